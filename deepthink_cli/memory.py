@@ -28,6 +28,8 @@ class Memory:
     `keys[l]` and `values[l]` are float32 tensors (kv_heads, L, head_dim) on layer l's device, except in a copy
     for attention (see `to`); keys are stored as the model caches them, after rotary rotation. `drift` holds the
     change of each reading after the first. `provenance` is None for a reading that is not saved as an artifact.
+    `added[l]` (width,) is added to the output of layer l's attention at the token after which a query's candidates
+    begin (`deepthink vectors`); no file of a memory holds it, and there is none if it is empty.
     """
 
     keys: tuple[Tensor, ...]
@@ -35,6 +37,7 @@ class Memory:
     iteration: int = 1
     drift: tuple[Drift, ...] = ()
     provenance: Provenance | None = None
+    added: tuple[Tensor, ...] = ()
 
     @property
     def length(self) -> int:

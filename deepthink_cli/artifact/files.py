@@ -12,9 +12,8 @@ import safetensors.torch
 import torch
 from safetensors import SafetensorError
 
+from deepthink_cli.artifact.container import KEY, MAX_HEADER
 from deepthink_cli.artifact.format import (
-    KEY,
-    MAX_HEADER,
     Artifact,
     Header,
     content_digest,
@@ -51,6 +50,8 @@ def save_memory(memory: Memory | Sequence[Memory], path: str | Path) -> Header:
                 f"{place} of iteration {each.iteration} hold NaN or infinite values; nothing was written; use "
                 f"{option('dtype')} float32"
             )
+    if any(each.added for each in memories):
+        raise InputError("this memory was read with vectors, which its file would not hold; keep the file of vectors")
     if form := memories[-1].provenance.quantized:
         raise InputError(f"this memory is {form.dtype}; copy its file, or save the float32 memory it was made from")
     return _write(_metadata(memories), _tensors(memories), path)
@@ -122,12 +123,17 @@ def _write(unsigned: Metadata, tensors: dict[str, torch.Tensor], path: str | Pat
             f"the memory's metadata would pass {MAX_HEADER} bytes; keep fewer iterations ({option('keep')})"
         )
     with replacing(path) as temporary:
-        try:
-            safetensors.torch.save_file(tensors, temporary, metadata={KEY: text})
-        except SafetensorError as error:
-            raise _system_error(error) from error
+        write_tensors(tensors, temporary, KEY, text)
         header = read_header(temporary)
     return replace(header, path=str(path))
+
+
+def write_tensors(tensors: dict[str, torch.Tensor], path: Path, key: str, metadata: str) -> None:
+    """Write a safetensors file whose metadata have one key; raises OSError."""
+    try:
+        safetensors.torch.save_file(tensors, path, metadata={key: metadata})
+    except SafetensorError as error:
+        raise _system_error(error) from error
 
 
 def load_memory(path: str | Path, iteration: int | None = None) -> Memory:

@@ -44,6 +44,20 @@ class OpenedMemory:
         found = memories_of(self.source) if isinstance(self.source, Artifact) else list(self.source)
         return [replace(memory, provenance=_asked(memory.provenance, self.reread, self.nearest)) for memory in found]
 
+    def read_by(self, engine: Engine) -> list[Memory]:
+        """The memories as this engine uses them; what holds none in its file is read by the engine."""
+        return self.memories()
+
+    @property
+    def corrected_in(self) -> str | None:
+        """The file in which `deepthink calibrate` stores a correction; None if it cannot."""
+        return self.name
+
+    @property
+    def nbytes(self) -> int:
+        """Size of the file in bytes, or of the tensors of memories without a file."""
+        return self.source.header.size if isinstance(self.source, Artifact) else sum(m.nbytes for m in self.source)
+
     @property
     def reread(self) -> int:
         """How often a query is written before its candidates."""
@@ -98,9 +112,8 @@ class OpenedMemory:
 
     def _repr_html_(self) -> str:
         """A table for notebooks: what `deepthink inspect` says of the file."""
-        count = self.source.header.size if isinstance(self.source, Artifact) else sum(m.nbytes for m in self.source)
         iterations = ", ".join(map(str, self.iterations))
-        opened = f"iteration {iterations} of {', '.join(map(str, self.kept))}, {size(count)}"
+        opened = f"iteration {iterations} of {', '.join(map(str, self.kept))}, {size(self.nbytes)}"
         return facts_table(self.name, {**provenance_lines(self.provenance), "holds": opened})
 
 
@@ -177,8 +190,8 @@ def find_its_model(memory: OpenedMemory, options: ModelOptions | None, tell: Tel
 
 def load_both(memory: OpenedMemory, spec: ModelSpec, tell: Tell) -> tuple[Engine, list[Memory]]:
     """Load the model's weights and the memories, and check that they fit; warns of a different compute dtype."""
-    memories = memory.memories()
     engine = load(spec, tell)
+    memories = memory.read_by(engine)
     check_memories(memory, memories, engine, tell)
     describe_engine(engine, tell)
     return engine, memories

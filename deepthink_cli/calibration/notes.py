@@ -116,8 +116,11 @@ def tell_of_bias(
             tell(Note(f"{name} calibration: bias of {correction.estimated_from}: {text}"))
 
 
-def warn_of_one_label(confusion: Mapping[str, Mapping[str, int]], memory: str, tell: Tell) -> None:
-    """Warn if a label has nearly all answers, or many more than rows; `confusion` is {true label: {answer: count}}."""
+def warn_of_one_label(confusion: Mapping[str, Mapping[str, int]], memory: str | None, tell: Tell) -> None:
+    """Warn if a label has nearly all answers, or many more than rows; `confusion` is {true label: {answer: count}}.
+
+    `memory` is a file that can store a correction; None if there is none.
+    """
     answers = sum((Counter(row) for row in confusion.values()), Counter[str]())
     if answers.total() < ANSWERS:
         return
@@ -129,9 +132,12 @@ def warn_of_one_label(confusion: Mapping[str, Mapping[str, int]], memory: str, t
 
 
 class OneLabelWarning:
-    """Warns once if one label has nearly all answers, by the last iteration: at the end, or early in a stream."""
+    """Warns once if one label has nearly all answers, by the last iteration: at the end, or early in a stream.
 
-    def __init__(self, labels: tuple[str, ...], memory: str, tell: Tell, streams: bool) -> None:
+    `memory` is as in `warn_of_one_label`.
+    """
+
+    def __init__(self, labels: tuple[str, ...], memory: str | None, tell: Tell, streams: bool) -> None:
         self.labels, self.memory, self.tell, self.streams, self.done = set(labels), memory, tell, streams, False
         self.answers = Counter[str]()
 
@@ -161,6 +167,6 @@ def _one_label(answers: Counter[str]) -> tuple[str, float] | None:
     return (label, count / total) if count >= SHARE * total else None
 
 
-def _warning(label: str, share: float, memory: str, rows: str = "") -> Warn:
-    way = f"try {option('calibrate')} batch, or store a correction with deepthink calibrate {memory}"
-    return Warn(f"{100 * share:.0f} % of the answers are {label!r}{rows}: {way}")
+def _warning(label: str, share: float, memory: str | None, rows: str = "") -> Warn:
+    stored = "" if memory is None else f", or store a correction with deepthink calibrate {memory}"
+    return Warn(f"{100 * share:.0f} % of the answers are {label!r}{rows}: try {option('calibrate')} batch{stored}")

@@ -10,6 +10,7 @@ from deepthink_cli.cli.console import fits, interval_bar, report, table, write_j
 from deepthink_cli.evaluation.metrics import confusion_table, wilson
 from deepthink_cli.io.text import named
 from deepthink_cli.techniques.registry import first_reading, trains
+from deepthink_cli.vectors.file import ITERATIVE_VECTORS
 
 if TYPE_CHECKING:
     from deepthink_cli.evaluation.evaluate import EvaluationReport
@@ -224,7 +225,12 @@ def _made_by(provenance: Provenance) -> str:
     technique, rule = provenance.technique, str(provenance.method.update)
     if technique is None:
         return rule
-    return str(technique) if trains(technique) else f"{technique}, {rule}"
+    return str(technique) if _one_reading(technique) else f"{technique}, {rule}"
+
+
+def _one_reading(technique: RecordedTechnique | None) -> bool:
+    """Whether there is one reading, without an update rule."""
+    return trains(technique) or (technique is not None and technique.name == ITERATIVE_VECTORS)
 
 
 def _baselines(evaluation: Evaluation, technique: RecordedTechnique | None) -> list[str]:
@@ -232,9 +238,11 @@ def _baselines(evaluation: Evaluation, technique: RecordedTechnique | None) -> l
     lines = [f"{first}: {_change(evaluation)}", *corrected(evaluation)]
     for name, each in evaluation.calibrated.items():
         lines += [f"with {name} calibration: {_change(each)}", *corrected(each)]
-    if trains(technique):
+    if _one_reading(technique):
         lines = [first]
-    if technique is not None:
+    if technique is not None and technique.name == ITERATIVE_VECTORS:
+        lines.append("for plain in-context learning with the same demonstrations, add --alpha 0")
+    elif technique is not None:
         lines.append("for plain in-context learning, evaluate a memory of think -T 1 without --technique")
     if evaluation.majority is not None:
         label, share = evaluation.majority

@@ -39,6 +39,7 @@ from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.options import OUTPUT, Flag, QueryOptions, Score
 from deepthink_cli.prediction.options import ErrorOptions
 from deepthink_cli.selection.options import Limit, TaskOptions
+from deepthink_cli.vectors.options import AddedOptions
 
 if TYPE_CHECKING:
     from deepthink_cli.artifact.opening import OpenedMemory
@@ -99,6 +100,7 @@ def evaluate(
     *,
     errors: Given[ErrorOptions],
     query: QueryOptions,
+    vectors: Given[AddedOptions],
     model: Given[ModelOptions],
     task: TaskName = None,
     protocol: ProtocolName = "official",
@@ -111,13 +113,13 @@ def evaluate(
     common: CommonArguments,
 ) -> None:
     """Measure accuracy on labelled rows, with plain in-context learning (T = 1), majority baseline and confusions."""
-    from deepthink_cli.artifact.opening import open_memory
     from deepthink_cli.calibration.basis import check_calibrations
     from deepthink_cli.multilabel import has_several
     from deepthink_cli.prediction.predict import open_ensemble
     from deepthink_cli.scoring.inputs import check_rows
     from deepthink_cli.tasks.rows import in_columns
     from deepthink_cli.tasks.sources import source_of
+    from deepthink_cli.vectors.opening import open_for_scoring
 
     model, problems, files = for_memory(context, model), Problems(), ensemble or []
     with problems.collected():
@@ -141,7 +143,9 @@ def evaluate(
     with problems.collected():
         source = source_of(data_dir, model.offline)
     with problems.collected():
-        opened = open_memory(memory, at).asked_again(query.reread).attending_to(query.nearest)
+        opened = (
+            open_for_scoring(memory, at, vectors.checked().alpha).asked_again(query.reread).attending_to(query.nearest)
+        )
         with problems.collected():
             others = open_ensemble(opened, files, at)
         with problems.collected():

@@ -10,7 +10,7 @@ from typer.core import TyperCommand, TyperGroup
 # The commands of the program, in the order in which they are met; those of other packages come after them.
 GROUPS = {
     "The two stages": ("demo", "think", "calibrate", "inspect", "predict", "serve", "eval", "generate", "chat"),
-    "Choosing demonstrations and settings": ("select", "tune"),
+    "Choosing demonstrations and settings": ("select", "tune", "vectors"),
     "Experiments": ("tasks", "run", "report", "plot", "study", "harness"),
     "Memories elsewhere": ("export", "push", "pull", "quantize", "compose", "diff"),
     "This machine": ("download", "doctor", "list"),
@@ -40,6 +40,7 @@ FIRST = {
     "chat": "at temperature top_p max_new_tokens stop seed device",
     "select": "listing demos_by shots seed queries output pool_scores model template labels task",
     "tune": "output model iterations eta calibrate folds shots seed template label_field labels",
+    "vectors": "output model episodes shots extraction_alpha alpha seed template label_field labels task",
     "run": "task output model iterations eta seeds demos_by technique calibrate limit dry_run",
     "study plan": "output no_probe speed scale model task seeds iterations limit json",
     "study run": "output scale model task seeds iterations limit data_dir samples workers",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,7 +19,7 @@ from deepthink_cli.techniques.registry import first_reading
 
 if TYPE_CHECKING:
     from deepthink_cli.artifact.format import Header
-    from deepthink_cli.artifact.metadata import Metadata
+    from deepthink_cli.artifact.metadata import Metadata, StoredDemonstrations
 
 Verify = Annotated[
     bool, typer.Option("--verify", rich_help_panel=OUTPUT, help="Read every byte and compare with the digest.")
@@ -29,18 +30,47 @@ Verify = Annotated[
 def inspect(
     memory: MemoryFile, verify: Verify = False, *, common: Annotated[CommonArguments, Without("quiet", "verbose")]
 ) -> None:
-    """Show a memory's model, method, drift, sizes, labels, template and demonstrations."""
-    from deepthink_cli.artifact import format as artifact
+    """Show a memory's model, method, drift, sizes, labels, template and demonstrations.
 
+    Of a file of deepthink vectors, it shows the model, the rows, the factors and the demonstrations of its prompts.
+    """
+    from deepthink_cli.artifact import format as artifact
+    from deepthink_cli.vectors.file import is_vectors
+
+    if is_vectors(memory):
+        return _inspect_vectors(memory, verify, common.as_json)
     header = artifact.read_header(Path(memory))
     if verify:
         artifact.verify(header)
     if common.as_json:
         write_json({**artifact.summary(header), **({"verified": True} if verify else {})})
         return
-    report(*_facts(header), "", *_drift(header.metadata), "", *_demonstrations(header.metadata))
+    report(*_facts(header), "", *_drift(header.metadata), "", *_demonstrations(header.metadata.demonstrations))
     if verify:
         report("", f"digest verified: {header.metadata.sha256}")
+
+
+def _inspect_vectors(path: Path, verify: bool, json: bool) -> None:
+    from deepthink_cli.vectors.file import read_vectors
+
+    file = read_vectors(path)
+    if verify:
+        _ = file.body  # raises for another digest
+    if json:
+        write_json({**file.summary(), **({"verified": True} if verify else {})})
+        return
+    metadata, (layers, rows, width) = file.metadata, file.shape
+    lines = {
+        "vectors": f"{path} ({size(file.container.size)}, format {metadata.format_version})",
+        **origin_lines(metadata.provenance, "vectors added to one reading of the demonstrations and to the query"),
+        "rows": f"{metadata.rows} of {metadata.source}",
+        "stored": f"{layers} layers x {rows} (each label, and the query) x width {width}, float32",
+        **prompt_lines(metadata.labels, metadata.template, None),
+        **_versions(metadata.versions),
+    }
+    report(*_lines(lines), "", *_demonstrations(metadata.demonstrations))
+    if verify:
+        report("", f"digest verified: {metadata.sha256}")
 
 
 def _facts(header: Header) -> list[str]:
@@ -51,9 +81,17 @@ def _facts(header: Header) -> list[str]:
         **origin_lines(metadata, method_text(metadata.iterations, metadata.rule, metadata.positions)),
         "stored": stored_text(metadata.kept, header.layers, keys, values, metadata.dtypes["memory"]),
         **prompt_lines(metadata.labels, metadata.template, metadata.chat),
-        "versions": ", ".join(f"{name} {number}" for name, number in metadata.versions.items()),
+        **_versions(metadata.versions),
     }
-    return [f"{name:<9} {text}" for name, text in lines.items()]
+    return _lines(lines)
+
+
+def _versions(numbers: Mapping[str, str]) -> dict[str, str]:
+    return {"versions": ", ".join(f"{name} {number}" for name, number in numbers.items())}
+
+
+def _lines(facts: Mapping[str, str]) -> list[str]:
+    return [f"{name:<9} {text}" for name, text in facts.items()]
 
 
 def _drift(metadata: Metadata) -> list[Any]:
@@ -76,9 +114,8 @@ def _drift(metadata: Metadata) -> list[Any]:
     ]
 
 
-def _demonstrations(metadata: Metadata) -> list[str]:
-    stored = metadata.demonstrations
-    lines = [f"{metadata.shots} demonstrations, {len(stored.token_ids)} tokens:"]
+def _demonstrations(stored: StoredDemonstrations) -> list[str]:
+    lines = [f"{len(stored.texts)} demonstrations, {len(stored.token_ids)} tokens:"]
     for number, (text, label) in enumerate(zip(stored.texts, stored.labels, strict=True), start=1):
         shown = text if isinstance(text, str) else " | ".join(text.values())
         line = " ".join(shown.split())

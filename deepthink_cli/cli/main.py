@@ -80,6 +80,7 @@ _MODULES = {
     "chat": ("chat:chat", "chat mem.safetensors --temperature 0.7"),
     "select": ("select:select", "select pool.jsonl -m gpt2 --demos-by herding --shots 16 -o demos.jsonl"),
     "tune": ("tune:tune", "tune rows.jsonl -m gpt2 -T 15 -o mem.safetensors"),
+    "vectors": ("vectors:vectors", "vectors rows.jsonl -m gpt2 --episodes 200 -o vectors.safetensors"),
     "tasks": ("tasks:tasks", "tasks new tickets --from tickets.csv"),
     "run": ("run:run", "run --task classic -m gpt2 -T 15 --seeds 10 -o runs/gpt2"),
     "report": ("report:report", "report runs/classic --where eta=0.1 --html report.html"),

@@ -35,6 +35,7 @@ from deepthink_cli.io.text import json_line
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.options import MODEL, OUTPUT, QueryOptions, Score
 from deepthink_cli.prediction.options import ErrorOptions, LabelOptions
+from deepthink_cli.vectors.options import AddedOptions
 
 if TYPE_CHECKING:
     from deepthink_cli.artifact.opening import OpenedMemory
@@ -178,6 +179,7 @@ def predict(
     labels: Given[LabelOptions],
     errors: Given[ErrorOptions],
     query: QueryOptions,
+    vectors: Given[AddedOptions],
     model: Given[ModelOptions],
     common: Annotated[CommonArguments, Without("json")],
 ) -> None:
@@ -186,7 +188,8 @@ def predict(
     The model, the template and the labels come from the memory. A label's probability is its share among the
     candidates; it is not calibrated to how often such labels are right.
     """
-    from deepthink_cli.artifact.opening import model_options, open_memory
+    from deepthink_cli.artifact.format import read_header
+    from deepthink_cli.artifact.opening import model_options
     from deepthink_cli.calibration.notes import check_supported
     from deepthink_cli.calibration.stored import in_use
     from deepthink_cli.prediction.files import check_resume, identity_of
@@ -195,6 +198,7 @@ def predict(
     from deepthink_cli.scoring.inputs import check_rows
     from deepthink_cli.selection.store import default_folder
     from deepthink_cli.tasks.rows import in_columns
+    from deepthink_cli.vectors.opening import open_for_scoring
 
     output = None if str(output) == "-" else output
     model, problems, files = for_memory(context, model), Problems(), ensemble or []
@@ -220,6 +224,7 @@ def predict(
             "resume": resume,
             "flush": flush,
             "show_prompt": show_prompt,
+            "alpha": vectors.alpha,
             "ensemble": files,
             "task": task,
             "format": row_format,
@@ -241,7 +246,11 @@ def predict(
     with problems.collected():
         _check_stream(output, output_format, inputs, flush, names)
     with problems.collected():
-        opened = open_memory(memory, at).asked_again(query.reread).attending_to(query.nearest)
+        opened = (
+            open_for_scoring(memory, at, vectors.checked().alpha).asked_again(query.reread).attending_to(query.nearest)
+        )
+        if divided or remote is not None:
+            read_header(memory)  # refuses vectors, which workers and servers do not add
         if remote is not None:
             from deepthink_cli.serving.client import served
 

@@ -135,7 +135,7 @@ def select(
     problems.raise_any()
     pool_source, query_source = sources
     with Show(common, bar=not common.as_json) as tell:
-        rows_of_pool = _pool(pool_source, task, protocol, source, prompt, tell)
+        rows_of_pool = pool_rows(pool_source, task, protocol, source, prompt, tell)
         check_output_holds(rows_of_pool, output)
         targets = [] if query_source is None else queries_of_file(query_source, rows_of_pool)
         named = None if model.model is None else model_options
@@ -192,10 +192,10 @@ def _options(choice: Given[SelectOptions], task: str | None) -> SelectOptions:
     return choice.but(shots=shots).checked()
 
 
-def _pool(
+def pool_rows(
     pool: RowSource | None, name: str | None, protocol: str, source: Source, prompt: PromptArguments, tell: Tell
 ) -> PoolRows:
-    """The rows of the file or of the task."""
+    """The labelled rows of the file, or the training rows of the task; raises InputError if there is neither."""
     from deepthink_cli.data.template import SEPARATOR
     from deepthink_cli.selection.pool import pool_of_file
     from deepthink_cli.tasks.catalogue import find_task

@@ -170,6 +170,17 @@ class Engine(Protocol):
             f"{self.description}: does not give the most probable tokens; use {option('engine')} packed or padded"
         )
 
+    def read_adding(
+        self, token_ids: Sequence[int], places: Sequence[int], added: Sequence[Tensor] | None
+    ) -> tuple[Memory, Tensor]:
+        """The present of tokens at positions 0 onward, with vectors added to each layer's attention output.
+
+        `added[l]` (P, W) is added at the P tokens `places` to what the attention of layer l adds to the hidden states;
+        nothing is added if it is None. Also returns the sums (layers, P, W), in float32, on the CPU. Raises as `read`,
+        and InputError if the engine adds no vectors or the network's attention is not known.
+        """
+        raise InputError(f"{self.description}: adds no vectors; use {option('engine')} packed or padded")
+
     def gradient(self, memory: Memory, rows: Sequence[TrainingRow]) -> tuple[float, Memory]:
         """The mean cross-entropy of the rows' answer tokens in nats, and its gradient by every key and value.
 

@@ -6,12 +6,13 @@ import math
 from abc import abstractmethod
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 import torch
 
+from deepthink_cli.engine.attention_outputs import adding
 from deepthink_cli.engine.base import Engine, Likelihoods, Observation, Past, Reading, ScoringPlan, Sums, TrainingRow
 from deepthink_cli.engine.budget import best_tokens, byte_budget
 from deepthink_cli.engine.decoding import Decoding, NewToken, Prompt
@@ -19,7 +20,7 @@ from deepthink_cli.engine.generating import generate
 from deepthink_cli.engine.gradients import answer_gradient, check_hiding
 from deepthink_cli.engine.network import LanguageModel
 from deepthink_cli.engine.packing import PackedRow, requests
-from deepthink_cli.errors import ran_out_of_memory
+from deepthink_cli.errors import InputError, ran_out_of_memory
 from deepthink_cli.memory import Memory
 from deepthink_cli.model.limits import Limits
 from deepthink_cli.model.tokens import TokenizedQuery
@@ -179,12 +180,23 @@ class BatchedEngine(Engine):
                 results[query][candidate] = (value, others[query, candidate] == 0)
         return results
 
+    def read_adding(
+        self, token_ids: Sequence[int], places: Sequence[int], added: Sequence[Tensor] | None
+    ) -> tuple[Memory, Tensor]:
+        """A reading with vectors added to attention outputs at some places, and the changed outputs; a plain pass."""
+        places_P = torch.tensor(list(places), device=self.model.device)
+        with torch.inference_mode(), self.model.lock, adding(self.model.network, places_P, added) as outputs:
+            present = self.model.read(token_ids)
+            return present, torch.stack([each.float().cpu() for each in outputs])
+
     def gradient(self, memory: Memory, rows: Sequence[TrainingRow]) -> tuple[float, Memory]:
         """The mean cross-entropy of the rows' answer tokens in nats, and its gradient by every key and value."""
+        _refuse_vectors(memory)
         return answer_gradient(self.model, memory, rows, self.free)
 
     def generate(self, memory: Memory | None, prompts: Sequence[Prompt], decoding: Decoding) -> Iterator[NewToken]:
         """Yield the tokens that continue every prompt after a memory; plain passes of the network in every engine."""
+        _refuse_vectors(memory)
         return generate(self, memory, prompts, decoding)
 
     def check_hiding(self) -> None:
@@ -216,7 +228,7 @@ class BatchedEngine(Engine):
         layout = self.layout(rows)
         requested = requests(rows, layout.starts, self.model.device)
         for past in pasts:
-            with self.model.lock, layout.after(past, requested.places_M) as inputs:
+            with self._after(past, rows, layout, requested.places_M) as inputs:
                 log_probabilities_N = self.model.log_probabilities(
                     inputs, requested.places_M, requested.asked_N, requested.tokens_N
                 )
@@ -229,7 +241,7 @@ class BatchedEngine(Engine):
         """The scores of the rows, as `score_pass` yields them, and how many tokens of each are not the likeliest."""
         layout = self.layout(rows)
         requested = requests(rows, layout.starts, self.model.device)
-        with self.model.lock, layout.after(past, requested.places_M) as inputs:
+        with self._after(past, rows, layout, requested.places_M) as inputs:
             log_probabilities_N, likeliest_M = self.model.log_probabilities_and_likeliest(
                 inputs, requested.places_M, requested.asked_N, requested.tokens_N
             )
@@ -247,7 +259,7 @@ class BatchedEngine(Engine):
         spans = {query: range(start if every_token else end - 1, end) for query, (start, end) in ends.items()}
         asked_H = torch.tensor([place for span in spans.values() for place in span], device=self.model.device)
         places_M = torch.cat([requested.places_M, asked_H])
-        with self.model.lock, layout.after(past, places_M) as inputs:
+        with self._after(past, rows, layout, places_M) as inputs:
             states_MW, log_probabilities_N = self.model.states_and_log_probabilities(
                 inputs, places_M, requested.asked_N, requested.tokens_N
             )
@@ -255,6 +267,19 @@ class BatchedEngine(Engine):
         parts = torch.split(states_HW, [len(span) for span in spans.values()])
         states = (part if every_token else part[0] for part in parts)
         return requested.summed(log_probabilities_N), dict(zip(spans, states, strict=True))
+
+    @contextmanager
+    def _after(
+        self, past: Past, rows: Sequence[PackedRow], layout: Layout, places_M: Tensor
+    ) -> Iterator[dict[str, Any]]:
+        """The arguments to run the rows after `past`, whose vectors are added where the candidates of a row begin."""
+        with ExitStack() as stack:
+            stack.enter_context(self.model.lock)
+            if past and past[0].added:
+                ends = [start + row.first for start, row in zip(layout.starts, rows, strict=True)]
+                places_R = torch.tensor(ends, device=self.model.device)
+                stack.enter_context(adding(self.model.network, places_R, past[0].added))
+            yield stack.enter_context(layout.after(past, places_M))
 
     def _past(self, memory: Memory | None, ids: tuple[int, ...]) -> Past:
         """The memory, followed by a reading of the tokens that all queries begin with, in the model's dtype."""
@@ -286,6 +311,11 @@ class BatchedEngine(Engine):
     @abstractmethod
     def read_pass(self, readings: Sequence[Reading]) -> list[Memory]:
         """The present of readings that share a pass."""
+
+
+def _refuse_vectors(memory: Memory | None) -> None:
+    if memory is not None and memory.added:
+        raise InputError("this memory was read with vectors, which are added to queries with candidates alone")
 
 
 def _stop(fed: Sequence[int], start: int, budget: int, most: int) -> int:

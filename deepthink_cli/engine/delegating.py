@@ -12,6 +12,7 @@ from deepthink_cli.model.tokens import TokenizedQuery
 from deepthink_cli.provenance import ModelIdentity
 
 if TYPE_CHECKING:
+    from torch import Tensor
     from transformers import PreTrainedTokenizerBase
 
     from deepthink_cli.memory import Memory
@@ -90,6 +91,12 @@ class DelegatingEngine(Engine):
     def likelihoods(self, memory: Memory | None, plan: ScoringPlan) -> Likelihoods:
         """The scores of every query after a memory, or after nothing at all, and what greedy decoding writes."""
         return self.inner.likelihoods(memory, plan)
+
+    def read_adding(
+        self, token_ids: Sequence[int], places: Sequence[int], added: Sequence[Tensor] | None
+    ) -> tuple[Memory, Tensor]:
+        """The present of tokens with vectors added to each layer's attention output, and these sums."""
+        return self.inner.read_adding(token_ids, places, added)
 
     def gradient(self, memory: Memory, rows: Sequence[TrainingRow]) -> tuple[float, Memory]:
         """The mean loss of the rows' answer tokens in nats, and its gradient by every key and value."""

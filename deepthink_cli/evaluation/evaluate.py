@@ -196,7 +196,7 @@ def evaluate(
         started = time.perf_counter()
         engine, stored = load_both(memory, spec, tell)
     else:
-        started, stored = time.perf_counter(), memory.memories()
+        started, stored = time.perf_counter(), memory.read_by(engine)
         check_memories(memory, stored, engine, tell)
         _warn_of_extended(engine.tokenizer, rows, score, calibrate, tell)
     members = [with_first_reading(engine, member) for member in (stored, *members_of(others, engine, tell))]
@@ -306,5 +306,5 @@ def _warn(
 ) -> None:
     """Warn of a bias toward one label that nothing corrects, and of rows that are demonstrations."""
     if not calibrate:
-        warn_of_one_label(evaluation.confusion, memory.name, tell)
+        warn_of_one_label(evaluation.confusion, memory.corrected_in, tell)
     warn_of_overlap(overlap, evaluation.n, memory.name, tell)

@@ -68,6 +68,20 @@ def own_tokens(
     return own_RL | ((places_L >= begins_R[:, None]) & (places_L < next_R[:, None]))
 
 
+def answer_places(tokenizer: PreTrainedTokenizerBase, demonstrations: TokenizedDemonstrations) -> tuple[int, ...]:
+    """For each demonstration, the place in `token_ids` of the token after which its label begins.
+
+    As for a query, that is the last token of what the text up to the label and the whole text begin with.
+    """
+    template, places, before = demonstrations.template, list[int](), ""
+    for each in demonstrations.examples:
+        solved = [(each.text, demonstrations.word(each.label))]
+        asked = demonstration_ids(tokenizer, (before + template.query(each.text)).rstrip(" "))
+        places.append(common_length(tuple(asked), demonstrations.token_ids) - 1)
+        before += template.demonstrations(solved)
+    return tuple(places)
+
+
 _PROBE = 100  # characters that show which special tokens the tokenizer appends
 # Ordinary words: arbitrary ids may be tokens that were never trained, whose activations are extreme.
 _ORDINARY = (

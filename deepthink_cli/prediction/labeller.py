@@ -77,7 +77,7 @@ def members_of(others: Sequence[OpenedMemory], engine: Engine, tell: Tell) -> li
     """The iterations of each memory, checked against the loaded model as `load_both` checks the first one."""
     members = []
     for other in others:
-        memories = other.memories()
+        memories = other.read_by(engine)
         check_memories(other, memories, engine, tell)
         members.append(memories)
     return members

@@ -64,7 +64,7 @@ def predict(
     from deepthink_cli.memory import Memory
 
     used = opened([memory] if isinstance(memory, Memory) else memory).asked_again(reread).attending_to(nearest)
-    memories, names = used.memories(), in_use(calibrate, [used], score)
+    memories, names = used.read_by(engine), in_use(calibrate, [used], score)
     check_model(used.provenance, engine.identity, used.name)
     check_supported(names, used, None)
     labels = used.provenance.demonstrations.labels
@@ -243,7 +243,7 @@ def _watched(
     labels = memory.provenance.demonstrations.labels
     told = silent if calibrate or has_several(memory.provenance) else tell
     calibrator = RowCalibrator(calibrate, labels)
-    warning, last = OneLabelWarning(labels, memory.name, told, streams), list[Prediction]()
+    warning, last = OneLabelWarning(labels, memory.corrected_in, told, streams), list[Prediction]()
     for earlier in before:
         calibrator.count(earlier)
         warning.add(earlier)

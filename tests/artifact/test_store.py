@@ -28,8 +28,9 @@ from deepthink_cli import (
     tokenize_demonstrations,
 )
 from deepthink_cli.artifact import files as store
+from deepthink_cli.artifact.container import KEY
 from deepthink_cli.artifact.files import read_memories
-from deepthink_cli.artifact.format import KEY, content_digest, metadata_json, read_header, verify
+from deepthink_cli.artifact.format import content_digest, metadata_json, read_header, verify
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.provenance import check_model

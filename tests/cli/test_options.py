@@ -30,7 +30,7 @@ from deepthink_cli.tuning.options import TuneOptions
 PROGRAM: Any = main.program()
 LOADING = (
     *("think", "predict", "serve", "generate", "chat", "eval", "run", "doctor", "demo", "select", "tune"),
-    *("export", "diff", "quantize", "calibrate"),
+    *("export", "diff", "quantize", "calibrate", "vectors"),
 )
 STUDIES = ("study plan", "study run")
 MODEL_OPTIONS = {
@@ -66,6 +66,8 @@ DIFFERENT = {
     ("tune", "demos_by"),
     ("tune", "shots"),
     ("tune", "seed"),
+    ("vectors", "shots"),
+    ("vectors", "seed"),
     ("report", "at"),
     ("report", "output_format"),
     ("study report", "output_format"),

@@ -82,7 +82,7 @@ def test_mistakes_are_told_before_torch_is_imported(tmp_path: Path) -> None:
         ["think", str(rows), "-m", "./nowhere", "-o", memory],
         *([command, missing] for command in ("think", "predict", "calibrate", "chat", "tune", "report")),
         *([command, missing, str(rows)] for command in ("predict", "eval", "generate", "diff")),
-        *([command, missing, "-o", memory] for command in ("export", "quantize", "select")),
+        *([command, missing, "-o", memory] for command in ("export", "quantize", "select", "vectors")),
         ["run", "--task", "nope", "-o", missing],
         *(["study", command, missing] for command in ("run", "plan", "report")),
     )

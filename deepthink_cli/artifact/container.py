@@ -1,0 +1,133 @@
+"""The safetensors files of this program, whatever they hold: one text of metadata, a canonical header and a digest.
+
+A safetensors file is eight bytes with the header's length, the header in JSON, then the tensors' bytes
+(https://github.com/huggingface/safetensors#format).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import struct
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from deepthink_cli.artifact.layout import TensorEntry, in_file_order
+from deepthink_cli.errors import InputError
+from deepthink_cli.io.text import canonical_json
+
+KEY = "deepthink"  # the key of a memory's metadata
+VECTORS = "deepthink-vectors"  # that of vectors (docs/think.md#iterative-vectors)
+MAX_HEADER = 16 * 2**20  # bytes; safetensors needs 25 s and 2 GB for a header of a million tensors
+_ALIGNED = 8  # the header is padded with spaces to a multiple of this many bytes
+
+
+@dataclass(frozen=True)
+class Container:
+    """The header of a file: its bytes, the key and the text of its metadata, its tensors; `size` is the file's."""
+
+    path: str
+    header: bytes
+    key: str
+    metadata: str
+    tensors: dict[str, TensorEntry]
+    size: int
+
+    @property
+    def start(self) -> int:
+        """The offset of the tensors' bytes."""
+        return 8 + len(self.header)
+
+    def check_canonical(self, metadata: str, command: str) -> None:
+        """Raise InputError unless the header is what `command` writes for these metadata, a canonical text."""
+        if self.header != header_text(self.key, metadata, self.tensors):
+            raise InputError(
+                f"{self.path}: damaged: its header is not as deepthink {command} writes it; run it again, or copy the "
+                "file again"
+            )
+
+
+def read_container(path: str | Path) -> Container:
+    """Read the header of a file and check its form, without its tensors.
+
+    Raises InputError if the file is missing, or is not one of this program.
+    """
+    source = Path(path)
+    if not os.path.exists(source):
+        raise InputError(f"{path}: no such file; make a memory with: deepthink think DEMOS -o {path}")
+    if not os.path.isfile(source):
+        raise InputError(f"{path}: not a regular file; name a memory written by deepthink think")
+    try:
+        raw, text, size = _raw_header(source)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
+    metadata = raw.pop("__metadata__", None)
+    keys = list(metadata) if isinstance(metadata, dict) else []
+    if keys not in ([KEY], [VECTORS]) or not isinstance(metadata[keys[0]], str):
+        raise _foreign(path, "a safetensors file without deepthink metadata")
+    return Container(str(path), text, keys[0], metadata[keys[0]], _entries(raw, path), size)
+
+
+def header_text(key: str, metadata: str, tensors: Mapping[str, TensorEntry]) -> bytes:
+    """The canonical header of a file with these metadata and tensors."""
+    listed = {
+        name: {"dtype": entry.dtype, "shape": entry.shape, "data_offsets": (entry.begin, entry.end)}
+        for name, entry in in_file_order(tensors)
+    }
+    text = json.dumps({"__metadata__": {key: metadata}, **listed}, separators=(",", ":"), ensure_ascii=False).encode()
+    return text + b" " * (-len(text) % _ALIGNED)
+
+
+def digest(
+    unsigned: str, tensors: Mapping[str, tuple[str, tuple[int, ...]]], read: Callable[[str], bytes | bytearray]
+) -> str:
+    """The digest of metadata without their own and of tensors {name: (dtype, shape)}; `read(name)` returns bytes."""
+    total = hashlib.sha256(unsigned.encode())
+    for name in sorted(tensors):
+        dtype, shape = tensors[name]
+        total.update(canonical_json([name, dtype, list(shape)]).encode())
+        total.update(read(name))
+    return total.hexdigest()
+
+
+def _raw_header(source: Path) -> tuple[dict[str, Any], bytes, int]:
+    """The header as parsed JSON, its raw bytes, and the file's size."""
+    with open(source, "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        prefix = file.read(8)
+        length = struct.unpack("<Q", prefix)[0] if len(prefix) == 8 else 0
+        if not 2 <= length <= min(MAX_HEADER, size - 8):
+            raise _foreign(source, "not a safetensors file")
+        text = file.read(length)
+    try:
+        raw = json.loads(text, object_pairs_hook=_unique)
+    except (ValueError, RecursionError) as error:
+        raise _foreign(source, "not a safetensors file") from error
+    if not isinstance(raw, dict):
+        raise _foreign(source, "not a safetensors file")
+    return raw, text, size
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(dict(pairs)) != len(pairs):
+        raise ValueError("a key is duplicated")
+    return dict(pairs)
+
+
+def _foreign(path: object, reason: str) -> InputError:
+    return InputError(f"{path}: not a deepthink memory ({reason}); name a file written by deepthink think")
+
+
+def _entries(raw: dict[str, Any], path: str | Path) -> dict[str, TensorEntry]:
+    entries = {}
+    for name, entry in raw.items():
+        try:
+            begin, end = map(int, entry["data_offsets"])
+            shape = tuple(int(size) for size in entry["shape"])
+            entries[name] = TensorEntry(str(entry["dtype"]), shape, begin, end)
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            raise InputError(f"{path}: damaged: tensor {name!r} is not described as safetensors does") from error
+    return entries

@@ -1,0 +1,63 @@
+"""What the attention of every layer adds to the hidden states, read and changed at tokens of a pass."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from itertools import repeat
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from deepthink_cli.errors import InputError
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+    from transformers import PreTrainedModel
+
+# A layer's number, its attention, and the last module of that, as in `layers.0.self_attn.o_proj`.
+_PROJECTION = re.compile(r"(?:.*\.)?\d+\.(?:\w*att\w*\.)+(?:o_proj|c_proj|out_proj|dense|Wo)")
+
+
+@contextmanager
+def adding(network: PreTrainedModel, places_P: Tensor, added: Sequence[Tensor] | None) -> Iterator[list[Tensor]]:
+    """Inside the block, layer l adds `added[l]`, (W,) or (P, W), to its attention's output at tokens `places_P`.
+
+    The output is that of the attention's last projection, before it is added to the hidden states. Places are indices
+    of tokens in a pass, counted row by row. Yields a list that has the outputs (P, W) of each layer, in order, after
+    the pass: the sums if something was added. Raises InputError, naming the network, unless each layer has such a
+    projection, and a vector of its width.
+    """
+    projections = output_projections(network)
+    outputs: list[Tensor] = []
+    if added is not None and len(added) != len(projections):
+        raise InputError(f"{type(network).__name__}: {len(projections)} layers, vectors for {len(added)}")
+
+    def change(vectors: Tensor | None, _: nn.Module, __: Any, output: Tensor) -> Tensor:
+        changed = output.clone(memory_format=torch.contiguous_format)
+        flat, places = changed.view(-1, changed.shape[-1]), places_P.to(changed.device)
+        if vectors is not None:
+            if vectors.shape[-1] != flat.shape[-1]:
+                raise InputError(f"{type(network).__name__}: width {flat.shape[-1]}, vectors of {vectors.shape[-1]}")
+            flat[places] += vectors.to(flat)
+        outputs.append(flat[places])
+        return changed
+
+    with ExitStack() as stack:
+        for projection, vectors in zip(projections, added or repeat(None), strict=False):
+            stack.callback(projection.register_forward_hook(partial(change, vectors)).remove)
+        yield outputs
+
+
+def output_projections(network: PreTrainedModel) -> list[nn.Module]:
+    """The last projection of each layer's attention, in order; raises InputError if a layer has none that is known."""
+    found = [module for name, module in network.base_model.named_modules() if _PROJECTION.fullmatch(name)]
+    layers = network.config.get_text_config(decoder=True).num_hidden_layers
+    if len(found) != layers:
+        raise InputError(
+            f"{type(network).__name__}: {len(found)} known output projections of attention in {layers} layers: vectors "
+            "cannot be added there; use a model of another architecture"
+        )
+    return found
