@@ -98,7 +98,7 @@ class PackedLayout:
         self.starts = [0, *accumulate(len(row) for row in rows)][:-1]
         self.ids_1T = torch.tensor([[token for row in rows for token in row.ids]], device=device)
         self.depths_1T = torch.tensor([[depth for row in rows for depth in row.depths]], device=device)
-        self.blocks = blocks(rows, model.dtype, device)
+        self.blocks = blocks(rows)
 
     @contextmanager
     def after(self, past: Past, places_M: Tensor) -> Iterator[dict[str, Any]]:

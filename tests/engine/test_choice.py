@@ -15,7 +15,7 @@ from queries import DEMOS, NOT_PACKED, QUERIES, plain_scores
 
 from deepthink_cli import load_model, score
 from deepthink_cli.cli.main import run
-from deepthink_cli.engine import attention, gain
+from deepthink_cli.engine import gain, kernels
 from deepthink_cli.engine.batches import BatchedEngine
 from deepthink_cli.engine.network import LanguageModel
 from deepthink_cli.engine.opening import choose_engine, load_language_model
@@ -176,7 +176,7 @@ def test_a_probe_that_does_not_fit_the_device_says_so(
 def test_a_build_of_torch_without_the_kernel_is_packed_all_the_same(
     models: Models, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attention, "_KERNELS", {"cpu": "no_such_operation"})
+    monkeypatch.setattr(kernels, "_KERNELS", {"cpu": "no_such_operation"})
     engine = load_model(str(models("llama")))
     assert isinstance(engine, PackedEngine)
     assert_scores_are_right(engine)
