@@ -199,7 +199,7 @@ def _chains(depths: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...], Te
 
 
 def part_of(tensor: Tensor, dim: int, start: int, stop: int) -> Tensor:
-    """Elements `start` to `stop` - 1 of a dimension; the tensor itself, without starting an operation, if these are all."""
+    """Elements `start` to `stop` - 1 of a dimension: a view, or if these are all, the tensor without an operation."""
     return tensor if (start, stop) == (0, tensor.shape[dim]) else tensor.narrow(dim, start, stop - start)
 
 

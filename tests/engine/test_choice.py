@@ -69,7 +69,7 @@ def break_kernel(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     def broken(*_: Any, **__: Any) -> None:
         raise error
 
-    monkeypatch.setattr(attention, "_kernel", lambda _: broken)
+    monkeypatch.setattr(kernels, "_kernel", lambda _: broken)
 
 
 def assert_scores_are_right(engine: BatchedEngine) -> None:
@@ -104,7 +104,7 @@ def test_a_model_with_attention_sinks_is_packed(dtype: str, tmp_path: Path) -> N
 
 def test_an_attention_argument_that_is_not_known_is_a_reason_not_to_pack() -> None:
     with pytest.raises(UnsupportedAttention, match="takes bias, which the packed engine does not compute"):
-        attention.refuse_unknown({"bias": torch.ones(1), "dropout": 0.0, "position_bias": None})
+        refuse_unknown({"bias": torch.ones(1), "dropout": 0.0, "position_bias": None})
 
 
 @pytest.mark.parametrize("family", ["bloom", "gpt_neo", "falcon", "mpt"])
