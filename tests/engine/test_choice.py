@@ -16,6 +16,7 @@ from queries import DEMOS, NOT_PACKED, QUERIES, plain_scores
 from deepthink_cli import load_model, score
 from deepthink_cli.cli.main import run
 from deepthink_cli.engine import gain, kernels
+from deepthink_cli.engine.attention import refuse_unknown
 from deepthink_cli.engine.batches import BatchedEngine
 from deepthink_cli.engine.network import LanguageModel
 from deepthink_cli.engine.opening import choose_engine, load_language_model
