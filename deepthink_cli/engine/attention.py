@@ -73,6 +73,7 @@ class _Pass:
 
     reaches: Sequence[Reach]
     kept: Kept | None
+    any_length: bool
     layers: set[int] = field(default_factory=set)
     planned: dict[tuple[Window | None, bool, bool], _Plan] = field(default_factory=dict)
 
@@ -95,15 +96,19 @@ _current: ContextVar[_Pass | None] = ContextVar("current", default=None)
 
 
 @contextmanager
-def over_memory(network: PreTrainedModel, reaches: Sequence[Reach], kept: Kept | None = None) -> Iterator[None]:
+def over_memory(
+    network: PreTrainedModel, reaches: Sequence[Reach], kept: Kept | None = None, any_length: bool = True
+) -> Iterator[None]:
     """Inside the block the network attends to `reaches` and nothing else; new keys and values are stored in `kept`.
+
+    With `any_length`, attention is one call for rows of all lengths where the device has such a kernel.
 
     The caller holds the model's lock: the network's configuration is changed until the block ends. It gives the
     network an attention mask of ones; without one, transformers would guess sequences from `position_ids`. Raises
     UnsupportedAttention if no layer of the network uses this attention.
     """
     config = network.config.get_text_config(decoder=True)
-    before, current = config._attn_implementation, _Pass(reaches, kept)
+    before, current = config._attn_implementation, _Pass(reaches, kept, any_length)
     token = _current.set(current)
     try:
         config._attn_implementation = _NAME
@@ -150,7 +155,7 @@ def attend(
     if has_temperature(module):
         query_1HTD = by_slot(module, query_1HTD, current.reaches)
     scale = query_1HTD.shape[-1] ** -0.5 if scaling is None else scaling
-    any_length = takes_any_length(query_1HTD, key_1GTD, value_1GTD, softcap)
+    any_length = current.any_length and takes_any_length(query_1HTD, key_1GTD, value_1GTD, softcap)
     attention = Attention(scale, softcap, any_length)
     plan = current.plan(layer, attention_mask.window if attention_mask else None, any_length, query_1HTD)
     earlier = [

@@ -104,12 +104,13 @@ def takes_any_length(query: Tensor, key: Tensor, value: Tensor, softcap: float |
         and query.dtype in (torch.float16, torch.bfloat16)
         and size == key.shape[-1] == value.shape[-1] <= 256
         and size % 8 == 0
-        and _has_varlen(query.device)
+        and has_varlen(query.device)
     )
 
 
 @cache
-def _has_varlen(device: torch.device) -> bool:
+def has_varlen(device: torch.device) -> bool:
+    """Whether torch has one call for sequences of any lengths on this device."""
     if device.type != "cuda" or torch.cuda.get_device_capability(device) < (8, 0):
         return False
     from torch.nn.attention.varlen import varlen_attn

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -49,15 +50,14 @@ class _Chained:
     @classmethod
     def of(cls, cut: Chains, device: torch.device) -> _Chained:
         queries, keys = ([*accumulate(lengths, initial=0)] for lengths in (cut.queries, cut.keys))
-        numbers = torch.tensor(queries + keys, dtype=torch.int32)
-        if cut.places_K is not None:
-            numbers = torch.cat([numbers, cut.places_K])
+        places_K = np.empty(0, np.int32) if cut.places_K is None else cut.places_K
+        numbers = torch.from_numpy(np.concatenate([np.array(queries + keys, np.int32), places_K]))
         # Sent to the device together.
-        bounds_N, key_bounds_N, places_K = numbers.to(device).tensor_split([len(queries), len(queries) + len(keys)])
+        bounds_N, key_bounds_N, sent_K = numbers.to(device).tensor_split([len(queries), len(queries) + len(keys)])
         return cls(
             Lengths(bounds_N, max(cut.queries)),
             Lengths(key_bounds_N, max(cut.keys)),
-            None if cut.places_K is None else places_K,
+            None if cut.places_K is None else sent_K,
         )
 
     def __call__(

@@ -36,6 +36,12 @@ class PackedEngine(BatchedEngine):
 
     name = "packed"
 
+    def __init__(
+        self, model: LanguageModel, reason: str = "", warning: str | None = None, any_length: bool = True
+    ) -> None:
+        super().__init__(model, reason, warning)
+        self.any_length = any_length  # whether one call may attend rows of all lengths
+
     @property
     def description(self) -> str:
         """The engine in one line, with the size of its passes and the result of the probe."""
@@ -47,7 +53,7 @@ class PackedEngine(BatchedEngine):
 
     def layout(self, rows: Sequence[PackedRow]) -> PackedLayout:
         """The rows, concatenated."""
-        return PackedLayout(self.model, rows)
+        return PackedLayout(self.model, rows, self.any_length)
 
     def joined(self, past: Past) -> Past:
         """The past unchanged: attention concatenates its parts."""
@@ -82,7 +88,7 @@ class PackedEngine(BatchedEngine):
         ]
         kept: Kept = {}
         body: Any = model.network.base_model
-        with model.lock, over_memory(model.network, reaches, kept), fused_activations(body):
+        with model.lock, over_memory(model.network, reaches, kept, self.any_length), fused_activations(body):
             body(**_inputs(ids_and_positions_2T[:1], ids_and_positions_2T[1:]))
         return [
             model.checked_present(part, len(reading))
@@ -93,8 +99,8 @@ class PackedEngine(BatchedEngine):
 class PackedLayout:
     """Rows concatenated in one sequence of T tokens, each attending to itself and to the shared memory."""
 
-    def __init__(self, model: LanguageModel, rows: Sequence[PackedRow]) -> None:
-        device, self.model = model.device, model
+    def __init__(self, model: LanguageModel, rows: Sequence[PackedRow], any_length: bool) -> None:
+        device, self.model, self.any_length = model.device, model, any_length
         self.starts = [0, *accumulate(len(row) for row in rows)][:-1]
         self.ids_1T = torch.tensor([[token for row in rows for token in row.ids]], device=device)
         self.depths_1T = torch.tensor([[depth for row in rows for depth in row.depths]], device=device)
@@ -106,7 +112,7 @@ class PackedLayout:
         start = sum(memory.length for memory in past)
         network, reaches = self.model.network, [Reach(past, self.blocks, places_M)]
         with (
-            over_memory(network, reaches),
+            over_memory(network, reaches, any_length=self.any_length),
             fused_activations(network.base_model),
             last_feedforward_at(places_M, network.base_model),
         ):

@@ -9,8 +9,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import accumulate, chain, pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
 from deepthink_cli.model.tokens import TokenizedQuery
@@ -168,7 +169,7 @@ class Chains:
 
     queries: tuple[int, ...]
     keys: tuple[int, ...]
-    places_K: Tensor | None
+    places_K: np.ndarray[Any, Any] | None
 
 
 def chains(blocks: Sequence[Block]) -> Chains:
@@ -180,12 +181,14 @@ def chains(blocks: Sequence[Block]) -> Chains:
     return Chains(
         tuple(chain.from_iterable(queries)),
         tuple(chain.from_iterable(keys)),
-        torch.cat([places_K + start for places_K, start in zip(places, starts, strict=True)]) if branched else None,
+        np.concatenate([places_K + start for places_K, start in zip(places, starts, strict=True)])
+        if branched
+        else None,
     )
 
 
 @lru_cache(maxsize=4096)
-def _chains(depths: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...], Tensor]:
+def _chains(depths: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...], np.ndarray[Any, Any]]:
     """The chains of one row: the numbers of their tokens and of their keys, and the keys' places."""
     starts = [place for place, depth in enumerate(depths) if place == 0 or depth != depths[place - 1] + 1]
     path: list[int] = []
@@ -195,7 +198,7 @@ def _chains(depths: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...], Te
         keys.append(len(path))
         places += path
     queries = (stop - start for start, stop in pairwise([*starts, len(depths)]))
-    return tuple(queries), tuple(keys), torch.tensor(places, dtype=torch.int32)
+    return tuple(queries), tuple(keys), np.array(places, np.int32)
 
 
 def part_of(tensor: Tensor, dim: int, start: int, stop: int) -> Tensor:
