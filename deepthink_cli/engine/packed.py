@@ -15,7 +15,7 @@ from deepthink_cli.engine.batches import BatchedEngine, Past
 from deepthink_cli.engine.budget import tokens_over
 from deepthink_cli.engine.feedforward import fused_activations, last_feedforward_at
 from deepthink_cli.engine.network import LanguageModel
-from deepthink_cli.engine.packing import PackedRow, blocks, sequence, tree
+from deepthink_cli.engine.packing import PackedRow, blocks, requests, sent, sequence, tree
 from deepthink_cli.engine.reach import Reach
 from deepthink_cli.memory import Memory
 from deepthink_cli.model.tokens import TokenizedQuery
@@ -100,10 +100,14 @@ class PackedLayout:
     """Rows concatenated in one sequence of T tokens, each attending to itself and to the shared memory."""
 
     def __init__(self, model: LanguageModel, rows: Sequence[PackedRow], any_length: bool) -> None:
-        device, self.model, self.any_length = model.device, model, any_length
+        self.model, self.any_length = model, any_length
         self.starts = [0, *accumulate(len(row) for row in rows)][:-1]
-        self.ids_1T = torch.tensor([[token for row in rows for token in row.ids]], device=device)
-        self.depths_1T = torch.tensor([[depth for row in rows for depth in row.depths]], device=device)
+        self.requested, (self.ids_1T, self.depths_1T) = sent(
+            model.device,
+            requests(rows, self.starts),
+            torch.tensor([[token for row in rows for token in row.ids]]),
+            torch.tensor([[depth for row in rows for depth in row.depths]]),
+        )
         self.blocks = blocks(rows)
 
     @contextmanager

@@ -6,7 +6,7 @@ A candidate's last token is never fed; leading tokens that candidates share are 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import accumulate, chain, pairwise
 from typing import TYPE_CHECKING, Any
@@ -212,7 +212,7 @@ def _padded(rows: Sequence[Sequence[int]]) -> Tensor:
     return torch.tensor([[*row, *(0,) * (size - len(row))] for row in rows])
 
 
-def requests(rows: Sequence[PackedRow], starts: Sequence[int], device: torch.device) -> LogprobRequests:
+def requests(rows: Sequence[PackedRow], starts: Sequence[int]) -> LogprobRequests:
     """The requested log-probabilities of rows that start at tokens `starts` of a pass."""
     places: dict[int, int] = {}
     scores: dict[tuple[int, int], int] = {}
@@ -222,9 +222,18 @@ def requests(rows: Sequence[PackedRow], starts: Sequence[int], device: torch.dev
             asked = places.setdefault(start + row.first + place, len(places))
             table.append((asked, token, scores.setdefault((row.query, candidate), len(scores))))
     asked_N, tokens_N, owners_N = torch.tensor(table).T
-    return LogprobRequests(
-        torch.tensor(list(places), device=device), asked_N.to(device), tokens_N.to(device), owners_N, tuple(scores)
+    return LogprobRequests(torch.tensor(list(places)), asked_N, tokens_N, owners_N, tuple(scores))
+
+
+def sent(device: torch.device, requested: LogprobRequests, *numbers: Tensor) -> tuple[LogprobRequests, list[Tensor]]:
+    """The requests and other tensors of integers on a device, in one copy to it."""
+    tensors = [requested.places_M, requested.asked_N, requested.tokens_N, *numbers]
+    flat = torch.cat([tensor.flatten() for tensor in tensors]).to(device)
+    parts: Any = flat.split([tensor.numel() for tensor in tensors])  # type: ignore[no-untyped-call]
+    places_M, asked_N, tokens_N, *others = (
+        part.view(tensor.shape) for part, tensor in zip(parts, tensors, strict=True)
     )
+    return replace(requested, places_M=places_M, asked_N=asked_N, tokens_N=tokens_N), others
 
 
 @lru_cache(maxsize=256)

@@ -125,7 +125,7 @@ def test_chains_are_all_tokens_once_after_their_ancestors(rows: list[PackedRow])
 @given(ROWS)
 def test_what_is_read_off_a_pass_is_what_its_rows_ask(rows: list[PackedRow]) -> None:
     starts = [sum(len(row) for row in rows[:number]) for number in range(len(rows))]
-    plan = requests(rows, starts, CPU)
+    plan = requests(rows, starts)
     places = plan.places_M.tolist()
     asked = Counter(
         (places[where], token, plan.scores[owner])
