@@ -145,7 +145,8 @@ def check_padded(model: LanguageModel) -> None:
 def try_packed(model: LanguageModel) -> Verdict:
     """Read and score a short text padded and packed, and compare.
 
-    Tries one call for rows of all lengths first, where the device has such a kernel, and then does without. Raises as `check_padded` does, and the device's error if even this short text does not fit its memory.
+    Tries one call for rows of all lengths first, where the device has such a kernel, and then does without. Raises as
+    `check_padded` does, and the device's error if even this short text does not fit its memory.
     """
     check_padded(model)
     verdict = _verdict(model, any_length=True)

@@ -67,16 +67,28 @@ def model_mask(
     Raises UnsupportedAttention for a mask that is more than causal with at most one window.
     """
     if not use_vmap:  # otherwise the network adds a function of its own
-        size = local_size or 2
-        keys_K = torch.tensor([0, 1, size - 1, size, size + 1, 2 * size - 1, 2 * size], device=device)
-        slots_Q1 = keys_K[2:, None]
-        zero = torch.zeros((), dtype=torch.long, device=device)
-        seen_QK = mask_function(zero, zero, slots_Q1, keys_K)
-        for window in [None] if local_size is None else [Window(size), Window(size, chunked=True)]:
-            first_Q1 = slots_Q1 * 0 if window is None else window.first(slots_Q1)
-            if torch.equal(seen_QK, (keys_K <= slots_Q1) & (keys_K >= first_Q1)):
-                return ModelMask(window)
+        sizes = [None] if local_size is None else [Window(local_size), Window(local_size, chunked=True)]
+        try:
+            found = _window(mask_function, sizes, "cpu")  # does not wait for the device
+        except RuntimeError:  # a chunked mask refers to a tensor there
+            found = _window(mask_function, sizes, device)
+        if found is not None:
+            return found
     raise UnsupportedAttention("its attention mask is custom code")
+
+
+def _window(mask_function: Callable[..., Tensor], tried: Sequence[Window | None], device: Any) -> ModelMask | None:
+    """The first of the windows that hides what a mask function hides of some slots; None if none of them does."""
+    size = tried[0].size if tried[0] is not None else 2
+    keys_K = torch.tensor([0, 1, size - 1, size, size + 1, 2 * size - 1, 2 * size], device=device)
+    slots_Q1 = keys_K[2:, None]
+    zero = torch.zeros((), dtype=torch.long, device=device)
+    seen_QK = mask_function(zero, zero, slots_Q1, keys_K)
+    for window in tried:
+        first_Q1 = slots_Q1 * 0 if window is None else window.first(slots_Q1)
+        if torch.equal(seen_QK, (keys_K <= slots_Q1) & (keys_K >= first_Q1)):
+            return ModelMask(window)
+    return None
 
 
 @contextmanager
