@@ -14,6 +14,7 @@ from transformers import AttentionInterface, AttentionMaskInterface
 
 from deepthink_cli.engine.kernels import Attention, takes_any_length
 from deepthink_cli.engine.own import Own, own_attention
+from deepthink_cli.engine.packing import Block
 from deepthink_cli.engine.reach import ModelMask, Part, Reach, Span, UnsupportedAttention, Window, model_mask
 from deepthink_cli.errors import ran_out_of_memory
 
@@ -64,6 +65,7 @@ class _Plan:
     """What the tokens of a pass attend to in a layer: spans of what precedes them, and their own rows."""
 
     spans: Sequence[tuple[Reach, Span]]
+    blocks: Sequence[Block]
     own: Own
 
 
@@ -87,8 +89,11 @@ class _Pass:
                 for reach, is_last in zip(self.reaches, last, strict=True)
                 for span in reach.spans(window, is_last, like)
             ]
-            own = own_attention([block for _, span in spans for block in span.blocks], any_length, like)
-            self.planned[key] = _Plan(spans, own)
+            blocks = [block for _, span in spans for block in span.blocks]
+            same = (
+                plan.own for (*_, other), plan in self.planned.items() if (other, plan.blocks) == (any_length, blocks)
+            )
+            self.planned[key] = _Plan(spans, blocks, next(same, None) or own_attention(blocks, any_length, like))
         return self.planned[key]
 
 
