@@ -90,10 +90,9 @@ class _Pass:
                 for span in reach.spans(window, is_last, like)
             ]
             blocks = [block for _, span in spans for block in span.blocks]
-            same = (
-                plan.own for (*_, other), plan in self.planned.items() if (other, plan.blocks) == (any_length, blocks)
-            )
-            self.planned[key] = _Plan(spans, blocks, next(same, None) or own_attention(blocks, any_length, like))
+            plans = (plan for (*_, other), plan in self.planned.items() if other == any_length)
+            own = next((plan.own for plan in plans if plan.blocks == blocks), None)
+            self.planned[key] = _Plan(spans, blocks, own or own_attention(blocks, any_length, like))
         return self.planned[key]
 
 

@@ -91,6 +91,7 @@ def test_scores_and_readings_are_those_of_padded_rows(
     family: str, loaded: Loaded, monkeypatch: pytest.MonkeyPatch, calls: list[bool]
 ) -> None:
     engine = loaded(family)
+    calls.clear()  # of the probe
     with monkeypatch.context() as without:
         without.setattr(attention, "takes_any_length", lambda *_: False)
         memory = read(engine, DEMOS)
