@@ -103,7 +103,8 @@ def test_scores_and_readings_are_those_of_padded_rows(
     calls.clear()
     for scores, right in zip(score(engine, memory, QUERIES), expected, strict=True):
         assert scores.sums == pytest.approx(right.sums, abs=1e-4)
-    assert calls.count(True) == len(memory.keys)  # one call a layer, whatever the lengths
+    # One call a layer, whatever the lengths, but not where a window hides tokens of a row from others.
+    assert calls.count(True) == (1 if family == "gpt_oss" else len(memory.keys))
 
 
 @pytest.mark.parametrize("family", ["mistral", "gemma2", "llama4_text"])
