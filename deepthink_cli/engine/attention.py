@@ -77,12 +77,12 @@ class _Pass:
     kept: Kept | None
     any_length: bool
     layers: set[int] = field(default_factory=set)
-    planned: dict[tuple[Window | None, bool, bool], _Plan] = field(default_factory=dict)
+    planned: dict[tuple[Window | None, bool, bool, torch.device], _Plan] = field(default_factory=dict)
 
     def plan(self, layer: int, window: Window | None, any_length: bool, like: Tensor) -> _Plan:
         """The plan of a layer with this window; masks have the dtype and the device of `like`."""
         last = [reach.is_last(layer) for reach in self.reaches]
-        key = window, any(last), any_length
+        key = window, any(last), any_length, like.device
         if key not in self.planned:
             spans = [
                 (reach, span)
@@ -90,7 +90,7 @@ class _Pass:
                 for span in reach.spans(window, is_last, like)
             ]
             blocks = [block for _, span in spans for block in span.blocks]
-            plans = (plan for (*_, other), plan in self.planned.items() if other == any_length)
+            plans = (plan for other, plan in self.planned.items() if other[2:] == key[2:])
             own = next((plan.own for plan in plans if plan.blocks == blocks), None)
             self.planned[key] = _Plan(spans, blocks, own or own_attention(blocks, any_length, like))
         return self.planned[key]
