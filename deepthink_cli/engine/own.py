@@ -14,11 +14,11 @@ from torch import Tensor
 from deepthink_cli.engine.kernels import Attention, Lengths
 from deepthink_cli.engine.packing import Block, Chains, chains, part_of
 
-_MOST_KEYS = 8  # times the tokens of a pass: beyond that, the keys of chains that share ancestors take too much memory
+_MOST_KEYS = 8  # times the tokens of a pass: more copies of keys that chains share take too much memory
 
 
 class Own(Protocol):
-    """Attention of consecutive rows to themselves, given their queries, keys and values."""
+    """Attention of the rows of a pass to themselves, given their queries, keys and values."""
 
     def __call__(
         self, query_THD: Tensor, key_TGD: Tensor, value_TGD: Tensor, attention: Attention
@@ -27,7 +27,7 @@ class Own(Protocol):
 
 
 def own_attention(blocks: Sequence[Block], any_length: bool, like: Tensor) -> Own:
-    """The attention of consecutive blocks to themselves, planned for the device and the dtype of `like`.
+    """The attention of all blocks of a pass to themselves, planned for the device and the dtype of `like`.
 
     With `any_length` it is one call, unless a window hides some of their tokens from others.
     """
@@ -35,8 +35,7 @@ def own_attention(blocks: Sequence[Block], any_length: bool, like: Tensor) -> Ow
         cut = chains(blocks)
         if sum(cut.keys) <= _MOST_KEYS * sum(cut.queries):
             return _Chained.of(cut, like.device)
-    first = blocks[0].start
-    return _Padded(tuple(_PaddedBlock.of(block, first, like) for block in blocks))
+    return _Padded(tuple(_PaddedBlock.of(block, like) for block in blocks))
 
 
 @dataclass(frozen=True)
@@ -103,18 +102,18 @@ class _PaddedBlock:
     mask_R1SS: Tensor | None
 
     @classmethod
-    def of(cls, block: Block, first: int, like: Tensor) -> _PaddedBlock:
-        """The block, with tokens counted from `first`."""
+    def of(cls, block: Block, like: Tensor) -> _PaddedBlock:
+        """The block with the device and the dtype of `like`."""
         hidden_RSS, lengths = block.hidden_RSS(), [*map(len, block.depths)]
         mask_R1SS = None if hidden_RSS is None else masked(hidden_RSS[:, None], like)
-        start, stop = block.start - first, block.stop - first
-        if min(lengths) == block.size:
-            return cls(start, stop, len(lengths), None, None, mask_R1SS)
-        starts_R, lengths_R = torch.tensor([*accumulate(lengths[:-1], initial=start)]), torch.tensor(lengths)
-        order_S = torch.arange(block.size)
-        places_RS = starts_R[:, None] + torch.minimum(order_S, lengths_R[:, None] - 1)
-        kept_T = (order_S < lengths_R[:, None]).flatten().nonzero()[:, 0]
-        return cls(start, stop, len(lengths), places_RS.flatten().to(like.device), kept_T.to(like.device), mask_R1SS)
+        places_P = kept_T = None
+        if min(lengths) < block.size:
+            starts_R, lengths_R = torch.tensor([*accumulate(lengths[:-1], initial=block.start)]), torch.tensor(lengths)
+            order_S = torch.arange(block.size)
+            places_RS = starts_R[:, None] + torch.minimum(order_S, lengths_R[:, None] - 1)
+            places_P = places_RS.flatten().to(like.device)
+            kept_T = (order_S < lengths_R[:, None]).flatten().nonzero()[:, 0].to(like.device)
+        return cls(block.start, block.stop, len(lengths), places_P, kept_T, mask_R1SS)
 
     def __call__(
         self, query_THD: Tensor, key_TGD: Tensor, value_TGD: Tensor, attention: Attention

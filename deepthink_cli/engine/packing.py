@@ -75,16 +75,13 @@ class Block:
         """
         if self.plain and self.firsts is None:
             return None
-        # In plain rows a token attends to the same depths whatever its row.
-        shown = (
-            [max(range(len(self.ends)), key=lambda row: len(self.ends[row]))] if self.plain else range(len(self.ends))
-        )
+        # In plain rows a token attends to the same depths whatever its row: the longest stands for all.
+        shown = slice(longest := [*map(len, self.ends)].index(self.size), longest + 1) if self.plain else slice(None)
         asked_S = torch.arange(self.size)
         asking_S1 = asked_S[:, None]
-        hidden_RSS = (asked_S > asking_S1) | (asking_S1 >= _padded([self.ends[row] for row in shown])[:, None])
+        hidden_RSS = (asked_S > asking_S1) | (asking_S1 >= _padded(self.ends[shown])[:, None])
         if self.firsts is not None:
-            depths_RS, firsts_RS = (_padded([of[row] for row in shown]) for of in (self.depths, self.firsts))
-            hidden_RSS |= depths_RS[:, None] < firsts_RS[..., None]
+            hidden_RSS |= _padded(self.depths[shown])[:, None] < _padded(self.firsts[shown])[..., None]
         return hidden_RSS
 
 
@@ -141,9 +138,9 @@ def sequence(start: int, size: int) -> Block:
 
 
 def blocks(rows: Sequence[PackedRow]) -> tuple[Block, ...]:
-    """Rows that are concatenated without padding as blocks in the same order, each padded by a fifth at most.
+    """Rows that are concatenated without padding as blocks in the same order.
 
-    Rows of few tokens are padded by up to 8 of them.
+    Padded to the longest of its block, a row is at most a fifth padding, or 8 tokens.
     """
     groups: list[list[PackedRow]] = []
     for row in rows:
@@ -173,7 +170,7 @@ class Chains:
 
 
 def chains(blocks: Sequence[Block]) -> Chains:
-    """The chains of all rows of consecutive blocks, in order; places are counted from the first of their tokens."""
+    """The chains of all rows of a pass, in order."""
     rows = [depths for block in blocks for depths in block.depths]
     queries, keys, places = zip(*map(_chains, rows), strict=True)
     starts = accumulate(map(len, rows[:-1]), initial=0)
