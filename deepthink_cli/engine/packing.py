@@ -140,12 +140,12 @@ def sequence(start: int, size: int) -> Block:
 def blocks(rows: Sequence[PackedRow]) -> tuple[Block, ...]:
     """Rows that are concatenated without padding as blocks in the same order.
 
-    Padded to the longest of its block, a row is at most a fifth padding, or 8 tokens.
+    Padded to the longest of its block, a row is at most a tenth padding, or 4 tokens.
     """
     groups: list[list[PackedRow]] = []
     for row in rows:
         longest = len(groups[-1][0]) if groups else 0
-        if not min(0.8 * longest, longest - 8) <= len(row) <= longest:
+        if not min(0.9 * longest, longest - 4) <= len(row) <= longest:
             groups.append([])
         groups[-1].append(row)
     starts = accumulate((sum(map(len, group)) for group in groups), initial=0)

@@ -19,6 +19,7 @@ from deepthink_cli import load_model, score
 from deepthink_cli.engine import attention, kernels, own
 from deepthink_cli.engine.base import Reading
 from deepthink_cli.engine.kernels import Attention
+from deepthink_cli.engine.packing import blocks, tree
 from deepthink_cli.engine.probe import try_packed
 from deepthink_cli.model.tokens import TokenizedQuery
 from launches import CANDIDATES, plain, scoring
@@ -164,4 +165,6 @@ def test_on_a_gpu_a_layer_starts_as_many_operations_whatever_the_lengths(
 def test_on_a_processor_a_layer_starts_few_operations_for_each_block_of_similar_lengths() -> None:
     one, many = (scoring("cpu", lengths, ((5,), (6,))) for lengths in ([26] * 64, range(1, 65)))
     assert plain().in_layer < one.in_layer <= MOST
-    assert many.in_layer <= one.in_layer + 7 * 20
+    found = blocks([tree(0, TokenizedQuery((5,) * length, ((5,), (6,)))) for length in range(64, 0, -1)])
+    assert len(found) < 64 / 4
+    assert many.in_layer - one.in_layer < 20 * len(found)
