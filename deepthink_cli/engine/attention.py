@@ -1,106 +1,25 @@
-"""Attention of the packed engine: queries side by side after one memory, its temperature, and its kernels."""
+"""Attention of the packed engine: queries side by side after one memory, and its temperature."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor
 from transformers import AttentionInterface, AttentionMaskInterface
 
+from deepthink_cli.engine.kernels import Attention, takes_any_length
+from deepthink_cli.engine.own import Own, own_attention
 from deepthink_cli.engine.packing import Block
 from deepthink_cli.engine.reach import ModelMask, Part, Reach, Span, UnsupportedAttention, Window, model_mask
 from deepthink_cli.errors import ran_out_of_memory
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
-
-_KERNELS = {
-    "cpu": "_scaled_dot_product_flash_attention_for_cpu",
-    "cuda": "_scaled_dot_product_efficient_attention",
-}
-
-
-def attention_with_lse(
-    query_RHTD: Tensor,
-    key_RGLD: Tensor,
-    value_RGLD: Tensor,
-    mask_R1TL: Tensor | None,
-    causal: bool,
-    scale: float,
-    softcap: float | None,
-) -> tuple[Tensor, Tensor]:
-    """out_RHTD and its log-sum-exp lse_RHT, by the fastest kernel that returns both."""
-    kernel = _kernel(query_RHTD.device.type) if softcap is None and key_RGLD.shape[-1] == value_RGLD.shape[-1] else None
-    if kernel is None or key_RGLD.shape[2] == 0:
-        return _by_products(query_RHTD, key_RGLD, value_RGLD, mask_R1TL, causal, scale, softcap)
-    if query_RHTD.device.type == "cpu":
-        out_RHTD, lse_RHT = kernel(query_RHTD, key_RGLD, value_RGLD, 0.0, causal, attn_mask=mask_R1TL, scale=scale)
-        return out_RHTD, lse_RHT
-    if mask_R1TL is None and query_RHTD.shape[-1] % 8 == 0:
-        return _by_efficient_kernel(kernel, query_RHTD, key_RGLD, value_RGLD, causal, scale)
-    return _by_products(query_RHTD, key_RGLD, value_RGLD, mask_R1TL, causal, scale, softcap)
-
-
-def has_kernel(device: str) -> bool:
-    """Whether this device type has an attention kernel, which never materializes the (T, L) scores."""
-    return _kernel(device) is not None
-
-
-def _kernel(device: str) -> Callable[..., Any] | None:
-    """The attention kernel of a device that also returns the log-sum-exp; None if this build of torch has none.
-
-    These operations are not part of torch's public interface: a build without them is slower but works.
-    """
-    return getattr(torch.ops.aten, _KERNELS.get(device, ""), None)
-
-
-def _by_efficient_kernel(
-    kernel: Callable[..., Any], query_RHTD: Tensor, key_RGLD: Tensor, value_RGLD: Tensor, causal: bool, scale: float
-) -> tuple[Tensor, Tensor]:
-    if causal:  # grouped heads cannot be folded into one causal sequence
-        key_RGLD, value_RGLD = (
-            tensor.repeat_interleave(query_RHTD.shape[1] // key_RGLD.shape[1], 1) for tensor in (key_RGLD, value_RGLD)
-        )
-    folded_RGFD = _folded(query_RHTD, key_RGLD.shape[1])
-    out_RGFD, lse_RGF = kernel(folded_RGFD, key_RGLD, value_RGLD, None, True, 0.0, causal, scale=scale)[:2]
-    # The kernel pads the log-sum-exp to a multiple of its tile.
-    return out_RGFD.reshape_as(query_RHTD), lse_RGF[..., : folded_RGFD.shape[2]].reshape(query_RHTD.shape[:3])
-
-
-def _by_products(
-    query_RHTD: Tensor,
-    key_RGLD: Tensor,
-    value_RGLD: Tensor,
-    mask_R1TL: Tensor | None,
-    causal: bool,
-    scale: float,
-    softcap: float | None,
-) -> tuple[Tensor, Tensor]:
-    scores_RHTL = (_folded(query_RHTD, key_RGLD.shape[1]) @ key_RGLD.transpose(2, 3)).float() * scale
-    scores_RHTL = scores_RHTL.view(*query_RHTD.shape[:3], key_RGLD.shape[2])
-    if softcap is not None:
-        scores_RHTL = torch.tanh(scores_RHTL / softcap) * softcap
-    if causal:
-        mask_R1TL = torch.full(scores_RHTL.shape[2:], -torch.inf, device=scores_RHTL.device).triu(1)
-    if mask_R1TL is not None:
-        scores_RHTL = scores_RHTL + mask_R1TL
-    lse_RHT = scores_RHTL.logsumexp(-1)
-    weights_RHTL = (scores_RHTL - lse_RHT[..., None]).exp().to(value_RGLD.dtype)
-    return (_folded(weights_RHTL, key_RGLD.shape[1]) @ value_RGLD).view(
-        *query_RHTD.shape[:3], value_RGLD.shape[3]
-    ), lse_RHT
-
-
-def _folded(tensor: Tensor, groups: int) -> Tensor:
-    """(R, H, T, n) as (R, G, F, n) with F = H / G * T: grouped heads share keys that are never copied."""
-    rows, heads, length, size = tensor.shape
-    return tensor.reshape(rows, groups, heads // groups * length, size)
 
 
 def has_temperature(module: Any) -> bool:
@@ -139,7 +58,15 @@ _OWN_CODE = "its attention is custom code that does not use the attention interf
 
 
 Kept = dict[int, tuple[Tensor, Tensor]]  # a pass's own keys_GTD and values_GTD in float32, by layer
-Attention = Callable[..., tuple[Tensor, Tensor]]  # out and log-sum-exp of queries, keys, values, a mask and `causal`
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What the tokens of a pass attend to in a layer: spans of what precedes them, and their own rows."""
+
+    spans: Sequence[tuple[Reach, Span]]
+    blocks: Sequence[Block]
+    own: Own
 
 
 @dataclass(frozen=True)
@@ -148,31 +75,44 @@ class _Pass:
 
     reaches: Sequence[Reach]
     kept: Kept | None
+    any_length: bool
     layers: set[int] = field(default_factory=set)
-    planned: dict[tuple[int, Window | None, bool], list[Span]] = field(default_factory=dict)
+    planned: dict[tuple[Window | None, bool, bool, torch.device], _Plan] = field(default_factory=dict)
 
-    def spans(self, layer: int, window: Window | None, like: Tensor) -> Iterator[tuple[Reach, Span]]:
-        """The spans of every reach in a layer with this window; masks have the dtype and the device of `like`."""
-        for number, reach in enumerate(self.reaches):
-            key = number, window, reach.is_last(layer)
-            if key not in self.planned:
-                self.planned[key] = list(reach.spans(window, reach.is_last(layer), like))
-            yield from ((reach, span) for span in self.planned[key])
+    def plan(self, layer: int, window: Window | None, any_length: bool, like: Tensor) -> _Plan:
+        """The plan of a layer with this window; masks have the dtype and the device of `like`."""
+        last = [reach.is_last(layer) for reach in self.reaches]
+        key = window, any(last), any_length, like.device
+        if key not in self.planned:
+            spans = [
+                (reach, span)
+                for reach, is_last in zip(self.reaches, last, strict=True)
+                for span in reach.spans(window, is_last, like)
+            ]
+            blocks = [block for _, span in spans for block in span.blocks]
+            plans = (plan for other, plan in self.planned.items() if other[2:] == key[2:])
+            own = next((plan.own for plan in plans if plan.blocks == blocks), None)
+            self.planned[key] = _Plan(spans, blocks, own or own_attention(blocks, any_length, like))
+        return self.planned[key]
 
 
 _current: ContextVar[_Pass | None] = ContextVar("current", default=None)
 
 
 @contextmanager
-def over_memory(network: PreTrainedModel, reaches: Sequence[Reach], kept: Kept | None = None) -> Iterator[None]:
+def over_memory(
+    network: PreTrainedModel, reaches: Sequence[Reach], kept: Kept | None = None, any_length: bool = True
+) -> Iterator[None]:
     """Inside the block the network attends to `reaches` and nothing else; new keys and values are stored in `kept`.
+
+    With `any_length`, attention is one call for rows of all lengths where the device has such a kernel.
 
     The caller holds the model's lock: the network's configuration is changed until the block ends. It gives the
     network an attention mask of ones; without one, transformers would guess sequences from `position_ids`. Raises
     UnsupportedAttention if no layer of the network uses this attention.
     """
     config = network.config.get_text_config(decoder=True)
-    before, current = config._attn_implementation, _Pass(reaches, kept)
+    before, current = config._attn_implementation, _Pass(reaches, kept, any_length)
     token = _current.set(current)
     try:
         config._attn_implementation = _NAME
@@ -219,8 +159,9 @@ def attend(
     if has_temperature(module):
         query_1HTD = by_slot(module, query_1HTD, current.reaches)
     scale = query_1HTD.shape[-1] ** -0.5 if scaling is None else scaling
-    attention = partial(attention_with_lse, scale=scale, softcap=softcap)
-    spans = list(current.spans(layer, attention_mask.window if attention_mask else None, query_1HTD))
+    any_length = current.any_length and takes_any_length(query_1HTD, key_1GTD, value_1GTD, softcap)
+    attention = Attention(scale, softcap, any_length)
+    plan = current.plan(layer, attention_mask.window if attention_mask else None, any_length, query_1HTD)
     earlier = [
         _over_earlier(
             span.of(query_1HTD),
@@ -228,12 +169,17 @@ def attend(
             value_1GTD.shape[-1],
             attention,
         )
-        for reach, span in spans
+        for reach, span in plan.spans
     ]
     out_1HTD, lse_1HT = earlier[0] if len(earlier) == 1 else (torch.cat(both, 2) for both in zip(*earlier, strict=True))
-    for block in (block for _, span in spans for block in span.blocks):
-        _add_own(block, (query_1HTD, key_1GTD, value_1GTD), out_1HTD, lse_1HT, attention, s_aux)
-    return out_1HTD.transpose(1, 2).contiguous(), None
+    query_THD, key_TGD, value_TGD = (tensor[0].transpose(0, 1) for tensor in (query_1HTD, key_1GTD, value_1GTD))
+    own_THD, own_lse_TH = plan.own(query_THD, key_TGD, value_TGD, attention)
+    out_THD, lse_TH = out_1HTD[0].transpose(0, 1), lse_1HT[0].T
+    out_THD.lerp_(own_THD, torch.sigmoid(own_lse_TH - lse_TH)[..., None].to(own_THD.dtype))
+    if s_aux is not None:
+        total_TH = torch.logaddexp(own_lse_TH, lse_TH)
+        out_THD.mul_(torch.sigmoid(total_TH - s_aux)[..., None].to(out_THD.dtype))
+    return out_THD[None].contiguous(), None
 
 
 def refuse_unknown(arguments: Mapping[str, Any]) -> None:
@@ -250,38 +196,19 @@ def _over_earlier(
     """Attention of a span's tokens to the parts of what precedes them, with values of this size."""
     if len(parts) == 1 and parts[0][0].places_M is None and not parts[0][0].bias:
         part, key_1GLD, value_1GLD = parts[0]
-        return attention(query_1HTD, key_1GLD, value_1GLD, _on(query_1HTD, part.mask_11ML), False)
+        return attention(query_1HTD, key_1GLD, value_1GLD, _on(query_1HTD, part.mask_11ML))
     out_1HTD = query_1HTD.new_zeros((*query_1HTD.shape[:3], size))
     lse_1HT = torch.full(query_1HTD.shape[:3], _UNSEEN, device=query_1HTD.device)
     for part, key_1GLD, value_1GLD in parts:
         places_M = slice(None) if part.places_M is None else part.places_M.to(query_1HTD.device)
         part_out_1HMD, part_lse_1HM = attention(
-            query_1HTD[:, :, places_M], key_1GLD, value_1GLD, _on(query_1HTD, part.mask_11ML), False
+            query_1HTD[:, :, places_M], key_1GLD, value_1GLD, _on(query_1HTD, part.mask_11ML)
         )
         part_lse_1HM, lse_1HM = part_lse_1HM + part.bias, lse_1HT[:, :, places_M]
         weight_1HM1 = torch.sigmoid(part_lse_1HM - lse_1HM)[..., None].to(out_1HTD.dtype)
         out_1HTD[:, :, places_M] = out_1HTD[:, :, places_M].lerp(part_out_1HMD, weight_1HM1)
         lse_1HT[:, :, places_M] = torch.logaddexp(lse_1HM, part_lse_1HM)
     return out_1HTD, lse_1HT
-
-
-def _add_own(
-    block: Block,
-    states: tuple[Tensor, Tensor, Tensor],
-    out_1HTD: Tensor,
-    lse_1HT: Tensor,
-    attention: Attention,
-    sinks_H: Tensor | None,
-) -> None:
-    """Add the attention of a block's rows to themselves, given the pass's queries, keys and values, in place."""
-    query_RHSD, key_RGSD, value_RGSD = map(block.of, states)
-    mask_R1SS = _on(query_RHSD, block.mask_R1SS)
-    own_RHSD, own_lse_RHS = attention(query_RHSD, key_RGSD, value_RGSD, mask_R1SS, mask_R1SS is None)
-    out_RHSD, lse_RHS = block.of(out_1HTD), block.of(lse_1HT)
-    out_RHSD.lerp_(own_RHSD, torch.sigmoid(own_lse_RHS - lse_RHS)[..., None].to(own_RHSD.dtype))
-    if sinks_H is not None:
-        total_RHS = torch.logaddexp(own_lse_RHS, lse_RHS)
-        out_RHSD.mul_(torch.sigmoid(total_RHS - sinks_H[:, None])[..., None].to(out_RHSD.dtype))
 
 
 def _on(tensor: Tensor, mask: Tensor | None) -> Tensor | None:

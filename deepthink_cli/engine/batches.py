@@ -19,7 +19,7 @@ from deepthink_cli.engine.decoding import Decoding, NewToken, Prompt
 from deepthink_cli.engine.generating import generate
 from deepthink_cli.engine.gradients import answer_gradient, check_hiding
 from deepthink_cli.engine.network import LanguageModel
-from deepthink_cli.engine.packing import PackedRow, requests
+from deepthink_cli.engine.packing import LogprobRequests, PackedRow
 from deepthink_cli.errors import InputError, ran_out_of_memory
 from deepthink_cli.memory import Memory
 from deepthink_cli.model.limits import Limits
@@ -34,9 +34,13 @@ Result = TypeVar("Result")
 
 
 class Layout(Protocol):
-    """Rows laid out for one pass; `starts` are the indices of their first tokens in the whole pass."""
+    """Rows laid out for one pass; `starts` are the indices of their first tokens in the whole pass.
+
+    What is `requested` of the pass is on the network's device.
+    """
 
     starts: list[int]
+    requested: LogprobRequests
 
     def after(self, past: Past, places_M: Tensor) -> AbstractContextManager[dict[str, Any]]:
         """The network's arguments to run the rows after `past`; the outputs of tokens `places_M` will be used."""
@@ -226,7 +230,7 @@ class BatchedEngine(Engine):
     def score_pass(self, pasts: Sequence[Past], rows: Sequence[PackedRow]) -> Iterator[Mapping[tuple[int, int], float]]:
         """Yield, for each past, the score of every (query, candidate) of the rows, all in one pass."""
         layout = self.layout(rows)
-        requested = requests(rows, layout.starts, self.model.device)
+        requested = layout.requested
         for past in pasts:
             with self._after(past, rows, layout, requested.places_M) as inputs:
                 log_probabilities_N = self.model.log_probabilities(
@@ -240,7 +244,7 @@ class BatchedEngine(Engine):
     ) -> tuple[Mapping[tuple[int, int], float], Mapping[tuple[int, int], float]]:
         """The scores of the rows, as `score_pass` yields them, and how many tokens of each are not the likeliest."""
         layout = self.layout(rows)
-        requested = requests(rows, layout.starts, self.model.device)
+        requested = layout.requested
         with self._after(past, rows, layout, requested.places_M) as inputs:
             log_probabilities_N, likeliest_M = self.model.log_probabilities_and_likeliest(
                 inputs, requested.places_M, requested.asked_N, requested.tokens_N
@@ -254,7 +258,7 @@ class BatchedEngine(Engine):
     ) -> tuple[Mapping[tuple[int, int], float], dict[int, Tensor]]:
         """The scores of the rows, as `score_pass` yields them, and the hidden states of every query, in one pass."""
         layout = self.layout(rows)
-        requested = requests(rows, layout.starts, self.model.device)
+        requested = layout.requested
         ends = {row.query: (start, start + row.first + 1) for row, start in zip(rows, layout.starts, strict=True)}
         spans = {query: range(start if every_token else end - 1, end) for query, (start, end) in ends.items()}
         asked_H = torch.tensor([place for span in spans.values() for place in span], device=self.model.device)

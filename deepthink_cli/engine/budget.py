@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from deepthink_cli.engine.attention import has_kernel
+from deepthink_cli.engine.kernels import has_kernel
 from deepthink_cli.engine.logits import SLICE
 from deepthink_cli.engine.network import LanguageModel
 from deepthink_cli.engine.products import reorder_weights, usual_products_are_slow

@@ -18,7 +18,8 @@ from torch import Tensor
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import eager_mask
 
-from deepthink_cli.engine.attention import attention_with_lse, refuse_unknown
+from deepthink_cli.engine.attention import refuse_unknown
+from deepthink_cli.engine.kernels import Attention
 from deepthink_cli.engine.reach import UnsupportedAttention
 from deepthink_cli.errors import InputError, option
 
@@ -90,7 +91,7 @@ def _attend(
     mask_R1TL = attention_mask.to(query_RHTD.dtype, copy=True)
     mask_R1TL[..., 0] += current.bias
     scale = query_RHTD.shape[-1] ** -0.5 if scaling is None else scaling
-    out_RHTD, lse_RHT = attention_with_lse(query_RHTD, key_RGLD, value_RGLD, mask_R1TL, False, scale, softcap)
+    out_RHTD, lse_RHT = Attention(scale, softcap)(query_RHTD, key_RGLD, value_RGLD, mask_R1TL)
     if s_aux is not None:
         out_RHTD = out_RHTD * torch.sigmoid(lse_RHT - s_aux[:, None])[..., None].to(out_RHTD.dtype)
     return out_RHTD.transpose(1, 2).contiguous(), None

@@ -78,7 +78,7 @@ def choose_engine(model: LanguageModel, name: str = AUTO) -> Engine:
             return kind(model)
         verdict = try_packed(model)
         if verdict.reason is None:
-            return PackedEngine(model, _packed_description(verdict, fast))
+            return PackedEngine(model, _packed_description(verdict, fast), any_length=verdict.any_length)
         if name == PackedEngine.name:
             error = InputError if verdict.failure is None else DeepThinkError
             raise error.of("engine", "packed", f"{verdict.reason}; use {option('engine')} padded")

@@ -16,7 +16,7 @@ from deepthink_cli.engine.batches import BatchedEngine
 from deepthink_cli.engine.budget import tokens_over
 from deepthink_cli.engine.feedforward import fused_activations, last_feedforward_at
 from deepthink_cli.engine.network import LanguageModel
-from deepthink_cli.engine.packing import Block, PackedRow, blocks, requests, sequence, tree
+from deepthink_cli.engine.packing import Block, PackedRow, blocks, requests, sent, sequence, tree
 from deepthink_cli.engine.reach import Reach
 from deepthink_cli.memory import Memory
 from deepthink_cli.model.tokens import TokenizedQuery
@@ -37,6 +37,12 @@ class PackedEngine(BatchedEngine):
 
     name = "packed"
 
+    def __init__(
+        self, model: LanguageModel, reason: str = "", warning: str | None = None, any_length: bool = True
+    ) -> None:
+        super().__init__(model, reason, warning)
+        self.any_length = any_length  # whether one call may attend rows of all lengths
+
     @property
     def description(self) -> str:
         """The engine in one line, with the size of its passes and the result of the probe."""
@@ -48,7 +54,7 @@ class PackedEngine(BatchedEngine):
 
     def layout(self, rows: Sequence[PackedRow]) -> PackedLayout:
         """The rows, concatenated."""
-        return PackedLayout(self.model, rows)
+        return PackedLayout(self.model, rows, self.any_length)
 
     def score_after(self, pasts: Sequence[Past], plan: ScoringPlan) -> Sums:
         """The scores of every query after a past of its own, in passes that all queries share."""
@@ -71,7 +77,7 @@ class PackedEngine(BatchedEngine):
     def _score_after(self, pasts: Sequence[Past], rows: Sequence[PackedRow]) -> dict[tuple[int, int], float]:
         """The score of every (query, candidate) of the rows, each after the past of its query."""
         layout = self.layout(rows)
-        requested = requests(rows, layout.starts, self.model.device)
+        requested = layout.requested
         with self.model.lock, layout.after_own([pasts[row.query] for row in rows], requested.places_M) as inputs:
             log_probabilities_N = self.model.log_probabilities(
                 inputs, requested.places_M, requested.asked_N, requested.tokens_N
@@ -111,7 +117,7 @@ class PackedEngine(BatchedEngine):
         ]
         kept: Kept = {}
         body: Any = model.network.base_model
-        with model.lock, over_memory(model.network, reaches, kept), fused_activations(body):
+        with model.lock, over_memory(model.network, reaches, kept, self.any_length), fused_activations(body):
             body(**_inputs(ids_and_positions_2T[:1], ids_and_positions_2T[1:]))
         return [
             model.checked_present(part, len(reading))
@@ -122,20 +128,24 @@ class PackedEngine(BatchedEngine):
 class PackedLayout:
     """Rows concatenated in one sequence of T tokens, each attending to itself and to a memory."""
 
-    def __init__(self, model: LanguageModel, rows: Sequence[PackedRow]) -> None:
-        device, self.model, self.rows = model.device, model, rows
+    def __init__(self, model: LanguageModel, rows: Sequence[PackedRow], any_length: bool) -> None:
+        self.model, self.rows, self.any_length = model, rows, any_length
         self.starts = [0, *accumulate(len(row) for row in rows)][:-1]
-        self.ids_1T = torch.tensor([[token for row in rows for token in row.ids]], device=device)
-        self.depths_1T = torch.tensor([[depth for row in rows for depth in row.depths]], device=device)
-
-    @cached_property
-    def blocks(self) -> tuple[Block, ...]:
-        """All rows."""
-        return blocks(self.rows, self.model.dtype, self.model.device)
+        self.requested, (self.ids_1T, self.depths_1T) = sent(
+            model.device,
+            requests(rows, self.starts),
+            torch.tensor([[token for row in rows for token in row.ids]]),
+            torch.tensor([[depth for row in rows for depth in row.depths]]),
+        )
 
     def after(self, past: Past, places_M: Tensor) -> AbstractContextManager[dict[str, Any]]:
         """The network attends to the past through `over_memory` until the block ends."""
         return self._over([Reach(past, self.blocks, places_M)], self.depths_1T + _length(past), places_M)
+
+    @cached_property
+    def blocks(self) -> tuple[Block, ...]:
+        """All rows."""
+        return blocks(self.rows)
 
     def after_own(self, pasts: Sequence[Past], places_M: Tensor) -> AbstractContextManager[dict[str, Any]]:
         """The same where every row has a past; consecutive rows with the same one attend to it together."""
@@ -143,7 +153,7 @@ class PackedLayout:
         for past, group in groupby(range(len(self.rows)), pasts.__getitem__):
             first, *others = group
             rows = self.rows[first : first + 1 + len(others)]
-            reaches.append(Reach(past, blocks(rows, self.model.dtype, self.model.device, self.starts[first])))
+            reaches.append(Reach(past, blocks(rows, self.starts[first])))
         starts = [_length(past) for past, row in zip(pasts, self.rows, strict=True) for _ in row.ids]
         return self._over(reaches, self.depths_1T + torch.tensor(starts, device=self.model.device), places_M)
 
@@ -151,7 +161,7 @@ class PackedLayout:
     def _over(self, reaches: Sequence[Reach], positions_1T: Tensor, places_M: Tensor) -> Iterator[dict[str, Any]]:
         network = self.model.network
         with (
-            over_memory(network, reaches),
+            over_memory(network, reaches, any_length=self.any_length),
             fused_activations(network.base_model),
             last_feedforward_at(places_M, network.base_model),
         ):

@@ -6,11 +6,12 @@ A candidate's last token is never fed; leading tokens that candidates share are 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
-from itertools import groupby
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from itertools import accumulate, chain, pairwise
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
 from deepthink_cli.model.tokens import TokenizedQuery
@@ -41,22 +42,47 @@ class PackedRow:
 
 @dataclass(frozen=True)
 class Block:
-    """Consecutive rows of equal length: `rows` of them, `size` tokens each, from token `start` of the pass.
+    """Consecutive rows of similar lengths, from token `start` of a pass, that attend to themselves.
 
-    `mask_R1SS` is added to their attention scores; None if every row is a plain sequence, for which
-    a causal mask is enough. Token s of row r is `depths[r][s]` tokens after the end of the memory.
+    Token s of row r is `depths[r][s]` tokens after the end of the memory; tokens s to `ends[r][s]` - 1 of the row
+    attend to it, except those whose attention begins at a greater depth, `firsts[r][s]`; None if no window hides any.
     """
 
     start: int
-    rows: int
-    size: int
-    mask_R1SS: Tensor | None
     depths: Sequence[Sequence[int]]
+    ends: Sequence[Sequence[int]]
+    firsts: Sequence[Sequence[int]] | None = None
 
-    def of(self, tokens: Tensor) -> Tensor:
-        """The block's part of a pass: a view of shape (R, H, S, ...) of (1, H, T, ...)."""
-        part_HT = tokens[0, :, self.start : self.start + self.rows * self.size]  # (H, R * S, ...)
-        return part_HT.view(len(part_HT), self.rows, self.size, *part_HT.shape[2:]).transpose(0, 1)
+    @cached_property
+    def stop(self) -> int:
+        """The token of the pass after the last one of the block."""
+        return self.start + sum(map(len, self.depths))
+
+    @cached_property
+    def size(self) -> int:
+        """The number of tokens of the longest row."""
+        return max(map(len, self.depths))
+
+    @cached_property
+    def plain(self) -> bool:
+        """Whether every row is a plain sequence, without branches."""
+        return all(min(ends) == len(ends) for ends in self.ends)
+
+    def hidden_RSS(self) -> Tensor | None:
+        """True where token s of a row does not attend to another; None if a causal mask is enough.
+
+        Of R rows padded to S tokens, or of one that stands for all.
+        """
+        if self.plain and self.firsts is None:
+            return None
+        # In plain rows a token attends to the same depths whatever its row: the longest stands for all.
+        shown = slice(longest := [*map(len, self.ends)].index(self.size), longest + 1) if self.plain else slice(None)
+        asked_S = torch.arange(self.size)
+        asking_S1 = asked_S[:, None]
+        hidden_RSS = (asked_S > asking_S1) | (asking_S1 >= _padded(self.ends[shown])[:, None])
+        if self.firsts is not None:
+            hidden_RSS |= _padded(self.depths[shown])[:, None] < _padded(self.firsts[shown])[..., None]
+        return hidden_RSS
 
 
 @dataclass(frozen=True)
@@ -108,35 +134,82 @@ def lines(number: int, query: TokenizedQuery) -> Iterator[PackedRow]:
 
 def sequence(start: int, size: int) -> Block:
     """A plain sequence of `size` tokens from token `start` of a pass."""
-    return Block(start, 1, size, None, [range(size)])
+    return Block(start, [range(size)], [(size,) * size])
 
 
-def blocks(rows: Sequence[PackedRow], dtype: torch.dtype, device: torch.device, start: int = 0) -> tuple[Block, ...]:
-    """Group rows that are concatenated without padding from token `start` into blocks, in order.
+def blocks(rows: Sequence[PackedRow], start: int = 0) -> tuple[Block, ...]:
+    """Rows that are concatenated without padding from token `start` as blocks in the same order.
 
-    Masks have dtype `dtype`.
+    Padded to the longest of its block, a row is at most a tenth padding, or 4 tokens.
     """
-    result = []
-    for size, group in groupby(rows, key=len):
-        together = list(group)
-        depths = [row.depths for row in together]
-        result.append(Block(start, len(together), size, _mask(together, dtype, device), depths))
-        start += len(together) * size
-    return tuple(result)
+    groups: list[list[PackedRow]] = []
+    for row in rows:
+        longest = len(groups[-1][0]) if groups else 0
+        if not min(0.9 * longest, longest - 4) <= len(row) <= longest:
+            groups.append([])
+        groups[-1].append(row)
+    starts = accumulate((sum(map(len, group)) for group in groups), initial=start)
+    return tuple(
+        Block(start, [row.depths for row in group], [row.ends for row in group])
+        for start, group in zip(starts, groups, strict=False)
+    )
 
 
-def _mask(rows: Sequence[PackedRow], dtype: torch.dtype, device: torch.device) -> Tensor | None:
-    size = len(rows[0])
-    if all(min(row.ends) == size for row in rows):
-        return None
-    ends_R1S = torch.tensor([row.ends for row in rows], device=device)[:, None]
-    asked_S = torch.arange(size, device=device)
-    asking_S1 = asked_S[:, None]
-    unseen_RSS = (asked_S > asking_S1) | (asking_S1 >= ends_R1S)
-    return torch.zeros(unseen_RSS.shape, dtype=dtype, device=device).masked_fill_(unseen_RSS, -torch.inf)[:, None]
+@dataclass(frozen=True)
+class Chains:
+    """Rows of a pass cut where branches begin: chains of tokens that follow one another.
+
+    A chain's last token attends to all of its keys, which are its ancestors and the chain itself, and every token
+    before it to one key fewer. `queries` are the numbers of tokens of the chains, `keys` those of their keys, and
+    `places_K` the keys' places in the pass; None if they are all tokens in order, as where no row has branches.
+    """
+
+    queries: tuple[int, ...]
+    keys: tuple[int, ...]
+    places_K: np.ndarray[Any, Any] | None
 
 
-def requests(rows: Sequence[PackedRow], starts: Sequence[int], device: torch.device) -> LogprobRequests:
+def chains(blocks: Sequence[Block]) -> Chains:
+    """The chains of all rows of a pass, in order."""
+    rows = [depths for block in blocks for depths in block.depths]
+    queries, keys, places = zip(*map(_chains, rows), strict=True)
+    starts = accumulate(map(len, rows[:-1]), initial=0)
+    branched = any(len(queries_of_row) > 1 for queries_of_row in queries)
+    return Chains(
+        tuple(chain.from_iterable(queries)),
+        tuple(chain.from_iterable(keys)),
+        np.concatenate([places_K + start for places_K, start in zip(places, starts, strict=True)])
+        if branched
+        else None,
+    )
+
+
+@lru_cache(maxsize=4096)
+def _chains(depths: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...], np.ndarray[Any, Any]]:
+    """The chains of one row: the numbers of their tokens and of their keys, and the keys' places."""
+    starts = [place for place, depth in enumerate(depths) if place == 0 or depth != depths[place - 1] + 1]
+    path: list[int] = []
+    keys, places = [], []
+    for start, stop in pairwise([*starts, len(depths)]):
+        path[depths[start] :] = range(start, stop)
+        keys.append(len(path))
+        places += path
+    queries = (stop - start for start, stop in pairwise([*starts, len(depths)]))
+    return tuple(queries), tuple(keys), np.array(places, np.int32)
+
+
+def part_of(tensor: Tensor, dim: int, start: int, stop: int) -> Tensor:
+    """Elements `start` to `stop` - 1 of a dimension: a view, or if these are all, the tensor without an operation."""
+    return tensor if (start, stop) == (0, tensor.shape[dim]) else tensor.narrow(dim, start, stop - start)
+
+
+def _padded(rows: Sequence[Sequence[int]]) -> Tensor:
+    """Numbers of rows as one tensor (R, S), padded with zeros."""
+    size = max(map(len, rows))
+    return torch.tensor([[*row, *(0,) * (size - len(row))] for row in rows])
+
+
+def requests(rows: Sequence[PackedRow], starts: Sequence[int]) -> LogprobRequests:
     """The requested log-probabilities of rows that start at tokens `starts` of a pass."""
     places: dict[int, int] = {}
     scores: dict[tuple[int, int], int] = {}
@@ -146,9 +219,18 @@ def requests(rows: Sequence[PackedRow], starts: Sequence[int], device: torch.dev
             asked = places.setdefault(start + row.first + place, len(places))
             table.append((asked, token, scores.setdefault((row.query, candidate), len(scores))))
     asked_N, tokens_N, owners_N = torch.tensor(table).T
-    return LogprobRequests(
-        torch.tensor(list(places), device=device), asked_N.to(device), tokens_N.to(device), owners_N, tuple(scores)
+    return LogprobRequests(torch.tensor(list(places)), asked_N, tokens_N, owners_N, tuple(scores))
+
+
+def sent(device: torch.device, requested: LogprobRequests, *numbers: Tensor) -> tuple[LogprobRequests, list[Tensor]]:
+    """The requests and other tensors of integers on a device, in one copy to it."""
+    tensors = [requested.places_M, requested.asked_N, requested.tokens_N, *numbers]
+    flat = torch.cat([tensor.flatten() for tensor in tensors]).to(device)
+    parts: Any = flat.split([tensor.numel() for tensor in tensors])  # type: ignore[no-untyped-call]
+    places_M, asked_N, tokens_N, *others = (
+        part.view(tensor.shape) for part, tensor in zip(parts, tensors, strict=True)
     )
+    return replace(requested, places_M=places_M, asked_N=asked_N, tokens_N=tokens_N), others
 
 
 @lru_cache(maxsize=256)

@@ -15,7 +15,7 @@ from deepthink_cli.engine.batches import BatchedEngine
 from deepthink_cli.engine.budget import rows_over
 from deepthink_cli.engine.first_token import weighted
 from deepthink_cli.engine.network import LanguageModel
-from deepthink_cli.engine.packing import PackedRow, lines
+from deepthink_cli.engine.packing import PackedRow, lines, requests, sent
 from deepthink_cli.memory import Memory
 from deepthink_cli.model.tokens import TokenizedQuery
 
@@ -72,7 +72,8 @@ class PaddedLayout:
         width = max(map(len, rows))
         self.model = model
         self.starts = [width * number for number in range(len(rows))]
-        self.ids_RS = torch.tensor([row.ids + (0,) * (width - len(row)) for row in rows], device=model.device)
+        ids_RS = torch.tensor([row.ids + (0,) * (width - len(row)) for row in rows])
+        self.requested, (self.ids_RS,) = sent(model.device, requests(rows, self.starts), ids_RS)
 
     @contextmanager
     def after(self, past: Past, places_M: Tensor) -> Iterator[dict[str, Any]]:

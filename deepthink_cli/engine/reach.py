@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import torch
 from torch import Tensor
 
-from deepthink_cli.engine.packing import Block, sequence
+from deepthink_cli.engine.own import masked
+from deepthink_cli.engine.packing import Block, part_of, sequence
 from deepthink_cli.memory import Memory
 from deepthink_cli.model.families import WINDOW_SIZES
 
@@ -66,16 +67,28 @@ def model_mask(
     Raises UnsupportedAttention for a mask that is more than causal with at most one window.
     """
     if not use_vmap:  # otherwise the network adds a function of its own
-        size = local_size or 2
-        keys_K = torch.tensor([0, 1, size - 1, size, size + 1, 2 * size - 1, 2 * size], device=device)
-        slots_Q1 = keys_K[2:, None]
-        zero = torch.zeros((), dtype=torch.long, device=device)
-        seen_QK = mask_function(zero, zero, slots_Q1, keys_K)
-        for window in [None] if local_size is None else [Window(size), Window(size, chunked=True)]:
-            first_Q1 = slots_Q1 * 0 if window is None else window.first(slots_Q1)
-            if torch.equal(seen_QK, (keys_K <= slots_Q1) & (keys_K >= first_Q1)):
-                return ModelMask(window)
+        sizes = [None] if local_size is None else [Window(local_size), Window(local_size, chunked=True)]
+        try:
+            found = _window(mask_function, sizes, "cpu")  # does not wait for the device
+        except RuntimeError:  # a chunked mask refers to a tensor there
+            found = _window(mask_function, sizes, device)
+        if found is not None:
+            return found
     raise UnsupportedAttention("its attention mask is custom code")
+
+
+def _window(mask_function: Callable[..., Tensor], tried: Sequence[Window | None], device: Any) -> ModelMask | None:
+    """The first of the windows that hides what a mask function hides of some slots; None if none of them does."""
+    size = tried[0].size if tried[0] is not None else 2
+    keys_K = torch.tensor([0, 1, size - 1, size, size + 1, 2 * size - 1, 2 * size], device=device)
+    slots_Q1 = keys_K[2:, None]
+    zero = torch.zeros((), dtype=torch.long, device=device)
+    seen_QK = mask_function(zero, zero, slots_Q1, keys_K)
+    for window in tried:
+        first_Q1 = slots_Q1 * 0 if window is None else window.first(slots_Q1)
+        if torch.equal(seen_QK, (keys_K <= slots_Q1) & (keys_K >= first_Q1)):
+            return ModelMask(window)
+    return None
 
 
 @contextmanager
@@ -193,12 +206,12 @@ class Reach:
 
     def _spans(self, window: Window | None, last: bool, like: Tensor) -> Iterator[Span]:
         end, places_M = self._length, self.read_M if last else None
-        row = self.blocks[0]
+        block = self.blocks[0]
         if window is None or window.first(end + self._deepest) <= 0:
             yield Span(self.blocks, (Part(0, end, places_M),) if end else ())
-        elif len(self.blocks) == row.rows == 1 and row.mask_R1SS is None and places_M is None:
-            for start in range(0, row.size, STEP):
-                step = sequence(row.start + start, min(STEP, row.size - start))
+        elif len(self.blocks) == len(block.depths) == 1 and block.plain and places_M is None:
+            for start in range(0, block.size, STEP):
+                step = sequence(block.start + start, min(STEP, block.size - start))
                 yield _windowed(window, (step,), end + start, None, like)
         else:
             yield _windowed(window, self.blocks, end, places_M, like)
@@ -218,7 +231,7 @@ def _windowed(window: Window, blocks: tuple[Block, ...], end: int, places_M: Ten
     parts = [Part(shared, end, places_M)] if shared < end else []
     if first < shared:
         parts += _partly(window, blocks, end, (first, shared), places_M, like)
-    return Span(tuple(_hiding(window, block, end, like) for block in blocks), tuple(parts))
+    return Span(tuple(_hiding(window, block, end) for block in blocks), tuple(parts))
 
 
 def _partly(
@@ -242,29 +255,15 @@ def _partly(
     yield Part(
         *slots,
         places_M=None if len(seeing_M) == len(sees_T) else seeing_M.to(like.device),
-        mask_11ML=_mask(hidden_ML[None, None], like) if hidden_ML.any() else None,
+        mask_11ML=masked(hidden_ML[None, None], like) if hidden_ML.any() else None,
     )
 
 
-def _hiding(window: Window, block: Block, end: int, like: Tensor) -> Block:
-    """The block, masked also where a token of a row is before the window of another."""
-    deepest = _deepest((block,))
-    if window.first(end + deepest) <= end:
+def _hiding(window: Window, block: Block, end: int) -> Block:
+    """The block, with the depths at which attention begins where a token of a row is before the window of another."""
+    if window.first(end + _deepest((block,))) <= end:
         return block
-    plain = block.mask_R1SS is None
-    slots_RS = torch.tensor([list(depths) for depths in block.depths[: 1 if plain else None]]) + end
-    hidden_RSS = slots_RS[:, None] < window.first(slots_RS)[..., None]
-    if block.mask_R1SS is None:  # rows are plain and equal
-        mask_R1SS = _mask((hidden_RSS | (slots_RS[:, None] > slots_RS[..., None]))[:, None], like)
-    else:
-        mask_R1SS = block.mask_R1SS.masked_fill(hidden_RSS[:, None].to(block.mask_R1SS.device), -torch.inf)
-    return replace(block, mask_R1SS=mask_R1SS)
-
-
-def _mask(hidden: Tensor, like: Tensor) -> Tensor:
-    """Zeros and, where hidden, -inf, to be added to attention scores."""
-    hidden = hidden.to(like.device)
-    return torch.zeros(hidden.shape, dtype=like.dtype, device=like.device).masked_fill_(hidden, -torch.inf)
+    return replace(block, firsts=[[window.first(end + depth) - end for depth in depths] for depths in block.depths])
 
 
 def _deepest(blocks: Sequence[Block]) -> int:
@@ -272,8 +271,7 @@ def _deepest(blocks: Sequence[Block]) -> int:
 
 
 def _of(blocks: Sequence[Block], tokens: Tensor) -> Tensor:
-    last = blocks[-1]
-    return tokens[:, :, blocks[0].start : last.start + last.rows * last.size]
+    return part_of(tokens, 2, blocks[0].start, blocks[-1].stop)
 
 
 def _between(past: Sequence[Tensor], present_1GTD: Tensor, part: Part) -> Tensor:
@@ -282,6 +280,6 @@ def _between(past: Sequence[Tensor], present_1GTD: Tensor, part: Part) -> Tensor
     for tensor_GLD in (*past, present_1GTD[0]):
         first, stop = max(0, part.first - start), min(part.stop - start, tensor_GLD.shape[1])
         if first < stop:
-            pieces.append(tensor_GLD[:, first:stop].to(present_1GTD))
+            pieces.append(part_of(tensor_GLD, 1, first, stop).to(present_1GTD))
         start += tensor_GLD.shape[1]
     return (pieces[0] if len(pieces) == 1 else torch.cat(pieces, 1))[None]

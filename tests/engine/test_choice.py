@@ -15,7 +15,8 @@ from queries import DEMOS, NOT_PACKED, QUERIES, plain_scores
 
 from deepthink_cli import load_model, score
 from deepthink_cli.cli.main import run
-from deepthink_cli.engine import attention, gain
+from deepthink_cli.engine import gain, kernels
+from deepthink_cli.engine.attention import refuse_unknown
 from deepthink_cli.engine.batches import BatchedEngine
 from deepthink_cli.engine.network import LanguageModel
 from deepthink_cli.engine.opening import choose_engine, load_language_model
@@ -69,7 +70,7 @@ def break_kernel(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     def broken(*_: Any, **__: Any) -> None:
         raise error
 
-    monkeypatch.setattr(attention, "_kernel", lambda _: broken)
+    monkeypatch.setattr(kernels, "_kernel", lambda _: broken)
 
 
 def assert_scores_are_right(engine: BatchedEngine) -> None:
@@ -104,7 +105,7 @@ def test_a_model_with_attention_sinks_is_packed(dtype: str, tmp_path: Path) -> N
 
 def test_an_attention_argument_that_is_not_known_is_a_reason_not_to_pack() -> None:
     with pytest.raises(UnsupportedAttention, match="takes bias, which the packed engine does not compute"):
-        attention.refuse_unknown({"bias": torch.ones(1), "dropout": 0.0, "position_bias": None})
+        refuse_unknown({"bias": torch.ones(1), "dropout": 0.0, "position_bias": None})
 
 
 @pytest.mark.parametrize("family", ["bloom", "gpt_neo", "falcon", "mpt"])
@@ -176,7 +177,7 @@ def test_a_probe_that_does_not_fit_the_device_says_so(
 def test_a_build_of_torch_without_the_kernel_is_packed_all_the_same(
     models: Models, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attention, "_KERNELS", {"cpu": "no_such_operation"})
+    monkeypatch.setattr(kernels, "_KERNELS", {"cpu": "no_such_operation"})
     engine = load_model(str(models("llama")))
     assert isinstance(engine, PackedEngine)
     assert_scores_are_right(engine)

@@ -14,7 +14,7 @@ from torch import Tensor
 from transformers.activations import NewGELUActivation
 
 from deepthink_cli import load_model, score
-from deepthink_cli.engine import attention
+from deepthink_cli.engine import kernels
 from deepthink_cli.engine.attention import over_memory
 from deepthink_cli.engine.batches import BatchedEngine
 from deepthink_cli.engine.feedforward import fused_activations
@@ -88,8 +88,8 @@ def test_what_the_cuda_kernel_is_given_and_gives_fits_around_it(causal: bool) ->
         return out, torch.nn.functional.pad(lse, (0, -lse.shape[2] % 32), value=torch.nan), None, None
 
     query, key, value = torch.randn(2, 6, 7, 8), torch.randn(2, 3, 7, 8), torch.randn(2, 3, 7, 8)
-    by_kernel = attention._by_efficient_kernel(kernel, query, key, value, causal, 0.3)
-    expected = attention._by_products(query, key, value, None, causal, 0.3, None)
+    by_kernel = kernels._by_efficient_kernel(kernel, query, key, value, causal, 0.3)
+    expected = kernels._by_products(query, key, value, None, causal, 0.3, None)
     for actual, right in zip(by_kernel, expected, strict=True):
         torch.testing.assert_close(actual, right)
 

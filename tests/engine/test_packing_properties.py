@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import islice
 
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deepthink_cli.engine.packing import PackedRow, blocks, lines, requests, tree
+from deepthink_cli.engine.packing import PackedRow, blocks, chains, lines, requests, tree
 from deepthink_cli.model.tokens import TokenizedQuery
 
 TOKEN = st.integers(0, 3)
@@ -86,43 +86,46 @@ def test_plain_sequences_are_fed_once_each(query: TokenizedQuery) -> None:
 
 
 @given(ROWS)
-def test_blocks_cover_the_rows_and_mask_what_a_token_does_not_see(rows: list[PackedRow]) -> None:
-    found = blocks(rows, torch.float32, CPU)
-    sizes = [size for block in found for size in [block.size] * block.rows]
-    starts = [block.start + number * block.size for block in found for number in range(block.rows)]
-    assert sizes == [len(row) for row in rows]
-    assert starts == [sum(sizes[:number]) for number in range(len(rows))]
-    assert all(one.size != two.size for one, two in pairwise(found))
+def test_blocks_cover_the_rows_and_hide_what_a_token_does_not_see(rows: list[PackedRow]) -> None:
+    found = blocks(rows)
+    assert [len(depths) for block in found for depths in block.depths] == [len(row) for row in rows]
+    assert [block.start for block in found] == [0, *(block.stop for block in found[:-1])]
     unread = iter(rows)
     for block in found:
-        for number in range(block.rows):
+        hidden = block.hidden_RSS()
+        if hidden is None:
+            hidden = torch.ones(1, block.size, block.size).triu(1).bool()
+        for number in range(len(block.depths)):
             row = next(unread)
-            expected = [
-                [0.0 if other in seen(row, place) else -torch.inf for other in range(len(row))]
-                for place in range(len(row))
-            ]
-            if block.mask_R1SS is None:
-                assert expected == torch.full((len(row),) * 2, -torch.inf).triu(1).tolist()
-            else:
-                assert block.mask_R1SS[number, 0].tolist() == expected
+            masked = hidden[number if len(hidden) > 1 else 0, : len(row), : len(row)]
+            for place in range(len(row)):
+                assert (~masked[place]).nonzero()[:, 0].tolist() == seen(row, place)
+                if len(row) < block.size:  # no token sees the padding
+                    assert hidden[number if len(hidden) > 1 else 0, place, len(row) :].all()
 
 
 @given(ROWS)
-def test_a_blocks_part_of_a_pass_is_its_rows_tokens(rows: list[PackedRow]) -> None:
-    total = sum(map(len, rows))
-    tokens = torch.arange(2 * total).view(1, 2, total, 1)  # heads, then places
-    for block in blocks(rows, torch.float32, CPU):
-        part = block.of(tokens)
-        assert part.shape == (block.rows, 2, block.size, 1)
-        for number in range(block.rows):
-            first = block.start + number * block.size
-            assert part[number, 1, :, 0].tolist() == list(range(total + first, total + first + block.size))
+def test_chains_are_all_tokens_once_after_their_ancestors(rows: list[PackedRow]) -> None:
+    cut = chains(blocks(rows))
+    places = range(sum(map(len, rows))) if cut.places_K is None else cut.places_K.tolist()
+    starts = [sum(len(row) for row in rows[:number]) for number in range(len(rows))]
+    expected = [
+        [start + other for other in seen(row, place)]
+        for row, start in zip(rows, starts, strict=True)
+        for place in range(len(row))
+    ]
+    queries, keys = iter(expected), iter(places)
+    for tokens, count in zip(cut.queries, cut.keys, strict=True):
+        attended = list(islice(keys, count))
+        for number in range(count - tokens + 1, count + 1):
+            assert next(queries) == attended[:number]
+    assert list(queries) == list(keys) == []
 
 
 @given(ROWS)
 def test_what_is_read_off_a_pass_is_what_its_rows_ask(rows: list[PackedRow]) -> None:
     starts = [sum(len(row) for row in rows[:number]) for number in range(len(rows))]
-    plan = requests(rows, starts, CPU)
+    plan = requests(rows, starts)
     places = plan.places_M.tolist()
     asked = Counter(
         (places[where], token, plan.scores[owner])

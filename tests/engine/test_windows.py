@@ -16,9 +16,10 @@ from transformers import CONFIG_MAPPING, DynamicCache
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from deepthink_cli import Memory, load_model, score
-from deepthink_cli.engine import attention
+from deepthink_cli.engine import kernels
 from deepthink_cli.engine.base import Reading
 from deepthink_cli.engine.batches import BatchedEngine
+from deepthink_cli.engine.kernels import Attention
 from deepthink_cli.engine.packed import PackedEngine
 from deepthink_cli.engine.padded import PaddedEngine
 from deepthink_cli.engine.reach import STEP, UnsupportedAttention, Window, model_mask, narrowed
@@ -152,7 +153,7 @@ def test_without_a_kernel_windows_are_the_same(
     engine = windowed(family)
     memory = read(engine, tokens(20))
     expected, present = score(engine, memory, QUERIES), read(engine, tokens(20), memory, 20)
-    monkeypatch.setattr(attention, "_KERNELS", {})
+    monkeypatch.setattr(kernels, "_KERNELS", {})
     assert_close(read(engine, tokens(20), memory, 20), present)
     for scores, right in zip(score(engine, memory, QUERIES), expected, strict=True):
         assert scores.sums == pytest.approx(right.sums, abs=1e-4)
@@ -178,14 +179,14 @@ def test_long_readings_in_steps_are_the_models_own_passes(family: str, window: i
 def test_a_layer_with_a_window_reads_only_what_a_token_of_the_pass_attends_to(
     windowed: Callable[[str], BatchedEngine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    engine, whole, numbers = windowed("ministral"), attention.attention_with_lse, list[int]()
+    engine, whole, numbers = windowed("ministral"), Attention.__call__, list[int]()
 
-    def counted(query: Any, key: Any, *others: Any, **more: Any) -> Any:
+    def counted(layer: Attention, query: Any, key: Any, *others: Any) -> Any:
         numbers.append(key.shape[2])
-        return whole(query, key, *others, **more)
+        return whole(layer, query, key, *others)
 
     memory = read(engine, tokens(400))
-    monkeypatch.setattr(attention, "attention_with_lse", counted)
+    monkeypatch.setattr(Attention, "__call__", counted)
     score(engine, memory, QUERIES[1:2])  # 3 + 4 tokens, the last of them 5 after the memory
     windowed_layer, full_layer = numbers[:-2], numbers[-2:]
     assert sorted(windowed_layer) == [2, 5, 7]  # attended to by all, by some, and the row
@@ -206,12 +207,12 @@ def test_a_query_alone_is_scored_however_long_it_is(
 def test_a_model_whose_window_holds_everything_attends_as_one_without(
     windowed: Callable[[str], BatchedEngine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    engine, masks, whole = windowed("mistral"), list[Any](), attention.attention_with_lse
+    engine, masks, whole = windowed("mistral"), list[Any](), Attention.__call__
     monkeypatch.setattr(
-        attention,
-        "attention_with_lse",
-        lambda query, key, value, mask, *more, **others: (
-            masks.append(mask) or whole(query, key, value, mask, *more, **others)
+        Attention,
+        "__call__",
+        lambda layer, query, key, value, mask, *more: (
+            masks.append(mask) or whole(layer, query, key, value, mask, *more)
         ),
     )
     score(engine, read(engine, tokens(4)), QUERIES[2:3])

@@ -1,0 +1,141 @@
+"""How the rows of a pass attend to themselves: in one call whatever their lengths, or padded, in a few calls."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from deepthink_cli.engine.kernels import Attention, Lengths
+from deepthink_cli.engine.packing import Block, Chains, chains, part_of
+
+_MOST_KEYS = 8  # times the tokens of a pass: more copies of keys that chains share take too much memory
+
+
+class Own(Protocol):
+    """Attention of the rows of a pass to themselves, given their queries, keys and values."""
+
+    def __call__(
+        self, query_THD: Tensor, key_TGD: Tensor, value_TGD: Tensor, attention: Attention
+    ) -> tuple[Tensor, Tensor]:
+        """out_THD and its log-sum-exp lse_TH."""
+
+
+def own_attention(blocks: Sequence[Block], any_length: bool, like: Tensor) -> Own:
+    """The attention of all blocks of a pass to themselves, planned for the device and the dtype of `like`.
+
+    With `any_length` it is one call, unless a window hides some of their tokens from others.
+    """
+    if any_length and all(block.firsts is None for block in blocks):
+        cut = chains(blocks)
+        if sum(cut.keys) <= _MOST_KEYS * sum(cut.queries):
+            return _Chained.of(cut, like.device)
+    return _Padded(tuple(_PaddedBlock.of(block, like) for block in blocks))
+
+
+@dataclass(frozen=True)
+class _Chained:
+    """Chains in one call; keys are copied for every chain that attends to them where rows have branches."""
+
+    queries: Lengths
+    keys: Lengths
+    places_K: Tensor | None
+
+    @classmethod
+    def of(cls, cut: Chains, device: torch.device) -> _Chained:
+        queries, keys = ([*accumulate(lengths, initial=0)] for lengths in (cut.queries, cut.keys))
+        places_K = np.empty(0, np.int32) if cut.places_K is None else cut.places_K
+        numbers = torch.from_numpy(np.concatenate([np.array(queries + keys, np.int32), places_K]))
+        # Sent to the device together.
+        bounds_N, key_bounds_N, sent_K = numbers.to(device).tensor_split([len(queries), len(queries) + len(keys)])
+        return cls(
+            Lengths(bounds_N, max(cut.queries)),
+            Lengths(key_bounds_N, max(cut.keys)),
+            None if cut.places_K is None else sent_K,
+        )
+
+    def __call__(
+        self, query_THD: Tensor, key_TGD: Tensor, value_TGD: Tensor, attention: Attention
+    ) -> tuple[Tensor, Tensor]:
+        """One call."""
+        if self.places_K is not None:
+            key_TGD, value_TGD = (tensor.index_select(0, self.places_K) for tensor in (key_TGD, value_TGD))
+        out_THD, lse_HT = attention.over_lengths(query_THD, key_TGD, value_TGD, self.queries, self.keys, causal=True)
+        return out_THD, lse_HT.T
+
+
+@dataclass(frozen=True)
+class _Padded:
+    """Blocks of padded rows, one call for each."""
+
+    blocks: tuple[_PaddedBlock, ...]
+
+    def __call__(
+        self, query_THD: Tensor, key_TGD: Tensor, value_TGD: Tensor, attention: Attention
+    ) -> tuple[Tensor, Tensor]:
+        """The blocks' results, concatenated."""
+        parts = [block(query_THD, key_TGD, value_TGD, attention) for block in self.blocks]
+        if len(parts) == 1:
+            return parts[0]
+        outs, lses = zip(*parts, strict=True)
+        return torch.cat(outs), torch.cat(lses)
+
+
+@dataclass(frozen=True)
+class _PaddedBlock:
+    """Rows of a block with indices of their tokens: R rows, padded to S tokens, from token `start` to `stop` - 1.
+
+    `places_P` are the tokens of the padded rows, P = R S, and `kept_T` the places of the tokens among these; None if
+    all rows are equally long. `mask_R1SS` is added to attention scores; None if a causal mask is enough.
+    """
+
+    start: int
+    stop: int
+    rows: int
+    places_P: Tensor | None
+    kept_T: Tensor | None
+    mask_R1SS: Tensor | None
+
+    @classmethod
+    def of(cls, block: Block, like: Tensor) -> _PaddedBlock:
+        """The block with the device and the dtype of `like`."""
+        hidden_RSS, lengths = block.hidden_RSS(), [*map(len, block.depths)]
+        mask_R1SS = None if hidden_RSS is None else masked(hidden_RSS[:, None], like)
+        places_P = kept_T = None
+        if min(lengths) < block.size:
+            starts_R, lengths_R = torch.tensor([*accumulate(lengths[:-1], initial=block.start)]), torch.tensor(lengths)
+            order_S = torch.arange(block.size)
+            places_RS = starts_R[:, None] + torch.minimum(order_S, lengths_R[:, None] - 1)
+            places_P = places_RS.flatten().to(like.device)
+            kept_T = (order_S < lengths_R[:, None]).flatten().nonzero()[:, 0].to(like.device)
+        return cls(block.start, block.stop, len(lengths), places_P, kept_T, mask_R1SS)
+
+    def __call__(
+        self, query_THD: Tensor, key_TGD: Tensor, value_TGD: Tensor, attention: Attention
+    ) -> tuple[Tensor, Tensor]:
+        """One call of a kernel; what padding attends to is dropped."""
+        query_RHSD, key_RGSD, value_RGSD = map(self._rows, (query_THD, key_TGD, value_TGD))
+        out_RHSD, lse_RHS = attention(query_RHSD, key_RGSD, value_RGSD, self.mask_R1SS, self.mask_R1SS is None)
+        out_PHD, lse_PH = (tensor.transpose(1, 2).flatten(0, 1) for tensor in (out_RHSD, lse_RHS))
+        if self.kept_T is None:
+            return out_PHD, lse_PH
+        return out_PHD.index_select(0, self.kept_T), lse_PH.index_select(0, self.kept_T)
+
+    def _rows(self, states_TnD: Tensor) -> Tensor:
+        """The padded rows (R, n, S, D); a view where they are equally long."""
+        if self.places_P is None:
+            part_PnD = part_of(states_TnD, 0, self.start, self.stop)
+        else:
+            part_PnD = states_TnD.index_select(0, self.places_P)
+        return part_PnD.view(self.rows, -1, *part_PnD.shape[1:]).transpose(1, 2)
+
+
+def masked(hidden: Tensor, like: Tensor) -> Tensor:
+    """Zeros and, where hidden, -inf, to be added to attention scores, with the device and the dtype of `like`."""
+    hidden = hidden.to(like.device)
+    return torch.zeros(hidden.shape, dtype=like.dtype, device=like.device).masked_fill_(hidden, -torch.inf)
