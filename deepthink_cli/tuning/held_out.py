@@ -97,8 +97,9 @@ def held_out_scores(
 ) -> Tried:
     """Score the held-out rows of every set after each reading of its memories, as many as fit `budget` seconds.
 
-    T = 1 of every technique comes first, then T > 1 of each, as far as fits by the time that a pass has taken so far.
-    T = 1 of the first technique is always scored. The sets are read in shared passes, as many at once as fit the
+    T = 1 of every technique comes first, then T > 1 of each, as far as fits by the time that a pass has taken so far; a
+    pass after the first attends to twice as many tokens, and counts as two. T = 1 of the first technique is always
+    scored. The sets are read in shared passes, as many at once as fit the
     device.
     """
     import numpy as np
@@ -110,7 +111,7 @@ def held_out_scores(
     readings, seconds, passes, started = [0] * len(grid.asked), [[0.0, 0.0] for _ in grid.asked], 0, clock()
     for kind, last, methods in stages:
         technique, before, spent = grid.techniques[kind], readings[kind], clock() - started
-        passes_of_one = len(sets) * len(methods) * _passes(technique)  # for one T
+        passes_of_one = len(sets) * len(methods) * _passes(technique) * (2 if before else 1)  # for one T
         if budget is not None and passes:
             last = min(last, before + int((budget - spent) * passes / spent / passes_of_one))
         if last <= before or (methods is later and not before):

@@ -115,13 +115,13 @@ def best(right: Bools) -> int:
     """The first, and so the simplest, setting that is within one standard error of the one with most rows right (S, n).
 
     The one-standard-error rule of Hastie et al. (2009, The Elements of Statistical Learning, section 7.10). The error
-    is that of the difference d of paired rows, sqrt((gained + lost) / n - d^2) / sqrt(n).
+    is that of the difference of paired rows, as in `Comparison.interval`.
     """
     import numpy as np
 
-    most = right[right.sum(axis=1).argmax()]
-    lost, gained = (most & ~right).mean(axis=1), (~most & right).mean(axis=1)
-    error = np.sqrt((lost + gained - (lost - gained) ** 2) / right.shape[1])
+    most, rows = right[right.sum(axis=1).argmax()], right.shape[1] + 2
+    lost, gained = (((each.sum(axis=1) + 1) / rows) for each in (most & ~right, ~most & right))
+    error = np.sqrt((lost + gained - (lost - gained) ** 2) / rows)
     return int((lost - gained <= error).argmax())
 
 

@@ -175,6 +175,11 @@ class Setting:
         return [*([] if plain else [self.technique.name]), f"T = {self.method.iterations}", rule]
 
 
+def most_readings(technique: Technique, iterations: int) -> int:
+    """T; 1 for a technique that does something else in place of readings: it trains, or reads copies in one pass."""
+    return 1 if isinstance(technique, Trained) or technique.copies > 1 else iterations
+
+
 @dataclass(frozen=True)
 class Grid:
     """Every technique with every method, calibration and selection of demonstrations, after each number of readings.
@@ -197,8 +202,8 @@ class Grid:
 
     @property
     def asked(self) -> tuple[int, ...]:
-        """The number of readings to try for each technique: one if it trains the memory, else T."""
-        return tuple(1 if isinstance(each, Trained) else self.iterations for each in self.techniques)
+        """The number of readings to try for each technique."""
+        return tuple(most_readings(each, self.iterations) for each in self.techniques)
 
     @cached_property
     def settings(self) -> list[Setting]:

@@ -31,7 +31,7 @@ from deepthink_cli.selection.registry import selection_method
 from deepthink_cli.techniques.base import Technique
 from deepthink_cli.techniques.registry import technique_of
 from deepthink_cli.tuning.nested import FEWEST_ROWS, split
-from deepthink_cli.tuning.options import Grid, TuneOptions
+from deepthink_cli.tuning.options import Grid, TuneOptions, most_readings
 
 Named = TypeVar("Named")
 FEWEST_FOLDS = 3  # with two of them held out, one is left to read
@@ -150,12 +150,13 @@ def _needs(name: str) -> tuple[bool, bool]:
 
 
 def tokenized(plan: TunePlan, demonstrations: DemonstrationSet) -> tuple[TokenizedDemonstrations, ...]:
-    """Demonstrations as each technique reads them; raises InputError unless T readings of them fit the model."""
+    """Demonstrations as each technique reads them; raises InputError unless its readings of them fit the model."""
     return tuple(_tokenized(plan, technique, demonstrations) for technique in plan.grid.techniques)
 
 
 def _tokenized(plan: TunePlan, technique: Technique, demonstrations: DemonstrationSet) -> TokenizedDemonstrations:
-    spec, iterations, read = plan.spec, plan.options.iterations, technique.change(demonstrations)
+    spec, read = plan.spec, technique.change(demonstrations)
+    iterations = most_readings(technique, plan.options.iterations)
     ids = tokenize_demonstrations(spec.tokenizer, read)
     for positions in plan.options.positions:
         if spec.limits.relative or not spec.limits.holds(len(ids.token_ids), positions, iterations):
@@ -174,23 +175,28 @@ def _usable(plan: TunePlan, tell: Tell) -> TunePlan:
     if options.shots is not None:  # those of plain in-context learning, whose choice needs no model
         request = Request(PLAIN_SELECTION, options.shots, options.seed)
         chosen = replace(choose_demonstrations(None, rows.part(plan.order), request).demonstrations, chat=rows.chat)
-    demonstrations = _tokenized(plan, plan.grid.techniques[0], chosen)
-    spec.check_ids(demonstrations.token_ids, rows.name)
-    for query in query_tokenizer(spec.tokenizer, demonstrations)(rows.queries):
-        spec.check_ids(query.ids, query.where)
 
-    def fits(technique: Technique) -> None:
+    def fits(technique: Technique) -> TokenizedDemonstrations:
         read = _tokenized(plan, technique, chosen)
         for query in query_tokenizer(spec.tokenizer, read)(rows.queries):
+            spec.check_ids(query.ids, query.where)
             check_length(spec.limits, spec.id, len(read.token_ids), query)
+        return read
+
+    def fits_too(technique: Technique) -> None:
+        try:
+            fits(technique)
+        except InputError as error:
+            raise InputError(technique.option.because(str(error))) from error
 
     def corrects(name: str) -> None:
         check_calibrations([name], demonstrations, rows.name)
         check_inputs([name], demonstrations, spec)
 
     first, *others = plan.grid.techniques
-    fits(first)
-    techniques = [first, *_allowed(others, fits, "techniques" in options.model_fields_set, tell)]
+    demonstrations = fits(first)
+    spec.check_ids(demonstrations.token_ids, rows.name)
+    techniques = [first, *_allowed(others, fits_too, "techniques" in options.model_fields_set, tell)]
     calibrations = _allowed(plan.grid.calibrations, corrects, options.calibrate is not None, tell)
     grid = replace(plan.grid, techniques=tuple(techniques), calibrations=tuple(calibrations))
     return replace(plan, grid=grid)
