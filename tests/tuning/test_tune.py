@@ -356,8 +356,9 @@ def test_random_labels_give_an_estimate_near_chance_however_many_settings_are_tr
     """The best of many settings is right too often on the rows that chose it; the nested estimate is not."""
     draw, above = np.random.default_rng(5), 0.0
     for _ in range(3):
-        rows = labelled([(text, LABELS[draw.integers(2)]) for text, _ in MORE[::2]])
-        report = tune(planned(llama, rows, techniques="composed", calibrate=None), engine=llama)
+        rows = labelled([(text, LABELS[draw.integers(2)]) for text, _ in MANY[:30]])
+        more = {"techniques": "composed", "calibrate": "batch,prior,fitted", "positions": "restarted"}
+        report = tune(planned(llama, rows, **more), engine=llama)
         assert abs(report.comparison.accuracy - 0.5) < 3 * (0.25 / len(rows)) ** 0.5
         assert not report.kept
         above += max(report.right) / len(rows) - report.comparison.accuracy
@@ -365,10 +366,11 @@ def test_random_labels_give_an_estimate_near_chance_however_many_settings_are_tr
 
 
 def test_the_labels_of_a_fold_do_not_choose_what_labels_it(llama: Engine) -> None:
-    first = planned(llama, labelled(MANY), techniques="composed", calibrate=None)
+    more = {"techniques": "composed", "calibrate": "batch,prior,fitted", "positions": "restarted"}
+    first = planned(llama, labelled(MANY[:30]), **more)
     fold = {str(first.rows.queries[row].text) for row in first.folds[0]}
-    flipped = [(text, LABELS[1 - LABELS.index(label)] if text in fold else label) for text, label in MANY]
-    other = planned(llama, labelled(flipped), techniques="composed", calibrate=None)
+    flipped = [(text, LABELS[1 - LABELS.index(label)] if text in fold else label) for text, label in MANY[:30]]
+    other = planned(llama, labelled(flipped), **more)
     places = {str(query.text): place for place, query in enumerate(other.rows.queries)}
     moved = [places[str(query.text)] for query in first.rows.queries]
     folds = tuple(tuple(moved[row] for row in rows) for rows in first.folds)
@@ -382,8 +384,7 @@ def test_the_labels_of_a_fold_do_not_choose_what_labels_it(llama: Engine) -> Non
 def test_the_file_labels_as_the_technique_does_with_the_stored_correction(
     llama: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, technique: str, iteration: int
 ) -> None:
-    """The memory of all rows by the technique, corrected by the bias of the held-out scores."""
-    plan = planned(llama, labelled(MANY[:30]), techniques=technique, calibrate="fitted", etas="0.5")
+    plan = planned(llama, labelled(MORE), techniques=technique, calibrate="fitted", etas="0.5", shots=8)
 
     def wanted(setting: Any) -> bool:
         return (setting.technique.name, setting.method.iterations, setting.calibration) == (
@@ -400,15 +401,17 @@ def test_the_file_labels_as_the_technique_does_with_the_stored_correction(
     assert (memory.iteration, memory.provenance.technique.name) == (iteration, technique)
     stored = memory.provenance.calibrated
     assert stored is not None
-    raw = by_hand(llama, plan, plan.order, range(30), replace(report.setting, calibration="none"))
-    queries = list(plan.rows.queries)
-    assert [found.label for found in predict(llama, memory, queries)] == raw
-    bias = np.array(list(stored.bias[str(iteration)].compared.values()))
-    (corrected,) = {
-        tuple(np.argmax(log_softmax([*found.scores.values()]) - bias) for found in predict(llama, memory, queries))
-    }
-    found = Calibrator(llama, [[memory]], ["stored"])(list(predict(llama, memory, queries)))
-    assert [each.calibrated["stored"].prediction.label for each in found] == [LABELS[place] for place in corrected]
+    places = {query.text: place for place, query in enumerate(plan.rows.queries)}
+    rows = [places[text] for text in dict.fromkeys(each.text for each in memory.provenance.demonstrations.examples)]
+    unread = [row for row in range(len(plan.rows)) if row not in rows]
+    read = report.setting.technique.change(plan.rows.demonstrations(rows))
+    *_, expected = think(llama, tokenize(llama.tokenizer, read), report.setting.method)
+    queries = [plan.rows.queries[row] for row in unread]
+    logs = log_softmax([list(found.scores.values()) for found in predict(llama, expected, queries)])
+    bias = CALIBRATIONS["fitted"].bias(logs, [plan.rows.gold[row] for row in unread])
+    corrected = Calibrator(llama, [[memory]], ["stored"])(list(predict(llama, memory, queries)))
+    labels = [LABELS.index(found.calibrated["stored"].prediction.label) for found in corrected]
+    assert labels == (logs - bias).argmax(axis=1).tolist()
 
 
 def test_a_trained_memory_is_tried_by_name(llama: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -426,7 +429,7 @@ def test_a_trained_memory_is_tried_by_name(llama: Engine, tmp_path: Path, monkey
 
 @pytest.mark.parametrize("name", ["ensemble-3", "more"])
 def test_techniques_whose_memory_is_not_one_file_are_refused(llama: Engine, name: str) -> None:
-    with pytest.raises(InputError, match=f"techniques {name}: use .*composed"):
+    with pytest.raises(InputError, match=f"technique {name}: use .*composed"):
         planned(llama, techniques=name)
 
 
