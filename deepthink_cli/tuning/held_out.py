@@ -104,17 +104,16 @@ def held_out_scores(
     """
     import numpy as np
 
-    first, later = grid.methods[:1], grid.methods
-    stages = [*((kind, 1, first) for kind in range(len(grid.asked)))]
-    stages += [(kind, last, later) for kind, last in enumerate(grid.asked) if last > 1]
+    stages = [*((kind, 1) for kind in range(len(grid.asked))), *enumerate(grid.asked)]
     scorers = [[_Scorer(engine, rows, each, grid, kind) for each in sets] for kind in range(len(grid.asked))]
     readings, seconds, passes, started = [0] * len(grid.asked), [[0.0, 0.0] for _ in grid.asked], 0, clock()
-    for kind, last, methods in stages:
+    for kind, last in stages:
         technique, before, spent = grid.techniques[kind], readings[kind], clock() - started
+        first, methods = last == 1, grid.methods[:1] if last == 1 else grid.methods
         passes_of_one = len(sets) * len(methods) * _passes(technique) * (2 if before else 1)  # for one T
         if budget is not None and passes:
             last = min(last, before + int((budget - spent) * passes / spent / passes_of_one))
-        if last <= before or (methods is later and not before):
+        if last <= before or not (first or before):
             continue
         done, total, what = 0, len(sets) * len(methods) * (last - before), f"tuning {technique.name}"
         tell(Progress(what, done, total))
