@@ -29,7 +29,7 @@ def rows(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def words(models: Callable[[str], Path], rows: Path) -> list[str]:
-    return ["tune", str(rows), "-m", str(models("llama")), "-T", "3", "--folds", "4", "--technique", "composed"]
+    return ["tune", str(rows), "-m", str(models("llama")), "-T", "3", "--folds", "3", "--technique", "composed"]
 
 
 def test_the_table_has_plain_in_context_learning_first_and_a_verdict_last(
@@ -65,7 +65,7 @@ def test_the_report_as_json_has_every_setting_and_the_nested_estimate(
     nested = values["nested"]
     assert nested["difference"] == pytest.approx(nested["accuracy"] - nested["plain"])
     assert nested["difference_ci95"][0] <= nested["difference"] <= nested["difference_ci95"][1]
-    assert len(nested["chosen"]) == values["folds"] == 4
+    assert len(nested["chosen"]) == values["folds"] == 3
     assert values["choice"] == {key: values["settings"][0][key] for key in values["choice"]}
 
 
@@ -76,7 +76,7 @@ def test_the_memory_says_how_it_was_tuned(
     assert run([*words, "--calibrate", "none", "-o", str(path)]) == 0
     assert f"next: deepthink predict {path} INPUTS\n" in capsys.readouterr().err
     run(["inspect", str(path)])
-    assert "chosen from 10 settings by 4-fold cross-validation over 10 rows" in capsys.readouterr().out
+    assert "chosen from 10 settings by 3-fold cross-validation over 10 rows" in capsys.readouterr().out
     corrected = property(lambda self: [each.calibration for each in self.settings].index("domain"))
     monkeypatch.setattr(TuneReport, "kept", corrected)
     assert run([*words, "--calibrate", "domain", "-o", str(path)]) == 0
