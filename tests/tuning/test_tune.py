@@ -345,10 +345,12 @@ def test_a_budget_tries_t_1_of_every_technique_first_and_then_as_many_readings_a
     }
 
 
-def test_what_the_budget_leaves_out_is_named(llama: Engine) -> None:
+def test_what_the_budget_leaves_out_is_named(llama: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    hours = iter(range(0, 3_600_000, 3600))
+    monkeypatch.setattr("deepthink_cli.tuning.held_out.clock", lambda: next(hours))
     report = tune(planned(llama, iterations=3, techniques="composed,repeat-2", budget="1s"), engine=llama)
     assert {each.method.iterations for each in report.settings} == {1}
-    assert report.not_tried[0] == "deep-thinking, T = 2 to 3"
+    assert report.not_tried == ["deep-thinking, T = 2 to 3", "composed, T = 1 to 3", "repeat-2, T = 1"]
     assert report.as_json()["not_tried"] == report.not_tried
 
 
