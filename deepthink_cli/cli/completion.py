@@ -70,6 +70,11 @@ def several_techniques(incomplete: str) -> list[str]:
     return some_of(each.name for each in samples(in_run=True))(incomplete)
 
 
+def several_techniques_of_think(incomplete: str) -> list[str]:
+    """The techniques whose memory is one file."""
+    return some_of(each.name for each in samples())(incomplete)
+
+
 calibrations = some_of(choices())
 all_calibrations = some_of((NONE, *CALIBRATIONS))
 

@@ -19,7 +19,7 @@ OTHERS = "From other packages"
 # What a user wants, and the command for it; README.md shows the same table.
 WHICH = {
     "labels for my own rows": "think, then predict",
-    "T, eta and calibration for my own rows": "tune",
+    "technique, T, eta and calibration for my own rows": "tune",
     "how good one memory is": "eval",
     "a memory without label bias": "calibrate",
     "accuracy over T on tasks, over seeds": "run",

@@ -60,7 +60,7 @@ def tune(
     cache: Cache = None,
     common: CommonArguments,
 ) -> None:
-    """Choose T, eta and calibration by nested cross-validation over labelled rows; no dev set is needed.
+    """Choose technique, T, eta and calibration by nested cross-validation over labelled rows, without a dev set.
 
     Plain in-context learning is kept unless the choice is better than it beyond noise.
     """
@@ -135,37 +135,55 @@ def _described(result: TuneReport) -> str:
 
 
 def _table(result: TuneReport) -> Any:
-    """The best setting of each family, plain in-context learning first."""
+    """The best setting of each technique and method, plain in-context learning first, and what was not tried."""
     from deepthink_cli.evaluation.metrics import wilson
-    from deepthink_cli.tuning.options import best_of_families
+    from deepthink_cli.tuning.options import best_of_trajectories
 
     rows, count = [], len(result.plan.rows)
-    best = best_of_families(result.settings, result.right)
+    best = best_of_trajectories(result.settings, result.right)
     for number in best[:MAX_ROWS]:
         accuracy = result.right[number] / count
         setting = result.settings[number]
-        cost = [str(setting.method.iterations), str(result.labels_of(setting))]
-        rows.append([str(setting), f"{accuracy:.1%}", _interval(wilson(accuracy, count)), *cost])
+        cost = [setting.method.iterations, f"{result.seconds_of(setting):.1f}", result.labels_of(setting)]
+        rows.append([str(setting), f"{accuracy:.1%}", _interval(wilson(accuracy, count)), *map(str, cost)])
     if len(best) > MAX_ROWS:
-        rows.append([f"... and {len(best) - MAX_ROWS} more; --json has all", "", "", "", ""])
+        rows.append([f"... and {len(best) - MAX_ROWS} more; --json has all", *[""] * 5])
     for rival in result.rivals:
-        rows.append([rival.name, f"{rival.accuracy:.1%}", _interval(wilson(rival.accuracy, count)), "", str(count)])
-    columns = "accuracy", "95 % interval", "readings", "labelled rows"
-    return table("best of each family, by cross-validation", *columns, rows=rows)
+        interval = _interval(wilson(rival.accuracy, count))
+        rows.append([rival.name, f"{rival.accuracy:.1%}", interval, "", f"{rival.seconds:.1f}", str(count)])
+    rows += [[f"{skipped}: not tried, for lack of time", *[""] * 5] for skipped in result.not_tried]
+    columns = "accuracy", "95 % interval", "readings", "seconds", "labelled rows"
+    return table("best of each kind, by cross-validation", *columns, rows=rows)
+
+
+def _corrections(result: TuneReport) -> list[str]:
+    """What each calibration gives with plain in-context learning: one line, if any was tried."""
+    settings = zip(result.settings, result.right, strict=True)
+    plain = result.settings[0]
+    shares = {
+        setting.calibration: right / len(result.plan.rows)
+        for setting, right in settings
+        if setting.place == plain.place
+    }
+    listed = ", ".join(f"{name} {share:.1%}" for name, share in shares.items())
+    return [f"calibrations at T = 1: {listed}"] if len(shares) > 1 else []
 
 
 def _verdict(result: TuneReport) -> list[str]:
     from deepthink_cli.tuning.nested import LEVEL
 
-    comparison, best = result.comparison, result.right[result.best] / result.comparison.rows
-    several = len(result.settings)
+    comparison, rows = result.comparison, result.comparison.rows
+    best, most = (f"{right / rows:.1%}" for right in (result.right[result.best], max(result.right)))
     verdict = (
         f"{result.setting} is better than plain in-context learning, p < {LEVEL}"
         if result.kept
-        else f"not shown to be better at p < {LEVEL}: plain in-context learning"
+        else f"cannot choose with these {rows} rows: nothing is shown to be better than plain in-context learning at "
+        f"p < {LEVEL}, which is kept"
     )
     return [
-        f"best of {several} settings: {result.settings[result.best]}, {best:.1%} (too high: it is the maximum)",
+        *_corrections(result),
+        f"simplest within one standard error of the best of {len(result.settings)} settings ({most}): "
+        f"{result.settings[result.best]}, {best} (too high: the same rows chose it)",
         *_nested(comparison),
         f"verdict: {verdict}",
         *_beaten_by(result),

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from time import perf_counter as clock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from deepthink_cli.calibration.base import Calibration
 from deepthink_cli.calibration.basis import BasisInputs
 from deepthink_cli.calibration.registry import NONE, calibration, from_rows
 from deepthink_cli.data.examples import example_of
 from deepthink_cli.engine.base import Engine
-from deepthink_cli.errors import option
-from deepthink_cli.events import Note, Progress, Tell, silent
+from deepthink_cli.events import Progress, Tell
 from deepthink_cli.model.tokens import query_tokenizer
 from deepthink_cli.provenance import Selected, TokenizedDemonstrations
 from deepthink_cli.scoring.prediction import Scores, score_each
 from deepthink_cli.selection.choice import Request, choose_demonstrations
 from deepthink_cli.selection.store import Store
-from deepthink_cli.techniques.together import think_in_batches
+from deepthink_cli.techniques.base import Technique, Trained
+from deepthink_cli.techniques.together import Result, think_in_batches
 from deepthink_cli.tuning.nested import HeldOut, held_out
 from deepthink_cli.tuning.options import Grid
 from deepthink_cli.tuning.plan import LabelledRows, TunePlan, tokenized
@@ -28,21 +28,23 @@ from deepthink_cli.tuning.plan import LabelledRows, TunePlan, tokenized
 if TYPE_CHECKING:
     from deepthink_cli.calibration.base import Floats
     from deepthink_cli.memory import Memory
+    from deepthink_cli.thinking import Thought
 
 
 @dataclass(frozen=True, eq=False)
 class TrainingSet:
     """Demonstrations of the rows outside some folds, and the rows of those folds, which are scored after them.
 
-    `selection` is the index of the method that chose the demonstrations, `selected` its record. `unread` are the other
-    rows outside those folds, which that method has not chosen: a bias is estimated from them.
+    `demonstrations` are those that each technique reads. `selection` is the index of the method that chose them,
+    `selected` its record. `unread` are the other rows outside those folds, which that method has not chosen: a bias is
+    estimated from them.
     """
 
     held_out: HeldOut
     selection: int
     rows: tuple[int, ...]
     unread: tuple[int, ...]
-    demonstrations: TokenizedDemonstrations
+    demonstrations: tuple[TokenizedDemonstrations, ...]
     selected: Selected | None
 
 
@@ -75,45 +77,97 @@ def training_set(plan: TunePlan, left_out: HeldOut, selection: int, engine: Engi
     return TrainingSet(left_out, selection, scored, unread, tokenized(plan, demonstrations), chosen.selected)
 
 
-def held_out_scores(
-    engine: Engine, rows: LabelledRows, sets: Sequence[TrainingSet], grid: Grid, tell: Tell
-) -> list[dict[str, Floats]]:
-    """For each set, log-probabilities (methods, T, n, C) of its n held-out rows after each reading of its memories.
+@dataclass(frozen=True, eq=False)
+class Tried:
+    """What was tried: the grid with its readings, and the scores of each set's n held-out rows.
 
-    They are raw under `none`, and corrected under each calibration that scores texts, or rows that the memory has not
-    read, through the memory. C is the most candidates of a row; a row with fewer has -inf for the rest. All readings
-    are done in shared passes, as many at once as fit the device.
+    `scores` are log-probabilities (techniques, methods, T, n, C): raw under `none`, and corrected under each
+    calibration that scores texts, or rows that the memory has not read, through the memory. C is the most candidates of
+    a row; a row with fewer has -inf for the rest. `seconds` are those of one T with one method, by technique: of T = 1,
+    and of each later one.
     """
-    methods = grid.methods
-    scorers = [_Scorer(engine, rows, each, grid) for each in sets]
-    total, done = len(sets) * len(methods) * grid.iterations, 0
+
+    grid: Grid
+    scores: list[dict[str, Floats]]
+    seconds: tuple[tuple[float, float], ...]
+
+
+def held_out_scores(
+    engine: Engine, rows: LabelledRows, sets: Sequence[TrainingSet], grid: Grid, tell: Tell, budget: float | None = None
+) -> Tried:
+    """Score the held-out rows of every set after each reading of its memories, as many as fit `budget` seconds.
+
+    T = 1 of every technique comes first, then T > 1 of each, as far as fits by the time that a pass has taken so far; a
+    pass after the first attends to twice as many tokens, and counts as two. T = 1 of the first technique is always
+    scored. The sets are read in shared passes, as many at once as fit the
+    device.
+    """
+    import numpy as np
+
+    stages = [*((kind, 1) for kind in range(len(grid.asked))), *enumerate(grid.asked)]
+    scorers = [[_Scorer(engine, rows, each, grid, kind) for each in sets] for kind in range(len(grid.asked))]
+    readings, seconds, passes, started = [0] * len(grid.asked), [[0.0, 0.0] for _ in grid.asked], 0, clock()
+    for kind, last in stages:
+        technique, before, spent = grid.techniques[kind], readings[kind], clock() - started
+        first, methods = last == 1, grid.methods[:1] if last == 1 else grid.methods
+        passes_of_one = len(sets) * len(methods) * _passes(technique) * (2 if before else 1)  # for one T
+        if budget is not None and passes:
+            last = min(last, before + int((budget - spent) * passes / spent / passes_of_one))
+        if last <= before or not (first or before):
+            continue
+        done, total, what = 0, len(sets) * len(methods) * (last - before), f"tuning {technique.name}"
+        tell(Progress(what, done, total))
+        thoughts = [
+            (each.demonstrations[kind], replace(method, iterations=last)) for each in sets for method in methods
+        ]
+        for scored in memories_of(engine, technique, thoughts, _score(scorers[kind], len(methods), before)):
+            done = min(total, done + scored)  # a batch that runs out of memory is scored again
+            tell(Progress(what, done, total))
+        readings[kind], passes = last, passes + passes_of_one * (last - before)
+        seconds[kind][min(before, 1)] = (clock() - started - spent) / (last - before) / len(methods)
+    scores = [
+        {name: np.stack([scorer.scores[name] for scorer in of_set]) for name in of_set[0].scores}
+        for of_set in zip(*scorers, strict=True)
+    ]
+    return Tried(replace(grid, readings=tuple(readings)), scores, tuple((once, again) for once, again in seconds))
+
+
+def _passes(technique: Technique) -> int:
+    """How many passes over the demonstrations one reading takes; a gradient step takes about three."""
+    return 3 * technique.steps if isinstance(technique, Trained) else technique.copies
+
+
+def memories_of(
+    engine: Engine,
+    technique: Technique,
+    thoughts: Sequence[Thought],
+    use: Callable[[Sequence[int], list[Memory]], Iterator[Result]],
+) -> Iterator[Result]:
+    """Yield what `use` yields of every reading, or of the trained memories."""
+    if not isinstance(technique, Trained):
+        yield from think_in_batches(engine, thoughts, use)
+        return
+    for number, (demonstrations, _) in enumerate(thoughts):
+        training = technique.training(engine, demonstrations)
+        for _ in training:
+            pass
+        yield from use([number], [training.memory])
+
+
+def _score(
+    scorers: Sequence[_Scorer], methods: int, before: int
+) -> Callable[[Sequence[int], list[Memory]], Iterator[int]]:
+    """Scores the memories of every set with so many methods, after the readings that follow the first `before`."""
 
     def score(numbers: Sequence[int], memories: list[Memory]) -> Iterator[int]:
-        for place, group in groupby(zip(numbers, memories, strict=True), lambda pair: pair[0] // len(methods)):
-            of_set = {number % len(methods): memory for number, memory in group}
+        if memories[0].iteration <= before:
+            return
+        for place, group in groupby(zip(numbers, memories, strict=True), lambda pair: pair[0] // methods):
+            of_set = {number % methods: memory for number, memory in group}
             scorers[place].score(of_set)
             yield len(of_set)
 
-    tell(Progress("tuning", 0, total))
-    thoughts = [(each.demonstrations, method) for each in sets for method in methods]
-    for scored in think_in_batches(engine, thoughts, score):
-        done = min(total, done + scored)  # a batch that runs out of memory is scored again
-        tell(Progress("tuning", done, total))
-    return [scorer.scores for scorer in scorers]
-
-
-def affordable(engine: Engine, plan: TunePlan, sets: Sequence[TrainingSet], seconds: float, tell: Tell) -> Grid:
-    """The grid with as many readings as fit some seconds, and one at least; times two readings of the longest set."""
-    longest = max(sets, key=lambda each: len(each.demonstrations.token_ids) + len(each.rows))
-    probe, started = replace(plan.grid, methods=plan.grid.methods[:1]).up_to(min(2, plan.grid.iterations)), clock()
-    held_out_scores(engine, plan.rows, [longest], probe, silent)
-    spent = clock() - started
-    of_reading = spent / probe.iterations * len(sets) * len(plan.grid.methods)
-    most = max(1, min(plan.grid.iterations, int((seconds - spent) / of_reading)))
-    if most < plan.grid.iterations:
-        text = f"{option('budget')} {plan.options.budget}: T up to {most} is tried instead of {plan.grid.iterations}"
-        tell(Note(f"{text}; each T takes about {of_reading:.0f} s"))
-    return plan.grid.up_to(most)
+    return score
 
 
 @dataclass(frozen=True)
@@ -134,12 +188,13 @@ class _Basis:
 class _Scorer:
     """The scores of one set's held-out rows; they and the texts of calibrations are tokenised once."""
 
-    def __init__(self, engine: Engine, rows: LabelledRows, of: TrainingSet, grid: Grid) -> None:
+    def __init__(self, engine: Engine, rows: LabelledRows, of: TrainingSet, grid: Grid, technique: int) -> None:
         import numpy as np
 
+        demonstrations = of.demonstrations[technique]
         queries = [rows.queries[row] for row in of.rows]
         unread = [rows.queries[row] for row in of.unread]
-        tokenized = query_tokenizer(engine.tokenizer, of.demonstrations)([*queries, *unread])
+        tokenized = query_tokenizer(engine.tokenizer, demonstrations)([*queries, *unread])
         places: dict[tuple[str, ...], list[int]] = {}
         for place, query in enumerate(queries):
             places.setdefault(query.candidates, []).append(place)
@@ -151,7 +206,7 @@ class _Scorer:
             self.bases.append(_Basis(name, method, everywhere, span, len(rows.labels), gold))
         for name in grid.calibrations:
             if name != NONE and not calibration(name).from_rows:
-                inputs = BasisInputs(name, engine.tokenizer, of.demonstrations)
+                inputs = BasisInputs(name, engine.tokenizer, demonstrations)
                 for candidates, same in places.items():
                     _, texts = inputs([candidates])
                     span = range(len(tokenized), len(tokenized) + len(texts))
@@ -162,16 +217,13 @@ class _Scorer:
         self.scores = {name: np.full(shape, -np.inf) for name in (NONE, *(basis.name for basis in self.bases))}
 
     def score(self, memories: dict[int, Memory]) -> None:
-        """Score the memories of some methods, by the method's index, after the same reading."""
-        numbers: list[Any] = list(memories)
-        iteration = memories[numbers[0]].iteration
-        if iteration == 1:  # the same memory for every method
-            numbers, memories = [numbers], {0: memories[numbers[0]]}
+        """Score the memories of some methods, by the method's index, after the same reading; T = 1 is that of all."""
+        iteration = next(iter(memories.values())).iteration
         placed = [self.engine.place(memory) for memory in memories.values()]
-        for number, scored in zip(numbers, score_each(self.engine, placed, self.plan), strict=True):
-            self._keep(number, iteration - 1, scored)
+        for number, scored in zip(memories, score_each(self.engine, placed, self.plan), strict=True):
+            self._keep(slice(None) if iteration == 1 else number, iteration - 1, scored)
 
-    def _keep(self, number: int | list[int], reading: int, scored: Sequence[Scores]) -> None:
+    def _keep(self, number: int | slice, reading: int, scored: Sequence[Scores]) -> None:
         for row, scores in enumerate(scored[: self.rows]):
             self.scores[NONE][number, reading, row, : len(scores.sums)] = scores.sums
         for basis in self.bases:

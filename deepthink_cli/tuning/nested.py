@@ -50,8 +50,8 @@ def held_out(count: int) -> list[HeldOut]:
     return [*((fold,) for fold in range(count)), *combinations(range(count), 2)]
 
 
-# The log-probabilities (selections, methods, T, N, C) of held-out rows: raw ones under `none`, and under the name of
-# each calibration whose bias was measured through the memory that gave them, the corrected ones.
+# The log-probabilities (selections, techniques, methods, T, N, C) of held-out rows: raw ones under `none`, and under
+# the name of each calibration whose bias was measured through the memory that gave them, the corrected ones.
 HeldOutScores = Mapping[str, "Floats"]
 
 
@@ -67,8 +67,8 @@ class NestedChoice:
 class Fit:
     """Rows, by their places, that are labelled with a bias which is fitted on other rows with their true labels.
 
-    `scores` (selections, methods, T, m, C) are the raw ones of those other rows, `gold` (m,) the places of their true
-    labels.
+    `scores` (selections, techniques, methods, T, m, C) are the raw ones of those other rows, `gold` (m,) the places of
+    their true labels.
     """
 
     rows: Sequence[int]
@@ -112,8 +112,17 @@ def _labels(scores: HeldOutScores, setting: Setting, fits: Sequence[Fit]) -> Int
 
 
 def best(right: Bools) -> int:
-    """The setting that labels most rows correctly (S, n); the first of equals, which is the simplest."""
-    return int(right.sum(axis=1).argmax())
+    """The first, and so the simplest, setting that is within one standard error of the one with most rows right (S, n).
+
+    The one-standard-error rule of Hastie et al. (2009, The Elements of Statistical Learning, section 7.10). The error
+    is that of the difference of paired rows, as in `Comparison.interval`.
+    """
+    import numpy as np
+
+    most, rows = right[right.sum(axis=1).argmax()], right.shape[1] + 2
+    lost, gained = (((each.sum(axis=1) + 1) / rows) for each in (most & ~right, ~most & right))
+    error = np.sqrt((lost + gained - (lost - gained) ** 2) / rows)
+    return int((lost - gained <= error).argmax())
 
 
 def choose_nested(outer: Bools, inner: Sequence[Bools], folds: Sequence[Sequence[int]]) -> NestedChoice:

@@ -11,9 +11,14 @@ from pydantic import Field, field_validator
 
 from deepthink_cli.calibration.registry import NONE, calibrations
 from deepthink_cli.method import ETAS, ITERATIONS, POSITIONS, Eta, GateOptions, Method, Positions
-from deepthink_cli.options import DATA, METHOD, Flag
+from deepthink_cli.options import DATA, METHOD, Flag, named_by
+from deepthink_cli.registry import installed
 from deepthink_cli.selection.options import SEED, SHOTS
+from deepthink_cli.techniques.base import Technique, Trained
+from deepthink_cli.techniques.registry import DEEP_THINKING, TECHNIQUES, technique_of
 from deepthink_cli.updates.registry import values_of
+
+TECHNIQUES_TRIED = ("composed", "repeat-2")  # by default, beside Deep-Thinking: those that train nothing
 
 
 class TuneOptions(GateOptions):
@@ -22,7 +27,20 @@ class TuneOptions(GateOptions):
     `shots` demonstrations are chosen by each method of `demos_by`; all rows are read if it is None.
     """
 
-    iterations: Annotated[int, Field(ge=1), replace(ITERATIONS, help="Readings; each number up to T is tried.")] = 15
+    techniques: Annotated[
+        tuple[Annotated[str, named_by(technique_of)], ...],
+        Flag(
+            METHOD,
+            f"Ways to make the memory, to try beside {DEEP_THINKING}{installed(TECHNIQUES)}. "
+            f"Default: {' and '.join(TECHNIQUES_TRIED)}.",
+            "NAME,...",
+            name="technique",
+            complete="several_techniques_of_think",
+            default=False,
+            variable=False,
+        ),
+    ] = (DEEP_THINKING, *TECHNIQUES_TRIED)
+    iterations: Annotated[int, Field(ge=1), replace(ITERATIONS, help="Readings; each number up to T is tried.")] = 5
     etas: Annotated[tuple[Eta, ...], ETAS] = (0.01, 0.1)
     positions: Annotated[
         tuple[Positions, ...],
@@ -33,15 +51,15 @@ class TuneOptions(GateOptions):
         ),
     ] = ("continued",)
     calibrate: Annotated[
-        tuple[str, ...],
+        tuple[str, ...] | None,
         Flag(
             METHOD,
-            "Corrections of the scores to try beside none. Default: batch and fitted.",
+            "Corrections of the scores to try beside none. Default: all that the rows allow.",
             "NAME,...",
             complete="all_calibrations",
             default=False,
         ),
-    ] = (NONE, "batch", "fitted")
+    ] = None
     folds: Annotated[
         str,
         Field(pattern=r"^(loo|[0-9]{1,6})$"),
@@ -77,7 +95,7 @@ class TuneOptions(GateOptions):
         Field(pattern=r"^[1-9][0-9]{0,6}[smh]$"),
         Flag(
             DATA,
-            "Try only as many readings as fit this time, by a timed probe. Default: all.",
+            "Try only what fits this time, cheap settings first. Default: all.",
             "TIME",
             hint="a time in seconds, minutes or hours, as in 90s, 10m or 2h",
             variable=False,
@@ -90,11 +108,15 @@ class TuneOptions(GateOptions):
         names = [name.strip() for name in text.split(",")] if isinstance(text, str) else text
         return tuple(dict.fromkeys(names))
 
+    @field_validator("techniques", mode="before")
+    @classmethod
+    def _techniques(cls, text: Any) -> Any:
+        return tuple(dict.fromkeys((DEEP_THINKING, *cls._names(text))))
+
     @field_validator("calibrate", mode="before")
     @classmethod
     def _calibrations(cls, text: Any) -> Any:
-        names = calibrations(text, labelled=True) if isinstance(text, str) else text
-        return tuple(dict.fromkeys((NONE, *names)))
+        return calibrations(text, labelled=True) if isinstance(text, str) else text
 
     @property
     def seconds(self) -> float | None:
@@ -109,27 +131,29 @@ class TuneOptions(GateOptions):
 
 @dataclass(frozen=True)
 class Setting:
-    """A way to label inputs: the method of the memory, and the correction of its scores.
+    """A way to label inputs: how the memory is made, and the correction of its scores.
 
     `selection` names the method that chooses the demonstrations; None if they are all rows. `place` is the index of its
-    scores: selection, update rule with positions, and T - 1.
+    scores: selection, technique, update rule with positions, and T - 1.
     """
 
+    technique: Technique
     method: Method
     calibration: str
     selection: str | None
-    place: tuple[int, int, int]
+    place: tuple[int, int, int, int]
 
     @property
-    def family(self) -> tuple[Any, ...]:
-        """What settings that differ only in the number of readings share, if that is more than one."""
-        return (self.selection, self.calibration, self.place[1] if self.method.iterations > 1 else None)
+    def trajectory(self) -> tuple[int, ...]:
+        """What settings share whose memories are readings of one another, if these are more than one."""
+        return self.place[:3] if self.method.iterations > 1 else self.place[:2]
 
     def as_json(self) -> dict[str, Any]:
         """The setting as JSON values; what makes no difference at T = 1 is null there."""
         thinks = self.method.iterations > 1
         values = values_of(self.method.update)
         return {
+            "technique": self.technique.name,
             "iterations": self.method.iterations,
             **(values if thinks else dict.fromkeys(values)),
             "positions": self.method.positions if thinks else None,
@@ -140,60 +164,72 @@ class Setting:
     def __str__(self) -> str:
         chosen = [f"{self.selection} demonstrations"] if self.selection else []
         calibrated = [] if self.calibration == NONE else [f"calibration {self.calibration}"]
-        if self.method.iterations == 1:
-            return ", ".join(["plain in-context learning (T = 1)", *chosen, *calibrated])
-        return ", ".join([f"T = {self.method.iterations}", self.trajectory, *chosen, *calibrated])
+        return ", ".join([*self._made, *chosen, *calibrated])
 
     @property
-    def trajectory(self) -> str:
-        """The update rule and the positions of the readings."""
-        return f"{self.method.update}, {self.method.positions}"
+    def _made(self) -> list[str]:
+        plain = self.technique.name == DEEP_THINKING
+        if self.method.iterations == 1:
+            return ["plain in-context learning (T = 1)" if plain else f"{self.technique.name} (T = 1)"]
+        rule = f"{self.method.update}, {self.method.positions}"
+        return [*([] if plain else [self.technique.name]), f"T = {self.method.iterations}", rule]
+
+
+def most_readings(technique: Technique, iterations: int) -> int:
+    """T; 1 for a technique that does something else in place of readings: it trains, or reads copies in one pass."""
+    return 1 if isinstance(technique, Trained) or technique.copies > 1 else iterations
 
 
 @dataclass(frozen=True)
 class Grid:
-    """Every iteration of every method, with every calibration and every selection of demonstrations.
+    """Every technique with every method, calibration and selection of demonstrations, after each number of readings.
 
-    All methods have the same number of readings. The first calibration is `none`, and the first selection that of plain
-    in-context learning.
+    All methods have the same number of readings T. `readings` is the number that was tried for each technique, if it is
+    not T. The first technique is Deep-Thinking, the first calibration `none`, and the first selection that of plain
+    in-context learning; the rest are in the order in which they count as simple.
     """
 
     methods: tuple[Method, ...]
     calibrations: tuple[str, ...] = (NONE,)
     selections: tuple[str | None, ...] = (None,)
+    techniques: tuple[Technique, ...] = (technique_of(DEEP_THINKING),)
+    readings: tuple[int, ...] | None = None
 
     @property
     def iterations(self) -> int:
-        """The number of readings."""
+        """T."""
         return self.methods[0].iterations
 
-    def up_to(self, iterations: int) -> Grid:
-        """The same settings with at most so many readings."""
-        return replace(self, methods=tuple(replace(method, iterations=iterations) for method in self.methods))
+    @property
+    def asked(self) -> tuple[int, ...]:
+        """The number of readings to try for each technique."""
+        return tuple(most_readings(each, self.iterations) for each in self.techniques)
 
     @cached_property
     def settings(self) -> list[Setting]:
-        """All settings, those with fewer readings first, then by calibration; the first is plain in-context learning.
+        """All settings that were tried, simplest first: by T, technique and calibration; the first is plain.
 
         At T = 1 all methods are the same setting.
         """
+        readings = self.asked if self.readings is None else self.readings
         return [
-            Setting(replace(method, iterations=t), calibration, selection, (chosen, number, t - 1))
-            for t in range(1, self.iterations + 1)
+            Setting(technique, replace(method, iterations=t), calibration, selection, (chosen, kind, number, t - 1))
+            for t in range(1, max(readings) + 1)
+            for kind, technique in enumerate(self.techniques)
+            if t <= readings[kind]
             for calibration in self.calibrations
             for chosen, selection in enumerate(self.selections)
             for number, method in enumerate(self.methods if t > 1 else self.methods[:1])
         ]
 
 
-def best_of_families(settings: Sequence[Setting], right: Sequence[int]) -> list[int]:
-    """The best setting of every family, by the number of rows that it labels correctly; the first of equals.
+def best_of_trajectories(settings: Sequence[Setting], right: Sequence[int]) -> list[int]:
+    """The best setting of every trajectory, by the number of rows that it labels correctly; the first of equals.
 
-    Plain in-context learning comes first, the others by that number.
+    Plain in-context learning comes first, as it is; the others by that number.
     """
-    best: dict[tuple[Any, ...], int] = {}
-    for number, setting in enumerate(settings):
-        if setting.family not in best or right[number] > right[best[setting.family]]:
-            best[setting.family] = number
-    plain, *others = best.values()
-    return [plain, *sorted(others, key=lambda number: -right[number])]
+    best: dict[tuple[int, ...], int] = {}
+    for number, setting in enumerate(settings[1:], start=1):
+        if setting.trajectory not in best or right[number] > right[best[setting.trajectory]]:
+            best[setting.trajectory] = number
+    return [0, *sorted(best.values(), key=lambda number: -right[number])]

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TypeVar
 
 from deepthink_cli.calibration.base import FEWEST
 from deepthink_cli.calibration.basis import check_calibrations, check_inputs
-from deepthink_cli.calibration.registry import NONE, calibration, from_rows
+from deepthink_cli.calibration.registry import CALIBRATIONS, NONE, calibration, from_rows, from_texts
 from deepthink_cli.data.chat import Chat
 from deepthink_cli.data.examples import DemonstrationSet, Query, example_of
 from deepthink_cli.data.same_input import input_text
 from deepthink_cli.engine.opening import find_model, warn_without_chat
-from deepthink_cli.errors import InputError, option
+from deepthink_cli.errors import InputError
 from deepthink_cli.events import Note, Tell, silent
 from deepthink_cli.meaning import check_meaning
 from deepthink_cli.model.limits import check_fit
@@ -27,9 +28,12 @@ from deepthink_cli.scoring.prediction import check_length
 from deepthink_cli.selection.choice import Request, choose_demonstrations
 from deepthink_cli.selection.pool import PoolRows
 from deepthink_cli.selection.registry import selection_method
+from deepthink_cli.techniques.base import Technique
+from deepthink_cli.techniques.registry import technique_of
 from deepthink_cli.tuning.nested import FEWEST_ROWS, split
-from deepthink_cli.tuning.options import Grid, TuneOptions
+from deepthink_cli.tuning.options import Grid, TuneOptions, most_readings
 
+Named = TypeVar("Named")
 FEWEST_FOLDS = 3  # with two of them held out, one is left to read
 FEWEST_OF_LABEL = 2
 PLAIN_SELECTION = "random"  # how the demonstrations of plain in-context learning are chosen with --shots
@@ -103,62 +107,112 @@ def plan_tuning(rows: LabelledRows, model: ModelOptions, options: TuneOptions, t
     strata = [str(query.gold) if rows.labels else "" for query in rows.queries]
     folds = split(strata, rows.texts, _fold_count(rows, options), options.seed)
     order = random.Random(options.seed).sample(range(len(rows)), len(rows))
-    grid = Grid(options.methods, _calibrations(rows, options, folds, tell), _selections(rows, options, folds))
+    selections = _selections(rows, options, folds)
+    calibrations = _calibrations(rows, options, folds, tell)
     if rows.pool.reasons:
         tell(Note("; ".join(f"{count} rows are {reason}" for reason, count in rows.pool.reasons.items())))
     spec = find_model(model, tell)
     warn_without_chat(spec, rows.chat, tell)
-    plan = TunePlan(spec, rows, options, grid, tuple(folds), tuple(order))
-    _check_model(plan)
-    return plan
+    grid = Grid(options.methods, calibrations, selections, tuple(map(technique_of, options.techniques)))
+    return _usable(TunePlan(spec, rows, options, grid, tuple(folds), tuple(order)), tell)
 
 
 def _calibrations(
     rows: LabelledRows, options: TuneOptions, folds: Sequence[Sequence[int]], tell: Tell
 ) -> tuple[str, ...]:
-    """The calibrations to try; the default ones only if the rows allow them.
+    """The calibrations to try, simplest first; by default those that the rows allow.
 
     Raises InputError if the rows outside a fold are too few for one that was named.
     """
-    named, remaining = "calibrate" in options.model_fields_set, len(rows) - max(map(len, folds))
+    remaining = len(rows) - max(map(len, folds))
     if options.shots is not None:  # the rows that a memory without two folds has not read
         remaining = len(rows) - sum(sorted(map(len, folds))[-2:]) - options.shots
-    if not named and not rows.labels:
+    if options.calibrate is not None:
+        for name in from_rows(options.calibrate):
+            calibration(name).check_count(remaining)
+        names = options.calibrate
+    elif not rows.labels:
         return (NONE,)
-    if not named and remaining < FEWEST:
-        which = "outside a fold" if options.shots is None else "neither held out nor read"
-        text = f"no calibration is tried: those of rows need {FEWEST} {which}, and there are {remaining}"
-        tell(Note(f"{text}; {option('calibrate')} contextual needs none"))
-        return (NONE,)
-    for name in from_rows(options.calibrate):
-        calibration(name).check_count(remaining)
-    return options.calibrate
+    else:
+        names = tuple(CALIBRATIONS)
+        if remaining < FEWEST:
+            which = "outside a fold" if options.shots is None else "neither held out nor read"
+            left_out = ", ".join(from_rows(names))
+            tell(Note(f"not tried: {left_out}: they need {FEWEST} rows {which}, and there are {remaining}"))
+            names = tuple(from_texts(names))
+    simplest = sorted({*names} - {NONE}, key=lambda name: (_needs(name), tuple(CALIBRATIONS).index(name)))
+    return (NONE, *simplest)
 
 
-def tokenized(plan: TunePlan, demonstrations: DemonstrationSet) -> TokenizedDemonstrations:
-    """Demonstrations as tokens; raises InputError unless T readings of them fit the model."""
-    spec, iterations = plan.spec, plan.options.iterations
-    ids = tokenize_demonstrations(spec.tokenizer, demonstrations)
+def _needs(name: str) -> tuple[bool, bool]:
+    """What a calibration needs: true labels, and rows."""
+    return calibration(name).labelled, calibration(name).from_rows
+
+
+def tokenized(plan: TunePlan, demonstrations: DemonstrationSet) -> tuple[TokenizedDemonstrations, ...]:
+    """Demonstrations as each technique reads them; raises InputError unless its readings of them fit the model."""
+    return tuple(_tokenized(plan, technique, demonstrations) for technique in plan.grid.techniques)
+
+
+def _tokenized(plan: TunePlan, technique: Technique, demonstrations: DemonstrationSet) -> TokenizedDemonstrations:
+    spec, read = plan.spec, technique.change(demonstrations)
+    iterations = most_readings(technique, plan.options.iterations)
+    ids = tokenize_demonstrations(spec.tokenizer, read)
     for positions in plan.options.positions:
         if spec.limits.relative or not spec.limits.holds(len(ids.token_ids), positions, iterations):
-            check_fit(spec.limits, spec.tokenizer, demonstrations, iterations, positions, spec.id)
+            check_fit(spec.limits, spec.tokenizer, read, iterations, positions, spec.id)
+    technique.check(spec, ids)
     return ids
 
 
-def _check_model(plan: TunePlan) -> None:
-    """Raise InputError unless the demonstrations fit the model T times, with every row and calibration after them."""
+def _usable(plan: TunePlan, tell: Tell) -> TunePlan:
+    """The plan without the techniques and calibrations that were not named and that the rows or the model do not allow.
+
+    Raises InputError unless the demonstrations fit the model T times, with every row and calibration after them.
+    """
     spec, rows, options = plan.spec, plan.rows, plan.options
     chosen = rows.demonstrations(plan.order)
     if options.shots is not None:  # those of plain in-context learning, whose choice needs no model
         request = Request(PLAIN_SELECTION, options.shots, options.seed)
         chosen = replace(choose_demonstrations(None, rows.part(plan.order), request).demonstrations, chat=rows.chat)
-    demonstrations = tokenized(plan, chosen)
+
+    def fits(technique: Technique) -> TokenizedDemonstrations:
+        read = _tokenized(plan, technique, chosen)
+        for query in query_tokenizer(spec.tokenizer, read)(rows.queries):
+            spec.check_ids(query.ids, query.where)
+            check_length(spec.limits, spec.id, len(read.token_ids), query)
+        return read
+
+    def fits_too(technique: Technique) -> None:
+        try:
+            fits(technique)
+        except InputError as error:
+            raise InputError(technique.option.because(str(error))) from error
+
+    def corrects(name: str) -> None:
+        check_calibrations([name], demonstrations, rows.name)
+        check_inputs([name], demonstrations, spec)
+
+    first, *others = plan.grid.techniques
+    demonstrations = fits(first)
     spec.check_ids(demonstrations.token_ids, rows.name)
-    for query in query_tokenizer(spec.tokenizer, demonstrations)(rows.queries):
-        spec.check_ids(query.ids, query.where)
-        check_length(spec.limits, spec.id, len(demonstrations.token_ids), query)
-    check_calibrations(plan.grid.calibrations, demonstrations, rows.name)
-    check_inputs(plan.grid.calibrations, demonstrations, spec)
+    techniques = [first, *_allowed(others, fits_too, "techniques" in options.model_fields_set, tell)]
+    calibrations = _allowed(plan.grid.calibrations, corrects, options.calibrate is not None, tell)
+    grid = replace(plan.grid, techniques=tuple(techniques), calibrations=tuple(calibrations))
+    return replace(plan, grid=grid)
+
+
+def _allowed(each: Iterable[Named], check: Callable[[Named], None], named: bool, tell: Tell) -> Iterator[Named]:
+    """Those that pass a check; another is refused as the check does if it was named, else left out with a note."""
+    for candidate in each:
+        try:
+            check(candidate)
+        except InputError as error:
+            if named:
+                raise
+            tell(Note(f"not tried: {error}"))
+        else:
+            yield candidate
 
 
 def _check_rows(rows: LabelledRows) -> None:

@@ -20,7 +20,7 @@ from deepthink_cli.model.tokens import query_tokenizer
 from deepthink_cli.provenance import Tuned
 from deepthink_cli.scoring.prediction import Prediction, Scores, prediction_of, score_each
 from deepthink_cli.selection.store import Store
-from deepthink_cli.tuning.held_out import TrainingSet, affordable, held_out_scores, training_set, training_sets
+from deepthink_cli.tuning.held_out import TrainingSet, held_out_scores, memories_of, training_set, training_sets
 from deepthink_cli.tuning.nested import Comparison
 from deepthink_cli.tuning.options import Setting
 from deepthink_cli.tuning.plan import TunePlan
@@ -38,9 +38,10 @@ class TuneReport:
     """The result of `deepthink tune`.
 
     `right` counts the held-out rows that each setting of the grid labels correctly, by cross-validation; `best` is the
-    setting with the most. `chosen` are the settings of the nested cross-validation, one for each fold, and `comparison`
-    is that of their labels with plain in-context learning. `rivals` are classifiers trained on the same rows. `header`
-    is that of the memory, if one was written.
+    simplest within one standard error of the setting with the most. `chosen` are the settings of the nested
+    cross-validation, one for each fold, and `comparison` is that of their labels with plain in-context learning.
+    `costs` are seconds as in `Tried`. `rivals` are classifiers trained on the same rows. `header` is that of the
+    memory, if one was written.
     """
 
     plan: TunePlan
@@ -48,6 +49,7 @@ class TuneReport:
     best: int
     chosen: tuple[int, ...]
     comparison: Comparison
+    costs: tuple[tuple[float, float], ...]
     seconds: float
     rivals: tuple[Rival, ...] = ()
     header: Header | None = None
@@ -78,6 +80,21 @@ class TuneReport:
         fits = setting.calibration != NONE and calibration(setting.calibration).labelled
         return rows if shots is None or fits else shots
 
+    def seconds_of(self, setting: Setting) -> float:
+        """How long the readings and scores of a setting took, over all folds; its calibrations share them."""
+        first, later = self.costs[setting.place[1]]
+        return first + (setting.method.iterations - 1) * later
+
+    @property
+    def not_tried(self) -> list[str]:
+        """The readings that the budget left out, in words."""
+        grid = self.plan.grid
+        skipped = []
+        for technique, asked, tried in zip(grid.techniques, grid.asked, grid.readings or grid.asked, strict=True):
+            if tried < asked:
+                skipped.append(f"{technique.name}, T = {tried + 1}" + (f" to {asked}" if tried + 1 < asked else ""))
+        return skipped
+
     @property
     def tuned(self) -> Tuned:
         """What the memory records of its choice."""
@@ -103,6 +120,7 @@ class TuneReport:
             "settings": [self._cross_validated(number) for number in range(len(self.settings))],
             "best": self._cross_validated(self.best),
             "nested": {**self.comparison.as_json(), "chosen": [self.settings[n].as_json() for n in self.chosen]},
+            "not_tried": self.not_tried,
             "difference_beyond_noise": self.kept != 0,
             "choice": self.setting.as_json(),
             "rivals": [rival.as_json() for rival in self.rivals],
@@ -113,8 +131,9 @@ class TuneReport:
     def _cross_validated(self, number: int) -> dict[str, Any]:
         accuracy = self.right[number] / self.comparison.rows
         ci95 = wilson(accuracy, self.comparison.rows)
-        labels = self.labels_of(self.settings[number])
-        return {**self.settings[number].as_json(), "labelled_rows": labels, "accuracy": accuracy, "ci95": ci95}
+        setting = self.settings[number]
+        cost = {"labelled_rows": self.labels_of(setting), "seconds": self.seconds_of(setting)}
+        return {**setting.as_json(), **cost, "accuracy": accuracy, "ci95": ci95}
 
 
 def tune(
@@ -138,13 +157,16 @@ def tune(
         describe_engine(engine, tell)
     started = time.perf_counter()
     sets = training_sets(plan, engine, store, tell)
-    if plan.options.seconds is not None:
-        left = plan.options.seconds - (time.perf_counter() - started)
-        plan = replace(plan, grid=affordable(engine, plan, sets, left, tell))
+    rivals = judge_rivals(plan, engine, store, tell)
+    budget = plan.options.seconds
+    if budget is not None:  # a part for the memory of all rows
+        budget *= len(sets) / (1 + len(sets))
+        budget -= time.perf_counter() - started
+    tell(Detail(f"{len(sets)} sets of rows, without one or two of {len(plan.folds)} folds"))
+    tried = held_out_scores(engine, plan.rows, sets, plan.grid, tell, budget)
+    plan = replace(plan, grid=tried.grid)
     settings = plan.grid.settings
-    memories = len(sets) * len(plan.grid.methods)
-    tell(Detail(f"{memories} memories without one or two of {len(plan.folds)} folds, T = {plan.grid.iterations}"))
-    whole, without = _arranged(plan, sets, held_out_scores(engine, plan.rows, sets, plan.grid, tell))
+    whole, without = _arranged(plan, sets, tried.scores)
     gold, others = _gold(plan), _others(plan)
     # The bias for a fold is fitted on scores of memories that have not read it.
     fits = [
@@ -164,8 +186,9 @@ def tune(
         best(outer),
         nested.chosen,
         Comparison.of(nested.right.tolist(), outer[0].tolist()),
+        tried.seconds,
         time.perf_counter() - started,
-        judge_rivals(plan, engine, store, tell),
+        rivals,
     )
     if output is None:
         return report
@@ -186,23 +209,23 @@ def _others(plan: TunePlan) -> list[list[int]]:
 def _arranged(
     plan: TunePlan, sets: Sequence[TrainingSet], scores: Sequence[Mapping[str, Floats]]
 ) -> tuple[HeldOutScores, list[HeldOutScores]]:
-    """Scores (selections, methods, T, N, C) of all rows after memories without their fold; and those for each fold.
+    """Scores (selections, techniques, methods, T, N, C) of all rows after memories without their fold; and by fold.
 
     Those for fold i are of the rows outside it, in order, after memories without fold i and without their own fold.
     """
     import numpy as np
 
-    methods, iterations, _, width = scores[0][NONE].shape
-    shape = (1 + len(plan.folds), len(plan.grid.selections), methods, iterations, len(plan.rows), width)
+    *places, _, width = scores[0][NONE].shape
+    shape = (1 + len(plan.folds), len(plan.grid.selections), *places, len(plan.rows), width)
     # Without a row's own fold alone; then without fold 0, too; without fold 1, too; ...
     arranged = {name: np.full(shape, np.nan) for name in scores[0]}
     for each, of_set in zip(sets, scores, strict=True):
         for fold in each.held_out:
             (other,) = [1 + number for number in each.held_out if number != fold] or [0]
             rows = list(plan.folds[fold])
-            places = [each.rows.index(row) for row in rows]
+            columns = [each.rows.index(row) for row in rows]
             for name, values in of_set.items():
-                arranged[name][other, each.selection][:, :, rows] = values[:, :, places]
+                arranged[name][other, each.selection][..., rows, :] = values[..., columns, :]
     inner: list[HeldOutScores] = [
         {name: values[1 + fold][..., rows, :] for name, values in arranged.items()}
         for fold, rows in enumerate(_others(plan))
@@ -216,25 +239,32 @@ def _make_memory(
     """Think about all rows with the setting to use, and write the last memory, with the correction if it has one.
 
     A correction of rows is estimated from those that the memory has not read; if it has read all, from the held-out
-    `scores` (selections, methods, T, N, C): a memory that has read a row knows its label.
+    `scores` (selections, techniques, methods, T, N, C): a memory that has read a row knows its label.
     """
     from deepthink_cli.artifact.files import save_memory
-    from deepthink_cli.thinking import think
 
-    method, tuned = report.setting.method, report.tuned
-    whole, first_and_last = training_set(report.plan, (), report.setting.place[0], engine, store), []
-    for memory in think(engine, whole.demonstrations, method):
-        tell(Progress("reading", memory.iteration, method.iterations))
-        if memory.iteration in (1, method.iterations):
+    setting = report.setting
+    whole = training_set(report.plan, (), setting.place[0], engine, store)
+    first_and_last: list[Memory] = []
+    demonstrations = whole.demonstrations[setting.place[1]]
+    recorded = setting.technique.recorded(demonstrations.words)
+
+    def keep(_: Sequence[int], memories: Sequence[Memory]) -> Iterator[int]:
+        (memory,) = memories
+        if memory.iteration in (1, setting.method.iterations):
             assert memory.provenance is not None
-            provenance = replace(memory.provenance, tuned=tuned, selected=whole.selected)
-            first_and_last.append(replace(memory, provenance=provenance))
+            made_by = replace(memory.provenance, tuned=report.tuned, selected=whole.selected, technique=recorded)
+            first_and_last.append(replace(memory, provenance=made_by))
+        yield memory.iteration
+
+    for iteration in memories_of(engine, setting.technique, [(demonstrations, setting.method)], keep):
+        tell(Progress("reading", iteration, setting.method.iterations))
     if report.stored is not None:
         if from_rows([report.stored]):
             if whole.unread:
                 found = _predictions(engine, first_and_last, [report.plan.rows.queries[row] for row in whole.unread])
             else:
-                found = _held_out_predictions(engine, report, whole.demonstrations, scores)
+                found = _held_out_predictions(engine, report, demonstrations, scores)
             source = Path(report.plan.rows.name).name
             correction = calibrated_by_rows(found, report.stored, report.plan.rows.labels, source)
         else:
@@ -258,10 +288,10 @@ def _held_out_predictions(
 ) -> Iterator[Prediction]:
     """The predictions of all rows after T = 1 and after the setting to use, by memories that have not read their fold.
 
-    `scores` are their sums (selections, methods, T, N, C).
+    `scores` are their sums (selections, techniques, methods, T, N, C).
     """
-    rows, (selection, method, last) = report.plan.rows.queries, report.setting.place
+    rows, (*place, last) = report.plan.rows.queries, report.setting.place
     tokenized = query_tokenizer(engine.tokenizer, demonstrations)(rows)
     for reading in sorted({0, last}):
-        for row, query, sums in zip(rows, tokenized, scores[selection, method, reading].tolist(), strict=True):
+        for row, query, sums in zip(rows, tokenized, scores[(*place, reading)].tolist(), strict=True):
             yield prediction_of(row, reading + 1, Scores.of(sums, query))

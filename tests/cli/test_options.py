@@ -56,6 +56,7 @@ DIFFERENT = {
     ("run", "technique"),
     ("run", "calibrate"),
     ("run", "update"),
+    ("tune", "technique"),
     ("tune", "iterations"),
     ("tune", "eta"),
     ("tune", "momentum"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ def rows(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def words(models: Callable[[str], Path], rows: Path) -> list[str]:
-    return ["tune", str(rows), "-m", str(models("llama")), "-T", "3", "--folds", "4"]
+    return ["tune", str(rows), "-m", str(models("llama")), "-T", "3", "--folds", "3", "--technique", "composed"]
 
 
 def test_the_table_has_plain_in_context_learning_first_and_a_verdict_last(
@@ -39,26 +40,32 @@ def test_the_table_has_plain_in_context_learning_first_and_a_verdict_last(
     lines = out.splitlines()
     assert "10 rows, labels negative, positive" in lines[0]
     assert lines[3].startswith("plain in-context learning (T = 1)  ")
-    # T = 1 and T > 1, each with three calibrations, and two classifiers
-    assert len(lines[3 : lines.index("", 3)]) == 2 * 3 + 2
-    assert lines[10].startswith("logistic regression on mean hidden states  ")
-    assert lines[-1] == "verdict: not shown to be better at p < 0.025: plain in-context learning"
+    # plain, and the best of each technique at T = 1 and at T > 1; two classifiers
+    assert len(lines[3 : lines.index("", 3)]) == 1 + 2 * 2 + 2
+    assert lines[9].startswith("logistic regression on mean hidden states  ")
+    assert re.fullmatch(r"calibrations at T = 1: none \d+\.\d%, contextual \d+\.\d%, domain \d+\.\d%", lines[11])
+    assert lines[-1] == (
+        "verdict: cannot choose with these 10 rows: nothing is shown to be better than plain in-context learning at "
+        "p < 0.025, which is kept"
+    )
     assert "deepthink predict mem.safetensors INPUTS" in err
 
 
 def test_the_report_as_json_has_every_setting_and_the_nested_estimate(
     words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run([*words, "--json", "-q"]) == 0
+    assert run([*words, "--calibrate", "none", "--json", "-q"]) == 0
     out, err = capsys.readouterr()
     values: dict[str, Any] = json.loads(out)
     assert not err
-    assert len(values["settings"]) == 1 + 2 * 2  # no calibration of 7 rows; T = 1, and T = 2 and 3 with two etas
+    assert len(values["settings"]) == 2 * (1 + 2 * 2)  # two techniques; T = 1, and T = 2 and 3 with two etas
+    assert [each["technique"] for each in values["settings"][:2]] == ["deep-thinking", "composed"]
+    assert values["not_tried"] == []
     assert values["settings"][0]["eta"] is None
     nested = values["nested"]
     assert nested["difference"] == pytest.approx(nested["accuracy"] - nested["plain"])
     assert nested["difference_ci95"][0] <= nested["difference"] <= nested["difference_ci95"][1]
-    assert len(nested["chosen"]) == values["folds"] == 4
+    assert len(nested["chosen"]) == values["folds"] == 3
     assert values["choice"] == {key: values["settings"][0][key] for key in values["choice"]}
 
 
@@ -66,12 +73,12 @@ def test_the_memory_says_how_it_was_tuned(
     words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "mem.safetensors"
-    assert run([*words, "-o", str(path)]) == 0
+    assert run([*words, "--calibrate", "none", "-o", str(path)]) == 0
     assert f"next: deepthink predict {path} INPUTS\n" in capsys.readouterr().err
     run(["inspect", str(path)])
-    assert "chosen from 5 settings by 4-fold cross-validation over 10 rows" in capsys.readouterr().out
-    number = 5
-    monkeypatch.setattr(TuneReport, "kept", property(lambda self: number))
+    assert "chosen from 10 settings by 3-fold cross-validation over 10 rows" in capsys.readouterr().out
+    corrected = property(lambda self: [each.calibration for each in self.settings].index("domain"))
+    monkeypatch.setattr(TuneReport, "kept", corrected)
     assert run([*words, "--calibrate", "domain", "-o", str(path)]) == 0
     out, err = capsys.readouterr()
     assert "is better than plain in-context learning" in out
@@ -102,14 +109,14 @@ def test_the_memory_is_the_one_that_think_makes_of_the_same_rows_in_the_same_ord
 ) -> None:
     from deepthink_cli import load_memory
 
-    monkeypatch.setattr(TuneReport, "kept", property(lambda self: len(self.settings) - 1))
+    monkeypatch.setattr(TuneReport, "kept", property(lambda self: len(self.settings) - 1))  # composed
     path, again = tmp_path / "mem.safetensors", tmp_path / "again.safetensors"
-    assert run([*words, "--eta", "0.2", "-q", "--json", "-o", str(path)]) == 0
+    assert run([*words, "--eta", "0.2", "--calibrate", "none", "-q", "--json", "-o", str(path)]) == 0
     tuned = load_memory(path).provenance
     assert tuned is not None
     ordered = [{"review": each.text, "sentiment": each.label} for each in tuned.demonstrations.examples]
     demos = write_rows(tmp_path / "demos.jsonl", list(ordered))
-    more = ["-T", "3", "--eta", "0.2", "--labels", "negative,positive"]
+    more = ["-T", "3", "--eta", "0.2", "--labels", "negative,positive", "--technique", "composed"]
     assert run(["think", str(demos), "-m", str(models("llama")), *more, "-q", "-o", str(again)]) == 0
     tensors = [file.read_bytes()[8 + int.from_bytes(file.read_bytes()[:8], "little") :] for file in (path, again)]
     assert tensors[0] == tensors[1]
@@ -119,6 +126,7 @@ def test_the_memory_is_the_one_that_think_makes_of_the_same_rows_in_the_same_ord
     ("more", "message"),
     [
         ([], "rows.jsonl: 4 different rows; give 6 at least"),
+        (["--technique", "ensemble-3"], "--technique ensemble-3: use deep-thinking"),
         (["--folds", "x"], "--folds x: a number of folds, 3 or more, or loo for as many as rows"),
         (["--eta", "2", "-T", "0"], "--eta 2: gates are numbers in (0, 1]"),
         (["--positions", "both"], "--positions both: use continued or restarted"),

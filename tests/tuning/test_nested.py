@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from statistics import fmean, pstdev
 from typing import Any
 
 import numpy as np
@@ -11,12 +12,15 @@ from deepthink_cli.calibration.estimates import log_mean
 from deepthink_cli.calibration.registry import CALIBRATIONS
 from deepthink_cli.method import Method
 from deepthink_cli.scoring.softmax import log_softmax
+from deepthink_cli.techniques.registry import technique_of
 from deepthink_cli.tuning.nested import Comparison, best, choose_nested, correctness, fits_within
-from deepthink_cli.tuning.options import Grid, best_of_families
+from deepthink_cli.tuning.options import Grid, best_of_trajectories
 from deepthink_cli.updates.gate import Gate
 
 ROWS, LABELS, FOLDS = 17, 3, [(0, 5, 9, 13), (1, 6, 10, 14), (2, 7, 11, 15), (3, 4, 8, 12, 16)]
-GRID = Grid((Method(4, Gate(0.1)), Method(4, Gate(0.01), "restarted")), ("none", "batch"), ("random", "herding"))
+TECHNIQUES = tuple(map(technique_of, ("deep-thinking", "composed")))
+METHODS = Method(4, Gate(0.1)), Method(4, Gate(0.01), "restarted")
+GRID = Grid(METHODS, ("none", "batch"), ("random", "herding"), TECHNIQUES)
 
 
 def made_up(seed: int) -> tuple[Any, Any]:
@@ -26,9 +30,9 @@ def made_up(seed: int) -> tuple[Any, Any]:
     scores: dict[frozenset[int], Any] = {}
     for first in range(len(FOLDS)):
         for second in range(first, len(FOLDS)):
-            raw = draw.normal(size=(2, 2, 4, ROWS, LABELS)) + np.array([0.8, 0, 0])
-            raw[..., np.arange(ROWS), gold] += draw.normal(size=(2, 2, 4, 1))
-            raw[:, 1, 0] = raw[:, 0, 0]
+            raw = draw.normal(size=(2, 2, 2, 4, ROWS, LABELS)) + np.array([0.8, 0, 0])
+            raw[..., np.arange(ROWS), gold] += draw.normal(size=(2, 2, 2, 4, 1))
+            raw[:, :, 1, 0] = raw[:, :, 0, 0]
             scores[frozenset((first, second))] = raw
     return gold, scores
 
@@ -42,22 +46,31 @@ def by_hand(setting: Any, raw: Any, rows: list[int], gold: Any) -> dict[int, boo
     return {row: int(np.argmax(values)) == gold[row] for row, values in zip(rows, logs, strict=True)}
 
 
+def simplest(right: list[dict[int, bool]]) -> int:
+    """The first that the best is better than by no more than one standard error of the paired differences."""
+    best = max(right, key=lambda rows: sum(rows.values()))
+    for number, rows in enumerate(right):
+        differences = [int(best[row]) - int(rows[row]) for row in rows] + [1, -1]
+        if fmean(differences) <= pstdev(differences) / len(differences) ** 0.5:
+            return number
+    raise AssertionError("the best is within any distance of itself")
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_the_nested_choice_is_that_of_a_brute_force_cross_validation(seed: int) -> None:
     gold, scores = made_up(seed)
     fold_of = {row: number for number, rows in enumerate(FOLDS) for row in rows}
-    outer_raw = np.empty((2, 2, 4, ROWS, LABELS))
+    outer_raw = np.empty((2, 2, 2, 4, ROWS, LABELS))
     for number, rows in enumerate(FOLDS):
         outer_raw[..., list(rows), :] = scores[frozenset([number])][..., list(rows), :]
     expected, chosen = {}, []
     inner_arrays = []
     for held_out, rows in enumerate(FOLDS):
         others = [row for row in range(ROWS) if row not in rows]
-        inner_raw = np.empty((2, 2, 4, ROWS, LABELS))
+        inner_raw = np.empty((2, 2, 2, 4, ROWS, LABELS))
         for row in others:
             inner_raw[..., row, :] = scores[frozenset([held_out, fold_of[row]])][..., row, :]
-        counts = [sum(by_hand(setting, inner_raw, others, gold).values()) for setting in GRID.settings]
-        chosen.append(counts.index(max(counts)))
+        chosen.append(simplest([by_hand(setting, inner_raw, others, gold) for setting in GRID.settings]))
         right = by_hand(GRID.settings[chosen[-1]], outer_raw, list(range(ROWS)), gold)
         expected |= {row: right[row] for row in rows}
         inner_arrays.append(correctness({"none": inner_raw[..., others, :]}, gold[others], GRID.settings))
@@ -67,13 +80,19 @@ def test_the_nested_choice_is_that_of_a_brute_force_cross_validation(seed: int) 
     assert nested.right.tolist() == [expected[row] for row in range(ROWS)]
 
 
-def test_the_first_of_equal_settings_is_chosen() -> None:
-    right = np.array([[1, 0, 0], [1, 1, 0], [0, 1, 1]], dtype=bool)
-    assert best(right) == 1
+def test_the_simplest_setting_within_one_standard_error_of_the_best_is_chosen() -> None:
+    """With one row more in each direction, 3 of 14 rows lost and none gained differ by 0.214 with error 0.149."""
+    most = [1] * 10 + [0] * 2
+    lost, exchanged = [1] * 7 + [0] * 5, [0] * 4 + [1] * 7 + [0]  # 3 rows lost, or 4 lost and 1 gained
+    assert best(np.array([lost, most], dtype=bool)) == 1
+    assert best(np.array([lost, [0, *[1] * 10, 0], most], dtype=bool)) == 1  # 1 row lost, 1 gained
+    assert best(np.array([exchanged, most], dtype=bool)) == 1
+    assert best(np.array([[1] * 9 + [0] * 3, most], dtype=bool)) == 0
+    assert best(np.array([most, most], dtype=bool)) == 0
 
 
 def test_a_calibration_that_was_measured_through_the_memories_is_not_estimated_from_rows() -> None:
-    raw = np.log(np.array([[0.6, 0.4], [0.7, 0.3]]))[None, None, None]
+    raw = np.log(np.array([[0.6, 0.4], [0.7, 0.3]]))[None, None, None, None]
     grid = Grid((Method(1),), ("none", "contextual"))
     settings = grid.settings
     corrected = raw - log_mean(np.log(np.array([[0.65, 0.35]])))
@@ -83,7 +102,7 @@ def test_a_calibration_that_was_measured_through_the_memories_is_not_estimated_f
 
 def test_a_fitted_bias_has_not_seen_the_rows_that_it_labels() -> None:
     draw, parts = np.random.default_rng(4), [(0, 3, 6), (1, 4, 7), (2, 5, 8)]
-    raw, gold = draw.normal(size=(1, 1, 1, 9, 2)) * 2, draw.integers(2, size=9)
+    raw, gold = draw.normal(size=(1, 1, 1, 1, 9, 2)) * 2, draw.integers(2, size=9)
     settings = Grid((Method(1),), ("none", "fitted")).settings[1:]
 
     def labels(true: Any) -> Any:
@@ -95,26 +114,36 @@ def test_a_fitted_bias_has_not_seen_the_rows_that_it_labels() -> None:
         changed[list(rows)] = 1 - changed[list(rows)]
         assert labels(changed)[list(rows)].tolist() == labels(gold)[list(rows)].tolist()
         others = [row for row in range(9) if row not in rows]
-        bias = CALIBRATIONS["fitted"].bias(log_softmax(raw[0, 0, 0, others]), gold[others].tolist())
-        expected = (log_softmax(raw[0, 0, 0, list(rows)]) - bias).argmax(axis=1)
+        bias = CALIBRATIONS["fitted"].bias(log_softmax(raw[0, 0, 0, 0, others]), gold[others].tolist())
+        expected = (log_softmax(raw[0, 0, 0, 0, list(rows)]) - bias).argmax(axis=1)
         assert labels(gold)[list(rows)].tolist() == expected.tolist()
 
 
 def test_missing_candidates_are_never_chosen() -> None:
-    raw = np.array([[-1.0, -2.0, -np.inf], [-3.0, -2.0, -1.0]])[None, None, None]
+    raw = np.array([[-1.0, -2.0, -np.inf], [-3.0, -2.0, -1.0]])[None, None, None, None]
     assert correctness({"none": raw}, np.array([0, 2]), Grid((Method(1),)).settings).all()
 
 
 def test_plain_in_context_learning_is_the_first_setting_and_is_tried_once() -> None:
     settings = GRID.settings
     assert (settings[0].method.iterations, settings[0].calibration, settings[0].selection) == (1, "none", "random")
-    assert len(settings) == len(set(map(str, settings))) == 2 * 2 * (1 + 2 * 3)
+    assert len(settings) == len(set(map(str, settings))) == 2 * 2 * 2 * (1 + 2 * 3)
 
 
-def test_the_table_has_the_best_of_each_family_and_plain_first() -> None:
+def test_the_table_has_the_best_of_each_technique_and_method_and_plain_first() -> None:
     settings = Grid((Method(3, Gate(0.1)), Method(3, Gate(0.2)))).settings
     assert [str(setting)[:5] for setting in settings] == ["plain", *["T = 2"] * 2, *["T = 3"] * 2]
-    assert best_of_families(settings, [3, 5, 6, 5, 7]) == [0, 4, 1]
+    assert best_of_trajectories(settings, [3, 5, 6, 5, 7]) == [0, 4, 1]
+    corrected = Grid((Method(1),), ("none", "batch"), (None,), TECHNIQUES).settings
+    assert best_of_trajectories(corrected, [3, 4, 7, 5]) == [0, 2, 1]
+
+
+def test_only_the_readings_that_were_tried_are_settings() -> None:
+    grid = Grid(METHODS, techniques=TECHNIQUES, readings=(3, 1))
+    assert [(each.technique.name, each.method.iterations) for each in grid.settings] == [
+        *[("deep-thinking", 1), ("composed", 1)],
+        *[("deep-thinking", t) for t in (2, 2, 3, 3)],
+    ]
 
 
 def test_random_labels_make_a_difference_as_rarely_as_the_level_of_the_test_says() -> None:
@@ -123,9 +152,9 @@ def test_random_labels_make_a_difference_as_rarely_as_the_level_of_the_test_says
     differ = 0
     for _ in range(100):
         gold = draw.integers(2, size=16)
-        whole = draw.normal(size=(1, 3, 15, 16, 2)) + np.linspace(0, 2, 15)[:, None, None] * draw.normal(size=2)
+        whole = draw.normal(size=(1, 1, 3, 15, 16, 2)) + np.linspace(0, 2, 15)[:, None, None] * draw.normal(size=2)
         others = [[row for row in range(16) if row not in fold] for fold in folds]
-        parts = [whole[..., rows, :] + 0.5 * draw.normal(size=(1, 3, 15, len(rows), 2)) for rows in others]
+        parts = [whole[..., rows, :] + 0.5 * draw.normal(size=(1, 1, 3, 15, len(rows), 2)) for rows in others]
         outer = correctness({"none": whole}, gold, grid.settings)
         inner = [
             correctness({"none": part}, gold[rows], grid.settings) for part, rows in zip(parts, others, strict=True)
