@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.artifact.format import provenance_of
 from deepthink_cli.engine.opening import find_model
-from deepthink_cli.errors import DeepThinkError, InputError, Problems, installing, option
+from deepthink_cli.errors import DeepThinkError, InputError, Problems, installing
 from deepthink_cli.events import silent
 from deepthink_cli.model.options import ModelOptions
-from deepthink_cli.provenance import ModelIdentity, check_model
-from deepthink_cli.serving.vllm.settings import TESTED, Served
+from deepthink_cli.provenance import check_model
+from deepthink_cli.serving.vllm.settings import TESTED, Served, check_servable
 
 if TYPE_CHECKING:
     from deepthink_cli.artifact.format import Header
@@ -25,9 +25,9 @@ def check_version(version: str) -> None:
     numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
     first, end = TESTED
     if not first <= numbers < end:
-        written = ["{}.{}".format(*each) for each in TESTED]
+        tested, untested = ("{}.{}".format(*each) for each in TESTED)
         raise DeepThinkError(
-            f"vLLM {version}: memories were tested with {written[0]} and later, before {written[1]}; {installing('vllm')}"
+            f"vLLM {version}: not tested; use {tested} or later, before {untested}: {installing('vllm')}"
         )
 
 
@@ -78,12 +78,10 @@ def refusal(request: Any, token_ids: Sequence[int] | None) -> str | None:
     return None
 
 
-def check_server(
-    memories: Sequence[Served], config: Any, caches: Any, warn: Callable[[str], None]
-) -> list[Header]:
+def check_server(memories: Sequence[Served], config: Any, caches: Any, warn: Callable[[str], None]) -> list[Header]:
     """The headers of memories that vLLM, configured so, can serve; raises InputError with all that prevents it.
 
-    Warns where the compute dtype is another one than the memory's. The model's weights are read, to compare their digest.
+    Warns where the compute dtype is not the memory's. The model's weights are read, to compare their digest.
     """
     problems = Problems()
     problems.add(*_unsuited(config, caches))
@@ -94,7 +92,7 @@ def check_server(
             check_servable(header)
             headers.append(header)
     problems.raise_any()
-    identity = _identity(config.model_config)
+    identity = find_model(options_of(config.model_config), silent).identify()
     for memory, header in zip(memories, headers, strict=True):
         with problems.collected():
             check_model(provenance_of(header), identity, memory.path)
@@ -102,22 +100,6 @@ def check_server(
                 warn(f"{memory.path} was made in {made_in} and is served in {identity.dtype}: scores differ")
     problems.raise_any()
     return headers
-
-
-def check_servable(header: Header) -> None:
-    """Raise InputError for a memory that vLLM cannot serve, whatever the server."""
-    metadata = header.metadata
-    if metadata.first_token is not None:
-        raise InputError(
-            f"{header.path}: stores a weight of its first token, which vLLM does not apply; use deepthink serve, or "
-            "remove it with deepthink calibrate MEMORY --first-token 1"
-        )
-    for name in ("adapter", "gguf", "quantize"):
-        if value := getattr(metadata.model, name):
-            raise InputError(
-                f"{header.path}: made with {option(name)} {value}, and vLLM computes such a model in another way; use "
-                "deepthink serve"
-            )
 
 
 def _unsuited(config: Any, caches: Any) -> list[str]:
@@ -138,16 +120,19 @@ def _unsuited(config: Any, caches: Any) -> list[str]:
         **{f"--{name}-size {size}": size > 1 for name, size in ranks.items()},
         f"a cache of {', '.join(specs)}": len(caches.kv_cache_groups) > 1 or not set(specs) <= set(_SPECS),
     }
-    return [f"memories cannot be served with {what}; omit it, or use deepthink serve" for what, is_so in found.items() if is_so]
+    return [
+        f"memories cannot be served with {what}; omit it, or use deepthink serve"
+        for what, is_so in found.items()
+        if is_so
+    ]
 
 
-def _identity(model: Any) -> ModelIdentity:
-    """The identity of the model that vLLM has loaded, from its files on this machine."""
-    options = ModelOptions.checked(
+def options_of(model: Any) -> ModelOptions:
+    """The options with which this package finds the model of vLLM's `ModelConfig` on this machine."""
+    return ModelOptions.checked(
         model=model.model,
         revision=model.revision,
         dtype=str(model.dtype).removeprefix("torch."),
         trust_remote_code=model.trust_remote_code,
         offline=True,
     )
-    return find_model(options, silent).identify()

@@ -1,7 +1,7 @@
 """Load memories into vLLM's cache of keys and values, through its interface for connectors (docs/serve.md).
 
-vLLM imports this module by name; nothing else in the package imports vLLM. Its scheduler asks how many tokens of a request
-are known, and its workers write their keys and values into the blocks that the scheduler gave them.
+vLLM imports this module by name; nothing else in the package imports vLLM. Its scheduler asks how many tokens of a
+request are known, and its workers write their keys and values into the blocks that the scheduler gave them.
 """
 
 from __future__ import annotations
@@ -24,10 +24,9 @@ from vllm.distributed.parallel_state import get_tensor_model_parallel_rank
 from vllm.model_executor.models.utils import extract_layer_index
 
 from deepthink_cli.artifact.files import read_memories
-from deepthink_cli.errors import InputError
 from deepthink_cli.memory import Memory
 from deepthink_cli.serving.vllm.checks import check_fits, check_server, check_version, heads_of_rank, refusal
-from deepthink_cli.serving.vllm.settings import SALT, Served, parse_served
+from deepthink_cli.serving.vllm.settings import SALT, parse_served
 
 if TYPE_CHECKING:
     from vllm.config import VllmConfig

@@ -1,23 +1,26 @@
-"""What a vLLM server is told of the memories that it serves; known without vLLM and without torch."""
+"""The command of a vLLM server, and what it says of the memories to serve; known without vLLM and without torch."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import Field, TypeAdapter, ValidationError, with_config
 
-from deepthink_cli.artifact.format import Header, provenance_of, read_header
+from deepthink_cli.artifact.format import Header, one_iteration, provenance_of, read_header
 from deepthink_cli.errors import InputError, Problems, option
 from deepthink_cli.io.mistakes import place, reason
-from deepthink_cli.provenance import STRICT
+from deepthink_cli.model.location import locate
+from deepthink_cli.model.options import ModelOptions
+from deepthink_cli.provenance import STRICT, check_model
 
 TESTED = ((0, 32), (0, 33))  # vLLM's versions: the first one, and the one before which they end
 SALT = "deepthink:"  # with which the cache salt of every memory begins
-_CONNECTOR, _MODULE = "MemoryConnector", "deepthink_cli.serving.vllm.connector"
+_CONNECTOR = {"kv_connector": "MemoryConnector", "kv_connector_module_path": "deepthink_cli.serving.vllm.connector"}
+_MIDDLEWARE = "deepthink_cli.serving.vllm.requests.NamedMemories"
 
 
 @with_config(STRICT)
@@ -49,24 +52,85 @@ class Served:
         return header
 
 
+@dataclass(frozen=True)
+class ServerCommand:
+    """`vllm serve` of a model with memories: the words of the command, and the memories."""
+
+    words: list[str]
+    memories: list[Served]
+
+
+def server_command(paths: Sequence[Path], at: str = "last", model: str | None = None) -> ServerCommand:
+    """The command that serves one iteration of each file, all made by one model, which `model` names elsewhere.
+
+    Only the headers of the files are read. Raises InputError for files that cannot be served together, or by vLLM.
+    """
+    problems, headers = Problems(), list[Header]()
+    for path in paths:
+        with problems.collected():
+            header = read_header(path)
+            check_servable(header)
+            check_model(provenance_of(header), (headers or [header])[0].metadata.model, str(path))
+            headers.append(header)
+    problems.raise_any()
+    memories = [_served(header, at) for header in headers]
+    made_by = headers[0].metadata.model
+    name = model or made_by.id
+    revision = ["--revision", made_by.revision] if made_by.revision and name == made_by.id else []
+    check_names([*memories, Served(name, "", 1, "0" * 64)])
+    transfer = {
+        **_CONNECTOR,
+        "kv_role": "kv_consumer",
+        "kv_connector_extra_config": {"memories": list(map(asdict, memories))},
+    }
+    words = [
+        *("vllm", "serve", locate(ModelOptions.checked(model=name)).source, *revision),
+        *("--served-model-name", name, *(memory.name for memory in memories)),
+        *("--dtype", made_by.dtype, "--middleware", _MIDDLEWARE),
+        *("--kv-transfer-config", json.dumps(transfer, ensure_ascii=False)),
+    ]
+    return ServerCommand(words, memories)
+
+
+def _served(header: Header, at: str) -> Served:
+    path = Path(header.path)
+    return Served(path.stem, str(path.resolve()), one_iteration(header, at), header.metadata.sha256)
+
+
 _SERVED = TypeAdapter(list[Served])
 
 
 def parse_served(settings: Mapping[str, Any]) -> list[Served]:
-    """The memories of `kv_connector_extra_config`; raises InputError for anything that `server_settings` did not write."""
+    """The memories of `kv_connector_extra_config`; raises InputError for anything else."""
     try:
         memories = _SERVED.validate_python(settings.get("memories"))
     except ValidationError as error:
         first = error.errors()[0]
         raise InputError(
-            f"kv_connector_extra_config: memories{place(first)}: {reason(first)}; use what deepthink serve-config prints"
+            f"kv_connector_extra_config: memories: {place(first)}: {reason(first)}; use deepthink serve-config"
         ) from error
     check_names(memories)
     return memories
+
+
+def check_servable(header: Header) -> None:
+    """Raise InputError for a memory that vLLM cannot serve, whatever the server."""
+    metadata = header.metadata
+    if metadata.first_token is not None:
+        raise InputError(
+            f"{header.path}: stores a weight of its first token, which vLLM does not apply; use deepthink serve, or "
+            "remove it with deepthink calibrate MEMORY --first-token 1"
+        )
+    for name in ("adapter", "gguf", "quantize"):
+        if value := getattr(metadata.model, name):
+            raise InputError(
+                f"{header.path}: made with {option(name)} {value}, and vLLM computes such a model in another way; use "
+                "deepthink serve"
+            )
 
 
 def check_names(memories: Sequence[Served]) -> None:
     """Raise InputError if two memories have one name."""
     names = [memory.name for memory in memories]
     if doubled := sorted({name for name in names if names.count(name) > 1}):
-        raise InputError(f"memories: {', '.join(doubled)} is the name of two files; rename one of them")
+        raise InputError(f"memories: {', '.join(doubled)} names two of them, or one and the model; rename a file")
