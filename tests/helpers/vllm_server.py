@@ -70,7 +70,11 @@ class VllmServer:
         """The log-probability of each of the ids after the prompt of a model or a memory."""
         status, answer = self.ask(
             "/v1/completions",
-            **{"model": model, "prompt": list(prompt), "max_tokens": 1, "temperature": 0, "logprobs": len(ids)},
+            model=model,
+            prompt=list(prompt),
+            max_tokens=1,
+            temperature=0,
+            logprobs=len(ids),
             **{"logprob_token_ids": list(ids), "return_tokens_as_token_ids": True, **more},
         )
         assert status == 200, answer

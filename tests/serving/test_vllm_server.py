@@ -1,4 +1,4 @@
-"""A real vLLM on the processor answers after memories as our engine does: `make serving` installs it for these tests."""
+"""A real vLLM on the processor answers after memories as our engine does; `make serving` installs it."""
 
 from __future__ import annotations
 
