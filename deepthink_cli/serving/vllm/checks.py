@@ -92,6 +92,8 @@ def check_server(memories: Sequence[Served], config: Any, caches: Any, warn: Cal
             check_servable(header)
             headers.append(header)
     problems.raise_any()
+    if not memories:
+        return []
     identity = find_model(options_of(config.model_config), silent).identify()
     for memory, header in zip(memories, headers, strict=True):
         with problems.collected():

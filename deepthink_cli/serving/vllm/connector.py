@@ -26,6 +26,7 @@ from vllm.model_executor.models.utils import extract_layer_index
 from deepthink_cli.artifact.files import read_memories
 from deepthink_cli.memory import Memory
 from deepthink_cli.serving.vllm.checks import check_fits, check_server, check_version, heads_of_rank, refusal
+from deepthink_cli.serving.vllm.offered import OFFERED
 from deepthink_cli.serving.vllm.settings import SALT, parse_served
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ class MemoryConnector(KVConnectorBase_V1):  # type: ignore[misc]
         """
         if not (request.cache_salt or "").startswith(SALT):
             return 0, False
-        ids = self._token_ids.get(request.cache_salt)
+        ids = self._shown(request.cache_salt)
         if reason := refusal(request, ids):
             _log.error("request %s is refused: %s", request.request_id, reason)
             request.skip_reading_prefix_cache = False  # it would be answered plainly, and kept under the memory's salt
@@ -117,7 +118,7 @@ class MemoryConnector(KVConnectorBase_V1):  # type: ignore[misc]
     def update_state_after_alloc(self, request: Request, blocks: KVCacheBlocks, num_external_tokens: int) -> None:
         """Remember what is to be loaded into the blocks of a request."""
         if num_external_tokens:
-            ids = self._token_ids.get(request.cache_salt)
+            ids = self._shown(request.cache_salt)
             salt = None if ids is None or refusal(request, ids) else request.cache_salt
             first = 0 if ids is None else len(ids) - num_external_tokens
             self._loads.loads.append(Load(request.request_id, salt, tuple(blocks.get_block_ids()[0]), first))
@@ -127,6 +128,12 @@ class MemoryConnector(KVConnectorBase_V1):  # type: ignore[misc]
         loads, self._loads = self._loads, Loads()
         return loads
 
+    def _shown(self, salt: str) -> Sequence[int] | None:
+        """The demonstration tokens of a memory; None if it is not served."""
+        if (offered := OFFERED.get(salt)) is not None and offered.provenance is not None:
+            return offered.provenance.demonstrations.token_ids
+        return self._token_ids.get(salt)
+
     # A worker's part.
 
     def register_kv_caches(self, kv_caches: dict[str, Tensor]) -> None:
@@ -134,13 +141,9 @@ class MemoryConnector(KVConnectorBase_V1):  # type: ignore[misc]
         modules = self._vllm_config.compilation_config.static_forward_context
         names = sorted(kv_caches, key=extract_layer_index)
         self._layers = [Layer(name, modules[name], kv_caches[name]) for name in names]
-        ranks, rank = self._vllm_config.parallel_config.tensor_parallel_size, get_tensor_model_parallel_rank()
         for memory in self._served:
             (read,) = read_memories(memory.header(), [memory.iteration])
-            heads = heads_of_rank(read.keys[0].shape[0], ranks, rank)
-            shapes = [(layer.module.num_kv_heads, layer.module.head_size) for layer in self._layers]
-            check_fits(read, heads, shapes, memory.path)
-            self._memories[memory.salt] = _in_order(read, heads, self._vllm_config.model_config.dtype)
+            self._memories[memory.salt] = self._own(read, memory.path)
 
     def start_load_kv(self, forward_context: ForwardContext, **kwargs: Any) -> None:
         """Write the memories of this step's requests into their blocks."""
@@ -150,7 +153,7 @@ class MemoryConnector(KVConnectorBase_V1):  # type: ignore[misc]
             if load.salt is None:
                 self._results.failed_recving.add(load.request)
             else:
-                self._write(load, self._memories[load.salt])
+                self._write(load, self._memory(load.salt))
             self._results.finished_recving.add(load.request)
 
     def get_transfer_results(self, finished_req_ids: set[str]) -> KVConnectorTransferResults:
@@ -166,6 +169,18 @@ class MemoryConnector(KVConnectorBase_V1):  # type: ignore[misc]
 
     def wait_for_save(self) -> None:
         """Nothing, as nothing is saved."""
+
+    def _memory(self, salt: str) -> Memory:
+        if salt not in self._memories:
+            self._memories[salt] = self._own(OFFERED[salt], "this memory")
+        return self._memories[salt]
+
+    def _own(self, memory: Memory, name: str) -> Memory:
+        """This rank's heads of a memory, in the order and dtype of vLLM; raises InputError unless it fits."""
+        ranks, rank = self._vllm_config.parallel_config.tensor_parallel_size, get_tensor_model_parallel_rank()
+        heads = heads_of_rank(memory.keys[0].shape[0], ranks, rank)
+        check_fits(memory, heads, [(layer.module.num_kv_heads, layer.module.head_size) for layer in self._layers], name)
+        return _in_order(memory, heads, self._vllm_config.model_config.dtype)
 
     def _write(self, load: Load, memory: Memory) -> None:
         places = torch.arange(load.first, memory.keys[0].shape[0])

@@ -15,7 +15,7 @@ from deepthink_cli.errors import InputError, Problems, option
 from deepthink_cli.io.mistakes import place, reason
 from deepthink_cli.model.location import locate
 from deepthink_cli.model.options import ModelOptions
-from deepthink_cli.provenance import STRICT, check_model
+from deepthink_cli.provenance import STRICT, ModelIdentity, check_model
 
 TESTED = ((0, 32), (0, 33))  # vLLM's versions: the first one, and the one before which they end
 SALT = "deepthink:"  # with which the cache salt of every memory begins
@@ -78,16 +78,11 @@ def server_command(paths: Sequence[Path], at: str = "last", model: str | None = 
     name = model or made_by.id
     revision = ["--revision", made_by.revision] if made_by.revision and name == made_by.id else []
     check_names([*memories, Served(name, "", 1, "0" * 64)])
-    transfer = {
-        **_CONNECTOR,
-        "kv_role": "kv_consumer",
-        "kv_connector_extra_config": {"memories": list(map(asdict, memories))},
-    }
     words = [
         *("vllm", "serve", locate(ModelOptions.checked(model=name)).source, *revision),
         *("--served-model-name", name, *(memory.name for memory in memories)),
         *("--dtype", made_by.dtype, "--middleware", _MIDDLEWARE),
-        *("--kv-transfer-config", json.dumps(transfer, ensure_ascii=False)),
+        *("--kv-transfer-config", json.dumps(transfer_config(memories), ensure_ascii=False)),
     ]
     return ServerCommand(words, memories)
 
@@ -95,6 +90,15 @@ def server_command(paths: Sequence[Path], at: str = "last", model: str | None = 
 def _served(header: Header, at: str) -> Served:
     path = Path(header.path)
     return Served(path.stem, str(path.resolve()), one_iteration(header, at), header.metadata.sha256)
+
+
+def transfer_config(memories: Sequence[Served]) -> dict[str, Any]:
+    """vLLM's `kv_transfer_config` with the connector and its memories."""
+    return {
+        **_CONNECTOR,
+        "kv_role": "kv_consumer",
+        "kv_connector_extra_config": {"memories": list(map(asdict, memories))},
+    }
 
 
 _SERVED = TypeAdapter(list[Served])
@@ -121,11 +125,16 @@ def check_servable(header: Header) -> None:
             f"{header.path}: stores a weight of its first token, which vLLM does not apply; use deepthink serve, or "
             "remove it with deepthink calibrate MEMORY --first-token 1"
         )
-    for name in ("adapter", "gguf", "quantize"):
-        if value := getattr(metadata.model, name):
+    check_computed(metadata.model, header.path)
+
+
+def check_computed(model: ModelIdentity, name: str) -> None:
+    """Raise InputError, prefixed with `name`, for a form of a model that vLLM computes in another way."""
+    for field in ("adapter", "gguf", "quantize"):
+        if value := getattr(model, field):
             raise InputError(
-                f"{header.path}: made with {option(name)} {value}, and vLLM computes such a model in another way; use "
-                "deepthink serve"
+                f"{name}: made with {option(field)} {value}, and vLLM computes such a model in another way; use "
+                "deepthink serve, or another engine"
             )
 
 
