@@ -17,7 +17,7 @@ from typing import Any
 
 from deepthink_cli.serving.vllm.settings import ServerCommand
 
-_SMALL = ("--enforce-eager", "--max-model-len", "1024", "--block-size", "32", "--host", "127.0.0.1")
+_SMALL = ("--enforce-eager", "--max-model-len", "512", "--block-size", "32", "--host", "127.0.0.1")
 _SETTINGS = {"VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
 
 

@@ -64,6 +64,8 @@ def answered(app: Any, path: str, body: bytes, config: Any) -> tuple[bytes | Non
     sent: list[Any] = []
 
     async def server(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "lifespan":
+            return
         seen.append((await receive())["body"])
         assert dict(scope["headers"])[b"content-length"] == str(len(seen[0])).encode()
 
@@ -74,8 +76,10 @@ def answered(app: Any, path: str, body: bytes, config: Any) -> tuple[bytes | Non
         sent.append(message)
 
     state = SimpleNamespace(engine_client=SimpleNamespace(vllm_config=config))
-    scope = {"type": "http", "method": "POST", "path": path, "headers": [], "app": SimpleNamespace(state=state)}
-    asyncio.run(app(server)(scope, receive, send))
+    begun, request = {"type": "lifespan"}, {"type": "http", "method": "POST", "path": path, "headers": []}
+    middleware = app(server)
+    for scope in (begun, request):
+        asyncio.run(middleware({**scope, "app": SimpleNamespace(state=state)}, receive, send))
     return (seen[0] if seen else None), (json.loads(sent[1]["body"])["error"]["message"] if sent else None)
 
 

@@ -184,9 +184,9 @@ def test_a_file_that_is_replaced_is_not_served_and_a_killed_server_starts_again(
     again.kill()
 
 
-@pytest.mark.parametrize("family", ["llama", "mistral", "gemma3_text"])
+@pytest.mark.parametrize("family", ["llama", "mistral", "gemma3_text"])  # windows in no layer, in all, and in some
 def test_grouped_heads_and_windows_are_those_of_our_engine(family: str, tmp_path: Path) -> None:
-    model = write_model(tmp_path / "model", family, **WIDE)
+    model = write_model(tmp_path / "model", family, **WIDE, sliding_window=16)
     path = think(tmp_path / "mem.safetensors", "-T", "3", "--eta", "0.3", model=str(model))
     ours, ids = load_model(str(model), dtype="float32"), [5, 17, 200]
     server = VllmServer(server_command([path]), tmp_path / "log.txt")

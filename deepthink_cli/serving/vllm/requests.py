@@ -39,8 +39,8 @@ class Prompts:
 
     def __init__(self, config: Any) -> None:
         self._model = config.model_config
-        self._served = {each.name: each for each in parse_served(config.kv_transfer_config.kv_connector_extra_config)}
-        self._demonstrations: dict[str, TokenizedDemonstrations] = {}
+        served = parse_served(config.kv_transfer_config.kv_connector_extra_config)
+        self._memories = {each.name: (each.salt, provenance_of(each.header()).demonstrations) for each in served}
         self._lock = Lock()
 
     def rewritten(self, path: str, body: bytes) -> bytes:
@@ -53,14 +53,13 @@ class Prompts:
         except (ValueError, RecursionError):
             return body
         name = request.get("model") if isinstance(request, dict) else None
-        if not isinstance(name, str) or name not in self._served:
+        if not isinstance(name, str) or name not in self._memories:
             return body
         for field, reason in _REFUSED.items():
             if request.get(field) not in (None, False):
                 raise InputError(f"{field}: {reason}; omit it, or name the model itself")
-        prepended = self._prepended(path, request, self._of(name))
-        salted = {**request, **prepended, "cache_salt": self._served[name].salt}
-        return json.dumps(salted).encode()
+        salt, shown = self._memories[name]
+        return json.dumps({**request, **self._prepended(path, request, shown), "cache_salt": salt}).encode()
 
     def _prepended(self, path: str, request: Mapping[str, Any], shown: TokenizedDemonstrations) -> dict[str, Any]:
         if path == "/v1/completions":
@@ -88,11 +87,6 @@ class Prompts:
             return [self._prompt(each, shown) for each in prompt]
         raise InputError("prompt: must be a text, token ids, or a list of such prompts")
 
-    def _of(self, name: str) -> TokenizedDemonstrations:
-        if name not in self._demonstrations:
-            self._demonstrations[name] = provenance_of(self._served[name].header()).demonstrations
-        return self._demonstrations[name]
-
     @cached_property
     def _tokenizer(self) -> Any:
         return open_model(options_of(self._model)).tokenizer
@@ -101,7 +95,8 @@ class Prompts:
 class NamedMemories:
     """ASGI middleware: a request whose `model` is the name of a memory is answered after it.
 
-    Its prompt or messages follow the memory's demonstrations. Requests that cannot be answered so get status 400.
+    Its prompt or messages follow the memory's demonstrations. Requests that cannot be answered so get status 400. The
+    memories are read when the server starts.
     """
 
     def __init__(self, app: App) -> None:
@@ -109,15 +104,16 @@ class NamedMemories:
         self._prompts: Prompts | None = None
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
-        """Answer one request."""
+        """Answer one request, or begin."""
+        if scope["type"] == "lifespan":
+            self._prompts = Prompts(scope["app"].state.engine_client.vllm_config)
         if scope["type"] != "http" or scope["method"] != "POST":
             await self._app(scope, receive, send)
             return
+        assert self._prompts is not None
         body, whole = await _body(receive)
         if not whole:
             return
-        if self._prompts is None:
-            self._prompts = Prompts(scope["app"].state.engine_client.vllm_config)
         try:
             body = await asyncio.to_thread(self._prompts.rewritten, scope["path"], body)
         except DeepThinkError as error:
