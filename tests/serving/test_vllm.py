@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,12 +16,16 @@ from helpers.chats import write_chat_model
 from helpers.imports import HEAVY, modules_after
 from torch import Tensor
 
-from deepthink_cli import load_memory, load_model
+from deepthink_cli import Memory, Method, load_memory, load_model, think
 from deepthink_cli.artifact.format import read_header
 from deepthink_cli.cli.main import run
+from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import DeepThinkError, InputError
-from deepthink_cli.model.tokens import encode
+from deepthink_cli.model.opening import open_model
+from deepthink_cli.model.options import ModelOptions
+from deepthink_cli.model.tokens import TokenizedQuery, encode, tokenize_demonstrations
 from deepthink_cli.serving.vllm.checks import check_fits, check_server, check_version, heads_of_rank, refusal
+from deepthink_cli.serving.vllm.engine import MOST_IDS, VllmEngine, nodes
 from deepthink_cli.serving.vllm.requests import NamedMemories
 from deepthink_cli.serving.vllm.settings import ServerCommand, parse_served, server_command
 
@@ -251,3 +255,54 @@ def test_a_request_for_a_memory_that_would_be_answered_without_it_is_refused(
 def test_settings_that_were_not_printed_by_the_command_are_refused(memories: Any) -> None:
     with pytest.raises(InputError, match=r"kv_connector_extra_config: memories: .*use deepthink serve-config"):
         parse_served({"memories": memories})
+
+
+class Asked(VllmEngine):
+    """Asks another engine in place of vLLM: every request is a query whose candidates are single tokens."""
+
+    other: Engine
+    memory: Memory
+
+    def _log_probabilities(self, prompts: Any, following: Any) -> Iterator[dict[int, float]]:
+        for prompt, ids in zip(prompts, following, strict=True):
+            query = TokenizedQuery(tuple(prompt["prompt_token_ids"][self.memory.length :]), tuple((t,) for t in ids))
+            ((scores,),) = self.other.score([self.memory], self.other.plan([query]))
+            yield dict(zip(ids, scores, strict=True))
+
+
+@pytest.fixture
+def installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("deepthink_cli.serving.vllm.engine.find_spec", lambda name: name)
+
+
+@pytest.mark.usefixtures("installed")
+def test_candidates_of_any_number_of_tokens_are_scored_by_a_tree_of_requests(llama: Engine, reviews: Any) -> None:
+    shown = tokenize_demonstrations(llama.tokenizer, reviews)
+    *_, memory = think(llama, shown, Method(2))
+    engine = Asked(open_model(ModelOptions.checked(model=llama.identity.id)))
+    engine.other, engine.memory = llama, memory
+    answers = ((5,), (5, 6, 7), (5, 6, 8), (9, 6))
+    queries = [TokenizedQuery((11, 12), answers), TokenizedQuery((13,), ((14, 15), (16,)))]
+    assert sum(len(list(nodes(query.answers))) for query in queries) == 6
+    (found,), (ours,) = (each.score([memory], each.plan(queries)) for each in (engine, llama))
+    torch.testing.assert_close(torch.tensor(sum(found, [])), torch.tensor(sum(ours, [])), atol=1e-4, rtol=0)
+
+
+def test_no_request_asks_for_more_tokens_than_vllm_gives() -> None:
+    found = list(nodes([(token,) for token in range(3 * MOST_IDS)]))
+    assert [len(ids) for _, ids in found] == [MOST_IDS] * 3
+    assert {token for _, ids in found for token in ids} == set(range(3 * MOST_IDS))
+
+
+@pytest.mark.usefixtures("installed")
+def test_vllm_reads_no_demonstrations(capsys: pytest.CaptureFixture[str], demos: Path, tmp_path: Path) -> None:
+    assert run(["think", str(demos), "--engine", "vllm", "-q", "-o", str(tmp_path / "mem.safetensors")]) == 2
+    assert "vLLM does not read demonstrations: think with --engine packed or padded" in capsys.readouterr().err
+
+
+def test_the_engine_says_that_vllm_is_not_installed(
+    capsys: pytest.CaptureFixture[str], demos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("deepthink_cli.serving.vllm.engine.find_spec", lambda name: None)
+    assert run(["think", str(demos), "--engine", "vllm", "-q", "-o", str(tmp_path / "mem.safetensors")]) == 1
+    assert "--engine vllm: vLLM is not installed" in capsys.readouterr().err

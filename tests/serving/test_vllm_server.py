@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -194,6 +198,32 @@ def test_grouped_heads_and_windows_are_those_of_our_engine(family: str, tmp_path
     for prompt in prompts(ours):
         assert farthest(server.scores("mem", prompt, ids), scored(ours, path, prompt, ids)) < WITHIN
     server.kill()
+
+
+def test_predict_and_eval_score_with_vllm_as_with_our_engine(tmp_path: Path) -> None:
+    path, rows = think(tmp_path / "mem.safetensors", "-T", "3", "--eta", "0.3", "--keep", "1,3"), tmp_path / "mem.jsonl"
+    found = {}
+    for engine in ("packed", "vllm"):
+        for command in ("predict", "eval"):
+            words = [
+                command,
+                str(path),
+                str(rows),
+                "--engine",
+                engine,
+                "-q",
+                *(["--json"] if command == "eval" else []),
+            ]
+            environment = os.environ | {"VLLM_CPU_KVCACHE_SPACE": "1"}
+            program = [sys.executable, "-m", "deepthink_cli", *words]
+            done = subprocess.run(program, capture_output=True, text=True, check=True, env=environment)
+            found[engine, command] = [json.loads(line) for line in done.stdout.splitlines()]
+    labelled = zip(found["packed", "predict"], found["vllm", "predict"], strict=True)
+    assert (
+        max(farthest(list(one["scores"].values()), list(other["scores"].values())) for one, other in labelled) < WITHIN
+    )
+    (ours,), (theirs,) = found["packed", "eval"], found["vllm", "eval"]
+    assert [each["accuracy"] for each in ours["results"]] == [each["accuracy"] for each in theirs["results"]]
 
 
 def test_a_memory_of_another_model_is_refused_before_anything_is_served(tmp_path: Path) -> None:

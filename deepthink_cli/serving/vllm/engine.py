@@ -72,8 +72,8 @@ class VllmEngine(Engine):
         raise InputError.of(
             "engine",
             self.name,
-            f"vLLM does not read demonstrations: think with {option('engine')} packed or padded, and keep T = 1 "
-            f"({option('keep')} 1,last) for eval",
+            f"vLLM does not read demonstrations: think with {option('engine')} packed or padded, and with "
+            f"{option('keep')} 1,... for eval",
         )
 
     def score(self, memories: Sequence[Memory], plan: ScoringPlan) -> list[Sums]:
