@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Iterator, MutableMapping
+from itertools import chain
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -285,7 +286,8 @@ def test_candidates_of_any_number_of_tokens_are_scored_by_a_tree_of_requests(lla
     queries = [TokenizedQuery((11, 12), answers), TokenizedQuery((13,), ((14, 15), (16,)))]
     assert sum(len(list(nodes(query.answers))) for query in queries) == 6
     (found,), (ours,) = (each.score([memory], each.plan(queries)) for each in (engine, llama))
-    torch.testing.assert_close(torch.tensor(sum(found, [])), torch.tensor(sum(ours, [])), atol=1e-4, rtol=0)
+    scores, expected = (torch.tensor([*chain(*sums)]) for sums in (found, ours))
+    torch.testing.assert_close(scores, expected, atol=1e-4, rtol=0)
 
 
 def test_no_request_asks_for_more_tokens_than_vllm_gives() -> None:
@@ -300,9 +302,7 @@ def test_vllm_reads_no_demonstrations(capsys: pytest.CaptureFixture[str], demos:
     assert "vLLM does not read demonstrations: think with --engine packed or padded" in capsys.readouterr().err
 
 
-def test_the_engine_says_that_vllm_is_not_installed(
-    capsys: pytest.CaptureFixture[str], demos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_engine_says_that_vllm_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("deepthink_cli.serving.vllm.engine.find_spec", lambda name: None)
-    assert run(["think", str(demos), "--engine", "vllm", "-q", "-o", str(tmp_path / "mem.safetensors")]) == 1
-    assert "--engine vllm: vLLM is not installed" in capsys.readouterr().err
+    with pytest.raises(DeepThinkError, match="engine vllm: vLLM is not installed"):
+        VllmEngine(open_model(ModelOptions.checked(model="pocket")))

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from conftest import TEMPLATE, write_reviews
@@ -201,28 +201,19 @@ def test_grouped_heads_and_windows_are_those_of_our_engine(family: str, tmp_path
 
 
 def test_predict_and_eval_score_with_vllm_as_with_our_engine(tmp_path: Path) -> None:
-    path, rows = think(tmp_path / "mem.safetensors", "-T", "3", "--eta", "0.3", "--keep", "1,3"), tmp_path / "mem.jsonl"
-    found = {}
-    for engine in ("packed", "vllm"):
-        for command in ("predict", "eval"):
-            words = [
-                command,
-                str(path),
-                str(rows),
-                "--engine",
-                engine,
-                "-q",
-                *(["--json"] if command == "eval" else []),
-            ]
-            environment = os.environ | {"VLLM_CPU_KVCACHE_SPACE": "1"}
-            program = [sys.executable, "-m", "deepthink_cli", *words]
-            done = subprocess.run(program, capture_output=True, text=True, check=True, env=environment)
-            found[engine, command] = [json.loads(line) for line in done.stdout.splitlines()]
-    labelled = zip(found["packed", "predict"], found["vllm", "predict"], strict=True)
-    assert (
-        max(farthest(list(one["scores"].values()), list(other["scores"].values())) for one, other in labelled) < WITHIN
-    )
-    (ours,), (theirs,) = found["packed", "eval"], found["vllm", "eval"]
+    path = think(tmp_path / "mem.safetensors", "-T", "3", "--eta", "0.3", "--keep", "1,3")
+
+    def printed(command: str, *options: str) -> list[Any]:
+        words = [command, str(path), str(path.with_suffix(".jsonl")), *options]
+        program = [sys.executable, "-m", "deepthink_cli", *words]
+        environment = os.environ | {"VLLM_CPU_KVCACHE_SPACE": "1"}
+        done = subprocess.run(program, capture_output=True, text=True, check=True, env=environment)
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
+    ours, theirs = (printed("predict", "--engine", name) for name in ("packed", "vllm"))
+    for row, other in zip(ours, theirs, strict=True):
+        assert farthest(list(row["scores"].values()), list(other["scores"].values())) < WITHIN
+    (ours,), (theirs,) = (printed("eval", "--json", "--engine", name) for name in ("packed", "vllm"))
     assert [each["accuracy"] for each in ours["results"]] == [each["accuracy"] for each in theirs["results"]]
 
 
@@ -234,10 +225,10 @@ def test_a_memory_of_another_model_is_refused_before_anything_is_served(tmp_path
     assert f"{path}: made by another model: weights differ" in server.log.read_text()
 
 
-def test_a_trained_model_and_its_conversations_are_served(soak: object, tmp_path: Path) -> None:
+def test_a_trained_model_and_its_conversations_are_served(soak: Any, tmp_path: Path) -> None:
     from real_model import FOLDER, real_model
 
-    if not (FOLDER.is_dir() or getattr(soak, "long", False)):
+    if not (FOLDER.is_dir() or soak.long):
         pytest.skip("downloads SmolLM2-135M-Instruct (93 MB): run with --soak")
     model = str(real_model())
     rows = think(tmp_path / "rows.safetensors", "-T", "4", "--eta", "0.1", model=model)
