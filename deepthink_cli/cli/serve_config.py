@@ -30,7 +30,7 @@ def serve_config(
     *,
     common: Annotated[CommonArguments, Without("verbose")],
 ) -> None:
-    """Print the command of a vLLM server that answers OpenAI's requests after memories.
+    """Print the command of a vLLM server with memories, which answers OpenAI's requests after them.
 
     A request names a memory, by the name of its file, as its model. Other requests are answered by the model alone. The
     server checks the model, the memories and that they fit before it answers.

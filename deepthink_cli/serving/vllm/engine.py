@@ -38,6 +38,7 @@ class VllmEngine(Engine):
     """
 
     name = "vllm"
+    source = "https://docs.vllm.ai"
     description = "scores by vLLM"
 
     def __init__(self, spec: ModelSpec) -> None:
