@@ -12,8 +12,9 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from deepthink_cli.serving.vllm.settings import ServerCommand
 
@@ -22,7 +23,7 @@ _SETTINGS = {"VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1", "VLLM_NO_USAG
 
 
 class VllmServer:
-    """Runs the printed command; `log` is what the server writes."""
+    """Runs the printed command, inside a `with` block; `log` is what the server writes."""
 
     def __init__(self, command: ServerCommand, log: Path, *more: str) -> None:
         with socket.socket() as free:
@@ -50,9 +51,16 @@ class VllmServer:
                 time.sleep(0.2)
         return False
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.kill()
+
     def kill(self) -> None:
         """End the server and its workers at once."""
-        os.killpg(self.process.pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
 
     def ask(self, path: str, **body: Any) -> tuple[int, Any]:

@@ -25,7 +25,14 @@ from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.model.opening import open_model
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.model.tokens import TokenizedQuery, encode, tokenize_demonstrations
-from deepthink_cli.serving.vllm.checks import check_fits, check_server, check_version, heads_of_rank, refusal
+from deepthink_cli.serving.vllm.checks import (
+    block_size,
+    check_fits,
+    check_server,
+    check_version,
+    heads_of_rank,
+    refusal,
+)
 from deepthink_cli.serving.vllm.engine import MOST_IDS, VllmEngine, nodes
 from deepthink_cli.serving.vllm.requests import NamedMemories
 from deepthink_cli.serving.vllm.settings import ServerCommand, parse_served, server_command
@@ -44,7 +51,8 @@ def vllm_config(command: ServerCommand, **changes: Any) -> Any:
     """What a server that was started by a command has as its configuration, as far as it is looked at."""
     model = command.words[2]
     of_model = {"model": model, "tokenizer": model, "revision": None, "trust_remote_code": False, "hf_overrides": {}}
-    chosen = {"quantization": None, "cache_dtype": "auto", "load_format": "auto", "pipeline": 1, **changes}
+    usual = {"quantization": None, "cache_dtype": "auto", "load_format": "auto", "pipeline": 1, "policy": "fail"}
+    chosen = {**usual, **changes}
     ranks = {"decode_context_parallel_size": 1, "prefill_context_parallel_size": 1}
     return SimpleNamespace(
         model_config=SimpleNamespace(**of_model, dtype=torch.float32, quantization=chosen["quantization"]),
@@ -52,15 +60,16 @@ def vllm_config(command: ServerCommand, **changes: Any) -> Any:
         parallel_config=SimpleNamespace(pipeline_parallel_size=chosen["pipeline"], **ranks),
         load_config=SimpleNamespace(load_format=chosen["load_format"]),
         speculative_config=None,
-        kv_transfer_config=SimpleNamespace(kv_connector_extra_config=settings(command)),
+        kv_transfer_config=SimpleNamespace(
+            kv_connector_extra_config=settings(command), kv_load_failure_policy=chosen["policy"]
+        ),
     )
 
 
-class FullAttentionSpec:
-    """Called as vLLM's specification of an ordinary cache."""
-
-
-CACHES = SimpleNamespace(kv_cache_groups=[SimpleNamespace(kv_cache_spec=FullAttentionSpec())])
+def caches(*names: str) -> Any:
+    """vLLM's caches with specifications of these names."""
+    specs = [type(name, (), {"block_size": 16})() for name in names]
+    return SimpleNamespace(kv_cache_groups=[SimpleNamespace(kv_cache_spec=spec) for spec in specs])
 
 
 def answered(app: Any, path: str, body: bytes, config: Any) -> tuple[bytes | None, Any]:
@@ -161,19 +170,31 @@ def test_a_memory_of_other_layers_or_heads_than_the_servers_does_not_fit(thought
 
 def test_a_server_that_computes_otherwise_is_refused_with_all_reasons(thought_of: Thought, tmp_path: Path) -> None:
     command = server_command([thought_of(tmp_path / "mem.safetensors", "llama", "-T", "1")])
-    check_server(command.memories, vllm_config(command), CACHES, pytest.fail)
-    changes = {"cache_dtype": "fp8", "quantization": "awq", "load_format": "dummy", "pipeline": 2}
-    mixed = SimpleNamespace(kv_cache_groups=[*CACHES.kv_cache_groups, SimpleNamespace(kv_cache_spec=object())])
+    check_server(command.memories, vllm_config(command), pytest.fail)
+    changes = {
+        "cache_dtype": "fp8",
+        "quantization": "awq",
+        "load_format": "dummy",
+        "policy": "recompute",
+        "pipeline": 2,
+    }
     with pytest.raises(InputError) as refused:
-        check_server(command.memories, vllm_config(command, **changes), mixed, pytest.fail)
-    named = ("kv-cache-dtype fp8", "quantization awq", "load-format dummy", "pipeline-parallel-size 2", "object")
+        check_server(command.memories, vllm_config(command, **changes), pytest.fail)
+    named = ("kv-cache-dtype fp8", "quantization awq", "load-format dummy", "pipeline-parallel-size 2", "recompute")
     assert all(any(name in message for message in refused.value.messages) for name in named)
+
+
+@pytest.mark.parametrize("names", [(), ("MLAAttentionSpec",), ("FullAttentionSpec", "MambaSpec")])
+def test_caches_that_do_not_hold_keys_and_values_by_heads_are_refused_by_name(names: tuple[str, ...]) -> None:
+    assert block_size(caches("SlidingWindowSpec")) == 16
+    with pytest.raises(InputError, match=f"caches of {', '.join(names) or 'no kind'}"):
+        block_size(caches(*names))
 
 
 def test_a_server_warns_of_another_dtype_than_the_memorys(thought_of: Thought, tmp_path: Path) -> None:
     path = thought_of(tmp_path / "mem.safetensors", "llama", "-T", "1", "--dtype", "bfloat16")
     command, warnings = server_command([path]), list[str]()
-    check_server(command.memories, vllm_config(command), CACHES, warnings.append)
+    check_server(command.memories, vllm_config(command), warnings.append)
     assert warnings == [f"{path} was made in bfloat16 and is served in float32: scores differ"]
 
 

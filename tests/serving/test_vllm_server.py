@@ -85,10 +85,9 @@ def engine() -> Engine:
 
 @pytest.fixture(scope="module")
 def server(memories: dict[str, Path], folder: Path) -> Iterator[VllmServer]:
-    started = VllmServer(server_command(list(memories.values())), folder / "log.txt")
-    assert started.starts(), started.log.read_text()
-    yield started
-    started.kill()
+    with VllmServer(server_command(list(memories.values())), folder / "log.txt") as started:
+        assert started.starts(), started.log.read_text()
+        yield started
 
 
 @pytest.mark.parametrize("name", ["continued", "restarted", "tuned", "int8"])
@@ -171,33 +170,37 @@ def test_a_file_that_is_replaced_is_not_served_and_a_killed_server_starts_again(
     path, ids, (prompt, *_) = tmp_path / "mem.safetensors", [5, 17, 301], prompts(engine)
     think(path, "-T", "3", "--eta", "0.3")
     ours, command, first = scored(engine, path, prompt, ids), server_command([path]), path.read_bytes()
-    server = VllmServer(command, tmp_path / "log.txt")
-    assert server.starts(), server.log.read_text()
-    think(path, "-T", "1")
-    assert farthest(server.scores("mem", prompt, ids), ours) < WITHIN
-    server.kill()
-    with pytest.raises(OSError, match="refused"):
-        server.scores("mem", prompt, ids)
-    again = VllmServer(command, tmp_path / "log.txt")
-    assert not again.starts()
-    assert f"{path}: another memory than when the server's command was written" in again.log.read_text()
+    with VllmServer(command, tmp_path / "log.txt") as server:
+        assert server.starts(), server.log.read_text()
+        think(path, "-T", "1")
+        assert farthest(server.scores("mem", prompt, ids), ours) < WITHIN
+        server.kill()
+        with pytest.raises(OSError, match="refused"):
+            server.scores("mem", prompt, ids)
+    with VllmServer(command, tmp_path / "log.txt") as again:
+        assert not again.starts()
+        assert f"{path}: another memory than when the server's command was written" in again.log.read_text()
     path.write_bytes(first)
-    again = VllmServer(command, tmp_path / "log.txt")
-    assert again.starts(), again.log.read_text()
-    assert farthest(again.scores("mem", prompt, ids), ours) < WITHIN
-    again.kill()
+    with VllmServer(command, tmp_path / "log.txt") as again:
+        assert again.starts(), again.log.read_text()
+        assert farthest(again.scores("mem", prompt, ids), ours) < WITHIN
 
 
-@pytest.mark.parametrize("family", ["llama", "mistral", "gemma3_text"])  # windows in no layer, in all, and in some
-def test_grouped_heads_and_windows_are_those_of_our_engine(family: str, tmp_path: Path) -> None:
-    model = write_model(tmp_path / "model", family, **WIDE, sliding_window=16)
+@pytest.mark.parametrize(
+    ("family", "windows"),
+    [("llama", {}), ("mistral", {"sliding_window": 16}), ("gemma3_text", {"sliding_window": 16})],
+    ids=["no windows", "windows", "windows in some layers"],
+)
+def test_grouped_heads_and_windows_are_those_of_our_engine(
+    family: str, windows: dict[str, int], tmp_path: Path
+) -> None:
+    model = write_model(tmp_path / "model", family, **WIDE, **windows)
     path = think(tmp_path / "mem.safetensors", "-T", "3", "--eta", "0.3", model=str(model))
     ours, ids = load_model(str(model), dtype="float32"), [5, 17, 200]
-    server = VllmServer(server_command([path]), tmp_path / "log.txt")
-    assert server.starts(), server.log.read_text()
-    for prompt in prompts(ours):
-        assert farthest(server.scores("mem", prompt, ids), scored(ours, path, prompt, ids)) < WITHIN
-    server.kill()
+    with VllmServer(server_command([path]), tmp_path / "log.txt") as server:
+        assert server.starts(), server.log.read_text()
+        for prompt in prompts(ours):
+            assert farthest(server.scores("mem", prompt, ids), scored(ours, path, prompt, ids)) < WITHIN
 
 
 def test_predict_and_eval_score_with_vllm_as_with_our_engine(tmp_path: Path) -> None:
@@ -220,9 +223,9 @@ def test_predict_and_eval_score_with_vllm_as_with_our_engine(tmp_path: Path) -> 
 def test_a_memory_of_another_model_is_refused_before_anything_is_served(tmp_path: Path) -> None:
     mine, other = (write_model(tmp_path / name, "llama", seed, **WIDE) for name, seed in (("mine", 0), ("other", 1)))
     path = think(tmp_path / "mem.safetensors", "-T", "1", model=str(mine))
-    server = VllmServer(server_command([path], model=str(other)), tmp_path / "log.txt")
-    assert not server.starts()
-    assert f"{path}: made by another model: weights differ" in server.log.read_text()
+    with VllmServer(server_command([path], model=str(other)), tmp_path / "log.txt") as server:
+        assert not server.starts()
+        assert f"{path}: made by another model: weights differ" in server.log.read_text()
 
 
 def test_a_trained_model_and_its_conversations_are_served(soak: Any, tmp_path: Path) -> None:
@@ -234,12 +237,11 @@ def test_a_trained_model_and_its_conversations_are_served(soak: Any, tmp_path: P
     rows = think(tmp_path / "rows.safetensors", "-T", "4", "--eta", "0.1", model=model)
     chat = think(tmp_path / "chat.safetensors", "-T", "2", "--eta", "0.1", "--chat", model=model)
     ours, ids = load_model(model, dtype="float32"), [5, 17, 301, 4000]
-    server = VllmServer(server_command([rows, chat]), tmp_path / "log.txt")
-    assert server.starts(), server.log.read_text()
-    for prompt in prompts(ours):
-        assert farthest(server.scores("rows", prompt, ids), scored(ours, rows, prompt, ids)) < WITHIN
-    turn = {"role": "user", "content": "Review: a kind film"}
-    status, answer = server.ask("/v1/chat/completions", model="chat", messages=[turn], max_tokens=1, temperature=0)
-    assert status == 200, answer
-    assert answer["choices"][0]["message"]["content"]
-    server.kill()
+    with VllmServer(server_command([rows, chat]), tmp_path / "log.txt") as server:
+        assert server.starts(), server.log.read_text()
+        for prompt in prompts(ours):
+            assert farthest(server.scores("rows", prompt, ids), scored(ours, rows, prompt, ids)) < WITHIN
+        turn = {"role": "user", "content": "Review: a kind film"}
+        status, answer = server.ask("/v1/chat/completions", model="chat", messages=[turn], max_tokens=1, temperature=0)
+        assert status == 200, answer
+        assert answer["choices"][0]["message"]["content"]

@@ -31,6 +31,19 @@ def check_version(version: str) -> None:
         )
 
 
+def block_size(caches: Any) -> int:
+    """Tokens of a block of vLLM's cache; raises InputError unless it holds every layer's keys and values by heads."""
+    specs = [group.kv_cache_spec for group in caches.kv_cache_groups]
+    names = [type(spec).__name__ for spec in specs]
+    if len(specs) != 1 or names[0] not in _SPECS:
+        raise InputError(
+            f"vLLM has caches of {', '.join(names) or 'no kind'} for this model, which do not hold every layer's keys "
+            "and values by heads; use deepthink serve"
+        )
+    size: int = specs[0].block_size
+    return size
+
+
 def heads_of_rank(heads: int, ranks: int, rank: int) -> slice:
     """The key-value heads of one rank of a tensor-parallel model: its share, or one that several ranks have.
 
@@ -78,13 +91,13 @@ def refusal(request: Any, token_ids: Sequence[int] | None) -> str | None:
     return None
 
 
-def check_server(memories: Sequence[Served], config: Any, caches: Any, warn: Callable[[str], None]) -> list[Header]:
+def check_server(memories: Sequence[Served], config: Any, warn: Callable[[str], None]) -> list[Header]:
     """The headers of memories that vLLM, configured so, can serve; raises InputError with all that prevents it.
 
     Warns where the compute dtype is not the memory's. The model's weights are read, to compare their digest.
     """
     problems = Problems()
-    problems.add(*_unsuited(config, caches))
+    problems.add(*_unsuited(config))
     headers = []
     for memory in memories:
         with problems.collected():
@@ -104,10 +117,10 @@ def check_server(memories: Sequence[Served], config: Any, caches: Any, warn: Cal
     return headers
 
 
-def _unsuited(config: Any, caches: Any) -> list[str]:
+def _unsuited(config: Any) -> list[str]:
     """What prevents a server of this configuration from serving any memory."""
     model, parallel, cache = config.model_config, config.parallel_config, config.cache_config
-    specs = sorted({type(group.kv_cache_spec).__name__ for group in caches.kv_cache_groups})
+    policy = config.kv_transfer_config.kv_load_failure_policy
     ranks = {
         name: getattr(parallel, f"{name.replace('-', '_')}_size")
         for name in ("pipeline-parallel", "decode-context-parallel", "prefill-context-parallel")
@@ -120,7 +133,7 @@ def _unsuited(config: Any, caches: Any) -> list[str]:
         f"--load-format {config.load_config.load_format}": config.load_config.load_format == "dummy",
         "a draft model (--speculative-config)": config.speculative_config is not None,
         **{f"--{name}-size {size}": size > 1 for name, size in ranks.items()},
-        f"a cache of {', '.join(specs)}": len(caches.kv_cache_groups) > 1 or not set(specs) <= set(_SPECS),
+        f"kv_load_failure_policy {policy}": policy != "fail",  # it would answer refused requests without the memory
     }
     return [
         f"memories cannot be served with {what}; omit it, or use deepthink serve"

@@ -25,7 +25,14 @@ from vllm.model_executor.models.utils import extract_layer_index
 
 from deepthink_cli.artifact.files import read_memories
 from deepthink_cli.memory import Memory
-from deepthink_cli.serving.vllm.checks import check_fits, check_server, check_version, heads_of_rank, refusal
+from deepthink_cli.serving.vllm.checks import (
+    block_size,
+    check_fits,
+    check_server,
+    check_version,
+    heads_of_rank,
+    refusal,
+)
 from deepthink_cli.serving.vllm.offered import OFFERED
 from deepthink_cli.serving.vllm.settings import SALT, parse_served
 
@@ -80,15 +87,14 @@ class MemoryConnector(KVConnectorBase_V1):  # type: ignore[misc]
         super().__init__(vllm_config, role, kv_cache_config)
         check_version(vllm.__version__)
         served = parse_served(self._kv_transfer_config.kv_connector_extra_config)
-        (group,) = kv_cache_config.kv_cache_groups
-        self._block_size: int = group.kv_cache_spec.block_size
+        self._block_size = block_size(kv_cache_config)
         self._token_ids: dict[str, list[int]] = {}
         self._memories: dict[str, Memory] = {}
         self._layers: list[Layer] = []
         self._loads = Loads()
         self._results = KVConnectorTransferResults()
         if role is KVConnectorRole.SCHEDULER:
-            headers = check_server(served, vllm_config, kv_cache_config, _log.warning)
+            headers = check_server(served, vllm_config, _log.warning)
             self._token_ids = {
                 memory.salt: header.metadata.demonstrations.token_ids
                 for memory, header in zip(served, headers, strict=True)
