@@ -22,7 +22,7 @@ from matplotlib.figure import Figure
 
 from deepthink_cli.report.figures import COLOURS, GREY, LEGEND, MARKERS
 
-from .evidence.cells import choices, compare_chosen
+from .evidence.cells import CORE_ETAS, choices, compare_chosen
 from .evidence.findings import interval, points
 from .evidence.load import TASK_NAMES, read_evidence
 from .evidence.plots import CALIBRATED, RAW, write
@@ -40,7 +40,10 @@ SYSTEMS = {
     "deepthink s": "deepthink",
 }
 CANDIDATE_TOKENS = 2
-SETTINGS = ("continued", "restarted")  # positions; the last one is shown calibrated and in the plot
+SETTINGS = {  # positions, and the etas that dev rows choose from; the last one is shown calibrated and in the plot
+    "the paper's setting": ("continued", (0.01,)),
+    "restarted, eta tuned": ("restarted", CORE_ETAS),
+}
 
 
 @dataclass(frozen=True)
@@ -64,27 +67,31 @@ def times(text: str) -> list[Times]:
     ]
 
 
-def accuracies(chosen: pd.DataFrame) -> str:
+def chosen_in(grid: pd.DataFrame) -> list[pd.DataFrame]:
+    """T and eta as dev rows choose them, for every task and seed, in each of the settings."""
+    return [choices(grid[grid["setting"] == positions], etas) for positions, etas in SETTINGS.values()]
+
+
+def accuracies(chosen: Sequence[pd.DataFrame]) -> str:
     """Accuracy of T = 1 and of thinking, raw and calibrated, for each task and all of them, over seeds."""
-    tasks = [(TASK_NAMES[str(task)], rows) for task, rows in chosen.groupby("task", observed=True)]
     lines = []
-    for name, rows in tasks:
-        settings = [rows[rows["setting"] == setting] for setting in SETTINGS]
+    for task in chosen[0]["task"].unique():
+        settings = [rows[rows["task"] == task] for rows in chosen]
         raw = [compare_chosen(of_setting) for of_setting in settings]
         calibrated = compare_chosen(settings[-1], calibrated=True)
         cells = [_percent(raw[0].before), *(_change(each.after, each.mean, each.interval) for each in raw)]
-        lines.append([name, *cells, _percent(calibrated.before)])
+        lines.append([TASK_NAMES[str(task)], *cells, _percent(calibrated.before)])
         lines[-1].append(_change(calibrated.after, calibrated.mean, calibrated.interval))
     return table(_HEADINGS, [*lines, _all(chosen)])
 
 
-_HEADINGS = ["", "T = 1", *(f"thinking, {setting}" for setting in SETTINGS), "T = 1, calibrated"]
-_HEADINGS += [f"thinking, {SETTINGS[-1]}, calibrated"]
+_HEADINGS = ["", "T = 1", *(f"thinking, {name}" for name in SETTINGS), "T = 1, calibrated"]
+_HEADINGS += [f"thinking, {list(SETTINGS)[-1]}, calibrated"]
 
 
-def _all(chosen: pd.DataFrame) -> list[str]:
+def _all(chosen: Sequence[pd.DataFrame]) -> list[str]:
     """The last line: the mean over all tasks and seeds, with intervals over them."""
-    first, last = (summary(chosen[chosen["setting"] == setting]) for setting in SETTINGS)
+    first, last = map(summary, chosen)
     raw = [_change([each.thinking], each.gain.mean, each.gain.interval) for each in (first, last)]
     gain = last.calibrated_gain
     calibrated = _change([last.calibrated_thinking], gain.mean, gain.interval)
@@ -98,12 +105,11 @@ def costs(of_systems: Sequence[Times]) -> Figure:
     return figure
 
 
-def front(of_systems: Sequence[Times], chosen: pd.DataFrame) -> Figure:
+def front(of_systems: Sequence[Times], shown: pd.DataFrame) -> Figure:
     """Two panels: the cost of scoring, and accuracy at T = 1 and with thinking, raw and calibrated."""
     figure = Figure(figsize=(7.6, 2.9), layout="constrained")
     left, right = figure.subplots(1, 2)
     _costs(left, of_systems)
-    shown = chosen[chosen["setting"] == SETTINGS[-1]]
     places, tasks = range(shown["task"].nunique()), list(shown.groupby("task", observed=True))
     for shift, colour, name, calibrated in ((-0.13, RAW, "raw scores", False), (0.13, CALIBRATED, "calibrated", True)):
         pairs = [compare_chosen(rows, calibrated) for _, rows in tasks]
@@ -154,14 +160,13 @@ def main() -> None:
     parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if the table is another one")
     args = parser.parse_args()
     with unpacked(EVIDENCE) as folder:
-        grid = choices(read_evidence(folder).grid)
-    chosen = grid[grid["setting"].isin(SETTINGS)]
+        chosen = chosen_in(read_evidence(folder).grid)
     before = README.read_text(encoding="utf-8")
     after = with_table(before, accuracies(chosen))
     if args.check:
         sys.exit(0 if before == after else "README.md: not the table of evidence/; run python -m benchmarks.front_page")
     measured = times(MEASUREMENTS.read_text(encoding="utf-8"))
-    write(ROOT / "docs" / "front.png", front, measured, chosen)
+    write(ROOT / "docs" / "front.png", front, measured, chosen[-1])
     write(ROOT / "docs" / "performance.png", costs, measured)
     README.write_text(after, encoding="utf-8")
 

@@ -3,9 +3,9 @@
     python benchmarks/techniques.py --model MODEL --data-dir DIR -o DIR/techniques.jsonl [--arms NAME ...]
     python benchmarks/techniques.py -o DIR/techniques.jsonl --table
 
-An arm is a line of `ARMS`: one for each technique of the registry and T, and one for each classifier. Each gives raw
-scores and those after every calibration of the registry. A row is appended for each arm, correction, task and seed, and
-a second run skips what is there. The model is loaded once.
+An arm is a line of `ARMS`: one for each technique of the registry and T, which gives raw scores and those after every
+calibration of the registry; one for each classifier; and one for the nearest mean hidden state at each T. A row is
+appended for each arm, correction, task and seed, and a second run skips what is there. The model is loaded once.
 """
 
 from __future__ import annotations
@@ -13,12 +13,14 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from deepthink_cli.calibration.centroids import observed, observed_demonstrations
 from deepthink_cli.calibration.registry import CALIBRATIONS, NONE, choices
 from deepthink_cli.data.examples import Query
 from deepthink_cli.engine.base import Engine, Observation, Reading, ScoringPlan, Sums, TrainingRow
@@ -31,14 +33,21 @@ from deepthink_cli.experiments.plan import RunPlan, planned, settings
 from deepthink_cli.experiments.prepare import prepare_run
 from deepthink_cli.experiments.runner import run_jobs
 from deepthink_cli.io.atomic import append, cut, whole_lines
+from deepthink_cli.method import Method
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.model.spec import ModelSpec
+from deepthink_cli.scoring.centroids import centroids_of, nearness
+from deepthink_cli.scoring.pipeline import predicted
 from deepthink_cli.scoring.prediction import Prediction
 from deepthink_cli.scoring.softmax import softmax
 from deepthink_cli.techniques.registry import DEEP_THINKING, TECHNIQUES, sample
+from deepthink_cli.thinking import think
 from deepthink_cli.tuning.rivals import states, words
+from deepthink_cli.updates.gate import Gate
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from deepthink_cli.calibration.base import Floats
     from deepthink_cli.memory import Memory
 
@@ -217,6 +226,51 @@ def classifier_arm(case: Case, kind: Callable[..., Any], with_dev: bool) -> Iter
     yield Outcome(NONE, scores, gold[len(training) :], len(training), len(job.plain.token_ids), Cost(), cost)
 
 
+def centroid_arm(case: Case, iteration: int) -> Iterator[Outcome]:
+    """The nearest mean hidden state: of the dev rows, and of the demonstrations, each read after the others.
+
+    Labels of fewer than two such rows have no mean, and are never given.
+    """
+    plan, job = case.planned(iterations=iteration, at=str(iteration))
+    engine, before, labels = case.engine, case.engine.making, job.plain.labels
+    method = Method(iteration, Gate(case.common["etas"][0]), case.common["positions"][0])
+    *_, memory = think(engine, job.plain, method)
+    assert memory.provenance is not None
+    making, between = engine.making - before, engine.scoring
+    dev, test = (_observed(engine, memory, job.queries(plan, part)) for part in ("dev", "test"))
+    scoring = engine.scoring - between
+    own = predicted(observed_demonstrations(engine, memory.provenance, [iteration], "sum", silent))
+    leaving = engine.making - before - making
+    length, shots = len(job.plain.token_ids), len(own)
+    gold = [labels.index(str(query.gold)) for query, _ in test]
+    test_rows = scoring.share(len(test) / (len(test) + len(dev)))
+    for rows, name, seen, made, scored in (
+        (dev, "centroid", shots + len(dev), making, scoring),
+        (own, "centroid of demonstrations", shots, making + leaving, test_rows),
+    ):
+        yield Outcome(name, _by_centroids(rows, test, labels), gold, seen, length, made, scored)
+
+
+def _observed(engine: Engine, memory: Memory, queries: Iterable[Query]) -> list[tuple[Query, list[Tensor]]]:
+    return predicted(observed(engine, [memory], queries, "sum"))
+
+
+def _by_centroids(
+    rows: Sequence[tuple[Query, list[Tensor]]], test: Sequence[tuple[Query, list[Tensor]]], labels: Sequence[str]
+) -> Floats:
+    """Scores (n, C) of test rows; those of labels of fewer than two rows are minus infinity."""
+    import numpy as np
+
+    counts = Counter(query.gold for query, _ in rows)
+    known = [label for label in labels if counts[label] > 1]
+    scores = np.full((len(test), len(labels)), -np.inf)
+    usable = [(found[0], str(query.gold)) for query, found in rows if query.gold in known]
+    centroids = centroids_of(*zip(*usable, strict=True), known)
+    for place, near in enumerate(nearness([found[0] for _, found in test], centroids)):
+        scores[place, [labels.index(label) for label in near]] = list(near.values())
+    return scores
+
+
 def _techniques() -> Iterator[tuple[str, Arm]]:
     for family in sorted((name for name, _ in TECHNIQUES.items()), key=lambda name: name in SLOW):
         name = NUMBERS.get(family, sample(family).name)
@@ -229,7 +283,10 @@ CLASSIFIERS: dict[str, Arm] = {
     for name, kind in (("TF-IDF", words), ("mean hidden states", states))
     for rows, with_dev in ((", demonstrations", False), (", dev rows too", True))
 }
-ARMS: dict[str, Arm] = {**CLASSIFIERS, **dict(_techniques())}
+CENTROIDS: dict[str, Arm] = {
+    f"centroid T={iteration}": partial(centroid_arm, iteration=iteration) for iteration in READINGS[DEEP_THINKING]
+}
+ARMS: dict[str, Arm] = {**CLASSIFIERS, **CENTROIDS, **dict(_techniques())}
 
 
 def area(scores: Floats, gold: Sequence[int]) -> float:

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from deepthink_cli.artifact.format import Header, read_header
 from deepthink_cli.artifact.opening import OpenedMemory, find_its_model, load_both, open_memory, with_first_reading
 from deepthink_cli.calibration.basis import check_inputs
+from deepthink_cli.calibration.centroids import (
+    OWN_ROWS,
+    centroid_correction,
+    check_demonstrations,
+    observed,
+    observed_demonstrations,
+)
 from deepthink_cli.calibration.notes import check_supported
-from deepthink_cli.calibration.registry import NONE, THRESHOLDS, calibration
+from deepthink_cli.calibration.registry import CENTROID, NONE, THRESHOLDS, calibration
 from deepthink_cli.calibration.stored import calibrated_by_rows, calibrated_by_texts, check_storable
 from deepthink_cli.data.examples import Query, Skipped
 from deepthink_cli.data.same_input import input_keys
@@ -23,7 +31,7 @@ from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.multilabel import has_several, thresholds_of
 from deepthink_cli.options import ScoreName
 from deepthink_cli.scoring.inputs import check_tokens
-from deepthink_cli.scoring.pipeline import EVALUATED, UNSCORABLE, predicted, predictions
+from deepthink_cli.scoring.pipeline import EVALUATED, UNSCORABLE, predictions
 from deepthink_cli.scoring.prediction import Prediction
 from deepthink_cli.tasks.evaluated import EvaluatedRows, rows_of_file
 
@@ -32,6 +40,7 @@ if TYPE_CHECKING:
     from deepthink_cli.provenance import Calibrated, Thresholds
 
 
+T = TypeVar("T")
 DEMONSTRATION = "demonstrations of the memory, which has read their labels"
 
 
@@ -51,11 +60,12 @@ def calibrate(
 
     Args:
         memory: a memory file, all of whose iterations get a bias of their own, and T = 1 as well.
-        rows: a file of rows that are like those to be labelled; their labels are only read for `fitted` and
-            `thresholds`.
+        rows: a file of rows that are like those to be labelled; their labels are only read for `fitted`, `centroid`
+            and `thresholds`.
         output: the new file; without it, the memory's own file is replaced. The tensors stay as they are.
         calibrate: the calibration; by default `batch` with rows and `contextual` without. `none` removes a correction;
-            `thresholds`, the default for rows with several labels, fits a threshold for each label instead.
+            `thresholds`, the default for rows with several labels, fits a threshold for each label instead; `centroid`
+            stores the mean hidden state of each label, of the demonstrations if no rows are given.
         score: what the correction is of; a memory labels by its correction with this score only.
         reread: how often a query is written; a memory labels by its correction with this number only.
         limit: a number of rows, of which a fixed sample is then used.
@@ -73,12 +83,14 @@ def calibrate(
     demonstrations = opened.provenance.demonstrations
     evaluated = _checked(opened, name, rows, limit)
     spec = find_its_model(opened, options, tell)
-    if name != THRESHOLDS:
+    if name not in (THRESHOLDS, CENTROID):
         check_inputs([name], demonstrations, spec, score)
     if evaluated is not None:
         check_tokens(demonstrations, spec, evaluated.source or evaluated.split, evaluated.checked, score)
     engine, stored = load_both(opened, spec, tell)
     memories = with_first_reading(engine, stored)
+    if name == CENTROID:
+        return _save(read_header(memory), _by_centroids(engine, memories, evaluated, score, tell), output)
     if name == THRESHOLDS and evaluated is not None:
         found, source = predictions_of(engine, memories, evaluated, score, tell), Path(evaluated.split).name
         return _save(read_header(memory), None, output, thresholds_of(found, opened.provenance, source, score))
@@ -108,8 +120,13 @@ def _checked(
         if rows is None:
             raise InputError.of("calibrate", name, "are fitted on labelled rows; give a file of them")
         return rows_of_file(memory, rows, limit)
-    method = calibration(name)
     check_storable(name, memory.provenance.demonstrations, memory.name)
+    if name == CENTROID:
+        if rows is not None:
+            return rows_of_file(memory, rows, limit)
+        check_demonstrations(memory.provenance, memory.name)
+        return None
+    method = calibration(name)
     if not method.from_rows:
         if rows is not None:
             raise InputError.of("calibrate", name, "is estimated from texts of its own; omit the rows, or use batch")
@@ -126,15 +143,39 @@ def predictions_of(
     engine: Engine, memories: Sequence[Memory], rows: EvaluatedRows, score: ScoreName, tell: Tell
 ) -> Iterator[Prediction]:
     """The predictions of each row by every memory; warns of those that are left out, demonstrations among them."""
-    left_out, progress = Counter[str](), Progress("calibrating", 0, rows.count)
-    queries = _unread(rows)
-    for part in predictions(
-        engine, [memories], queries, size=EVALUATED, score=score, skip=UNSCORABLE, tell=tell, progress=progress
-    ):
-        left_out.update(row.reason for row in part if isinstance(row, Skipped))
-        yield from predicted(part)
-    for reason, count in left_out.items():
-        tell(Warn(f"{count} of {rows.count} rows are left out: {reason}"))
+    progress = Progress("calibrating", 0, rows.count)
+    parts = predictions(
+        engine, [memories], _unread(rows), size=EVALUATED, score=score, skip=UNSCORABLE, tell=tell, progress=progress
+    )
+    return _kept(chain.from_iterable(parts), rows.count, tell)
+
+
+def _by_centroids(
+    engine: Engine, memories: Sequence[Memory], rows: EvaluatedRows | None, score: ScoreName, tell: Tell
+) -> Calibrated:
+    """The correction by the centroids of rows, or of the demonstrations."""
+    provenance, iterations = memories[-1].provenance, [memory.iteration for memory in memories]
+    assert provenance is not None
+    if rows is None:
+        source, count = OWN_ROWS, len(provenance.demonstrations.examples)
+        found = observed_demonstrations(engine, provenance, iterations, score, tell)
+    else:
+        source, count = Path(rows.split).name, rows.count
+        found = observed(engine, memories, _unread(rows), score)
+    kept, labels = list(_kept(found, count, tell)), provenance.demonstrations.labels
+    return centroid_correction(kept, iterations, labels, source, score, provenance.demonstrations.query_copies)
+
+
+def _kept(rows: Iterable[T | Skipped], count: int, tell: Tell) -> Iterator[T]:
+    """The rows that are not skipped; warns at the end of those that are."""
+    left_out = Counter[str]()
+    for row in rows:
+        if isinstance(row, Skipped):
+            left_out[row.reason] += 1
+        else:
+            yield row
+    for reason, number in left_out.items():
+        tell(Warn(f"{number} of {count} rows are left out: {reason}"))
 
 
 def _unread(rows: EvaluatedRows) -> Iterator[Query | Skipped]:

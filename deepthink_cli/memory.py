@@ -13,7 +13,7 @@ from transformers import DynamicCache
 
 from deepthink_cli.errors import DeepThinkError
 from deepthink_cli.io.text import facts_table, size
-from deepthink_cli.provenance import Drift, Provenance, provenance_lines, stored_text
+from deepthink_cli.provenance import Centroids, Drift, Provenance, provenance_lines, stored_text
 from deepthink_cli.updates.base import Place, UpdateRule
 from deepthink_cli.updates.gate import Gate
 
@@ -46,6 +46,12 @@ class Memory:
         """The factor of the first token's attention weight wherever this memory is attended to; 1 if none is stored."""
         stored = self.provenance and self.provenance.first_token
         return stored.weight if stored else 1.0
+
+    @property
+    def centroids(self) -> Centroids | None:
+        """The mean hidden state of each label's rows after this memory; None if none are stored."""
+        stored = self.provenance and self.provenance.calibrated
+        return stored.centroids[str(self.iteration)] if stored and stored.centroids else None
 
     @property
     def nbytes(self) -> int:

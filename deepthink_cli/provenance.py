@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from typing import Annotated, Any, Literal, Protocol
 
@@ -271,13 +271,26 @@ class StoredBias:
 
 @with_config(STRICT)
 @dataclass(frozen=True)
+class Centroids:
+    """The mean hidden state of the rows of each label, by which `--calibrate centroid` labels: the nearest one wins.
+
+    `means` holds the W float32 numbers of each label, little-endian and in base64. A score is the squared distance
+    times -`slope`.
+    """
+
+    means: dict[str, str]
+    slope: Annotated[float, Field(gt=0)]
+
+
+@with_config(STRICT)
+@dataclass(frozen=True)
 class Calibrated:
     """The correction that a memory stores (`deepthink calibrate`), and what it was estimated from.
 
-    `method` is a name of `--calibrate`, `score` what it corrects, `bias` that of T = 1 and of every kept iteration.
-    `inputs` counts the texts, or the rows of the file `source`; `sha256` is the digest of their list as canonical JSON,
-    for a method that needs true labels as pairs of a text and its label. `reread` is how often a query was written, if
-    that is not once.
+    `method` is a name of `--calibrate`, `score` what it corrects, `bias` that of T = 1 and of every kept iteration; the
+    method `centroid` has `centroids` of these iterations in its place. `inputs` counts the texts, or the rows of the
+    file `source`; `sha256` is the digest of their list as canonical JSON, for a method that needs true labels as pairs
+    of a text and its label. `reread` is how often a query was written, if that is not once.
     """
 
     method: str
@@ -287,24 +300,41 @@ class Calibrated:
     sha256: str
     source: str | None = None
     reread: Annotated[int, Field(ge=2)] | None = None
+    centroids: dict[str, Centroids] | None = None
+
+    @property
+    def at_iterations(self) -> Mapping[str, StoredBias | Centroids]:
+        """What it holds for T = 1 and every kept iteration."""
+        return self.bias if self.centroids is None else self.centroids
 
     @property
     def counted(self) -> Literal["texts", "rows"]:
         """What it was estimated from."""
         return "texts" if self.source is None else "rows"
 
+    def of(self, iterations: Collection[int]) -> Calibrated:
+        """The correction of some of the iterations alone."""
+        bias = {t: each for t, each in self.bias.items() if int(t) in iterations}
+        if self.centroids is None:
+            return replace(self, bias=bias)
+        return replace(self, centroids={t: each for t, each in self.centroids.items() if int(t) in iterations})
+
     def at(self, iteration: int) -> dict[str, Any]:
         """The correction of one iteration as JSON values, for other programs."""
-        values = {**asdict(self), "bias": asdict(self.bias[str(iteration)])}
-        return {name: value for name, value in values.items() if name != "reread" or value is not None}
+        values = asdict(self.of([iteration]))
+        for name in ("bias", "centroids"):
+            values[name] = (values[name] or {}).get(str(iteration))
+        return {name: value for name, value in values.items() if value is not None or name == "source"}
 
     def __str__(self) -> str:
         inputs = f"{self.inputs} {self.counted}" if self.inputs != 1 else f"1 {self.counted.removesuffix('s')}"
+        whence = inputs if self.source is None else f"{inputs} of {self.source}"
+        again = "" if self.reread is None else f", queries written {self.reread} times"
+        if self.centroids is not None:
+            return f"nearest of {len(self.centroids['1'].means)} mean hidden states, of {whence}{again}"
         last = max(self.bias, key=int)
         bias = sorted(self.bias[last].compared.items(), key=lambda item: -item[1])
         shown = [f"{label!r} {value:+.3f}" for label, value in bias[:_SHOWN]] + ["..."] * (len(bias) > _SHOWN)
-        whence = inputs if self.source is None else f"{inputs} of {self.source}"
-        again = "" if self.reread is None else f", queries written {self.reread} times"
         return (
             f"{self.method} calibration of {whence}, score {self.score}{again}; at T = {last}: {', '.join(shown)} nats"
         )

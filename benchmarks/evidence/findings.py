@@ -8,6 +8,8 @@ import numpy as np
 import pandas as pd
 
 from .controls import Flipped, Repeats
+from .discrimination import Comparison as Compared
+from .discrimination import Difference
 from .load import TASK_NAMES, Evidence
 from .pooled import Estimate, Summary, estimate, summary
 from .predictors import PREDICTORS, Correlation
@@ -54,19 +56,48 @@ def headline(chosen: pd.DataFrame, evidence: Evidence) -> str:
     tasks, seeds = list(dict.fromkeys(chosen["task"])), chosen["seed"].nunique()
     whole = summary(chosen)
     effects = {
-        1: "raises accuracy",
-        -1: "lowers accuracy",
+        1: "raises accuracy by the model's scores",
+        -1: "lowers accuracy by the model's scores",
         0: "neither raises nor lowers accuracy by an amount that these rows can show",
     }
     effect = effects[whole.gain.sign] if whole.gain.interval else "has been run too little to say what it does"
     return (
         f"{' and '.join(evidence.models)} was run on {names(tasks)} with {counted(seeds, 'seed')}: "
-        f"{counted(whole.cells, 'cell')}, each a task with a setting and a seed. With T and eta chosen on dev rows, "
-        f"thinking **{effect}** over all cells together: {percent(whole.plain)} at T = 1, then "
+        f"{counted(whole.cells, 'cell')}, each a task with a setting and a seed. With T and eta chosen by "
+        f"the labels of dev rows, thinking **{effect}** over all cells together: {percent(whole.plain)} at T = 1, then "
         f"{with_interval(whole.gain)} (in brackets the 95 % interval). It helps in {counted(whole.helps, 'cell')}, "
         f"harms in {whole.harms}, and shows no difference in {whole.same} (McNemar's test at 5 % on each cell's test "
         f"rows); in {whole.kept_first} the dev rows chose T = 1."
     )
+
+
+def question(found: Sequence[Compared]) -> str:
+    """What the first comparison shows: more discrimination, less, or a move of the prior alone."""
+    first = found[0]
+    changes, area = first.differences, first.differences["AUC"]
+    by = f" ({first.labels} labels)" if first.labels else ""
+    sentences = [
+        f"Compared with T = 1, {first.name}{by} changes accuracy from {percent(changes['accuracy'].before)} by "
+        f"{_changed(changes['accuracy'])}",
+        "If T = 1 gives every label as often (one constant for each label is added to its scores), the difference is "
+        f"{_changed(changes['matched'])}",
+    ]
+    if "fitted" in changes:
+        sentences.append(
+            f"With a bias of each label fitted on the dev rows, T = 1 has {percent(changes['fitted'].before)}, and "
+            f"thinking changes that by {_changed(changes['fitted'])}"
+        )
+    sentences.append(f"The area under the ROC curve is {percent(area.before)}, and changes by {_changed(area)}")
+    verdict = {
+        1: "So thinking tells the inputs of different labels apart better",
+        0: "So it is not shown that thinking tells the inputs of different labels apart better, or less well",
+        -1: "So thinking tells the inputs of different labels apart less well",
+    }[int(area.interval[0] > 0) - int(area.interval[1] < 0)]
+    return ". ".join([*sentences, verdict]) + "."
+
+
+def _changed(change: Difference) -> str:
+    return f"{points(change.difference)} points [{interval(change.interval)}]"
 
 
 def settings_sentence(chosen: pd.DataFrame) -> str:

@@ -8,8 +8,10 @@ from collections.abc import Iterable, Sequence
 
 import pandas as pd
 
-from .cells import HARMS, HELPS, Comparison, choices, compare_chosen
+from .cells import ALPHA, HARMS, HELPS, Comparison, choices, compare_chosen
 from .controls import Flipped, Repeats
+from .discrimination import MEASURES, Difference, adjusted
+from .discrimination import Comparison as Compared
 from .findings import interval, points
 from .load import TASK_NAMES
 from .pooled import Estimate, estimate, summary
@@ -21,6 +23,31 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[object]], text: int =
     marks = ["---"] * text + ["--:"] * (len(headings) - text)
     lines = [headings, marks, *([str(cell) for cell in row] for row in rows)]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def discrimination(found: Sequence[Compared]) -> str:
+    """T = 1 by every measure, and what changes it by how much; bold where Holm's p over the table is below 5 %."""
+    p_values, first = adjusted(found), found[0].differences
+    levels = [_level(name, first[name].before) if name in first and name != "matched" else "" for name in MEASURES]
+    lines: list[list[object]] = [["T = 1", "", "", *levels]]
+    for each in found:
+        cells = [_change(name, each.differences.get(name), p_values.get((each.name, name), 1.0)) for name in MEASURES]
+        lines.append([each.name, each.labels, len(each.pairs), *cells])
+    return table(["", "labels to choose by", "tasks and seeds", *MEASURES], lines)
+
+
+def _level(name: str, value: float) -> str:
+    return f"{value:.2f}" if name == "log p" else _percent(value)
+
+
+def _change(name: str, change: Difference | None, p: float) -> str:
+    if change is None:
+        return ""
+    if name == "log p":
+        first, low, high = (f"{value:+.2f}" for value in (change.difference, *change.interval))
+    else:
+        first, low, high = map(points, (change.difference, *change.interval))
+    return f"{f'**{first}**' if p < ALPHA else first} ({low} to {high})"
 
 
 def coverage(rows: pd.DataFrame, etas: Sequence[float]) -> str:
@@ -119,7 +146,7 @@ def over_t(every: pd.DataFrame) -> str:
 def correlation_table(found: Sequence[Correlation]) -> str:
     """Every predictor's rank correlation with the gain."""
     lines = [[PREDICTORS[each.name], each.n, each.clusters, *_both(each)] for each in found]
-    headings = ["known in advance", "cells", "task-seed pairs", "Spearman", "95 % interval"]
+    headings = ["goes along with the gain", "cells", "task-seed pairs", "Spearman", "95 % interval"]
     return table([*headings, "within task and setting", "95 % interval"], lines)
 
 

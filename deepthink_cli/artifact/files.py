@@ -198,8 +198,7 @@ def _metadata(memories: Sequence[Memory]) -> Metadata:
     if len(set(kept)) < len(kept):
         raise InputError(f"iterations {kept}: one is duplicated; give each once")
     if (calibrated := provenance.calibrated) is not None:
-        bias = {t: each for t, each in calibrated.bias.items() if int(t) in (1, *kept)}
-        provenance = replace(provenance, calibrated=replace(calibrated, bias=bias))
+        provenance = replace(provenance, calibrated=calibrated.of({1, *kept}))
     demonstrations = provenance.demonstrations
     return Metadata(
         **added_fields(provenance),

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import platform
-from collections.abc import Mapping
+import struct
+from base64 import b64decode
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.metadata import version
@@ -22,6 +25,7 @@ from deepthink_cli.method import Method, Positions
 from deepthink_cli.provenance import (
     STRICT,
     Calibrated,
+    Centroids,
     Drift,
     FirstToken,
     ModelIdentity,
@@ -175,8 +179,9 @@ def as_json(metadata: Metadata) -> dict[str, Any]:
     for name in ("gguf", "adapter"):
         if fields["model"][name] is None:
             del fields["model"][name]
-    if metadata.calibrated is not None and metadata.calibrated.reread is None:
-        del fields["calibrated"]["reread"]
+    for name in ("reread", "centroids"):
+        if metadata.calibrated is not None and getattr(metadata.calibrated, name) is None:
+            del fields["calibrated"][name]
     if metadata.template.label_separator is None:
         del fields["template"]["label_separator"]
     return {name: value for name, value in fields.items() if name not in OPTIONAL or value is not None}
@@ -236,14 +241,30 @@ def _check_consistent(metadata: Metadata) -> None:
 
 
 def _check_calibrated(metadata: Metadata) -> None:
-    """Raise ValueError unless a correction has a bias of every label, at T = 1 and every kept iteration."""
+    """Raise ValueError unless a correction has a bias or mean of every label, at T = 1 and every kept iteration."""
     if (calibrated := metadata.calibrated) is None:
         return
-    if not metadata.labels or set(calibrated.bias) != {str(t) for t in (1, *metadata.kept)}:
+    if not metadata.labels or set(calibrated.at_iterations) != {str(t) for t in (1, *metadata.kept)}:
         raise ValueError("calibrated.bias: not one for the labels at T = 1 and at each kept iteration")
+    if calibrated.centroids is not None and calibrated.bias:
+        raise ValueError("calibrated: has both a bias and centroids")
+    for centroids in (calibrated.centroids or {}).values():
+        _check_centroids(centroids, metadata.labels)
     for bias in calibrated.bias.values():
         if not set(bias.compared) == set(bias.per_token) == set(metadata.labels):
             raise ValueError(f"calibrated.bias: of {', '.join(bias.compared)}, not of the labels")
+
+
+def _check_centroids(centroids: Centroids, labels: Sequence[str]) -> None:
+    """Raise ValueError unless the means are those of the labels, each of as many finite numbers."""
+    if set(centroids.means) != set(labels):
+        raise ValueError(f"calibrated.centroids: of {', '.join(centroids.means)}, not of the labels")
+    means = [b64decode(mean, validate=True) for mean in centroids.means.values()]
+    width, rest = divmod(len(means[0]), 4)
+    if rest or not width or {len(mean) for mean in means} != {4 * width}:
+        raise ValueError("calibrated.centroids: not of one number of float32 numbers")
+    if not all(math.isfinite(number) for mean in means for (number,) in struct.iter_unpack("<f", mean)):
+        raise ValueError("calibrated.centroids: a number is NaN or infinite")
 
 
 def _check_thresholds(metadata: Metadata) -> None:

@@ -13,7 +13,7 @@ from deepthink_cli.data.examples import Skipped
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError, option
 from deepthink_cli.options import ScoreName
-from deepthink_cli.provenance import TokenizedDemonstrations
+from deepthink_cli.provenance import Calibrated, TokenizedDemonstrations
 from deepthink_cli.scoring.pipeline import Chunk, Part, predicted, scored
 from deepthink_cli.scoring.prediction import Correction, Counted, Prediction, Scores, prediction_of
 from deepthink_cli.scoring.softmax import log_softmax
@@ -87,8 +87,8 @@ class Calibrator(RowCalibrator):
     """The corrections of a pipeline's predictions by each of `names`, except `none`; each iteration has its own.
 
     A bias from texts is the same for all rows with the same candidates; the texts are scored after the same `members`
-    by the same `score` as the rows. A bias from rows is as in `RowCalibrator`. The bias `stored` is that of the
-    memories, for several members the mean of theirs.
+    by the same `score` as the rows. A bias from rows is as in `RowCalibrator`. The correction `stored` is that
+    of the memories: a bias, for several members the mean of theirs, or centroids.
     """
 
     def __init__(
@@ -104,7 +104,10 @@ class Calibrator(RowCalibrator):
         super().__init__((), demonstrations.labels)
         for name in names:
             if name == STORED:
-                self._correct[name] = _Stored(members)
+                stored = provenance.calibrated
+                assert stored is not None
+                centroids = stored.centroids is not None
+                self._correct[name] = _Nearest(stored, demonstrations.labels) if centroids else _Stored(members)
             elif name != NONE and unlabelled(name).from_rows:
                 self._correct[name] = _FromRows(name, demonstrations.labels)
             elif name != NONE:
@@ -254,6 +257,24 @@ class _Stored:
         )
 
 
+class _Nearest:
+    """Corrections by the centroids that memories store: the nearness to them in place of the scores."""
+
+    def __init__(self, stored: Calibrated, labels: Candidates) -> None:
+        self.stored, self.labels = stored, labels
+
+    def __call__(self, predictions: Sequence[Prediction]) -> list[Correction]:
+        check_candidates(STORED, predictions, self.labels)
+        return [self._correction(each) for each in predictions]
+
+    def _correction(self, prediction: Prediction) -> Correction:
+        assert prediction.nearness is not None
+        query = prediction.query
+        scores = tuple(prediction.nearness[label] for label in query.candidates)
+        after = prediction_of(query, prediction.iteration, Scores(scores, scores))
+        return Correction(after, {}, self.stored.inputs, self.stored.counted)
+
+
 def _stored_bias(memory: Memory) -> Bias:
     """The bias of a memory's iteration; it must store one."""
     import numpy as np
@@ -326,4 +347,4 @@ def _by_group(
     return [corrections[place] for place in range(len(predictions))]
 
 
-Correct = _FromRows | TextBiases | _Stored
+Correct = _FromRows | TextBiases | _Stored | _Nearest

@@ -11,7 +11,9 @@ from deepthink_cli.registry import Registry, instance_of
 
 _HERE = "deepthink_cli.calibration"
 NONE, STORED = "none", "stored"  # names in `--calibrate` that are no calibrations: no correction, and the memory's
-THRESHOLDS = "thresholds"  # of `deepthink calibrate`: one for each label, for rows that may have several
+# Names of `deepthink calibrate` for what is no bias: a threshold for each label, for rows that may have several; and
+# the mean hidden state of each label.
+THRESHOLDS, CENTROID = "thresholds", "centroid"
 _ALL = (
     Calibration(
         "contextual",

@@ -45,7 +45,7 @@ def _check_stored(memories: Sequence[OpenedMemory], score: ScoreName) -> None:
             raise InputError(
                 f"{memory.name}: stores no correction; store one with deepthink calibrate {memory.name}, {without}"
             )
-        if stored.score != score:
+        if stored.centroids is None and stored.score != score:
             raise InputError.of(
                 "score",
                 score,
@@ -66,7 +66,7 @@ def _check_stored(memories: Sequence[OpenedMemory], score: ScoreName) -> None:
 
 
 def check_storable(name: str, demonstrations: TokenizedDemonstrations, memory: str) -> None:
-    """Raise InputError, naming the memory, for a calibration whose bias it cannot store: one of its labels."""
+    """Raise InputError, naming the memory, for a correction that it cannot store: one of its labels."""
     if not demonstrations.labels:
         raise InputError(
             f"{option('calibrate')} {name}: {memory} has no label words, every row has candidates of its own; correct "

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from deepthink_cli.calibration.options import CorrectionOptions, FirstTokenOptions
-from deepthink_cli.calibration.registry import CALIBRATIONS, NONE, THRESHOLDS
+from deepthink_cli.calibration.registry import CALIBRATIONS, CENTROID, NONE, THRESHOLDS
 from deepthink_cli.cli.console import Show, note, write_json
 from deepthink_cli.cli.data_options import Renamed, RowFormat, row_source
 from deepthink_cli.cli.grouped import Given, Help, grouped
@@ -28,7 +28,7 @@ Rows = Annotated[
     typer.Argument(
         metavar="[ROWS]",
         help="Rows like those to be labelled: JSON Lines, JSON, CSV, TSV, Parquet or one text a line (.txt), also .gz "
-        "or .zst. True labels are only read for fitted, thresholds and a weight by labels.",
+        "or .zst. True labels are only read for fitted, centroid, thresholds and a weight by labels.",
     ),
 ]
 Output = Annotated[
@@ -38,8 +38,9 @@ Output = Annotated[
     ),
 ]
 HELP = (
-    f"The calibration whose bias is stored: {', '.join(CALIBRATIONS)}; {NONE} removes it; {THRESHOLDS} fits those of "
-    f"rows with several labels. Default: batch with ROWS ({THRESHOLDS} for several labels), contextual without."
+    f"The calibration whose bias is stored: {', '.join(CALIBRATIONS)}; {NONE} removes it. {CENTROID} stores the mean "
+    f"hidden state of each label, of ROWS or of the demonstrations: the nearest wins. {THRESHOLDS} fits those "
+    f"of rows with several labels. Default: batch with ROWS ({THRESHOLDS} for several labels), contextual without."
 )
 
 

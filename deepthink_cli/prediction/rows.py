@@ -19,6 +19,7 @@ from deepthink_cli.io.text import jsonable
 from deepthink_cli.multilabel import GivenLabels, has_several
 from deepthink_cli.options import Keep, ScoreName
 from deepthink_cli.prediction.options import ErrorOptions, LabelOptions
+from deepthink_cli.provenance import Calibrated
 from deepthink_cli.scoring.inputs import MAX_FIELDS, CheckedRows
 from deepthink_cli.scoring.prediction import Correction, Counted, Prediction
 from deepthink_cli.scoring.softmax import shares
@@ -52,7 +53,7 @@ class OutputRows:
     `labels` are those of every row, empty if rows have candidates of their own; `fields` the fields of the input with
     their kinds, None if they are not known before they are read; `several` says whether rows have an iteration, `gold`
     whether they have a true label, `skip` whether there may be rows with an error instead, `truncate` what is read of a
-    text that is too long; `stored_from` is what the memory's own correction was estimated from; with `given`, a row has
+    text that is too long; `stored` is the memory's own correction; with `given`, a row has
     several labels, joined as the `template` has them in a table.
     """
 
@@ -68,7 +69,7 @@ class OutputRows:
     gold: bool = False
     skip: bool = False
     truncate: Keep | None = None
-    stored_from: Counted = "texts"
+    stored: Calibrated | None = None
     given: GivenLabels | None = None
     template: Template | None = None
 
@@ -177,13 +178,14 @@ class OutputRows:
             columns |= {f"{place}.label": "text", f"{place}.probability": "number"}
             columns |= {f"{place}.scores.{label}": "number" for label in self.labels}
             columns[f"{place}.{counted}"] = "integer"
-            columns |= {f"{place}.bias.{label}": "number" for label in self.labels}
+            if name != STORED or self.stored is None or self.stored.centroids is None:
+                columns |= {f"{place}.bias.{label}": "number" for label in self.labels}
         return columns
 
     def _counted(self, name: str) -> Counted:
         """What the bias of a calibration is estimated from."""
         if name == STORED:
-            return self.stored_from
+            return self.stored.counted if self.stored else "texts"
         return "rows" if calibration(name).from_rows else "texts"
 
     @property
@@ -246,7 +248,6 @@ def output_rows(
     fields = None if checked is None else {name: kind or "text" for name, kind in checked.fields.items()}
     shared = checked is None or checked.other_labels is None
     iterations, several = memory.iterations, len(memory.iterations) > 1
-    stored = memory.provenance.calibrated
     return OutputRows(
         iterations,
         labels if shared else (),
@@ -259,7 +260,7 @@ def output_rows(
         several,
         skip=errors.skip,
         truncate=errors.truncate,
-        stored_from="texts" if stored is None else stored.counted,
+        stored=memory.provenance.calibrated,
         **_several(memory, score, options),
     )
 

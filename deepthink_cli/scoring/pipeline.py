@@ -28,12 +28,15 @@ from deepthink_cli.io.prefetch import ahead, arriving
 from deepthink_cli.model.tokens import QueryTokenizer, TokenizedQuery, query_tokenizer
 from deepthink_cli.options import ScoreName
 from deepthink_cli.provenance import TokenizedDemonstrations
+from deepthink_cli.scoring.centroids import nearness
 from deepthink_cli.scoring.prediction import (
     NotFiniteError,
     Prediction,
+    Scores,
     averaged,
     check_finite,
     check_length,
+    observe_each,
     prediction_of,
     score_each,
 )
@@ -190,12 +193,32 @@ def longest_of(members: Sequence[Sequence[Memory]]) -> TokenizedDemonstrations:
 
 def _predicted(engine: Engine, members: Sequence[Sequence[Memory]], chunk: Chunk) -> list[list[Prediction]]:
     """For each memory of a member, the predictions of a chunk's queries; with several members, of their means."""
-    memories, by_memory = [memory for member in members for memory in member], list[list[Prediction]]()
-    for memory, of_memory in zip(memories, score_each(engine, memories, chunk.plan), strict=True):
+    by_memory = list[list[Prediction]]()
+    memories = [memory for member in members for memory in member]
+    for memory, of_memory in zip(memories, _measured(engine, memories, chunk.plan), strict=True):
         pairs = zip(chunk.queries, of_memory, strict=True)
-        by_memory.append([prediction_of(query, memory.iteration, each.compared(chunk.score)) for query, each in pairs])
+        by_memory.append(
+            [
+                replace(prediction_of(query, memory.iteration, scores.compared(chunk.score)), nearness=near)
+                for query, (scores, near) in pairs
+            ]
+        )
     count = len(members[0])
     return [averaged(by_memory[place::count]) for place in range(count)]
+
+
+def _measured(
+    engine: Engine, memories: Sequence[Memory], plan: ScoringPlan
+) -> Iterator[list[tuple[Scores, dict[str, float] | None]]]:
+    """For each memory, the scores of every query, and the nearness to the centroids that the memory stores."""
+    if all(memory.centroids is None for memory in memories):
+        for of_memory in score_each(engine, memories, plan):
+            yield [(scores, None) for scores in of_memory]
+        return
+    for memory in memories:
+        assert memory.centroids is not None  # of ensembles, all members store them or none does
+        of_memory, states = observe_each(engine, memory, plan)
+        yield list(zip(of_memory, nearness(states, memory.centroids), strict=True))
 
 
 def _tokenized(

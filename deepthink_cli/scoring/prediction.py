@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import TYPE_CHECKING, Literal
 
@@ -17,6 +17,8 @@ from deepthink_cli.options import ScoreName
 from deepthink_cli.scoring.softmax import shares
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from deepthink_cli.memory import Memory
 
 Counted = Literal["texts", "rows"]
@@ -64,12 +66,25 @@ def score_each(engine: Engine, memories: Sequence[Memory], plan: ScoringPlan) ->
     are too long for the model, and NotFiniteError, naming the query, for scores that are NaN or infinite.
     """
     for memory in memories:
-        engine.check_memory(memory)
-        if plan.longest is not None:
-            check_length(engine.limits, engine.identity.id, memory.length, plan.longest)
+        _check_fit(engine, memory, plan)
     sums = engine.score(memories, plan)
     check_finite(engine, plan, *sums)
     return [[Scores.of(*pair) for pair in zip(sums_of_memory, plan.queries, strict=True)] for sums_of_memory in sums]
+
+
+def observe_each(engine: Engine, memory: Memory, plan: ScoringPlan) -> tuple[list[Scores], list[Tensor]]:
+    """Score a plan against one memory, with the hidden state of each query; raises as `score_each`."""
+    _check_fit(engine, memory, plan)
+    observed = engine.observe(memory, plan)
+    check_finite(engine, plan, [each.sums for each in observed])
+    scores = [Scores.of(each.sums, query) for each, query in zip(observed, plan.queries, strict=True)]
+    return scores, [each.hidden for each in observed]
+
+
+def _check_fit(engine: Engine, memory: Memory, plan: ScoringPlan) -> None:
+    engine.check_memory(memory)
+    if plan.longest is not None:
+        check_length(engine.limits, engine.identity.id, memory.length, plan.longest)
 
 
 def check_length(limits: Limits, model: str, length: int, query: TokenizedQuery) -> None:
@@ -103,7 +118,8 @@ class Prediction:
     always the means per token; `probability` is the label's share among the candidates; `label_mean_per_token` is the
     best by `means`; `tied` is set if several candidates have the best score.
     `text` is the generated text where the answer is free: there are no scores then, and `label` is the answer found in
-    the text. `calibrated` holds the same prediction corrected by each calibration that was asked for, by name.
+    the text. `nearness` has a score for each label if the memory stores centroids (`scoring.centroids`). `calibrated`
+    holds the same prediction corrected by each calibration that was asked for, by name.
     """
 
     query: Query
@@ -115,6 +131,7 @@ class Prediction:
     tied: bool
     means: dict[str, float]
     text: str | None = None
+    nearness: Mapping[str, float] | None = None
     calibrated: Mapping[str, Correction] = field(default_factory=dict)
 
 
@@ -123,7 +140,8 @@ class Correction:
     """A prediction after a calibration (`deepthink_cli.calibration`).
 
     The scores of `prediction` are log p(y | x) - log b(y), where p is normalised over the candidates; `bias` is log b
-    in nats. `inputs` is the number of texts or rows, as `counted` says, that it was estimated from.
+    in nats. By centroids they are the nearness, and there is no bias. `inputs` is the number of texts or rows, as
+    `counted` says, that it was estimated from.
     """
 
     prediction: Prediction
@@ -154,7 +172,9 @@ def mean_predictions(predictions: Sequence[Prediction]) -> Prediction:
     assert len({(each.iteration, *each.scores) for each in predictions}) == 1
     sums = tuple(fmean(each.scores[candidate] for each in predictions) for candidate in first.scores)
     means = tuple(fmean(each.means[candidate] for each in predictions) for candidate in first.scores)
-    return prediction_of(first.query, first.iteration, Scores(sums, means))
+    near = [each.nearness for each in predictions if each.nearness is not None]
+    nearness = {label: fmean(each[label] for each in near) for label in near[0]} if near else None
+    return replace(prediction_of(first.query, first.iteration, Scores(sums, means)), nearness=nearness)
 
 
 def prediction_of(query: Query, iteration: int, scores: Scores) -> Prediction:

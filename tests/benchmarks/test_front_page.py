@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from helpers.small_evidence import write_grid
 
-from benchmarks.evidence.cells import choices, compare_chosen
+from benchmarks.evidence.cells import compare_chosen
 from benchmarks.evidence.load import read_evidence
-from benchmarks.front_page import MEASUREMENTS, README, accuracies, costs, times, with_table
+from benchmarks.front_page import MEASUREMENTS, README, accuracies, chosen_in, costs, times, with_table
 
 
 def test_the_times_are_those_of_the_table_on_real_weights() -> None:
@@ -27,12 +27,13 @@ def test_the_times_are_those_of_the_table_on_real_weights() -> None:
 def test_the_table_has_every_task_and_their_mean(tmp_path: Path) -> None:
     for positions in ("continued", "restarted"):
         write_grid(tmp_path / positions, positions, range(3))
-    chosen = choices(read_evidence(tmp_path).grid)
+    chosen = chosen_in(read_evidence(tmp_path).grid)
     headings, _, *tasks, all_tasks = accuracies(chosen).splitlines()
     assert headings.count("|") == all_tasks.count("|") == 7
     assert all_tasks.startswith("| all five |")
-    assert len(tasks) == chosen["task"].nunique()
-    first = chosen[(chosen["setting"] == "continued") & (chosen["task"] == chosen["task"].iloc[0])]
+    assert len(tasks) == chosen[0]["task"].nunique()
+    first = chosen[0][chosen[0]["task"] == chosen[0]["task"].iloc[0]]
+    assert set(first["eta"]) == {0.01}
     comparison = compare_chosen(first)
     plain = 100 * sum(comparison.before) / len(comparison.before)
     assert f"| {plain:.1f} |" in tasks[0]

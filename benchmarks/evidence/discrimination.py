@@ -1,0 +1,254 @@
+"""Does a change of the memory tell labels apart better, or does it move their prior? Each measure answers in part.
+
+A comparison has the scores of the same test rows before (T = 1) and after, and those of dev rows with their labels:
+
+- accuracy by the model's scores;
+- *matched*: before, one constant is added to the scores of each label, such that every label is given as often as
+  after. What remains of the difference is not a difference of how often labels are given;
+- *fitted*: a bias of each label, fitted on the dev rows, is taken off on both sides (`--calibrate fitted`);
+- *batch*: both sides after batch calibration;
+- *AUC*: the area under the ROC curve of p(label), one label against the rest, mean over labels. A constant factor on
+  the odds of a label does not change it;
+- log p: the mean log-probability of the true label in nats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pandas as pd
+from scipy.optimize import linear_sum_assignment
+
+from deepthink_cli.calibration.registry import CALIBRATIONS
+
+from . import statistics
+from .cells import choices
+from .load import Evidence, Scores
+from .measures import Bools, Floats, Ints, batch_calibrated, predicted
+from .statistics import Interval
+
+MEASURES = ("accuracy", "matched", "fitted", "batch", "AUC", "log p")
+NEEDS_DEV = ("fitted",)
+Weights = Floats  # (R, n): how often each round of resampling draws each row
+
+
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """One task and seed: scores of the test rows before and after, and of the dev rows, if they were scored."""
+
+    task: str
+    seed: int
+    before: Scores
+    after: Scores
+    dev_before: Scores | None
+    dev_after: Scores | None
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A mean over tasks of before, after and their difference; the interval and p resample seeds and rows in tasks."""
+
+    before: float
+    after: float
+    difference: float
+    interval: Interval
+    p: float
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """What is compared with T = 1: its pairs, whether T or eta was chosen by dev rows, and the measures."""
+
+    name: str
+    by_dev: bool
+    pairs: Sequence[Pair]
+
+    @property
+    def labels(self) -> int:
+        """How many labels of dev rows T or eta was chosen by."""
+        dev = self.pairs[0].dev_before
+        return 0 if dev is None or not self.by_dev else len(dev.gold)
+
+    @cached_property
+    def differences(self) -> dict[str, Difference]:
+        """Those of the measures that its rows allow, by name."""
+        found = {name: compare(self.pairs, name) for name in MEASURES}
+        return {name: difference for name, difference in found.items() if difference is not None}
+
+
+def matched_labels(logs: Floats, counts: Ints) -> Ints:
+    """The labels (n,) of scores plus one constant for each label, such that each is given `counts` times.
+
+    They are the assignment of labels to rows with the largest sum of scores: its dual variables are the constants.
+    """
+    columns = np.repeat(np.arange(len(counts)), counts)
+    _, places = linear_sum_assignment(logs[:, columns], maximize=True)
+    return np.asarray(columns[places], dtype=np.int64)
+
+
+def areas(logs: Floats, gold: Ints, weights: Weights) -> Floats:
+    """The macro area under the ROC curve, for each round (R,) of weights of the rows; ties count a half.
+
+    Labels that are true of no row, or of all, are left out in that round.
+    """
+    probabilities, found = np.exp(logs), []
+    for label in range(logs.shape[1]):
+        true, scores = gold == label, probabilities[:, label]
+        if not 0 < true.sum() < len(true):
+            continue
+        above = (scores[true][:, None] > scores[~true]) + 0.5 * (scores[true][:, None] == scores[~true])
+        totals = weights[:, true].sum(axis=1) * weights[:, ~true].sum(axis=1)
+        sums = np.einsum("rp,pn,rn->r", weights[:, true], above, weights[:, ~true], optimize=True)
+        found.append(np.divide(sums, totals, out=np.full(len(totals), np.nan), where=totals > 0))
+    return np.nanmean(found, axis=0)
+
+
+def _accuracy(scores: Scores) -> Bools:
+    return predicted(scores.logs) == scores.gold
+
+
+def _matched(before: Scores, after: Scores) -> Bools:
+    counts = np.bincount(predicted(after.logs), minlength=len(after.labels))
+    return matched_labels(before.logs, counts) == before.gold
+
+
+def _fitted(scores: Scores, dev: Scores) -> Bools:
+    corrected = CALIBRATIONS["fitted"].corrected(scores.logs, dev.logs, dev.gold.tolist())
+    return predicted(np.asarray(corrected)) == scores.gold
+
+
+def _batch(scores: Scores) -> Bools:
+    return predicted(batch_calibrated(scores.logs)) == scores.gold
+
+
+def _true(scores: Scores) -> Floats:
+    found: Floats = scores.logs[np.arange(len(scores.gold)), scores.gold]
+    return found
+
+
+def _sides(name: str, pair: Pair) -> tuple[Callable[[Weights], Floats], Callable[[Weights], Floats]]:
+    """The measure before and after, as functions of the weights of the rows."""
+    if name == "AUC":
+        return (
+            lambda weights: areas(pair.before.logs, pair.before.gold, weights),
+            lambda weights: areas(pair.after.logs, pair.after.gold, weights),
+        )
+    values: tuple[Bools | Floats, Bools | Floats]
+    if name == "matched":
+        values = _matched(pair.before, pair.after), _accuracy(pair.after)
+    elif name == "fitted":
+        assert pair.dev_before is not None
+        assert pair.dev_after is not None
+        values = _fitted(pair.before, pair.dev_before), _fitted(pair.after, pair.dev_after)
+    else:
+        measure = {"accuracy": _accuracy, "batch": _batch, "log p": _true}[name]
+        values = measure(pair.before), measure(pair.after)
+    first, last = (np.asarray(value, dtype=np.float64) for value in values)
+    return (
+        lambda weights: weights @ first / weights.sum(axis=1),
+        lambda weights: weights @ last / weights.sum(axis=1),
+    )
+
+
+def compare(pairs: Sequence[Pair], name: str) -> Difference | None:
+    """A measure before and after; None if it needs dev rows that were not scored.
+
+    Every round draws as many seeds in each task as there are, with replacement, and rows in each seed; biases and
+    constants stay those of the whole rows. p is twice the smaller share of rounds on one side of zero, at least 2 / R.
+    """
+    if name in NEEDS_DEV and any(pair.dev_before is None or pair.dev_after is None for pair in pairs):
+        return None
+    rounds, generator = statistics.ROUNDS, np.random.default_rng(0)
+    tasks = [[pair for pair in pairs if pair.task == task] for task in dict.fromkeys(pair.task for pair in pairs)]
+    whole, drawn = [], []
+    for of_task in tasks:
+        points, resampled = [], []
+        for pair in of_task:
+            rows, sides = len(pair.before.gold), _sides(name, pair)
+            weights = generator.multinomial(rows, np.full(rows, 1 / rows), size=rounds).astype(np.float64)
+            points.append([float(side(np.ones((1, rows)))[0]) for side in sides])
+            resampled.append(sides[1](weights) - sides[0](weights))
+        seeds = generator.multinomial(len(of_task), np.full(len(of_task), 1 / len(of_task)), size=rounds)
+        whole.append(np.mean(points, axis=0))
+        drawn.append((seeds * np.array(resampled).T).sum(axis=1) / len(of_task))
+    before, after = np.mean(whole, axis=0).tolist()
+    rounds_mean = np.mean(drawn, axis=0)
+    low, high = np.quantile(rounds_mean, [0.025, 0.975]).tolist()
+    sides_of_zero = min((rounds_mean <= 0).mean(), (rounds_mean >= 0).mean())
+    return Difference(before, after, after - before, (low, high), float(max(2 * sides_of_zero, 2 / rounds)))
+
+
+def adjusted(found: Sequence[Comparison]) -> dict[tuple[str, str], float]:
+    """Holm's p-value of each comparison and measure, by their names, over all of them together."""
+    names = [(each.name, name) for each in found for name in each.differences]
+    return dict(
+        zip(names, holm([each.differences[name].p for each in found for name in each.differences]), strict=True)
+    )
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Holm's adjusted p-values, in the order given: the k-th smallest of m times m - k + 1, never below one before."""
+    order = np.argsort(p_values)
+    steps = np.array(p_values)[order] * np.arange(len(p_values), 0, -1)
+    adjusted = np.empty(len(p_values))
+    adjusted[order] = np.minimum(np.maximum.accumulate(steps), 1)
+    return [float(value) for value in adjusted]
+
+
+def comparisons(evidence: Evidence) -> Iterator[Comparison]:
+    """Thinking as the paper does it, at the T that dev rows choose and at T = 5; other settings; repetition."""
+    grid = evidence.grid
+    found = [
+        Comparison("the paper's setting, T by dev rows", True, _chosen(grid, "continued", [0.01])),
+        Comparison("the paper's setting, T = 5", False, _fixed(grid, "continued", 0.01, 5)),
+        Comparison("continued, T and eta by dev rows", True, _chosen(grid, "continued", [0.01, 0.1])),
+        Comparison("restarted, T and eta by dev rows", True, _chosen(grid, "restarted", [0.01, 0.1])),
+        Comparison("momentum 0.9, eta 0.01, T by dev rows", True, _chosen(grid, "official", [0.01])),
+        Comparison("a large step: continued, eta 0.1, T = 12", False, _fixed(grid, "continued", 0.1, 12)),
+        *(
+            Comparison(f"{times} copies of the demonstrations, T = 1", False, _repeated(evidence, times))
+            for times in (2, 5)
+        ),
+    ]
+    return (each for each in found if each.pairs)
+
+
+def _chosen(grid: pd.DataFrame, setting: str, etas: Sequence[float]) -> list[Pair]:
+    rows = grid[grid["setting"] == setting]
+    found = []
+    for _, choice in choices(rows, etas).iterrows():
+        found += _pairs(
+            rows[(rows["task"] == choice["task"]) & (rows["seed"] == choice["seed"])], *choice[["eta", "t"]]
+        )
+    return found
+
+
+def _fixed(grid: pd.DataFrame, setting: str, eta: float, t: int) -> list[Pair]:
+    return _pairs(grid[grid["setting"] == setting], eta, t)
+
+
+def _pairs(rows: pd.DataFrame, eta: float, t: int) -> list[Pair]:
+    """The tasks and seeds that have test rows at T = 1 and at this T."""
+    found = []
+    for (task, seed), job in rows[rows["eta"] == eta].groupby(["task", "seed"], observed=True):
+        scores = {(row["part"], row["t"]): row["scores"] for _, row in job.iterrows()}
+        if ("test", 1) in scores and ("test", t) in scores:
+            sides = (scores["test", 1], scores["test", t], scores.get(("dev", 1)), scores.get(("dev", t)))
+            found.append(Pair(str(task), int(seed), *sides))
+    return found
+
+
+def _repeated(evidence: Evidence, times: int) -> list[Pair]:
+    """Repetitions that have the test rows of a T = 1 of the grid."""
+    grid = evidence.grid
+    firsts = grid[(grid["t"] == 1) & (grid["part"] == "test")].drop_duplicates(["task", "seed"])
+    by_pair = {(row["task"], row["seed"]): row for _, row in firsts.iterrows()}
+    found = []
+    for _, row in evidence.folder("repeated").iterrows():
+        first = by_pair.get((row["task"], row["seed"]))
+        if first is not None and row["rows"] == first["rows"] and row["shots"] == times * first["shots"]:
+            found.append(Pair(row["task"], row["seed"], first["scores"], row["scores"], None, None))
+    return found

@@ -1,0 +1,75 @@
+"""Labels by the nearest mean hidden state: hidden calibration (Cho et al. 2025, arXiv 2406.16535)."""
+
+from __future__ import annotations
+
+import math
+from base64 import b64decode, b64encode
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from deepthink_cli.errors import InputError
+from deepthink_cli.provenance import Centroids
+from deepthink_cli.scoring.softmax import log_softmax
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from deepthink_cli.scoring.softmax import Floats
+
+_NUMBER = "<f4"  # little-endian float32
+_WIDE = math.log(1e4)  # the slope is sought within this factor of its start
+
+
+def centroids_of(states: Sequence[Tensor], gold: Sequence[str], labels: Sequence[str]) -> Centroids:
+    """The mean hidden state of each label, from those (W,) of rows with the true labels `gold`; two of each or more.
+
+    The slope a is the minimum of -sum_i log softmax(-a |h_i - c|^2)[gold_i] + log(2 a s^2)^2 / 2, where the mean c of a
+    row's own label leaves the row out, and s^2 is the mean of these rows' squared distances from it. Raises InputError
+    if all rows of each label have the same state.
+    """
+    import numpy as np
+    from scipy.optimize import minimize_scalar
+
+    states_NW, places = _numbers(states), np.array([labels.index(label) for label in gold])
+    counts = np.bincount(places, minlength=len(labels))
+    means = np.stack([states_NW[places == place].mean(axis=0) for place in range(len(labels))])
+    squared_NC, rows = _squared(states_NW, means), range(len(gold))
+    # |h - c'|^2 for the mean c' of n - 1 rows without h: c' = (n c - h) / (n - 1)
+    squared_NC[rows, places] *= (counts[places] / (counts[places] - 1)) ** 2
+    variance = squared_NC[rows, places].mean()
+    if not variance:
+        raise InputError("the rows of each label are all the same to the model; give rows that differ")
+
+    def loss(log_a: float) -> float:
+        scores = -np.exp(log_a) / (2 * variance) * squared_NC
+        return float(log_a**2 / 2 - log_softmax(scores)[rows, places].sum())
+
+    slope = math.exp(minimize_scalar(loss, bounds=(-_WIDE, _WIDE), method="bounded").x) / (2 * variance)
+    stored = [b64encode(mean.astype(_NUMBER).tobytes()).decode() for mean in means]
+    return Centroids(dict(zip(labels, stored, strict=True)), float(slope))
+
+
+def nearness(states: Sequence[Tensor], centroids: Centroids) -> list[dict[str, float]]:
+    """-a |h - c_y|^2 for every state h (W,) and label y, with its mean c_y and the slope a, in float64.
+
+    The nearest label, and so the answer, does not depend on the slope.
+    """
+    import numpy as np
+
+    means = np.stack([np.frombuffer(b64decode(mean), _NUMBER) for mean in centroids.means.values()])
+    scores: list[list[float]] = (-centroids.slope * _squared(_numbers(states), means)).tolist()
+    return [dict(zip(centroids.means, of_state, strict=True)) for of_state in scores]
+
+
+def _numbers(states: Sequence[Tensor]) -> Floats:
+    """The states in float64, (N, W)."""
+    import numpy as np
+
+    return np.stack([state.double().numpy() for state in states])
+
+
+def _squared(states_NW: Floats, means_CW: Floats) -> Floats:
+    """The squared distances (N, C)."""
+    import numpy as np
+
+    return np.stack([((states_NW - mean) ** 2).sum(axis=1) for mean in means_CW], axis=1)

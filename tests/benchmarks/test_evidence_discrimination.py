@@ -1,0 +1,104 @@
+"""Measures of discrimination and of the prior, against a search over constants, scikit-learn and made-up changes."""
+
+from __future__ import annotations
+
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+from helpers.small_evidence import write_grid
+from sklearn.metrics import roc_auc_score
+
+from evidence import discrimination, statistics
+from evidence.discrimination import Pair, areas, compare, comparisons, holm, matched_labels
+from evidence.load import Scores, read_evidence
+from evidence.measures import normalised, predicted
+
+
+@pytest.fixture(autouse=True)
+def _few_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Intervals by few resamplings: what is tested is not how exact they are."""
+    monkeypatch.setattr(statistics, "ROUNDS", 200)
+
+
+def made_up(rows: int, labels: int, skill: float, seed: int = 0) -> Scores:
+    """Scores that lean toward the true label by `skill` nats."""
+    draw = np.random.default_rng(seed)
+    gold = draw.integers(labels, size=rows)
+    scores = draw.normal(size=(rows, labels))
+    scores[np.arange(rows), gold] += skill
+    return Scores(tuple("abcd"[:labels]), normalised(scores), gold)
+
+
+def shifted(scores: Scores, constants: list[float]) -> Scores:
+    """The same scores with a constant for each label."""
+    return Scores(scores.labels, normalised(scores.logs + np.array(constants)), scores.gold)
+
+
+def pairs(before: Scores, after: Scores) -> list[Pair]:
+    """Two tasks of two seeds, all alike; the dev rows are the test rows."""
+    return [Pair(task, seed, before, after, before, after) for task in ("sst2", "mr") for seed in (0, 1)]
+
+
+def test_matched_labels_are_those_of_the_constants_that_give_each_label_as_often() -> None:
+    scores = made_up(30, 3, 1.0)
+    found = []
+    for constants in product(np.linspace(-3, 3, 61), repeat=2):
+        labels = predicted(scores.logs + np.array([0.0, *constants]))
+        if np.bincount(labels, minlength=3).tolist() == [6, 14, 10]:
+            found.append(labels.tolist())
+    assert found
+    assert matched_labels(scores.logs, np.array([6, 14, 10])).tolist() in found
+
+
+def test_the_area_is_that_of_scikit_learn_with_weights_and_ties() -> None:
+    scores = made_up(60, 3, 0.7)
+    rounded = Scores(scores.labels, np.round(scores.logs, 1), scores.gold)
+    weights = np.random.default_rng(1).integers(1, 4, size=(3, 60)).astype(float)
+    for row, area in zip(weights, areas(rounded.logs, rounded.gold, weights), strict=True):
+        expected = [roc_auc_score(rounded.gold == y, rounded.logs[:, y], sample_weight=row) for y in range(3)]
+        assert area == pytest.approx(np.mean(expected))
+
+
+def test_a_move_of_the_prior_changes_accuracy_alone() -> None:
+    before = made_up(200, 2, 1.0)
+    after = shifted(before, [2.0, 0.0])
+    found = {name: compare(pairs(before, after), name) for name in discrimination.MEASURES}
+    assert found["accuracy"] is not None
+    assert found["accuracy"].difference < -0.05
+    assert found["accuracy"].interval[1] < 0
+    for name, tolerance in (("matched", 1e-12), ("AUC", 1e-12), ("fitted", 0.02)):
+        change = found[name]
+        assert change is not None
+        assert change.difference == pytest.approx(0, abs=tolerance)
+
+
+def test_better_discrimination_is_seen_by_every_measure() -> None:
+    before, after = made_up(200, 2, 0.5), made_up(200, 2, 3.0)
+    for name in discrimination.MEASURES:
+        change = compare(pairs(before, after), name)
+        assert change is not None
+        assert change.interval[0] > 0
+        assert change.p == pytest.approx(2 / 200)
+
+
+def test_without_dev_rows_no_bias_is_fitted() -> None:
+    scores = made_up(20, 2, 1.0)
+    assert compare([Pair("sst2", 0, scores, scores, None, None)], "fitted") is None
+
+
+def test_holm_multiplies_the_smallest_p_by_the_number_of_tests() -> None:
+    assert holm([0.04, 0.01, 0.03]) == pytest.approx([0.06, 0.03, 0.06])
+    assert holm([0.9, 0.8]) == [1.0, 1.0]
+
+
+def test_comparisons_pair_the_same_task_seed_and_rows(tmp_path: Path) -> None:
+    for positions in ("continued", "restarted"):
+        write_grid(tmp_path / positions, positions, range(2))
+    found = {each.name: each for each in comparisons(read_evidence(tmp_path))}
+    assert "the paper's setting, T = 5" in found
+    paired = found["the paper's setting, T = 5"].pairs
+    assert [(pair.task, pair.seed) for pair in paired] == [("sst2", 0), ("sst2", 1), ("mr", 0), ("mr", 1)]
+    assert all((pair.before.gold == pair.after.gold).all() for pair in paired)
+    assert found["the paper's setting, T by dev rows"].labels == 20

@@ -1,0 +1,177 @@
+"""The nearest mean hidden state, against transformers over whole prompts in float64."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from conftest import REVIEWS, TEMPLATE, write_rows
+from numpy.typing import NDArray
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from deepthink_cli import calibrate
+from deepthink_cli.artifact.format import read_header
+from deepthink_cli.cli.main import run
+from deepthink_cli.errors import InputError
+
+Array = NDArray[np.float64]
+FITTED = [("a warm, clever film", "positive"), ("a kind and lovely play", "positive"), ("good fun", "positive")]
+FITTED += [("dull and much too long", "negative"), ("a waste of an evening", "negative")]
+INPUTS = [f"{word} {kind} number {n}" for n in range(5) for word in ("warm", "dull") for kind in ("film", "play")]
+
+
+class ByHand:
+    """The hidden state before the label, from a whole prompt in one pass."""
+
+    def __init__(self, folder: Path) -> None:
+        self.tokenizer = AutoTokenizer.from_pretrained(folder)
+        self.model = AutoModelForCausalLM.from_pretrained(folder).double().eval()
+
+    def state(self, solved: Sequence[tuple[str, str]], text: str) -> Array:
+        """Of the model's last layer, after its norm."""
+        prompt = "".join(TEMPLATE.format(review=review, sentiment=label) + "\n\n" for review, label in solved)
+        start = self.tokenizer(prompt)["input_ids"]
+        query = self.tokenizer(TEMPLATE.format(review=text, sentiment="").rstrip(), add_special_tokens=False)
+        ids = torch.tensor([[*start, *query["input_ids"]]])
+        with torch.no_grad():
+            states = self.model(ids, output_hidden_states=True).hidden_states[-1]
+        found: Array = states[0, -1].numpy()
+        return found
+
+    def distances(self, rows: Sequence[tuple[Array, str]], states: Sequence[Array]) -> list[dict[str, float]]:
+        """The squared distance of each state from the mean of each label's rows."""
+        means = {
+            label: np.mean([state for state, other in rows if other == label], axis=0)
+            for label in ("positive", "negative")
+        }
+        return [{label: float(((state - mean) ** 2).sum()) for label, mean in means.items()} for state in states]
+
+
+@pytest.fixture(scope="module")
+def by_hand(models: Callable[[str], Path]) -> ByHand:
+    """The tiny Llama in float64."""
+    return ByHand(models("llama"))
+
+
+@pytest.fixture
+def memory(thought_of: Callable[..., Path], tmp_path: Path) -> Path:
+    """A memory of the four reviews, T = 1."""
+    return thought_of(tmp_path / "mem.safetensors", "llama", "-T", "1")
+
+
+def write_fitted(path: Path) -> Path:
+    """Write labelled rows as JSON Lines."""
+    return write_rows(path, [{"review": text, "sentiment": label} for text, label in FITTED])
+
+
+def corrected(memory: Path, tmp_path: Path, *words: str) -> list[dict[str, Any]]:
+    """The stored correction of each input."""
+    inputs = write_rows(tmp_path / "inputs.jsonl", [{"review": text} for text in INPUTS])
+    assert run(["predict", str(memory), str(inputs), "-q", "-o", str(tmp_path / "out.jsonl"), *words]) == 0
+    return [json.loads(line)["calibrated"]["stored"] for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+
+
+def check(found: list[dict[str, Any]], distances: list[dict[str, float]]) -> None:
+    """Each label is the nearest, and all scores are the squared distances times one negative number."""
+    assert [each["label"] for each in found] == [min(each, key=lambda name: each[name]) for each in distances]
+    ratios = [row["scores"][label] / each[label] for row, each in zip(found, distances, strict=True) for label in each]
+    assert ratios == pytest.approx([ratios[0]] * len(ratios), rel=1e-4)
+    assert ratios[0] < 0
+
+
+def test_the_label_is_that_of_the_nearest_mean_of_the_rows(memory: Path, by_hand: ByHand, tmp_path: Path) -> None:
+    calibrate(memory, write_fitted(tmp_path / "fitted.jsonl"), calibrate="centroid")
+    rows = [(by_hand.state(REVIEWS, text), label) for text, label in FITTED]
+    check(corrected(memory, tmp_path), by_hand.distances(rows, [by_hand.state(REVIEWS, each) for each in INPUTS]))
+
+
+def test_without_rows_each_demonstration_is_read_after_the_others(
+    memory: Path, by_hand: ByHand, tmp_path: Path
+) -> None:
+    calibrate(memory, calibrate="centroid")
+    rows = [
+        (by_hand.state([*REVIEWS[:place], *REVIEWS[place + 1 :]], text), label)
+        for place, (text, label) in enumerate(REVIEWS)
+    ]
+    check(corrected(memory, tmp_path), by_hand.distances(rows, [by_hand.state(REVIEWS, each) for each in INPUTS]))
+
+
+def test_the_slope_makes_the_labels_of_rows_that_are_left_out_the_likeliest(
+    memory: Path, by_hand: ByHand, tmp_path: Path
+) -> None:
+    header = calibrate(memory, write_fitted(tmp_path / "fitted.jsonl"), calibrate="centroid")
+    assert header.metadata.calibrated is not None
+    assert header.metadata.calibrated.centroids is not None
+    rows = [(by_hand.state(REVIEWS, text), label) for text, label in FITTED]
+    left_out = [
+        by_hand.distances([*rows[:place], *rows[place + 1 :]], [state])[0][label]
+        for place, (state, label) in enumerate(rows)
+    ]
+    others = by_hand.distances(rows, [state for state, _ in rows])
+    other = [{**each, label: own} for each, own, (_, label) in zip(others, left_out, rows, strict=True)]
+
+    def loss(slope: float) -> float:
+        total = np.log(2 * slope * np.mean(left_out)) ** 2 / 2
+        for each, (_, label) in zip(other, rows, strict=True):
+            weights = {name: np.exp(-slope * value) for name, value in each.items()}
+            total -= np.log(weights[label] / sum(weights.values()))
+        return float(total)
+
+    slope = header.metadata.calibrated.centroids["1"].slope
+    assert loss(slope) <= min(loss(slope * factor) for factor in (0.5, 0.9, 0.98, 1.02, 1.1, 2))
+
+
+def test_every_kept_iteration_and_the_first_have_centroids_of_their_own(
+    thought_of: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    memory = thought_of(tmp_path / "mem.safetensors", "llama", "-T", "3", "--keep", "2,3", "--eta", "0.5")
+    header = calibrate(memory, write_fitted(tmp_path / "fitted.jsonl"), calibrate="centroid")
+    assert header.metadata.calibrated is not None
+    assert set(header.metadata.calibrated.centroids or {}) == {"1", "2", "3"}
+    rows = write_rows(tmp_path / "rows.jsonl", [{"review": text, "sentiment": label} for text, label in FITTED])
+    assert run(["eval", str(memory), str(rows), "--iteration", "all", "--json", "-q"]) == 0
+    results = json.loads(capsys.readouterr().out)["results"]
+    assert [list(each["calibrated"]) for each in results] == [["stored"]] * 3
+
+
+def test_none_leaves_the_labels_as_they_were(memory: Path, tmp_path: Path) -> None:
+    inputs = write_rows(tmp_path / "inputs.jsonl", [{"review": text} for text in INPUTS])
+    words = ["predict", str(memory), str(inputs), "--calibrate", "none", "-q", "-o"]
+    assert run([*words, str(tmp_path / "before.jsonl")]) == 0
+    calibrate(memory, write_fitted(tmp_path / "fitted.jsonl"), calibrate="centroid")
+    assert run([*words, str(tmp_path / "after.jsonl")]) == 0
+    before, after = ((tmp_path / f"{name}.jsonl").read_text().splitlines() for name in ("before", "after"))
+    assert [json.loads(each)["label"] for each in after] == [json.loads(each)["label"] for each in before]
+
+
+def test_one_row_of_a_label_is_refused_and_the_file_stays(memory: Path, tmp_path: Path) -> None:
+    rows = write_rows(
+        tmp_path / "few.jsonl", [{"review": text, "sentiment": label} for text, label in (*FITTED[:3], FITTED[4])]
+    )
+    before = memory.read_bytes()
+    with pytest.raises(InputError, match=r"few.jsonl: only one row has the label 'negative'; centroid needs 2 of each"):
+        calibrate(memory, rows, calibrate="centroid")
+    assert memory.read_bytes() == before
+
+
+def test_repeated_demonstrations_cannot_be_left_out(thought_of: Callable[..., Path], tmp_path: Path) -> None:
+    memory = thought_of(tmp_path / "mem.safetensors", "llama", "-T", "1", "--technique", "repeat-2")
+    with pytest.raises(InputError, match=r"cannot be left out one by one; give calibrate centroid a file"):
+        calibrate(memory, calibrate="centroid")
+
+
+def test_inspect_shows_no_numbers_of_centroids(
+    memory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    calibrate(memory, write_fitted(tmp_path / "fitted.jsonl"), calibrate="centroid")
+    assert run(["inspect", str(memory), "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)["calibrated"]
+    assert shown["centroids"]["1"]["means"] == ["negative", "positive"]
+    assert read_header(memory).metadata.calibrated is not None
+    assert run(["inspect", str(memory)]) == 0
+    assert "nearest of 2 mean hidden states, of 5 rows of fitted.jsonl" in capsys.readouterr().out
