@@ -12,21 +12,16 @@ import typer
 from deepthink_cli.cli.console import note, write_json
 from deepthink_cli.cli.grouped import Without, grouped
 from deepthink_cli.cli.options import CommonArguments
-from deepthink_cli.options import METHOD, MODEL, Flag
+from deepthink_cli.options import METHOD, Flag
 
 Files = Annotated[list[Path], typer.Argument(metavar="MEMORY", help="Memory files, all made by one model.")]
 At = Annotated[str, Flag(METHOD, "Which kept iteration to serve: a number, or last.", "T")]
-Elsewhere = Annotated[
-    str | None,
-    Flag(MODEL, "Where the server finds the model. Default: where the memories were made.", "MODEL", short="-m"),
-]
 
 
 @grouped
 def serve_config(
     memories: Files,
     at: At = "last",
-    model: Elsewhere = None,
     *,
     common: Annotated[CommonArguments, Without("verbose")],
 ) -> None:
@@ -37,7 +32,7 @@ def serve_config(
     """
     from deepthink_cli.serving.vllm.settings import server_command
 
-    command = server_command(memories, at, model)
+    command = server_command(memories, at)
     if common.as_json:
         write_json(
             {

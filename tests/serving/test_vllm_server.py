@@ -223,7 +223,9 @@ def test_predict_and_eval_score_with_vllm_as_with_our_engine(tmp_path: Path) -> 
 def test_a_memory_of_another_model_is_refused_before_anything_is_served(tmp_path: Path) -> None:
     mine, other = (write_model(tmp_path / name, "llama", seed, **WIDE) for name, seed in (("mine", 0), ("other", 1)))
     path = think(tmp_path / "mem.safetensors", "-T", "1", model=str(mine))
-    with VllmServer(server_command([path], model=str(other)), tmp_path / "log.txt") as server:
+    command = server_command([path])
+    command.words[2] = str(other)
+    with VllmServer(command, tmp_path / "log.txt") as server:
         assert not server.starts()
         assert f"{path}: made by another model: weights differ" in server.log.read_text()
 

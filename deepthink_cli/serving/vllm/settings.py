@@ -14,7 +14,7 @@ from deepthink_cli.artifact.format import Header, one_iteration, provenance_of, 
 from deepthink_cli.errors import InputError, Problems, option
 from deepthink_cli.io.mistakes import place, reason
 from deepthink_cli.model.location import locate
-from deepthink_cli.model.options import ModelOptions
+from deepthink_cli.model.options import POCKET, ModelOptions
 from deepthink_cli.provenance import STRICT, ModelIdentity, check_model
 
 TESTED = ((0, 32), (0, 33))  # vLLM's versions: the first one, and the one before which they end
@@ -60,8 +60,8 @@ class ServerCommand:
     memories: list[Served]
 
 
-def server_command(paths: Sequence[Path], at: str = "last", model: str | None = None) -> ServerCommand:
-    """The command that serves one iteration of each file, all made by one model, which `model` names elsewhere.
+def server_command(paths: Sequence[Path], at: str = "last") -> ServerCommand:
+    """The command that serves one iteration of each file, all made by one model, from where it was then.
 
     Only the headers of the files are read. Raises InputError for files that cannot be served together, or by vLLM.
     """
@@ -75,12 +75,12 @@ def server_command(paths: Sequence[Path], at: str = "last", model: str | None = 
     problems.raise_any()
     memories = [_served(header, at) for header in headers]
     made_by = headers[0].metadata.model
-    name = model or made_by.id
-    revision = ["--revision", made_by.revision] if made_by.revision and name == made_by.id else []
-    check_names([*memories, Served(name, "", 1, "0" * 64)])
+    check_names([*memories, Served(made_by.id, "", 1, "0" * 64)])
+    source = locate(ModelOptions.checked(model=POCKET)).source if made_by.id == POCKET else made_by.id
+    revision = ["--revision", made_by.revision] if made_by.revision else []
     words = [
-        *("vllm", "serve", locate(ModelOptions.checked(model=name)).source, *revision),
-        *("--served-model-name", name, *(memory.name for memory in memories)),
+        *("vllm", "serve", source, *revision),
+        *("--served-model-name", made_by.id, *(memory.name for memory in memories)),
         *("--dtype", made_by.dtype, "--middleware", _MIDDLEWARE),
         *("--kv-transfer-config", json.dumps(transfer_config(memories), ensure_ascii=False)),
     ]
