@@ -72,6 +72,7 @@ def memories(folder: Path) -> dict[str, Path]:
         "continued": think(folder / "continued.safetensors", "-T", "4", "--eta", "0.3"),
         "restarted": think(folder / "restarted.safetensors", "-T", "3", "--eta", "0.2", "--positions", "restarted"),
         "tuned": think(folder / "tuned.safetensors", "--technique", "ct-kv"),
+        "composed": think(folder / "composed.safetensors", "--technique", "composed", "-T", "1"),
     }
     rows = folder / "int8.safetensors"
     assert run(["quantize", str(made["continued"]), "--to", "int8", "-q", "-o", str(rows)]) == 0
@@ -90,7 +91,7 @@ def server(memories: dict[str, Path], folder: Path) -> Iterator[VllmServer]:
         yield started
 
 
-@pytest.mark.parametrize("name", ["continued", "restarted", "tuned", "int8"])
+@pytest.mark.parametrize("name", ["continued", "restarted", "tuned", "composed", "int8"])
 def test_scores_after_a_memory_are_ours(
     server: VllmServer, engine: Engine, memories: dict[str, Path], name: str
 ) -> None:
