@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import repeat
+from itertools import accumulate, pairwise, repeat
 from typing import Any, Literal
 
 import torch
@@ -42,6 +42,13 @@ class Memory:
         return self.keys[0].shape[1]
 
     @property
+    def parts(self) -> tuple[Memory, ...]:
+        """The parts that the model read without the others, as views; the memory itself if it read all together."""
+        lengths = self.provenance.demonstrations.parts if self.provenance else ()
+        spans = pairwise(accumulate(lengths, initial=0))
+        return tuple(self.tokens(*span) for span in spans) or (self,)
+
+    @property
     def first_weight(self) -> float:
         """The factor of the first token's attention weight wherever this memory is attended to; 1 if none is stored."""
         stored = self.provenance and self.provenance.first_token
@@ -49,8 +56,10 @@ class Memory:
 
     @property
     def centroids(self) -> Centroids | None:
-        """The mean hidden state of each label's rows after this memory; None if none are stored."""
-        stored = self.provenance and self.provenance.calibrated
+        """The mean hidden state of each label's rows after all of this memory; None if none are stored, or apply."""
+        if self.provenance is None or self.provenance.demonstrations.nearest is not None:
+            return None
+        stored = self.provenance.calibrated
         return stored.centroids[str(self.iteration)] if stored and stored.centroids else None
 
     @property

@@ -145,6 +145,16 @@ REREAD = Flag(
 
 
 class QueryOptions(Options):
-    """How queries are written."""
+    """How queries are written, and how many of the demonstrations of a composed memory they attend to; None for all."""
 
     reread: Annotated[Copies, REREAD] = 1
+    nearest: Annotated[
+        int | None,
+        Field(ge=1),
+        Flag(
+            METHOD,
+            "Let each input attend to the K demonstrations alone that are nearest to it, in a composed memory.",
+            "K",
+            hint="a number of demonstrations, 1 or more",
+        ),
+    ] = None

@@ -117,8 +117,10 @@ class TokenizedDemonstrations:
 
     `chat` is set if they are turns of a conversation. `words` holds what the model read in place of a label, where it
     read another word (`RecordedTechnique.words`). `parts` are the numbers of tokens that the model read without the
-    others, in order; there are none if it read all together. `query_copies` is how often a query after them is written
-    before its candidates (`--reread`); it is no part of the demonstrations, of their digest or of a memory file.
+    others, in order; there are none if it read all together.
+
+    `query_copies` is how often a query after them is written before its candidates (`--reread`), and `nearest` how many
+    of the parts it attends to (`--nearest`), None for all; they are no part of the digest or of a memory file.
     """
 
     examples: tuple[Example, ...]
@@ -129,6 +131,7 @@ class TokenizedDemonstrations:
     words: Mapping[str, str] = field(default_factory=dict)
     parts: tuple[int, ...] = ()
     query_copies: int = 1
+    nearest: int | None = None
 
     @property
     def texts(self) -> tuple[tuple[int, ...], ...]:
@@ -150,7 +153,8 @@ class TokenizedDemonstrations:
     def sha256(self) -> str:
         """Digest of examples, template, labels, token ids and, if they are set, the chat and the parts."""
         values = ADAPTER_DEMONSTRATIONS.dump_python(self)
-        del values["words"], values["query_copies"]  # words are in the token ids, a query is after them
+        del values["words"]  # they are in the token ids
+        del values["query_copies"], values["nearest"]  # of a query, which is after them
         if self.chat is None:
             del values["chat"]
         if not self.parts:

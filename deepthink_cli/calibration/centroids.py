@@ -19,7 +19,6 @@ from deepthink_cli.provenance import Calibrated, Provenance
 from deepthink_cli.scoring.centroids import centroids_of
 from deepthink_cli.scoring.pipeline import EVALUATED, UNSCORABLE, longest, planned
 from deepthink_cli.scoring.prediction import observe_each
-from deepthink_cli.techniques.composed import COMPOSED
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -44,9 +43,9 @@ def check_rows(counts: Counter[str], labels: Iterable[str], source: str) -> None
 def check_demonstrations(provenance: Provenance, memory: str) -> None:
     """Raise InputError, naming the memory, if its demonstrations cannot be left out one by one."""
     demonstrations, technique = provenance.demonstrations, provenance.technique
-    read_apart = demonstrations.parts and len(demonstrations.parts) != len(demonstrations.examples)
-    if read_apart or (technique is not None and technique.name != COMPOSED):
-        made = f"made by {technique}" if not read_apart else "composed of several demonstrations each"
+    one_each = len(demonstrations.parts) == len(demonstrations.examples)  # composed of single demonstrations
+    if not one_each and (demonstrations.parts or technique is not None):
+        made = "composed of several demonstrations each" if demonstrations.parts else f"made by {technique}"
         raise InputError(
             f"{memory}: {made}, whose demonstrations cannot be left out one by one; give {option('calibrate')} "
             f"{CENTROID} a file of labelled rows"

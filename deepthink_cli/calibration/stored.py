@@ -59,6 +59,13 @@ def _check_stored(memories: Sequence[OpenedMemory], score: ScoreName) -> None:
                 f"the correction that {memory.name} stores is of {option('reread')} {stored.reread or 1}; give that, "
                 f"store another with deepthink calibrate {memory.name} {option('reread')} {memory.reread}, {without}",
             )
+        if memory.nearest is not None:
+            raise InputError.of(
+                "nearest",
+                memory.nearest,
+                f"the correction that {memory.name} stores is of queries that attend to all demonstrations; name one "
+                f"that is estimated with these, as {option('calibrate')} batch, {without}",
+            )
         methods.add(stored.method)
     if len(methods) > 1:
         names = " and ".join(sorted(methods))

@@ -108,12 +108,13 @@ def show(result: EvaluationReport, json: bool) -> None:
         write_json(result.as_json())
         return
     evaluation, provenance = result.evaluation, result.memory.provenance
-    shots = len(provenance.demonstrations.examples)
+    shots, nearest = len(provenance.demonstrations.examples), result.memory.nearest
     report(
         f"{result.memory.name}: {shots} demonstrations, {provenance.model.id}, {_made_by(provenance)}",
         *([f"mean log-probability with {', '.join(result.ensemble)}"] if result.ensemble else []),
         *([f"compared by {COMPARED[result.score]}"] if result.score in COMPARED else []),
         *([f"each query is written {result.memory.reread} times"] if result.memory.reread > 1 else []),
+        *([f"each query attends to its {nearest} nearest demonstrations"] if nearest else []),
         f"{_described(result)}: {evaluation.n} inputs, {result.seconds:.1f} s to load the model and to label",
         *(f"skipped {count}: {reason}" for reason, count in result.skipped.items()),
         "",

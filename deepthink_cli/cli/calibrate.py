@@ -12,7 +12,7 @@ from deepthink_cli.calibration.options import CorrectionOptions, FirstTokenOptio
 from deepthink_cli.calibration.registry import CALIBRATIONS, CENTROID, NONE, THRESHOLDS
 from deepthink_cli.cli.console import Show, note, write_json
 from deepthink_cli.cli.data_options import Renamed, RowFormat, row_source
-from deepthink_cli.cli.grouped import Given, Help, grouped
+from deepthink_cli.cli.grouped import Given, Help, Without, grouped
 from deepthink_cli.cli.options import CommonArguments, for_memory
 from deepthink_cli.cli.predict import MemoryFile
 from deepthink_cli.cli.values import read_by
@@ -57,7 +57,7 @@ def calibrate(
     limit: Limit = None,
     row_format: RowFormat = None,
     renamed: Renamed = None,
-    query: QueryOptions,
+    query: Annotated[QueryOptions, Without("nearest")],
     model: Given[ModelOptions],
     common: CommonArguments,
 ) -> None:

@@ -141,7 +141,7 @@ def evaluate(
     with problems.collected():
         source = source_of(data_dir, model.offline)
     with problems.collected():
-        opened = open_memory(memory, at).asked_again(query.reread)
+        opened = open_memory(memory, at).asked_again(query.reread).attending_to(query.nearest)
         with problems.collected():
             others = open_ensemble(opened, files, at)
         with problems.collected():

@@ -226,7 +226,7 @@ def predict(
             "map": renamed,
         }
         values = {"iteration": at, "options": options, "calibrate": names, "score": score, "labels": chosen}
-        values |= {"reread": query.reread}
+        values |= {"reread": query.reread, "nearest": query.nearest}
         return predict_folder(ray, workers, memory, inputs, output, refused, failing, common, **values)
     with problems.collected():
         number = number_of("workers", workers)
@@ -241,7 +241,7 @@ def predict(
     with problems.collected():
         _check_stream(output, output_format, inputs, flush, names)
     with problems.collected():
-        opened = open_memory(memory, at).asked_again(query.reread)
+        opened = open_memory(memory, at).asked_again(query.reread).attending_to(query.nearest)
         if remote is not None:
             from deepthink_cli.serving.client import served
 
@@ -332,6 +332,9 @@ def _remote(context: typer.Context, address: str) -> Remote:
         if source is not None and source.name == "COMMANDLINE":
             reason = f"not with {option('server')}, which was started with its own; omit one of the two"
             problems.add(Problem.of(name, None, reason))
+    if context.params["nearest"] is not None:
+        reason = f"not with {option('server')}, whose inputs attend to all demonstrations; omit one of the two"
+        problems.add(Problem.of("nearest", context.params["nearest"], reason))
     with problems.collected():
         remote = Remote(address)
     problems.raise_any()
@@ -346,7 +349,7 @@ def _elsewhere(
 
     names, digests = [each.name for each in memories], tuple(each.sha256 for each in memories)
     iteration = str(form.iterations[0]) if len(form.iterations) == 1 else "all"
-    used = (form.calibrate, form.score, form.reread)
+    used = (form.calibrate, form.score, form.reread, memories[0].nearest)
     job = RowLabels(names[0], tuple(names[1:]), digests, iteration, options, *used, form.skip)
     return Divided(executor, job, memories)
 

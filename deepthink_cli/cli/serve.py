@@ -29,7 +29,7 @@ def serve(
     score: Score = "sum",
     *,
     listen: Given[ServeOptions],
-    query: QueryOptions,
+    query: Annotated[QueryOptions, Without("nearest")],
     model: Given[ModelOptions],
     common: Annotated[CommonArguments, Without("json")],
 ) -> None:

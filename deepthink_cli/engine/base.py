@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, islice
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from deepthink_cli.engine.decoding import Decoding, NewToken, Prompt
 from deepthink_cli.errors import InputError, option
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 Sums = list[list[float]]  # a log-probability in nats for every candidate of every query
 Likelihoods = list[list[tuple[float, bool]]]  # the same, and whether greedy decoding writes the candidate
+Past: TypeAlias = "tuple[Memory, ...]"  # memories that precede a row of a pass, concatenated in this order
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,6 +136,21 @@ class Engine(Protocol):
 
         Log-probabilities are summed over a candidate's tokens, in float32; the query has positions L onward.
         """
+
+    def score_after(self, pasts: Sequence[Past], plan: ScoringPlan) -> Sums:
+        """The log-probability of every candidate of query i after `pasts[i]`, in nats; it has the position after that.
+
+        Queries share passes if their pasts are the same objects.
+        """
+        places: dict[Past, list[int]] = {}
+        for place, past in enumerate(pasts):
+            places.setdefault(past, []).append(place)
+        found: dict[int, list[float]] = {}
+        for (first, *others), of_past in places.items():
+            memory = first.followed_by(*others) if others else first
+            (sums,) = self.score([memory], self.plan([plan.queries[place] for place in of_past]))
+            found |= dict(zip(of_past, sums, strict=True))
+        return [found[place] for place in range(len(pasts))]
 
     def observe(self, memory: Memory | None, plan: ScoringPlan, every_token: bool = False) -> list[Observation]:
         """Scores and hidden states of every query after a memory, or after nothing at all.

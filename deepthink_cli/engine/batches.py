@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 import torch
 
-from deepthink_cli.engine.base import Engine, Likelihoods, Observation, Reading, ScoringPlan, Sums, TrainingRow
+from deepthink_cli.engine.base import Engine, Likelihoods, Observation, Past, Reading, ScoringPlan, Sums, TrainingRow
 from deepthink_cli.engine.budget import best_tokens, byte_budget
 from deepthink_cli.engine.decoding import Decoding, NewToken, Prompt
 from deepthink_cli.engine.generating import generate
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 Result = TypeVar("Result")
-Past = tuple[Memory, ...]  # memories that precede every row of a pass, concatenated in this order
 
 
 class Layout(Protocol):
@@ -196,7 +195,7 @@ class BatchedEngine(Engine):
         self, memories: Sequence[Memory], rows: Sequence[PackedRow], run: Callable[[Sequence[PackedRow]], Result]
     ) -> Iterator[Result]:
         """Run all rows in passes that fit the device after each of the memories; smaller ones if memory runs out."""
-        bounds = [self.bounds(memory, len(rows[0])) for memory in memories]
+        bounds = [self.bounds(memory, max(map(len, rows))) for memory in memories]
         fed, start = list(accumulate(map(len, rows))), 0
         while start < len(rows):
             tokens, most = map(min, zip(*bounds, (self.batch_tokens, len(rows)), strict=True))

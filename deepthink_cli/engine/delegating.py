@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from deepthink_cli.engine.base import Engine, Likelihoods, Observation, Reading, ScoringPlan, Sums, TrainingRow
+from deepthink_cli.engine.base import Engine, Likelihoods, Observation, Past, Reading, ScoringPlan, Sums, TrainingRow
 from deepthink_cli.engine.decoding import Decoding, NewToken, Prompt
 from deepthink_cli.model.limits import Limits
 from deepthink_cli.model.tokens import TokenizedQuery
@@ -78,6 +78,10 @@ class DelegatingEngine(Engine):
     def score(self, memories: Sequence[Memory], plan: ScoringPlan) -> list[Sums]:
         """For each memory, the log-probability of every candidate of every query after it, in nats."""
         return self.inner.score(memories, plan)
+
+    def score_after(self, pasts: Sequence[Past], plan: ScoringPlan) -> Sums:
+        """The log-probability of every candidate of each query after its own past, in nats."""
+        return self.inner.score_after(pasts, plan)
 
     def observe(self, memory: Memory | None, plan: ScoringPlan, every_token: bool = False) -> list[Observation]:
         """Scores and hidden states of every query after a memory, or after nothing at all."""

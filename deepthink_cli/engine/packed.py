@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from itertools import accumulate, pairwise, takewhile
+from contextlib import AbstractContextManager, contextmanager
+from functools import cached_property
+from itertools import accumulate, groupby, pairwise, takewhile
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from deepthink_cli.engine.attention import Kept, over_memory
-from deepthink_cli.engine.base import Reading
-from deepthink_cli.engine.batches import BatchedEngine, Past
+from deepthink_cli.engine.base import Past, Reading, ScoringPlan, Sums
+from deepthink_cli.engine.batches import BatchedEngine
 from deepthink_cli.engine.budget import tokens_over
 from deepthink_cli.engine.feedforward import fused_activations, last_feedforward_at
 from deepthink_cli.engine.network import LanguageModel
-from deepthink_cli.engine.packing import PackedRow, blocks, sequence, tree
+from deepthink_cli.engine.packing import Block, PackedRow, blocks, requests, sequence, tree
 from deepthink_cli.engine.reach import Reach
 from deepthink_cli.memory import Memory
 from deepthink_cli.model.tokens import TokenizedQuery
@@ -48,6 +49,34 @@ class PackedEngine(BatchedEngine):
     def layout(self, rows: Sequence[PackedRow]) -> PackedLayout:
         """The rows, concatenated."""
         return PackedLayout(self.model, rows)
+
+    def score_after(self, pasts: Sequence[Past], plan: ScoringPlan) -> Sums:
+        """The scores of every query after a past of its own, in passes that all queries share."""
+        if not pasts:
+            return []
+        order = {past: number for number, past in enumerate(dict.fromkeys(pasts))}
+        rows = sorted(
+            (tree(number, query) for number, query in enumerate(plan.queries)),
+            key=lambda row: (order[pasts[row.query]], -len(row)),
+        )
+        first, *others = max(pasts, key=_length)
+        longest = first.followed_by(*others) if others else first
+        sums = [[0.0] * len(query.answers) for query in plan.queries]
+        for scores in self._in_passes([longest], rows, lambda rows: self._score_after(pasts, rows)):
+            for (query, candidate), value in scores.items():
+                sums[query][candidate] = value
+        return sums
+
+    @torch.inference_mode()
+    def _score_after(self, pasts: Sequence[Past], rows: Sequence[PackedRow]) -> dict[tuple[int, int], float]:
+        """The score of every (query, candidate) of the rows, each after the past of its query."""
+        layout = self.layout(rows)
+        requested = requests(rows, layout.starts, self.model.device)
+        with self.model.lock, layout.after_own([pasts[row.query] for row in rows], requested.places_M) as inputs:
+            log_probabilities_N = self.model.log_probabilities(
+                inputs, requested.places_M, requested.asked_N, requested.tokens_N
+            )
+        return requested.summed(log_probabilities_N)
 
     def joined(self, past: Past) -> Past:
         """The past unchanged: attention concatenates its parts."""
@@ -91,26 +120,46 @@ class PackedEngine(BatchedEngine):
 
 
 class PackedLayout:
-    """Rows concatenated in one sequence of T tokens, each attending to itself and to the shared memory."""
+    """Rows concatenated in one sequence of T tokens, each attending to itself and to a memory."""
 
     def __init__(self, model: LanguageModel, rows: Sequence[PackedRow]) -> None:
-        device, self.model = model.device, model
+        device, self.model, self.rows = model.device, model, rows
         self.starts = [0, *accumulate(len(row) for row in rows)][:-1]
         self.ids_1T = torch.tensor([[token for row in rows for token in row.ids]], device=device)
         self.depths_1T = torch.tensor([[depth for row in rows for depth in row.depths]], device=device)
-        self.blocks = blocks(rows, model.dtype, device)
+
+    @cached_property
+    def blocks(self) -> tuple[Block, ...]:
+        """All rows."""
+        return blocks(self.rows, self.model.dtype, self.model.device)
+
+    def after(self, past: Past, places_M: Tensor) -> AbstractContextManager[dict[str, Any]]:
+        """The network attends to the past through `over_memory` until the block ends."""
+        return self._over([Reach(past, self.blocks, places_M)], self.depths_1T + _length(past), places_M)
+
+    def after_own(self, pasts: Sequence[Past], places_M: Tensor) -> AbstractContextManager[dict[str, Any]]:
+        """The same where every row has a past; consecutive rows with the same one attend to it together."""
+        reaches = []
+        for past, group in groupby(range(len(self.rows)), pasts.__getitem__):
+            first, *others = group
+            rows = self.rows[first : first + 1 + len(others)]
+            reaches.append(Reach(past, blocks(rows, self.model.dtype, self.model.device, self.starts[first])))
+        starts = [_length(past) for past, row in zip(pasts, self.rows, strict=True) for _ in row.ids]
+        return self._over(reaches, self.depths_1T + torch.tensor(starts, device=self.model.device), places_M)
 
     @contextmanager
-    def after(self, past: Past, places_M: Tensor) -> Iterator[dict[str, Any]]:
-        """The network attends to the past through `over_memory` until the block ends."""
-        start = sum(memory.length for memory in past)
-        network, reaches = self.model.network, [Reach(past, self.blocks, places_M)]
+    def _over(self, reaches: Sequence[Reach], positions_1T: Tensor, places_M: Tensor) -> Iterator[dict[str, Any]]:
+        network = self.model.network
         with (
             over_memory(network, reaches),
             fused_activations(network.base_model),
             last_feedforward_at(places_M, network.base_model),
         ):
-            yield _inputs(self.ids_1T, self.depths_1T + start)
+            yield _inputs(self.ids_1T, positions_1T)
+
+
+def _length(past: Past) -> int:
+    return sum(memory.length for memory in past)
 
 
 def _inputs(ids_1T: Tensor, positions_1T: Tensor) -> dict[str, Any]:

@@ -111,9 +111,12 @@ def sequence(start: int, size: int) -> Block:
     return Block(start, 1, size, None, [range(size)])
 
 
-def blocks(rows: Sequence[PackedRow], dtype: torch.dtype, device: torch.device) -> tuple[Block, ...]:
-    """Group rows that are concatenated without padding into blocks, in order; masks have dtype `dtype`."""
-    result, start = [], 0
+def blocks(rows: Sequence[PackedRow], dtype: torch.dtype, device: torch.device, start: int = 0) -> tuple[Block, ...]:
+    """Group rows that are concatenated without padding from token `start` into blocks, in order.
+
+    Masks have dtype `dtype`.
+    """
+    result = []
     for size, group in groupby(rows, key=len):
         together = list(group)
         depths = [row.depths for row in together]

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from transformers import DynamicCache
 
-from deepthink_cli.engine.base import Reading
-from deepthink_cli.engine.batches import BatchedEngine, Past
+from deepthink_cli.engine.base import Past, Reading
+from deepthink_cli.engine.batches import BatchedEngine
 from deepthink_cli.engine.budget import rows_over
 from deepthink_cli.engine.first_token import weighted
 from deepthink_cli.engine.network import LanguageModel

@@ -129,6 +129,7 @@ class EvaluationReport:
             "protocol": self.protocol,
             "skipped": self.skipped,
             **scored_by(self.score, self.memory.reread),
+            **({} if self.memory.nearest is None else {"nearest": self.memory.nearest}),
             **self.evaluation.as_json(),
             **({"demonstrations_among_rows": self.overlap.as_json()} if self.overlap else {}),
             "memory": memory,
@@ -151,6 +152,7 @@ def evaluate(
     ensemble: Sequence[str | Path | OpenedMemory] = (),
     score: ScoreName = "sum",
     reread: int | None = None,
+    nearest: int | None = None,
     skip: Callable[[Skipped], None] | None = None,
     truncate: Keep | None = None,
     tell: Tell = silent,
@@ -169,6 +171,7 @@ def evaluate(
         ensemble: further memories like this one; the mean log-probabilities over all of them are evaluated.
         score: as in `predict`; a warning names labels that it never chooses.
         reread: how often a query is written before its candidates; None keeps what an opened memory says, else 1.
+        nearest: how many demonstrations of a composed memory a query attends to; None keeps what an opened memory says.
         skip: called with every row that cannot be read, tokenised or scored; without it, such a row raises.
         truncate: what is read of a text that is too long for the model, its end or its start.
         tell: called with every event (`deepthink_cli.events`).
@@ -176,7 +179,7 @@ def evaluate(
     Raises InputError for a memory, rows or calibrations that do not fit, as `open_memory` and `rows_of_file` do.
     """
     memory = opened(memory, iteration)
-    memory = memory if reread is None else memory.asked_again(reread)
+    memory = (memory if reread is None else memory.asked_again(reread)).attending_to(nearest)
     if has_several(memory.provenance):
         raise InputError(f"{memory.name}: rows may have several labels; use evaluate_label_sets, or deepthink eval")
     others = open_ensemble(memory, ensemble, iteration)
@@ -211,7 +214,8 @@ def _check_rows(
     """Raise InputError for rows of another memory, for options of scores of generated answers, and for too few rows."""
     check_read_for(rows, memory)
     check_count(calibrate, rows.count)
-    wrong = {("calibrate", None): calibrate, ("ensemble", None): ensemble, ("score", score): score != "sum"}
+    wrong: dict[tuple[str, Any], Any] = {("calibrate", None): calibrate, ("ensemble", None): ensemble}
+    wrong |= {("score", score): score != "sum", ("nearest", memory.nearest): memory.nearest}
     for (field, value), given in wrong.items():
         if rows.free is not None and given:
             raise InputError.of(field, value, f"task {rows.task} has free answers, which have no scores; omit it")

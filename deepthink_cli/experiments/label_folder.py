@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from deepthink_cli.artifact.opening import find_its_model, model_options, named_by, open_memory
+from deepthink_cli.artifact.opening import OpenedMemory, find_its_model, model_options, named_by, open_memory
 from deepthink_cli.calibration.registry import from_rows
 from deepthink_cli.calibration.stored import in_use
 from deepthink_cli.data.source import RowSource
@@ -52,6 +52,7 @@ class FolderLabels:
     calibrate: tuple[str, ...] = ()
     score: ScoreName = "sum"
     reread: int = 1
+    nearest: int | None = None
     labels: LabelOptions = field(default_factory=LabelOptions.checked)
     errors: ErrorOptions = field(default_factory=ErrorOptions.checked)
 
@@ -68,12 +69,18 @@ class FolderLabels:
             raise InputError(f"{self.inputs}: no {SUFFIX} files in it; give a folder of them, or omit the workers")
         return files
 
+    def opened(self) -> OpenedMemory:
+        """The memory, with how its queries are asked."""
+        return open_memory(self.memory, self.iteration).asked_again(self.reread).attending_to(self.nearest)
+
     def identity(self) -> dict[str, Any]:
         """What all labels of the folder depend on, but for their rows."""
         values = {**asdict(self), "options": None, "labels": self.labels.model_dump(mode="json")}
         values |= {"errors": None, "skip": self.errors.skip}
         if self.reread == 1:
             del values["reread"]
+        if self.nearest is None:
+            del values["nearest"]
         values |= {} if self.errors.truncate is None else {"truncate": self.errors.truncate}
         if self.options is not None:
             values["options"] = self.options.model_dump(mode="json", exclude={"offline", "trust_remote_code"})
@@ -113,7 +120,7 @@ class Labeller:
     """What a worker holds: the model and the memory, loaded once, which label file after file."""
 
     def __init__(self, job: FolderLabels) -> None:
-        self.job, self.memory = job, open_memory(job.memory, job.iteration).asked_again(job.reread)
+        self.job, self.memory = job, job.opened()
         names = in_use(job.calibrate, [self.memory], job.score)
         spec = find_its_model(self.memory, job.options, silent)
         self.loaded = RowLabeller(self.memory, (), spec, names, job.score, job.errors.skip)
@@ -163,7 +170,7 @@ def label_folder(job: FolderLabels, workers: AbstractContextManager[Executor], t
     if from_rows(job.calibrate):
         raise InputError.of("calibrate", ",".join(job.calibrate), "needs all rows, which workers divide; omit it")
     files = job.files
-    memory = open_memory(job.memory, job.iteration).asked_again(job.reread)
+    memory = job.opened()
     _claim(Path(job.output), job.identity())
     in_use(job.calibrate, [memory], job.score)  # raises for a stored correction that does not fit
     several = len(memory.iterations)

@@ -44,6 +44,7 @@ class RowLabels:
     calibrate: tuple[str, ...] = ()
     score: ScoreName = "sum"
     reread: int = 1
+    nearest: int | None = None
     skip: bool = False
 
     @property
@@ -76,7 +77,7 @@ class ChunkLabeller:
     """What a worker holds: the memories and their model, which label chunk after chunk."""
 
     def __init__(self, job: RowLabels) -> None:
-        memory = open_memory(job.memory, job.iteration).asked_again(job.reread)
+        memory = open_memory(job.memory, job.iteration).asked_again(job.reread).attending_to(job.nearest)
         others = open_ensemble(memory, job.ensemble, job.iteration)
         if job.digests != tuple(each.sha256 for each in (memory, *others)):
             raise InputError(f"{job.memory}: a worker has another file of this name; give all the same files")

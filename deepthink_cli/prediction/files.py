@@ -256,6 +256,7 @@ def identity_of(
             "calibrate": list(form.calibrate),
             "score": form.score,
             **({} if form.reread == 1 else {"reread": form.reread}),
+            **({} if memory.nearest is None else {"nearest": memory.nearest}),
             **form.options.model_dump(mode="json"),
             "on_error": "skip" if form.skip else "stop",
             "truncate": form.truncate,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,6 +30,7 @@ from deepthink_cli.prediction.labeller import LabelRows, RowLabeller
 from deepthink_cli.prediction.rows import by_first
 from deepthink_cli.provenance import TokenizedDemonstrations, check_model
 from deepthink_cli.scoring.inputs import CheckedRows, check_rows, check_tokens
+from deepthink_cli.scoring.nearest import nearest_parts
 from deepthink_cli.scoring.pipeline import CHUNK, Part, predicted, predictions
 from deepthink_cli.scoring.prediction import Prediction
 from deepthink_cli.scoring.truncation import truncated
@@ -47,20 +48,22 @@ def predict(
     score: ScoreName = "sum",
     calibrate: Sequence[str] = (),
     reread: int = 1,
+    nearest: int | None = None,
 ) -> Iterator[Prediction]:
     """Yield a prediction for every input, in order; with several memories, one after another for each input.
 
-    Inputs are queries, or texts (strings, or the template's named fields) to be labelled with the
-    memory's label words. `score` is what is compared of a candidate's log-probabilities: their sum, their mean per
-    token, or their sum with that of the label's end. Label and probability are those by the first of the calibrations,
-    or by the correction that the memory stores; the scores are the model's. Each query is written `reread` times before
-    its candidates. A thread tokenises `chunk` inputs at a time
-    while the previous ones are scored; at most three chunks are in memory. Raises InputError for an input that does not
-    fit the template, the candidates or the model's context, and for a calibration that does not fit the memory.
+    Inputs are queries, or texts (strings, or the template's named fields) to be labelled with the memory's label words.
+    `score` is what is compared of a candidate's log-probabilities: their sum, their mean per token, or their sum
+    with that of the label's end. Label and probability are those by the first of the calibrations, or by the
+    correction that the memory stores; the scores are the model's. Each query is written `reread` times before its
+    candidates, and attends to the `nearest` demonstrations of a composed memory if that is set. A thread tokenises
+    `chunk` inputs at a time while the previous ones are scored; at most three chunks are in memory. Raises
+    InputError for an input that does not fit the template, the candidates or the model's context, and for a
+    calibration that does not fit the memory.
     """
     from deepthink_cli.memory import Memory
 
-    used = opened([memory] if isinstance(memory, Memory) else memory).asked_again(reread)
+    used = opened([memory] if isinstance(memory, Memory) else memory).asked_again(reread).attending_to(nearest)
     memories, names = used.memories(), in_use(calibrate, [used], score)
     check_model(used.provenance, engine.identity, used.name)
     check_supported(names, used, None)
@@ -107,11 +110,14 @@ def first_prompt(
     def text(ids: Iterable[int]) -> str:
         return str(tokenizer.decode(list(ids), clean_up_tokenization_spaces=False))
 
-    asked = [*demonstrations.token_ids, *tokenized.prefix]
+    texts = demonstrations.texts
+    (places,) = nearest_parts(demonstrations, [tokenized])
+    read = list(chain.from_iterable(texts[place] for place in places or range(len(texts))))
+    asked = [*read, *tokenized.prefix]
     shared = text(asked)
     wholes = [text([*asked, *answer]) for answer in tokenized.answers]
     added = dict(zip(query.candidates, (whole.removeprefix(shared) for whole in wholes), strict=True))
-    return Prompt(shared, added, len(demonstrations.token_ids), len(tokenized.prefix))
+    return Prompt(shared, added, len(read), len(tokenized.prefix))
 
 
 def open_ensemble(
@@ -121,6 +127,8 @@ def open_ensemble(
     others, problems = list[OpenedMemory](), Problems()
     if ensemble and has_several(memory.provenance):
         raise InputError.of("ensemble", None, f"the rows of {memory.name} may have several labels; omit it")
+    if ensemble and memory.nearest is not None:
+        raise InputError.of("ensemble", None, f"not with {option('nearest')}, which is of one memory; omit one of them")
     for each in ensemble:
         with problems.collected():
             other = opened(each, iteration).asked_again(memory.reread)

@@ -38,6 +38,7 @@ _OUTPUT = (
     "score",
     "reread",
     "scores",
+    "nearest",
     "calibrated",
     "input",
     "gold",
@@ -53,8 +54,8 @@ class OutputRows:
     `labels` are those of every row, empty if rows have candidates of their own; `fields` the fields of the input with
     their kinds, None if they are not known before they are read; `several` says whether rows have an iteration, `gold`
     whether they have a true label, `skip` whether there may be rows with an error instead, `truncate` what is read of a
-    text that is too long; `stored` is the memory's own correction; with `given`, a row has
-    several labels, joined as the `template` has them in a table.
+    text that is too long, `nearest` whether they attend to some of the demonstrations; `stored` is the memory's own
+    correction; with `given`, a row has several labels, joined as the `template` has them in a table.
     """
 
     iterations: tuple[int, ...]
@@ -62,6 +63,7 @@ class OutputRows:
     calibrate: tuple[str, ...] = ()
     score: ScoreName = "sum"
     reread: int = 1
+    nearest: bool = False
     options: LabelOptions = field(default_factory=LabelOptions.checked)
     fields: Mapping[str, Kind] | None = None
     table: bool = False
@@ -86,7 +88,9 @@ class OutputRows:
         written |= {} if self.given is None else {"labels": self._labels(self.given(row))}
         written |= {"label": answer.label, "probability": answer.probability, **self._chosen(answer)}
         written |= {"truncated": row.query.truncated} if row.query.truncated else {}
-        written |= {**scored_by(self.score, self.reread), "scores": row.scores}
+        written |= scored_by(self.score, self.reread)
+        written |= {"nearest": list(row.nearest)} if row.nearest else {}
+        written["scores"] = row.scores
         if calibrated := {name: row.calibrated[name] for name in self.calibrate if name in row.calibrated}:
             written["calibrated"] = {name: _correction(each) for name, each in calibrated.items()}
         if self.options.threshold is not None and answer.probability < self.options.threshold:
@@ -167,6 +171,8 @@ class OutputRows:
         columns |= dict.fromkeys(scored_by(self.score), "text")
         if self.reread != 1:
             columns["reread"] = "integer"
+        if self.nearest:
+            columns["nearest"] = "text"
         if not self.labels:
             shared: dict[str, Kind] = {"top": "text"} if self.options.top is not None else {}
             return {**columns, **shared, "scores": "text", **({"calibrated": "text"} if self._calibrations else {})}
@@ -254,6 +260,7 @@ def output_rows(
         tuple(calibrate),
         score,
         memory.reread,
+        memory.nearest is not None,
         options,
         fields,
         table,

@@ -14,6 +14,7 @@ from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.model.limits import Limits
 from deepthink_cli.model.tokens import TokenizedQuery
 from deepthink_cli.options import ScoreName
+from deepthink_cli.scoring.nearest import nearest_of, pasts_of
 from deepthink_cli.scoring.softmax import shares
 
 if TYPE_CHECKING:
@@ -26,20 +27,24 @@ Counted = Literal["texts", "rows"]
 
 @dataclass(frozen=True)
 class Scores:
-    """One query's candidates: `sums` are log-probabilities in nats, `means` the same per token."""
+    """One query's candidates: `sums` are log-probabilities in nats, `means` the same per token.
+
+    `nearest` are the places of the demonstrations that the query attends to; empty for all.
+    """
 
     sums: tuple[float, ...]
     means: tuple[float, ...]
+    nearest: tuple[int, ...] = ()
 
     @classmethod
-    def of(cls, sums: Sequence[float], query: TokenizedQuery) -> Scores:
+    def of(cls, sums: Sequence[float], query: TokenizedQuery, nearest: tuple[int, ...] = ()) -> Scores:
         """The scores of a query whose candidates have these sums of log-probabilities."""
         means = (value / len(answer) for value, answer in zip(sums, query.answers, strict=True))
-        return cls(tuple(sums), tuple(means))
+        return cls(tuple(sums), tuple(means), nearest)
 
     def compared(self, score: ScoreName) -> Scores:
         """The same with the means as sums for the score `mean`; for `end`, the tokens already hold the end."""
-        return Scores(self.means, self.means) if score == "mean" else self
+        return replace(self, sums=self.means) if score == "mean" else self
 
 
 class NotFiniteError(DeepThinkError):
@@ -62,14 +67,23 @@ def score(engine: Engine, memory: Memory, queries: Sequence[TokenizedQuery]) -> 
 def score_each(engine: Engine, memories: Sequence[Memory], plan: ScoringPlan) -> list[list[Scores]]:
     """Score a plan against several memories: one list of scores, in the order of the queries, for each.
 
+    A query attends to its nearest demonstrations alone if the memory says so (`OpenedMemory.attending_to`).
+
     Raises InputError if a memory does not have the model's shapes, or a memory, a query and its candidate together
     are too long for the model, and NotFiniteError, naming the query, for scores that are NaN or infinite.
     """
     for memory in memories:
         _check_fit(engine, memory, plan)
-    sums = engine.score(memories, plan)
+    chosen = [nearest_of(memory, plan.queries) for memory in memories]
+    if any(map(any, chosen)):
+        sums = [engine.score_after(pasts_of(*pair), plan) for pair in zip(memories, chosen, strict=True)]
+    else:
+        sums = engine.score(memories, plan)
     check_finite(engine, plan, *sums)
-    return [[Scores.of(*pair) for pair in zip(sums_of_memory, plan.queries, strict=True)] for sums_of_memory in sums]
+    return [
+        [Scores.of(*each) for each in zip(sums_of_memory, plan.queries, nearest, strict=True)]
+        for sums_of_memory, nearest in zip(sums, chosen, strict=True)
+    ]
 
 
 def observe_each(engine: Engine, memory: Memory, plan: ScoringPlan) -> tuple[list[Scores], list[Tensor]]:
@@ -116,7 +130,7 @@ class Prediction:
 
     `scores` are what is compared, in nats: sums of log-probabilities, or their means for the score `mean`; `means` are
     always the means per token; `probability` is the label's share among the candidates; `label_mean_per_token` is the
-    best by `means`; `tied` is set if several candidates have the best score.
+    best by `means`; `tied` is set if several candidates have the best score. `nearest` is as in `Scores`.
     `text` is the generated text where the answer is free: there are no scores then, and `label` is the answer found in
     the text. `nearness` has a score for each label if the memory stores centroids (`scoring.centroids`). `calibrated`
     holds the same prediction corrected by each calibration that was asked for, by name.
@@ -133,6 +147,7 @@ class Prediction:
     text: str | None = None
     nearness: Mapping[str, float] | None = None
     calibrated: Mapping[str, Correction] = field(default_factory=dict)
+    nearest: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -190,4 +205,5 @@ def prediction_of(query: Query, iteration: int, scores: Scores) -> Prediction:
         label_mean_per_token=query.candidates[scores.means.index(max(scores.means))],
         tied=scores.sums.count(best) > 1,
         means=dict(zip(query.candidates, scores.means, strict=True)),
+        nearest=scores.nearest,
     )

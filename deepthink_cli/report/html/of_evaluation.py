@@ -120,6 +120,7 @@ def _settings(report: EvaluationReport) -> dict[str, str]:
         "protocol": report.protocol,
         "score": report.score,
         "reread": "" if report.memory.reread == 1 else str(report.memory.reread),
+        "nearest demonstrations": str(report.memory.nearest or ""),
         "calibration": ", ".join(report.calibrate),
         "ensemble": ", ".join(report.ensemble),
         "seconds": f"{report.seconds:.1f}",

@@ -1,0 +1,191 @@
+"""Queries that attend to the nearest demonstrations of a composed memory (`--nearest`)."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from conftest import write_rows
+
+from deepthink_cli import (
+    DemonstrationSet,
+    Gate,
+    Method,
+    Prediction,
+    load_memory,
+    predict,
+    save_memory,
+    think,
+    tokenize_demonstrations,
+)
+from deepthink_cli.artifact.opening import open_memory
+from deepthink_cli.cli.main import run
+from deepthink_cli.engine.delegating import DelegatingEngine
+from deepthink_cli.engine.packed import PackedEngine
+from deepthink_cli.engine.padded import PaddedEngine
+from deepthink_cli.errors import InputError
+from deepthink_cli.prediction.predict import open_ensemble
+from deepthink_cli.provenance import FirstToken
+from deepthink_cli.scoring.nearest import bm25
+from deepthink_cli.techniques.composed import compose
+from deepthink_cli.techniques.registry import technique_of
+
+TEXTS = [
+    "a film far too long",
+    "tender and funny, a wise film",
+    "a lifeless mess",
+    "nothing of these",
+    "a film far too long",
+]
+
+
+def composed(reviews: DemonstrationSet) -> DemonstrationSet:
+    return technique_of("composed").change(reviews)
+
+
+def labelled(engine: PackedEngine, reviews: DemonstrationSet, nearest: int | None = None) -> list[Prediction]:
+    memories = list(think(engine, tokenize_demonstrations(engine.tokenizer, composed(reviews)), Method(2, Gate(0.3))))
+    return list(predict(engine, memories, TEXTS, nearest=nearest))
+
+
+@pytest.mark.parametrize("kind", [PackedEngine, PaddedEngine, DelegatingEngine])
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_a_query_has_the_scores_that_it_has_after_its_nearest_demonstrations_composed_without_the_others(
+    kind: Callable[..., PackedEngine], count: int, llama: PackedEngine, reviews: DemonstrationSet
+) -> None:
+    engine = kind(llama if kind is DelegatingEngine else llama.model)
+    found = labelled(engine, reviews, count)
+    assert len({each.nearest for each in found}) > 1
+    for place, each in enumerate(found):
+        assert len(each.nearest) == count
+        alone = replace(reviews, examples=tuple(reviews.examples[number] for number in each.nearest))
+        assert each.scores == pytest.approx(labelled(llama, alone)[place].scores, abs=1e-4)
+
+
+def test_passes_of_any_size_give_the_same_scores(llama: PackedEngine, reviews: DemonstrationSet) -> None:
+    small = PackedEngine(llama.model)
+    small.batch_tokens = 12
+    for ours, theirs in zip(labelled(small, reviews, 2), labelled(llama, reviews, 2), strict=True):
+        assert (ours.nearest, ours.scores) == (theirs.nearest, pytest.approx(theirs.scores, abs=1e-4))
+
+
+def test_all_demonstrations_are_as_without_the_option(llama: PackedEngine, reviews: DemonstrationSet) -> None:
+    assert labelled(llama, reviews, 4) == labelled(llama, reviews, 9) == labelled(llama, reviews)
+
+
+def test_the_nearest_demonstrations_share_words_with_a_query_and_the_first_of_equal_ones_is_chosen(
+    llama: PackedEngine, reviews: DemonstrationSet
+) -> None:
+    assert [each.nearest for each in labelled(llama, reviews, 1)[::2]][:3] == [(3,), (2,), (1,)]
+    same = replace(reviews, examples=(reviews.examples[0],) * 3)
+    assert {each.nearest for each in labelled(llama, same, 2)} == {(0, 1)}
+
+
+def test_nearness_is_bm25() -> None:
+    texts: Sequence[Sequence[int]] = [(1, 2, 3, 3), (1, 4), (1, 2, 5, 6, 7, 7, 7)]
+    for query, row in zip([(3, 2, 9), (1, 7, 7)], bm25(texts, [(3, 2, 9), (1, 7, 7)]), strict=True):
+        for text, found in zip(texts, row, strict=True):
+            expected = 0.0
+            for token in set(query):
+                holding = sum(token in each for each in texts)
+                frequency = text.count(token)
+                weight = math.log(1 + (len(texts) - holding + 0.5) / (holding + 0.5))
+                length = len(text) / (sum(map(len, texts)) / len(texts))
+                expected += weight * frequency * 2.2 / (frequency + 1.2 * (0.25 + 0.75 * length))
+            assert found == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.fixture
+def memory(llama: PackedEngine, reviews: DemonstrationSet, tmp_path: Path) -> Path:
+    memories = list(think(llama, tokenize_demonstrations(llama.tokenizer, composed(reviews)), Method(2, Gate(0.3))))
+    save_memory(memories, tmp_path / "m.safetensors")
+    return tmp_path / "m.safetensors"
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> Path:
+    return write_rows(tmp_path / "rows.jsonl", [{"review": text, "sentiment": "positive"} for text in TEXTS * 4])
+
+
+def output(capsys: pytest.CaptureFixture[str], *words: object) -> list[dict[str, object]]:
+    assert run([str(word) for word in words]) == 0
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+def test_rows_name_the_places_of_their_demonstrations(
+    memory: Path, rows: Path, llama: PackedEngine, reviews: DemonstrationSet, capsys: pytest.CaptureFixture[str]
+) -> None:
+    expected = labelled(llama, reviews, 2) * 4
+    found = output(capsys, "predict", memory, rows, "--nearest", 2, "--at", "all", "-q")
+    assert [each["nearest"] for each in found] == [list(each.nearest) for each in expected]
+    assert found[0]["scores"] == pytest.approx(expected[0].scores, abs=1e-4)
+    corrected = output(capsys, "predict", memory, rows, "--nearest", 2, "--at", "all", "-q", "--calibrate", "batch")
+    assert [each["scores"] for each in corrected] == [each["scores"] for each in found]
+    shared = output(capsys, "predict", memory, rows, "--nearest", 2, "--at", "all", "-q", "--workers", 2)
+    assert [each["nearest"] for each in shared] == [each["nearest"] for each in found]
+
+
+def test_a_bad_row_changes_nothing_of_the_others(memory: Path, rows: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    expected = output(capsys, "predict", memory, rows, "--nearest", 2, "-q")
+    with rows.open("a") as file:
+        file.write('{"other": 1}\n')
+    words = ("--nearest", 2, "--on-error", "skip", "--allow-errors", 1, "-q")
+    *found, bad = output(capsys, "predict", memory, rows, *words)
+    assert (found, "error" in bad) == (expected, True)
+
+
+def test_eval_says_how_many_demonstrations_a_query_attends_to(
+    memory: Path, rows: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (told,) = output(capsys, "eval", memory, rows, "--nearest", 2, "--json", "-q")
+    (plain,) = output(capsys, "eval", memory, rows, "--json", "-q")
+    assert (told["nearest"], "nearest" in plain) == (2, False)
+
+
+def test_a_group_that_was_read_together_is_chosen_as_a_whole(
+    llama: PackedEngine, reviews: DemonstrationSet, tmp_path: Path
+) -> None:
+    files = []
+    for number, examples in enumerate((reviews.examples[:3], reviews.examples[3:])):
+        *_, part = think(llama, tokenize_demonstrations(llama.tokenizer, replace(reviews, examples=examples)))
+        save_memory(part, tmp_path / f"{number}.safetensors")
+        files.append(tmp_path / f"{number}.safetensors")
+    compose(files, tmp_path / "whole.safetensors")
+    (found,) = predict(llama, load_memory(tmp_path / "whole.safetensors"), ["tender and wise"], nearest=1)
+    (alone,) = predict(llama, load_memory(files[0]), ["tender and wise"])
+    assert (found.nearest, found.scores) == ((0,), pytest.approx(alone.scores, abs=1e-4))
+
+
+def test_what_holds_for_the_whole_memory_alone_is_refused_by_name(
+    memory: Path,
+    rows: Path,
+    llama: PackedEngine,
+    reviews: DemonstrationSet,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    opened = open_memory(memory)
+    with pytest.raises(InputError, match="1 or more"):
+        opened.attending_to(0)
+    with pytest.raises(InputError, match="not with nearest"):
+        open_ensemble(opened.attending_to(2), [memory])
+    weighted = replace(opened, provenance=replace(opened.provenance, first_token=FirstToken(0.5)))
+    with pytest.raises(InputError, match="stores a weight of its first token"):
+        weighted.attending_to(2)
+    assert weighted.attending_to(4) == weighted
+    assert opened.attending_to(2).attending_to(4) == opened
+    *_, together = think(llama, tokenize_demonstrations(llama.tokenizer, reviews))
+    save_memory(together, tmp_path / "together.safetensors")
+    assert run(["predict", str(tmp_path / "together.safetensors"), str(rows), "--nearest", "2"]) == 2
+    assert "were read together; make a memory with deepthink think --technique composed" in capsys.readouterr().err
+    assert run(["calibrate", str(memory), "--calibrate", "contextual", "-q"]) == 0
+    assert run(["predict", str(memory), str(rows), "--nearest", "2"]) == 2
+    assert "is of queries that attend to all demonstrations" in capsys.readouterr().err
+    assert run(["predict", str(memory), str(rows), "--nearest", "2", "--server", "http://localhost:1"]) == 2
+    assert "whose inputs attend to all demonstrations" in capsys.readouterr().err
+    assert run(["predict", str(memory), str(rows), "--nearest", "2", "--calibrate", "contextual", "-q"]) == 0
+    assert run(["predict", str(memory), str(rows), "--nearest", "4", "-q"]) == 0
