@@ -311,6 +311,13 @@ def test_candidates_of_any_number_of_tokens_are_scored_by_a_tree_of_requests(lla
     torch.testing.assert_close(scores, expected, atol=1e-4, rtol=0)
 
 
+@pytest.mark.usefixtures("installed")
+def test_vllm_serves_no_parts_of_a_memory() -> None:
+    engine = VllmEngine(open_model(ModelOptions.checked(model="pocket")))
+    with pytest.raises(InputError, match="vLLM serves whole memories; use engine packed or padded with nearest"):
+        engine.score_after([], engine.plan([]))
+
+
 def test_no_request_asks_for_more_tokens_than_vllm_gives() -> None:
     found = list(nodes([(token,) for token in range(3 * MOST_IDS)]))
     assert [len(ids) for _, ids in found] == [MOST_IDS] * 3

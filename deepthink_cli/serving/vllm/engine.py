@@ -8,7 +8,7 @@ from functools import cached_property
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from deepthink_cli.engine.base import Engine, Reading, ScoringPlan, Sums
+from deepthink_cli.engine.base import Engine, Past, Reading, ScoringPlan, Sums
 from deepthink_cli.errors import DeepThinkError, InputError, installing, option
 from deepthink_cli.model.limits import Limits
 from deepthink_cli.model.spec import ModelSpec
@@ -80,6 +80,14 @@ class VllmEngine(Engine):
     def score(self, memories: Sequence[Memory], plan: ScoringPlan) -> list[Sums]:
         """For each memory, the log-probability of every candidate of every query after it (Eq. 1 and 6), in nats."""
         return [self._sums(memory, plan.queries) for memory in memories]
+
+    def score_after(self, pasts: Sequence[Past], plan: ScoringPlan) -> Sums:
+        """Raise InputError: vLLM has whole memories."""
+        raise InputError.of(
+            "engine",
+            self.name,
+            f"vLLM serves whole memories; use {option('engine')} packed or padded with {option('nearest')}",
+        )
 
     def _sums(self, memory: Memory, queries: Sequence[TokenizedQuery]) -> Sums:
         assert memory.provenance is not None
