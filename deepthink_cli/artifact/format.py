@@ -80,6 +80,13 @@ def kept_iteration(header: Header, choice: int | str) -> int:
     return int(choice)
 
 
+def one_iteration(header: Header, choice: str) -> int:
+    """The number of the chosen iteration, or of the last one; raises InputError for all, or one that was not kept."""
+    if choice == "all":
+        raise InputError.of("iteration", choice, "one iteration is needed; give its number, or last")
+    return header.metadata.kept[-1] if choice == "last" else kept_iteration(header, choice)
+
+
 def read_artifact(header: Header, iterations: Collection[int] = ()) -> Artifact:
     """Read every byte of the file once, compare the digest, and keep the tensors of some iterations.
 

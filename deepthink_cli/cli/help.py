@@ -9,7 +9,18 @@ from typer.core import TyperCommand, TyperGroup
 
 # The commands of the program, in the order in which they are met; those of other packages come after them.
 GROUPS = {
-    "The two stages": ("demo", "think", "calibrate", "inspect", "predict", "serve", "eval", "generate", "chat"),
+    "The two stages": (
+        "demo",
+        "think",
+        "calibrate",
+        "inspect",
+        "predict",
+        "serve",
+        "serve-config",
+        "eval",
+        "generate",
+        "chat",
+    ),
     "Choosing demonstrations and settings": ("select", "tune", "vectors"),
     "Experiments": ("tasks", "run", "report", "plot", "study", "harness"),
     "Memories elsewhere": ("export", "push", "pull", "quantize", "compose", "diff"),

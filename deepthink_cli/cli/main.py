@@ -74,6 +74,7 @@ _MODULES = {
     "inspect": ("inspect:inspect", "inspect mem.safetensors --verify"),
     "predict": ("predict:predict", "predict mem.safetensors inputs.csv.gz -o labels.csv --on-error skip"),
     "serve": ("serve:serve", "serve mem.safetensors --port 8000"),
+    "serve-config": ("serve_config:serve_config", "serve-config tickets.safetensors reviews.safetensors"),
     "eval": ("evaluate:evaluate", "eval mem.safetensors rows.csv --fail-under 0.8 --html eval.html"),
     "calibrate": ("calibrate:calibrate", "calibrate mem.safetensors rows.csv --calibrate batch"),
     "generate": ("generate:generate", "generate mem.safetensors questions.jsonl --max-new-tokens 100 -o answers.jsonl"),

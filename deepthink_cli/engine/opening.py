@@ -36,8 +36,12 @@ def load_model(model: str | ModelSpec = "pocket", **options: Any) -> Engine:
         model = open_model(ModelOptions.checked(model=model, **options))
         if model.warning is not None:
             warn(model.warning, RuntimeWarning, stacklevel=2)
-    check_engine(model.options.engine)
-    return choose_engine(load_language_model(model), model.options.engine)
+    name = model.options.engine
+    check_engine(name)
+    if name != AUTO and (of_spec := getattr(engine_class(name), "of_spec", None)):
+        engine: Engine = of_spec(model)
+        return engine
+    return choose_engine(load_language_model(model), name)
 
 
 def load_language_model(spec: ModelSpec) -> LanguageModel:

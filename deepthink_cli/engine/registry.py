@@ -24,12 +24,14 @@ def _check(name: str, kind: Any) -> Kind:
     return found
 
 
-# Imported only when used, because they import torch. A `LanguageModel` is the argument of each.
+# Imported only when used, because they import torch. A `LanguageModel` is the argument of each; one that loads the
+# weights itself has a method `of_spec`, which is called with a `ModelSpec` instead.
 ENGINES: Registry[Kind] = Registry(
     "engines",
     {
         "packed": lazy("deepthink_cli.engine.packed:PackedEngine"),
         "padded": lazy("deepthink_cli.engine.padded:PaddedEngine"),
+        "vllm": lazy("deepthink_cli.serving.vllm.engine:VllmEngine"),
     },
     _check,
 )

@@ -6,8 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from deepthink_cli.artifact.format import Header, kept_iteration, read_header
-from deepthink_cli.errors import InputError
+from deepthink_cli.artifact.format import one_iteration, read_header
 from deepthink_cli.events import Tell, Warn, silent
 from deepthink_cli.export.registry import Export, Exporter, Weights, Written
 from deepthink_cli.io.atomic import check_folder
@@ -40,7 +39,7 @@ def export_memory(
     Warns of a correction and of a weight of the first token that the memory stores: other programs score without them.
     """
     header = read_header(path)
-    chosen = _iteration(header, iteration)
+    chosen = one_iteration(header, iteration)
     from deepthink_cli.artifact.files import load_memory
 
     memory = load_memory(path, chosen)
@@ -53,10 +52,3 @@ def export_memory(
     text = f"{path} stores a correction, which other programs do not apply to scores: their labels may be others"
     tell(Warn(f"{text} than those of deepthink predict"))
     return memory, replace(written, values={**written.values, "calibrated": stored.at(memory.iteration)})
-
-
-def _iteration(header: Header, choice: str) -> int:
-    """The number of the chosen iteration; raises InputError if the file does not keep it."""
-    if choice == "all":
-        raise InputError.of("iteration", "all", "an export holds one iteration; give its number, or last")
-    return header.metadata.kept[-1] if choice == "last" else kept_iteration(header, choice)

@@ -85,7 +85,7 @@ class ModelOptions(Options):
         str,
         Flag(
             MODEL,
-            "Score batches packed (without padding) or padded; auto is packed if a probe gives the same scores.",
+            "Score batches packed (without padding), padded, or by vLLM; auto is packed if a probe gives equal scores.",
             complete="engines",
             closed=True,
         ),

@@ -110,7 +110,7 @@ def test_the_report_has_the_differences(folder: Path, tmp_path: Path, capsys: Ca
         ("mem --to onnx -o x", "'onnx' is not one of 'peft', 'llama.cpp'"),
         (
             "mem --to peft -o x --at all",
-            "--at all: an export holds one iteration; give its number, or last",
+            "--at all: one iteration is needed; give its number, or last",
         ),
         ("mem --to peft -o x --at 2", "--at 2: "),
         ("mem --to peft -o x --state saved", "--state saved: only with --to llama.cpp; omit it"),

@@ -84,6 +84,7 @@ DIFFERENT = {
     ("push", "revision"),
     ("pull", "revision"),
     ("export", "at"),
+    ("serve-config", "at"),
     ("diff", "at"),
     ("generate", "seed"),
     ("chat", "seed"),
@@ -175,7 +176,7 @@ def test_an_engine_can_be_named(engine: Any) -> None:
 @pytest.mark.parametrize(
     ("option", "value", "choices"),
     [
-        ("--engine", "flash", "'auto', 'packed', 'padded'"),
+        ("--engine", "flash", "'auto', 'packed', 'padded', 'vllm'"),
         ("--dtype", "float64", "'auto', 'float32', 'bfloat16', 'float16'"),
         ("--quantize", "2bit", "'8bit', '4bit'"),
         ("--device-map", "balanced", "'auto'"),
@@ -194,10 +195,10 @@ def test_a_choice_comes_from_the_environment_and_from_a_file(
     (tmp_path / "options.toml").write_text('engine = "paded"\n')
     demos = str(write_rows(tmp_path / "demos.jsonl", [{"text": "x", "label": "a"}]))
     assert main.run(["think", demos, "--config", str(tmp_path / "options.toml")]) == 2
-    assert "options.toml:1: engine: 'paded' is not one of 'auto', 'packed', 'padded'" in capsys.readouterr().err
+    assert "options.toml:1: engine: 'paded' is not one of 'auto', 'packed', 'padded', 'vllm'" in capsys.readouterr().err
     monkeypatch.setenv("DEEPTHINK_ENGINE", "paked")
     assert main.run(["think", demos]) == 2
-    assert "'paked' is not one of 'auto', 'packed', 'padded'" in capsys.readouterr().err
+    assert "'paked' is not one of 'auto', 'packed', 'padded', 'vllm'" in capsys.readouterr().err
 
 
 def test_a_run_takes_several_gates_and_the_options_of_its_demonstrations() -> None:
