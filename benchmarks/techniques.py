@@ -191,7 +191,7 @@ def run_arm(case: Case, technique: str, iteration: int, **options: Any) -> Itera
         own = Cost() if name == NONE or CALIBRATIONS[name].from_rows else texts
         yield Outcome(name, scores, gold, shots, length, making, test_rows + own)
     for name, calibration in CALIBRATIONS.items():
-        if calibration.labelled:
+        if calibration.labelled and not calibration.of_states:
             scores = calibration.corrected(raw, dev, dev_gold)
             yield Outcome(name, scores, gold, shots + len(dev), length, making, rows)
 

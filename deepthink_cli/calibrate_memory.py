@@ -83,7 +83,7 @@ def calibrate(
     demonstrations = opened.provenance.demonstrations
     evaluated = _checked(opened, name, rows, limit)
     spec = find_its_model(opened, options, tell)
-    if name not in (THRESHOLDS, CENTROID):
+    if name != THRESHOLDS:
         check_inputs([name], demonstrations, spec, score)
     if evaluated is not None:
         check_tokens(demonstrations, spec, evaluated.source or evaluated.split, evaluated.checked, score)

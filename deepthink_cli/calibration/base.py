@@ -31,7 +31,9 @@ class Calibration:
     the normalised log-probabilities (m, C) of those inputs into log b (C,), and also takes the places (m,) of the true
     labels if it needs these; it is a function, or where it is found (`module:function`). With `own_candidates`, it is
     defined if every query has candidates of its own; `averaged`, if b is a mean over the inputs, so that the estimates
-    from several batches can be averaged.
+    from several batches can be averaged. With `of_states`, there is no bias: `estimate`
+    turns the hidden states (n, W) of inputs, those (m, W) of the rows that it is estimated from, and the places (m,) of
+    their true labels into scores (n, C).
     """
 
     name: str
@@ -41,6 +43,7 @@ class Calibration:
     source: str
     own_candidates: bool = False
     averaged: bool = False
+    of_states: bool = False
 
     def bias(self, logs: Floats, gold: Sequence[int] | None = None) -> Floats:
         """log b (C,), given the log-probabilities (m, C) of the inputs that it is estimated from.
@@ -53,7 +56,11 @@ class Calibration:
         """log p(y | x) - log b(y) (n, C), of scores in nats (n, C), and of those (m, C) that b is estimated from.
 
         The second are the rows' own if none are given; `gold` (m,) are the places of their true labels, if needed.
+        With `of_states`, both are hidden states.
         """
+        if self.of_states:
+            scored: Floats = loaded(self.estimate)(scores, basis, gold)
+            return scored
         logs = log_softmax(scores)
         return logs - self.bias(logs if basis is None else log_softmax(basis), gold)
 

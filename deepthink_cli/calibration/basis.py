@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from deepthink_cli.calibration.base import Basis
-from deepthink_cli.calibration.registry import CALIBRATIONS, CENTROID, NONE, STORED, calibration, from_texts
+from deepthink_cli.calibration.registry import CALIBRATIONS, NONE, STORED, calibration, from_texts
 from deepthink_cli.data.examples import Query, Text
 from deepthink_cli.errors import InputError, option
 from deepthink_cli.model.spec import ModelSpec
@@ -33,14 +33,11 @@ def check_calibrations(names: Sequence[str], demonstrations: TokenizedDemonstrat
     for name in names:
         if name in (NONE, STORED):
             continue
-        where = f"{option('calibrate')} {name}: {memory}"
+        method, where = calibration(name), f"{option('calibrate')} {name}: {memory}"
         if demonstrations.template.label_separator is not None:
             raise InputError(
                 f"{where} is of rows with several labels; store thresholds: deepthink calibrate {memory} ROWS"
             )
-        if name == CENTROID:
-            continue
-        method = calibration(name)
         if not method.own_candidates and not demonstrations.labels:
             usable = ", ".join(other for other, each in CALIBRATIONS.items() if each.own_candidates)
             raise InputError(f"{where} has no label words, every row has candidates of its own; use one of {usable}")

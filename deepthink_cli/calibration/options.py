@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Annotated, Literal
 
-from deepthink_cli.calibration.registry import CALIBRATIONS, CENTROID, NONE, THRESHOLDS, calibration, from_texts
+from deepthink_cli.calibration.registry import CALIBRATIONS, NONE, THRESHOLDS, calibration, from_texts
 from deepthink_cli.errors import InputError
 from deepthink_cli.options import METHOD, Flag, Options, named_by
 from deepthink_cli.provenance import LARGEST_WEIGHT, LEAST_WEIGHT
@@ -46,7 +46,7 @@ class FirstTokenOptions(Options):
 
 
 def _known(name: str) -> object:
-    return name in (NONE, THRESHOLDS, CENTROID) or calibration(name)
+    return name in (NONE, THRESHOLDS) or calibration(name)
 
 
 class CorrectionOptions(Options):
@@ -69,7 +69,7 @@ class CorrectionOptions(Options):
         """The calibration, if there is one; raises InputError for one that is estimated from rows."""
         if self.calibrate in (None, NONE):
             return None
-        if self.calibrate in (THRESHOLDS, CENTROID) or not from_texts([str(self.calibrate)]):
+        if self.calibrate == THRESHOLDS or not from_texts([str(self.calibrate)]):
             raise InputError.of(
                 "calibrate",
                 self.calibrate,

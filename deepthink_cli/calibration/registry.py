@@ -11,9 +11,8 @@ from deepthink_cli.registry import Registry, instance_of
 
 _HERE = "deepthink_cli.calibration"
 NONE, STORED = "none", "stored"  # names in `--calibrate` that are no calibrations: no correction, and the memory's
-# Names of `deepthink calibrate` for what is no bias: a threshold for each label, for rows that may have several; and
-# the mean hidden state of each label.
-THRESHOLDS, CENTROID = "thresholds", "centroid"
+THRESHOLDS = "thresholds"  # of `deepthink calibrate`: one for each label, for rows that may have several
+CENTROID = "centroid"
 _ALL = (
     Calibration(
         "contextual",
@@ -69,6 +68,14 @@ _ALL = (
         "labelled",
         "the same with a slope of the scores, fitted together with the bias",
         "Guo et al. 2017, arXiv 1706.04599",
+    ),
+    Calibration(
+        CENTROID,
+        "deepthink_cli.scoring.centroids:closeness",
+        "labelled",
+        "the label whose rows' mean hidden state is nearest (deepthink calibrate, tune)",
+        "Cho et al. 2025, arXiv 2406.16535",
+        of_states=True,
     ),
 )
 

@@ -61,6 +61,22 @@ def nearness(states: Sequence[Tensor], centroids: Centroids) -> list[dict[str, f
     return [dict(zip(centroids.means, of_state, strict=True)) for of_state in scores]
 
 
+def closeness(states: Sequence[Floats], rows: Sequence[Floats], gold: Sequence[int]) -> Floats:
+    """-|h - c_y|^2 (N, C) for hidden states (N, W), and the labels up to the last one that a row has.
+
+    c_y is the mean state of the rows (M, W) with the label y, whose places are `gold` (M,); -inf for a label without
+    rows.
+    """
+    import numpy as np
+
+    states_NW, rows_MW, places = np.asarray(states), np.asarray(rows), np.asarray(gold)
+    scores = np.full((len(states_NW), places.max() + 1), -np.inf)
+    known = np.unique(places)
+    means = np.stack([rows_MW[places == place].mean(axis=0, dtype=np.float64) for place in known])
+    scores[:, known] = -_squared(states_NW, means)
+    return scores
+
+
 def _numbers(states: Sequence[Tensor]) -> Floats:
     """The states in float64, (N, W)."""
     import numpy as np

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from time import perf_counter as clock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.calibration.base import Calibration
 from deepthink_cli.calibration.basis import BasisInputs
@@ -16,12 +16,12 @@ from deepthink_cli.engine.base import Engine
 from deepthink_cli.events import Progress, Tell
 from deepthink_cli.model.tokens import query_tokenizer
 from deepthink_cli.provenance import Selected, TokenizedDemonstrations
-from deepthink_cli.scoring.prediction import Scores, score_each
+from deepthink_cli.scoring.prediction import Scores, observe_each, score_each
 from deepthink_cli.selection.choice import Request, choose_demonstrations
 from deepthink_cli.selection.store import Store
 from deepthink_cli.techniques.base import Technique, Trained
 from deepthink_cli.techniques.together import Result, think_in_batches
-from deepthink_cli.tuning.nested import HeldOut, held_out
+from deepthink_cli.tuning.nested import STATES, HeldOut, held_out
 from deepthink_cli.tuning.options import Grid
 from deepthink_cli.tuning.plan import LabelledRows, TunePlan, tokenized
 
@@ -82,7 +82,8 @@ class Tried:
     """What was tried: the grid with its readings, and the scores of each set's n held-out rows.
 
     `scores` are log-probabilities (techniques, methods, T, n, C): raw under `none`, and corrected under each
-    calibration that scores texts, or rows that the memory has not read, through the memory. C is the most candidates of
+    calibration that scores texts, or rows that the memory has not read, through the memory; under `states` hidden
+    states (techniques, methods, T, n, W). C is the most candidates of
     a row; a row with fewer has -inf for the rest. `seconds` are those of one T with one method, by technique: of T = 1,
     and of each later one.
     """
@@ -102,7 +103,6 @@ def held_out_scores(
     scored. The sets are read in shared passes, as many at once as fit the
     device.
     """
-    import numpy as np
 
     stages = [*((kind, 1) for kind in range(len(grid.asked))), *enumerate(grid.asked)]
     scorers = [[_Scorer(engine, rows, each, grid, kind) for each in sets] for kind in range(len(grid.asked))]
@@ -125,11 +125,19 @@ def held_out_scores(
             tell(Progress(what, done, total))
         readings[kind], passes = last, passes + passes_of_one * (last - before)
         seconds[kind][min(before, 1)] = (clock() - started - spent) / (last - before) / len(methods)
-    scores = [
-        {name: np.stack([scorer.scores[name] for scorer in of_set]) for name in of_set[0].scores}
-        for of_set in zip(*scorers, strict=True)
-    ]
+    scores = [_stacked([scorer.scores for scorer in of_set]) for of_set in zip(*scorers, strict=True)]
     return Tried(replace(grid, readings=tuple(readings)), scores, tuple((once, again) for once, again in seconds))
+
+
+def _stacked(by_technique: Sequence[Mapping[str, Floats]]) -> dict[str, Floats]:
+    """The scores of one set by every technique; zeros where the budget left one out."""
+    import numpy as np
+
+    first = by_technique[0]
+    return {
+        name: np.stack([scores.get(name, np.zeros_like(values)) for scores in by_technique])
+        for name, values in first.items()
+    }
 
 
 def _passes(technique: Technique) -> int:
@@ -181,7 +189,6 @@ class _Basis:
     method: Calibration
     rows: list[int]
     texts: range
-    candidates: int
     gold: Sequence[int] | None = None
 
 
@@ -199,36 +206,52 @@ class _Scorer:
         for place, query in enumerate(queries):
             places.setdefault(query.candidates, []).append(place)
         self.engine, self.rows, self.bases = engine, len(queries), list[_Basis]()
+        self.observed = any(name != NONE and calibration(name).of_states for name in grid.calibrations)
         for name in from_rows(grid.calibrations) if unread else ():
             method, everywhere = calibration(name), list(range(len(queries)))
             gold = [rows.gold[row] for row in of.unread] if method.labelled else None
             span = range(len(queries), len(tokenized))
-            self.bases.append(_Basis(name, method, everywhere, span, len(rows.labels), gold))
+            self.bases.append(_Basis(name, method, everywhere, span, gold))
         for name in grid.calibrations:
             if name != NONE and not calibration(name).from_rows:
                 inputs = BasisInputs(name, engine.tokenizer, demonstrations)
                 for candidates, same in places.items():
                     _, texts = inputs([candidates])
                     span = range(len(tokenized), len(tokenized) + len(texts))
-                    self.bases.append(_Basis(name, calibration(name), same, span, len(candidates)))
+                    self.bases.append(_Basis(name, calibration(name), same, span))
                     tokenized += texts
         self.plan = engine.plan(tokenized)
-        shape = (len(grid.methods), grid.iterations, len(queries), max(map(len, (q.candidates for q in rows.queries))))
-        self.scores = {name: np.full(shape, -np.inf) for name in (NONE, *(basis.name for basis in self.bases))}
+        self.shape = (len(grid.methods), grid.iterations, len(queries))
+        widest = max(len(query.candidates) for query in rows.queries)
+        names = (NONE, *(basis.name for basis in self.bases))
+        self.scores = {name: np.full((*self.shape, widest), -np.inf) for name in names}
 
     def score(self, memories: dict[int, Memory]) -> None:
         """Score the memories of some methods, by the method's index, after the same reading; T = 1 is that of all."""
+        import numpy as np
+
         iteration = next(iter(memories.values())).iteration
         placed = [self.engine.place(memory) for memory in memories.values()]
-        for number, scored in zip(memories, score_each(self.engine, placed, self.plan), strict=True):
-            self._keep(slice(None) if iteration == 1 else number, iteration - 1, scored)
+        numbers = [slice(None) if iteration == 1 else number for number in memories]
+        if not self.observed:
+            for number, scored in zip(numbers, score_each(self.engine, placed, self.plan), strict=True):
+                self._keep(number, iteration - 1, scored, None)
+            return
+        for number, memory in zip(numbers, placed, strict=True):
+            scored, states = observe_each(self.engine, memory, self.plan)
+            self._keep(number, iteration - 1, scored, np.stack([each.numpy() for each in states]))
 
-    def _keep(self, number: int | slice, reading: int, scored: Sequence[Scores]) -> None:
+    def _keep(self, number: int | slice, reading: int, scored: Sequence[Scores], states_NW: Any) -> None:
+        import numpy as np
+
         for row, scores in enumerate(scored[: self.rows]):
             self.scores[NONE][number, reading, row, : len(scores.sums)] = scores.sums
+        if states_NW is not None:
+            if STATES not in self.scores:
+                self.scores[STATES] = np.zeros((*self.shape, states_NW.shape[1]), np.float32)
+            self.scores[STATES][number, reading] = states_NW[: self.rows]
         for basis in self.bases:
-            corrected = basis.method.corrected(
-                [scored[row].sums for row in basis.rows], [scored[place].sums for place in basis.texts], basis.gold
-            )
-            for row, values in zip(basis.rows, corrected, strict=True):
-                self.scores[basis.name][number, reading, row, : basis.candidates] = values
+            values = states_NW if basis.method.of_states else [each.sums for each in scored]
+            rows, texts = ([values[place] for place in places] for places in (basis.rows, basis.texts))
+            for row, of_row in zip(basis.rows, basis.method.corrected(rows, texts, basis.gold), strict=True):
+                self.scores[basis.name][number, reading, row, : len(of_row)] = of_row

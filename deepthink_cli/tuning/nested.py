@@ -52,7 +52,9 @@ def held_out(count: int) -> list[HeldOut]:
 
 # The log-probabilities (selections, techniques, methods, T, N, C) of held-out rows: raw ones under `none`, and under
 # the name of each calibration whose bias was measured through the memory that gave them, the corrected ones.
+# Under `states` are the hidden states (..., N, W), in float32, if a calibration of them is tried.
 HeldOutScores = Mapping[str, "Floats"]
+STATES = "states"
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,21 +69,22 @@ class NestedChoice:
 class Fit:
     """Rows, by their places, that are labelled with a bias which is fitted on other rows with their true labels.
 
-    `scores` (selections, techniques, methods, T, m, C) are the raw ones of those other rows, `gold` (m,) the places of
-    their true labels.
+    `scores` (selections, techniques, methods, T, m, C) are those of the other rows, `gold` (m,) the places of their
+    true labels.
     """
 
     rows: Sequence[int]
-    scores: Floats
+    scores: HeldOutScores
     gold: Sequence[int]
 
 
-def fits_within(scores: Floats, gold: Ints, parts: Sequence[Sequence[int]]) -> list[Fit]:
+def fits_within(scores: HeldOutScores, gold: Ints, parts: Sequence[Sequence[int]]) -> list[Fit]:
     """For every part of rows, by their places, the bias fitted on all rows of the other parts."""
     fits = []
     for rows in parts:
         others = [place for place in range(len(gold)) if place not in set(rows)]
-        fits.append(Fit(rows, scores[..., others, :], gold[others].tolist()))
+        of_others = {name: values[..., others, :] for name, values in scores.items() if name in (NONE, STATES)}
+        fits.append(Fit(rows, of_others, gold[others].tolist()))
     return fits
 
 
@@ -101,13 +104,15 @@ def _labels(scores: HeldOutScores, setting: Setting, fits: Sequence[Fit]) -> Int
 
     if setting.calibration in scores:
         return np.asarray(scores[setting.calibration][setting.place].argmax(axis=-1))
-    method, raw = calibration(setting.calibration), scores[NONE][setting.place]
+    method = calibration(setting.calibration)
+    name = STATES if method.of_states else NONE
+    raw = scores[name][setting.place]
     if not method.labelled:
         return np.asarray(method.corrected(raw).argmax(axis=-1))
     labels = np.full(len(raw), -1)
     for fit in fits:
         rows = list(fit.rows)
-        labels[rows] = method.corrected(raw[rows], fit.scores[setting.place], fit.gold).argmax(axis=-1)
+        labels[rows] = method.corrected(raw[rows], fit.scores[name][setting.place], fit.gold).argmax(axis=-1)
     return labels
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.artifact.format import Header
+from deepthink_cli.calibration.centroids import centroid_correction, observed
 from deepthink_cli.calibration.registry import NONE, calibration, from_rows
 from deepthink_cli.calibration.stored import calibrated_by_rows, calibrated_by_texts, with_correction
 from deepthink_cli.data.examples import Query
@@ -17,11 +18,12 @@ from deepthink_cli.engine.opening import describe_engine, load
 from deepthink_cli.evaluation.metrics import wilson
 from deepthink_cli.events import Detail, Progress, Tell, silent
 from deepthink_cli.model.tokens import query_tokenizer
-from deepthink_cli.provenance import Tuned
+from deepthink_cli.provenance import Calibrated, Tuned
+from deepthink_cli.scoring.pipeline import predicted
 from deepthink_cli.scoring.prediction import Prediction, Scores, prediction_of, score_each
 from deepthink_cli.selection.store import Store
 from deepthink_cli.tuning.held_out import TrainingSet, held_out_scores, memories_of, training_set, training_sets
-from deepthink_cli.tuning.nested import Comparison
+from deepthink_cli.tuning.nested import STATES, Comparison
 from deepthink_cli.tuning.options import Setting
 from deepthink_cli.tuning.plan import TunePlan
 from deepthink_cli.tuning.rivals import Rival, judge_rivals
@@ -29,7 +31,6 @@ from deepthink_cli.tuning.rivals import Rival, judge_rivals
 if TYPE_CHECKING:
     from deepthink_cli.calibration.base import Floats
     from deepthink_cli.memory import Memory
-    from deepthink_cli.provenance import TokenizedDemonstrations
     from deepthink_cli.tuning.nested import HeldOutScores
 
 
@@ -170,15 +171,14 @@ def tune(
     gold, others = _gold(plan), _others(plan)
     # The bias for a fold is fitted on scores of memories that have not read it.
     fits = [
-        Fit(fold, scores[NONE], gold[rows].tolist())
-        for fold, scores, rows in zip(plan.folds, without, others, strict=True)
+        Fit(fold, scores, gold[rows].tolist()) for fold, scores, rows in zip(plan.folds, without, others, strict=True)
     ]
     outer = correctness(whole, gold, settings, fits)
     inner = []
     for fold, scores, rows in zip(plan.folds, without, others, strict=True):
         parts = [[rows.index(row) for row in other] for other in plan.folds if other != fold]
         of_fold = gold[rows]
-        inner.append(correctness(scores, of_fold, settings, fits_within(scores[NONE], of_fold, parts)))
+        inner.append(correctness(scores, of_fold, settings, fits_within(scores, of_fold, parts)))
     nested = choose_nested(outer, inner, plan.folds)
     report = TuneReport(
         plan,
@@ -192,7 +192,7 @@ def tune(
     )
     if output is None:
         return report
-    return replace(report, header=_make_memory(engine, report, whole[NONE], store, output, tell))
+    return replace(report, header=_make_memory(engine, report, whole, store, output, tell))
 
 
 def _gold(plan: TunePlan) -> Any:
@@ -215,10 +215,12 @@ def _arranged(
     """
     import numpy as np
 
-    *places, _, width = scores[0][NONE].shape
-    shape = (1 + len(plan.folds), len(plan.grid.selections), *places, len(plan.rows), width)
     # Without a row's own fold alone; then without fold 0, too; without fold 1, too; ...
-    arranged = {name: np.full(shape, np.nan) for name in scores[0]}
+    shape = (1 + len(plan.folds), len(plan.grid.selections))
+    arranged = {
+        name: np.full((*shape, *values.shape[:-2], len(plan.rows), values.shape[-1]), np.nan, values.dtype)
+        for name, values in scores[0].items()
+    }
     for each, of_set in zip(sets, scores, strict=True):
         for fold in each.held_out:
             (other,) = [1 + number for number in each.held_out if number != fold] or [0]
@@ -234,7 +236,7 @@ def _arranged(
 
 
 def _make_memory(
-    engine: Engine, report: TuneReport, scores: Floats, store: Store | None, output: str | Path, tell: Tell
+    engine: Engine, report: TuneReport, scores: HeldOutScores, store: Store | None, output: str | Path, tell: Tell
 ) -> Header:
     """Think about all rows with the setting to use, and write the last memory, with the correction if it has one.
 
@@ -261,16 +263,31 @@ def _make_memory(
         tell(Progress("reading", iteration, setting.method.iterations))
     if report.stored is not None:
         if from_rows([report.stored]):
-            if whole.unread:
-                found = _predictions(engine, first_and_last, [report.plan.rows.queries[row] for row in whole.unread])
-            else:
-                found = _held_out_predictions(engine, report, demonstrations, scores)
-            source = Path(report.plan.rows.name).name
-            correction = calibrated_by_rows(found, report.stored, report.plan.rows.labels, source)
+            read = [report.plan.rows.queries[row] for row in whole.unread]
+            correction = _correction(engine, report, first_and_last, read, scores)
         else:
             correction = calibrated_by_texts(engine, first_and_last, report.stored)
         first_and_last = with_correction(first_and_last, correction)
     return save_memory(first_and_last[-1], output)
+
+
+def _correction(
+    engine: Engine, report: TuneReport, memories: Sequence[Memory], unread: Sequence[Query], scores: HeldOutScores
+) -> Calibrated:
+    """The correction that is estimated from the unread rows, or if there are none, from the held-out scores."""
+    name, labels, source = report.setting.calibration, report.plan.rows.labels, Path(report.plan.rows.name).name
+    if not calibration(name).of_states:
+        held_out = _held_out_predictions(engine, report, memories, scores[NONE])
+        return calibrated_by_rows(_predictions(engine, memories, unread) if unread else held_out, name, labels, source)
+    if unread:
+        rows = predicted(observed(engine, memories, unread, "sum"))
+    else:
+        (*place, _), queries = report.setting.place, report.plan.rows.queries
+        import torch
+
+        of_memories = [torch.from_numpy(scores[STATES][(*place, each.iteration - 1)]) for each in memories]
+        rows = [(query, list(states)) for query, *states in zip(queries, *of_memories, strict=True)]
+    return centroid_correction(rows, [each.iteration for each in memories], labels, source, "sum", 1)
 
 
 def _predictions(engine: Engine, memories: Sequence[Memory], rows: Sequence[Query]) -> Iterator[Prediction]:
@@ -284,14 +301,15 @@ def _predictions(engine: Engine, memories: Sequence[Memory], rows: Sequence[Quer
 
 
 def _held_out_predictions(
-    engine: Engine, report: TuneReport, demonstrations: TokenizedDemonstrations, scores: Floats
+    engine: Engine, report: TuneReport, memories: Sequence[Memory], scores: Floats
 ) -> Iterator[Prediction]:
-    """The predictions of all rows after T = 1 and after the setting to use, by memories that have not read their fold.
+    """The predictions of all rows at the iterations of the memories, by memories that have not read their fold.
 
     `scores` are their sums (selections, techniques, methods, T, N, C).
     """
-    rows, (*place, last) = report.plan.rows.queries, report.setting.place
-    tokenized = query_tokenizer(engine.tokenizer, demonstrations)(rows)
-    for reading in sorted({0, last}):
-        for row, query, sums in zip(rows, tokenized, scores[(*place, reading)].tolist(), strict=True):
-            yield prediction_of(row, reading + 1, Scores.of(sums, query))
+    rows, (*place, _) = report.plan.rows.queries, report.setting.place
+    assert memories[0].provenance is not None
+    tokenized = query_tokenizer(engine.tokenizer, memories[0].provenance.demonstrations)(rows)
+    for memory in memories:
+        for row, query, sums in zip(rows, tokenized, scores[(*place, memory.iteration - 1)].tolist(), strict=True):
+            yield prediction_of(row, memory.iteration, Scores.of(sums, query))

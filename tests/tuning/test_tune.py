@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64decode
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -35,6 +36,7 @@ from deepthink_cli.calibration.registry import CALIBRATIONS
 from deepthink_cli.errors import InputError
 from deepthink_cli.events import Note, Progress
 from deepthink_cli.model.options import ModelOptions
+from deepthink_cli.model.tokens import tokenize_queries
 from deepthink_cli.scoring.softmax import log_softmax
 from deepthink_cli.selection.features import Observer
 from deepthink_cli.selection.pool import PoolRows
@@ -223,7 +225,9 @@ def test_a_bias_of_few_rows_is_refused_if_it_is_named_and_not_tried_by_default(l
     options = TuneOptions.checked(folds="3", techniques="deep-thinking")
     plan = plan_tuning(labelled(), ModelOptions.checked(model=llama.identity.id), options, told.append)
     assert plan.grid.calibrations == ("none", "contextual", "domain", "pmi")
-    assert str(told[0]).count("batch, prior, fitted, fitted-slope: they need 20 rows outside a fold, and there are 6")
+    assert str(told[0]).count(
+        "batch, prior, fitted, fitted-slope, centroid: they need 20 rows outside a fold, and there are 6"
+    )
 
 
 MANY = [(f"{kind} {word} film", LABELS[(place + len(kind)) % 2]) for place, word in enumerate(WORDS) for kind in "abcd"]
@@ -287,6 +291,67 @@ def test_if_all_rows_are_read_the_bias_is_that_of_their_held_out_scores(
             scores[row] = list(each.scores.values())
     bias = CALIBRATIONS[name].bias(log_softmax(scores), plan.rows.gold if name == "fitted" else None)
     assert list(stored.bias["3"].compared.values()) == pytest.approx(bias.tolist(), abs=1e-3)
+
+
+def states_of(llama: Engine, memory: Memory, plan: TunePlan, rows: Sequence[int]) -> Any:
+    """The hidden states (n, W) of some rows after a memory."""
+    assert memory.provenance is not None
+    queries = [plan.rows.queries[row] for row in rows]
+    tokenized = tokenize_queries(llama.tokenizer, memory.provenance.demonstrations, queries)
+    return np.stack([each.hidden.numpy() for each in llama.observe(memory, llama.plan(tokenized))])
+
+
+def nearest(states: Any, rows: Any, gold: Sequence[int]) -> list[int]:
+    """The label of the nearest mean of rows, for each state."""
+    means = [rows[[place for place, label in enumerate(gold) if label == each]].mean(axis=0) for each in (0, 1)]
+    return [int(np.argmin([((state - mean) ** 2).sum() for mean in means])) for state in states]
+
+
+def stored_means(memory: Memory) -> list[Any]:
+    """The means that a memory stores for its last iteration, in the order of the labels."""
+    assert memory.provenance is not None
+    stored = memory.provenance.calibrated
+    assert stored is not None
+    assert stored.centroids is not None
+    of_labels = stored.centroids["3"].means
+    return [np.frombuffer(b64decode(of_labels[label]), "<f4") for label in memory.provenance.demonstrations.labels]
+
+
+def test_centroids_are_those_of_the_rows_which_the_memory_has_not_read(
+    llama: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = planned(llama, labelled(MORE), calibrate="centroid", etas="0.5", shots=4)
+    memory, right = stored_by(llama, plan, "centroid", tmp_path, monkeypatch), 0
+    assert memory.provenance is not None
+    read = {each.text for each in memory.provenance.demonstrations.examples}
+    unread = [row for row, query in enumerate(plan.rows.queries) if query.text not in read]
+    states, gold = states_of(llama, memory, plan, unread), [plan.rows.gold[row] for row in unread]
+    for label, mean in enumerate(stored_means(memory)):
+        expected = states[[place for place, each in enumerate(gold) if each == label]].mean(axis=0)
+        assert mean == pytest.approx(expected, abs=1e-3)
+    report = tune(plan, engine=llama)
+    for each in training_sets(plan, llama, None, lambda _: None):
+        if len(each.held_out) == 1:
+            *_, without = think(llama, each.demonstrations[0], report.setting.method)
+            rows, others = (states_of(llama, without, plan, places) for places in (each.rows, each.unread))
+            labels = nearest(rows, others, [plan.rows.gold[row] for row in each.unread])
+            right += sum(label == plan.rows.gold[row] for label, row in zip(labels, each.rows, strict=True))
+    assert report.right[report.kept] == right
+
+
+def test_if_all_rows_are_read_centroids_are_those_of_their_held_out_states(
+    llama: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = planned(llama, labelled(MANY[:30]), calibrate="centroid", etas="0.5", positions="restarted")
+    memory, states = stored_by(llama, plan, "centroid", tmp_path, monkeypatch), dict[int, Any]()
+    assert memory.provenance is not None
+    for fold in plan.folds:
+        rest = plan.rows.demonstrations([row for row in plan.order if row not in fold])
+        *_, without = think(llama, tokenize(llama.tokenizer, rest), memory.provenance.method)
+        states |= dict(zip(fold, states_of(llama, without, plan, fold), strict=True))
+    for label, mean in enumerate(stored_means(memory)):
+        expected = np.mean([states[row] for row, each in enumerate(plan.rows.gold) if each == label], axis=0)
+        assert mean == pytest.approx(expected, abs=1e-3)
 
 
 def test_classifiers_are_trained_without_the_rows_that_they_label(llama: Engine) -> None:

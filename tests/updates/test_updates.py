@@ -25,7 +25,8 @@ from deepthink_cli import (
     think,
     tokenize_demonstrations,
 )
-from deepthink_cli.artifact.format import KEY, read_header
+from deepthink_cli.artifact.container import KEY
+from deepthink_cli.artifact.format import read_header
 from deepthink_cli.engine.batches import BatchedEngine
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.updates.base import Place, UpdateRule
