@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.calibration.centroids import observed, observed_demonstrations
@@ -324,24 +325,34 @@ def rows_of(file: Path) -> list[dict[str, Any]]:
 
 
 def table(rows: Sequence[dict[str, Any]]) -> str:
-    """Means over the tasks and seeds that an arm has, as a Markdown table, for every model, arm and correction."""
-    lines = ["| model | arm | correction | pairs | accuracy | AUC | labels | passes | tokens a row | seconds |"]
-    lines.append("|---|---|---|--:|--:|--:|--:|--:|--:|--:|")
-    groups: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    """Means over tasks of means over seeds, as a Markdown table with a line for every model and arm.
+
+    After the accuracy of each correction come the area under the ROC curve and the cost of the first.
+    """
+    corrections = list(dict.fromkeys(row["correction"] for row in rows))
+    costs = ("labels", "passes", "tokens_per_row", "seconds")
+    headings = ["arm", "pairs", *corrections, "AUC", *(name.replace("_", " ") for name in costs)]
+    lines = [f"| {' | '.join(headings)} |", f"|---{'|--:' * (len(headings) - 1)}|"]
+    arms: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for row in rows:
-        groups.setdefault((Path(row["model"]).name, row["arm"], row["correction"]), []).append(row)
-    for names, same in groups.items():
-        accuracy, auc = (sum(values) / len(same) for values in zip(*_shares(same), strict=True))
-        means = [
-            sum(row[name] for row in same) / len(same) for name in ("labels", "passes", "tokens_per_row", "seconds")
+        arms.setdefault((Path(row["model"]).name, row["arm"]), []).append(row)
+    several = len({model for model, _ in arms}) > 1
+    for (model, arm), of_arm in arms.items():
+        by_name = {name: [row for row in of_arm if row["correction"] == name] for name in corrections}
+        accuracies = [
+            f"{100 * _mean(same, lambda row: row['right'] / row['n']):.1f}" if same else "" for same in by_name.values()
         ]
-        numbers = [f"{100 * accuracy:.1f}", f"{100 * auc:.1f}", *(f"{mean:,.1f}" for mean in means)]
-        lines.append(f"| {' | '.join(names)} | {len(same)} | {' | '.join(numbers)} |")
+        first = next(same for same in by_name.values() if same)
+        means = [f"{_mean(first, lambda row, name=name: row[name]):,.1f}" for name in costs]
+        cells = [*accuracies, f"{100 * _mean(first, lambda row: row['auc']):.1f}", *means]
+        lines.append(f"| {' | '.join([f'{model}, {arm}' if several else arm, str(len(first)), *cells])} |")
     return "\n".join(lines)
 
 
-def _shares(rows: Sequence[dict[str, Any]]) -> Iterator[tuple[float, float]]:
-    return ((row["right"] / row["n"], row["auc"]) for row in rows)
+def _mean(rows: Sequence[dict[str, Any]], value: Callable[[dict[str, Any]], float]) -> float:
+    """The mean over tasks of means over seeds."""
+    tasks = {row["task"] for row in rows}
+    return fmean(fmean(value(row) for row in rows if row["task"] == task) for task in tasks)
 
 
 def main() -> None:
