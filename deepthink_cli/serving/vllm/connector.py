@@ -1,7 +1,7 @@
 """Load memories into vLLM's cache of keys and values, through its interface for connectors (docs/serve.md).
 
-vLLM imports this module by name; nothing else in the package imports vLLM. Its scheduler asks how many tokens of a
-request are known, and its workers write their keys and values into the blocks that the scheduler gave them.
+vLLM imports this module by name. Its scheduler asks how many tokens of a request are known, and its workers write their
+keys and values into the blocks that the scheduler gave them.
 """
 
 from __future__ import annotations
