@@ -76,9 +76,10 @@ def export(
     model: Annotated[Given[ModelOptions], Without("batch_tokens")],
     common: CommonArguments,
 ) -> None:
-    """Write a memory for PEFT and transformers, or for llama.cpp.
+    """Write a memory for PEFT and transformers, for llama.cpp, or for mlx-lm.
 
-    A model is only loaded for llama.cpp, and only if the memory does not keep T = 1, with which the state is compared.
+    A model is only loaded for llama.cpp, and only if the memory does not keep T = 1, with which the state is compared. For
+    mlx-lm, only its configuration and tokenizer are read; --dtype is that of the keys and values.
     """
     from deepthink_cli.export.export import check_export_apart, export_memory
 

@@ -1,1 +1,1 @@
-"""Memories for other programs: PEFT and llama.cpp."""
+"""Memories for other programs: PEFT, llama.cpp and mlx-lm."""

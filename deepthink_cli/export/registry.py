@@ -86,6 +86,13 @@ EXPORTERS: Registry[Exporter] = Registry(
             takes=("state", "weights", "model"),
             needs={"state": f"FILE, a state that your llama.cpp {_SAVED}"},
         ),
+        "mlx": Exporter(
+            f"{_HERE}.mlx:export",
+            "prompt cache of mlx-lm",
+            "a prompt cache of mlx-lm, for Apple's machines",
+            "https://github.com/ml-explore/mlx-lm",
+            takes=("model",),
+        ),
     },
     instance_of(Exporter),
 )
