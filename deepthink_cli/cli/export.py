@@ -78,8 +78,8 @@ def export(
 ) -> None:
     """Write a memory for PEFT and transformers, for llama.cpp, or for mlx-lm.
 
-    A model is only loaded for llama.cpp, and only if the memory does not keep T = 1, with which the state is compared. For
-    mlx-lm, only its configuration and tokenizer are read; --dtype is that of the keys and values.
+    A model is only loaded for llama.cpp, and only if the memory does not keep T = 1, with which the state is compared.
+    For mlx-lm its configuration and tokenizer are read, and --dtype is that of the written keys and values.
     """
     from deepthink_cli.export.export import check_export_apart, export_memory
 

@@ -2,39 +2,51 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import safetensors.torch
 import torch
 
 from deepthink_cli.artifact.opening import find_its_model, open_memory
 from deepthink_cli.errors import InputError, option
-from deepthink_cli.events import Note
+from deepthink_cli.events import Note, Warn
 from deepthink_cli.export.registry import Export
 from deepthink_cli.io.atomic import replacing
 from deepthink_cli.io.text import canonical_json
 from deepthink_cli.memory import Memory
-from deepthink_cli.model.families import windowed_layers
+from deepthink_cli.model.families import rotary_boundary, windowed_layers
 from deepthink_cli.model.options import POCKET
 from deepthink_cli.provenance import ModelIdentity
 
-ARCHITECTURES = ("LlamaForCausalLM",)
+# Random models of these give the same scores in mlx-lm 0.32.2 within 1e-3, with their keys and values in `KVCache`.
+ARCHITECTURES = (
+    *("CohereForCausalLM", "Ernie4_5ForCausalLM", "Glm4ForCausalLM", "GraniteForCausalLM", "HeliumForCausalLM"),
+    *("HunYuanDenseV1ForCausalLM", "LlamaForCausalLM", "MistralForCausalLM", "MixtralForCausalLM"),
+    *("NemotronForCausalLM", "Olmo2ForCausalLM", "Phi3ForCausalLM", "PhiForCausalLM", "Qwen2ForCausalLM"),
+    *("Qwen2MoeForCausalLM", "Qwen3ForCausalLM", "Qwen3MoeForCausalLM", "SeedOssForCausalLM", "SmolLM3ForCausalLM"),
+    *("StableLmForCausalLM", "Starcoder2ForCausalLM"),
+)
 
 
 def export(export: Export) -> None:
     """Write a memory's iteration as a prompt cache, in the dtype of the model's options (by default the memory's).
 
-    Raises InputError for a model that mlx-lm does not load, or whose cache it keeps in another way.
+    Raises InputError for a model that mlx-lm does not load, or computes or caches in another way.
     """
     opened = open_memory(export.header.path)
     check_model(opened.provenance.model, opened.name)
     spec = find_its_model(opened, export.model, export.tell)
-    if window := windowed_layers(spec.config.get_text_config(decoder=True)):
-        raise InputError(
-            f"{opened.name}: {spec.id} has attention windows of {window[0]} tokens, for which mlx-lm has caches of its "
-            "own that drop tokens; use deepthink predict"
-        )
+    check_config(spec.config.get_text_config(decoder=True), f"{opened.name}: {spec.id}")
     write_prompt_cache(export.memory, spec.dtype, opened.provenance.model.id, export.output)
+    stored, _ = spec.config.get_config_dict(spec.source, revision=spec.revision, local_files_only=True)
+    if missing := unread_rotation(stored):
+        text = (
+            "mlx-lm 0.32 takes a rotary base of its own for most models whose config.json states it in rope_parameters"
+        )
+        export.tell(Warn(f"{text} alone, as {spec.id}'s does: add {missing} to it where mlx-lm runs"))
     if Path(opened.provenance.model.id).is_absolute():
         text = f"mlx_lm.generate loads the model from {opened.provenance.model.id}, and refuses another path"
         export.tell(Note(f"{text}; load_prompt_cache does not compare it"))
@@ -44,8 +56,8 @@ def check_model(model: ModelIdentity, name: str) -> None:
     """Raise InputError unless mlx-lm loads the model that made the memory, and caches the same keys and values."""
     if model.architecture not in ARCHITECTURES:
         raise InputError(
-            f"{name}: made by a model of {model.architecture}, whose cache in mlx-lm was not compared; those of "
-            f"{', '.join(ARCHITECTURES)} were; use deepthink predict"
+            f"{name}: made by a model of {model.architecture}, whose cache in mlx-lm is not the same or was not compared "
+            "(docs/elsewhere.md lists those that were); use deepthink predict"
         )
     way = "save the model in a folder of safetensors, and run deepthink think again with it"
     if model.id == POCKET:
@@ -56,6 +68,26 @@ def check_model(model: ModelIdentity, name: str) -> None:
         raise InputError(f"{name}: made with {option('adapter')} {model.adapter} merged into the weights; {way}")
     if model.quantize is not None:
         raise InputError(f"{name}: made in {model.quantize}, in which mlx-lm does not load models; think without it")
+
+
+def check_config(text: Any, name: str) -> None:
+    """Raise InputError for attention windows, and for rotary factors that depend on the number of tokens."""
+    if window := windowed_layers(text):
+        raise InputError(
+            f"{name} has attention windows of {window[0]} tokens, for which mlx-lm has caches that drop tokens, or none; "
+            "use deepthink predict"
+        )
+    if rotary_boundary(text) is not None:
+        raise InputError(f"{name} has LongRoPE, whose short factors mlx-lm does not use; use deepthink predict")
+
+
+def unread_rotation(stored: Mapping[str, Any]) -> str:
+    """The fields of a configuration that mlx-lm needs beside `rope_parameters`, in JSON; empty if it has them."""
+    rotation = stored.get("rope_parameters")
+    if not rotation or "rope_theta" in stored:
+        return ""
+    scaled = {} if rotation.get("rope_type", "default") == "default" else {"rope_scaling": rotation}
+    return json.dumps({"rope_theta": rotation.get("rope_theta"), **scaled})[1:-1]
 
 
 def write_prompt_cache(memory: Memory, dtype: torch.dtype, model: str, output: str | Path) -> None:

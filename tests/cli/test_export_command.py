@@ -107,7 +107,7 @@ def test_the_report_has_the_differences(folder: Path, tmp_path: Path, capsys: Ca
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("mem --to onnx -o x", "'onnx' is not one of 'peft', 'llama.cpp'"),
+        ("mem --to onnx -o x", "'onnx' is not one of 'peft', 'llama.cpp', 'mlx'"),
         (
             "mem --to peft -o x --at all",
             "--at all: one iteration is needed; give its number, or last",
@@ -115,7 +115,7 @@ def test_the_report_has_the_differences(folder: Path, tmp_path: Path, capsys: Ca
         ("mem --to peft -o x --at 2", "--at 2: "),
         ("mem --to peft -o x --state saved", "--state saved: only with --to llama.cpp; omit it"),
         ("mem --to peft -o x --weights f16", "--weights f16: only with --to llama.cpp; omit it"),
-        ("mem --to peft -o x -m pocket", "-m pocket: only with --to llama.cpp; omit it"),
+        ("mem --to peft -o x -m pocket", "-m pocket: only with --to llama.cpp or mlx; omit it"),
         ("mem --to peft -o .", "-o .: holds other files, as last; name a new folder"),
         ("mem --to peft -o saved", "-o saved: a file, not a folder; name a new folder"),
         ("mem --to peft -o no/x", "-o no/x: there is no directory"),
@@ -126,6 +126,9 @@ def test_the_report_has_the_differences(folder: Path, tmp_path: Path, capsys: Ca
         ("mem --to llama.cpp -o x --state .", "--state .: cannot be read: Is a directory"),
         ("mem --to llama.cpp -o x --state mem", "--state mem: not a sequence state of llama.cpp"),
         ("mem --to llama.cpp -o mem --state saved", "-o mem: the same file as mem, which this command reads"),
+        ("mem --to mlx -o x --state saved", "--state saved: only with --to llama.cpp; omit it"),
+        ("mem --to mlx -o mem", "-o mem: the same file as mem, which this command reads"),
+        ("mem --to mlx -o x -m pocket -q", "mem: made by another model"),
         ("last --to llama.cpp -o x --state saved -m pocket -q", "last: made by another model"),
     ],
 )
