@@ -44,9 +44,9 @@ def export(export: Export) -> None:
     stored, _ = spec.config.get_config_dict(spec.source, revision=spec.revision, local_files_only=True)
     if missing := unread_rotation(stored):
         text = (
-            "mlx-lm 0.32 takes a rotary base of its own for most models whose config.json states it in rope_parameters"
+            f"config.json of {spec.id} states its rotary factors in rope_parameters alone, where mlx-lm 0.32 does not"
         )
-        export.tell(Warn(f"{text} alone, as {spec.id}'s does: add {missing} to it where mlx-lm runs"))
+        export.tell(Warn(f"{text} read most of them: add {missing} to it where mlx-lm runs, or scores differ"))
     if Path(opened.provenance.model.id).is_absolute():
         text = f"mlx_lm.generate loads the model from {opened.provenance.model.id}, and refuses another path"
         export.tell(Note(f"{text}; load_prompt_cache does not compare it"))
@@ -56,7 +56,7 @@ def check_model(model: ModelIdentity, name: str) -> None:
     """Raise InputError unless mlx-lm loads the model that made the memory, and caches the same keys and values."""
     if model.architecture not in ARCHITECTURES:
         raise InputError(
-            f"{name}: made by a model of {model.architecture}, whose cache in mlx-lm is not the same or was not compared "
+            f"{name}: made by a model of {model.architecture}, whose cache in mlx-lm differs or was not compared "
             "(docs/elsewhere.md lists those that were); use deepthink predict"
         )
     way = "save the model in a folder of safetensors, and run deepthink think again with it"
@@ -74,29 +74,29 @@ def check_config(text: Any, name: str) -> None:
     """Raise InputError for attention windows, and for rotary factors that depend on the number of tokens."""
     if window := windowed_layers(text):
         raise InputError(
-            f"{name} has attention windows of {window[0]} tokens, for which mlx-lm has caches that drop tokens, or none; "
-            "use deepthink predict"
+            f"{name} has attention windows of {window[0]} tokens, which mlx-lm ignores or keeps in caches that drop "
+            "tokens; use deepthink predict"
         )
     if rotary_boundary(text) is not None:
         raise InputError(f"{name} has LongRoPE, whose short factors mlx-lm does not use; use deepthink predict")
 
 
 def unread_rotation(stored: Mapping[str, Any]) -> str:
-    """The fields of a configuration that mlx-lm needs beside `rope_parameters`, in JSON; empty if it has them."""
-    rotation = stored.get("rope_parameters")
-    if not rotation or "rope_theta" in stored:
-        return ""
-    scaled = {} if rotation.get("rope_type", "default") == "default" else {"rope_scaling": rotation}
-    return json.dumps({"rope_theta": rotation.get("rope_theta"), **scaled})[1:-1]
+    """The fields in JSON that a configuration of transformers 5 lacks for mlx-lm; empty if it has them."""
+    rotation = stored.get("rope_parameters") or {}
+    fields = {name: rotation[name] for name in ("rope_theta", "partial_rotary_factor") if name in rotation}
+    if rotation.get("rope_type", "default") != "default":
+        fields["rope_scaling"] = rotation
+    return json.dumps({name: value for name, value in fields.items() if name not in stored})[1:-1]
 
 
 def write_prompt_cache(memory: Memory, dtype: torch.dtype, model: str, output: str | Path) -> None:
     """Write what `mlx_lm.models.cache.save_prompt_cache` writes of one `KVCache` for each layer; the write is atomic.
 
-    Layer i is `i.0` and `i.1`, keys and values (1, kv_heads, L, head_dim) in `dtype`, and `i.2`, the offset L: the number
-    of keys, and the position of the next token. The metadata say how `mlx_lm.generate` is to load the model and its
-    tokenizer: without a BOS token of its own, which the memory has. Raises InputError for values that `dtype` cannot
-    hold, and DeepThinkError if the write fails. Source: mlx_lm/models/cache.py of mlx-lm 0.32.
+    Layer i is `i.0` and `i.1`, keys and values (1, kv_heads, L, head_dim) in `dtype`, and `i.2`, the offset L: both the
+    number of keys and the position of the next token. The metadata say how `mlx_lm.generate` is to load the model and
+    its tokenizer: without a BOS token of its own, which the memory has. Raises InputError for values that `dtype`
+    cannot hold, and DeepThinkError if the write fails. Source: mlx_lm/models/cache.py of mlx-lm 0.32.
     """
     tensors: dict[str, torch.Tensor] = {}
     metadata = {"0.model": model, "0.tokenizer_config": canonical_json({"add_bos_token": False}), "2.0": ""}

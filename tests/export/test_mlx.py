@@ -89,9 +89,8 @@ def test_the_file_is_the_one_that_mlx_lm_would_save(llama: Engine, tmp_path: Pat
         cache.state = (mx.array(keys[None].tolist()), mx.array(values[None].tolist()), memory.length)
     metadata = {"model": llama.identity.id, "tokenizer_config": '{"add_bos_token":false}'}
     caches.save_prompt_cache(str(tmp_path / "theirs.safetensors"), saved, metadata)
-    ours, theirs = (
-        mx.load(str(tmp_path / f"{name}.safetensors"), return_metadata=True) for name in ("cache", "theirs")
-    )
+    files = [tmp_path / "cache.safetensors", tmp_path / "theirs.safetensors"]
+    ours, theirs = (mx.load(str(file), return_metadata=True) for file in files)
     assert ours[1] == theirs[1]
     assert ours[0].keys() == theirs[0].keys()
     for name, array in theirs[0].items():
@@ -150,7 +149,7 @@ def test_a_model_that_mlx_lm_does_not_run_as_we_do_is_refused(changes: dict[str,
 
 def test_attention_windows_are_refused_by_name(tmp_path: Path) -> None:
     engine = load_model(str(write_model(tmp_path / "model", "mistral")))
-    with pytest.raises(InputError, match="model has attention windows of 256 tokens, for which mlx-lm has caches"):
+    with pytest.raises(InputError, match="model has attention windows of 256 tokens, which mlx-lm ignores"):
         exported(engine, tmp_path)
     assert not (tmp_path / "cache.safetensors").exists()
 
@@ -170,6 +169,7 @@ def test_rotary_factors_that_depend_on_the_length_are_refused() -> None:
         ({"rope_theta": 1e5}, ""),
         ({"rope_theta": 1e5, "rope_parameters": {"rope_theta": 1e5}}, ""),
         ({"rope_parameters": {"rope_theta": 1e5, "rope_type": "default"}}, '"rope_theta": 100000.0'),
+        ({"rope_theta": 1e5, "rope_parameters": {"partial_rotary_factor": 0.5}}, '"partial_rotary_factor": 0.5'),
         (
             {"rope_parameters": {"rope_theta": 1e5, "rope_type": "linear", "factor": 4}},
             '"rope_theta": 100000.0, "rope_scaling": {"rope_theta": 100000.0, "rope_type": "linear", "factor": 4}',
