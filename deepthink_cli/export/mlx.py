@@ -40,12 +40,10 @@ def export(export: Export) -> None:
     check_model(opened.provenance.model, opened.name)
     spec = find_its_model(opened, export.model, export.tell)
     check_config(spec.config.get_text_config(decoder=True), f"{opened.name}: {spec.id}")
-    write_prompt_cache(export.memory, spec.dtype, opened.provenance.model.id, export.output)
     stored, _ = spec.config.get_config_dict(spec.source, revision=spec.revision, local_files_only=True)
+    write_prompt_cache(export.memory, spec.dtype, opened.provenance.model.id, export.output)
     if missing := unread_rotation(stored):
-        text = (
-            f"config.json of {spec.id} states its rotary factors in rope_parameters alone, where mlx-lm 0.32 does not"
-        )
+        text = f"config.json of {spec.id} states rotary factors in rope_parameters alone, where mlx-lm 0.32 does not"
         export.tell(Warn(f"{text} read most of them: add {missing} to it where mlx-lm runs, or scores differ"))
     if Path(opened.provenance.model.id).is_absolute():
         text = f"mlx_lm.generate loads the model from {opened.provenance.model.id}, and refuses another path"
