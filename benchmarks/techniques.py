@@ -327,8 +327,14 @@ def rows_of(file: Path) -> list[dict[str, Any]]:
 def table(rows: Sequence[dict[str, Any]]) -> str:
     """Means over tasks of means over seeds, as a Markdown table with a line for every model and arm.
 
-    After the accuracy of each correction come the area under the ROC curve and the cost of the first.
+    They are of the tasks and seeds that all arms have. After the accuracy of each correction come the area under the
+    ROC curve and the cost of the first.
     """
+    pairs: dict[tuple[str, str], set[tuple[str, int]]] = {}
+    for row in rows:
+        pairs.setdefault((row["model"], row["arm"]), set()).add((row["task"], row["seed"]))
+    common = set.intersection(*pairs.values()) if pairs else set()
+    rows = [row for row in rows if (row["task"], row["seed"]) in common]
     corrections = list(dict.fromkeys(row["correction"] for row in rows))
     costs = ("labels", "passes", "tokens_per_row", "seconds")
     headings = ["arm", "pairs", *corrections, "AUC", *(name.replace("_", " ") for name in costs)]
