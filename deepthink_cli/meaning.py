@@ -186,7 +186,7 @@ TABLE = (
     Rule(("sklearn",), ("eta",), _has("update"), "not with {update}, which is used in its place", _OMIT_ONE),
     Rule(("run", "study"), ("dev_size",), _lacks("choose_on"), "only with {choose_on} dev", _ADD),
     Rule(("run",), ("no_probe",), _lacks("dry_run"), "only with {dry_run}", _ADD),
-    Rule(("predict",), ("as_json",), _lacks("dry_run"), "only with {dry_run}", _ADD),
+    Rule(("predict",), ("json",), _lacks("dry_run"), "only with {dry_run}", _ADD),
 )
 
 
