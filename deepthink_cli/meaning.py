@@ -23,8 +23,8 @@ Values = Mapping[str, Any]  # of the options of a command by name
 Condition = Callable[[Values], bool]
 Shown = Callable[[str], str]
 
-# Options that locate files for every command: in the environment or a configuration file they may be unused by one.
-PLACES = ("data_dir",)
+# Options of most commands: in the environment or a configuration file they may be unused by one.
+SHARED = ("data_dir", "json")
 _GATE = tuple(each.name for each in fields(Gate))
 
 

@@ -62,7 +62,7 @@ def test_the_bytes_and_rows_are_those_of_the_command(
     assert values["bytes"] == pytest.approx(written(arguments), rel=0.03)
 
 
-@pytest.mark.parametrize("count, sampled", [(64, range(64)), (128, range(0, 128, 2)), (5, range(5))])
+@pytest.mark.parametrize(("count", "sampled"), [(64, range(64)), (128, range(0, 128, 2)), (5, range(5))])
 def test_the_sample_is_evenly_spaced(count: int, sampled: range, memory: Path, tmp_path: Path) -> None:
     found = list[probing.Probed]()
     rows = write_rows(tmp_path / "rows.jsonl", [{"review": f"film {n}", "sentiment": "positive"} for n in range(count)])
@@ -106,7 +106,7 @@ def test_errors_are_those_of_the_command(command: str, row: str, memory: Path, i
 
 
 @pytest.mark.parametrize(
-    "more, named",
+    ("more", "named"),
     [
         (["--resume", "-o", "out.jsonl"], "--resume"),
         (["--workers", "2"], "--workers"),
@@ -129,3 +129,10 @@ def test_standard_input_is_refused(memory: Path, capsys: Captured) -> None:
 def test_predict_has_json_for_the_estimate_only(memory: Path, inputs: Path, capsys: Captured) -> None:
     assert run(["predict", str(memory), str(inputs), "--json"]) == 2
     assert "only with --dry-run" in capsys.readouterr().err
+
+
+def test_json_for_all_commands_does_not_hinder_predict(
+    memory: Path, inputs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DEEPTHINK_JSON", "1")
+    assert run(["predict", str(memory), str(inputs), "-q"]) == 0
