@@ -56,7 +56,7 @@ def show_estimate(
     if values["rows_per_second"] is not None:
         rates = f"{values['rows_per_second']:,.1f} rows/s, {values['tokens_per_second']:,.0f} tokens/s"
     needed, written = values["memory_bytes"], values["bytes"]
-    space = "unknown, as Parquet" if written is None else f"about {size(written)}"
+    space = "unknown, as Parquet" if written is None else f"about {size(written)}" if written else "none"
     exact = "" if probed.exact else "about "
     report(
         f"rows     {probed.rows:,}, {len(probed.skipped):,} of them skipped",

@@ -22,9 +22,10 @@ from deepthink_cli.artifact.opening import (
     with_first_reading,
 )
 from deepthink_cli.calibration.basis import check_inputs
-from deepthink_cli.calibration.calibrator import Calibrator
+from deepthink_cli.calibration.calibrator import Calibrator, RowCalibrator
 from deepthink_cli.calibration.extended_labels import check_labels
 from deepthink_cli.calibration.notes import check_count, check_supported, row_check, skipping, warn_of_one_label
+from deepthink_cli.calibration.registry import from_rows
 from deepthink_cli.calibration.stored import in_use
 from deepthink_cli.data.examples import Query, Skipped
 from deepthink_cli.data.source import RowSource
@@ -214,16 +215,19 @@ def probe_evaluation(
     engine, members = ready.engine, ready.members
     loading = time.perf_counter() - ready.started
 
+    skipping, by_rows = _skipped(skip), from_rows(ready.calibrate)
+    from_texts = Calibrator(engine, members, [name for name in ready.calibrate if name not in by_rows], score)
+
     def label(sample: Iterable[Query | Skipped]) -> Iterator[Prediction | Skipped]:
-        return _corrected(engine, members, sample, ready.calibrate, score, skip, silent)
+        parts = predictions(engine, members, sample, size=EVALUATED, score=score, skip=skipping)
+        return chain.from_iterable(from_texts.corrected(parts))
 
     queries = _usable(engine, members, ready.rows, ready.calibrate, score, skip, truncate, tell)
-    skipping = _skipped(skip)
-    found = probe(engine, members, queries, rows.count, label, score=score, skip=skipping, loading=loading)
-    probed, _ = found
+    probed, answers = probe(engine, members, queries, rows.count, label, score=score, skip=skipping, loading=loading)
     if not probed.scored:
         raise _nothing(rows, min(probed.skipped, key=itemgetter(0))[1].error)
-    return found
+    of_rows = RowCalibrator(ready.calibrate, rows.demonstrations.labels)
+    return probed, list(chain.from_iterable(of_rows.corrected([answers], together=True)))
 
 
 @dataclass(frozen=True)
@@ -353,7 +357,18 @@ def scored_rows(
         progress = Progress("generating", 0, rows.count)
         return answered(engine, members[0], rows.free, rows.queries, tell, progress)
     queries = _usable(engine, members, rows, calibrate, score, skip, truncate, tell)
-    return _corrected(engine, members, queries, calibrate, score, skip, tell, Progress("evaluating", 0, rows.count))
+    parts = predictions(
+        engine,
+        members,
+        queries,
+        size=EVALUATED,
+        score=score,
+        skip=_skipped(skip),
+        tell=tell,
+        progress=Progress("evaluating", 0, rows.count),
+    )
+    calibrator = Calibrator(engine, members, calibrate, score)
+    return chain.from_iterable(calibrator.corrected(parts, together=True))
 
 
 def _usable(
@@ -374,31 +389,6 @@ def _usable(
     if truncate is not None:
         queries = truncated(queries, engine.tokenizer, engine.limits, longest_of(members), truncate, score, tell)
     return queries
-
-
-def _corrected(
-    engine: Engine,
-    members: Sequence[Sequence[Memory]],
-    queries: Iterable[Query | Skipped],
-    calibrate: Sequence[str],
-    score: ScoreName,
-    skip: bool,
-    tell: Tell,
-    progress: Progress | None = None,
-) -> Iterator[Prediction | Skipped]:
-    """The predictions of the queries by each memory, corrected by the bias of all of them."""
-    parts = predictions(
-        engine,
-        members,
-        queries,
-        size=EVALUATED,
-        score=score,
-        skip=_skipped(skip),
-        tell=tell,
-        progress=progress,
-    )
-    calibrator = Calibrator(engine, members, calibrate, score)
-    return chain.from_iterable(calibrator.corrected(parts, together=True))
 
 
 def _skipped(skip: bool) -> Collection[str]:

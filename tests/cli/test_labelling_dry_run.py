@@ -83,6 +83,15 @@ def test_the_tokens_are_counted_or_those_of_the_sample(
 
 
 @pytest.mark.parametrize("command", ["predict", "eval"])
+def test_corrections_by_rows_and_by_texts_are_in_the_bytes(
+    command: str, memory: Path, inputs: Path, tmp_path: Path, capsys: Captured
+) -> None:
+    inputs.write_text("".join(inputs.read_text().splitlines(keepends=True)[:20]))
+    arguments: list[object] = [command, memory, inputs, "--calibrate", "batch,contextual", "-o", tmp_path / "out.jsonl"]
+    assert estimated(arguments, capsys)["bytes"] == pytest.approx(written(arguments), rel=0.01)
+
+
+@pytest.mark.parametrize("command", ["predict", "eval"])
 def test_an_unreadable_row_is_counted_as_skipped(
     command: str, memory: Path, inputs: Path, tmp_path: Path, capsys: Captured
 ) -> None:
