@@ -23,8 +23,8 @@ Values = Mapping[str, Any]  # of the options of a command by name
 Condition = Callable[[Values], bool]
 Shown = Callable[[str], str]
 
-# Options that locate files for every command: in the environment or a configuration file they may be unused by one.
-PLACES = ("data_dir",)
+# Options of most commands: in the environment or a configuration file they may be unused by one.
+SHARED = ("data_dir", "json")
 _GATE = tuple(each.name for each in fields(Gate))
 
 
@@ -186,6 +186,7 @@ TABLE = (
     Rule(("sklearn",), ("eta",), _has("update"), "not with {update}, which is used in its place", _OMIT_ONE),
     Rule(("run", "study"), ("dev_size",), _lacks("choose_on"), "only with {choose_on} dev", _ADD),
     Rule(("run",), ("no_probe",), _lacks("dry_run"), "only with {dry_run}", _ADD),
+    Rule(("predict",), ("json",), _lacks("dry_run"), "only with {dry_run}", _ADD),
 )
 
 

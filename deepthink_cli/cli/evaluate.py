@@ -24,6 +24,7 @@ from deepthink_cli.cli.data_options import (
     TaskName,
     row_source,
 )
+from deepthink_cli.cli.dry_run import DryRun, check_dry_run, show_estimate
 from deepthink_cli.cli.grouped import Given, grouped
 from deepthink_cli.cli.options import CommonArguments, for_memory
 from deepthink_cli.cli.output_options import Html, check_page, command_line, write_page
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from deepthink_cli.artifact.opening import OpenedMemory
     from deepthink_cli.data.examples import Skipped
     from deepthink_cli.evaluation.evaluate import EvaluationReport
+    from deepthink_cli.events import Tell
     from deepthink_cli.model.options import ModelOptions
     from deepthink_cli.options import ScoreName
     from deepthink_cli.prediction.rows import RowCounts
@@ -93,6 +95,7 @@ def evaluate(
     output: Output = None,
     html: Html = None,
     fail_under: FailUnder = None,
+    dry_run: DryRun = False,
     at: IterationChoice = "all",
     calibrate: Calibrate = None,
     ensemble: EnsembleFiles = None,
@@ -133,6 +136,9 @@ def evaluate(
     names: tuple[str, ...] = ()
     with problems.collected():
         names = calibrations(calibrate, stored=True)
+    if dry_run:
+        with problems.collected():
+            check_dry_run({"html": html})
     with problems.collected():
         threshold = None if fail_under is None else Threshold.of(fail_under)
     failing = ErrorOptions()
@@ -164,7 +170,12 @@ def evaluate(
         if not isinstance(chosen, RowSource) or html is not None:
             name, given = ("task", task) if html is None else ("html", html)
             raise InputError.of(name, given, SEVERAL)
+        if dry_run:
+            reason = "not for a memory whose rows may have several labels; deepthink predict estimates its time"
+            raise InputError.of("dry_run", None, reason)
         return _evaluate_several(opened, others, chosen, row_limit, options, outputs, names, score, threshold, common)
+    if dry_run:
+        return _estimate(opened, others, chosen, row_limit, options, outputs, names, score, threshold, common)
     result, counts = _evaluate(opened, others, chosen, row_limit, options, outputs, names, score, threshold, common)
     show(result, common.as_json)
     for sentence in result.advice:
@@ -267,25 +278,13 @@ def _evaluate(
     common: CommonArguments,
 ) -> tuple[EvaluationReport, RowCounts]:
     """Evaluate the memory on a task's rows, or on those of the file `chosen`; also counts the rows that are skipped."""
-    from deepthink_cli.artifact.opening import model_options
-    from deepthink_cli.calibration.stored import in_use
     from deepthink_cli.evaluation.evaluate import evaluate as evaluation_of
     from deepthink_cli.prediction.rows import RowCounts
     from deepthink_cli.report.html.of_evaluation import Observed, page_of_evaluation
-    from deepthink_cli.tasks.evaluated import rows_of_file, rows_of_task
 
-    used = model_options(memory, options)
-    outputs.check(model=used.model, adapter=used.adapter)
+    _check_model(memory, options, outputs)
     with Show(common, bar=not common.as_json) as tell:
-        if isinstance(chosen, RowSource):
-            rows = rows_of_file(memory, chosen, limit, outputs.errors.skip)
-        else:
-            where = (chosen.protocol, chosen.source, limit, tell)
-            rows = rows_of_task(memory, chosen.task, *where, run_code=chosen.run_code, unsafe=chosen.unsafe)
-            _check_page(rows, outputs)
-        if threshold is not None:
-            threshold.check_possible(bool(memory.provenance.demonstrations.labels), rows.free is None)
-        calibrate = in_use(calibrate, [memory, *ensemble], score) if rows.free is None else calibrate
+        rows, calibrate = _rows(memory, ensemble, chosen, limit, outputs, calibrate, score, threshold, tell)
         observed = Observed(len({1, *memory.iterations}), calibrate) if outputs.html else None
         counts = RowCounts(rows.count)
         with _samples_file(outputs, memory, rows, calibrate, score) as write:
@@ -305,6 +304,81 @@ def _evaluate(
     if outputs.html is not None and observed is not None:
         write_page(page_of_evaluation(result, observed, command_line()), outputs.html, common.quiet)
     return result, counts
+
+
+def _estimate(
+    memory: OpenedMemory,
+    ensemble: Sequence[OpenedMemory],
+    chosen: _TaskRows | RowSource,
+    limit: int | None,
+    options: ModelOptions,
+    outputs: _Outputs,
+    calibrate: tuple[str, ...],
+    score: ScoreName,
+    threshold: Threshold | None,
+    common: CommonArguments,
+) -> None:
+    """Label a sample of the rows, and print what the evaluation of all of them would take."""
+    from deepthink_cli.evaluation.evaluate import probe_evaluation
+    from deepthink_cli.prediction.rows import RowCounts, samples_rows
+
+    _check_model(memory, options, outputs)
+    errors, path = outputs.errors, outputs.rows
+    with Show(common, bar=not common.as_json) as tell:
+        rows, calibrate = _rows(memory, ensemble, chosen, limit, outputs, calibrate, score, threshold, tell)
+        if rows.free is not None:
+            reason = f"not for task {rows.task}, whose answers are generated until they end; omit it"
+            raise InputError.of("dry_run", None, reason)
+        form = None if path is None else samples_rows(memory, rows, path, calibrate, score, errors)
+        probed, answers = probe_evaluation(
+            memory,
+            rows,
+            options=options,
+            calibrate=calibrate,
+            ensemble=ensemble,
+            score=score,
+            skip=errors.skip,
+            truncate=errors.truncate,
+            tell=tell,
+        )
+        counts = RowCounts.of_skipped(probed.rows, probed.skipped if errors.skip else ())
+        counts.tell(tell)
+    show_estimate(memory, options, probed, answers, form, path or "", common.as_json)
+    counts.check(errors.allow_errors)
+
+
+def _rows(
+    memory: OpenedMemory,
+    ensemble: Sequence[OpenedMemory],
+    chosen: _TaskRows | RowSource,
+    limit: int | None,
+    outputs: _Outputs,
+    calibrate: tuple[str, ...],
+    score: ScoreName,
+    threshold: Threshold | None,
+    tell: Tell,
+) -> tuple[EvaluatedRows, tuple[str, ...]]:
+    """The rows of a task or of the file, and the calibrations in use; raises InputError for options that do not fit."""
+    from deepthink_cli.calibration.stored import in_use
+    from deepthink_cli.tasks.evaluated import rows_of_file, rows_of_task
+
+    if isinstance(chosen, RowSource):
+        rows = rows_of_file(memory, chosen, limit, outputs.errors.skip)
+    else:
+        where = (chosen.protocol, chosen.source, limit, tell)
+        rows = rows_of_task(memory, chosen.task, *where, run_code=chosen.run_code, unsafe=chosen.unsafe)
+        _check_page(rows, outputs)
+    if threshold is not None:
+        threshold.check_possible(bool(memory.provenance.demonstrations.labels), rows.free is None)
+    return rows, in_use(calibrate, [memory, *ensemble], score) if rows.free is None else calibrate
+
+
+def _check_model(memory: OpenedMemory, options: ModelOptions, outputs: _Outputs) -> None:
+    """Raise InputError if an output would overwrite a file of the model."""
+    from deepthink_cli.artifact.opening import model_options
+
+    used = model_options(memory, options)
+    outputs.check(model=used.model, adapter=used.adapter)
 
 
 def _each(observers: Sequence[Callable[[T], None] | None]) -> Callable[[T], None]:

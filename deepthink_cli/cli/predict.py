@@ -24,10 +24,11 @@ from deepthink_cli.cli.data_options import (
     TaskName,
     columns_in,
 )
+from deepthink_cli.cli.dry_run import DryRun, check_dry_run, show_estimate
 from deepthink_cli.cli.executor_options import Ray, Workers, number_of, started
-from deepthink_cli.cli.grouped import Given, Without, grouped
+from deepthink_cli.cli.grouped import Given, grouped
 from deepthink_cli.cli.options import CommonArguments, for_memory
-from deepthink_cli.cli.values import read_by
+from deepthink_cli.cli.values import check_given, read_by
 from deepthink_cli.data.source import RowSource
 from deepthink_cli.errors import DeepThinkError, InputError, Problem, Problems, option
 from deepthink_cli.io.tables import check_suffix, is_table
@@ -165,6 +166,7 @@ def predict(
     flush: Flush = False,
     show_prompt: ShowPrompt = False,
     resume: Resume = False,
+    dry_run: DryRun = False,
     at: IterationChoice = "last",
     calibrate: Calibrate = None,
     ensemble: EnsembleFiles = None,
@@ -181,7 +183,7 @@ def predict(
     query: QueryOptions,
     vectors: Given[AddedOptions],
     model: Given[ModelOptions],
-    common: Annotated[CommonArguments, Without("json")],
+    common: CommonArguments,
 ) -> None:
     """Label inputs with a memory: one row for each, in order.
 
@@ -204,6 +206,15 @@ def predict(
     model, problems, files = for_memory(context, model), Problems(), ensemble or []
     remote = None if server is None else _remote(context, server)
     skip, names = errors.on_error == "skip", tuple[str, ...]()
+    with problems.collected():
+        check_given(context, "predict")
+    if dry_run:
+        apart = {"server": server, "ray": ray, "workers": workers, "resume": resume, "show_prompt": show_prompt}
+        with problems.collected():
+            check_dry_run(apart)
+            if RowSource(inputs).read_once:
+                reason = f"{RowSource(inputs).name} can be read only once; give a file"
+                raise InputError.of("dry_run", None, reason)
     with problems.collected():
         options = model.checked()
     with problems.collected():
@@ -272,6 +283,8 @@ def predict(
     table = output_format != "jsonl" if output is None else is_table(output)
     form = output_rows(opened, checked, table, names, score, chosen, failing)
     label = partial(_labeller(opened, others, source, options, checked, form, remote), flush=flush)
+    if dry_run:
+        return _estimate(label, opened, options, form, output or f".{output_format}", failing, common)
     identity = identity_of(opened, others, source, checked, options, form) if resume and checked is not None else None
     with ExitStack() as stack:
         tell = stack.enter_context(Show(common, bar=output is not None or not sys.stdout.isatty()))
@@ -284,6 +297,29 @@ def predict(
     if output is not None:
         note(f"wrote {output} ({counts.lines} rows, probabilities not calibrated)", common.quiet)
     counts.check(failing.allow_errors)
+
+
+def _estimate(
+    label: Callable[..., Iterator[list[Prediction | Skipped]]],
+    memory: OpenedMemory,
+    options: ModelOptions | None,
+    form: OutputRows,
+    output: str | Path,
+    errors: ErrorOptions,
+    common: CommonArguments,
+) -> None:
+    """Label a sample of the rows, and print what all of them would take."""
+    from deepthink_cli.prediction.rows import RowCounts
+    from deepthink_cli.scoring.probe import Probed
+
+    found = list[Probed]()
+    with Show(common, bar=not common.as_json) as tell:
+        answers = [row for part in label(tell=tell, measured=found.append) for row in part]
+        (probed,) = found
+        counts = RowCounts.of_skipped(probed.rows, probed.skipped)
+        counts.tell(tell)
+    show_estimate(memory, options, probed, answers, form, output, common.as_json)
+    counts.check(errors.allow_errors)
 
 
 def _labeller(

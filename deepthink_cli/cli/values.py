@@ -17,7 +17,7 @@ from deepthink_cli.cli.grouped import Given
 from deepthink_cli.data.formats.lines import BOM, decoded
 from deepthink_cli.engine.decoding import Decoding
 from deepthink_cli.errors import InputError, Problem, Problems
-from deepthink_cli.meaning import PLACES, check_meaning
+from deepthink_cli.meaning import SHARED, check_meaning
 
 FILE = "@"  # begins the name of a file of labels
 _HINT = "write a,b,c"
@@ -154,7 +154,7 @@ def check_given(context: typer.Context, command: str) -> None:
     named = {name: source.name for name, source in sources.items() if source is not None}
     typed = [name for name, source in named.items() if source == "COMMANDLINE"]
     other = [name for name, source in named.items() if source in ("ENVIRONMENT", "DEFAULT_MAP")]
-    check_meaning(command, [*typed, *(name for name in other if name not in PLACES)], context.params)
+    check_meaning(command, [*typed, *(name for name in other if name not in SHARED)], context.params)
 
 
 PACKAGE = Path(__file__).parent.parent

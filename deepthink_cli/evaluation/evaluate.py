@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,11 +22,12 @@ from deepthink_cli.artifact.opening import (
     with_first_reading,
 )
 from deepthink_cli.calibration.basis import check_inputs
-from deepthink_cli.calibration.calibrator import Calibrator
+from deepthink_cli.calibration.calibrator import Calibrator, RowCalibrator
 from deepthink_cli.calibration.extended_labels import check_labels
 from deepthink_cli.calibration.notes import check_count, check_supported, row_check, skipping, warn_of_one_label
+from deepthink_cli.calibration.registry import from_rows
 from deepthink_cli.calibration.stored import in_use
-from deepthink_cli.data.examples import Skipped
+from deepthink_cli.data.examples import Query, Skipped
 from deepthink_cli.data.source import RowSource
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError
@@ -42,6 +44,7 @@ from deepthink_cli.prediction.rows import scored_by
 from deepthink_cli.scoring.inputs import check_tokens
 from deepthink_cli.scoring.pipeline import ANYTHING, EVALUATED, UNSCORABLE, longest_of, predictions
 from deepthink_cli.scoring.prediction import Prediction
+from deepthink_cli.scoring.probe import Answers, Probed, probe
 from deepthink_cli.scoring.truncation import truncated
 from deepthink_cli.tasks.evaluated import EvaluatedRows, check_read_for, rows_of_file
 
@@ -180,17 +183,90 @@ def evaluate(
     """
     memory = opened(memory, iteration)
     memory = (memory if reread is None else memory.asked_again(reread)).attending_to(nearest)
+    ready = _ready(
+        memory, rows, iteration, options, engine, calibrate, ensemble, score, skip is not None, truncate, tell
+    )
+    rows, others, skipped = ready.rows, ready.others, Counter(ready.rows.skipped)
+    scoring = (ready.engine, ready.members, rows, skipped, ready.calibrate)
+    evaluation, overlap = _evaluate(*scoring, observe, score, skip, truncate, tell)
+    seconds, names = time.perf_counter() - ready.started, tuple(each.name for each in others)
+    _warn(evaluation, overlap, memory, ready.calibrate, tell)
+    described = (rows.task, rows.split, rows.protocol, dict(skipped), seconds)
+    return EvaluationReport(evaluation, memory, *described, tuple(ready.calibrate), names, score, overlap)
+
+
+def probe_evaluation(
+    memory: OpenedMemory,
+    rows: EvaluatedRows,
+    *,
+    options: ModelOptions | None = None,
+    calibrate: Sequence[str] = (),
+    ensemble: Sequence[OpenedMemory] = (),
+    score: ScoreName = "sum",
+    skip: bool = False,
+    truncate: Keep | None = None,
+    tell: Tell = silent,
+) -> tuple[Probed, Answers]:
+    """Time a sample of the rows that `evaluate`, with the same arguments, would evaluate; returns its predictions too.
+
+    The loading includes the reading of T = 1. Raises InputError as `evaluate` does.
+    """
+    ready = _ready(memory, rows, "all", options, None, calibrate, ensemble, score, skip, truncate, tell)
+    engine, members = ready.engine, ready.members
+    loading = time.perf_counter() - ready.started
+
+    skipping, by_rows = _skipped(skip), from_rows(ready.calibrate)
+    from_texts = Calibrator(engine, members, [name for name in ready.calibrate if name not in by_rows], score)
+
+    def label(sample: Iterable[Query | Skipped]) -> Iterator[Prediction | Skipped]:
+        parts = predictions(engine, members, sample, size=EVALUATED, score=score, skip=skipping)
+        return chain.from_iterable(from_texts.corrected(parts))
+
+    queries = _usable(engine, members, ready.rows, ready.calibrate, score, skip, truncate, tell)
+    probed, answers = probe(engine, members, queries, rows.count, label, score=score, skip=skipping, loading=loading)
+    if not probed.scored:
+        raise _nothing(rows, min(probed.skipped, key=itemgetter(0))[1].error)
+    of_rows = RowCalibrator(ready.calibrate, rows.demonstrations.labels)
+    return probed, list(chain.from_iterable(of_rows.corrected([answers], together=True)))
+
+
+@dataclass(frozen=True)
+class _Ready:
+    """What an evaluation uses: the model and the memories, loaded since `started`, and what was checked with them."""
+
+    engine: Engine
+    members: list[list[Memory]]
+    others: tuple[OpenedMemory, ...]
+    rows: EvaluatedRows
+    calibrate: tuple[str, ...]
+    started: float
+
+
+def _ready(
+    memory: OpenedMemory,
+    rows: str | Path | RowSource | EvaluatedRows,
+    iteration: int | str,
+    options: ModelOptions | None,
+    engine: Engine | None,
+    calibrate: Sequence[str],
+    ensemble: Sequence[str | Path | OpenedMemory],
+    score: ScoreName,
+    skip: bool,
+    truncate: Keep | None,
+    tell: Tell,
+) -> _Ready:
+    """Check what is evaluated, and load the model unless it is loaded; raises InputError as `evaluate` says."""
     if has_several(memory.provenance):
         raise InputError(f"{memory.name}: rows may have several labels; use evaluate_label_sets, or deepthink eval")
     others = open_ensemble(memory, ensemble, iteration)
-    rows = rows if isinstance(rows, EvaluatedRows) else rows_of_file(memory, rows, skip=skip is not None)
+    rows = rows if isinstance(rows, EvaluatedRows) else rows_of_file(memory, rows, skip=skip)
     _check_rows(rows, memory, calibrate, ensemble, score)
     calibrate = in_use(calibrate, [memory, *others], score) if rows.free is None else ()
-    check_supported(calibrate, memory, rows.checked if skip is None else None)
+    check_supported(calibrate, memory, rows.checked if not skip else None)
     if engine is None:
         spec = find_its_model(memory, options, tell)
         check_inputs(calibrate, memory.provenance.demonstrations, spec, score)
-        for each in (memory, *others) if skip is None and truncate is None else ():
+        for each in (memory, *others) if not skip and truncate is None else ():
             check_tokens(each.provenance.demonstrations, spec, rows.source or rows.split, rows.checked, score)
         _warn_of_extended(spec.tokenizer, rows, score, calibrate, tell)
         started = time.perf_counter()
@@ -200,12 +276,7 @@ def evaluate(
         check_memories(memory, stored, engine, tell)
         _warn_of_extended(engine.tokenizer, rows, score, calibrate, tell)
     members = [with_first_reading(engine, member) for member in (stored, *members_of(others, engine, tell))]
-    skipped = Counter(rows.skipped)
-    evaluation, overlap = _evaluate(engine, members, rows, skipped, calibrate, observe, score, skip, truncate, tell)
-    seconds, names = time.perf_counter() - started, tuple(each.name for each in others)
-    _warn(evaluation, overlap, memory, calibrate, tell)
-    described = (rows.task, rows.split, rows.protocol, dict(skipped), seconds)
-    return EvaluationReport(evaluation, memory, *described, tuple(calibrate), names, score, overlap)
+    return _Ready(engine, members, others, rows, tuple(calibrate), started)
 
 
 def _check_rows(
@@ -263,8 +334,12 @@ def _evaluate(
         if observe is not None:
             observe(row)
     if not counted:
-        raise InputError(f"{rows.split}: no row can be evaluated, as the first one: {message}")
+        raise _nothing(rows, message)
     return evaluator.result(), overlap.result()
+
+
+def _nothing(rows: EvaluatedRows, message: str) -> InputError:
+    return InputError(f"{rows.split}: no row can be evaluated, as the first one: {message}")
 
 
 def scored_rows(
@@ -281,24 +356,44 @@ def scored_rows(
     if rows.free is not None:
         progress = Progress("generating", 0, rows.count)
         return answered(engine, members[0], rows.free, rows.queries, tell, progress)
-    provenance = members[0][0].provenance
-    assert provenance is not None
-    check = row_check(calibrate, provenance.demonstrations, engine.tokenizer, engine.limits, engine.identity.id, score)
-    queries = skipping(rows.queries, check) if skip else rows.queries
-    if truncate is not None:
-        queries = truncated(queries, engine.tokenizer, engine.limits, longest_of(members), truncate, score, tell)
+    queries = _usable(engine, members, rows, calibrate, score, skip, truncate, tell)
     parts = predictions(
         engine,
         members,
         queries,
         size=EVALUATED,
         score=score,
-        skip=ANYTHING if skip else UNSCORABLE,
+        skip=_skipped(skip),
         tell=tell,
         progress=Progress("evaluating", 0, rows.count),
     )
     calibrator = Calibrator(engine, members, calibrate, score)
     return chain.from_iterable(calibrator.corrected(parts, together=True))
+
+
+def _usable(
+    engine: Engine,
+    members: Sequence[Sequence[Memory]],
+    rows: EvaluatedRows,
+    calibrate: Sequence[str],
+    score: ScoreName,
+    skip: bool,
+    truncate: Keep | None,
+    tell: Tell,
+) -> Iterable[Query | Skipped]:
+    """The queries of the rows, checked where bad ones are skipped, and truncated where that is asked for."""
+    provenance = members[0][0].provenance
+    assert provenance is not None
+    check = row_check(calibrate, provenance.demonstrations, engine.tokenizer, engine.limits, engine.identity.id, score)
+    queries = skipping(rows.queries, check) if skip else rows.queries
+    if truncate is not None:
+        queries = truncated(queries, engine.tokenizer, engine.limits, longest_of(members), truncate, score, tell)
+    return queries
+
+
+def _skipped(skip: bool) -> Collection[str]:
+    """The reasons for which rows are skipped: also without `skip`, those of rows that no memory can score."""
+    return ANYTHING if skip else UNSCORABLE
 
 
 def _warn(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Protocol
 
 from deepthink_cli.artifact.opening import OpenedMemory, check_memories, load_both
@@ -14,6 +16,7 @@ from deepthink_cli.events import Progress, Tell, silent
 from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.options import ScoreName
 from deepthink_cli.scoring.pipeline import ANYTHING, CHUNK, NOTHING, Part, predictions
+from deepthink_cli.scoring.probe import Probed, probe
 
 if TYPE_CHECKING:
     from deepthink_cli.memory import Memory
@@ -43,8 +46,10 @@ class RowLabeller:
         tell: Tell = silent,
     ) -> None:
         self.spec, self.score, self.skip = spec, score, skip
+        started = time.perf_counter()
         self.engine, memories = load_both(memory, spec, tell)
         self.members = [memories, *members_of(others, self.engine, tell)]
+        self.loading = time.perf_counter() - started
         by_rows = from_rows(calibrate)
         names = [name for name in calibrate if name not in by_rows]
         self.calibrator = Calibrator(self.engine, self.members, names, score)
@@ -66,11 +71,39 @@ class RowLabeller:
             size=size,
             flush=flush,
             score=self.score,
-            skip=ANYTHING if self.skip else NOTHING,
+            skip=self._skipped,
             tell=tell,
             progress=progress,
         )
         return self.calibrator.corrected(raw)
+
+    def probed(
+        self,
+        rows: Iterator[Query | Skipped],
+        *,
+        count: int,
+        measured: Callable[[Probed], None],
+        progress: Progress,
+        tell: Tell,
+    ) -> Iterator[Part]:
+        """Yield the predictions of a sample of `count` rows; `measured` gets what it says of all (`probe`)."""
+        result, answers = probe(
+            self.engine,
+            self.members,
+            rows,
+            count,
+            lambda sample: chain.from_iterable(self(sample)),
+            score=self.score,
+            skip=self._skipped,
+            loading=self.loading,
+        )
+        measured(result)
+        yield answers
+
+    @property
+    def _skipped(self) -> Collection[str]:
+        """The reasons for which rows are skipped."""
+        return ANYTHING if self.skip else NOTHING
 
 
 def members_of(others: Sequence[OpenedMemory], engine: Engine, tell: Tell) -> list[list[Memory]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
@@ -33,6 +33,7 @@ from deepthink_cli.scoring.inputs import CheckedRows, check_rows, check_tokens
 from deepthink_cli.scoring.nearest import nearest_parts
 from deepthink_cli.scoring.pipeline import CHUNK, Part, predicted, predictions
 from deepthink_cli.scoring.prediction import Prediction
+from deepthink_cli.scoring.probe import Probed
 from deepthink_cli.scoring.truncation import truncated
 from deepthink_cli.tasks.rows import in_columns
 
@@ -189,6 +190,7 @@ def predict_file(
     flush: bool = False,
     loaded: RowLabeller | None = None,
     elsewhere: LabelRows | None = None,
+    measured: Callable[[Probed], None] | None = None,
     tell: Tell = silent,
 ) -> Iterator[list[Prediction | Skipped]]:
     """Yield a list of predictions for every `chunk` of rows in a file, or on standard input (`-`).
@@ -198,7 +200,8 @@ def predict_file(
     loaded, unless the caller has `checked` them. Each is corrected by the calibrations in `calibrate`, or by what the
     memory stores if there are none; a bias of the rows is that of all rows up to the end of the chunk. The first
     `start` rows are left out; `before` holds their predictions in chunks. `loaded` is the model with the memories, if
-    it is loaded already; with `elsewhere`, that labels the rows, and no weights are loaded here.
+    it is loaded already; with `elsewhere`, that labels the rows, and no weights are loaded here. With
+    `measured`, a sample of a file is labelled in place of its rows; it is called with what the sample says of all.
 
     With `skip`, a row that cannot be used is replaced by `Skipped`; otherwise, and for memories that do not fit, raises
     InputError: with every mistake in a file, or at the first bad row of standard input. `same_labels` refuses rows with
@@ -220,6 +223,9 @@ def predict_file(
     if elsewhere is None:
         loaded = loaded or RowLabeller(memory, others, spec, calibrate, score, skip, tell)
         elsewhere = partial(loaded, size=chunk, flush=flush)
+        if measured is not None:
+            assert checked is not None  # the rows of standard input cannot be read twice
+            elsewhere = partial(loaded.probed, count=checked.count, measured=measured)
 
     check = row_check(calibrate, demonstrations, spec.tokenizer, spec.limits, spec.id, score, same_labels)
     rows: Iterator[Query | Skipped] = islice(_rows(source, demonstrations, skip, check, checked, extended), start, None)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from deepthink_cli.artifact.opening import OpenedMemory
 from deepthink_cli.calibration.registry import NONE, STORED, calibration
@@ -344,6 +345,14 @@ class RowCounts:
                 self._skip(row["error"])
             else:
                 self.unlabelled += "label" in row and row["label"] is None
+
+    @classmethod
+    def of_skipped(cls, rows: int, skipped: Sequence[tuple[int, Skipped]]) -> Self:
+        """The counts of so many rows, those at these places skipped."""
+        counts = cls(rows)
+        for _, row in sorted(skipped, key=itemgetter(0)):
+            counts.skip(row)
+        return counts
 
     def skip(self, row: Skipped) -> None:
         """Count a row that was skipped."""

@@ -1,0 +1,134 @@
+"""Time a sample of rows before all are scored: what `predict` and `eval --dry-run` measure."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from deepthink_cli.data.examples import Query, Skipped
+from deepthink_cli.engine.base import Engine
+from deepthink_cli.options import ScoreName
+from deepthink_cli.scoring.pipeline import NOTHING, Chunk, longest_of, planned
+from deepthink_cli.scoring.prediction import Prediction
+
+if TYPE_CHECKING:
+    from deepthink_cli.memory import Memory
+
+PROBE = 64  # rows that are timed
+EXACT = 10_000  # rows up to which all are tokenised
+_WARM_UP = 8  # rows that are scored before the sample: the first pass allocates
+
+Answers = list[Prediction | Skipped]
+Label = Callable[[Iterable[Query | Skipped]], Iterable[Prediction | Skipped]]
+
+
+@dataclass(frozen=True)
+class Probed:
+    """What a probe of some rows says of all of them.
+
+    `skipped` holds, with their places, the rows that cannot be scored; the others have `tokens`, those of every
+    candidate included. Where not all rows were tokenised (`exact` is False), the tokens are those of the sample for
+    each row, and rows that only the tokenizer refuses are not found. The rows of the sample, at `places`, have
+    `timed_tokens` and took `timed_seconds`; loading the model and the memories took `loading` seconds. `memory_tokens`
+    are those of all memories.
+    """
+
+    rows: int
+    skipped: Sequence[tuple[int, Skipped]]
+    tokens: int
+    exact: bool
+    places: Sequence[int]
+    timed_tokens: int
+    timed_seconds: float
+    loading: float
+    memory_tokens: int
+
+    @property
+    def scored(self) -> int:
+        """The number of rows that are not skipped."""
+        return self.rows - len(self.skipped)
+
+    @property
+    def seconds(self) -> float:
+        """The expected time of all rows: that of the sample for each token, and the loading."""
+        return self.loading + self.tokens * self.timed_seconds / max(1, self.timed_tokens)
+
+
+def probe(
+    engine: Engine,
+    members: Sequence[Sequence[Memory]],
+    rows: Iterable[Query | Skipped],
+    count: int,
+    label: Label,
+    *,
+    score: ScoreName = "sum",
+    skip: Collection[str] = NOTHING,
+    loading: float = 0.0,
+) -> tuple[Probed, Answers]:
+    """Time the labelling of at most `PROBE` of `count` rows, evenly spaced, and return it with their predictions.
+
+    Of a bad row, the next good one stands in the sample. Up to `EXACT` rows, all are tokenised. Queries that cannot be
+    scored are skipped or raise InputError, as in `predictions`.
+    """
+    demonstrations, exact = longest_of(members), count <= EXACT
+    reading = _Reading(count, exact)
+    tokens = 0
+    for chunk in planned(engine, demonstrations, reading.read(rows), score=score, skip=skip):
+        reading.planned(chunk)
+        tokens += _tokens(chunk)
+    sample = [query for _, query in reading.sample]
+    for _ in label(sample[:: max(1, len(sample) // _WARM_UP)]):
+        pass
+    started = time.perf_counter()
+    answers = list(label(sample))
+    seconds = time.perf_counter() - started
+    timed = tokens if not exact else sum(map(_tokens, planned(engine, demonstrations, sample, score=score, skip=skip)))
+    scored = count - len(reading.skipped)
+    return Probed(
+        count,
+        reading.skipped,
+        tokens if exact else round(timed * scored / max(1, len(sample))),
+        exact,
+        [place for place, _ in reading.sample],
+        timed,
+        seconds,
+        loading,
+        sum(memory.length for member in members for memory in member),
+    ), answers
+
+
+class _Reading:
+    """The rows that are tokenised, all of them or those of the sample, and what is known of the others."""
+
+    def __init__(self, count: int, exact: bool) -> None:
+        self.count, self.exact = count, exact
+        self.skipped, self.sample = list[tuple[int, Skipped]](), list[tuple[int, Query]]()
+        self._places: list[int] = []  # of the rows that were given to be planned, in order
+        self._done = 0
+
+    def read(self, rows: Iterable[Query | Skipped]) -> Iterator[Query | Skipped]:
+        """The rows to be tokenised."""
+        for place, row in enumerate(rows):
+            due = place * PROBE >= len(self.sample) * self.count
+            if isinstance(row, Skipped):
+                self.skipped.append((place, row))
+                continue
+            if due:
+                self.sample.append((place, row))
+            if due or self.exact:
+                self._places.append(place)
+                yield row
+
+    def planned(self, chunk: Chunk) -> None:
+        """Leave out of the sample the rows that the plan skipped."""
+        places = self._places[self._done : self._done + len(chunk.rows)]
+        self._done += len(places)
+        bad = {place: row for place, row in zip(places, chunk.rows, strict=True) if isinstance(row, Skipped)}
+        self.skipped += bad.items()
+        self.sample = [(place, query) for place, query in self.sample if place not in bad]
+
+
+def _tokens(chunk: Chunk) -> int:
+    return sum(len(query.prefix) + sum(map(len, query.answers)) for query in chunk.plan.queries)

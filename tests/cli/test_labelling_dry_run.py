@@ -1,0 +1,147 @@
+"""`predict` and `eval --dry-run`: nothing is written, and the counts are those of the command without it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import write_reviews, write_rows
+
+from deepthink_cli.cli.main import run
+from deepthink_cli.prediction.predict import predict_file
+from deepthink_cli.scoring import probe as probing
+
+Captured = pytest.CaptureFixture[str]
+WORDS = ("kind", "dull", "slow", "wise", "warm")
+
+
+@pytest.fixture(scope="module")
+def memory(models: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("memory")
+    demos, path = write_reviews(folder / "demos.jsonl"), folder / "mem.safetensors"
+    assert run(["think", str(demos), "-m", str(models("llama")), "-T", "2", "-q", "-o", str(path)]) == 0
+    return path
+
+
+@pytest.fixture
+def inputs(tmp_path: Path) -> Path:
+    """A hundred rows of equal length, more than the probe times."""
+    rows = [
+        {"review": f"a {WORDS[n % 5]} film {n + 100}", "sentiment": ("positive", "negative")[n % 2]} for n in range(100)
+    ]
+    return write_rows(tmp_path / "in.jsonl", rows)
+
+
+def estimated(arguments: list[object], capsys: Captured, code: int = 0) -> dict[str, Any]:
+    """The estimate of a command that writes no file."""
+    folder = Path(str(arguments[2])).parent
+    before = sorted(folder.rglob("*"))
+    capsys.readouterr()
+    assert run([*map(str, arguments), "--dry-run", "--json"]) == code
+    assert sorted(folder.rglob("*")) == before
+    values: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return values
+
+
+def written(arguments: list[object], code: int = 0) -> int:
+    assert run([*map(str, arguments), "-q"]) == code
+    return Path(str(arguments[-1])).stat().st_size
+
+
+@pytest.mark.parametrize("command", ["predict", "eval"])
+@pytest.mark.parametrize("suffix", [".jsonl", ".json", ".csv", ".tsv"])
+def test_the_bytes_and_rows_are_those_of_the_command(
+    command: str, suffix: str, memory: Path, inputs: Path, tmp_path: Path, capsys: Captured
+) -> None:
+    arguments: list[object] = [command, memory, inputs, "-o", tmp_path / f"out{suffix}"]
+    values = estimated(arguments, capsys)
+    assert (values["rows"], values["skipped"], values["probed"]) == (100, 0, 64)
+    assert values["bytes"] == pytest.approx(written(arguments), rel=0.03)
+
+
+@pytest.mark.parametrize(("count", "sampled"), [(64, range(64)), (128, range(0, 128, 2)), (5, range(5))])
+def test_the_sample_is_evenly_spaced(count: int, sampled: range, memory: Path, tmp_path: Path) -> None:
+    found = list[probing.Probed]()
+    rows = write_rows(tmp_path / "rows.jsonl", [{"review": f"film {n}", "sentiment": "positive"} for n in range(count)])
+    for _ in predict_file(memory, str(rows), measured=found.append):
+        pass
+    assert list(found[0].places) == list(sampled)
+
+
+def test_the_tokens_are_counted_or_those_of_the_sample(
+    memory: Path, inputs: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exact = estimated(["predict", memory, inputs], capsys)
+    monkeypatch.setattr(probing, "EXACT", 10)
+    about = estimated(["predict", memory, inputs], capsys)
+    assert (exact["tokens_exact"], about["tokens_exact"]) == (True, False)
+    assert about["tokens"] == pytest.approx(exact["tokens"], rel=0.03)
+    assert about["bytes"] == exact["bytes"]
+
+
+@pytest.mark.parametrize("command", ["predict", "eval"])
+def test_corrections_by_rows_and_by_texts_are_in_the_bytes(
+    command: str, memory: Path, inputs: Path, tmp_path: Path, capsys: Captured
+) -> None:
+    inputs.write_text("".join(inputs.read_text().splitlines(keepends=True)[:20]))
+    arguments: list[object] = [command, memory, inputs, "--calibrate", "batch,contextual", "-o", tmp_path / "out.jsonl"]
+    assert estimated(arguments, capsys)["bytes"] == pytest.approx(written(arguments), rel=0.01)
+
+
+@pytest.mark.parametrize("command", ["predict", "eval"])
+def test_an_unreadable_row_is_counted_as_skipped(
+    command: str, memory: Path, inputs: Path, tmp_path: Path, capsys: Captured
+) -> None:
+    inputs.write_text("not json\n" + inputs.read_text())
+    arguments: list[object] = [command, memory, inputs, "--on-error", "skip", "-o", tmp_path / "out.jsonl"]
+    values = estimated(arguments, capsys, code=1)
+    assert (values["rows"], values["skipped"]) == (101, 1)
+    assert values["bytes"] == pytest.approx(written(arguments, code=1), rel=0.03)
+    assert estimated([*arguments, "--allow-errors", "1"], capsys)["skipped"] == 1
+
+
+@pytest.mark.parametrize("command", ["predict", "eval"])
+@pytest.mark.parametrize("row", ["not json", json.dumps({"review": ""}), json.dumps({"review": "fine " * 3000})])
+def test_errors_are_those_of_the_command(command: str, row: str, memory: Path, inputs: Path, capsys: Captured) -> None:
+    inputs.write_text(inputs.read_text() + row + "\n")
+    messages = []
+    for more in ([], ["--dry-run"]):
+        assert run([command, str(memory), str(inputs), "-q", *more]) == 2
+        messages.append(capsys.readouterr().err)
+    assert messages[0] == messages[1] != ""
+
+
+@pytest.mark.parametrize(
+    ("more", "named"),
+    [
+        (["--resume", "-o", "out.jsonl"], "--resume"),
+        (["--workers", "2"], "--workers"),
+        (["--server", "http://localhost:1"], "--server"),
+        (["--show-prompt"], "--show-prompt"),
+    ],
+)
+def test_what_a_sample_in_this_process_does_not_tell_is_refused(
+    more: list[str], named: str, memory: Path, inputs: Path, capsys: Captured
+) -> None:
+    assert run(["predict", str(memory), str(inputs), "--dry-run", *more]) == 2
+    assert f"--dry-run: not with {named}" in capsys.readouterr().err
+
+
+def test_standard_input_is_refused(memory: Path, capsys: Captured) -> None:
+    assert run(["predict", str(memory), "-", "--dry-run"]) == 2
+    assert "--dry-run: standard input can be read only once" in capsys.readouterr().err
+
+
+def test_predict_has_json_for_the_estimate_only(memory: Path, inputs: Path, capsys: Captured) -> None:
+    assert run(["predict", str(memory), str(inputs), "--json"]) == 2
+    assert "only with --dry-run" in capsys.readouterr().err
+
+
+def test_json_for_all_commands_does_not_hinder_predict(
+    memory: Path, inputs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DEEPTHINK_JSON", "1")
+    assert run(["predict", str(memory), str(inputs), "-q"]) == 0
