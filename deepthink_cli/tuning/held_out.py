@@ -141,8 +141,12 @@ def _stacked(by_technique: Sequence[Mapping[str, Floats]]) -> dict[str, Floats]:
 
 
 def _passes(technique: Technique) -> int:
-    """How many passes over the demonstrations one reading takes; a gradient step takes about three."""
-    return 3 * technique.steps if isinstance(technique, Trained) else technique.copies
+    """How many passes over the demonstrations one reading takes at most.
+
+    A gradient step takes about three. R copies in one context take R to R^2, as attention to them is a small part of
+    the time or nearly all.
+    """
+    return 3 * technique.steps if isinstance(technique, Trained) else technique.copies**2
 
 
 def memories_of(
