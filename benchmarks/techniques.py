@@ -378,7 +378,7 @@ def main() -> None:
     args = parser.parse_args()
     if not args.table:
         measure(args)
-    print(table(rows_of(args.out)))
+    print(table([row for row in rows_of(args.out) if row["arm"] in args.arms]))
 
 
 def measure(args: argparse.Namespace) -> None:
