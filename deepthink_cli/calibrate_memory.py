@@ -36,8 +36,8 @@ from deepthink_cli.scoring.prediction import Prediction
 from deepthink_cli.tasks.evaluated import EvaluatedRows, rows_of_file
 
 if TYPE_CHECKING:
+    from deepthink_cli.corrections import Calibrated, Thresholds
     from deepthink_cli.memory import Memory
-    from deepthink_cli.provenance import Calibrated, Thresholds
 
 
 T = TypeVar("T")

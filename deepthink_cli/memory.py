@@ -11,9 +11,10 @@ import torch
 from torch import Tensor
 from transformers import DynamicCache
 
+from deepthink_cli.corrections import Centroids
 from deepthink_cli.errors import DeepThinkError
 from deepthink_cli.io.text import facts_table, size
-from deepthink_cli.provenance import Centroids, Drift, Provenance, provenance_lines, stored_text
+from deepthink_cli.provenance import Drift, Provenance, provenance_lines, stored_text
 from deepthink_cli.updates.base import Place, UpdateRule
 from deepthink_cli.updates.gate import Gate
 

@@ -14,9 +14,10 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
 
+from deepthink_cli.corrections import Thresholds
 from deepthink_cli.errors import InputError
 from deepthink_cli.options import ScoreName
-from deepthink_cli.provenance import Provenance, Thresholds
+from deepthink_cli.provenance import Provenance
 from deepthink_cli.scoring.prediction import Prediction
 from deepthink_cli.scoring.softmax import shares
 

@@ -13,13 +13,13 @@ from deepthink_cli.artifact.opening import find_its_model, load_both, open_memor
 from deepthink_cli.calibrate_memory import predictions_of
 from deepthink_cli.calibration.options import Criterion, weight_or_criterion
 from deepthink_cli.calibration.stored import rows_digest
+from deepthink_cli.corrections import FirstToken
 from deepthink_cli.data.source import RowSource
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError
 from deepthink_cli.events import Note, Tell, silent
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.options import ScoreName
-from deepthink_cli.provenance import FirstToken
 from deepthink_cli.scoring.inputs import check_tokens
 from deepthink_cli.scoring.prediction import Prediction
 from deepthink_cli.scoring.softmax import log_share

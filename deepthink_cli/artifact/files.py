@@ -25,11 +25,12 @@ from deepthink_cli.artifact.format import (
 from deepthink_cli.artifact.layout import tensor_name
 from deepthink_cli.artifact.metadata import Metadata, StoredDemonstrations, added_fields, rule_fields, versions
 from deepthink_cli.artifact.quantization import GROUP, Codes, check_codes, dequantized, quantized
+from deepthink_cli.corrections import Calibrated, FirstToken, Thresholds
 from deepthink_cli.errors import DeepThinkError, InputError, option
 from deepthink_cli.io.atomic import replacing
 from deepthink_cli.io.text import canonical_json
 from deepthink_cli.memory import Memory
-from deepthink_cli.provenance import Bits, Calibrated, FirstToken, Quantized, Thresholds
+from deepthink_cli.provenance import Bits, Quantized
 
 _DTYPES = {torch.float32: "F32", torch.bfloat16: "BF16", torch.uint8: "U8"}  # as the header names them
 

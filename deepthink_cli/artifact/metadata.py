@@ -15,25 +15,21 @@ from typing import Annotated, Any
 
 from pydantic import Field, TypeAdapter, ValidationError, with_config
 
+from deepthink_cli.corrections import Calibrated, Centroids, FirstToken, Thresholds
 from deepthink_cli.data.chat import Chat
 from deepthink_cli.data.examples import Example
 from deepthink_cli.data.template import Template
 from deepthink_cli.errors import InputError
-from deepthink_cli.io.mistakes import place, reason
+from deepthink_cli.io.mistakes import STRICT, place, reason
 from deepthink_cli.io.text import canonical_json
 from deepthink_cli.method import Method, Positions
 from deepthink_cli.provenance import (
-    STRICT,
-    Calibrated,
-    Centroids,
     Drift,
-    FirstToken,
     ModelIdentity,
     Provenance,
     Quantized,
     RecordedTechnique,
     Selected,
-    Thresholds,
     TokenizedDemonstrations,
     Tuned,
 )

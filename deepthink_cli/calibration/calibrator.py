@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, TypeVar
 from deepthink_cli.calibration.base import Calibration
 from deepthink_cli.calibration.basis import BasisInputs
 from deepthink_cli.calibration.registry import CALIBRATIONS, NONE, STORED, from_rows, unlabelled
+from deepthink_cli.corrections import Calibrated
 from deepthink_cli.data.examples import Skipped
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError, option
 from deepthink_cli.options import ScoreName
-from deepthink_cli.provenance import Calibrated, TokenizedDemonstrations
+from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.scoring.pipeline import Chunk, Part, predicted, scored
 from deepthink_cli.scoring.prediction import Correction, Counted, Prediction, Scores, prediction_of
 from deepthink_cli.scoring.softmax import log_softmax

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 
 from deepthink_cli.calibration.registry import CENTROID
 from deepthink_cli.calibration.stored import recorded, rows_digest
+from deepthink_cli.corrections import Calibrated
 from deepthink_cli.data.examples import DemonstrationSet, Query, Skipped
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError, option
 from deepthink_cli.events import Progress, Tell
 from deepthink_cli.model.tokens import tokenize_demonstrations
 from deepthink_cli.options import ScoreName
-from deepthink_cli.provenance import Calibrated, Provenance
+from deepthink_cli.provenance import Provenance
 from deepthink_cli.scoring.centroids import centroids_of
 from deepthink_cli.scoring.pipeline import EVALUATED, UNSCORABLE, longest, planned
 from deepthink_cli.scoring.prediction import observe_each

@@ -6,9 +6,9 @@ from contextlib import suppress
 from typing import Annotated, Literal
 
 from deepthink_cli.calibration.registry import CALIBRATIONS, NONE, THRESHOLDS, calibration, from_texts
+from deepthink_cli.corrections import LARGEST_WEIGHT, LEAST_WEIGHT
 from deepthink_cli.errors import InputError
 from deepthink_cli.options import METHOD, Flag, Options, named_by
-from deepthink_cli.provenance import LARGEST_WEIGHT, LEAST_WEIGHT
 
 _TEXTS = ", ".join(from_texts(CALIBRATIONS.own))
 

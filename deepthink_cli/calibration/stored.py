@@ -11,12 +11,13 @@ from deepthink_cli.artifact.opening import OpenedMemory
 from deepthink_cli.calibration.basis import check_calibrations
 from deepthink_cli.calibration.calibrator import TextBiases, estimated, log_probabilities
 from deepthink_cli.calibration.registry import NONE, STORED, calibration
+from deepthink_cli.corrections import Calibrated, StoredBias
 from deepthink_cli.data.examples import Query
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError, option
 from deepthink_cli.io.text import canonical_json
 from deepthink_cli.options import ScoreName
-from deepthink_cli.provenance import Calibrated, StoredBias, TokenizedDemonstrations
+from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.scoring.prediction import Prediction
 
 if TYPE_CHECKING:

@@ -16,11 +16,11 @@ from deepthink_cli.cli.grouped import Given, Help, Without, grouped
 from deepthink_cli.cli.options import CommonArguments, for_memory
 from deepthink_cli.cli.predict import MemoryFile
 from deepthink_cli.cli.values import read_by
+from deepthink_cli.corrections import Calibrated, FirstToken, Thresholds
 from deepthink_cli.errors import InputError, Problems, option
 from deepthink_cli.io.text import size
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.options import OUTPUT, QueryOptions, Score
-from deepthink_cli.provenance import Calibrated, FirstToken, Thresholds
 from deepthink_cli.selection.options import Limit, TaskOptions
 
 Rows = Annotated[

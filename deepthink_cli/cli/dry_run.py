@@ -34,41 +34,29 @@ def check_dry_run(others: dict[str, Any]) -> None:
             raise InputError.of("dry_run", None, f"not with {option(name)}; omit one of the two")
 
 
-def show_estimate(
-    memory: OpenedMemory,
-    options: ModelOptions | None,
-    probed: Probed,
-    answers: Answers,
-    form: OutputRows | None,
-    output: str | Path,
-    json: bool,
-) -> None:
-    """Print the estimate of all rows; `form` is that of the rows to be written, None if there are none.
-
-    `output` is a file, or the suffix of the format on stdout.
-    """
-    values = estimate_as_json(memory, options, probed, answers, form, output)
+def show_estimate(estimate: dict[str, Any], json: bool) -> None:
+    """Print an estimate of all rows."""
     if json:
-        write_json(values)
+        write_json(estimate)
         return
-    timed = f"{values['probed']} rows in {probed.timed_seconds:.2f} s"
+    timed = f"{estimate['probed']} rows in {estimate['probed_seconds']:.2f} s"
     rates = "no row can be timed"
-    if values["rows_per_second"] is not None:
-        rates = f"{values['rows_per_second']:,.1f} rows/s, {values['tokens_per_second']:,.0f} tokens/s"
-    needed, written = values["memory_bytes"], values["bytes"]
+    if estimate["rows_per_second"] is not None:
+        rates = f"{estimate['rows_per_second']:,.1f} rows/s, {estimate['tokens_per_second']:,.0f} tokens/s"
+    needed, written = estimate["memory_bytes"], estimate["bytes"]
     space = "unknown, as Parquet" if written is None else f"about {size(written)}" if written else "none"
-    exact = "" if probed.exact else "about "
+    exact = "" if estimate["tokens_exact"] else "about "
     report(
-        f"rows     {probed.rows:,}, {len(probed.skipped):,} of them skipped",
-        f"tokens   {exact}{probed.tokens:,}, all candidates included",
-        f"time     about {duration(probed.seconds)}, of which loading takes {probed.loading:.1f} s",
+        f"rows     {estimate['rows']:,}, {estimate['skipped']:,} of them skipped",
+        f"tokens   {exact}{estimate['tokens']:,}, all candidates included",
+        f"time     about {duration(estimate['seconds'])}, of which loading takes {estimate['loading']:.1f} s",
         f"probe    {timed}: {rates}",
         f"memory   {'unknown' if needed is None else 'about ' + size(needed)} for the weights and the memory",
         f"output   {space} (not written: this is a dry run)",
     )
 
 
-def estimate_as_json(
+def estimated(
     memory: OpenedMemory,
     options: ModelOptions | None,
     probed: Probed,
@@ -76,7 +64,10 @@ def estimate_as_json(
     form: OutputRows | None,
     output: str | Path,
 ) -> dict[str, Any]:
-    """The estimate as JSON values."""
+    """The estimate of all rows as JSON values; `form` is that of the rows to be written, None if there are none.
+
+    `output` is a file, or the suffix of the format on stdout.
+    """
     from deepthink_cli.artifact.opening import find_its_model
     from deepthink_cli.events import silent
     from deepthink_cli.experiments.planning import size_of
@@ -92,6 +83,7 @@ def estimate_as_json(
         "seconds": round(probed.seconds, 3),
         "loading": round(probed.loading, 3),
         "probed": len(probed.places),
+        "probed_seconds": round(timed, 3),
         "rows_per_second": round(len(probed.places) / timed, 3) if probed.places else None,
         "tokens_per_second": round(probed.timed_tokens / timed, 3) if probed.places else None,
         "memory_bytes": None if weights is None else round(weights.loaded_bytes) + stored,

@@ -24,7 +24,7 @@ from deepthink_cli.cli.data_options import (
     TaskName,
     row_source,
 )
-from deepthink_cli.cli.dry_run import DryRun, check_dry_run, show_estimate
+from deepthink_cli.cli.dry_run import DryRun, check_dry_run, estimated, show_estimate
 from deepthink_cli.cli.grouped import Given, grouped
 from deepthink_cli.cli.options import CommonArguments, for_memory
 from deepthink_cli.cli.output_options import Html, check_page, command_line, write_page
@@ -166,6 +166,7 @@ def evaluate(
     problems.raise_any()
     chosen = rows or _TaskRows(str(task), protocol, source, run_code, unsafe)
     outputs = _Outputs(output, html, failing)
+    asked = _Asked(opened, others, chosen, row_limit, options, outputs, names, score, threshold, common)
     if has_several(opened.provenance):
         if not isinstance(chosen, RowSource) or html is not None:
             name, given = ("task", task) if html is None else ("html", html)
@@ -173,10 +174,10 @@ def evaluate(
         if dry_run:
             reason = "not for a memory whose rows may have several labels; deepthink predict estimates its time"
             raise InputError.of("dry_run", None, reason)
-        return _evaluate_several(opened, others, chosen, row_limit, options, outputs, names, score, threshold, common)
+        return _evaluate_several(asked, chosen)
     if dry_run:
-        return _estimate(opened, others, chosen, row_limit, options, outputs, names, score, threshold, common)
-    result, counts = _evaluate(opened, others, chosen, row_limit, options, outputs, names, score, threshold, common)
+        return _estimate(asked)
+    result, counts = _evaluate(asked)
     show(result, common.as_json)
     for sentence in result.advice:
         note(f"next: {sentence}", common.quiet)
@@ -188,18 +189,23 @@ def evaluate(
 SEVERAL = "has no meaning for a memory whose rows may have several labels; evaluate a file of them with -o"
 
 
-def _evaluate_several(
-    memory: OpenedMemory,
-    ensemble: Sequence[OpenedMemory],
-    chosen: RowSource,
-    limit: int | None,
-    options: ModelOptions,
-    outputs: _Outputs,
-    calibrate: tuple[str, ...],
-    score: ScoreName,
-    threshold: Threshold | None,
-    common: CommonArguments,
-) -> None:
+@dataclass(frozen=True)
+class _Asked:
+    """What is evaluated and how, and where it is written."""
+
+    memory: OpenedMemory
+    ensemble: Sequence[OpenedMemory]
+    chosen: _TaskRows | RowSource
+    limit: int | None
+    options: ModelOptions
+    outputs: _Outputs
+    calibrate: tuple[str, ...]
+    score: ScoreName
+    threshold: Threshold | None
+    common: CommonArguments
+
+
+def _evaluate_several(asked: _Asked, chosen: RowSource) -> None:
     """Evaluate a memory whose rows may have several labels, and print the result."""
     from deepthink_cli.calibration.stored import in_use
     from deepthink_cli.cli.accuracy import show_label_sets
@@ -207,29 +213,29 @@ def _evaluate_several(
     from deepthink_cli.prediction.rows import RowCounts
     from deepthink_cli.tasks.evaluated import rows_of_file
 
-    assert not ensemble  # open_ensemble refuses it
-    in_use(calibrate, [memory], score)  # refuses a stored correction, which there is none of
-    with Show(common, bar=not common.as_json) as tell:
-        if threshold is not None:
-            threshold.check_possible(has_labels=True, has_scores=True, several=True)
-        rows = rows_of_file(memory, chosen, limit, outputs.errors.skip)
+    assert not asked.ensemble  # open_ensemble refuses it
+    in_use(asked.calibrate, [asked.memory], asked.score)  # refuses a stored correction, which there is none of
+    with Show(asked.common, bar=not asked.common.as_json) as tell:
+        if asked.threshold is not None:
+            asked.threshold.check_possible(has_labels=True, has_scores=True, several=True)
+        rows = rows_of_file(asked.memory, chosen, asked.limit, asked.outputs.errors.skip)
         counts = RowCounts(rows.count)
-        with _samples_file(outputs, memory, rows, (), score) as write:
+        with _samples_file(asked.outputs, asked.memory, rows, (), asked.score) as write:
             result = evaluate_label_sets(
-                memory,
+                asked.memory,
                 rows,
-                options=options,
+                options=asked.options,
                 observe=write,
-                score=score,
-                skip=_each([counts.skip, write]) if outputs.errors.skip else None,
-                truncate=outputs.errors.truncate,
+                score=asked.score,
+                skip=_each([counts.skip, write]) if asked.outputs.errors.skip else None,
+                truncate=asked.outputs.errors.truncate,
                 tell=tell,
             )
         counts.tell(tell)
-    show_label_sets(result, common.as_json)
-    counts.check(outputs.errors.allow_errors)
-    if threshold is not None:
-        threshold.check(result)
+    show_label_sets(result, asked.common.as_json)
+    counts.check(asked.outputs.errors.allow_errors)
+    if asked.threshold is not None:
+        asked.threshold.check(result)
 
 
 @dataclass(frozen=True)
@@ -265,120 +271,91 @@ class _TaskRows:
     unsafe: bool
 
 
-def _evaluate(
-    memory: OpenedMemory,
-    ensemble: Sequence[OpenedMemory],
-    chosen: _TaskRows | RowSource,
-    limit: int | None,
-    options: ModelOptions,
-    outputs: _Outputs,
-    calibrate: tuple[str, ...],
-    score: ScoreName,
-    threshold: Threshold | None,
-    common: CommonArguments,
-) -> tuple[EvaluationReport, RowCounts]:
-    """Evaluate the memory on a task's rows, or on those of the file `chosen`; also counts the rows that are skipped."""
+def _evaluate(asked: _Asked) -> tuple[EvaluationReport, RowCounts]:
+    """Evaluate the memory on the rows that were chosen; also counts the rows that are skipped."""
     from deepthink_cli.evaluation.evaluate import evaluate as evaluation_of
     from deepthink_cli.prediction.rows import RowCounts
     from deepthink_cli.report.html.of_evaluation import Observed, page_of_evaluation
 
-    _check_model(memory, options, outputs)
-    with Show(common, bar=not common.as_json) as tell:
-        rows, calibrate = _rows(memory, ensemble, chosen, limit, outputs, calibrate, score, threshold, tell)
-        observed = Observed(len({1, *memory.iterations}), calibrate) if outputs.html else None
+    _check_model(asked)
+    with Show(asked.common, bar=not asked.common.as_json) as tell:
+        rows, calibrate = _rows(asked, tell)
+        observed = Observed(len({1, *asked.memory.iterations}), calibrate) if asked.outputs.html else None
         counts = RowCounts(rows.count)
-        with _samples_file(outputs, memory, rows, calibrate, score) as write:
+        with _samples_file(asked.outputs, asked.memory, rows, calibrate, asked.score) as write:
             result = evaluation_of(
-                memory,
+                asked.memory,
                 rows,
-                options=options,
+                options=asked.options,
                 calibrate=calibrate,
-                ensemble=ensemble,
-                score=score,
+                ensemble=asked.ensemble,
+                score=asked.score,
                 observe=_each([write, None if observed is None else observed.add]),
-                skip=_each([counts.skip, write]) if outputs.errors.skip else None,
-                truncate=outputs.errors.truncate,
+                skip=_each([counts.skip, write]) if asked.outputs.errors.skip else None,
+                truncate=asked.outputs.errors.truncate,
                 tell=tell,
             )
         counts.tell(tell)
-    if outputs.html is not None and observed is not None:
-        write_page(page_of_evaluation(result, observed, command_line()), outputs.html, common.quiet)
+    if asked.outputs.html is not None and observed is not None:
+        write_page(page_of_evaluation(result, observed, command_line()), asked.outputs.html, asked.common.quiet)
     return result, counts
 
 
-def _estimate(
-    memory: OpenedMemory,
-    ensemble: Sequence[OpenedMemory],
-    chosen: _TaskRows | RowSource,
-    limit: int | None,
-    options: ModelOptions,
-    outputs: _Outputs,
-    calibrate: tuple[str, ...],
-    score: ScoreName,
-    threshold: Threshold | None,
-    common: CommonArguments,
-) -> None:
+def _estimate(asked: _Asked) -> None:
     """Label a sample of the rows, and print what the evaluation of all of them would take."""
     from deepthink_cli.evaluation.evaluate import probe_evaluation
     from deepthink_cli.prediction.rows import RowCounts, samples_rows
 
-    _check_model(memory, options, outputs)
-    errors, path = outputs.errors, outputs.rows
-    with Show(common, bar=not common.as_json) as tell:
-        rows, calibrate = _rows(memory, ensemble, chosen, limit, outputs, calibrate, score, threshold, tell)
+    _check_model(asked)
+    errors, path = asked.outputs.errors, asked.outputs.rows
+    with Show(asked.common, bar=not asked.common.as_json) as tell:
+        rows, calibrate = _rows(asked, tell)
         if rows.free is not None:
             reason = f"not for task {rows.task}, whose answers are generated until they end; omit it"
             raise InputError.of("dry_run", None, reason)
-        form = None if path is None else samples_rows(memory, rows, path, calibrate, score, errors)
+        form = None if path is None else samples_rows(asked.memory, rows, path, calibrate, asked.score, errors)
         probed, answers = probe_evaluation(
-            memory,
+            asked.memory,
             rows,
-            options=options,
+            options=asked.options,
             calibrate=calibrate,
-            ensemble=ensemble,
-            score=score,
+            ensemble=asked.ensemble,
+            score=asked.score,
             skip=errors.skip,
             truncate=errors.truncate,
             tell=tell,
         )
         counts = RowCounts.of_skipped(probed.rows, probed.skipped if errors.skip else ())
         counts.tell(tell)
-    show_estimate(memory, options, probed, answers, form, path or "", common.as_json)
+    show_estimate(estimated(asked.memory, asked.options, probed, answers, form, path or ""), asked.common.as_json)
     counts.check(errors.allow_errors)
 
 
-def _rows(
-    memory: OpenedMemory,
-    ensemble: Sequence[OpenedMemory],
-    chosen: _TaskRows | RowSource,
-    limit: int | None,
-    outputs: _Outputs,
-    calibrate: tuple[str, ...],
-    score: ScoreName,
-    threshold: Threshold | None,
-    tell: Tell,
-) -> tuple[EvaluatedRows, tuple[str, ...]]:
+def _rows(asked: _Asked, tell: Tell) -> tuple[EvaluatedRows, tuple[str, ...]]:
     """The rows of a task or of the file, and the calibrations in use; raises InputError for options that do not fit."""
     from deepthink_cli.calibration.stored import in_use
     from deepthink_cli.tasks.evaluated import rows_of_file, rows_of_task
 
+    chosen, demonstrations = asked.chosen, asked.memory.provenance.demonstrations
     if isinstance(chosen, RowSource):
-        rows = rows_of_file(memory, chosen, limit, outputs.errors.skip)
+        rows = rows_of_file(asked.memory, chosen, asked.limit, asked.outputs.errors.skip)
     else:
-        where = (chosen.protocol, chosen.source, limit, tell)
-        rows = rows_of_task(memory, chosen.task, *where, run_code=chosen.run_code, unsafe=chosen.unsafe)
-        _check_page(rows, outputs)
-    if threshold is not None:
-        threshold.check_possible(bool(memory.provenance.demonstrations.labels), rows.free is None)
-    return rows, in_use(calibrate, [memory, *ensemble], score) if rows.free is None else calibrate
+        where = (chosen.protocol, chosen.source, asked.limit, tell)
+        rows = rows_of_task(asked.memory, chosen.task, *where, run_code=chosen.run_code, unsafe=chosen.unsafe)
+        _check_page(rows, asked.outputs)
+    if asked.threshold is not None:
+        asked.threshold.check_possible(bool(demonstrations.labels), rows.free is None)
+    if rows.free is not None:
+        return rows, asked.calibrate
+    return rows, in_use(asked.calibrate, [asked.memory, *asked.ensemble], asked.score)
 
 
-def _check_model(memory: OpenedMemory, options: ModelOptions, outputs: _Outputs) -> None:
+def _check_model(asked: _Asked) -> None:
     """Raise InputError if an output would overwrite a file of the model."""
     from deepthink_cli.artifact.opening import model_options
 
-    used = model_options(memory, options)
-    outputs.check(model=used.model, adapter=used.adapter)
+    used = model_options(asked.memory, asked.options)
+    asked.outputs.check(model=used.model, adapter=used.adapter)
 
 
 def _each(observers: Sequence[Callable[[T], None] | None]) -> Callable[[T], None]:

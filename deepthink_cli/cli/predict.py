@@ -24,7 +24,7 @@ from deepthink_cli.cli.data_options import (
     TaskName,
     columns_in,
 )
-from deepthink_cli.cli.dry_run import DryRun, check_dry_run, show_estimate
+from deepthink_cli.cli.dry_run import DryRun, check_dry_run, estimated, show_estimate
 from deepthink_cli.cli.executor_options import Ray, Workers, number_of, started
 from deepthink_cli.cli.grouped import Given, grouped
 from deepthink_cli.cli.options import CommonArguments, for_memory
@@ -318,7 +318,7 @@ def _estimate(
         (probed,) = found
         counts = RowCounts.of_skipped(probed.rows, probed.skipped)
         counts.tell(tell)
-    show_estimate(memory, options, probed, answers, form, output, common.as_json)
+    show_estimate(estimated(memory, options, probed, answers, form, output), common.as_json)
     counts.check(errors.allow_errors)
 
 

@@ -14,11 +14,11 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
+from pydantic import TypeAdapter, ValidationError, with_config
 
 from deepthink_cli.data.chat import Chat
 from deepthink_cli.errors import InputError
-from deepthink_cli.io.mistakes import place, reason
+from deepthink_cli.io.mistakes import STRICT, place, reason
 from deepthink_cli.io.text import canonical_json
 from deepthink_cli.techniques.registry import find_recorded, trains
 from deepthink_cli.updates.base import UpdateRule
@@ -33,7 +33,7 @@ _UNSET = (*DIGESTS, *OPTIONAL)  # fields that do not change the key if they are 
 Part = Literal["test", "dev"]
 
 
-@with_config(ConfigDict(extra="forbid", allow_inf_nan=False, defer_build=True))
+@with_config(STRICT)
 @dataclass(frozen=True)
 class Setting:
     """What identifies one row; its digest is the row's key.
@@ -110,7 +110,7 @@ class Setting:
         return replace(self, demonstrations_sha256=None, rows_sha256=None, weights_sha256=None)
 
 
-@with_config(ConfigDict(extra="forbid", allow_inf_nan=False, defer_build=True))
+@with_config(STRICT)
 @dataclass(frozen=True)
 class Corrected:
     """What a correction of scores rests on: the number of texts or rows that the bias was estimated from.
@@ -123,7 +123,7 @@ class Corrected:
     bias: dict[str, float] | None
 
 
-@with_config(ConfigDict(extra="forbid", allow_inf_nan=False, defer_build=True))
+@with_config(STRICT)
 @dataclass(frozen=True)
 class Result:
     """One row of `results.jsonl`.

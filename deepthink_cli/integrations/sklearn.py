@@ -29,11 +29,12 @@ from deepthink_cli.updates.base import UpdateRule
 
 if TYPE_CHECKING:
     from deepthink_cli.calibration.base import Calibration, Floats
+    from deepthink_cli.corrections import Calibrated
     from deepthink_cli.engine.base import Engine
     from deepthink_cli.events import Event
     from deepthink_cli.integrations.kept_models import ThinkingCache
     from deepthink_cli.memory import Memory
-    from deepthink_cli.provenance import Calibrated, Selected, TokenizedDemonstrations
+    from deepthink_cli.provenance import Selected, TokenizedDemonstrations
 
 PARAMETERS = {"sampling": "demos_by"}  # parameters that are called otherwise than the option
 

@@ -7,6 +7,11 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from pydantic import ConfigDict
+
+# Of records that are read from files.
+STRICT = ConfigDict(extra="forbid", allow_inf_nan=False, defer_build=True)
+
 _REASONS = {
     "missing": "is missing; add it",
     "string_type": "must be a string; put it in quotation marks",

@@ -11,6 +11,7 @@ from typing import Any, Self
 
 from deepthink_cli.artifact.opening import OpenedMemory
 from deepthink_cli.calibration.registry import NONE, STORED, calibration
+from deepthink_cli.corrections import Calibrated
 from deepthink_cli.data.examples import Skipped
 from deepthink_cli.data.template import Template
 from deepthink_cli.errors import DeepThinkError, InputError, option
@@ -20,7 +21,6 @@ from deepthink_cli.io.text import jsonable
 from deepthink_cli.multilabel import GivenLabels, has_several
 from deepthink_cli.options import Keep, ScoreName
 from deepthink_cli.prediction.options import ErrorOptions, LabelOptions
-from deepthink_cli.provenance import Calibrated
 from deepthink_cli.scoring.inputs import MAX_FIELDS, CheckedRows
 from deepthink_cli.scoring.prediction import Correction, Counted, Prediction
 from deepthink_cli.scoring.softmax import shares

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from base64 import b64decode, b64encode
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from deepthink_cli.corrections import Centroids
 from deepthink_cli.errors import InputError
-from deepthink_cli.provenance import Centroids
 from deepthink_cli.scoring.softmax import log_softmax
 
 if TYPE_CHECKING:
+    from numpy import int64
+    from numpy.typing import NDArray
     from torch import Tensor
 
     from deepthink_cli.scoring.softmax import Floats
@@ -32,7 +34,7 @@ def centroids_of(states: Sequence[Tensor], gold: Sequence[str], labels: Sequence
 
     states_NW, places = _numbers(states), np.array([labels.index(label) for label in gold])
     counts = np.bincount(places, minlength=len(labels))
-    means = np.stack([states_NW[places == place].mean(axis=0) for place in range(len(labels))])
+    means = _means(states_NW, places, range(len(labels)))
     squared_NC, rows = _squared(states_NW, means), range(len(gold))
     # |h - c'|^2 for the mean c' of n - 1 rows without h: c' = (n c - h) / (n - 1)
     squared_NC[rows, places] *= (counts[places] / (counts[places] - 1)) ** 2
@@ -71,9 +73,8 @@ def closeness(states: Sequence[Floats], rows: Sequence[Floats], gold: Sequence[i
 
     states_NW, rows_MW, places = np.asarray(states), np.asarray(rows), np.asarray(gold)
     scores = np.full((len(states_NW), places.max() + 1), -np.inf)
-    known = np.unique(places)
-    means = np.stack([rows_MW[places == place].mean(axis=0, dtype=np.float64) for place in known])
-    scores[:, known] = -_squared(states_NW, means)
+    known = np.unique(places).tolist()
+    scores[:, known] = -_squared(states_NW, _means(rows_MW, places, known))
     return scores
 
 
@@ -82,6 +83,13 @@ def _numbers(states: Sequence[Tensor]) -> Floats:
     import numpy as np
 
     return np.stack([state.double().numpy() for state in states])
+
+
+def _means(rows_NW: Floats, places: NDArray[int64], labels: Iterable[int]) -> Floats:
+    """The mean state (C, W) of the rows of each label, whose place is in `places` (N,)."""
+    import numpy as np
+
+    return np.stack([rows_NW[places == label].mean(axis=0, dtype=np.float64) for label in labels])
 
 
 def _squared(states_NW: Floats, means_CW: Floats) -> Floats:

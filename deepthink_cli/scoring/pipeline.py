@@ -216,9 +216,10 @@ def _measured(
             yield [(scores, None) for scores in of_memory]
         return
     for memory in memories:
-        assert memory.centroids is not None  # of ensembles, all members store them or none does
         of_memory, states = observe_each(engine, memory, plan)
-        yield list(zip(of_memory, nearness(states, memory.centroids), strict=True))
+        centroids = memory.centroids  # only some members may have them, where they are not in use
+        near = [None] * len(states) if centroids is None else nearness(states, centroids)
+        yield list(zip(of_memory, near, strict=True))
 
 
 def _tokenized(

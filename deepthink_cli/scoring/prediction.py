@@ -187,8 +187,9 @@ def mean_predictions(predictions: Sequence[Prediction]) -> Prediction:
     assert len({(each.iteration, *each.scores) for each in predictions}) == 1
     sums = tuple(fmean(each.scores[candidate] for each in predictions) for candidate in first.scores)
     means = tuple(fmean(each.means[candidate] for each in predictions) for candidate in first.scores)
-    near = [each.nearness for each in predictions if each.nearness is not None]
-    nearness = {label: fmean(each[label] for each in near) for label in near[0]} if near else None
+    nearness, near = None, [each.nearness for each in predictions if each.nearness is not None]
+    if len(near) == len(predictions):
+        nearness = {label: fmean(each[label] for each in near) for label in near[0]}
     return replace(prediction_of(first.query, first.iteration, Scores(sums, means)), nearness=nearness)
 
 

@@ -12,13 +12,14 @@ from deepthink_cli.artifact.format import Header
 from deepthink_cli.calibration.centroids import centroid_correction, observed
 from deepthink_cli.calibration.registry import NONE, calibration, from_rows
 from deepthink_cli.calibration.stored import calibrated_by_rows, calibrated_by_texts, with_correction
+from deepthink_cli.corrections import Calibrated
 from deepthink_cli.data.examples import Query
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.engine.opening import describe_engine, load
 from deepthink_cli.evaluation.metrics import wilson
 from deepthink_cli.events import Detail, Progress, Tell, silent
 from deepthink_cli.model.tokens import query_tokenizer
-from deepthink_cli.provenance import Calibrated, Tuned
+from deepthink_cli.provenance import Tuned
 from deepthink_cli.scoring.pipeline import predicted
 from deepthink_cli.scoring.prediction import Prediction, Scores, prediction_of, score_each
 from deepthink_cli.selection.store import Store

@@ -16,10 +16,10 @@ from deepthink_cli.artifact.metadata import StoredDemonstrations
 from deepthink_cli.data.examples import Example
 from deepthink_cli.data.template import Template
 from deepthink_cli.errors import InputError
-from deepthink_cli.io.mistakes import place, reason
+from deepthink_cli.io.mistakes import STRICT, place, reason
 from deepthink_cli.io.text import canonical_json
 from deepthink_cli.method import Method
-from deepthink_cli.provenance import STRICT, ModelIdentity, Provenance, RecordedTechnique, TokenizedDemonstrations
+from deepthink_cli.provenance import ModelIdentity, Provenance, RecordedTechnique, TokenizedDemonstrations
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -14,10 +14,11 @@ from conftest import REVIEWS, TEMPLATE, write_rows
 from numpy.typing import NDArray
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from deepthink_cli import calibrate
+from deepthink_cli import calibrate, load_memory
 from deepthink_cli.artifact.format import read_header
 from deepthink_cli.cli.main import run
 from deepthink_cli.errors import InputError
+from deepthink_cli.serving.vllm.engine import VllmEngine
 
 Array = NDArray[np.float64]
 FITTED = [("a warm, clever film", "positive"), ("a kind and lovely play", "positive"), ("good fun", "positive")]
@@ -175,3 +176,25 @@ def test_inspect_shows_no_numbers_of_centroids(
     assert read_header(memory).metadata.calibrated is not None
     assert run(["inspect", str(memory)]) == 0
     assert "nearest of 2 mean hidden states, of 5 rows of fitted.jsonl" in capsys.readouterr().out
+
+
+def test_an_engine_that_gives_no_hidden_states_refuses_centroids(memory: Path, tmp_path: Path) -> None:
+    calibrate(memory, write_fitted(tmp_path / "fitted.jsonl"), calibrate="centroid")
+
+    engine = object.__new__(VllmEngine)  # which is not started
+    with pytest.raises(InputError, match="scores by vLLM: gives no hidden states, by which this memory labels"):
+        engine.check_memory(load_memory(memory))
+
+
+def test_an_ensemble_in_which_one_memory_has_centroids_is_scored_without_them(
+    memory: Path, thought_of: Callable[..., Path], tmp_path: Path
+) -> None:
+    other = thought_of(tmp_path / "other.safetensors", "llama", "-T", "2", "--keep", "1")
+    inputs = write_rows(tmp_path / "inputs.jsonl", [{"review": text} for text in INPUTS])
+    words = ["predict", str(memory), str(inputs), "--ensemble", str(other), "--calibrate", "none", "-q", "-o"]
+    assert run([*words, str(tmp_path / "before.jsonl")]) == 0
+    calibrate(memory, write_fitted(tmp_path / "fitted.jsonl"), calibrate="centroid")
+    assert run([*words, str(tmp_path / "after.jsonl")]) == 0
+    before, after = ((tmp_path / f"{name}.jsonl").read_text().splitlines() for name in ("before", "after"))
+    for plain, observed in zip(map(json.loads, before), map(json.loads, after), strict=True):
+        assert observed["scores"] == pytest.approx(plain["scores"], abs=1e-5)

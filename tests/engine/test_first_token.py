@@ -15,6 +15,7 @@ from helpers.oracle import LlamaOracle
 from queries import QUERIES, assert_close
 
 from deepthink_cli import DemonstrationSet, Memory, Method, load_model, score, think, tokenize_demonstrations
+from deepthink_cli.corrections import FirstToken
 from deepthink_cli.engine.base import Engine, Reading
 from deepthink_cli.engine.batches import BatchedEngine
 from deepthink_cli.engine.decoding import Decoding, Prompt
@@ -22,7 +23,7 @@ from deepthink_cli.engine.packed import PackedEngine
 from deepthink_cli.engine.padded import PaddedEngine
 from deepthink_cli.errors import InputError
 from deepthink_cli.model.tokens import TokenizedQuery
-from deepthink_cli.provenance import FirstToken, Provenance
+from deepthink_cli.provenance import Provenance
 
 DEMOS = tuple(5 + 7 * number % 300 for number in range(12))
 WEIGHTS = (0.25, 0.5, 2.0, 8.0)

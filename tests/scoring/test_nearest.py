@@ -24,12 +24,12 @@ from deepthink_cli import (
 )
 from deepthink_cli.artifact.opening import open_memory
 from deepthink_cli.cli.main import run
+from deepthink_cli.corrections import FirstToken
 from deepthink_cli.engine.delegating import DelegatingEngine
 from deepthink_cli.engine.packed import PackedEngine
 from deepthink_cli.engine.padded import PaddedEngine
 from deepthink_cli.errors import InputError
 from deepthink_cli.prediction.predict import open_ensemble
-from deepthink_cli.provenance import FirstToken
 from deepthink_cli.scoring.nearest import bm25
 from deepthink_cli.techniques.composed import compose
 from deepthink_cli.techniques.registry import technique_of

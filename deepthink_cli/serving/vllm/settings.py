@@ -12,10 +12,10 @@ from pydantic import Field, TypeAdapter, ValidationError, with_config
 
 from deepthink_cli.artifact.format import Header, one_iteration, provenance_of, read_header
 from deepthink_cli.errors import InputError, Problems, option
-from deepthink_cli.io.mistakes import place, reason
+from deepthink_cli.io.mistakes import STRICT, place, reason
 from deepthink_cli.model.location import locate
 from deepthink_cli.model.options import POCKET, ModelOptions
-from deepthink_cli.provenance import STRICT, ModelIdentity, check_model
+from deepthink_cli.provenance import ModelIdentity, check_model
 
 TESTED = ((0, 32), (0, 33))  # vLLM's versions: the first one, and the one before which they end
 SALT = "deepthink:"  # with which the cache salt of every memory begins

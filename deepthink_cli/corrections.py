@@ -1,0 +1,145 @@
+"""What `deepthink calibrate` stores with a memory: a bias, centroids, thresholds, or the weight of its first token."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, with_config
+
+from deepthink_cli.io.mistakes import STRICT
+from deepthink_cli.options import ScoreName
+
+LEAST_WEIGHT, LARGEST_WEIGHT = 1e-3, 1e3  # of the first token: nearly unseen, and nearly all that is seen
+_SHOWN = 6  # labels
+
+
+@with_config(STRICT)
+@dataclass(frozen=True)
+class StoredBias:
+    """log b of every label in nats: of the scores that are compared, and of the scores per token."""
+
+    compared: dict[str, float]
+    per_token: dict[str, float]
+
+
+@with_config(STRICT)
+@dataclass(frozen=True)
+class Centroids:
+    """The mean hidden state of the rows of each label, by which `--calibrate centroid` labels: the nearest one wins.
+
+    `means` holds the W float32 numbers of each label, little-endian and in base64. A score is the squared distance
+    times -`slope`.
+    """
+
+    means: dict[str, str]
+    slope: Annotated[float, Field(gt=0)]
+
+
+@with_config(STRICT)
+@dataclass(frozen=True)
+class Calibrated:
+    """The correction that a memory stores (`deepthink calibrate`), and what it was estimated from.
+
+    `method` is a name of `--calibrate`, `score` what it corrects, `bias` that of T = 1 and of every kept iteration; the
+    method `centroid` has `centroids` of these iterations in its place. `inputs` counts the texts, or the rows of the
+    file `source`; `sha256` is the digest of their list as canonical JSON, for a method that needs true labels as pairs
+    of a text and its label. `reread` is how often a query was written, if that is not once.
+    """
+
+    method: str
+    score: ScoreName
+    bias: dict[str, StoredBias]
+    inputs: Annotated[int, Field(ge=1)]
+    sha256: str
+    source: str | None = None
+    reread: Annotated[int, Field(ge=2)] | None = None
+    centroids: dict[str, Centroids] | None = None
+
+    @property
+    def at_iterations(self) -> Mapping[str, StoredBias | Centroids]:
+        """What it holds for T = 1 and every kept iteration."""
+        return self.bias if self.centroids is None else self.centroids
+
+    @property
+    def counted(self) -> Literal["texts", "rows"]:
+        """What it was estimated from."""
+        return "texts" if self.source is None else "rows"
+
+    def of(self, iterations: Collection[int]) -> Calibrated:
+        """The correction of some of the iterations alone."""
+        bias = {t: each for t, each in self.bias.items() if int(t) in iterations}
+        if self.centroids is None:
+            return replace(self, bias=bias)
+        return replace(self, centroids={t: each for t, each in self.centroids.items() if int(t) in iterations})
+
+    def at(self, iteration: int) -> dict[str, Any]:
+        """The correction of one iteration as JSON values, for other programs."""
+        values = asdict(self.of([iteration]))
+        for name in ("bias", "centroids"):
+            values[name] = (values[name] or {}).get(str(iteration))
+        return {name: value for name, value in values.items() if value is not None or name == "source"}
+
+    def __str__(self) -> str:
+        inputs = f"{self.inputs} {self.counted}" if self.inputs != 1 else f"1 {self.counted.removesuffix('s')}"
+        whence = inputs if self.source is None else f"{inputs} of {self.source}"
+        again = "" if self.reread is None else f", queries written {self.reread} times"
+        if self.centroids is not None:
+            return f"nearest of {len(self.centroids['1'].means)} mean hidden states, of {whence}{again}"
+        last = max(self.bias, key=int)
+        bias = sorted(self.bias[last].compared.items(), key=lambda item: -item[1])
+        shown = [f"{label!r} {value:+.3f}" for label, value in bias[:_SHOWN]] + ["..."] * (len(bias) > _SHOWN)
+        return (
+            f"{self.method} calibration of {whence}, score {self.score}{again}; at T = {last}: {', '.join(shown)} nats"
+        )
+
+
+@with_config(STRICT)
+@dataclass(frozen=True)
+class FirstToken:
+    """The weight of a memory's first token in attention (`deepthink calibrate --first-token`), and who chose it.
+
+    `criterion` is what chose the weight from `tried` by `rows` rows of the file `source`, whose digest `sha256` is that
+    of their list as canonical JSON, with their labels for `labels`; `given` is a weight that a user gave.
+    """
+
+    weight: Annotated[float, Field(ge=LEAST_WEIGHT, le=LARGEST_WEIGHT)]
+    criterion: Literal["given", "labels", "entropy"] = "given"
+    tried: tuple[float, ...] = ()
+    rows: Annotated[int, Field(ge=0)] = 0
+    sha256: str | None = None
+    source: str | None = None
+
+    def __str__(self) -> str:
+        chosen = f", chosen by {self.criterion} from {len(self.tried)} with {self.rows} rows of {self.source}"
+        return f"attention weight x {self.weight:g}{'' if self.criterion == 'given' else chosen}"
+
+
+@with_config(STRICT)
+@dataclass(frozen=True)
+class Thresholds:
+    """The share of each label above which a row gets it (`deepthink calibrate MEMORY ROWS`), at every iteration.
+
+    They are of `score`, and were fitted on `rows` rows of the file `source` in `folds` folds; the figures are those
+    of the last iteration on rows that the thresholds were not fitted on.
+    """
+
+    score: ScoreName
+    at: dict[str, dict[str, Annotated[float, Field(ge=0, le=1)]]]
+    rows: Annotated[int, Field(ge=1)]
+    folds: Annotated[int, Field(ge=2)]
+    source: str
+    micro_f1: float
+    macro_f1: float
+    subset_accuracy: float
+
+    def __str__(self) -> str:
+        last = max(self.at, key=int)
+        shown = [f"{label!r} {value:.3f}" for label, value in list(self.at[last].items())[:_SHOWN]]
+        shown += ["..."] * (len(self.at[last]) > _SHOWN)
+        return (
+            f"thresholds of {self.rows} rows of {self.source}, score {self.score}; at T = {last}: {', '.join(shown)}; "
+            f"{self.folds}-fold cross-validation: micro-F1 {self.micro_f1:.3f}, macro-F1 {self.macro_f1:.3f}, subset "
+            f"accuracy {self.subset_accuracy:.1%}"
+        )
