@@ -7,7 +7,20 @@ import sys
 
 # From the bottom up, as in docs/architecture.md: a module imports only from its own folder and from those before it.
 ORDER = (
-    *("errors", "io", "registry", "events", "options", "updates", "method", "data", "provenance", "memory", "advice"),
+    *(
+        "errors",
+        "io",
+        "registry",
+        "events",
+        "options",
+        "updates",
+        "method",
+        "data",
+        "corrections",
+        "provenance",
+        "memory",
+        "advice",
+    ),
     *("model", "rereading", "engine", "thinking", "artifact", "scoring"),
     *("multilabel", "calibration"),
     *("selection", "techniques", "meaning", "tasks"),
