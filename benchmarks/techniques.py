@@ -337,7 +337,7 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
     rows = [row for row in rows if (row["task"], row["seed"]) in common]
     corrections = list(dict.fromkeys(row["correction"] for row in rows))
     costs = ("labels", "passes", "tokens_per_row", "seconds")
-    headings = ["arm", "pairs", *corrections, "AUC", *(name.replace("_", " ") for name in costs)]
+    headings = ["method", "runs", *corrections, "AUC", *(name.replace("_", " ") for name in costs)]
     lines = [f"| {' | '.join(headings)} |", f"|---{'|--:' * (len(headings) - 1)}|"]
     arms: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for row in rows:
