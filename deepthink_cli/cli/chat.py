@@ -34,7 +34,7 @@ def chat(
     at: IterationChoice = "last",
     *,
     decoding: Given[Decoding],
-    model: Annotated[Given[ModelOptions], Without("batch_tokens")],
+    model: Annotated[Given[ModelOptions], Without("batch_tokens", "batch_invariant")],
     common: Annotated[CommonArguments, Without("json")],
 ) -> None:
     """Talk with a model after a memory: each question follows the demonstrations and everything said so far.

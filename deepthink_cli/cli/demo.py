@@ -129,7 +129,7 @@ _CAUTION = (
 @grouped
 def demo(
     *,
-    model: Annotated[Given[ModelOptions], Without("batch_tokens")],
+    model: Annotated[Given[ModelOptions], Without("batch_tokens", "batch_invariant")],
     data_dir: DataDir = None,
     common: Annotated[CommonArguments, Without("json", "verbose", "config")],
 ) -> None:

@@ -42,7 +42,7 @@ _WORTHWHILE = 1.2  # scoring gains less than a layer alone
 @grouped
 def doctor(
     *,
-    model: Annotated[Given[ModelOptions], Without("batch_tokens")],
+    model: Annotated[Given[ModelOptions], Without("batch_tokens", "batch_invariant")],
     common: Annotated[CommonArguments, Without("quiet", "verbose", "config")],
 ) -> None:
     """Show versions, devices, working dtypes, a model's engine, caches and offline flags."""

@@ -73,7 +73,7 @@ def export(
     at: OneIteration = "last",
     *,
     state: StateArguments,
-    model: Annotated[Given[ModelOptions], Without("batch_tokens")],
+    model: Annotated[Given[ModelOptions], Without("batch_tokens", "batch_invariant")],
     common: CommonArguments,
 ) -> None:
     """Write a memory for PEFT and transformers, for llama.cpp, or for mlx-lm.

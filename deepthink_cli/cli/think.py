@@ -144,7 +144,7 @@ def think(
     demos: Demos = None,
     output: Output = Path("memory.safetensors"),
     *,
-    model: Annotated[Given[ModelOptions], Without("batch_tokens")],
+    model: Annotated[Given[ModelOptions], Without("batch_tokens", "batch_invariant")],
     method: Given[MethodOptions],
     technique: Given[TechniqueOptions],
     correction: Given[CorrectionOptions],

@@ -48,7 +48,7 @@ def vectors(
     rows: Rows = None,
     output: Output = Path("vectors.safetensors"),
     *,
-    model: Annotated[Given[ModelOptions], Without("batch_tokens")],
+    model: Annotated[Given[ModelOptions], Without("batch_tokens", "batch_invariant")],
     extraction: Given[VectorOptions],
     row_format: RowFormat = None,
     renamed: Renamed = None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -104,6 +104,19 @@ class ModelOptions(Options):
             hint="a number of tokens, 1 or more; omit it to have it chosen",
         ),
     ] = None
+    batch_invariant: Annotated[
+        bool,
+        Flag(
+            MODEL,
+            "Score each input in passes of its own, which takes longer: its scores are then the same bits whatever the "
+            "other inputs are.",
+        ),
+    ] = False
+
+    def recorded(self) -> dict[str, Any]:
+        """The options that scores depend on, as JSON values; `batch_invariant` only where it is on."""
+        left_out = {"offline", "trust_remote_code"} | (set() if self.batch_invariant else {"batch_invariant"})
+        return self.model_dump(mode="json", exclude=left_out)
 
     @property
     def name(self) -> str:
