@@ -222,13 +222,14 @@ def record(run: Callable[[], Tensor]) -> tuple[Callable[[], object], Tensor]:
 
 
 def replayable(model: LanguageModel) -> bool:
-    """Whether passes can be recorded: on one GPU that has a call for rows of all lengths, with weights that stay there.
+    """Whether passes may be recorded: on one GPU that has a call for rows of all lengths, with weights that stay there.
 
     Not where attention depends on the place of a token in other ways than by its positions and its rows.
     """
     modules = [*model.network.modules()]
     return (
-        has_varlen(model.device)
+        model.replays
+        and has_varlen(model.device)
         and model.dtype in (torch.float16, torch.bfloat16)
         and len({*model.layer_devices}) == 1
         and model.identity.quantize is None

@@ -16,6 +16,7 @@ POCKET = "pocket"
 TOY = f"{POCKET} is a toy for trials and tests: it knows three small tasks, and its labels of other texts mean little"
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 Quantize = Literal["8bit", "4bit"]
+SCORING = ("batch_tokens", "no_replay")  # of `ModelOptions`, without effect on commands that score nothing
 Offline = Annotated[bool, Flag(MODEL, "Use only files on this machine; no downloads.")]
 
 
@@ -104,6 +105,10 @@ class ModelOptions(Options):
             hint="a number of tokens, 1 or more; omit it to have it chosen",
         ),
     ] = None
+    no_replay: Annotated[
+        bool,
+        Flag(MODEL, "Start every operation of a scoring pass anew, where a GPU would repeat recorded ones."),
+    ] = False
 
     @property
     def name(self) -> str:

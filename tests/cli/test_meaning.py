@@ -90,7 +90,18 @@ THINK = METHODS | {
 # Options that do not say what is computed, but with which model, where, how fast, and what is shown of it.
 ELSEWHERE = {
     *("model", "revision", "gguf", "adapter", "dtype", "device", "device_map", "quantize", "engine", "offline"),
-    *("trust_remote_code", "batch_tokens", "json", "quiet", "verbose", "debug", "config", "dry_run", "no_probe"),
+    *(
+        "trust_remote_code",
+        "batch_tokens",
+        "no_replay",
+        "json",
+        "quiet",
+        "verbose",
+        "debug",
+        "config",
+        "dry_run",
+        "no_probe",
+    ),
     *("out", "output", "samples", "log", "cache", "workers", "shard", "ray", "slurm", "sbatch", "submit", "run_code"),
     "unsafe",
     *("data_dir", "row_format", "renamed", "task"),  # where rows are, and their form

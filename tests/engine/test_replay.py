@@ -20,6 +20,7 @@ from deepthink_cli.engine.packing import tree
 from deepthink_cli.engine.replay import FixedPass, Replays
 from deepthink_cli.memory import Memory
 from deepthink_cli.model.tokens import TokenizedQuery
+from launches import repeated
 
 CANDIDATES = {
     "one token": ((5,), (6,), (7,)),
@@ -137,3 +138,9 @@ def test_sizes_are_rounded_and_nothing_is_asked_of_what_is_added(loaded: Loaded)
     assert len(fixed.requested.asked_N) == 100 * 10
     assert len(fixed.numbers_P) == sum(fixed.sizes.parts())
     assert len({FixedPass.of([tree(0, query)]).sizes for query in plan.queries}) <= 4
+
+
+@pytest.mark.parametrize("answers", CANDIDATES.values(), ids=CANDIDATES)
+def test_beside_a_recording_one_copy_is_started_whatever_the_lengths(answers: tuple[tuple[int, ...], ...]) -> None:
+    counts = repeated(range(1, 65), answers)
+    assert (counts.copies, counts.started) == (1, 2)  # what is scored; and a view of the result
