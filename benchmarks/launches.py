@@ -20,11 +20,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import AutoConfig
 
 from deepthink_cli.engine import kernels, replay
+from deepthink_cli.engine.fixed import FixedPass
 from deepthink_cli.engine.logits import Head
 from deepthink_cli.engine.network import LanguageModel
 from deepthink_cli.engine.packed import PackedLayout
 from deepthink_cli.engine.packing import PackedRow, tree
-from deepthink_cli.engine.replay import FixedPass, Replays
+from deepthink_cli.engine.replay import Replays
 from deepthink_cli.memory import Memory
 from deepthink_cli.model.limits import limits_of
 from deepthink_cli.model.tokens import TokenizedQuery

@@ -15,6 +15,7 @@ from deepthink_cli.engine.base import Past, Reading, ScoringPlan, Sums
 from deepthink_cli.engine.batches import BatchedEngine
 from deepthink_cli.engine.budget import tokens_over
 from deepthink_cli.engine.feedforward import fused_activations, last_feedforward_at
+from deepthink_cli.engine.fixed import FixedPass
 from deepthink_cli.engine.network import LanguageModel
 from deepthink_cli.engine.packing import (
     Block,
@@ -28,7 +29,7 @@ from deepthink_cli.engine.packing import (
     tree,
 )
 from deepthink_cli.engine.reach import Reach
-from deepthink_cli.engine.replay import FixedPass, Replays, replayable
+from deepthink_cli.engine.replay import Replays, replayable
 from deepthink_cli.memory import Memory
 from deepthink_cli.model.tokens import TokenizedQuery
 
@@ -132,6 +133,11 @@ class PackedEngine(BatchedEngine):
         model = self.model
         for reading in readings:
             model.check_reading(reading.token_ids, reading.history, reading.start)
+        if self.replays is not None and len(readings) == 1:
+            with model.lock:
+                present = self.replays.present(readings[0])
+            if present is not None:
+                return [model.checked_present(present, len(readings[0]))]
         spans = list(pairwise([0, *accumulate(map(len, readings))]))
         ids = [token for reading in readings for token in reading.token_ids]
         positions = [reading.start + place for reading in readings for place in range(len(reading))]

@@ -112,7 +112,7 @@ class Recorder(TorchDispatchMode):
                     to.copy_(tensor)
 
 
-def record(run: Callable[[], Tensor]) -> tuple[Callable[[], object], Tensor]:
+def record(run: Callable[[], list[Tensor]]) -> tuple[Callable[[], object], list[Tensor]]:
     """What `deepthink_cli.engine.replay.record` does on a GPU."""
     with Recorder() as recorder:
         found = run()

@@ -9,15 +9,16 @@ from typing import Any
 import pytest
 from conftest import Loaded, read
 from gpu_stand_ins import record, varlen_in_one
-from queries import DEMOS, QUERIES
+from queries import DEMOS, QUERIES, assert_close
 from torch import Tensor
 from torch.nn.attention import varlen
 
 from deepthink_cli.engine import attention, replay
 from deepthink_cli.engine.base import ScoringPlan
+from deepthink_cli.engine.fixed import FixedPass
 from deepthink_cli.engine.packed import PackedEngine
 from deepthink_cli.engine.packing import tree
-from deepthink_cli.engine.replay import FixedPass, Replays
+from deepthink_cli.engine.replay import Replays
 from deepthink_cli.memory import Memory
 from deepthink_cli.model.tokens import TokenizedQuery
 from launches import repeated
@@ -30,11 +31,11 @@ Recorded = Callable[[str], tuple[PackedEngine, PackedEngine]]
 
 
 @pytest.fixture
-def recordings(monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
+def recordings(monkeypatch: pytest.MonkeyPatch) -> list[list[Tensor]]:
     """A GPU's kernel and its recordings are computed by hand; the results of what is recorded."""
-    found: list[Tensor] = []
+    found: list[list[Tensor]] = []
 
-    def counted(run: Callable[[], Tensor]) -> tuple[Callable[[], object], Tensor]:
+    def counted(run: Callable[[], list[Tensor]]) -> tuple[Callable[[], object], list[Tensor]]:
         repeat, result = record(run)
         found.append(result)
         return repeat, result
@@ -70,7 +71,7 @@ def check(engines: tuple[PackedEngine, PackedEngine], memories: list[Memory], as
 @pytest.mark.parametrize("family", ["llama", "gpt2", "gpt_neox"])
 @pytest.mark.parametrize("answers", CANDIDATES.values(), ids=CANDIDATES)
 def test_repeated_passes_score_other_rows_as_passes_that_run(
-    family: str, answers: tuple[tuple[int, ...], ...], loaded: Loaded, recordings: list[Tensor]
+    family: str, answers: tuple[tuple[int, ...], ...], loaded: Loaded, recordings: list[list[Tensor]]
 ) -> None:
     engines, memory = pair(loaded, family), read(loaded(family), DEMOS)
     for seed in range(8):
@@ -80,7 +81,7 @@ def test_repeated_passes_score_other_rows_as_passes_that_run(
     assert 1 <= len(recordings) <= 4
 
 
-def test_a_recording_serves_all_memories_of_one_length(loaded: Loaded, recordings: list[Tensor]) -> None:
+def test_a_recording_serves_all_memories_of_one_length(loaded: Loaded, recordings: list[list[Tensor]]) -> None:
     engines, first = pair(loaded, "llama"), read(loaded("llama"), DEMOS)
     second, shorter = read(loaded("llama"), DEMOS, first, len(DEMOS)), read(loaded("llama"), DEMOS[:20])
     rows = queries(0, 24, CANDIDATES["one token"])
@@ -90,6 +91,20 @@ def test_a_recording_serves_all_memories_of_one_length(loaded: Loaded, recording
     for memories in ([shorter], [shorter, first], [first.followed_by(shorter)]):
         check(engines, memories, rows)
     assert len(recordings) == 2
+
+
+@pytest.mark.parametrize("family", ["llama", "gpt2", "gpt_neox"])
+@pytest.mark.parametrize("start", [0, len(DEMOS)])
+def test_repeated_readings_after_other_histories_are_as_readings_that_run(
+    family: str, start: int, loaded: Loaded, recordings: list[list[Tensor]]
+) -> None:
+    recording, plain = pair(loaded, family)
+    history = read(plain, DEMOS)
+    for ids in (DEMOS, DEMOS[::-1], DEMOS[3:] + DEMOS[:3], DEMOS):
+        expected = read(plain, ids, history, start)
+        assert_close(read(recording, ids, history, start), expected)
+        history = history.gate(expected, 0.3)
+    assert len(recordings) == 1
 
 
 @pytest.mark.usefixtures("recordings")
@@ -103,15 +118,15 @@ def test_rows_that_begin_alike_and_passes_of_one_row_are_repeated(loaded: Loaded
 
 @pytest.mark.parametrize("broken", ["fails", "differs"])
 def test_a_recording_that_fails_or_differs_is_the_last(
-    broken: str, loaded: Loaded, recordings: list[Tensor], monkeypatch: pytest.MonkeyPatch
+    broken: str, loaded: Loaded, recordings: list[list[Tensor]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls = []
 
-    def bad(run: Callable[[], Tensor]) -> Any:
+    def bad(run: Callable[[], list[Tensor]]) -> Any:
         calls.append(run)
         if broken == "fails":
             raise RuntimeError("operation not permitted when stream is capturing")
-        return (lambda: None), run() + 1
+        return (lambda: None), [found + 1 for found in run()]
 
     monkeypatch.setattr(replay, "record", bad)
     engines, memory = pair(loaded, "llama"), read(loaded("llama"), DEMOS)
@@ -123,7 +138,7 @@ def test_a_recording_that_fails_or_differs_is_the_last(
     assert recordings == []
 
 
-def test_a_pass_with_windows_is_not_recorded(loaded: Loaded, recordings: list[Tensor]) -> None:
+def test_a_pass_with_windows_is_not_recorded(loaded: Loaded, recordings: list[list[Tensor]]) -> None:
     engines, memory = pair(loaded, "gpt_oss"), read(loaded("gpt_oss"), DEMOS)
     for _ in range(3):
         check(engines, [memory], queries(0, 24, CANDIDATES["one token"]))
