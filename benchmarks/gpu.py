@@ -60,44 +60,34 @@ def _wait() -> None:
 
 
 @torch.inference_mode()
-def whole_prompts(engine: BatchedEngine, ids: Sequence[int], queries: Sequence[TokenizedQuery], batch: int) -> Sums:
-    """Log-probabilities of one-token candidates by transformers' own forward, the prompts padded on the right."""
+def by_transformers(
+    engine: BatchedEngine, ids: Sequence[int], queries: Sequence[TokenizedQuery], batch: int, cached: bool
+) -> Sums:
+    """Log-probabilities of one-token candidates by transformers' own forward, the rows of a batch padded on the right.
+
+    A row is a whole prompt, or with `cached` an input alone, after a copy of a cache of the demonstrations.
+    """
     network, device = engine.model.network, engine.model.device
+    before = () if cached else tuple(ids)
+    cache = (
+        network.base_model(torch.tensor([[*ids]], device=device), use_cache=True).past_key_values if cached else None
+    )
     order = sorted(range(len(queries)), key=lambda place: len(queries[place].prefix))
     sums: Sums = [[]] * len(queries)
     for start in range(0, len(order), batch):
         places = order[start : start + batch]
-        prompts = [torch.tensor([*ids, *queries[place].prefix]) for place in places]
-        ends = torch.tensor([len(prompt) - 1 for prompt in prompts], device=device)
-        hidden_BSW = network.base_model(pad_sequence(prompts, batch_first=True).to(device)).last_hidden_state
-        last_BW = hidden_BSW[torch.arange(len(places), device=device), ends]
-        logprobs_BV = network.get_output_embeddings()(last_BW).float().log_softmax(-1)
-        candidates = torch.tensor([[ids[0] for ids in queries[place].answers] for place in places], device=device)
-        for place, row in zip(places, logprobs_BV.gather(1, candidates).tolist(), strict=True):
-            sums[place] = row
-    return sums
-
-
-@torch.inference_mode()
-def after_a_cache(engine: BatchedEngine, ids: Sequence[int], queries: Sequence[TokenizedQuery], batch: int) -> Sums:
-    """The same by transformers with a cache of the L tokens, of which every batch gets a copy."""
-    network, device = engine.model.network, engine.model.device
-    read = network.base_model(torch.tensor([[*ids]], device=device), use_cache=True).past_key_values
-    order = sorted(range(len(queries)), key=lambda place: len(queries[place].prefix))
-    sums: Sums = [[]] * len(queries)
-    for start in range(0, len(order), batch):
-        places = order[start : start + batch]
-        prefixes = [torch.tensor(queries[place].prefix) for place in places]
-        ends = torch.tensor([len(prefix) - 1 for prefix in prefixes], device=device)
-        past = copy.deepcopy(read)
-        past.batch_repeat_interleave(len(places))
-        padded_BS = pad_sequence(prefixes, batch_first=True).to(device)
+        rows = [torch.tensor([*before, *queries[place].prefix]) for place in places]
+        ends = torch.tensor([len(row) - 1 for row in rows], device=device)
+        past = copy.deepcopy(cache)
+        if past is not None:
+            past.batch_repeat_interleave(len(places))
+        padded_BS = pad_sequence(rows, batch_first=True).to(device)
         hidden_BSW = network.base_model(padded_BS, past_key_values=past).last_hidden_state
         last_BW = hidden_BSW[torch.arange(len(places), device=device), ends]
         logprobs_BV = network.get_output_embeddings()(last_BW).float().log_softmax(-1)
         candidates = torch.tensor([[ids[0] for ids in queries[place].answers] for place in places], device=device)
-        for place, row in zip(places, logprobs_BV.gather(1, candidates).tolist(), strict=True):
-            sums[place] = row
+        for place, of_row in zip(places, logprobs_BV.gather(1, candidates).tolist(), strict=True):
+            sums[place] = of_row
     return sums
 
 
@@ -118,8 +108,8 @@ def row(shape: str, dtype: str, length: int, args: argparse.Namespace) -> str:
         lambda: eager.score([engine.place(memory)], plan)[0],
         lambda: before.score([engine.place(memory)], plan)[0],
         lambda: single.score([single.place(memory)], queries_of_one)[0],
-        lambda: after_a_cache(engine, ids, queries, args.batch),
-        lambda: whole_prompts(engine, ids, queries, args.batch),
+        lambda: by_transformers(engine, ids, queries, args.batch, cached=True),
+        lambda: by_transformers(engine, ids, queries, args.batch, cached=False),
     ]
     found = dict(zip(WAYS, (best(way, args.rounds) for way in ways), strict=True))
     ours, whole = found["inputs/s"], found["whole prompts"]

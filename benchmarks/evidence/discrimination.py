@@ -33,7 +33,6 @@ from .statistics import Interval
 MEASURES = ("accuracy", "matched", "fitted", "batch", "AUC", "log p")
 NEEDS_DEV = ("fitted",)
 TECHNIQUES = {
-    "repeat-2": "`repeat-2`: two copies, T = 1",
     "composed": "`composed`: demonstrations read apart",
     "ensemble-3": "`ensemble-3`: three orders, mean log p",
     "ct-kv": "`ct-kv`: trained by gradients",

@@ -61,7 +61,7 @@ def controls(stage: str, at: str) -> Iterator[Job]:
         for task in REPEATED_TASKS:
             for times in TIMES:
                 demos = ("--demos", f"{DEMONSTRATIONS}/{task}-{seed}-x{times}.jsonl")
-                yield Job(stage, "repeated", (*_tasks([task]), *_seed(seed), "--limit", ROWS, "-T", "1", *demos))
+                yield Job(stage, "repeated", (*_tasks([task]), *_seed(seed), "--limit", ROWS, *DEV, "-T", "1", *demos))
         for task in FLIPPED_TASKS:
             for positions in ("continued", "restarted"):
                 demos = ("--demos", f"{DEMONSTRATIONS}/{task}-{seed}-flipped.jsonl")
@@ -113,7 +113,7 @@ def all_jobs(at: str = AT) -> list[Job]:
     return [
         *grid("grid", first, at),
         *controls("controls", at),
-        *techniques("techniques", first, "composed,repeat-2,ensemble-3"),
+        *techniques("techniques", first, "composed,ensemble-3"),
         *selected("selected", first, at),
         *techniques("ct-kv", CONTROL_SEEDS, "ct-kv"),
         *in_float32("float32", at),

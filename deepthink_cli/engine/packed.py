@@ -59,7 +59,9 @@ class PackedEngine(BatchedEngine):
     @property
     def description(self) -> str:
         """The engine in one line, with the size of its passes and the result of the probe."""
-        return "; ".join(filter(None, [f"packed engine, {self.batch_tokens} tokens a pass", self.reason]))
+        failure = None if self.replays is None else self.replays.failure
+        unrecorded = None if failure is None else f"its passes are not recorded ({failure})"
+        return "; ".join(filter(None, [f"packed engine, {self.batch_tokens} tokens a pass", self.reason, unrecorded]))
 
     def rows_of(self, number: int, query: TokenizedQuery) -> Iterable[PackedRow]:
         """One row, with the candidates as branches."""

@@ -268,7 +268,12 @@ def network_inputs(ids_1T: Tensor, positions_1T: Tensor) -> dict[str, Any]:
 
 def copied(numbers: Tensor, device: torch.device) -> Tensor:
     """Numbers of the processor on a device, without waiting for what a GPU still computes."""
-    return (numbers.pin_memory() if device.type == "cuda" else numbers).to(device, non_blocking=True)
+    return pinned(numbers, device).to(device, non_blocking=True)
+
+
+def pinned(numbers: Tensor, device: torch.device) -> Tensor:
+    """Numbers of the processor in memory from which a GPU copies by itself."""
+    return numbers.pin_memory() if device.type == "cuda" else numbers
 
 
 @lru_cache(maxsize=256)

@@ -8,6 +8,7 @@ say what is read or scored, in one copy, and the keys and values of a memory.
 
 from __future__ import annotations
 
+import operator
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -23,7 +24,7 @@ from deepthink_cli.engine.fixed import FixedPass, Sizes
 from deepthink_cli.engine.kernels import Lengths, has_varlen
 from deepthink_cli.engine.network import LanguageModel
 from deepthink_cli.engine.own import Chained
-from deepthink_cli.engine.packing import copied, network_inputs, sequence
+from deepthink_cli.engine.packing import copied, network_inputs, pinned, sequence
 from deepthink_cli.engine.reach import Reach
 from deepthink_cli.errors import DeepThinkError
 from deepthink_cli.memory import Memory
@@ -74,13 +75,12 @@ class Replays:
         if self.failure is not None or not past:
             return None
         key = tuple(memory.length for memory in past), past[0].first_weight, past[0].keys[0].dtype
-        if key not in self._after:
-            self._after[key] = _After(past)
+        after = self._after.setdefault(key, _After())
         self._after.move_to_end(key)
         if len(self._after) > _PASTS:
             self._after.popitem(last=False)
         try:
-            return self._after[key].repeated(past, sizes, numbers_P, run)
+            return after.repeated(past, sizes, numbers_P, run)
         except Exception as error:  # a GPU's driver can fail to record in any way
             self.failure = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
             self._after.clear()
@@ -90,11 +90,9 @@ class Replays:
 class _After:
     """Passes after memories of the same lengths and dtype, each of which is copied to `past` in its turn."""
 
-    def __init__(self, like: Past) -> None:
-        self.past = tuple(
-            replace(memory, keys=_empty_like(memory.keys), values=_empty_like(memory.values)) for memory in like
-        )
-        self.copied: Past = ()
+    def __init__(self) -> None:
+        self.past: Past = ()
+        self.copied: list[Tensor] = []
         self.recorded: dict[Sizes | int, _Recorded | None] = {}
 
     def repeated(self, past: Past, sizes: Sizes | int, numbers_P: Tensor, run: _Run) -> list[Tensor] | None:
@@ -102,15 +100,24 @@ class _After:
         if sizes not in self.recorded:
             self.recorded[sizes] = None
             return None
-        if len(self.copied) != len(past) or any(map(_differ, self.copied, past)):
-            self.copied = past
-            for to, memory in zip(self.past, past, strict=True):
-                for target, source in zip((*to.keys, *to.values), (*memory.keys, *memory.values), strict=True):
-                    target.copy_(source, non_blocking=True)
+        self._copy(past)
         recorded = self.recorded[sizes]
         if recorded is None:
             recorded = self.recorded[sizes] = _Recorded(numbers_P, self.past, run)
         return recorded(numbers_P)
+
+    def _copy(self, past: Past) -> None:
+        """Make `past` the same as this one, if it is not."""
+        tensors = _tensors(past)
+        if len(self.copied) == len(tensors) and all(map(operator.is_, self.copied, tensors)):
+            return
+        if not self.past:
+            self.past = tuple(
+                replace(memory, keys=_empty_like(memory.keys), values=_empty_like(memory.values)) for memory in past
+            )
+        self.copied = tensors
+        for target, source in zip(_tensors(self.past), tensors, strict=True):
+            target.copy_(source, non_blocking=True)
 
 
 class _Recorded:
@@ -126,7 +133,7 @@ class _Recorded:
                 raise DeepThinkError("a recorded pass gives other results")
 
     def __call__(self, numbers_P: Tensor) -> list[Tensor]:
-        self.numbers_P.copy_(numbers_P.pin_memory() if self.numbers_P.is_cuda else numbers_P, non_blocking=True)
+        self.numbers_P.copy_(pinned(numbers_P, self.numbers_P.device), non_blocking=True)
         self.repeat()
         return self.results
 
@@ -185,8 +192,8 @@ def replayable(model: LanguageModel) -> bool:
     )
 
 
-def _differ(one: Memory, other: Memory) -> bool:
-    return one.keys[0] is not other.keys[0]
+def _tensors(past: Past) -> list[Tensor]:
+    return [tensor for memory in past for tensor in (*memory.keys, *memory.values)]
 
 
 def _empty_like(tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -93,6 +94,17 @@ def test_a_recording_serves_all_memories_of_one_length(loaded: Loaded, recording
     assert len(recordings) == 2
 
 
+def test_a_memory_that_shares_its_first_tensors_with_another_is_copied(
+    loaded: Loaded, recordings: list[list[Tensor]]
+) -> None:
+    engines, first = pair(loaded, "llama"), read(loaded("llama"), DEMOS)
+    second = replace(first, values=(first.values[0], *(values * 0.5 for values in first.values[1:])))
+    rows = queries(0, 24, CANDIDATES["one token"])
+    for memory in (first, first, second, first):
+        check(engines, [memory], rows)
+    assert len(recordings) == 1
+
+
 @pytest.mark.parametrize("family", ["llama", "gpt2", "gpt_neox"])
 @pytest.mark.parametrize("start", [0, len(DEMOS)])
 def test_repeated_readings_after_other_histories_are_as_readings_that_run(
@@ -135,6 +147,7 @@ def test_a_recording_that_fails_or_differs_is_the_last(
     assert len(calls) == 1
     assert engines[0].replays is not None
     assert engines[0].replays.failure is not None
+    assert engines[0].replays.failure in engines[0].description
     assert recordings == []
 
 
