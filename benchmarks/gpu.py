@@ -1,19 +1,25 @@
-"""What a memory saves on a GPU: reading it, scoring after it, and reading whole prompts instead, in one process.
+"""What a memory saves on a GPU, and how far that is from the goals: the ways to score after it, in one process.
 
     python benchmarks/gpu.py --shapes gpt2 smollm2-135m-instruct --dtypes float32 bfloat16
+    python benchmarks/gpu.py --shapes smollm2-135m-instruct llama-3.2-1b llama-2-7b --dtypes bfloat16 --data-dir DIR
 
-Scores `--inputs` inputs with four candidates of one token, after a memory that is the plain reading of L tokens: by the
-engine that `load_model` chooses, by the engine with one sequence a row, and by transformers alone, which reads whole
-prompts in padded batches, each once for its candidates. Prints a Markdown table: milliseconds of a second reading,
-inputs per second (best of the rounds), and the largest difference of a score in nats: from whole prompts, and for a
-model with trained weights from float32 on the processor.
+Scores `--inputs` inputs of 32 tokens on average with four candidates of one token, after a memory that is the plain
+reading of L tokens: by the engine that `load_model` chooses; by it without recorded passes; without these and with a
+call for each length of rows; with one sequence a row; and by transformers alone, after a cache of the L tokens and with
+whole prompts, each in padded batches in which an input is read once for all its candidates. Prints a Markdown
+table: milliseconds of a second reading, inputs per second (best of the rounds), and the largest difference of a score
+in nats: from whole prompts, and for a model with trained weights from float32 on the processor. With `--data-dir`,
+`predict` also labels AG News' rows from file to file with each model that has trained weights.
 """
 
 from __future__ import annotations
 
 import argparse
+import copy
+import tempfile
 import time
 from collections.abc import Callable, Sequence
+from itertools import cycle, islice
 from pathlib import Path
 from typing import TypeVar
 
@@ -28,9 +34,12 @@ from deepthink_cli.engine.padded import PaddedEngine
 from deepthink_cli.model.tokens import TokenizedQuery
 from real_model import REAL
 from shapes import build_engine, memory_ids, weights_of, workload
+from timed import measured
 from trec import words_of
 
 Result = TypeVar("Result")
+WAYS = ("inputs/s", "not recorded", "a call for each length", "one a row", "transformers, cache", "whole prompts")
+GOALS = {REAL: (10, 30_000), "llama-3.2-1b": (None, 7_600), "llama-2-7b": (None, 1_170)}  # ms of a reading, inputs/s
 
 
 def best(run: Callable[[], Result], rounds: int) -> tuple[float, Result]:
@@ -51,21 +60,34 @@ def _wait() -> None:
 
 
 @torch.inference_mode()
-def whole_prompts(engine: BatchedEngine, ids: Sequence[int], queries: Sequence[TokenizedQuery], batch: int) -> Sums:
-    """Log-probabilities of one-token candidates by transformers' own forward, the prompts padded on the right."""
+def by_transformers(
+    engine: BatchedEngine, ids: Sequence[int], queries: Sequence[TokenizedQuery], batch: int, cached: bool
+) -> Sums:
+    """Log-probabilities of one-token candidates by transformers' own forward, the rows of a batch padded on the right.
+
+    A row is a whole prompt, or with `cached` an input alone, after a copy of a cache of the demonstrations.
+    """
     network, device = engine.model.network, engine.model.device
+    before = () if cached else tuple(ids)
+    cache = (
+        network.base_model(torch.tensor([[*ids]], device=device), use_cache=True).past_key_values if cached else None
+    )
     order = sorted(range(len(queries)), key=lambda place: len(queries[place].prefix))
     sums: Sums = [[]] * len(queries)
     for start in range(0, len(order), batch):
         places = order[start : start + batch]
-        prompts = [torch.tensor([*ids, *queries[place].prefix]) for place in places]
-        ends = torch.tensor([len(prompt) - 1 for prompt in prompts], device=device)
-        hidden_BSW = network.base_model(pad_sequence(prompts, batch_first=True).to(device)).last_hidden_state
+        rows = [torch.tensor([*before, *queries[place].prefix]) for place in places]
+        ends = torch.tensor([len(row) - 1 for row in rows], device=device)
+        past = copy.deepcopy(cache)
+        if past is not None:
+            past.batch_repeat_interleave(len(places))
+        padded_BS = pad_sequence(rows, batch_first=True).to(device)
+        hidden_BSW = network.base_model(padded_BS, past_key_values=past).last_hidden_state
         last_BW = hidden_BSW[torch.arange(len(places), device=device), ends]
         logprobs_BV = network.get_output_embeddings()(last_BW).float().log_softmax(-1)
         candidates = torch.tensor([[ids[0] for ids in queries[place].answers] for place in places], device=device)
-        for place, row in zip(places, logprobs_BV.gather(1, candidates).tolist(), strict=True):
-            sums[place] = row
+        for place, of_row in zip(places, logprobs_BV.gather(1, candidates).tolist(), strict=True):
+            sums[place] = of_row
     return sums
 
 
@@ -77,16 +99,39 @@ def row(shape: str, dtype: str, length: int, args: argparse.Namespace) -> str:
     again = Reading(ids, memory, length)
     reading, _ = best(lambda: engine.read([again]), args.rounds)
     plan, single = engine.plan(queries), PaddedEngine(engine.model)
-    ways = {
-        "memory": lambda: engine.score([engine.place(memory)], plan)[0],
-        "one a row": lambda: single.score([single.place(memory)], single.plan(queries))[0],
-        "whole": lambda: whole_prompts(engine, ids, queries, args.batch),
-    }
-    found = {name: best(way, args.rounds) for name, way in ways.items()}
+    eager, before = copy.copy(engine), copy.copy(engine)
+    vars(eager)["replays"] = None
+    vars(before).update(replays=None, any_length=False)
+    queries_of_one = single.plan(queries)
+    ways: list[Callable[[], Sums]] = [
+        lambda: engine.score([engine.place(memory)], plan)[0],
+        lambda: eager.score([engine.place(memory)], plan)[0],
+        lambda: before.score([engine.place(memory)], plan)[0],
+        lambda: single.score([single.place(memory)], queries_of_one)[0],
+        lambda: by_transformers(engine, ids, queries, args.batch, cached=True),
+        lambda: by_transformers(engine, ids, queries, args.batch, cached=False),
+    ]
+    found = dict(zip(WAYS, (best(way, args.rounds) for way in ways), strict=True))
+    ours, whole = found["inputs/s"], found["whole prompts"]
     rates = [f"{len(queries) / seconds:,.0f}" for seconds, _ in found.values()]
-    cells = [f"{reading * 1e3:.1f}", *rates, f"{found['whole'][0] / found['memory'][0]:.0f}"]
-    cells += [f"{difference(found['memory'][1], found['whole'][1]):.1e}"]
-    return " | ".join([*cells, _from_processor(shape, length, args, found["memory"][1])])
+    cells = [f"{reading * 1e3:.1f}", *rates, f"{whole[0] / ours[0]:.0f}", f"{difference(ours[1], whole[1]):.1e}"]
+    return " | ".join([*cells, _from_processor(shape, length, args, ours[1])])
+
+
+def labelled(source: str, dtype: str, args: argparse.Namespace) -> str:
+    """The cells of `predict` from file to file: the inputs, and inputs per second after the model is loaded."""
+    options = ["--dtype", dtype, "--device", args.device, "-q", "-o"]
+    task = ["--task", "agnews", "--data-dir", str(args.data_dir), "-T", "1"]
+    with tempfile.TemporaryDirectory() as folder:
+        memory, inputs, out = (Path(folder) / name for name in ("mem.safetensors", "rows.jsonl", "labels.jsonl"))
+        measured(["think", "-m", source, *task, *options, str(memory)])
+        with (args.data_dir / "ag_news" / "test.jsonl").open(encoding="utf-8") as rows:
+            lines = rows.readlines()
+        inputs.write_text("".join(islice(cycle(lines), args.rows)), encoding="utf-8")
+        _, cost = measured(["predict", str(memory), str(inputs), *options, str(out)])
+    if cost.loaded is None:
+        raise SystemExit("predict loaded no model: the clock stands in the wrong place")
+    return f"{args.rows:,} | {args.rows / cost.loaded:,.0f}"
 
 
 def _given(shape: str, engine: BatchedEngine, length: int, inputs: int) -> tuple[tuple[int, ...], list[TokenizedQuery]]:
@@ -113,19 +158,31 @@ def main() -> None:
     parser.add_argument("--dtypes", nargs="+", default=["float32", "bfloat16"])
     parser.add_argument("--lengths", type=int, nargs="+", default=[512], help="L")
     parser.add_argument("--inputs", type=int, default=2048, help="N")
-    parser.add_argument("--batch", type=int, default=64, help="whole prompts in a batch")
+    parser.add_argument("--batch", type=int, default=64, help="inputs in a batch of transformers alone")
     parser.add_argument("--compared", type=int, default=64, help="inputs that are also scored on the processor")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--data-dir", type=Path, help="label AG News from file to file as well")
+    parser.add_argument("--rows", type=int, default=100_000, help="rows of that file")
     args = parser.parse_args()
     logging.set_verbosity_error()
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else args.device
     print(f"{device}, torch {torch.__version__}\n")
-    print("| model | dtype | L | reading ms | inputs/s | one a row | whole prompts | gain | from whole | from CPU |")
-    print("|---|---|" + "--:|" * 8)
+    print(f"| model | dtype | L | reading ms | {' | '.join(WAYS)} | gain | from whole | from CPU |")
+    print("|---|---|" + "--:|" * (5 + len(WAYS)))
     for shape in args.shapes:
         for dtype in args.dtypes:
             for length in args.lengths:
                 print(f"| {Path(shape).name} | {dtype} | {length} | {row(shape, dtype, length, args)} |", flush=True)
+    print("\nGoals for an H200 in bfloat16 with L = 512:\n")
+    print("| model | reading ms | inputs/s | `predict` from file to file |\n|---|--:|--:|--:|")
+    for shape, (reading, rate) in GOALS.items():
+        print(f"| {shape} | {reading or ''} | {rate:,} | {0.8 * rate:,.0f} |")
+    if args.data_dir is not None:
+        print("\n| model | dtype | rows | `predict`, rows/s |\n|---|---|--:|--:|")
+        for shape in args.shapes:
+            if source := weights_of(shape):
+                for dtype in args.dtypes:
+                    print(f"| {Path(shape).name} | {dtype} | {labelled(source, dtype, args)} |", flush=True)
 
 
 if __name__ == "__main__":

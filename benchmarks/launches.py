@@ -5,7 +5,8 @@
 A Llama of three layers scores 64 queries after a memory: of one length, of 33 and of 64. Every operation that torch
 dispatches in the second layer counts, views included. Beside it stands transformers' own forward pass over one batch.
 Torch's device `meta` stands for a GPU in bfloat16: its tensors have shapes and no data, so that a pass which waited for
-a value of one would fail. Also counts the copies to it, whole pass included. Prints a Markdown table.
+a value of one would fail. Also counts the copies to it, whole pass included, and for a pass that a GPU repeats as
+recorded what is started beside the recording. Prints a Markdown table.
 """
 
 from __future__ import annotations
@@ -18,11 +19,13 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import AutoConfig
 
-from deepthink_cli.engine import kernels
+from deepthink_cli.engine import kernels, replay
+from deepthink_cli.engine.fixed import FixedPass
 from deepthink_cli.engine.logits import Head
 from deepthink_cli.engine.network import LanguageModel
 from deepthink_cli.engine.packed import PackedLayout
-from deepthink_cli.engine.packing import tree
+from deepthink_cli.engine.packing import PackedRow, tree
+from deepthink_cli.engine.replay import Replays
 from deepthink_cli.memory import Memory
 from deepthink_cli.model.limits import limits_of
 from deepthink_cli.model.tokens import TokenizedQuery
@@ -55,8 +58,8 @@ class Counting(TorchDispatchMode):
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         found = function(*args, **(kwargs or {}))
         self.started += 1
-        if isinstance(found, torch.Tensor) and args and isinstance(args[0], torch.Tensor):
-            self.copies += args[0].device.type == "cpu" != found.device.type
+        if isinstance(found, torch.Tensor) and found.device.type != "cpu":
+            self.copies += any(isinstance(each, torch.Tensor) and each.device.type == "cpu" for each in args)
         return found
 
     def watch(self, layer: torch.nn.Module) -> None:
@@ -77,17 +80,45 @@ def llama(device: str) -> LanguageModel:
 @torch.inference_mode()
 def scoring(device: str, lengths: Sequence[int], candidates: Sequence[tuple[int, ...]]) -> Counting:
     """Counts of a pass over queries of these lengths, each with these candidates."""
-    rows = [tree(n, TokenizedQuery(tuple(range(10, 10 + n)), tuple(candidates))) for n in sorted(lengths, reverse=True)]
-    model, counting = llama(device), Counting()
+    rows, model, counting = rows_of(lengths, candidates), llama(device), Counting()
     counting.watch(model.network.base_model.layers[1])
-    shape = CONFIG.num_key_value_heads, L, CONFIG.hidden_size // CONFIG.num_attention_heads
-    drawn = [torch.randn(shape, dtype=model.dtype, device=device) for _ in range(CONFIG.num_hidden_layers)]
     with patch.object(kernels, "has_varlen", lambda device: device.type == "meta"), counting:
         layout = PackedLayout(model, rows, any_length=True)
         requested = layout.requested
-        with layout.after((Memory(tuple(drawn), tuple(drawn)),), requested.places_M) as inputs:
+        with layout.after((memory_on(device),), requested.places_M) as inputs:
             model.log_probabilities(inputs, requested.places_M, requested.asked_N, requested.tokens_N)
     return counting
+
+
+@torch.inference_mode()
+def repeated(lengths: Sequence[int], candidates: Sequence[tuple[int, ...]]) -> Counting:
+    """Counts of what a GPU is told beside the recording when a recorded pass is repeated with other numbers."""
+    replays, past, counting = Replays(llama("meta")), (memory_on("meta"),), Counting()
+    fixed = FixedPass.of(rows_of(lengths, candidates))
+    with (
+        patch.object(kernels, "has_varlen", lambda device: device.type == "meta"),
+        patch.object(replay, "record", lambda run: (lambda: None, run())),
+        patch.object(torch, "allclose", lambda *_, **__: True),  # there are no values to compare
+    ):
+        for _ in range(2):
+            replays.log_probabilities(past, fixed)
+        with counting:
+            found_N = replays.log_probabilities(past, fixed)
+    assert found_N is not None
+    return counting
+
+
+def rows_of(lengths: Sequence[int], candidates: Sequence[tuple[int, ...]]) -> list[PackedRow]:
+    """Queries of these lengths, each with these candidates, longest first."""
+    ids = range(10, 10 + max(lengths))
+    return [tree(n, TokenizedQuery(tuple(ids[:n]), tuple(candidates))) for n in sorted(lengths, reverse=True)]
+
+
+def memory_on(device: str) -> Memory:
+    """A memory of L tokens of noise."""
+    shape = CONFIG.num_key_value_heads, L, CONFIG.hidden_size // CONFIG.num_attention_heads
+    drawn = [torch.randn(shape, dtype=DEVICES[device], device=device) for _ in range(CONFIG.num_hidden_layers)]
+    return Memory(tuple(drawn), tuple(drawn))
 
 
 @torch.inference_mode()
@@ -109,6 +140,10 @@ def main() -> None:
             for tokens, candidates in CANDIDATES.items():
                 counts = scoring(device, lengths, candidates)
                 print(f"| {name} | {tokens} | {where} | {counts.in_layer} | {counts.copies} |")
+    for name, lengths in LENGTHS.items():
+        for tokens, candidates in CANDIDATES.items():
+            counts = repeated(lengths, candidates)
+            print(f"| {name} | {tokens} | GPU, repeated | {counts.started} in all layers | {counts.copies} |")
     print(f"| 64 of 26 | transformers' own pass | processor, float32 | {plain().in_layer} | 0 |")
 
 

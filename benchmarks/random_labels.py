@@ -72,20 +72,16 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("-T", "--iterations", type=int, default=15)
     parser.add_argument("--eta", default="0.01,0.03,0.1")
-    parser.add_argument("--technique", default="deep-thinking")
-    parser.add_argument("--calibrate", default="batch")
+    parser.add_argument("--technique", help="default: those of tune")
+    parser.add_argument("--calibrate", help="default: those that the rows allow")
     parser.add_argument("--folds", default="5")
     args = parser.parse_args()
     logging.set_verbosity_error()
     torch.set_num_threads(args.threads)
     model = ModelOptions.checked(model=args.model)
-    options = {
-        "techniques": args.technique,
-        "etas": args.eta,
-        "iterations": args.iterations,
-        "calibrate": args.calibrate,
-        "folds": args.folds,
-    }
+    options = {"etas": args.eta, "iterations": args.iterations, "folds": args.folds}
+    given = {"techniques": args.technique, "calibrate": args.calibrate}
+    options |= {name: value for name, value in given.items() if value is not None}
     engine, texts, kept = load(find_model(model, silent), silent), sentences(), 0
     print("| draw | plain | nested | best | gained | lost | p | verdict | seconds | CPU seconds |")
     print("|--:|" + "--:|" * 6 + "---|--:|--:|")

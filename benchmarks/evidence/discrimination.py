@@ -32,6 +32,11 @@ from .statistics import Interval
 
 MEASURES = ("accuracy", "matched", "fitted", "batch", "AUC", "log p")
 NEEDS_DEV = ("fitted",)
+TECHNIQUES = {
+    "composed": "`composed`: demonstrations read apart",
+    "ensemble-3": "`ensemble-3`: three orders, mean log p",
+    "ct-kv": "`ct-kv`: trained by gradients",
+}
 Weights = Floats  # (R, n): how often each round of resampling draws each row
 
 
@@ -209,8 +214,19 @@ def comparisons(evidence: Evidence) -> Iterator[Comparison]:
         Comparison("momentum 0.9, eta 0.01, T by dev rows", True, _chosen(grid, "official", [0.01])),
         Comparison("a large step: continued, eta 0.1, T = 12", False, _fixed(grid, "continued", 0.1, 12)),
         *(
-            Comparison(f"{times} copies of the demonstrations, T = 1", False, _repeated(evidence, times))
+            Comparison(
+                f"{times} copies of the demonstrations, T = 1",
+                False,
+                _beside(evidence, evidence.folder("repeated"), times),
+            )
             for times in (2, 5)
+        ),
+        *(Comparison(title, False, _technique(evidence, name)) for name, title in TECHNIQUES.items()),
+        Comparison("random-valid demonstrations, T = 1", False, _beside(evidence, evidence.folder("selected"))),
+        Comparison(
+            "random-valid demonstrations: the paper's setting, T by dev rows, against their T = 1",
+            True,
+            _chosen(evidence.folder("selected"), "selected", [0.01]),
         ),
     ]
     return (each for each in found if each.pairs)
@@ -241,14 +257,20 @@ def _pairs(rows: pd.DataFrame, eta: float, t: int) -> list[Pair]:
     return found
 
 
-def _repeated(evidence: Evidence, times: int) -> list[Pair]:
-    """Repetitions that have the test rows of a T = 1 of the grid."""
-    grid = evidence.grid
-    firsts = grid[(grid["t"] == 1) & (grid["part"] == "test")].drop_duplicates(["task", "seed"])
-    by_pair = {(row["task"], row["seed"]): row for _, row in firsts.iterrows()}
+def _technique(evidence: Evidence, name: str) -> list[Pair]:
+    rows = evidence.folder("techniques")
+    return _beside(evidence, rows[rows["technique"] == name])
+
+
+def _beside(evidence: Evidence, rows: pd.DataFrame, times: int | None = None) -> list[Pair]:
+    """Rows at T = 1 of other memories, with `times` the demonstrations, beside T = 1 of the grid on the same rows."""
+    key = ["task", "seed", "part", "rows"]
+    firsts = evidence.grid[evidence.grid["t"] == 1].drop_duplicates(key)
+    both = rows[rows["t"] == 1].merge(firsts, on=key, suffixes=("_after", ""))
     found = []
-    for _, row in evidence.folder("repeated").iterrows():
-        first = by_pair.get((row["task"], row["seed"]))
-        if first is not None and row["rows"] == first["rows"] and row["shots"] == times * first["shots"]:
-            found.append(Pair(row["task"], row["seed"], first["scores"], row["scores"], None, None))
+    kept = both if times is None else both[both["shots_after"] == times * both["shots"]]
+    for (task, seed), job in kept.groupby(["task", "seed"], observed=True):
+        scores = {row["part"]: (row["scores"], row["scores_after"]) for _, row in job.iterrows()}
+        if "test" in scores:
+            found.append(Pair(str(task), int(seed), *scores["test"], *scores.get("dev", (None, None))))
     return found

@@ -26,13 +26,30 @@ from .measures import (
     total_variation,
 )
 
-CONTROLS = ("repeated", "flipped")
+CONTROLS = ("repeated", "flipped", "techniques", "selected")
 ALL_ROWS = "all-rows"  # folders whose name starts with this repeat the grid on more rows
 FLOAT32 = "float32-"  # folders whose name starts with this repeat cells of the grid in float32
 ORDER = ("continued", "restarted", "official")
 TASK_ORDER = ("sst2", "sst5", "mr", "agnews", "trec")
 TASK_NAMES = {"sst2": "SST-2", "sst5": "SST-5", "mr": "MR", "agnews": "AG News", "trec": "TREC"}
-COLUMNS = ("folder", "setting", "task", "seed", "eta", "t", "part", "accuracy", "drift", "length", "shots")
+COLUMNS = (
+    *(
+        "folder",
+        "setting",
+        "task",
+        "technique",
+        "seed",
+        "eta",
+        "t",
+        "part",
+        "rows",
+        "accuracy",
+        "drift",
+        "length",
+        "shots",
+    ),
+    "scores",
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,6 +138,7 @@ def _line(folder: str, setting: str, result: Result, scores: Scores) -> dict[str
         "momentum": result.setting.momentum,
         "positions": result.setting.positions,
         "t": result.setting.iteration,
+        "technique": result.setting.technique or "",
         "part": result.setting.part,
         "rows": result.setting.rows_sha256,
         "shots": result.shots_used,

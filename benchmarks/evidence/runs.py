@@ -61,12 +61,26 @@ def controls(stage: str, at: str) -> Iterator[Job]:
         for task in REPEATED_TASKS:
             for times in TIMES:
                 demos = ("--demos", f"{DEMONSTRATIONS}/{task}-{seed}-x{times}.jsonl")
-                yield Job(stage, "repeated", (*_tasks([task]), *_seed(seed), "--limit", ROWS, "-T", "1", *demos))
+                yield Job(stage, "repeated", (*_tasks([task]), *_seed(seed), "--limit", ROWS, *DEV, "-T", "1", *demos))
         for task in FLIPPED_TASKS:
             for positions in ("continued", "restarted"):
                 demos = ("--demos", f"{DEMONSTRATIONS}/{task}-{seed}-flipped.jsonl")
                 method = ("--eta", "0.1", "--positions", positions, *_readings(at))
                 yield Job(stage, "flipped", (*_tasks([task]), *_seed(seed), "--limit", ROWS, *method, *demos))
+
+
+def techniques(stage: str, seeds: Sequence[int], names: str) -> Iterator[Job]:
+    """Memories that are made in other ways, at T = 1, of the grid's demonstrations."""
+    for seed in seeds:
+        arguments = (*_tasks(CLASSIC), *_seed(seed), "--limit", ROWS, *DEV, "--technique", names, "-T", "1")
+        yield Job(stage, "techniques", arguments)
+
+
+def selected(stage: str, seeds: Sequence[int], at: str) -> Iterator[Job]:
+    """The paper's setting after demonstrations that are chosen by labels of other rows."""
+    for seed in seeds:
+        arguments = (*_tasks(CLASSIC), *_seed(seed), "--limit", ROWS, *DEV, "--demos-by", "random-valid")
+        yield Job(stage, "selected", (*arguments, "--eta", "0.01", *_readings(at)))
 
 
 def chat(stage: str, seeds: Sequence[int], at: str) -> Iterator[Job]:
@@ -99,6 +113,9 @@ def all_jobs(at: str = AT) -> list[Job]:
     return [
         *grid("grid", first, at),
         *controls("controls", at),
+        *techniques("techniques", first, "composed,ensemble-3"),
+        *selected("selected", first, at),
+        *techniques("ct-kv", CONTROL_SEEDS, "ct-kv"),
         *in_float32("float32", at),
         *grid("more-seeds", second, at),
         *chat("chat", first, at),

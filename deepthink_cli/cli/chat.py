@@ -17,7 +17,7 @@ from deepthink_cli.cli.process import raising_ctrl_c
 from deepthink_cli.cli.values import decoding_of
 from deepthink_cli.engine.decoding import Decoding
 from deepthink_cli.errors import InputError, Problems
-from deepthink_cli.model.options import ModelOptions
+from deepthink_cli.model.options import SCORING, ModelOptions
 
 if TYPE_CHECKING:
     from deepthink_cli.generation.dialogue import Dialogue
@@ -34,7 +34,7 @@ def chat(
     at: IterationChoice = "last",
     *,
     decoding: Given[Decoding],
-    model: Annotated[Given[ModelOptions], Without("batch_tokens", "batch_invariant")],
+    model: Annotated[Given[ModelOptions], Without(*SCORING)],
     common: Annotated[CommonArguments, Without("json")],
 ) -> None:
     """Talk with a model after a memory: each question follows the demonstrations and everything said so far.

@@ -16,7 +16,7 @@ from deepthink_cli.cli.grouped import Given, Without, grouped
 from deepthink_cli.cli.names import flag
 from deepthink_cli.cli.options import CommonArguments
 from deepthink_cli.errors import DeepThinkError, ExitCode, InputError
-from deepthink_cli.model.options import POCKET, ModelOptions
+from deepthink_cli.model.options import POCKET, SCORING, ModelOptions
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -129,7 +129,7 @@ _CAUTION = (
 @grouped
 def demo(
     *,
-    model: Annotated[Given[ModelOptions], Without("batch_tokens", "batch_invariant")],
+    model: Annotated[Given[ModelOptions], Without(*SCORING)],
     data_dir: DataDir = None,
     common: Annotated[CommonArguments, Without("json", "verbose", "config")],
 ) -> None:

@@ -13,7 +13,7 @@ from deepthink_cli.cli.console import Show, report, write_json
 from deepthink_cli.cli.grouped import Given, Without, grouped
 from deepthink_cli.cli.options import CommonArguments
 from deepthink_cli.io.text import size
-from deepthink_cli.model.options import ModelOptions
+from deepthink_cli.model.options import SCORING, ModelOptions
 
 if TYPE_CHECKING:
     from deepthink_cli.engine.base import Engine
@@ -42,7 +42,7 @@ _WORTHWHILE = 1.2  # scoring gains less than a layer alone
 @grouped
 def doctor(
     *,
-    model: Annotated[Given[ModelOptions], Without("batch_tokens", "batch_invariant")],
+    model: Annotated[Given[ModelOptions], Without(*SCORING)],
     common: Annotated[CommonArguments, Without("quiet", "verbose", "config")],
 ) -> None:
     """Show versions, devices, working dtypes, a model's engine, caches and offline flags."""

@@ -16,7 +16,7 @@ from deepthink_cli.cli.predict import MemoryFile
 from deepthink_cli.cli.values import read_by
 from deepthink_cli.errors import InputError, Problems
 from deepthink_cli.export.registry import EXPORTERS, Weights, Written
-from deepthink_cli.model.options import ModelOptions
+from deepthink_cli.model.options import SCORING, ModelOptions
 from deepthink_cli.options import METHOD, OUTPUT, Flag, Options
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def export(
     at: OneIteration = "last",
     *,
     state: StateArguments,
-    model: Annotated[Given[ModelOptions], Without("batch_tokens", "batch_invariant")],
+    model: Annotated[Given[ModelOptions], Without(*SCORING)],
     common: CommonArguments,
 ) -> None:
     """Write a memory for PEFT and transformers, for llama.cpp, or for mlx-lm.

@@ -29,7 +29,7 @@ from deepthink_cli.cli.values import check_given, label_list, pattern, read_by, 
 from deepthink_cli.errors import InputError, Problems
 from deepthink_cli.io.text import named, size
 from deepthink_cli.method import MethodOptions
-from deepthink_cli.model.options import ModelOptions
+from deepthink_cli.model.options import SCORING, ModelOptions
 from deepthink_cli.options import OUTPUT
 from deepthink_cli.selection.options import TaskOptions
 from deepthink_cli.techniques.options import TechniqueOptions
@@ -144,7 +144,7 @@ def think(
     demos: Demos = None,
     output: Output = Path("memory.safetensors"),
     *,
-    model: Annotated[Given[ModelOptions], Without("batch_tokens", "batch_invariant")],
+    model: Annotated[Given[ModelOptions], Without(*SCORING)],
     method: Given[MethodOptions],
     technique: Given[TechniqueOptions],
     correction: Given[CorrectionOptions],

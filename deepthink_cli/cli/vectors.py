@@ -23,7 +23,7 @@ from deepthink_cli.cli.select import pool_rows
 from deepthink_cli.cli.values import read_by
 from deepthink_cli.errors import InputError, Problems
 from deepthink_cli.io.text import size
-from deepthink_cli.model.options import ModelOptions
+from deepthink_cli.model.options import SCORING, ModelOptions
 from deepthink_cli.options import OUTPUT
 from deepthink_cli.vectors.options import VectorOptions
 
@@ -48,7 +48,7 @@ def vectors(
     rows: Rows = None,
     output: Output = Path("vectors.safetensors"),
     *,
-    model: Annotated[Given[ModelOptions], Without("batch_tokens", "batch_invariant")],
+    model: Annotated[Given[ModelOptions], Without(*SCORING)],
     extraction: Given[VectorOptions],
     row_format: RowFormat = None,
     renamed: Renamed = None,

@@ -76,11 +76,14 @@ class _Pass:
     reaches: Sequence[Reach]
     kept: Kept | None
     any_length: bool
+    own: Own | None
     layers: set[int] = field(default_factory=set)
     planned: dict[tuple[Window | None, bool, bool, torch.device], _Plan] = field(default_factory=dict)
 
     def plan(self, layer: int, window: Window | None, any_length: bool, like: Tensor) -> _Plan:
         """The plan of a layer with this window; masks have the dtype and the device of `like`."""
+        if self.own is not None and (window is not None or not any_length):
+            raise UnsupportedAttention("its rows do not attend to themselves in one call")
         last = [reach.is_last(layer) for reach in self.reaches]
         key = window, any(last), any_length, like.device
         if key not in self.planned:
@@ -91,7 +94,7 @@ class _Pass:
             ]
             blocks = [block for _, span in spans for block in span.blocks]
             plans = (plan for other, plan in self.planned.items() if other[2:] == key[2:])
-            own = next((plan.own for plan in plans if plan.blocks == blocks), None)
+            own = self.own or next((plan.own for plan in plans if plan.blocks == blocks), None)
             self.planned[key] = _Plan(spans, blocks, own or own_attention(blocks, any_length, like))
         return self.planned[key]
 
@@ -101,18 +104,23 @@ _current: ContextVar[_Pass | None] = ContextVar("current", default=None)
 
 @contextmanager
 def over_memory(
-    network: PreTrainedModel, reaches: Sequence[Reach], kept: Kept | None = None, any_length: bool = True
+    network: PreTrainedModel,
+    reaches: Sequence[Reach],
+    kept: Kept | None = None,
+    any_length: bool = True,
+    own: Own | None = None,
 ) -> Iterator[None]:
     """Inside the block the network attends to `reaches` and nothing else; new keys and values are stored in `kept`.
 
-    With `any_length`, attention is one call for rows of all lengths where the device has such a kernel.
+    With `any_length`, attention is one call for rows of all lengths where the device has such a kernel. `own` is the
+    rows' attention to themselves where it is planned already, for layers that have one call for it and no window.
 
     The caller holds the model's lock: the network's configuration is changed until the block ends. It gives the
     network an attention mask of ones; without one, transformers would guess sequences from `position_ids`. Raises
     UnsupportedAttention if no layer of the network uses this attention.
     """
     config = network.config.get_text_config(decoder=True)
-    before, current = config._attn_implementation, _Pass(reaches, kept, any_length)
+    before, current = config._attn_implementation, _Pass(reaches, kept, any_length, own)
     token = _current.set(current)
     try:
         config._attn_implementation = _NAME

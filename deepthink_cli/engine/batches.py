@@ -21,7 +21,7 @@ from deepthink_cli.engine.decoding import Decoding, NewToken, Prompt
 from deepthink_cli.engine.generating import generate
 from deepthink_cli.engine.gradients import answer_gradient, check_hiding
 from deepthink_cli.engine.network import LanguageModel
-from deepthink_cli.engine.packing import LogprobRequests, PackedRow
+from deepthink_cli.engine.packing import LogprobRequests, PackedRow, PassScores
 from deepthink_cli.errors import InputError, ran_out_of_memory
 from deepthink_cli.memory import Memory
 from deepthink_cli.model.limits import Limits
@@ -160,7 +160,7 @@ class BatchedEngine(Engine):
         pasts = [self._past(memory, plan.shared) for memory in memories]
         for scored in self._in_passes(memories, plan.rows, lambda rows: list(self.score_pass(pasts, rows))):
             for sums_of_memory, scores in zip(sums, scored, strict=True):
-                for (query, candidate), value in scores.items():
+                for (query, candidate), value in scores.summed().items():
                     sums_of_memory[query][candidate] = value
         return sums
 
@@ -220,9 +220,14 @@ class BatchedEngine(Engine):
     def _in_passes(
         self, memories: Sequence[Memory], rows: Sequence[PackedRow], run: Callable[[Sequence[PackedRow]], Result]
     ) -> Iterator[Result]:
-        """Run all rows in passes that fit the device after each of the memories; smaller ones if memory runs out."""
+        """Run all rows in passes that fit the device after each of the memories; smaller ones if memory runs out.
+
+        A pass's result is yielded when the next one has been started, so that a GPU does not wait for what is done
+        with it.
+        """
         bounds = [self.bounds(memory, max(map(len, rows))) for memory in memories]
         fed, start = list(accumulate(map(len, rows))), 0
+        started: list[Result] = []
         while start < len(rows):
             tokens, most = map(min, zip(*bounds, (self.batch_tokens, len(rows)), strict=True))
             stop = _stop(fed, start, tokens, most)
@@ -234,10 +239,12 @@ class BatchedEngine(Engine):
                 self.batch_tokens = (fed[stop - 1] - fed[start] + len(rows[start])) // 2
                 continue
             start = stop
-            yield result
+            yield from started
+            started = [result]
+        yield from started
 
     @torch.inference_mode()
-    def score_pass(self, pasts: Sequence[Past], rows: Sequence[PackedRow]) -> Iterator[Mapping[tuple[int, int], float]]:
+    def score_pass(self, pasts: Sequence[Past], rows: Sequence[PackedRow]) -> Iterator[PassScores]:
         """Yield, for each past, the score of every (query, candidate) of the rows, all in one pass."""
         layout = self.layout(rows)
         requested = layout.requested
@@ -246,13 +253,13 @@ class BatchedEngine(Engine):
                 log_probabilities_N = self.model.log_probabilities(
                     inputs, requested.places_M, requested.asked_N, requested.tokens_N
                 )
-            yield requested.summed(log_probabilities_N)
+            yield requested.pending(log_probabilities_N)
 
     @torch.inference_mode()
     def likelihood_pass(
         self, past: Past, rows: Sequence[PackedRow]
     ) -> tuple[Mapping[tuple[int, int], float], Mapping[tuple[int, int], float]]:
-        """The scores of the rows, as `score_pass` yields them, and how many tokens of each are not the likeliest."""
+        """The score of every (query, candidate) of the rows, and how many tokens of each are not the likeliest."""
         layout = self.layout(rows)
         requested = layout.requested
         with self._after(past, rows, layout, requested.places_M) as inputs:
@@ -266,7 +273,7 @@ class BatchedEngine(Engine):
     def observe_pass(
         self, past: Past, rows: Sequence[PackedRow], every_token: bool
     ) -> tuple[Mapping[tuple[int, int], float], dict[int, Tensor]]:
-        """The scores of the rows, as `score_pass` yields them, and the hidden states of every query, in one pass."""
+        """The score of every (query, candidate) of the rows, and the hidden states of every query, in one pass."""
         layout = self.layout(rows)
         requested = layout.requested
         ends = {row.query: (start, start + row.first + 1) for row, start in zip(rows, layout.starts, strict=True)}

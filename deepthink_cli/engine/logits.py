@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 SLICE = 8192  # vocabulary rows converted to float32 at a time
+_SUMMING = 1e-5  # relative: sums of the same float32 products in another order
 MASKED = 100.0  # nats below the largest logit; smaller logits are clamped to this before comparison
 
 
@@ -23,19 +24,22 @@ class Head:
     """A model's output embedding, applied in float32.
 
     A half-precision model rounds its own logits, which causes ties and changes ranks (docs/concepts.md). Its embedding
-    is converted to float32 in slices, in every pass, or once: see `keep_float32`.
+    is converted to float32 in slices, in every pass, or once: see `keep_float32`. With `in_half`, the factors stay in
+    half precision and their products, which float32 holds exactly, are summed in float32; not every device can.
     """
 
-    def __init__(self, embedding: torch.nn.Linear, config: Any) -> None:
+    def __init__(self, embedding: torch.nn.Linear, config: Any, in_half: bool = False) -> None:
         self.embedding = embedding
         self.config = config
+        self.in_half = in_half
         self._kept_VW: Tensor | None = None
 
     @property
     def copy_bytes(self) -> int:
         """Bytes that `keep_float32` would take from now on."""
         weight_VW = self.embedding.weight
-        return 0 if weight_VW.dtype == torch.float32 or self._kept_VW is not None else 4 * weight_VW.numel()
+        needed = weight_VW.dtype != torch.float32 and self._kept_VW is None and not self.in_half
+        return 4 * weight_VW.numel() if needed else 0
 
     def keep_float32(self) -> None:
         """Keep a float32 copy of the embedding, which must not change afterwards; log-probabilities stay the same."""
@@ -69,13 +73,13 @@ class Head:
     def _slices(self, hidden_MW: Tensor) -> Iterator[Tensor]:
         weight_VW = self.embedding.weight if self._kept_VW is None else self._kept_VW
         bias_V = self.embedding.bias
-        hidden_MW = hidden_MW.to(weight_VW.device, torch.float32)
+        hidden_MW = hidden_MW.to(weight_VW.device, weight_VW.dtype if self.in_half else torch.float32)
+        product = summed_in_float32 if self.in_half else F.linear
         # Sliced, so that logits of the whole vocabulary never exist, nor a float32 embedding that is not kept.
         for start in range(0, len(weight_VW), SLICE):
             part = slice(start, start + SLICE)
-            yield self._scaled(
-                F.linear(hidden_MW, weight_VW[part].float(), None if bias_V is None else bias_V[part].float())
-            )
+            part_VW = weight_VW[part] if self.in_half else weight_VW[part].float()
+            yield self._scaled(product(hidden_MW, part_VW, None if bias_V is None else bias_V[part].float()))
 
     def _scaled(self, logits: Tensor) -> Tensor:
         scale = getattr(self.config, "logit_scale", None)  # Cohere
@@ -84,6 +88,12 @@ class Head:
         logits = logits if scale is None else logits * scale
         logits = logits if divisor is None else logits / divisor
         return logits if cap is None else torch.tanh(logits / cap) * cap
+
+
+def summed_in_float32(hidden_MW: Tensor, weight_VW: Tensor, bias_V: Tensor | None) -> Tensor:
+    """`F.linear` of half-precision factors in float32; raises RuntimeError on a device that has no such product."""
+    logits_MV = torch.mm(hidden_MW, weight_VW.T, out_dtype=torch.float32)
+    return logits_MV if bias_V is None else logits_MV + bias_V
 
 
 def _log_sum_exp(logits_MV: Tensor) -> Tensor:
@@ -103,13 +113,29 @@ def float32_head(network: PreTrainedModel, token_ids: Sequence[int]) -> Head | N
     embedding = network.get_output_embeddings()  # type: ignore[no-untyped-call]
     if not isinstance(embedding, torch.nn.Linear) or embedding.weight.is_meta:  # meta: offloaded
         return None
-    head = Head(embedding, network.config.get_text_config(decoder=True))
+    config = network.config.get_text_config(decoder=True)
+    head = Head(embedding, config)
     ids_1S = torch.tensor([token_ids], device=network.device)
     past = {cache_argument(body.forward) or "past_key_values": DynamicCache()}
-    ours_SV = head(body(input_ids=ids_1S, use_cache=True, **past).last_hidden_state[0])
+    states_SW = body(input_ids=ids_1S, use_cache=True, **past).last_hidden_state[0]
+    ours_SV = head(states_SW)
     own_SV = network(input_ids=ids_1S).logits[0].to(ours_SV)  # to the head's device: the network may use several
     # Otherwise a masked vocabulary row (-1e9, -inf) would dominate the comparison.
     floor_S1 = own_SV.amax(-1, keepdim=True) - MASKED
     ours_SV, own_SV = ours_SV.maximum(floor_S1), own_SV.maximum(floor_S1)
     rounding = max(1e-4, 4 * torch.finfo(network.dtype).eps)
-    return head if torch.linalg.vector_norm(ours_SV - own_SV) <= rounding * torch.linalg.vector_norm(own_SV) else None
+    if not torch.linalg.vector_norm(ours_SV - own_SV) <= rounding * torch.linalg.vector_norm(own_SV):
+        return None
+    in_half = Head(embedding, config, in_half=True)
+    return in_half if _is_right(in_half, states_SW, head(states_SW)) else head
+
+
+def _is_right(head: Head, states_SW: Tensor, expected_SV: Tensor) -> bool:
+    """Whether a head in half precision gives these logits up to the rounding of sums in float32."""
+    if head.embedding.weight.dtype == torch.float32 or states_SW.dtype != head.embedding.weight.dtype:
+        return False
+    try:
+        found_SV = head(states_SW)
+    except (RuntimeError, TypeError):  # no such product on this device
+        return False
+    return bool(torch.linalg.vector_norm(found_SV - expected_SV) <= _SUMMING * torch.linalg.vector_norm(expected_SV))

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from deepthink_cli.engine.kernels import Attention, Lengths
-from deepthink_cli.engine.packing import Block, Chains, chains, part_of
+from deepthink_cli.engine.packing import Block, Chains, chains, copied, part_of
 
 _MOST_KEYS = 8  # times the tokens of a pass: more copies of keys that chains share take too much memory
 
@@ -34,12 +34,12 @@ def own_attention(blocks: Sequence[Block], any_length: bool, like: Tensor) -> Ow
     if any_length and all(block.firsts is None for block in blocks):
         cut = chains(blocks)
         if sum(cut.keys) <= _MOST_KEYS * sum(cut.queries):
-            return _Chained.of(cut, like.device)
+            return Chained.of(cut, like.device)
     return _Padded(tuple(_PaddedBlock.of(block, like) for block in blocks))
 
 
 @dataclass(frozen=True)
-class _Chained:
+class Chained:
     """Chains in one call; keys are copied for every chain that attends to them where rows have branches."""
 
     queries: Lengths
@@ -47,12 +47,12 @@ class _Chained:
     places_K: Tensor | None
 
     @classmethod
-    def of(cls, cut: Chains, device: torch.device) -> _Chained:
+    def of(cls, cut: Chains, device: torch.device) -> Chained:
         queries, keys = ([*accumulate(lengths, initial=0)] for lengths in (cut.queries, cut.keys))
         places_K = np.empty(0, np.int32) if cut.places_K is None else cut.places_K
         numbers = torch.from_numpy(np.concatenate([np.array(queries + keys, np.int32), places_K]))
         # Sent to the device together.
-        bounds_N, key_bounds_N, sent_K = numbers.to(device).tensor_split([len(queries), len(queries) + len(keys)])
+        bounds_N, key_bounds_N, sent_K = copied(numbers, device).tensor_split([len(queries), len(queries) + len(keys)])
         return cls(
             Lengths(bounds_N, max(cut.queries)),
             Lengths(key_bounds_N, max(cut.keys)),

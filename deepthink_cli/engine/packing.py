@@ -105,6 +105,29 @@ class LogprobRequests:
         sums.index_add_(0, self.owners_N, log_probabilities_N.cpu().double())
         return dict(zip(self.scores, sums.tolist(), strict=True))
 
+    def pending(self, log_probabilities_N: Tensor) -> PassScores:
+        """What `summed` returns, later: a GPU need not have computed the log-probabilities yet."""
+        copied_N, done = log_probabilities_N.to("cpu", non_blocking=True, copy=True), None
+        if log_probabilities_N.is_cuda:
+            done = torch.cuda.Event()  # type: ignore[no-untyped-call]
+            done.record(torch.cuda.current_stream(log_probabilities_N.device))
+        return PassScores(self, copied_N, done)
+
+
+@dataclass(frozen=True)
+class PassScores:
+    """The scores of a pass that may still run, and the event of a GPU after which they are on the processor."""
+
+    requested: LogprobRequests
+    log_probabilities_N: Tensor
+    done: torch.cuda.Event | None
+
+    def summed(self) -> dict[tuple[int, int], float]:
+        """The score of every (query, candidate); waits for them."""
+        if self.done is not None:
+            self.done.synchronize()
+        return self.requested.summed(self.log_probabilities_N)
+
 
 def tree(number: int, query: TokenizedQuery) -> PackedRow:
     """One row for an input: its query, then every candidate as a branch."""
@@ -225,12 +248,32 @@ def requests(rows: Sequence[PackedRow], starts: Sequence[int]) -> LogprobRequest
 def sent(device: torch.device, requested: LogprobRequests, *numbers: Tensor) -> tuple[LogprobRequests, list[Tensor]]:
     """The requests and other tensors of integers on a device, in one copy to it."""
     tensors = [requested.places_M, requested.asked_N, requested.tokens_N, *numbers]
-    flat = torch.cat([tensor.flatten() for tensor in tensors]).to(device)
+    flat = copied(torch.cat([tensor.flatten() for tensor in tensors]), device)
     parts: Any = flat.split([tensor.numel() for tensor in tensors])  # type: ignore[no-untyped-call]
     places_M, asked_N, tokens_N, *others = (
         part.view(tensor.shape) for part, tensor in zip(parts, tensors, strict=True)
     )
     return replace(requested, places_M=places_M, asked_N=asked_N, tokens_N=tokens_N), others
+
+
+def network_inputs(ids_1T: Tensor, positions_1T: Tensor) -> dict[str, Any]:
+    """The network's arguments for a pass inside `over_memory`."""
+    return {
+        "input_ids": ids_1T,
+        "position_ids": positions_1T,
+        "attention_mask": torch.ones_like(ids_1T),
+        "use_cache": False,
+    }
+
+
+def copied(numbers: Tensor, device: torch.device) -> Tensor:
+    """Numbers of the processor on a device, without waiting for what a GPU still computes."""
+    return pinned(numbers, device).to(device, non_blocking=True)
+
+
+def pinned(numbers: Tensor, device: torch.device) -> Tensor:
+    """Numbers of the processor in memory from which a GPU copies by itself."""
+    return numbers.pin_memory() if device.type == "cuda" else numbers
 
 
 @lru_cache(maxsize=256)

@@ -211,7 +211,7 @@ class _Trial:
     def scores(self, of_query: int | None = None) -> Tensor:
         """Scores of all queries or of one, in the order of (query, candidate): (N,) in float64."""
         rows = [row for row in self.rows if of_query in (None, row.query)]
-        scores = next(self.engine.score_pass([(self.first,)], rows))
+        scores = next(self.engine.score_pass([(self.first,)], rows)).summed()
         return torch.tensor([scores[place] for place in sorted(scores)], dtype=torch.float64)
 
     def second_reading(self, text: tuple[int, ...]) -> Tensor:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers.small_evidence import write_grid
+from helpers.small_evidence import made_up_scores, write_grid, write_row
 from sklearn.metrics import roc_auc_score
 
 from evidence import discrimination, statistics
@@ -102,3 +102,20 @@ def test_comparisons_pair_the_same_task_seed_and_rows(tmp_path: Path) -> None:
     assert [(pair.task, pair.seed) for pair in paired] == [("sst2", 0), ("sst2", 1), ("mr", 0), ("mr", 1)]
     assert all((pair.before.gold == pair.after.gold).all() for pair in paired)
     assert found["the paper's setting, T by dev rows"].labels == 20
+
+
+def test_other_memories_are_compared_with_one_reading_of_the_same_demonstrations(tmp_path: Path) -> None:
+    write_grid(tmp_path / "continued", "continued", [0])
+    for part, number in (("test", 40), ("dev", 20)):
+        for technique in ("composed", "ct-kv"):
+            scores = made_up_scores(number, technique, bias=0.0)
+            write_row(tmp_path / "techniques", scores, eta=0.0, part=part, technique=technique)
+    write_row(tmp_path / "repeated", made_up_scores(40, "twice", bias=0.0), eta=0.0, shots=16)
+    found = {each.name: each for each in comparisons(read_evidence(tmp_path))}
+    composed = found["`composed`: demonstrations read apart"]
+    assert [(pair.task, pair.seed) for pair in composed.pairs] == [("sst2", 0)]
+    assert "fitted" in composed.differences
+    assert composed.labels == 0
+    assert "`ct-kv`: trained by gradients" in found
+    assert "fitted" not in found["2 copies of the demonstrations, T = 1"].differences
+    assert "5 copies of the demonstrations, T = 1" not in found

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from inspect import signature
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from conftest import Loaded, read
+from gpu_stand_ins import varlen_by_hand
 from helpers.families import WINDOWED, write_model
 from queries import DEMOS, QUERIES, assert_close
 from torch import Tensor
@@ -26,47 +26,6 @@ from launches import CANDIDATES, plain, scoring
 
 Models = Callable[[str], Path]
 MOST = 90  # operations that a pass may start in a layer of a Llama
-
-
-def varlen_by_hand(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    cu_seq_q: Tensor,
-    cu_seq_k: Tensor | None,
-    max_q: int,
-    max_k: int,
-    *,
-    return_aux: varlen.AuxRequest | None = None,
-    scale: float | None = None,
-    window_size: tuple[int, int] = (-1, -1),
-    enable_gqa: bool = False,
-    seqused_k: Tensor | None = None,
-    block_table: Tensor | None = None,
-    num_splits: int | None = None,
-) -> tuple[Tensor, Tensor]:
-    """What torch documents of `varlen_attn`, sequence by sequence in float64; causal masks end at the last key."""
-    assert cu_seq_k is not None
-    assert return_aux is not None
-    assert return_aux.lse
-    assert (enable_gqa, seqused_k, block_table, num_splits) == (True, None, None, None)
-    assert cu_seq_q.dtype == cu_seq_k.dtype == torch.int32
-    assert (int(cu_seq_q[-1]), int(cu_seq_k[-1])) == (len(query), len(key))
-    assert (max_q, max_k) == (int(cu_seq_q.diff().max()), int(cu_seq_k.diff().max()))
-    groups = query.shape[1] // key.shape[1]
-    out, lse = torch.empty_like(query), torch.empty(query.shape[1], len(query))
-    for (first, last), (start, stop) in zip(bounds(cu_seq_q), bounds(cu_seq_k), strict=True):
-        q, k, v = query[first:last].double(), key[start:stop].double(), value[start:stop].double()
-        scores = torch.einsum("qhd,khd->hqk", q, k.repeat_interleave(groups, 1)) * (scale or 0.0)
-        if window_size == (-1, 0):
-            scores += torch.full(scores.shape[1:], -torch.inf).triu(stop - start - (last - first) + 1)
-        out[first:last] = torch.einsum("hqk,khd->qhd", scores.softmax(-1), v.repeat_interleave(groups, 1)).to(out)
-        lse[:, first:last] = scores.logsumexp(-1)
-    return out, lse
-
-
-def bounds(cumulative: Tensor) -> Iterator[tuple[int, int]]:
-    return zip(cumulative.tolist(), cumulative.tolist()[1:], strict=False)
 
 
 @pytest.fixture

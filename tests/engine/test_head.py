@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from deepthink_cli import load_model
+from deepthink_cli.engine import logits
 from deepthink_cli.engine.logits import SLICE, Head, float32_head
 
 VOCABULARY = 2 * SLICE + 100
@@ -122,3 +123,38 @@ def test_a_kept_float32_head_gives_the_same_numbers_and_is_made_once() -> None:
         head.keep_float32()
         assert head.copy_bytes == 0
         assert torch.equal(head.log_probabilities(hidden_states(), ASKED, TOKENS), before)
+
+
+def summed_by_hand(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """What GPUs compute of half-precision factors: their products, summed in float32."""
+    assert hidden.dtype == weight.dtype == torch.bfloat16
+    product = hidden.float() @ weight.float().T
+    return product if bias is None else product + bias
+
+
+@pytest.mark.parametrize("family", ["llama", "phi", "gemma2"])
+def test_factors_stay_in_half_precision_where_the_device_sums_their_products_in_float32(
+    family: str, models: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    network = load_model(str(models(family)), dtype="bfloat16").model.network
+    without, hidden = float32_head(network, range(1, 9)), torch.randn(50, network.config.hidden_size).bfloat16()
+    assert without is not None
+    assert not without.in_half  # no processor has such a product
+    monkeypatch.setattr(logits, "summed_in_float32", summed_by_hand)
+    head = float32_head(network, range(1, 9))
+    assert head is not None
+    assert head.in_half
+    assert head.copy_bytes == 0
+    asked, tokens = torch.arange(50), torch.arange(50) % network.config.vocab_size
+    with torch.inference_mode():
+        expected = without.log_probabilities(hidden, asked, tokens)
+        assert (head.log_probabilities(hidden, asked, tokens) - expected).abs().max() < 1e-4
+
+
+def test_a_product_that_is_summed_in_half_precision_is_not_used(
+    models: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logits, "summed_in_float32", lambda hidden, weight, bias: (hidden @ weight.T).float())
+    head = float32_head(load_model(str(models("llama")), dtype="bfloat16").model.network, range(1, 9))
+    assert head is not None
+    assert not head.in_half

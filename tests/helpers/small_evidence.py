@@ -49,6 +49,7 @@ def write_row(
     positions: str = "continued",
     momentum: float = 0.0,
     shots: int = 8,
+    technique: str | None = None,
 ) -> Result:
     """Append one row to a run and write its samples; true labels alternate."""
     gold = [LABELS[place % 2] for place in range(len(scores))]
@@ -74,6 +75,7 @@ def write_row(
         positions=positions,
         iteration=t,
         rows_sha256=f"{task} {part}",
+        technique=technique,
     )
     row = Result(
         key=setting.key,
