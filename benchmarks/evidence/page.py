@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pandas as pd
 
+from benchmarks.table1.page import Model
+
 from . import findings, plots, tables
 from .cells import CORE_ETAS, choices, fixed
+from .claims import claims
 from .controls import Flipped, Repeats, flipped, repeats
 from .discrimination import Comparison, comparisons
 from .dtypes import dtype_sentence
@@ -38,6 +41,10 @@ nothing is said of others.
 - *AUC*: the area under the ROC curve of p(label), one label against the rest, mean over the labels. A constant factor
   on the odds of a label does not change it.
 - *log p*: the mean log-probability of the true label, in nats."""
+CLAIMS = """\
+Differences are points of accuracy, with the 95 % interval in brackets. Lines about the choice of demonstrations are
+computed from [Table 1 in one harness](table1.md). None of the lines repeats the paper's models, prompts and rows, so
+none refutes the paper: they say what holds on another, small model."""
 LIMITS = """\
 Words and figures of this page:
 
@@ -58,10 +65,11 @@ Words and figures of this page:
 
 @dataclass(frozen=True)
 class Study:
-    """The evidence and what is computed from it once."""
+    """The evidence, the same model's results in Table 1, and what is computed from them once."""
 
     evidence: Evidence
     figures: Path
+    table1: Model | None = None
 
     @cached_property
     def chosen(self) -> pd.DataFrame:
@@ -103,6 +111,7 @@ def page(study: Study) -> str:
     """The whole page; draws the figures that have data."""
     sections = [
         _question,
+        _claims,
         _top,
         _coverage,
         _helps,
@@ -123,6 +132,13 @@ def _question(study: Study) -> list[str]:
     if not found:
         return [title]
     return [title, QUESTION, findings.question(found), tables.discrimination(found), MEASURED]
+
+
+def _claims(study: Study) -> list[str]:
+    if study.chosen.empty:
+        return []
+    found = claims(study.evidence.grid, study.comparisons, study.table1)
+    return ["## The paper's claims, one by one", CLAIMS, tables.claims_table(found)]
 
 
 def _top(study: Study) -> list[str]:
