@@ -70,7 +70,7 @@ def claims(grid: pd.DataFrame, found: Sequence[Comparison], model: Model | None)
     yield Claim(
         "accuracy varies less over seeds",
         "Figure 5 (left, SST-2), no values printed",
-        "; ".join(_spreads(grid)),
+        "; ".join(_spreads(grid)) or NOT_MEASURED,
         "standard deviation over the seeds of a task, mean over tasks",
     )
     yield Claim("accuracy varies less over orders", "Figure 5 (right), no values printed", NOT_MEASURED)
@@ -135,7 +135,7 @@ def _spreads(grid: pd.DataFrame) -> Iterator[str]:
     """The standard deviation over seeds at T = 1, and its change by calibration and by thinking."""
     for number, (name, (positions, etas)) in enumerate(SETTINGS.items()):
         chosen = choices(grid[grid["setting"] == positions], etas)
-        if chosen.empty:
+        if chosen.empty or chosen.groupby("task", observed=True).size().min() < 2:
             continue
         sides = {
             words: [_values(rows, *place) for _, rows in chosen.groupby("task", observed=True)]
@@ -145,7 +145,7 @@ def _spreads(grid: pd.DataFrame) -> Iterator[str]:
                 name: ("after", "accuracy"),
             }.items()
         }
-        if not number:
+        if not number:  # T = 1 is the same in all settings
             calibrated = spreads(sides["T = 1"], sides["calibrated"])
             yield f"{100 * calibrated.before:.1f} at T = 1; {_fallen('T = 1 calibrated', calibrated)}"
         yield _fallen(name, spreads(sides["T = 1"], sides[name]))

@@ -175,19 +175,20 @@ def repeats_sentence(found: Sequence[Repeats]) -> str:
     """Whether repeating the demonstrations gives the same as thinking."""
     if not found:
         return "That repeating the demonstrations gives the same is not tested yet."
-    repeating, thinking, between, closer = (
+    repeating, thinking, between, calibrated, closer = (
         estimate([value for each in found for value in values(each)], [c for each in found for c in _clusters(each)])
         for values in (
             lambda each: each.repeating.steps,
             lambda each: each.thinking.steps,
             lambda each: each.between.steps,
+            lambda each: each.calibrated.steps,
             lambda each: [x - y for x, y in zip(each.agreement, each.agreement_first, strict=True)],
         )
     )
     same = between.interval is not None and max(map(abs, between.interval)) < SMALL
     verdict = {
-        1: "does not give the same: thinking is better",
-        -1: "does not give the same: repeating is better",
+        1: "does not give the same: by the model's scores thinking is better",
+        -1: "does not give the same: by the model's scores repeating is better",
         0: f"gives the same accuracy within {100 * SMALL:.0f} points"
         if same
         else "is not shown to differ in accuracy, nor to be the same",
@@ -195,9 +196,14 @@ def repeats_sentence(found: Sequence[Repeats]) -> str:
     toward = {1: "moves toward", -1: "moves away from", 0: "is not shown to move toward"}[closer.sign]
     return (
         f"Repeating the demonstrations in one prompt {verdict} (repeating {with_interval(repeating)}, thinking "
-        f"{with_interval(thinking)}, thinking minus repeating {with_interval(between)}). Input by input, thinking "
+        f"{with_interval(thinking)}, thinking minus repeating {with_interval(between)}). After batch calibration of "
+        f"both, {_shown(calibrated)} (thinking minus repeating {with_interval(calibrated)}). Input by input, thinking "
         f"{toward} the labels of repetition (agreement with them, less that of T = 1: {with_interval(closer)})."
     )
+
+
+def _shown(difference: Estimate) -> str:
+    return {1: "thinking is better", -1: "repeating is better", 0: "no difference is shown"}[difference.sign]
 
 
 def _clusters(each: Repeats) -> list[tuple[str, int]]:
@@ -213,10 +219,35 @@ def flipped_sentence(found: Sequence[Flipped]) -> str:
     after = np.array([value for each in found for value in each.calibrated.after])
     first, later, change = (estimate(values, clusters) for values in (before - 0.5, after - 0.5, after - before))
     words = {1: "are followed", -1: "are not followed", 0: "are neither followed nor rejected"}
-    moves = {1: "more", -1: "less", 0: "neither more nor less, as far as these rows show"}
     again = "" if later.sign == first.sign else f" {words[later.sign]}"
     return (
         f"Exchanged label words {words[first.sign]} at T = 1 ({percent(0.5 + first.mean)} of the answers follow the "
         f"demonstrations, after batch calibration) and{again} over T > 1 ({percent(0.5 + later.mean)}); "
-        f"with thinking they are followed {moves[change.sign]}: {with_interval(change)}."
+        f"thinking changes that by {with_interval(change)}." + _beside_control(found)
+    )
+
+
+def _beside_control(found: Sequence[Flipped]) -> str:
+    """How much more often thinking gives the same wrong words when the demonstrations do not have them."""
+    steps = [
+        (each.task, seed, usual, step)
+        for each in found
+        if each.control
+        for seed, usual, step in zip(each.seeds, each.control.steps, each.calibrated.steps, strict=True)
+    ]
+    if not steps:
+        return ""
+    clusters = [(task, seed) for task, seed, _, _ in steps]
+    usual = estimate([usual for _, _, usual, _ in steps], clusters)
+    beyond = estimate([step - usual for _, _, usual, step in steps], clusters)
+    verdict = {
+        1: "so thinking follows exchanged words",
+        0: "so it is not shown that thinking follows them: it gives more wrong words in any case"
+        if usual.sign > 0
+        else "so it is not shown that thinking follows them",
+        -1: "so thinking follows exchanged words less than it errs anyhow",
+    }[beyond.sign]
+    return (
+        f" The same wrong words, after demonstrations with the right ones, change by {with_interval(usual)}; the "
+        f"difference of the two is {with_interval(beyond)}, {verdict}."
     )

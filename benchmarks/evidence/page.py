@@ -104,7 +104,7 @@ class Study:
     @cached_property
     def flipped(self) -> list[Flipped]:
         """Exchanged label words."""
-        return list(flipped(self.evidence.folder("flipped")))
+        return list(flipped(self.evidence.folder("flipped"), self.evidence.grid))
 
 
 def page(study: Study) -> str:
@@ -290,7 +290,8 @@ def _objections(study: Study) -> list[str]:
         figure = _figure(study, "flipped", "Exchanged label words", plots.following, study.evidence.folder("flipped"))
         text = (
             "In the demonstrations *negative* and *positive* are exchanged. The table has the percentage of answers "
-            "that follow them, which are the wrong words for their sentences."
+            "that follow them, which are the wrong words for their sentences. *Control* is the difference (BC) of the "
+            "same wrong words, on the same rows, after demonstrations whose words are not exchanged."
         )
         parts += [text, figure, tables.flipped_table(study.flipped)]
     else:

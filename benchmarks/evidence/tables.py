@@ -207,9 +207,10 @@ def flipped_table(found: Sequence[Flipped]) -> str:
     for each in found:
         cell = [TASK_NAMES.get(each.task, each.task), each.setting, f"{each.eta:g}", each.t, len(each.seeds)]
         change = [points(each.calibrated.mean), interval(each.calibrated.interval)]
+        change.append("" if each.control is None else points(each.control.mean))
         lines.append([*cell, *_accuracies(each.raw), points(each.raw.mean), *_accuracies(each.calibrated), *change])
     headings = ["task", "setting", "eta", "T", "seeds", "T = 1", "this T", "difference"]
-    return table([*headings, "BC: T = 1", "BC: this T", "BC: difference", "95 % interval"], lines, 2)
+    return table([*headings, "BC: T = 1", "BC: this T", "BC: difference", "95 % interval", "control"], lines, 2)
 
 
 def all_cells(every: pd.DataFrame) -> str:

@@ -99,7 +99,12 @@ def test_the_gain_of_exchanged_labels_is_the_share_that_follows_the_demonstratio
     true = np.array([[0.0, -1.0], [-1.0, 0.0]] * 10)  # always the true label
     write_row(tmp_path / "flipped", true, t=1)
     write_row(tmp_path / "flipped", -true, t=2)  # never
-    (found,) = flipped(read_evidence(tmp_path).folder("flipped"))
+    write_row(tmp_path / "continued", true, t=1)
+    write_row(tmp_path / "continued", true, t=2)  # the words as they are: no wrong answer more
+    evidence = read_evidence(tmp_path)
+    (found,) = flipped(evidence.folder("flipped"), evidence.grid.assign(setting="flipped"))
+    assert found.control is not None
+    assert (found.control.before, found.control.after) == ((0.0,), (0.0,))
     assert (found.raw.before, found.raw.after) == ((0.0,), (1.0,))
     assert (found.calibrated.before, found.calibrated.after) == ((0.0,), (1.0,))
 
