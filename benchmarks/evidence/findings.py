@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from statistics import fmean
 
 import numpy as np
 import pandas as pd
@@ -49,6 +51,20 @@ def names(tasks: Sequence[str]) -> str:
     return ", ".join(words[:-1]) + " and " + words[-1] if len(words) > 1 else "".join(words)
 
 
+def described(file: str) -> str:
+    """A model by the name of its file: the bits of its weights, and whether it expects conversations."""
+    match = re.fullmatch(r"(.+?)[.-](q(\d)\w*)\.gguf", file, re.IGNORECASE)
+    bits = f" with its weights in {match[3]} bits (GGUF {match[2].upper()})" if match else ""
+    chat = ", an instruct model that is read without its chat template" if "instruct" in file.lower() else ""
+    return f"{match[1] if match else file}{bits}{chat}"
+
+
+def sizes(rows: pd.DataFrame, part: str) -> str:
+    """How many inputs the rows of a part have."""
+    found = sorted({len(right) for right in rows[rows["part"] == part]["right"]})
+    return " or ".join(map(str, found)) or "no"
+
+
 def headline(chosen: pd.DataFrame, evidence: Evidence) -> str:
     """The first sentences of the page: what was run, and whether thinking helps."""
     if chosen.empty:
@@ -63,11 +79,11 @@ def headline(chosen: pd.DataFrame, evidence: Evidence) -> str:
     effect = effects[whole.gain.sign] if whole.gain.interval else "has been run too little to say what it does"
     return (
         f"{' and '.join(evidence.models)} was run on {names(tasks)} with {counted(seeds, 'seed')}: "
-        f"{counted(whole.cells, 'cell')}, each a task with a setting and a seed. With T and eta chosen by "
-        f"the labels of dev rows, thinking **{effect}** over all cells together: {percent(whole.plain)} at T = 1, then "
-        f"{with_interval(whole.gain)} (in brackets the 95 % interval). It helps in {counted(whole.helps, 'cell')}, "
-        f"harms in {whole.harms}, and shows no difference in {whole.same} (McNemar's test at 5 % on each cell's test "
-        f"rows); in {whole.kept_first} the dev rows chose T = 1."
+        f"{counted(whole.cells, 'cell')}, each a task with a setting and a seed. With T and eta chosen for each by the "
+        f"labels of {sizes(evidence.grid, 'dev')} dev rows, thinking **{effect}** over all cells together: "
+        f"{percent(whole.plain)} at T = 1, then {with_interval(whole.gain)} (in brackets the 95 % interval). It helps "
+        f"in {counted(whole.helps, 'cell')}, harms in {whole.harms}, and shows no difference in {whole.same} "
+        f"(McNemar's test at 5 % on each cell's test rows); in {whole.kept_first} the dev rows chose T = 1."
     )
 
 
@@ -148,13 +164,26 @@ def calibration_sentence(whole: Summary) -> str:
     return " ".join(filter(None, [figures, reading, cheaper]))
 
 
+def balance_sentence(chosen: pd.DataFrame) -> str:
+    """What batch calibration does to T = 1 on each task."""
+    steps = {
+        task: fmean(row["calibrated"] - row["accuracy"] for row in rows["before"])
+        for task, rows in chosen.groupby("task", observed=True)
+    }
+    changes = [f"{TASK_NAMES.get(str(task), task)} {points(step)}" for task, step in steps.items()]
+    return (
+        "Batch calibration is meant for inputs whose labels are about equally frequent: it changes T = 1 by "
+        f"{', '.join(changes)} points."
+    )
+
+
 def predictors_sentence(found: Sequence[Correlation]) -> str:
-    """What predicts a gain: the predictors whose interval does not contain zero."""
+    """What goes along with a gain: the predictors whose interval does not contain zero."""
     if not any(each.interval for each in found):
-        return "There are too few cells to say what predicts a gain."
+        return "There are too few cells to say what goes along with a gain."
     telling = [each for each in found if each.interval and (each.interval[0] > 0 or each.interval[1] < 0)]
     if not telling:
-        return "Nothing that was measured predicts where thinking gains: every interval contains zero."
+        return "Nothing that was measured goes along with where thinking gains: every interval contains zero."
     telling.sort(key=lambda each: -abs(each.overall))
     parts = [f"{_short(each)} ({each.overall:+.2f})" for each in telling]
     inside = [

@@ -24,7 +24,7 @@ from evidence.pooled import Estimate, summary
 HEADINGS = (
     "What was run",
     "Where thinking helps",
-    "What predicts the gain",
+    "What goes along with the gain",
     "predicted labels",
     "label bias",
     "public",
