@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 import pandas as pd
+from matplotlib.figure import Figure
 
+from benchmarks.style import write
 from benchmarks.table1.page import Model
 
 from . import findings, plots, tables
@@ -335,6 +338,6 @@ $ python -m benchmarks.packing unpack evidence/continued
     return ["## How to rebuild this page", text, commands]
 
 
-def _figure(study: Study, name: str, title: str, draw: plots.Draw, *data: object) -> str:
-    plots.write(study.figures / f"{name}.png", draw, *data)
+def _figure(study: Study, name: str, title: str, draw: Callable[..., Figure], *data: object) -> str:
+    write(study.figures / f"{name}.png", draw, *data)
     return f"![{title}]({study.figures.name}/{name}.png)"

@@ -14,9 +14,11 @@ import pandas as pd
 
 from benchmarks.evidence.discrimination import holm
 from benchmarks.evidence.statistics import Interval, cluster_interval
+from benchmarks.style import DEEPTHINK, NO_LABELS, POOL_LABELS, write
 from deepthink_cli.experiments.results import FILE
 from deepthink_cli.report.arms import Arm
-from deepthink_cli.report.dots import Dot, draw_dots
+from deepthink_cli.report.dots import Dot, dots_figure
+from deepthink_cli.report.figures import COLUMN
 from deepthink_cli.report.job_results import JobResults, read_jobs
 from deepthink_cli.report.ranking import FEWEST_BLOCKS
 from deepthink_cli.report.significance import wilcoxon_p
@@ -26,7 +28,7 @@ from .runs import BASELINE, DEV_ROWS, LABELS, SELECTING, TASKS, TECHNIQUES
 
 NAMES = {"sst2": "SST-2", "sst5": "SST-5", "trec": "TREC", "mr": "MR", "agnews": "AG News"}
 KINDS = ("plain", "thinking", "plain batch", "thinking batch")  # at T = 1 and at T by dev, raw and then corrected
-SCORES = {"": "raw scores", " batch": "after batch calibration"}  # by the suffix of a kind
+SCORES = {"": "raw scores", " batch": "batch-calibrated"}  # by the suffix of a kind
 COSTS, RIVALS = "costs.jsonl", "rivals.jsonl"  # of a model, beside its runs
 CHOICES = list(dict.fromkeys(name for methods in SELECTING.values() for name in methods))
 METHODS = [*CHOICES, *(name for names in TECHNIQUES.values() for name in names.split(","))]
@@ -342,13 +344,17 @@ def _drawn(model: Model, figures: Path) -> Iterator[str]:
         for suffix, words in SCORES.items()
     }
     name = f"{PurePath(model.name).name}.png"
-    draw_dots(panels, "accuracy less that of random demonstrations at T = 1 (points)", {figures / name: ".png"})
+    write(figures / name, dots_figure, panels, AXIS, (NO_LABELS, POOL_LABELS, DEEPTHINK), COLUMN)
     yield f"![Accuracy of every method less that of random demonstrations](table1/{name})"
     yield (
         f"Means over {len(model.accuracies_of(BASELINE, 'plain'))} pairs of a task and a seed, with 95 % intervals "
-        "that resample these pairs. *Thinking* is Deep-Thinking after random demonstrations. What is said to be shown "
+        "that resample these pairs. *Thinking* is Deep-Thinking after random demonstrations, *no more labels* than "
+        "those of the demonstrations. What is said to be shown "
         "has p below 5 % in the exact signed-rank test over pairs, after Holm's correction over the choices."
     )
+
+
+AXIS = "accuracy less random demonstrations' at T = 1 (points)"
 
 
 def _lines_of(known: Sequence[str]) -> Iterator[tuple[str, str, str, str]]:

@@ -190,4 +190,4 @@ def _methods(runs: Sequence[Path], jobs: Sequence[JobResults]) -> Callable[[Mapp
         raise InputError(f"RUN {', '.join(map(str, runs))}: {methods}")
     first = next(iter(methods))
     axis = f"accuracy less that of {first} (points); {len(methods[first])} pairs of a task and a seed, 95 % intervals"
-    return partial(draw_dots, {"": differences_from_first(methods)}, axis)
+    return partial(draw_dots, differences_from_first(methods), axis)

@@ -1,4 +1,4 @@
-"""Draw methods as dots with intervals: a line for each method, a panel for each kind of scores."""
+"""Draw methods as dots with intervals, a line for each method."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 LINE = 0.155  # inches between two methods
-AROUND = 0.75  # inches of titles and of the axis
+AROUND = 0.9  # inches of titles and of the axis
 
 
 @dataclass(frozen=True)
@@ -34,21 +34,22 @@ def differences_from_first(accuracies: Mapping[str, Sequence[float]]) -> list[Do
     return [Dot(name, pair.spread.mean, pair.ci95) for name, pair in pairs.items()]
 
 
-def draw_dots(panels: Mapping[str, Sequence[Dot]], axis: str, files: Mapping[Path, str]) -> None:
-    """Draw panels, which have the same methods, side by side; write them as the suffixes that `files` gives."""
-    save(lambda: _figure(panels, axis), files)
+def draw_dots(dots: Sequence[Dot], axis: str, files: Mapping[Path, str]) -> None:
+    """Draw methods and write them to every file, in the format of the suffix that `files` gives it."""
+    save(lambda: dots_figure({"": dots}, axis, COLOURS, PAGE), files)
 
 
-def _figure(panels: Mapping[str, Sequence[Dot]], axis: str) -> Figure:
+def dots_figure(panels: Mapping[str, Sequence[Dot]], axis: str, colours: Sequence[str], width: float) -> Figure:
+    """Panels, which have the same methods and share their axis, side by side; a colour for each group of dots."""
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
     dots = next(iter(panels.values()))
     groups = list(dict.fromkeys(dot.group for dot in dots))
-    looks = {group: (COLOURS[n % len(COLOURS)], MARKERS[n % len(MARKERS)]) for n, group in enumerate(groups)}
-    figure = Figure(figsize=(PAGE, AROUND + LINE * len(dots)), layout="constrained")
+    looks = {group: (colours[n % len(colours)], MARKERS[n % len(MARKERS)]) for n, group in enumerate(groups)}
+    figure = Figure(figsize=(width, AROUND + LINE * len(dots)), layout="constrained")
     for number, (title, of_panel) in enumerate(panels.items()):
-        axes = figure.add_subplot(1, len(panels), number + 1)
+        axes = figure.add_subplot(1, len(panels), number + 1, sharex=figure.axes[0] if number else None)
         axes.set_title(title, pad=3)
         axes.axvline(0, color=GREY, linewidth=0.8, zorder=1)
         for place, dot in enumerate(of_panel):
@@ -64,5 +65,5 @@ def _figure(panels: Mapping[str, Sequence[Dot]], axis: str) -> Figure:
             Line2D([], [], color=colour, marker=marker, linestyle="", label=group)
             for group, (colour, marker) in looks.items()
         ]
-        figure.legend(handles=handles, ncols=len(handles), **{**LEGEND, "handlelength": 1.0})
+        figure.legend(handles=handles, ncols=max(1, int(width / 1.5)), **{**LEGEND, "handlelength": 1.0})
     return figure

@@ -28,7 +28,7 @@ METADATA: dict[str, dict[str, None]] = {
     ".svg": {"Date": None, "Creator": None},
     ".pdf": {"CreationDate": None, "Creator": None, "Producer": None},
 }
-COLUMN, PAGE = 3.4, 7.0  # widths in inches
+COLUMN, PAGE = 3.3, 7.0  # widths in inches
 FEW = 6  # panels that fit a column
 HEIGHT = 1.5  # size of a panel, in inches
 DPI = 300
@@ -43,8 +43,8 @@ STYLE: Any = {
     "axes.titlesize": 7.5,
     "axes.labelsize": 7.5,
     "legend.fontsize": 7,
-    "xtick.labelsize": 6.5,
-    "ytick.labelsize": 6.5,
+    "xtick.labelsize": 7,
+    "ytick.labelsize": 7,
     "axes.linewidth": 0.6,
     "xtick.major.width": 0.6,
     "ytick.major.width": 0.6,
