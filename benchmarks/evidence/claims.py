@@ -19,7 +19,11 @@ from .pooled import Estimate, estimate
 from .statistics import Spreads, correlation, spreads
 
 NOT_MEASURED = "not measured here"
-SETTINGS = {"the paper's setting": ("continued", [0.01]), "restarted, eta tuned": ("restarted", [0.01, 0.1])}
+SETTINGS = {
+    "the paper's setting": ("continued", [0.01]),
+    "continued, eta tuned": ("continued", [0.01, 0.1]),
+    "restarted, eta tuned": ("restarted", [0.01, 0.1]),
+}
 
 
 @dataclass(frozen=True)

@@ -26,12 +26,13 @@ from .predictors import Correlation, correlations, gain_cells
 NOTHING = "Nothing has been run for this yet."
 INTRODUCTION = """\
 Deep-Thinking, here *thinking*, lets a frozen language model read a few solved examples, its *demonstrations*, T times
-before it labels other inputs; T = 1 is plain in-context learning. This page measures what T > 1 changes on {models},
-and whether it is what the paper says. All of it is one small model: nothing here is known of larger ones.
+before it labels other inputs; T = 1 is plain in-context learning. This page measures what T > 1 changes, and whether it
+is what the paper says. All of it is about one small model, and says nothing of larger ones:
+{models}.
 
 Thinking changes which labels a model gives. It may do so in two ways: it may tell the inputs of different labels
 apart better, or it may move the prior, so that some labels are given more often whatever the input. The second is a
-bias that a [calibration](predict.md#calibration) removes at less cost. This page asks which of the two happens."""
+bias that a [calibration](predict.md#calibration) removes without another reading. This page asks which of the two happens."""
 MEASURED = """\
 Differences from T = 1 (plain in-context learning) in points of accuracy or of the area under the curve, and in nats;
 means over tasks of means over seeds. *The paper's setting* has continued positions, eta 0.01 and no momentum. The 95
