@@ -32,7 +32,8 @@ is what the paper says. All of it is about one small model, and says nothing of 
 
 Thinking changes which labels a model gives. It may do so in two ways: it may tell the inputs of different labels
 apart better, or it may move the prior, so that some labels are given more often whatever the input. The second is a
-bias that a [calibration](predict.md#calibration) removes without another reading. This page asks which of the two happens."""
+bias that a [calibration](predict.md#calibration) removes without another reading. This page asks which of the two
+happens."""
 MEASURED = """\
 Differences from T = 1 (plain in-context learning) in points of accuracy or of the area under the curve, and in nats;
 means over tasks of means over seeds. *The paper's setting* has continued positions, eta 0.01 and no momentum. The 95
