@@ -160,8 +160,10 @@ def _bars(axes: Axes, rows: pd.DataFrame) -> None:
     for label, colour in enumerate(_shades(heights.shape[1])):
         axes.bar(places, heights[:, label], bottom=below, color=colour, width=0.9)
         below += heights[:, label]
-    axes.set_xticks(places, [*(str(t) if place % 2 == 0 else "" for place, t in enumerate(rows["t"])), ""])
+    shown = (0, len(rows) // 2, len(rows) - 1)
+    axes.set_xticks(places[[*shown]], [str(rows["t"].iloc[place]) for place in shown])
     axes.set_ylim(0, 100)
+    axes.set_yticks((0, 50, 100))
 
 
 def _shades(number: int) -> list[tuple[float, float, float, float]]:

@@ -102,7 +102,7 @@ def ranking_of(jobs: Sequence[JobResults], iteration: int | None = None) -> Rank
 
 
 def methods_of(jobs: Sequence[JobResults], iteration: int | None = None) -> dict[str, list[float]] | str | None:
-    """The accuracies of every arm at the reported T, and of every baseline, by method and block.
+    """The accuracies of every arm at the reported T, and of every baseline, by method and block; random ones first.
 
     None if arms differ in nothing but the reading; one line of text if they cannot be compared. A pair of a task and a
     seed counts if all methods have it, on the inputs that all of them have; seeds with the same demonstrations are one.
@@ -113,7 +113,7 @@ def methods_of(jobs: Sequence[JobResults], iteration: int | None = None) -> dict
         return "there are several samples of the test rows; choose one with --where limit=N"
     scores = scores_of(jobs, iteration)
     by_arm = grouped(scores, lambda each: each.arm)
-    arms = in_order(by_arm, jobs)
+    arms = sorted(in_order(by_arm, jobs), key=lambda arm: arm.sampling != "random")
     names = varying(arms)
     results: dict[str, dict[Block, Result]] = {}
     digests: dict[Block, list[str]] = {}
