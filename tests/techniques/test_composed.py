@@ -159,9 +159,7 @@ def test_memories_that_do_not_fit_together_are_named(parts: list[str], tmp_path:
     assert not output.exists()
 
 
-@pytest.mark.parametrize(
-    ("family", "message"), [("mistral", "(window of 8) with"), ("bloom", "earlier tokens")]
-)
+@pytest.mark.parametrize(("family", "message"), [("mistral", "(window of 8) with"), ("bloom", "earlier tokens")])
 def test_a_model_whose_attention_depends_on_places_in_the_memory_is_refused(
     family: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
