@@ -74,7 +74,7 @@ def deepthink(*words: str) -> None:
 
 
 def write_work(folder: Path, model: str, args: argparse.Namespace) -> None:
-    """Write the memory, the text of its demonstrations, and the rows; the first one is scored before the clock starts."""
+    """Write the memory, the text of its demonstrations, and the rows, one of them to be scored before the others."""
     data = str(args.data_dir)
     words = ["think", "--task", TASK, "--shots", str(args.shots), "--data-dir", data, "-m", model, "-T", "1"]
     deepthink(*words, "--device", "cpu", "-o", str(folder / MEMORY))
@@ -102,7 +102,7 @@ def systems(folder: Path, model: str, args: argparse.Namespace) -> list[System]:
     if args.llama_python:
         weights = str(as_float32(args.gguf or gguf_file(), folder / "float32.gguf"))
         saved = str(folder / "saved.bin")
-        run(args.llama_python, "llama_state.py", str(folder), weights, saved)
+        run(args.llama_python, "llama.py", str(folder), weights, saved)
         deepthink("export", str(folder / MEMORY), "--to", "llama.cpp", "--state", saved, "-o", str(folder / STATE))
         found.append(System("llama.cpp, the exported memory", args.llama_python, "by_llama.py", (weights, STATE)))
     if args.harness_python:
