@@ -106,7 +106,9 @@ def systems(folder: Path, model: str, args: argparse.Namespace) -> list[System]:
         deepthink("export", str(folder / MEMORY), "--to", "llama.cpp", "--state", saved, "-o", str(folder / STATE))
         found.append(System("llama.cpp, the exported memory", args.llama_python, "by_llama.py", (weights, STATE)))
     if args.harness_python:
-        found.append(System("lm-evaluation-harness", args.harness_python, "by_harness.py", (model,)))
+        found.append(
+            System("lm-evaluation-harness", args.harness_python, "by_harness.py", (model, str(args.harness_rows)))
+        )
     return found
 
 
@@ -119,6 +121,7 @@ def main() -> None:
     )
     parser.add_argument("--data-dir", type=Path, default=QUESTIONS, help="directory with trec/; default: own questions")
     parser.add_argument("--rows", type=int, default=200)
+    parser.add_argument("--harness-rows", type=int, default=8, help="the first rows, which take it seconds each")
     parser.add_argument("--shots", type=int, default=36, help="demonstrations")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--vllm-python", help="the Python of an environment with vLLM and this package (make serving)")
@@ -132,16 +135,20 @@ def main() -> None:
         compared = systems(folder, model, args)
         answers = [[system.answer(folder) for system in compared] for _ in range(args.rounds)]
     ours = answers[0][0]["scores"]
-    print("| system | loading s | seconds | rows a second | largest difference, nats |\n|---|--:|--:|--:|--:|")
+    print(
+        "| system | loading s | rows | seconds | rows a second | largest difference, nats |\n|---|--:|--:|--:|--:|--:|"
+    )
     for system, of_system in zip(compared, zip(*answers, strict=True), strict=True):
         loading, seconds = (statistics.median(one[name] for one in of_system) for name in ("loading", "seconds"))
         farthest = max(
             abs(score - expected)
             for one in of_system
-            for row, of_ours in zip(one["scores"], ours, strict=True)
+            for row, of_ours in zip(one["scores"], ours, strict=False)
             for score, expected in zip(row, of_ours, strict=True)
         )
-        print(f"| {system.title} | {loading:.1f} | {seconds:.2f} | {len(ours) / seconds:.2f} | {farthest:.1e} |")
+        rows = len(of_system[0]["scores"])
+        figures = f"{loading:.1f} | {rows} | {seconds:.2f} | {rows / seconds:.2f} | {farthest:.1e}"
+        print(f"| {system.title} | {figures} |")
 
 
 if __name__ == "__main__":

@@ -1,28 +1,33 @@
-"""lm-evaluation-harness: the whole prompt again for every answer."""
+"""lm-evaluation-harness: the whole prompt again for every answer.
+
+It gets ids, as it would make them of the parts: a whole text would have other tokens where the demonstrations end.
+"""
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
 from clock import DEMONSTRATIONS, Score, Scores, main, read_rows
-from lm_eval.api.instance import Instance
 from lm_eval.models.huggingface import HFLM
 
 
-def load(folder: Path, model: str) -> Score:
-    """The harness's own model of transformers."""
+def load(folder: Path, model: str, most: str) -> Score:
+    """The harness's own model of transformers; only the first `most` rows of a file are scored."""
     inner = HFLM(pretrained=model, dtype="float32", device="cpu", batch_size=1)
-    shown = (folder / DEMONSTRATIONS).read_text(encoding="utf-8")
+    encode = partial(inner.tok_encode, add_special_tokens=False)
+    shown = encode((folder / DEMONSTRATIONS).read_text(encoding="utf-8"))
 
     def score(path: Path) -> Scores:
-        rows = read_rows(path)
+        rows = read_rows(path)[: int(most)]
+        prompts = [[*shown, *encode(row.prompt)] for row in rows]
         asked = [
-            Instance("loglikelihood", {}, (shown + row.prompt, answer), place)
-            for row in rows
-            for place, answer in enumerate(row.answers)
+            ((row.prompt, answer), prompt, encode(answer))
+            for row, prompt in zip(rows, prompts, strict=True)
+            for answer in row.answers
         ]
-        found = iter(inner.loglikelihood(asked, disable_tqdm=True))
+        found = iter(inner._loglikelihood_tokens(asked, disable_tqdm=True))
         return [[value for value, _ in islice(found, len(row.answers))] for row in rows]
 
     return score

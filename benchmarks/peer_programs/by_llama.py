@@ -11,7 +11,7 @@ import llama_cpp
 from clock import Row, Score, Scores, main, read_rows
 from llama import CONTEXT, SEQUENCES, Llama, Token
 
-TOGETHER = 8  # rows of one pass
+TOGETHER = 4  # rows of one pass
 
 
 def load(folder: Path, weights: str, state: str) -> Score:
