@@ -17,7 +17,8 @@ def load(folder: Path, model: str, most: str) -> Score:
     """The harness's own model of transformers; only the first `most` rows of a file are scored."""
     inner = HFLM(pretrained=model, dtype="float32", device="cpu", batch_size=1)
     encode = partial(inner.tok_encode, add_special_tokens=False)
-    shown = encode((folder / DEMONSTRATIONS).read_text(encoding="utf-8"))
+    text = (folder / DEMONSTRATIONS).read_text(encoding="utf-8")
+    shown = inner.tok_encode(text, add_special_tokens=True)
 
     def score(path: Path) -> Scores:
         rows = read_rows(path)[: int(most)]

@@ -5,6 +5,7 @@ It is asked for the same tokens as by `deepthink predict --engine vllm`: those a
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 from clock import DEMONSTRATIONS, Score, Scores, main, read_rows
@@ -18,8 +19,9 @@ BLOCK = 32  # tokens; its cache keeps whole blocks, whose default on a processor
 def load(folder: Path, model: str) -> Score:
     """The model, whose cache has the demonstrations after the first row."""
     llm = LLM(model, dtype="float32", enforce_eager=True, enable_prefix_caching=True, block_size=BLOCK)
-    encode = llm.get_tokenizer().encode
-    shown = encode((folder / DEMONSTRATIONS).read_text(encoding="utf-8"))
+    tokenizer = llm.get_tokenizer()
+    encode = partial(tokenizer.encode, add_special_tokens=False)
+    shown = tokenizer.encode((folder / DEMONSTRATIONS).read_text(encoding="utf-8"))
 
     def score(path: Path) -> Scores:
         rows = read_rows(path)

@@ -46,11 +46,11 @@ class Llama:
         self.words = llama_cpp.llama_vocab_n_tokens(self.vocabulary)
         self.batch = llama_cpp.llama_batch_init(CONTEXT, 0, SEQUENCES)
 
-    def encode(self, text: str) -> list[int]:
-        """The token ids of a text, without special tokens."""
+    def encode(self, text: str, special: bool = False) -> list[int]:
+        """The token ids of a text, after the model's special tokens with `special`."""
         data = text.encode()
         found = (llama_cpp.llama_token * (len(data) + 1))()
-        number = llama_cpp.llama_tokenize(self.vocabulary, data, len(data), found, len(found), False, False)
+        number = llama_cpp.llama_tokenize(self.vocabulary, data, len(data), found, len(found), special, False)
         return list(found[:number])
 
     def read(self, tokens: Sequence[Token], wanted: Collection[int] = ()) -> dict[int, Any]:
@@ -76,7 +76,7 @@ def main() -> None:
     """Save the state after the demonstrations."""
     folder, weights, state = sys.argv[1:]
     llama = Llama(weights)
-    ids = llama.encode(Path(folder, DEMONSTRATIONS).read_text(encoding="utf-8"))
+    ids = llama.encode(Path(folder, DEMONSTRATIONS).read_text(encoding="utf-8"), special=True)
     llama.read([Token(token, position, [0]) for position, token in enumerate(ids)])
     array = (llama_cpp.llama_token * len(ids))(*ids)
     if not llama_cpp.llama_state_seq_save_file(llama.context, state.encode(), 0, array, len(ids)):
