@@ -6,18 +6,21 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from matplotlib.figure import Figure
+
+import style
 from cells import DEEPTHINK, HARNESS, NO_MEMORY, OFFICIAL, PADDED, PRODUCTS
 from peak import peak_table
 
 Cell = dict[str, Any]
 CURVE_TOKENS = 2  # candidate tokens of the figure
 LINES = {
-    HARNESS: ("lm-evaluation-harness", "tab:red", "s"),
-    OFFICIAL: ("official way", "tab:orange", "^"),
-    PADDED: ("deepthink, one sequence a row", "tab:purple", "x"),
-    DEEPTHINK: ("deepthink", "tab:blue", "o"),
-    NO_MEMORY: ("same tokens, no memory", "tab:green", "v"),
-    PRODUCTS: ("matrix products alone", "tab:gray", "d"),
+    HARNESS: ("lm-evaluation-harness", style.HARNESS, "s"),
+    OFFICIAL: ("official way", style.OFFICIAL, "^"),
+    PADDED: ("deepthink, one sequence a row", style.PADDED, "X"),
+    NO_MEMORY: ("same tokens, no memory", style.NO_MEMORY, "v"),
+    PRODUCTS: ("matrix products alone", style.PRODUCTS, "D"),
+    DEEPTHINK: ("deepthink", style.DEEPTHINK, "o"),
 }
 COLUMNS: dict[str, Callable[[Cell], str]] = {
     "shape": lambda cell: Path(cell["shape"]).name,
@@ -61,33 +64,29 @@ def markdown(content: dict[str, Any]) -> str:
 
 def draw(cells: list[Cell], path: Path) -> None:
     """Seconds against L, one panel per shape, one line per system, for candidates of two tokens where there are any."""
-    import matplotlib
+    style.write(path, _figure, cells)
 
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-    from matplotlib.ticker import MaxNLocator
 
+def _figure(cells: list[Cell]) -> Figure:
     tokens = {cell["candidate_tokens"] for cell in cells}
     chosen = CURVE_TOKENS if CURVE_TOKENS in tokens else min(tokens)
     shown = [cell for cell in _sorted(cells) if cell["candidate_tokens"] == chosen]
     shapes = list(dict.fromkeys(cell["shape"] for cell in shown))
-    figure, panels = pyplot.subplots(
-        1, len(shapes), figsize=(1 + 4 * len(shapes), 4.2), sharey=True, squeeze=False, layout="constrained"
-    )
-    for panel, shape in zip(panels[0], shapes, strict=True):
-        for system, (label, color, marker) in LINES.items():
+    figure = style.canvas(0.9 + 1.3 * len(shapes))
+    for place, shape in enumerate(shapes):
+        first = figure.axes[0] if place else None
+        axes = figure.add_subplot(len(shapes), 1, place + 1, sharex=first, sharey=first)
+        for system, (label, colour, marker) in LINES.items():
             found = [cell for cell in shown if cell["shape"] == shape and system in cell["seconds"]]
             lengths, seconds = [cell["length"] for cell in found], [cell["seconds"][system] for cell in found]
-            panel.plot(lengths, seconds, label=label, color=color, marker=marker)
-        panel.set(title=Path(shape).name, xlabel="demonstration tokens L", yscale="log")
-        panel.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
-        panel.grid(alpha=0.3)
-    inputs = shown[0]["inputs"]
-    panels[0][0].set_ylabel(f"seconds for {inputs} inputs, 4 candidates of {chosen} tokens")
-    handles, labels = panels[0][0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False)
-    figure.savefig(path, dpi=150)
-    pyplot.close(figure)
+            axes.plot(lengths, seconds, label=label if found else None, color=colour, marker=marker, markersize=3.4)
+        axes.set_title(Path(shape).name, pad=3)
+        axes.set_yscale("log")
+    axes.set_xticks(sorted({cell["length"] for cell in shown}))
+    axes.set_xlabel("demonstration tokens L")
+    figure.supylabel(f"seconds for {shown[0]['inputs']} inputs, 4 candidates of {chosen} tokens", fontsize=7)
+    style.legend(figure, figure.axes[0].get_legend_handles_labels()[0])
+    return figure
 
 
 def _table(cells: list[Cell]) -> str:

@@ -43,6 +43,7 @@ def show_estimate(estimate: dict[str, Any], json: bool) -> None:
     rates = "no row can be timed"
     if estimate["rows_per_second"] is not None:
         rates = f"{estimate['rows_per_second']:,.1f} rows/s, {estimate['tokens_per_second']:,.0f} tokens/s"
+    moved = "an unknown number of" if estimate["difference"] is None else f"at most {estimate['difference']:.1e}"
     needed, written = estimate["memory_bytes"], estimate["bytes"]
     space = "unknown, as Parquet" if written is None else f"about {size(written)}" if written else "none"
     exact = "" if estimate["tokens_exact"] else "about "
@@ -51,6 +52,7 @@ def show_estimate(estimate: dict[str, Any], json: bool) -> None:
         f"tokens   {exact}{estimate['tokens']:,}, all candidates included",
         f"time     about {duration(estimate['seconds'])}, of which loading takes {estimate['loading']:.1f} s",
         f"probe    {timed}: {rates}",
+        f"batches  move scores by {moved} nats; none with {option('batch_invariant')}",
         f"memory   {'unknown' if needed is None else 'about ' + size(needed)} for the weights and the memory",
         f"output   {space} (not written: this is a dry run)",
     )
@@ -86,6 +88,7 @@ def estimated(
         "probed_seconds": round(timed, 3),
         "rows_per_second": round(len(probed.places) / timed, 3) if probed.places else None,
         "tokens_per_second": round(probed.timed_tokens / timed, 3) if probed.places else None,
+        "difference": probed.difference,
         "memory_bytes": None if weights is None else round(weights.loaded_bytes) + stored,
         "bytes": 0 if form is None else _bytes(probed, answers, form, Path(output)),
     }

@@ -61,12 +61,17 @@ class Template:
     @property
     def fields(self) -> tuple[str, ...]:
         """Names of all fields, in order."""
-        return tuple(name for _, name in _parsed(self.pattern) if name is not None)
+        return _fields(self.pattern)
 
     @property
     def words(self) -> tuple[str, ...]:
         """The text before every field, and the separator: the parts of a prompt that come from the template."""
         return (*(literal for literal, _ in _parsed(self.pattern)), self.separator)
+
+    @property
+    def introduction(self) -> str:
+        """The text that introduces the label: every query ends with it."""
+        return _parsed(self.pattern)[-1][0]
 
     def query(self, text: str | Mapping[str, str], copies: int = 1) -> str:
         """The template filled up to the label, as the model reads an unsolved example.
@@ -75,9 +80,9 @@ class Template:
         introduces the label (docs/concepts.md, Reading the query again).
         """
         values = self.values(text)
-        *texts, (introduction, _) = _parsed(self.pattern)
+        *texts, _ = _parsed(self.pattern)
         asked = "".join(literal + values.get(name or "", "") for literal, name in texts)
-        return "\n".join([asked] * copies) + introduction
+        return "\n".join([asked] * copies) + self.introduction
 
     def demonstrations(self, examples: Iterable[tuple[str | Mapping[str, str], str]]) -> str:
         """Solved examples, each followed by the separator."""
@@ -120,6 +125,11 @@ def _parsed(pattern: str) -> tuple[tuple[str, str | None], ...]:
                 "template", repr(pattern), f"{{{written}}} is not a field name; use one without . : ! [ ] or braces"
             )
     return tuple((literal, name) for literal, name, _, _ in parsed)
+
+
+@lru_cache(maxsize=256)
+def _fields(pattern: str) -> tuple[str, ...]:
+    return tuple(name for _, name in _parsed(pattern) if name is not None)
 
 
 def _plain(name: str) -> bool:

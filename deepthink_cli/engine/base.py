@@ -15,6 +15,7 @@ from itertools import accumulate, islice
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from deepthink_cli.engine.decoding import Decoding, NewToken, Prompt
+from deepthink_cli.engine.registry import without_own_passes
 from deepthink_cli.errors import InputError, option
 from deepthink_cli.model.limits import Limits
 from deepthink_cli.model.tokens import TokenizedQuery, common_length
@@ -77,16 +78,18 @@ class TrainingRow:
 class ScoringPlan:
     """Queries prepared for scoring against any number of memories.
 
-    `rows` are the rows that an engine runs, longest first; empty for an engine that uses the queries directly.
+    `rows` are the rows that an engine runs, longest first; empty for an engine that uses the queries directly. Queries
+    share no tokens if each is to be read whole, `apart` from the others.
     """
 
     queries: tuple[TokenizedQuery, ...]
     rows: tuple[PackedRow, ...] = ()
+    apart: bool = False
 
     @cached_property
     def shared(self) -> tuple[int, ...]:
         """The tokens with which every query begins (from the template), which need to be read only once."""
-        return shared_prefix([query.prefix for query in self.queries])
+        return () if self.apart else shared_prefix([query.prefix for query in self.queries])
 
     @cached_property
     def longest(self) -> TokenizedQuery | None:
@@ -228,6 +231,13 @@ class Engine(Protocol):
     def plan(self, queries: Sequence[TokenizedQuery]) -> ScoringPlan:
         """Prepare queries, independently of any memory; raises InputError for tokens unknown to the model."""
         return ScoringPlan(tuple(queries))
+
+    def batch_invariant(self) -> Engine:
+        """The same engine with passes of one row, so that no score depends on other queries or on the size of passes.
+
+        Raises InputError if the passes are not the engine's own.
+        """
+        raise without_own_passes(self.description)
 
     def place(self, memory: Memory) -> Memory:
         """A copy of a memory on the model's devices and in its dtype, to avoid conversion in every pass."""

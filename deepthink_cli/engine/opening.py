@@ -28,20 +28,21 @@ def load_model(model: str | ModelSpec = "pocket", **options: Any) -> Engine:
     """Load a model and choose its engine: `pocket`, a hub id, a local directory or GGUF file, or a `ModelSpec`.
 
     Options are those of `ModelOptions`: revision, gguf, adapter, dtype, device, device_map, quantize, offline,
-    trust_remote_code, batch_tokens, no_replay, engine. Warns of what transformers ignores of a GGUF file. Raises
-    InputError if the model cannot be found, has no keys and values, or cannot run on the requested engine, and
-    DeepThinkError if its weights are incomplete or damaged.
+    trust_remote_code, batch_tokens, batch_invariant, no_replay, engine. Warns of what transformers ignores of a GGUF
+    file. Raises InputError if the model cannot be found, has no keys and values, or cannot run on the requested
+    engine, and DeepThinkError if its weights are incomplete or damaged.
     """
     if isinstance(model, str):
         model = open_model(ModelOptions.checked(model=model, **options))
         if model.warning is not None:
             warn(model.warning, RuntimeWarning, stacklevel=2)
     name = model.options.engine
-    check_engine(name)
+    check_engine(name, model.options.batch_invariant)
     if name != AUTO and (of_spec := getattr(engine_class(name), "of_spec", None)):
         engine: Engine = of_spec(model)
         return engine
-    return choose_engine(load_language_model(model), name)
+    chosen = choose_engine(load_language_model(model), name)
+    return chosen.batch_invariant() if model.options.batch_invariant else chosen
 
 
 def load_language_model(spec: ModelSpec) -> LanguageModel:
@@ -122,7 +123,7 @@ def find_model(options: ModelOptions, tell: Tell, named_by: str | None = None) -
 
     `named_by` is the memory that names the model, if the user does not.
     """
-    check_engine(options.engine)
+    check_engine(options.engine, options.batch_invariant)
     tell_of_download(options, tell, named_by)
     spec = open_model(options)
     if spec.warning is not None:

@@ -61,7 +61,8 @@ class PackedEngine(BatchedEngine):
         """The engine in one line, with the size of its passes and the result of the probe."""
         failure = None if self.replays is None else self.replays.failure
         unrecorded = None if failure is None else f"its passes are not recorded ({failure})"
-        return "; ".join(filter(None, [f"packed engine, {self.batch_tokens} tokens a pass", self.reason, unrecorded]))
+        passes = "one row" if self.apart else f"{self.batch_tokens} tokens"
+        return "; ".join(filter(None, [f"packed engine, {passes} a pass", self.reason, unrecorded]))
 
     def rows_of(self, number: int, query: TokenizedQuery) -> Iterable[PackedRow]:
         """One row, with the candidates as branches."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from deepthink_cli.errors import InputError
+from deepthink_cli.errors import InputError, option
 from deepthink_cli.registry import Registry, lazy
 
 if TYPE_CHECKING:
@@ -37,10 +37,18 @@ ENGINES: Registry[Kind] = Registry(
 )
 
 
-def check_engine(name: str) -> None:
-    """Raise InputError unless `name` is a registered engine or `auto`."""
+def check_engine(name: str, batch_invariant: bool = False) -> None:
+    """Raise InputError unless `name` is a registered engine or `auto`, and has passes of one row if it must."""
     if name not in (AUTO, *ENGINES):
         raise InputError.of("engine", name, f"no such engine; use {', '.join((AUTO, *ENGINES))}")
+    if batch_invariant and name != AUTO and hasattr(engine_class(name), "of_spec"):
+        raise without_own_passes(name)
+
+
+def without_own_passes(engine: str) -> InputError:
+    """The error of an engine that cannot have passes of one row."""
+    reason = f"not with {engine}, which chooses its own passes; use {option('engine')} packed or padded"
+    return InputError.of("batch_invariant", None, reason)
 
 
 def engine_class(name: str) -> Kind:

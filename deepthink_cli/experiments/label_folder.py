@@ -83,7 +83,7 @@ class FolderLabels:
             del values["nearest"]
         values |= {} if self.errors.truncate is None else {"truncate": self.errors.truncate}
         if self.options is not None:
-            values["options"] = self.options.model_dump(mode="json", exclude={"offline", "trust_remote_code"})
+            values["options"] = self.options.recorded()
         del values["output"], values["memory"], values["errors"]
         return {"memory": open_memory(self.memory, self.iteration).sha256, **json.loads(json.dumps(values))}
 

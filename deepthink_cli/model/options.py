@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -16,7 +16,8 @@ POCKET = "pocket"
 TOY = f"{POCKET} is a toy for trials and tests: it knows three small tasks, and its labels of other texts mean little"
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 Quantize = Literal["8bit", "4bit"]
-SCORING = ("batch_tokens", "no_replay")  # of `ModelOptions`, without effect on commands that score nothing
+# Of `ModelOptions`, without effect on commands that score nothing.
+SCORING = ("batch_tokens", "batch_invariant", "no_replay")
 Offline = Annotated[bool, Flag(MODEL, "Use only files on this machine; no downloads.")]
 
 
@@ -109,6 +110,21 @@ class ModelOptions(Options):
         bool,
         Flag(MODEL, "Start every operation of a scoring pass anew, where a GPU would repeat recorded ones."),
     ] = False
+    batch_invariant: Annotated[
+        bool,
+        Flag(
+            MODEL,
+            "Score each input in passes of its own, which takes longer: its scores are then the same bits whatever the "
+            "other inputs are.",
+        ),
+    ] = False
+
+    def recorded(self) -> dict[str, Any]:
+        """The options that scores depend on, as JSON values; `batch_invariant` only where it is on."""
+        left_out = {"offline", "trust_remote_code", "no_replay"}
+        if not self.batch_invariant:
+            left_out.add("batch_invariant")
+        return self.model_dump(mode="json", exclude=left_out)
 
     @property
     def name(self) -> str:

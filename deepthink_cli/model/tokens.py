@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import accumulate, chain
 from typing import TYPE_CHECKING
 
@@ -11,6 +13,7 @@ from deepthink_cli.data.examples import DemonstrationSet, Query
 from deepthink_cli.data.template import Template
 from deepthink_cli.errors import InputError, Problem, option
 from deepthink_cli.model.chat import Conversation
+from deepthink_cli.model.cuts import cut_in
 from deepthink_cli.options import ScoreName
 from deepthink_cli.provenance import TokenizedDemonstrations
 
@@ -82,6 +85,7 @@ def answer_places(tokenizer: PreTrainedTokenizerBase, demonstrations: TokenizedD
     return tuple(places)
 
 
+_FEW = 8  # queries with the same candidates, for which a cut of their text is not looked for
 _PROBE = 100  # characters that show which special tokens the tokenizer appends
 # Ordinary words: arbitrary ids may be tokens that were never trained, whose activations are extreme.
 _ORDINARY = (
@@ -219,7 +223,12 @@ def query_tokenizer(
         return start, [start + word(candidate) for candidate in query.candidates]
 
     end = separator_end(template) if with_end else ""
-    return QueryTokenizer(texts, lambda texts: encode(tokenizer, texts, special=False), end=end)
+    return QueryTokenizer(
+        texts,
+        lambda texts: encode(tokenizer, texts, special=False),
+        end=end,
+        after_cut=lambda: _after_cut(tokenizer, template.introduction),
+    )
 
 
 def separator_end(template: Template) -> str:
@@ -232,16 +241,45 @@ class QueryTokenizer:
     """Tokenises queries, given their texts up to the candidates and with each of them, and the ids of such texts.
 
     `added` is the number of bytes around a query's own text, which a chat template writes. `end` is the text after a
-    candidate whose first token is the candidate's last; empty if candidates have no end.
+    candidate whose first token is the candidate's last; empty if candidates have no end. `after_cut` gives the number
+    of characters at the end of every query whose tokens do not depend on what is before them; 0 if none is known.
     """
 
     texts: Callable[[Query], tuple[str, list[str]]]
     ids: Callable[[Sequence[str]], list[list[int]]]
     added: int = 0
     end: str = ""
+    after_cut: Callable[[], int] = lambda: 0
 
     def __call__(self, queries: Sequence[Query]) -> list[TokenizedQuery]:
-        """Tokenise every query with each of its candidates; raises InputError as `tokenize_queries`."""
+        """Tokenise every query with each of its candidates; raises InputError as `tokenize_queries`.
+
+        Of queries with the same candidates, two are tokenised with each candidate; of the others only the start, if
+        that gives those two the same tokens (`model.cuts`).
+        """
+        candidates, count = Counter(query.candidates for query in queries).most_common(1)[0] if queries else ((), 0)
+        if count < _FEW or not self._after_cut:
+            return self._whole(queries)
+        alike = [query for query in queries if query.candidates == candidates]
+        others = [query for query in queries if query.candidates != candidates]
+        first, last, *whole = self._whole([alike[0], alike[-1], *others])
+        starts = self.ids([self.texts(query)[0][: -self._after_cut] for query in alike])
+        rest = first.prefix[len(starts[0]) :]
+        found = [
+            TokenizedQuery((*start, *rest), first.answers, query.where)
+            for query, start in zip(alike, starts, strict=True)
+        ]
+        if (found[0], found[-1]) != (first, last):
+            return self._whole(queries)
+        of_alike, of_others = iter(found), iter(whole)
+        return [next(of_alike if query.candidates == candidates else of_others) for query in queries]
+
+    @cached_property
+    def _after_cut(self) -> int:
+        return self.after_cut()
+
+    def _whole(self, queries: Sequence[Query]) -> list[TokenizedQuery]:
+        """Every query, tokenised with each of its candidates."""
         texts = [_spaced(*self.texts(query)) for query in queries]
         every = list(dict.fromkeys(text for of_query in texts for text in of_query))
         ids = dict(zip(every, self.ids(every), strict=True))
@@ -279,6 +317,11 @@ def ordinary_ids(tokenizer: PreTrainedTokenizerBase, known: int, count: int) -> 
     """`count` token ids below `known` from an ordinary text, repeated if it is too short."""
     ids = [token for token in encode(tokenizer, [_ORDINARY], special=True)[0] if token < known] or [0]
     return (ids * (count // len(ids) + 1))[:count]
+
+
+def _after_cut(tokenizer: PreTrainedTokenizerBase, introduction: str) -> int:
+    cut = cut_in(tokenizer, introduction)
+    return 0 if cut is None else len(introduction) - cut
 
 
 def _spaced(start: str, whole: Sequence[str]) -> list[str]:

@@ -242,7 +242,6 @@ def identity_of(
     form: OutputRows,
 ) -> dict[str, Any]:
     """What the bytes of the labels depend on, by the name that users know; the options by their fields."""
-    model = model_options(memory, options).model_dump(mode="json", exclude={"offline", "trust_remote_code"})
     return {
         "memory": memory.sha256,
         "name of the inputs": inputs.path,
@@ -252,7 +251,7 @@ def identity_of(
             "iteration": list(form.iterations),
             "format": inputs.row_format,
             "map": dict(inputs.renamed) or None,
-            **model,
+            **model_options(memory, options).recorded(),
             "calibrate": list(form.calibrate),
             "score": form.score,
             **({} if form.reread == 1 else {"reread": form.reread}),

@@ -5,12 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from deepthink_cli.data.examples import Query, Skipped
 from deepthink_cli.engine.base import Engine
+from deepthink_cli.errors import InputError
 from deepthink_cli.options import ScoreName
-from deepthink_cli.scoring.pipeline import NOTHING, Chunk, longest_of, planned
+from deepthink_cli.scoring.pipeline import NOTHING, Chunk, longest_of, planned, predicted, predictions
 from deepthink_cli.scoring.prediction import Prediction
 
 if TYPE_CHECKING:
@@ -32,7 +34,8 @@ class Probed:
     candidate included. Where not all rows were tokenised (`exact` is False), the tokens are those of the sample for
     each row, and rows that only the tokenizer refuses are not found. The rows of the sample, at `places`, have
     `timed_tokens` and took `timed_seconds`; loading the model and the memories took `loading` seconds. `memory_tokens`
-    are those of all memories.
+    are those of all memories. `difference` is the largest one, in nats, between a score of the sample in its passes and
+    in passes of one row; None if there are none.
     """
 
     rows: int
@@ -44,6 +47,7 @@ class Probed:
     timed_seconds: float
     loading: float
     memory_tokens: int
+    difference: float | None
 
     @property
     def scored(self) -> int:
@@ -96,7 +100,28 @@ def probe(
         seconds,
         loading,
         sum(memory.length for member in members for memory in member),
+        _difference(engine, members, sample, predicted(answers), score, skip),
     ), answers
+
+
+def _difference(
+    engine: Engine,
+    members: Sequence[Sequence[Memory]],
+    sample: Sequence[Query],
+    answers: Sequence[Prediction],
+    score: ScoreName,
+    skip: Collection[str],
+) -> float | None:
+    """The largest difference between the scores of the answers and those of the sample in passes of one row."""
+    try:
+        alone = engine.batch_invariant()
+    except InputError:  # such as vLLM, which chooses its own
+        return None
+    parts = predictions(alone, members, sample, score=score, skip=skip)
+    pairs = zip(answers, predicted(chain.from_iterable(parts)), strict=True)
+    return max(
+        (abs(value - other.scores[label]) for one, other in pairs for label, value in one.scores.items()), default=None
+    )
 
 
 class _Reading:

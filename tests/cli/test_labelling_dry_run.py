@@ -145,3 +145,10 @@ def test_json_for_all_commands_does_not_hinder_predict(
 ) -> None:
     monkeypatch.setenv("DEEPTHINK_JSON", "1")
     assert run(["predict", str(memory), str(inputs), "-q"]) == 0
+
+
+@pytest.mark.parametrize("command", ["predict", "eval"])
+def test_it_says_how_far_other_passes_move_scores(command: str, memory: Path, inputs: Path, capsys: Captured) -> None:
+    difference = estimated([command, memory, inputs], capsys)["difference"]
+    assert 0 <= difference < 1e-4
+    assert estimated([command, memory, inputs, "--batch-invariant"], capsys)["difference"] == 0

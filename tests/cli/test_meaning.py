@@ -93,6 +93,7 @@ ELSEWHERE = {
     *(
         "trust_remote_code",
         "batch_tokens",
+        "batch_invariant",
         "no_replay",
         "json",
         "quiet",

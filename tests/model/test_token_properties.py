@@ -65,6 +65,20 @@ def test_queries_together_are_queries_one_by_one(
     assert tokenize_queries(tokenizer, template, queries) == alone
 
 
+@given(TEMPLATE, st.lists(WORDS, min_size=8, max_size=12), st.lists(WORDS, min_size=1, max_size=4, unique=True))
+def test_queries_with_the_same_candidates_are_queries_one_by_one(
+    tokenizer: PreTrainedTokenizerBase, template: Template, texts: list[str], candidates: list[str]
+) -> None:
+    queries = [Query(text, tuple(candidates)) for text in texts]
+    alone = []
+    for query in queries:
+        try:
+            alone += tokenize_queries(tokenizer, template, [query])
+        except InputError:
+            assume(False)
+    assert tokenize_queries(tokenizer, template, queries) == alone
+
+
 @given(st.lists(TEXT, min_size=1, max_size=4), st.booleans())
 def test_texts_together_are_texts_one_by_one(
     tokenizer: PreTrainedTokenizerBase, texts: list[str], special: bool

@@ -1,0 +1,126 @@
+"""What `predict` does beside the network: rows a second of one core, in each of its stages.
+
+    python benchmarks/tokenizing.py --data-dir DIR --tokenizer DIR [--tokenizer DIR ...]
+
+The rows are AG News' test rows with four candidates, after one demonstration. No network is run: every score is 0.
+Seconds are the processor's, of all threads. `predict` is the command from file to file, with its checks; `tokenizer` is
+the tokenizer's own part of tokenising, which it divides among threads: Python does the rest, one thread at a time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from time import process_time
+from typing import TypeVar
+
+os.environ["TOKENIZERS_PARALLELISM"] = "false"
+
+from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
+from transformers.utils import logging
+
+from deepthink_cli.artifact.opening import find_its_model, opened
+from deepthink_cli.cli.main import run
+from deepthink_cli.data.examples import read_queries
+from deepthink_cli.data.source import RowSource
+from deepthink_cli.engine.base import ScoringPlan, Sums
+from deepthink_cli.engine.delegating import DelegatingEngine
+from deepthink_cli.errors import Problems
+from deepthink_cli.events import silent
+from deepthink_cli.memory import Memory
+from deepthink_cli.model.tokens import encode
+from deepthink_cli.prediction.files import write_labels
+from deepthink_cli.prediction.labeller import RowLabeller
+from deepthink_cli.prediction.options import ErrorOptions, LabelOptions
+from deepthink_cli.prediction.predict import predict_file
+from deepthink_cli.prediction.rows import output_rows
+from deepthink_cli.scoring.inputs import check_rows
+from deepthink_cli.scoring.pipeline import planned, scored
+
+Result = TypeVar("Result")
+
+
+class NoNetwork(DelegatingEngine):
+    """An engine whose scores are all 0."""
+
+    def score(self, memories: Sequence[Memory], plan: ScoringPlan) -> list[Sums]:
+        """Zeros in the shape of the scores."""
+        return [[[0.0] * len(query.answers) for query in plan.queries] for _ in memories]
+
+
+def write_model(folder: Path, tokenizer: str) -> str:
+    """A Llama of one layer of 8 numbers beside a tokenizer."""
+    logging.disable_progress_bar()
+    loaded = AutoTokenizer.from_pretrained(tokenizer)
+    config = LlamaConfig(
+        vocab_size=len(loaded), hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=8
+    )
+    LlamaForCausalLM(config).save_pretrained(folder)
+    loaded.save_pretrained(folder)
+    return str(folder)
+
+
+def timed(work: Callable[[], Result]) -> tuple[float, Result]:
+    """The processor's seconds of some work, and its result."""
+    started = process_time()
+    result = work()
+    return process_time() - started, result
+
+
+def stages(folder: Path, inputs: str, data_dir: str, tokenizer: str) -> dict[str, float]:
+    """Seconds of each stage for all rows."""
+    model, path = write_model(folder / "model", tokenizer), folder / "mem.safetensors"
+    words = f"think --task agnews --shots 1 -T 1 -q --data-dir {data_dir} -m {model} -o {path}"
+    assert run(words.split()) == 0
+    memory, source = opened(path), RowSource(inputs)
+    demonstrations = memory.provenance.demonstrations
+    labeller = RowLabeller(memory, [], find_its_model(memory, None, silent))
+    labeller.engine = engine = NoNetwork(labeller.engine)
+    checking, checked = timed(lambda: check_rows(demonstrations, source, Problems()))
+    reading, queries = timed(lambda: list(read_queries(source, demonstrations.template, demonstrations.labels)))
+    texts = [demonstrations.template.query(query.text) for query in queries]
+    tokenizer_alone, _ = timed(lambda: encode(engine.tokenizer, texts, special=False))
+    tokenising, chunks = timed(lambda: list(planned(engine, demonstrations, queries)))
+    predicting, parts = timed(lambda: [scored(engine, labeller.members, chunk) for chunk in chunks])
+    form = output_rows(memory, checked, False, (), "sum", LabelOptions.checked(), ErrorOptions.checked())
+    writing, _ = timed(lambda: write_labels(lambda **_: iter(parts), folder / "labels.jsonl", form))
+    whole, _ = timed(
+        lambda: write_labels(lambda **_: predict_file(memory, source, loaded=labeller), folder / "labels.jsonl", form)
+    )
+    return {
+        "checking": checking,
+        "reading": reading,
+        "tokenising": tokenising,
+        "tokenizer": tokenizer_alone,
+        "predictions": predicting,
+        "writing": writing,
+        "predict": whole,
+    }
+
+
+def main() -> None:
+    """Print a Markdown table: a row for each tokenizer, rows a second of each stage and of all."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data-dir", required=True, help="folder that holds ag_news/")
+    parser.add_argument("--tokenizer", required=True, action="append", help="folder with a tokenizer; may be repeated")
+    arguments = parser.parse_args()
+    gc.disable()  # each stage holds all rows here, which `predict` never does
+    inputs = str(Path(arguments.data_dir) / "ag_news" / "test.jsonl")
+    with open(inputs, "rb") as file:
+        rows = sum(1 for _ in file)
+    for number, tokenizer in enumerate(arguments.tokenizer):
+        with tempfile.TemporaryDirectory() as folder:
+            seconds = stages(Path(folder), inputs, arguments.data_dir, tokenizer)
+        if number == 0:
+            print(f"| tokenizer | {' | '.join(seconds)} |\n|---|{'---:|' * len(seconds)}")
+        print(f"| {Path(tokenizer).name} | {' | '.join(f'{rows / each:,.0f}' for each in seconds.values())} |")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,44 @@
+"""Where a text can be cut so that its tokens are those of its two parts."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from string import ascii_letters
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+_END_OF_WHITE_SPACE = r"(?!\\S)"  # as JSON
+_AFTER_A_WORD = frozenset(":?.!,;)]>=")
+
+
+def cut_in(tokenizer: PreTrainedTokenizerBase, text: str) -> int | None:
+    """The first place in a text at which it can be cut, whatever stands before or after the text; None without one.
+
+    It is between a letter and a punctuation mark that no token of the vocabulary holds together, so that the merges of
+    byte pairs and the pieces of a unigram model never cross it. There is none for models of other kinds, and for
+    patterns that divide a text into words by what follows them, but for the usual one of white space.
+    """
+    from tokenizers import models
+
+    if not tokenizer.is_fast or not isinstance(tokenizer.backend_tokenizer.model, models.BPE | models.Unigram):
+        return None
+    steps = (tokenizer.backend_tokenizer.normalizer, tokenizer.backend_tokenizer.pre_tokenizer)
+    if any(_looks_around(step) for step in steps if step is not None):
+        return None
+    pairs = {
+        left + right: place
+        for place, (left, right) in reversed([*enumerate(pairwise(text), start=1)])
+        if left in ascii_letters and right in _AFTER_A_WORD
+    }
+    if not pairs:
+        return None
+    vocabulary = tokenizer.get_vocab()
+    return min((place for pair, place in pairs.items() if not any(pair in token for token in vocabulary)), default=None)
+
+
+def _looks_around(step: Any) -> bool:
+    """Whether a regular expression of a normalizer or pre-tokenizer tests text that it does not match."""
+    state = step.__getstate__().decode().replace(_END_OF_WHITE_SPACE, "")
+    return any(begin in state for begin in ("(?=", "(?!", "(?<"))
