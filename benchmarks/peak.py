@@ -70,7 +70,7 @@ def add_peaks(args: argparse.Namespace, lengths: dict[str, list[int]], part: str
         f"{args.dtype}. The copies are what a memory adds to the peak, in memories."
     )
     table = Table(args, "Peak memory", COLUMNS, note=note, part=part)
-    for shape, length in ((shape, length) for shape in lengths for length in lengths[shape]):
+    for shape, length in ((shape, length) for shape, given in lengths.items() for length in given):
         found = measure_peak(shape, length, args.inputs, args.dtype, args.threads)
         sizes = [found[name] / 2**20 for name in ("weights_bytes", "memory_bytes", *STAGES)]
         engine = "packed" if found["packed"] else "padded"

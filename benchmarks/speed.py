@@ -66,9 +66,9 @@ def main() -> None:
 def _speed(args: argparse.Namespace, rounds: Rounds) -> None:
     """Inputs of drawn lengths on every shape, after memories of every length."""
     note = (
-        f"Seconds for {args.inputs} inputs in {args.dtype}: queries of 16 to 48 tokens with four candidates of c tokens "
-        f"each, after L demonstration tokens; text of questions ({_source(args)}) for models with weights, and random "
-        f"ids for shapes without. {_best_of(rounds)}"
+        f"Seconds for {args.inputs} inputs in {args.dtype}: queries of 16 to 48 tokens with four candidates of c "
+        f"tokens each, after L demonstration tokens; text of questions ({_source(args)}) for models with weights, and "
+        f"random ids for shapes without. {_best_of(rounds)}"
     )
     table = Table(args, "Scoring beside other systems", COLUMNS, RATIOS, note)
     for shape in args.shapes:
@@ -88,8 +88,8 @@ def _speed(args: argparse.Namespace, rounds: Rounds) -> None:
 def _trec(args: argparse.Namespace, rounds: Rounds) -> None:
     """Questions with their labels, on every shape with weights; the harness chooses its batch size on a few."""
     note = (
-        f"Seconds for {args.trec_inputs} questions ({_source(args)}) in {args.dtype} with all six labels of the task TREC, "
-        f"of up to c tokens, after solved ones. {_best_of(rounds)}"
+        f"Seconds for {args.trec_inputs} questions ({_source(args)}) in {args.dtype} with all six labels of the task "
+        f"TREC, of up to c tokens, after solved ones. {_best_of(rounds)}"
     )
     table = Table(args, "TREC with all six labels", COLUMNS, RATIOS, note, part="trec")
     given_rounds = replace(rounds, harness_inputs=args.trec_inputs, harness_tries=min(4, args.trec_inputs))
@@ -106,8 +106,8 @@ def _agnews(args: argparse.Namespace, rounds: Rounds) -> None:
     # Rows as wide as the longest of the test set take minutes: every batch size once.
     once = replace(rounds, official=1)
     note = (
-        f"Seconds for the first {args.inputs} test rows of AG News in {args.dtype} with the task's template and labels. The "
-        f"official way pads every row to the longest of the whole test set, with its label. {_best_of(once)}"
+        f"Seconds for the first {args.inputs} test rows of AG News in {args.dtype} with the task's template and "
+        f"labels. The official way pads every row to the longest of the whole test set, with its label. {_best_of(once)}"
     )
     table = Table(args, "AG News with its own lengths", (*COLUMNS, "official width"), RATIOS, note, part="agnews")
     systems = [name for name in args.systems if name != HARNESS]
@@ -151,8 +151,8 @@ def _source(args: argparse.Namespace) -> str:
 
 def _best_of(rounds: Rounds) -> str:
     return (
-        f"The best of {rounds.all} rounds (official and padded {rounds.official}, harness {rounds.harness}), the systems in "
-        "turns; a system with several batch sizes tries all in its first round and keeps the fastest."
+        f"The best of {rounds.all} rounds (official and padded {rounds.official}, harness {rounds.harness}), the "
+        "systems in turns; a system with several batch sizes tries all in its first round and keeps the fastest."
     )
 
 
