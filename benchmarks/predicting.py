@@ -22,8 +22,8 @@ from timed import measured
 FLOOR_ROWS = 256
 COLUMNS = ("model", "engine", "rows", "wall", "after loading", "in passes", "inputs/s", "floor, inputs/s", "peak")
 NOTE = (
-    "Wall seconds of labelling rows from file to file, those after the model is loaded, and those in its passes. Inputs "
-    "a second after loading; the floor is the rate of the matrix products of the first rows alone. Peak memory in MiB."
+    "Wall seconds of labelling rows from file to file, those after the model is loaded, and those in its passes. The "
+    "floor is the rate of the matrix products of the first rows alone. Peak memory in MiB."
 )
 
 

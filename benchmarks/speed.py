@@ -107,7 +107,7 @@ def _agnews(args: argparse.Namespace, rounds: Rounds) -> None:
     once = replace(rounds, official=1)
     note = (
         f"Seconds for the first {args.inputs} test rows of AG News in {args.dtype} with the task's template and "
-        f"labels. The official way pads every row to the longest of the whole test set, with its label. {_best_of(once)}"
+        f"labels. The official way pads every row to the longest of all test rows, with its label. {_best_of(once)}"
     )
     table = Table(args, "AG News with its own lengths", (*COLUMNS, "official width"), RATIOS, note, part="agnews")
     systems = [name for name in args.systems if name != HARNESS]
