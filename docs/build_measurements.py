@@ -4,37 +4,42 @@ from __future__ import annotations
 
 import json
 import sys
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.append(str(ROOT))
-
 from benchmarks.record import markdown
 
+ROOT = Path(__file__).resolve().parent.parent
+WIDTH = 125
 PAGE, RECORDS = ROOT / "docs" / "measurements.md", ROOT / "benchmarks" / "records"
 START = """\
 # Measurements
 
-Each table is a record in `benchmarks/records/`: what a benchmark wrote with `--record`, figures to three digits. Where a
-title does not say otherwise, models have their own weights. [Performance](performance.md) says what follows from them.
+Each table is a record in `benchmarks/records/`: what a benchmark wrote with `--record`, figures to three digits.
+*Transcribed* ones stood on a page by the commit that is named; no file was kept of them.
+[Performance](performance.md) says what follows from the figures.
 
-A column with a stroke (`harness / deepthink`) is computed from the two that it names. L are demonstration tokens, c tokens
-of a candidate. Loading is not counted, nor the reading, which stands in a column of its own. The systems:
+A column with a stroke (`harness / deepthink`) is computed from the two that it names. L are demonstration tokens, c
+tokens of a candidate. Loading is not counted, nor the reading, which stands in a column of its own. The systems:
 
 - *harness*: lm-evaluation-harness 0.4.13 with its transformers model, the whole prompt again for every candidate. It
   scored the first *harness inputs* of the inputs, and its time is *scaled by* a factor to all of them.
-- *official*: what the official Deep-Thinking code does, reimplemented from a description: a copy of the memory for every
-  row, rows padded to the longest, one row a candidate.
+- *official*: what the official Deep-Thinking code does, reimplemented from a description: a copy of the memory for
+  every row, rows padded to the longest, one row a candidate.
 - *padded*: this package with one sequence a row, the path of models that cannot be packed.
-- *no-memory*: deepthink on the same tokens with nothing before them; *products*: the matrix products of these tokens alone.
+- *no-memory*: deepthink on the same tokens with nothing before them; *products*: the matrix products of these tokens
+  alone.
 """
 
 
 def main() -> None:
     """Write the page, or exit with 1 where --check finds another."""
-    current = page(json.loads(path.read_text(encoding="utf-8")) for path in sorted(RECORDS.glob("*.json")))
+    current = page(
+        json.loads(path.read_text(encoding="utf-8"))
+        for path in sorted(RECORDS.glob("*.json"), key=lambda path: path.stem)
+    )
     if "--check" not in sys.argv[1:]:
         PAGE.write_text(current, encoding="utf-8")
     elif not PAGE.exists() or PAGE.read_text(encoding="utf-8") != current:
@@ -48,19 +53,22 @@ def page(records: Iterator[dict[str, Any]]) -> str:
 
 def section(record: dict[str, Any]) -> Iterator[str]:
     """A record's title, note, conditions and table."""
-    yield from (f"## {record['title']}", "", record["note"], "", f"{conditions(record)}.", "", *markdown(record), "")
+    yield from (f"## {record['title']}", "")
+    for text in (record["note"], f"{conditions(record)}."):
+        yield from (textwrap.fill(text, WIDTH, break_long_words=False, break_on_hyphens=False), "")
+    yield from (*markdown(record), "")
 
 
 def conditions(record: dict[str, Any]) -> str:
     """The command, the machine, the date and the commit."""
-    machine = dict(record.get("machine", {}))
     parts = [f"`{record['command']}`"] if "command" in record else []
-    parts += [machine.pop(name) for name in ("processor", "GPU") if name in machine]
-    parts += [f"{machine.pop(name)} {name}" for name in ("cores", "threads", "GiB") if name in machine]
-    parts += [f"{name} {value}" for name, value in machine.items()]
-    commit = record["commit"]
-    written = f"transcribed from the page of commit {commit}, no raw record exists"
-    return ", ".join([*parts, record["date"], written if record.get("transcribed") else f"commit {commit}"])
+    for name, value in record.get("machine", {}).items():
+        if isinstance(value, int):
+            parts.append(f"{value} {name.removesuffix('s') if value == 1 else name}")
+        else:
+            parts.append(value if name in ("processor", "GPU") else f"{name} {value}")
+    parts += [record["date"], f"commit {record['commit']}", *["transcribed"] * record.get("transcribed", False)]
+    return ", ".join(parts)
 
 
 if __name__ == "__main__":
