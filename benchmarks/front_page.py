@@ -19,17 +19,19 @@ from pathlib import Path
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
-from deepthink_cli.report.figures import COLOURS, GREY, LEGEND, MARKERS
+from deepthink_cli.report.figures import GREY, LEGEND
+from deepthink_cli.report.significance import t_interval
 
 from .evidence.cells import CORE_ETAS, choices, compare_chosen
 from .evidence.findings import interval, points
 from .evidence.load import TASK_NAMES, read_evidence
-from .evidence.plots import CALIBRATED, RAW, write
 from .evidence.pooled import summary
 from .evidence.statistics import Interval
 from .evidence.tables import table
 from .packing import unpacked
+from .style import CALIBRATED, DEEPTHINK, HARNESS, OFFICIAL, RAW, canvas, of_scores, write
 
 ROOT = Path(__file__).resolve().parent.parent
 README, MEASUREMENTS, EVIDENCE = ROOT / "README.md", ROOT / "docs" / "performance.md", ROOT / "evidence"
@@ -100,37 +102,42 @@ def _all(chosen: Sequence[pd.DataFrame]) -> list[str]:
 
 def costs(of_systems: Sequence[Times]) -> Figure:
     """Seconds for 64 inputs against the number of demonstration tokens, for every system."""
-    figure = Figure(figsize=(4.6, 2.9), layout="constrained")
+    figure = canvas(2.3)
     _costs(figure.add_subplot(), of_systems)
     return figure
 
 
 def front(of_systems: Sequence[Times], shown: pd.DataFrame) -> Figure:
-    """Two panels: the cost of scoring, and accuracy at T = 1 and with thinking, raw and calibrated."""
-    figure = Figure(figsize=(7.6, 2.9), layout="constrained")
-    left, right = figure.subplots(1, 2)
-    _costs(left, of_systems)
-    places, tasks = range(shown["task"].nunique()), list(shown.groupby("task", observed=True))
-    for shift, colour, name, calibrated in ((-0.13, RAW, "raw scores", False), (0.13, CALIBRATED, "calibrated", True)):
-        pairs = [compare_chosen(rows, calibrated) for _, rows in tasks]
-        for place, pair in zip(places, pairs, strict=True):
-            before, after = (100 * statistics.fmean(values) for values in (pair.before, pair.after))
-            right.plot([place + shift] * 2, [before, after], color=colour, linewidth=1.2)
-            right.plot(place + shift, before, "o", color=colour, markerfacecolor="white", markersize=4)
-            right.plot(place + shift, after, "o", color=colour, markersize=4)
-        right.plot([], [], "o", color=colour, markerfacecolor="white", label=f"T = 1, {name}")
-        right.plot([], [], "o-", color=colour, label=f"thinking, {name}")
-    right.set_xticks(places, [TASK_NAMES[str(task)] for task, _ in tasks])
-    right.set_ylabel("accuracy (%), mean over 5 seeds")
-    right.set_ylim(0, 100)
-    right.legend(ncols=2, **{**LEGEND, "loc": "upper center"})
+    """The cost of scoring, and below it accuracy at T = 1 and with thinking, raw and calibrated."""
+    figure = canvas(4.7)
+    above, below = figure.subfigures(2, 1)
+    _costs(above.add_subplot(), of_systems)
+    axes, tasks = below.add_subplot(), list(shown.groupby("task", observed=True))
+    for shift, colour, calibrated in ((-0.15, RAW, False), (0.15, CALIBRATED, True)):
+        for place, (_, rows) in enumerate(tasks):
+            pair = compare_chosen(rows, calibrated)
+            for side, values, face in ((-0.07, pair.before, "white"), (0.07, pair.after, colour)):
+                spread = t_interval(values) or (values[0], values[0])
+                axes.plot([place + shift + side] * 2, [100 * end for end in spread], color=colour, linewidth=0.9)
+                mean = 100 * statistics.fmean(values)
+                axes.plot(place + shift + side, mean, "o", color=colour, markerfacecolor=face, markersize=3.4)
+    points = {"T = 1": "white", "thinking": GREY}
+    handles = of_scores() + [
+        Line2D([], [], linestyle="", marker="o", color=GREY, markerfacecolor=face, label=name)
+        for name, face in points.items()
+    ]
+    below.legend(handles=handles, ncols=2, **{**LEGEND, "handlelength": 1.2})
+    axes.set_xticks(range(len(tasks)), [TASK_NAMES[str(task)] for task, _ in tasks])
+    axes.set_ylabel("accuracy (%), 5 seeds")
+    axes.set_ylim(0, 100)
     return figure
 
 
 def _costs(axes: Axes, of_systems: Sequence[Times]) -> None:
-    for number, each in enumerate(of_systems):
-        look = {"color": (GREY, COLOURS[1], COLOURS[0])[number], "marker": MARKERS[number], "markersize": 4}
-        axes.plot(list(each.seconds), list(each.seconds.values()), label=each.system, **look)
+    looks = ((HARNESS, "s"), (OFFICIAL, "^"), (DEEPTHINK, "o"))
+    for each, (colour, marker) in zip(of_systems, looks, strict=True):
+        lengths, seconds = list(each.seconds), list(each.seconds.values())
+        axes.plot(lengths, seconds, label=each.system, color=colour, marker=marker, markersize=3.4)
     axes.set_yscale("log")
     axes.set_xticks(list(of_systems[0].seconds))
     axes.set_ylim(1, 10_000)

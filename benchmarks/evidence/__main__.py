@@ -1,6 +1,6 @@
 """Write docs/evidence.md and its figures from the packed folders of `deepthink run --samples`.
 
-    python -m benchmarks.evidence --from evidence --write docs/evidence.md
+    python -m benchmarks.evidence --from evidence --table1 table1 --write docs/evidence.md
 
 Works on whatever is there: missing tables, tasks and seeds are missing from the page.
 """
@@ -8,20 +8,24 @@ Works on whatever is there: missing tables, tasks and seeds are missing from the
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.packing import unpacked
+from benchmarks.table1.page import Model, read_models
 
 from .load import read_evidence
 from .page import Study, page
 from .tables import all_cells
 
 
-def write(evidence: Path, target: Path) -> None:
+def write(evidence: Path, target: Path, table1: Sequence[Model] = ()) -> None:
     """Write the page, and figures and cells.csv into a folder beside it with its name."""
     figures = target.with_suffix("")
     figures.mkdir(parents=True, exist_ok=True)
-    study = Study(read_evidence(evidence), figures)
+    found = read_evidence(evidence)
+    of_model = (each for each in table1 if any(name.startswith(each.name) for name in found.models))
+    study = Study(found, figures, next(of_model, None))
     for old in (*figures.glob("*.png"), *figures.glob("*.csv")):
         old.unlink()
     text = page(study)
@@ -33,10 +37,13 @@ def main() -> None:
     """Parse the arguments and write the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--from", dest="evidence", type=Path, default=Path("evidence"), help="folder of tables")
+    parser.add_argument("--table1", type=Path, default=Path("table1"), help="folder of the tables of Table 1")
     parser.add_argument("--write", type=Path, default=Path("docs/evidence.md"), help="the page to write")
     args = parser.parse_args()
+    with unpacked(args.table1) as folder:
+        models = read_models(folder)
     with unpacked(args.evidence) as folder:
-        write(folder, args.write)
+        write(folder, args.write, models)
     print(args.write)
 
 

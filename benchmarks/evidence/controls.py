@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,9 +17,9 @@ class Repeats:
     """Repeated demonstrations at T = 1 beside thinking with one setting, over the seeds that have both.
 
     `repeating` compares them with T = 1 once, `thinking` compares T > 1 with T = 1, and `between` the repetition with
-    thinking. `agreement` is the share of inputs to which both give the same label, for each seed; `agreement_first` is
-    that of the repetition and T = 1. `t` is the iteration compared: the number of repetitions, or the nearest in the
-    grid.
+    thinking, which `calibrated` does after batch calibration. `agreement` is the share of inputs to which both give the
+    same label, for each seed; `agreement_first` is that of the repetition and T = 1. `t` is the iteration compared: the
+    number of repetitions, or the nearest in the grid.
     """
 
     task: str
@@ -31,6 +31,7 @@ class Repeats:
     repeating: Comparison
     thinking: Comparison
     between: Comparison
+    calibrated: Comparison
     agreement: tuple[float, ...]
     agreement_first: tuple[float, ...]
 
@@ -69,7 +70,9 @@ def _by_times(control: pd.DataFrame, firsts: dict[tuple[str, int], pd.Series]) -
 def _repeats(
     task: str, times: int, setting: str, eta: float, t: int, triples: list[tuple[pd.Series, pd.Series, pd.Series]]
 ) -> Repeats:
-    right = [[row["right"] for row in rows] for rows in zip(*triples, strict=True)]
+    right, corrected = (
+        [[row[name] for row in rows] for rows in zip(*triples, strict=True)] for name in ("right", "calibrated_right")
+    )
     return Repeats(
         task,
         times,
@@ -80,6 +83,7 @@ def _repeats(
         Comparison.of(right[0], right[1]),
         Comparison.of(right[0], right[2]),
         Comparison.of(right[1], right[2]),
+        Comparison.of(corrected[1], corrected[2]),
         tuple(float((again["labels"] == last["labels"]).mean()) for _, again, last in triples),
         tuple(float((again["labels"] == first["labels"]).mean()) for first, again, _ in triples),
     )
@@ -87,7 +91,11 @@ def _repeats(
 
 @dataclass(frozen=True)
 class Flipped:
-    """How often the answers follow the exchanged label words, at T = 1 and at a later T, raw and batch-calibrated."""
+    """How often the answers follow the exchanged label words, at T = 1 and at a later T, raw and batch-calibrated.
+
+    `control` has the same answers, after batch calibration, of demonstrations whose words are not exchanged, for the
+    seeds and test rows that the grid has: how often thinking gives the wrong word without being told to.
+    """
 
     task: str
     setting: str
@@ -96,9 +104,10 @@ class Flipped:
     seeds: tuple[int, ...]
     raw: Comparison
     calibrated: Comparison
+    control: Comparison | None
 
 
-def flipped(control: pd.DataFrame) -> Iterator[Flipped]:
+def flipped(control: pd.DataFrame, grid: pd.DataFrame) -> Iterator[Flipped]:
     """Every task, positions, eta and T > 1; an answer is right if it is the demonstrations' word for the true label."""
     for (task, setting, eta), rows in control.groupby(["task", "setting", "eta"], observed=True):
         firsts = rows[rows["t"] == 1].set_index("seed")
@@ -109,7 +118,17 @@ def flipped(control: pd.DataFrame) -> Iterator[Flipped]:
                     Comparison.of(*([follows(row, corrected) for row in side] for side in zip(*pairs, strict=True)))
                     for corrected in (False, True)
                 )
-                yield Flipped(task, setting, eta, t, tuple(int(row["seed"]) for _, row in pairs), raw, calibrated)
+                seeds = tuple(int(row["seed"]) for _, row in pairs)
+                usual = grid[(grid["task"] == task) & (grid["setting"] == setting) & (grid["eta"] == eta)]
+                yield Flipped(task, setting, eta, t, seeds, raw, calibrated, _control([row for _, row in pairs], usual))
+
+
+def _control(flipped_rows: Sequence[pd.Series], usual: pd.DataFrame) -> Comparison | None:
+    """The wrong answers at T = 1 and at the same T on the same test rows; None if a seed has none."""
+    by_key = {(row["seed"], row["rows"], row["t"]): follows(row, calibrated=True) for _, row in usual.iterrows()}
+    sides = [[by_key.get((row["seed"], row["rows"], t)) for row in flipped_rows] for t in (1, flipped_rows[0]["t"])]
+    before, after = ([side for side in each if side is not None] for each in sides)
+    return Comparison.of(before, after) if len(before) == len(after) == len(flipped_rows) else None
 
 
 def follows(row: pd.Series, calibrated: bool) -> Bools:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from statistics import fmean
 
 import numpy as np
 import pandas as pd
@@ -49,6 +51,20 @@ def names(tasks: Sequence[str]) -> str:
     return ", ".join(words[:-1]) + " and " + words[-1] if len(words) > 1 else "".join(words)
 
 
+def described(file: str) -> str:
+    """A model by the name of its file: the bits of its weights, and whether it expects conversations."""
+    match = re.fullmatch(r"(.+?)[.-](q(\d)\w*)\.gguf", file, re.IGNORECASE)
+    bits = f" with its weights in {match[3]} bits (GGUF {match[2].upper()})" if match else ""
+    chat = ", an instruct model that is read without its chat template" if "instruct" in file.lower() else ""
+    return f"{match[1] if match else file}{bits}{chat}"
+
+
+def sizes(rows: pd.DataFrame, part: str) -> str:
+    """How many inputs the rows of a part have."""
+    found = sorted({len(right) for right in rows[rows["part"] == part]["right"]})
+    return " or ".join(map(str, found)) or "no"
+
+
 def headline(chosen: pd.DataFrame, evidence: Evidence) -> str:
     """The first sentences of the page: what was run, and whether thinking helps."""
     if chosen.empty:
@@ -63,11 +79,11 @@ def headline(chosen: pd.DataFrame, evidence: Evidence) -> str:
     effect = effects[whole.gain.sign] if whole.gain.interval else "has been run too little to say what it does"
     return (
         f"{' and '.join(evidence.models)} was run on {names(tasks)} with {counted(seeds, 'seed')}: "
-        f"{counted(whole.cells, 'cell')}, each a task with a setting and a seed. With T and eta chosen by "
-        f"the labels of dev rows, thinking **{effect}** over all cells together: {percent(whole.plain)} at T = 1, then "
-        f"{with_interval(whole.gain)} (in brackets the 95 % interval). It helps in {counted(whole.helps, 'cell')}, "
-        f"harms in {whole.harms}, and shows no difference in {whole.same} (McNemar's test at 5 % on each cell's test "
-        f"rows); in {whole.kept_first} the dev rows chose T = 1."
+        f"{counted(whole.cells, 'cell')}, each a task with a setting and a seed. With T and eta chosen for each by the "
+        f"labels of {sizes(evidence.grid, 'dev')} dev rows, thinking **{effect}** over all cells together: "
+        f"{percent(whole.plain)} at T = 1, then {with_interval(whole.gain)} (in brackets the 95 % interval). It helps "
+        f"in {counted(whole.helps, 'cell')}, harms in {whole.harms}, and shows no difference in {whole.same} "
+        f"(McNemar's test at 5 % on each cell's test rows); in {whole.kept_first} the dev rows chose T = 1."
     )
 
 
@@ -148,13 +164,26 @@ def calibration_sentence(whole: Summary) -> str:
     return " ".join(filter(None, [figures, reading, cheaper]))
 
 
+def balance_sentence(chosen: pd.DataFrame) -> str:
+    """What batch calibration does to T = 1 on each task."""
+    steps = {
+        task: fmean(row["calibrated"] - row["accuracy"] for row in rows["before"])
+        for task, rows in chosen.groupby("task", observed=True)
+    }
+    changes = [f"{TASK_NAMES.get(str(task), task)} {points(step)}" for task, step in steps.items()]
+    return (
+        "Batch calibration is meant for inputs whose labels are about equally frequent: it changes T = 1 by "
+        f"{', '.join(changes)} points."
+    )
+
+
 def predictors_sentence(found: Sequence[Correlation]) -> str:
-    """What predicts a gain: the predictors whose interval does not contain zero."""
+    """What goes along with a gain: the predictors whose interval does not contain zero."""
     if not any(each.interval for each in found):
-        return "There are too few cells to say what predicts a gain."
+        return "There are too few cells to say what goes along with a gain."
     telling = [each for each in found if each.interval and (each.interval[0] > 0 or each.interval[1] < 0)]
     if not telling:
-        return "Nothing that was measured predicts where thinking gains: every interval contains zero."
+        return "Nothing that was measured goes along with where thinking gains: every interval contains zero."
     telling.sort(key=lambda each: -abs(each.overall))
     parts = [f"{_short(each)} ({each.overall:+.2f})" for each in telling]
     inside = [
@@ -175,19 +204,20 @@ def repeats_sentence(found: Sequence[Repeats]) -> str:
     """Whether repeating the demonstrations gives the same as thinking."""
     if not found:
         return "That repeating the demonstrations gives the same is not tested yet."
-    repeating, thinking, between, closer = (
+    repeating, thinking, between, calibrated, closer = (
         estimate([value for each in found for value in values(each)], [c for each in found for c in _clusters(each)])
         for values in (
             lambda each: each.repeating.steps,
             lambda each: each.thinking.steps,
             lambda each: each.between.steps,
+            lambda each: each.calibrated.steps,
             lambda each: [x - y for x, y in zip(each.agreement, each.agreement_first, strict=True)],
         )
     )
     same = between.interval is not None and max(map(abs, between.interval)) < SMALL
     verdict = {
-        1: "does not give the same: thinking is better",
-        -1: "does not give the same: repeating is better",
+        1: "does not give the same: by the model's scores thinking is better",
+        -1: "does not give the same: by the model's scores repeating is better",
         0: f"gives the same accuracy within {100 * SMALL:.0f} points"
         if same
         else "is not shown to differ in accuracy, nor to be the same",
@@ -195,9 +225,14 @@ def repeats_sentence(found: Sequence[Repeats]) -> str:
     toward = {1: "moves toward", -1: "moves away from", 0: "is not shown to move toward"}[closer.sign]
     return (
         f"Repeating the demonstrations in one prompt {verdict} (repeating {with_interval(repeating)}, thinking "
-        f"{with_interval(thinking)}, thinking minus repeating {with_interval(between)}). Input by input, thinking "
+        f"{with_interval(thinking)}, thinking minus repeating {with_interval(between)}). After batch calibration of "
+        f"both, {_shown(calibrated)} (thinking minus repeating {with_interval(calibrated)}). Input by input, thinking "
         f"{toward} the labels of repetition (agreement with them, less that of T = 1: {with_interval(closer)})."
     )
+
+
+def _shown(difference: Estimate) -> str:
+    return {1: "thinking is better", -1: "repeating is better", 0: "no difference is shown"}[difference.sign]
 
 
 def _clusters(each: Repeats) -> list[tuple[str, int]]:
@@ -213,10 +248,35 @@ def flipped_sentence(found: Sequence[Flipped]) -> str:
     after = np.array([value for each in found for value in each.calibrated.after])
     first, later, change = (estimate(values, clusters) for values in (before - 0.5, after - 0.5, after - before))
     words = {1: "are followed", -1: "are not followed", 0: "are neither followed nor rejected"}
-    moves = {1: "more", -1: "less", 0: "neither more nor less, as far as these rows show"}
     again = "" if later.sign == first.sign else f" {words[later.sign]}"
     return (
         f"Exchanged label words {words[first.sign]} at T = 1 ({percent(0.5 + first.mean)} of the answers follow the "
         f"demonstrations, after batch calibration) and{again} over T > 1 ({percent(0.5 + later.mean)}); "
-        f"with thinking they are followed {moves[change.sign]}: {with_interval(change)}."
+        f"thinking changes that by {with_interval(change)}." + _beside_control(found)
+    )
+
+
+def _beside_control(found: Sequence[Flipped]) -> str:
+    """How much more often thinking gives the same wrong words when the demonstrations do not have them."""
+    steps = [
+        (each.task, seed, usual, step)
+        for each in found
+        if each.control
+        for seed, usual, step in zip(each.seeds, each.control.steps, each.calibrated.steps, strict=True)
+    ]
+    if not steps:
+        return ""
+    clusters = [(task, seed) for task, seed, _, _ in steps]
+    usual = estimate([usual for _, _, usual, _ in steps], clusters)
+    beyond = estimate([step - usual for _, _, usual, step in steps], clusters)
+    verdict = {
+        1: "so thinking follows exchanged words",
+        0: "so it is not shown that thinking follows them: it gives more wrong words in any case"
+        if usual.sign > 0
+        else "so it is not shown that thinking follows them",
+        -1: "so thinking follows exchanged words less than it errs anyhow",
+    }[beyond.sign]
+    return (
+        f" The same wrong words, after demonstrations with the right ones, change by {with_interval(usual)}; the "
+        f"difference of the two is {with_interval(beyond)}, {verdict}."
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.stats import rankdata
@@ -35,6 +36,33 @@ def cluster_interval(clusters: Sequence[object], statistic: Callable[[Ints], flo
         return None
     low, high = np.quantile(defined, [0.025, 0.975])
     return float(low), float(high)
+
+
+@dataclass(frozen=True)
+class Spreads:
+    """Mean standard deviations before and after, and the 95 % interval of the difference."""
+
+    before: float
+    after: float
+    interval: Interval
+
+
+def spreads(before: Sequence[Floats], after: Sequence[Floats], seed: int = 0) -> Spreads:
+    """The standard deviations over the values of each group, at least two, mean over groups.
+
+    The interval draws pairs of a value before and after within each group, with replacement; a sample of n values that
+    is drawn so has (n - 1) / n of the variance, which is made good.
+    """
+    generator = np.random.default_rng(seed)
+    drawn, whole = [], []
+    for first, last in zip(before, after, strict=True):
+        places = generator.integers(len(first), size=(ROUNDS, len(first)))
+        scale = np.sqrt(len(first) / (len(first) - 1))
+        drawn.append(scale * (last[places].std(axis=1, ddof=1) - first[places].std(axis=1, ddof=1)))
+        whole.append([first.std(ddof=1), last.std(ddof=1)])
+    low, high = np.quantile(np.mean(drawn, axis=0), [0.025, 0.975])
+    means = np.mean(whole, axis=0)
+    return Spreads(float(means[0]), float(means[1]), (float(low), float(high)))
 
 
 def rank_correlation(first: Floats, second: Floats) -> float:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 import pandas as pd
 
 from .cells import ALPHA, HARMS, HELPS, Comparison, choices, compare_chosen
+from .claims import Claim
 from .controls import Flipped, Repeats
 from .discrimination import MEASURES, Difference, adjusted
 from .discrimination import Comparison as Compared
@@ -34,6 +35,12 @@ def discrimination(found: Sequence[Compared]) -> str:
         cells = [_change(name, each.differences.get(name), p_values.get((each.name, name), 1.0)) for name in MEASURES]
         lines.append([each.name, each.labels, len(each.pairs), *cells])
     return table(["", "labels to choose by", "tasks and seeds", *MEASURES], lines)
+
+
+def claims_table(found: Iterable[Claim]) -> str:
+    """Every claim with the paper's figure and ours."""
+    lines = [[each.words, each.paper, each.ours, each.differs] for each in found]
+    return table(["claim", "the paper", "here", "what differs here"], lines, 4)
 
 
 def _level(name: str, value: float) -> str:
@@ -200,9 +207,10 @@ def flipped_table(found: Sequence[Flipped]) -> str:
     for each in found:
         cell = [TASK_NAMES.get(each.task, each.task), each.setting, f"{each.eta:g}", each.t, len(each.seeds)]
         change = [points(each.calibrated.mean), interval(each.calibrated.interval)]
+        change.append("" if each.control is None else points(each.control.mean))
         lines.append([*cell, *_accuracies(each.raw), points(each.raw.mean), *_accuracies(each.calibrated), *change])
     headings = ["task", "setting", "eta", "T", "seeds", "T = 1", "this T", "difference"]
-    return table([*headings, "BC: T = 1", "BC: this T", "BC: difference", "95 % interval"], lines, 2)
+    return table([*headings, "BC: T = 1", "BC: this T", "BC: difference", "95 % interval", "control"], lines, 2)
 
 
 def all_cells(every: pd.DataFrame) -> str:

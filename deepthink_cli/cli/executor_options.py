@@ -33,7 +33,7 @@ Workers = Annotated[
     str | None,
     Flag(
         MACHINES,
-        "Worker processes on this machine, each with its own GPUs or its share of the cores; with --ray, on the "
+        "Worker processes on this machine, each with its share of the GPUs or of the cores; with --ray, on the "
         "cluster (default: one for each GPU, or core).",
         "N",
         variable=False,
@@ -163,8 +163,7 @@ def started(address: str | None, workers: int | None, device: str, cache: Path) 
     else:
         from deepthink_cli.experiments.executors.local import LocalExecutor, visible_gpus
 
-        workers = workers or 1
-        executor = LocalExecutor(workers, visible_gpus(device, workers), cache)
+        executor = LocalExecutor(workers or 1, visible_gpus(device), cache)
     try:
         yield executor
     finally:

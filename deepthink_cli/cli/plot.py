@@ -22,11 +22,10 @@ if TYPE_CHECKING:
     from deepthink_cli.experiments.study import OpenedStudy, Study
     from deepthink_cli.report.curves import Panel
     from deepthink_cli.report.job_results import JobResults
-    from deepthink_cli.report.ranking import Ranking
 
 FILES = ("accuracy.png", "accuracy.svg")
 DIFFERENCE_FILES = ("difference.png", "difference.svg")
-RANK_FILES = ("ranks.png", "ranks.svg")
+METHODS_FILES = ("methods.png", "methods.svg")
 TEX = ".tex"
 FORM_FILES = ("figure.png", "figure.svg")
 Outputs = Annotated[
@@ -41,11 +40,11 @@ Outputs = Annotated[
     ),
 ]
 
-Ranks = Annotated[
+Methods = Annotated[
     bool,
     Flag(
         OUTPUT,
-        "Draw a critical-difference diagram of the methods instead: their mean ranks over tasks and seeds.",
+        "Draw a dot for each method instead: its accuracy less the first one's, with the 95 % interval of the mean.",
         variable=False,
     ),
 ]
@@ -66,13 +65,13 @@ class PlotArguments(Options):
     all_tasks: AllTasks = False
     where: Where = None
     difference: Difference = False
-    ranks: Ranks = False
+    methods: Methods = False
     output: Outputs = None
 
     @property
     def names_a_figure(self) -> bool:
         """Whether they ask for a figure by its name, which is then not a study's own."""
-        return self.all_tasks or self.difference or self.ranks
+        return self.all_tasks or self.difference or self.methods
 
 
 @grouped
@@ -140,11 +139,11 @@ def _write_figure(runs: Sequence[Path], options: PlotArguments, common: CommonAr
 
 def _names(options: PlotArguments, form: Form | None) -> tuple[str, ...]:
     """The names of the files of a figure; raises InputError if two figures are asked for."""
-    if options.ranks and options.difference:
-        raise InputError("--ranks and --difference: two figures; give one of them")
+    if options.methods and options.difference:
+        raise InputError("--methods and --difference: two figures; give one of them")
     if form is not None:
         return FORM_FILES
-    return RANK_FILES if options.ranks else DIFFERENCE_FILES if options.difference else FILES
+    return METHODS_FILES if options.methods else DIFFERENCE_FILES if options.difference else FILES
 
 
 def _drawing(
@@ -153,12 +152,11 @@ def _drawing(
     """What draws the figure into files, and the names of its panels; raises InputError if there is nothing to draw."""
     from deepthink_cli.report.figures import ACCURACY, DIFFERENCE, draw
     from deepthink_cli.report.forms.registry import draw_form
-    from deepthink_cli.report.ranking import draw_ranking
 
     if form is not None:
         return partial(draw_form, form, jobs), [form.kind]
-    if options.ranks:
-        return partial(draw_ranking, _ranking(runs, jobs)), []
+    if options.methods:
+        return _methods(runs, jobs), []
     shown = _panels(runs, jobs, options.all_tasks, options.difference)
     view = DIFFERENCE if options.difference else ACCURACY
     return partial(draw, shown, view=view), [panel.name for panel in shown]
@@ -178,12 +176,18 @@ def _panels(runs: Sequence[Path], jobs: Sequence[JobResults], tasks: bool, diffe
     return shown
 
 
-def _ranking(runs: Sequence[Path], jobs: Sequence[JobResults]) -> Ranking:
-    """The ranking of the runs' methods; raises InputError if there is none."""
-    from deepthink_cli.report.ranking import ranking_of
+def _methods(runs: Sequence[Path], jobs: Sequence[JobResults]) -> Callable[[Mapping[Path, str]], None]:
+    """What draws the runs' methods beside the first one; raises InputError if there is only one."""
+    from deepthink_cli.report.dots import differences_from_first, draw_dots
+    from deepthink_cli.report.ranking import methods_of
 
-    ranking = ranking_of(jobs)
-    if ranking is None or isinstance(ranking, str):
-        reason = ranking or "there is one method only; compare several with run --demos-by, --technique or --calibrate"
-        raise InputError(f"RUN {', '.join(map(str, runs))}: {reason}")
-    return ranking
+    methods = methods_of(jobs)
+    if methods is None:
+        methods = "there is one method only; compare several with run --demos-by, --technique or --calibrate"
+    elif not isinstance(methods, str) and not any(methods.values()):
+        methods = "no pair of a task and a seed has rows of all methods"
+    if isinstance(methods, str):
+        raise InputError(f"RUN {', '.join(map(str, runs))}: {methods}")
+    first = next(iter(methods))
+    axis = f"accuracy less that of {first} (points); {len(methods[first])} pairs of a task and a seed, 95 % intervals"
+    return partial(draw_dots, differences_from_first(methods), axis)

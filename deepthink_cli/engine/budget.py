@@ -121,8 +121,11 @@ def _head_bytes(model: LanguageModel) -> int:
 def _free(device: torch.device) -> int:
     """Free bytes of a device's memory that this process may use."""
     if device.type == "cuda":
-        free, _ = torch.cuda.mem_get_info(device)
-        return free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        taken, fraction = torch.cuda.memory_allocated(device), torch.cuda.get_per_process_memory_fraction(device)
+        unused, total = torch.cuda.mem_get_info(device)
+        if fraction < 1:  # processes that share a GPU have the same parts of it, whichever takes its own first
+            return max(0, int(fraction * total) - taken)
+        return unused + torch.cuda.memory_reserved(device) - taken
     free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()

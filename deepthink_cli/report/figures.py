@@ -28,7 +28,7 @@ METADATA: dict[str, dict[str, None]] = {
     ".svg": {"Date": None, "Creator": None},
     ".pdf": {"CreationDate": None, "Creator": None, "Producer": None},
 }
-COLUMN, PAGE = 3.4, 7.0  # widths in inches
+COLUMN, PAGE = 3.3, 7.0  # widths in inches
 FEW = 6  # panels that fit a column
 HEIGHT = 1.5  # size of a panel, in inches
 DPI = 300
@@ -43,8 +43,8 @@ STYLE: Any = {
     "axes.titlesize": 7.5,
     "axes.labelsize": 7.5,
     "legend.fontsize": 7,
-    "xtick.labelsize": 6.5,
-    "ytick.labelsize": 6.5,
+    "xtick.labelsize": 7,
+    "ytick.labelsize": 7,
     "axes.linewidth": 0.6,
     "xtick.major.width": 0.6,
     "ytick.major.width": 0.6,
@@ -99,9 +99,14 @@ def check_suffix(path: Path, field: str = "output") -> None:
 
 
 def draw(panels: Sequence[Panel], files: Mapping[Path, str], view: View = ACCURACY) -> None:
-    """Draw the panels once and write them to every file of `files`, in the format of the suffix that `files` gives it.
+    """Draw the panels and write them to every file of `files`, in the format of the suffix that `files` gives it."""
+    save(lambda: _figure(panels, view), files)
 
-    The same panels give the same bytes, independently of the user's matplotlib settings.
+
+def save(drawn: Callable[[], Figure], files: Mapping[Path, str], dpi: int = DPI) -> None:
+    """Draw a figure once in the style of all figures and write it to every file, in the format of its suffix.
+
+    The same data give the same bytes, independently of the user's matplotlib settings.
     """
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -109,10 +114,10 @@ def draw(panels: Sequence[Panel], files: Mapping[Path, str], view: View = ACCURA
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
         matplotlib.rcParams.update(STYLE)
-        figure = _figure(panels, view)
+        figure = drawn()
         FigureCanvasAgg(figure)
         for path, suffix in files.items():
-            figure.savefig(path, format=suffix.removeprefix("."), dpi=DPI, metadata=METADATA[suffix])
+            figure.savefig(path, format=suffix.removeprefix("."), dpi=dpi, metadata=METADATA[suffix])
 
 
 def _figure(panels: Sequence[Panel], view: View = ACCURACY) -> Figure:

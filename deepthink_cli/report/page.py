@@ -116,7 +116,7 @@ def _by_task(lines: Sequence[ReportLine]) -> tuple[list[str], Sections]:
 
 
 def _ranked(source: str, ranking: Ranking) -> Page:
-    """The methods by their mean rank, with letters for sets that do not differ."""
+    """The methods by their mean rank, with letters for sets that are not shown to differ."""
     letters = "abcdefghijklmnopqrstuvwxyz"
     rows = [
         [
@@ -130,9 +130,9 @@ def _ranked(source: str, ranking: Ranking) -> Page:
     p = "< 0.001" if ranking.p < 0.001 else f"= {ranking.p:.3f}"
     legend = (
         f"Ranks within each of {ranking.blocks} pairs of a task and a seed, 1 for the highest accuracy; Friedman's "
-        f"test in Iman and Davenport's form, p {p}. Methods that share a letter do not differ at the 5 % level: their "
-        f"mean ranks are closer than the critical difference {ranking.critical_difference:.2f} (Nemenyi). The test "
-        "takes the pairs as independent; seeds of one task share their test rows, so p is a lower bound."
+        f"test in Iman and Davenport's form, p {p}. Methods that share a letter are not shown to differ at the 5 % "
+        f"level: their mean ranks are closer than the critical difference {ranking.critical_difference:.2f} (Nemenyi). "
+        "The test takes the pairs as independent; seeds of one task share their test rows, so p is a lower bound."
     )
     return Page(source, "Methods by mean rank", ("method", "rank", "accuracy", "same"), [("", rows)], [legend], [])
 

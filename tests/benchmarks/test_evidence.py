@@ -10,12 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers.small_evidence import ITERATIONS, LABELS, made_up_scores, write_grid, write_row
+from scipy.stats import pearsonr
 
 from deepthink_cli.report.job_results import read_jobs
 from deepthink_cli.report.tables import summarize
 from evidence import findings, page, statistics, tables
 from evidence.__main__ import write
 from evidence.cells import CORE_ETAS, choices, compare_chosen, fixed
+from evidence.claims import claims
 from evidence.controls import flipped, repeats
 from evidence.dtypes import dtype_sentence
 from evidence.load import read_evidence
@@ -24,7 +26,7 @@ from evidence.pooled import Estimate, summary
 HEADINGS = (
     "What was run",
     "Where thinking helps",
-    "What predicts the gain",
+    "What goes along with the gain",
     "predicted labels",
     "label bias",
     "public",
@@ -99,9 +101,29 @@ def test_the_gain_of_exchanged_labels_is_the_share_that_follows_the_demonstratio
     true = np.array([[0.0, -1.0], [-1.0, 0.0]] * 10)  # always the true label
     write_row(tmp_path / "flipped", true, t=1)
     write_row(tmp_path / "flipped", -true, t=2)  # never
-    (found,) = flipped(read_evidence(tmp_path).folder("flipped"))
+    write_row(tmp_path / "continued", true, t=1)
+    write_row(tmp_path / "continued", true, t=2)  # the words as they are: no wrong answer more
+    evidence = read_evidence(tmp_path)
+    (found,) = flipped(evidence.folder("flipped"), evidence.grid.assign(setting="flipped"))
+    assert found.control is not None
+    assert (found.control.before, found.control.after) == ((0.0,), (0.0,))
     assert (found.raw.before, found.raw.after) == ((0.0,), (1.0,))
     assert (found.calibrated.before, found.calibrated.after) == ((0.0,), (1.0,))
+
+
+def test_the_claim_of_aligned_curves_is_judged_by_the_correlation_of_dev_and_test_accuracies(folder: Path) -> None:
+    grid = read_evidence(folder).grid
+    rows = grid[(grid["setting"] == "continued") & (grid["eta"] == 0.1)]
+    tables = [job.pivot(index="t", columns="part", values="accuracy") for _, job in rows.groupby(["task", "seed"])]
+    expected = np.mean([pearsonr(table["dev"], table["test"]).statistic for table in tables if len(table)])
+    (found,) = (each.ours for each in claims(grid, [], None) if "aligned" in each.words)
+    assert f"eta 0.1: {expected:.2f} (" in found
+
+
+def test_a_claim_without_data_says_that_it_is_not_measured_here(folder: Path) -> None:
+    ours = {each.words: each.ours for each in claims(read_evidence(folder).grid, [], None)}
+    assert ours["MMLU and BBH gain on every model"] == "not measured here"
+    assert ours["after demonstrations that were chosen by dev rows, thinking still raises it"] == "not measured here"
 
 
 def test_repetition_is_compared_with_thinking_that_reads_as_often(folder: Path) -> None:

@@ -122,3 +122,12 @@ def test_a_predictor_that_does_not_vary_or_is_unknown_is_omitted(monkeypatch: py
     names = [each.name for each in correlations(cells)]
     assert set(PREDICTORS) - set(names) == {"drift", "margin"}
     assert all(each.overall == pytest.approx(1) and each.clusters == 6 for each in correlations(cells))
+
+
+def test_a_change_of_spread_is_the_difference_of_the_standard_deviations() -> None:
+    generator = np.random.default_rng(1)
+    before = [generator.normal(size=400) for _ in range(2)]
+    found = statistics.spreads(before, [values / 2 for values in before])
+    expected = np.mean([values.std(ddof=1) for values in before])
+    assert (found.before, found.after) == pytest.approx((expected, expected / 2))
+    assert found.interval[0] < -expected / 2 < found.interval[1] < 0

@@ -65,17 +65,26 @@ def folder(tmp_path: Path) -> Path:
 
 def test_the_table_has_the_means_over_seeds_raw_and_corrected(folder: Path, tmp_path: Path) -> None:
     text = page(read_models(folder), tmp_path)
-    assert "| herding | 3 | 61.0 / 63.0; 66.0 / 66.0 | 61.0 / 63.0; 66.0 / 66.0 | 61.0 / 63.0; 66.0 / 66.0 |" in text
-    assert "| herding | 1,000 | 0 | 0 | 12 |" in text
-    assert "Not measured yet: k-center, entropy," in text
-    assert {path.name for path in tmp_path.glob("*.png")} == {"model.png", "model-batch.png"}
+    assert "| herding | 0 | 1,000 | 12 | 61.0 | 61.0 | 61.0 |" in text  # at T = 1, with what it costs
+    assert "| herding | 66.0 | 66.0 | 66.0 |" in text
+    assert "| herding | 80 | 63.0 | 63.0 | 63.0 |" in text  # with T by the labels of dev rows
+    assert "| lens | 1,000 | – | – | 71.0 | 71.0 | 71.0 |" in text
+    assert {path.name for path in tmp_path.glob("*.png")} == {"model.png"}
 
 
 def test_the_sentences_name_the_best_method_and_both_gains(folder: Path, tmp_path: Path) -> None:
     text = page(read_models(folder), tmp_path)
-    assert "the best of 2 other methods is lens, with +20.0 points [+20.0, +20.0] against random" in text
+    assert "the best of 2 other choices is lens with +20.0 points [+20.0, +20.0] against random" in text
     assert "changes accuracy by +2.0 points [+2.0, +2.0] with raw scores" in text
     assert "by +0.0 points [+0.0, +0.0] after batch calibration. Calibration alone changes T = 1 by +5.0" in text
+
+
+def test_what_is_above_random_is_shown_by_a_signed_rank_test_with_holms_correction(
+    folder: Path, tmp_path: Path
+) -> None:
+    """Six equal signs have p = 1 / 32, of which two tests make 1 / 16."""
+    text = page(read_models(folder), tmp_path)
+    assert "With raw scores 2 of 2 are above random, and of none is it shown." in text
 
 
 def test_classifiers_stand_beside_the_methods_that_see_the_same_labels(folder: Path, tmp_path: Path) -> None:
@@ -95,7 +104,7 @@ def test_without_results_the_page_says_so(tmp_path: Path) -> None:
     assert page(read_models(tmp_path), tmp_path).endswith("Nothing has been run for this yet.\n")
 
 
-def test_a_method_is_ranked_only_when_it_has_every_pair_of_a_task_and_a_seed(folder: Path, tmp_path: Path) -> None:
+def test_a_method_is_compared_only_when_it_has_every_pair_of_a_task_and_a_seed(folder: Path, tmp_path: Path) -> None:
     rows = [
         row
         for calibration in (None, "batch")
@@ -116,10 +125,10 @@ def test_a_method_is_ranked_only_when_it_has_every_pair_of_a_task_and_a_seed(fol
     ]
     write(folder / "model" / "influence-sst2", rows)
     text = page(read_models(folder), tmp_path)
-    assert "| influence | 1 | 59.0 / 59.0; 59.0 / 59.0 |" in text
+    assert "| influence | 1,000 | – | – | 59.0 |  |  |" in text
     assert "have been run yet for: influence (1)." in text
-    assert "the best of 2 other methods is lens" in text
-    assert "mean ranks over 6 pairs" in text
+    assert "the best of 2 other choices is lens" in text
+    assert "Means over 6 pairs of a task and a seed" in text
 
 
 def test_every_method_of_the_table_is_run_once_for_each_task_and_seed() -> None:

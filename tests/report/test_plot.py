@@ -90,8 +90,8 @@ def test_differences_need_rows_at_the_first_iteration(tmp_path: Path, capsys: py
     folder = write(tmp_path / "run", curve([50, 60])[1:])
     assert run(["plot", str(folder), "--difference"]) == 2
     assert "no seed has rows at every T, T = 1 included" in capsys.readouterr().err
-    assert run(["plot", str(folder), "--difference", "--ranks"]) == 2
-    assert "--ranks and --difference: two figures; give one of them" in capsys.readouterr().err
+    assert run(["plot", str(folder), "--difference", "--methods"]) == 2
+    assert "--methods and --difference: two figures; give one of them" in capsys.readouterr().err
     assert run(["plot", str(write(tmp_path / "whole", seeds(THREE))), "--difference", "-q"]) == 0
     assert {path.name for path in (tmp_path / "whole").iterdir()} >= {"difference.png", "difference.svg"}
 

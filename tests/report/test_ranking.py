@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 from helpers.synthetic import curve, write
 from scipy.stats import f as f_distribution
-from scipy.stats import friedmanchisquare
+from scipy.stats import friedmanchisquare, sem
+from scipy.stats import t as t_distribution
 
 from deepthink_cli.cli.main import run
+from deepthink_cli.report.dots import differences_from_first
 from deepthink_cli.report.ranking import Ranking, rank
 
 DRAWN = (np.random.default_rng(0).normal(size=(12, 5)) + np.array([0.8, 0, 0, 0.3, 0])).round(1)  # with ties
@@ -95,15 +97,22 @@ def test_a_report_ranks_every_arm_at_both_t(folder: Path, capsys: pytest.Capture
     assert "p < 0.001" in " ".join(lines)
 
 
-def test_the_diagram_is_a_figure_like_others(folder: Path) -> None:
-    assert run(["plot", str(folder), "--ranks", "-q"]) == 0
-    assert (folder / "ranks.png").stat().st_size > 10_000
-    assert (folder / "ranks.svg").read_text().startswith("<?xml")
+def test_methods_are_drawn_less_the_first_one(folder: Path) -> None:
+    assert run(["plot", str(folder), "--methods", "-q"]) == 0
+    assert (folder / "methods.png").stat().st_size > 10_000
+    assert (folder / "methods.svg").read_text().startswith("<?xml")
 
 
-def test_a_diagram_of_one_method_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_dot_is_the_mean_difference_from_the_first_method_with_students_interval() -> None:
+    (found,) = differences_from_first({"random": [0.5, 0.6, 0.7], "herding": [0.6, 0.6, 0.9]})
+    low, high = t_distribution.interval(0.95, 2, loc=0.1, scale=sem([0.1, 0.0, 0.2]))
+    assert (found.name, found.mean) == ("herding", pytest.approx(0.1))
+    assert found.interval == pytest.approx((low, high))
+
+
+def test_a_figure_of_one_method_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = write(tmp_path / "one", curve([50, 60]))
-    assert run(["plot", str(folder), "--ranks"]) == 2
+    assert run(["plot", str(folder), "--methods"]) == 2
     assert "there is one method only; compare several with run --demos-by" in capsys.readouterr().err
 
 

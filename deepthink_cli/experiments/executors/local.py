@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import pickle
 import signal
@@ -27,13 +28,15 @@ THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS")
 class LocalExecutor:
     """Worker processes; `gpus` are the names in CUDA_VISIBLE_DEVICES, divided evenly among the workers.
 
-    The first processes, no more than there are cores, start at once: they import while this process plans the run.
+    Where there are more workers than GPUs, several share one: each may use the same `fraction` of its memory. The first
+    processes, no more than there are cores, start at once: they import while this process plans the run.
     """
 
     def __init__(self, workers: int, gpus: tuple[str, ...], cache: Path) -> None:
         self.workers, self.cache = workers, cache
         bounds = [number * len(gpus) // workers for number in range(workers + 1)]
-        self.shares = [gpus[start:end] for start, end in pairwise(bounds)]
+        self.shares = [gpus[start : max(end, start + 1)] for start, end in pairwise(bounds)]
+        self.fraction = 1 / math.ceil(workers / len(gpus)) if gpus else 1.0
         self.waiting = {number: self._process(number) for number in range(min(workers, cores()))}
 
     def start(self, number: int, deliver: Deliver) -> LocalWorker:
@@ -56,7 +59,10 @@ class LocalExecutor:
     def _process(self, number: int) -> Process:
         """Start a process whose variables are set before torch is imported."""
         return subprocess.Popen(
-            [sys.executable, "-m", "deepthink_cli.experiments.executors.process", str(self.cache)],
+            [
+                *(sys.executable, "-m", "deepthink_cli.experiments.executors.process"),
+                *(str(self.cache), str(self.fraction)),
+            ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -128,30 +134,20 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def visible_gpus(device: str, workers: int) -> tuple[str, ...]:
-    """The GPUs to divide among workers, none if they compute on cores.
-
-    Raises InputError for a numbered device and for fewer GPUs than workers, because two processes on one GPU divide its
-    memory by chance.
-    """
+def visible_gpus(device: str) -> tuple[str, ...]:
+    """The GPUs to divide among workers, none if they compute on cores; raises InputError for a numbered device."""
     from deepthink_cli.model.options import choose_device
 
     if ":" in device:
         raise InputError.of(
-            "device", device, f"with {option('workers')} each worker has GPUs of its own; use {option('device')} cuda"
+            "device", device, f"with {option('workers')} all visible GPUs are divided; use {option('device')} cuda"
         )
     if choose_device(device).type != "cuda":
         return ()
     import torch
 
     named = os.environ.get("CUDA_VISIBLE_DEVICES")
-    gpus = tuple(map(str, range(torch.cuda.device_count()))) if named is None else tuple(named.split(","))
-    if workers > len(gpus):
-        count = f"{len(gpus)} GPUs" if len(gpus) > 1 else "one GPU"
-        raise InputError.of(
-            "workers", workers, f"this machine has {count}; use at most that many, or {option('device')} cpu"
-        )
-    return gpus
+    return tuple(map(str, range(torch.cuda.device_count()))) if named is None else tuple(named.split(","))
 
 
 def _reason(code: int, line: str) -> str:

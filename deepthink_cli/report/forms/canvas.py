@@ -1,15 +1,15 @@
-"""What the forms share: a figure that is always drawn alike, panels in a grid, and the accuracies that are compared."""
+"""What the forms share: panels in a grid, and the accuracies that are compared."""
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path, PurePath
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.errors import InputError
-from deepthink_cli.report.figures import COLOURS, DPI, GREY, LEGEND, METADATA, PAGE, STYLE
+from deepthink_cli.report.figures import COLOURS, COLUMN, GREY, LEGEND, PAGE
 from deepthink_cli.report.job_results import JobResults, Seed, different_seeds
 
 if TYPE_CHECKING:
@@ -22,30 +22,13 @@ POINT: Any = {"marker": "D", "markerfacecolor": "white", "markeredgewidth": 0.8,
 WIDTH, HEIGHT = 1.7, 1.75  # inches of a panel
 
 
-def write_figure(build: Callable[[], Figure], files: Mapping[Path, str]) -> None:
-    """Draw a figure once and write it to every file, in the format of the suffix that `files` gives it.
-
-    The same figure gives the same bytes, independently of the user's matplotlib settings.
-    """
-    import matplotlib
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-
-    with matplotlib.rc_context():
-        matplotlib.rcdefaults()
-        matplotlib.rcParams.update(STYLE)
-        figure = build()
-        FigureCanvasAgg(figure)
-        for path, suffix in files.items():
-            figure.savefig(path, format=suffix.removeprefix("."), dpi=DPI, metadata=METADATA[suffix])
-
-
 def panels_of(number: int, width: float = WIDTH, abreast: int = 4, extra: float = 0.6) -> tuple[Figure, Iterator[Axes]]:
     """A figure with a grid of panels, at most as wide as a page."""
     from matplotlib.figure import Figure
 
     columns = min(number, abreast)
     rows = -(-number // columns)
-    size = (min(PAGE, max(3.4, columns * width)), rows * HEIGHT + extra)
+    size = (min(PAGE, max(COLUMN, columns * width)), rows * HEIGHT + extra)
     figure = Figure(figsize=size, layout="constrained")
     return figure, (figure.add_subplot(rows, columns, place) for place in range(1, number + 1))
 
@@ -58,7 +41,7 @@ def titled(axes: Axes, *lines: str) -> None:
 def legend(figure: Figure, handles: Sequence[Any], below: str) -> None:
     """The legend above the panels, and what points and bands mean below them."""
     figure.legend(handles=list(handles), ncols=len(handles), **LEGEND)
-    figure.supxlabel(textwrap.fill(below, int(18 * figure.get_size_inches()[0])), fontsize=6.5, color=GREY)
+    figure.supxlabel(textwrap.fill(below, int(18 * figure.get_size_inches()[0])), fontsize=7, color=GREY)
 
 
 def short(model: str) -> str:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 from deepthink_cli.errors import InputError
 from deepthink_cli.experiments.figure import CurvesForm, Form
 from deepthink_cli.report.curves import panels, with_gains
-from deepthink_cli.report.figures import ACCURACY, DIFFERENCE, draw
-from deepthink_cli.report.forms.canvas import write_figure
+from deepthink_cli.report.figures import ACCURACY, DIFFERENCE, draw, save
 from deepthink_cli.report.forms.compared import draw_bars, draw_lines, draw_violins
 from deepthink_cli.report.forms.iterations import draw_iterations
 from deepthink_cli.report.forms.table import draw_table
@@ -31,7 +30,7 @@ FORMS: dict[str, Callable[[Any, Sequence[JobResults]], Figure]] = {
 def draw_form(form: Form, jobs: Sequence[JobResults], files: Mapping[Path, str]) -> None:
     """Draw the figure of a study into every file; raises InputError if it has no rows to draw yet."""
     if not isinstance(form, CurvesForm):
-        write_figure(lambda: FORMS[form.kind](form, jobs), files)
+        save(lambda: FORMS[form.kind](form, jobs), files)
         return
     shown = with_gains(panels(jobs)) if form.difference else panels(jobs)
     if not shown:

@@ -1,0 +1,203 @@
+"""The paper's claims, one by one, each with the paper's figure, ours, and what differs between the two."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from benchmarks.table1.page import Model
+from benchmarks.table1.runs import BASELINE, FEATURES
+
+from .cells import choices
+from .discrimination import Comparison, Difference
+from .findings import interval, points
+from .measures import Floats
+from .pooled import Estimate, estimate
+from .statistics import Spreads, correlation, spreads
+
+NOT_MEASURED = "not measured here"
+SETTINGS = {
+    "the paper's setting": ("continued", [0.01]),
+    "continued, eta tuned": ("continued", [0.01, 0.1]),
+    "restarted, eta tuned": ("restarted", [0.01, 0.1]),
+}
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A claim, where the paper makes it and with which figure, ours, and what differs."""
+
+    words: str
+    paper: str
+    ours: str
+    differs: str = ""
+
+
+def claims(grid: pd.DataFrame, found: Sequence[Comparison], model: Model | None) -> Iterator[Claim]:
+    """Every claim of the paper's experiments, in its order; `model` is the one of the first table of Table 1."""
+    by_name = {each.name: each.differences for each in found}
+    paper, five = "the paper's setting, T by dev rows", "the paper's setting, T = 5"
+    yield Claim(
+        "five readings (T = 5, eta 0.01, no dev labels) raise accuracy",
+        "+22.9 (41.8 to 64.7; Table 1, GPT-2 Large)",
+        _accuracy(by_name, five),
+        "the paper's T = 1 is of another program, with other prompts",
+    )
+    yield Claim(
+        "they raise it more than any choice of demonstrations that needs no dev labels",
+        "+18.1 (64.7 against 46.6 of GraphCut, the best of eleven; Table 1)",
+        _against_choices(model),
+        "T from 1, 2, 4 and 8 by 80 dev labels, eta 0.1, restarted; one harness for all",
+    )
+    yield Claim(
+        "after demonstrations that were chosen by dev rows, thinking still raises it",
+        "+6.2 (65.8 to 72.0; Table 1)",
+        _after_choice(model),
+        "as in the line above",
+    )
+    yield Claim(
+        "every model gains, from 125 million to 13 billion parameters",
+        "+1.9 (LLaMA2-7B and 13B) to +20.6 (GPT-2 XL); OPT-125M +13.8 (Table 2)",
+        f"this model alone: {_accuracy(by_name, paper)}",
+        "T by dev labels; Table 2 does not say how its T was chosen",
+    )
+    yield Claim("MMLU and BBH gain on every model", "+2.5 to +5.0, and +3.7 to +5.6 (Table 3)", NOT_MEASURED)
+    yield Claim(
+        "STEM gains more than the other categories of MMLU",
+        "LLaMA2-7B: +3.9 against +2.3 to +2.6 (Figure 3)",
+        NOT_MEASURED,
+    )
+    yield Claim("fewer demonstrations suffice, with less variance", "Figure 4, no values printed", NOT_MEASURED)
+    yield Claim(
+        "accuracy varies less over seeds",
+        "Figure 5 (left, SST-2), no values printed",
+        "; ".join(_spreads(grid)) or NOT_MEASURED,
+        "standard deviation over the seeds of a task, mean over tasks",
+    )
+    yield Claim("accuracy varies less over orders", "Figure 5 (right), no values printed", NOT_MEASURED)
+    yield Claim(
+        "over T, accuracy rises and later falls, sooner with a larger eta",
+        "Figure 6 (left), no values printed",
+        "; ".join(f"eta {eta:g}: {_over_t(grid, eta)}" for eta in (0.01, 0.1)) + "; eta 0.001: " + NOT_MEASURED,
+        "difference from T = 1, mean over tasks; continued positions",
+    )
+    yield Claim(
+        "eta 0.01 is the best balance",
+        "Figure 6 (left), no values printed",
+        _tuned(grid),
+        "eta 0.1 for both kinds of positions; T chosen by dev rows for each eta",
+    )
+    yield Claim(
+        "accuracies of dev and test rows over T are aligned, so that dev rows can choose T",
+        "Figure 6 (right), no values printed",
+        "; ".join(f"eta {eta:g}: {_alignment(grid, eta)}" for eta in (0.01, 0.1)),
+        "correlation over T, mean over tasks and seeds",
+    )
+
+
+def _accuracy(by_name: dict[str, dict[str, Difference]], name: str) -> str:
+    if name not in by_name:
+        return NOT_MEASURED
+    change = by_name[name]["accuracy"]
+    return f"{points(change.difference)} ({interval(change.interval)})"
+
+
+def _against_choices(model: Model | None) -> str:
+    known = [] if model is None else [name for name in model.complete if name in FEATURES and name != BASELINE]
+    if model is None or not known:
+        return NOT_MEASURED
+    best = max(known, key=lambda name: float(model.accuracies_of(name, "plain").mean()))
+    return (
+        f"{_between(model, (best, 'plain'), (BASELINE, 'thinking'))} against {best}, the best of {len(known)}; after "
+        f"batch calibration {_between(model, (best, 'plain batch'), (BASELINE, 'thinking batch'))}"
+    )
+
+
+def _after_choice(model: Model | None) -> str:
+    name = "random-valid"
+    if model is None or name not in model.complete:
+        return NOT_MEASURED
+    raw, calibrated = (
+        _between(model, (name, f"plain{suffix}"), (name, f"thinking{suffix}")) for suffix in ("", " batch")
+    )
+    return f"{raw}; after batch calibration {calibrated}"
+
+
+def _between(model: Model, before: tuple[str, str], after: tuple[str, str]) -> str:
+    steps = model.differences(before, after)
+    return _estimated(estimate(list(steps), [key[:2] for key in steps.index]))
+
+
+def _estimated(value: Estimate) -> str:
+    return points(value.mean) + (f" ({interval(value.interval)})" if value.interval else "")
+
+
+def _spreads(grid: pd.DataFrame) -> Iterator[str]:
+    """The standard deviation over seeds at T = 1, and its change by calibration and by thinking."""
+    for number, (name, (positions, etas)) in enumerate(SETTINGS.items()):
+        chosen = choices(grid[grid["setting"] == positions], etas)
+        if chosen.empty or chosen.groupby("task", observed=True).size().min() < 2:
+            continue
+        sides = {
+            words: [_values(rows, *place) for _, rows in chosen.groupby("task", observed=True)]
+            for words, place in {
+                "T = 1": ("before", "accuracy"),
+                "calibrated": ("before", "calibrated"),
+                name: ("after", "accuracy"),
+            }.items()
+        }
+        if not number:  # T = 1 is the same in all settings
+            calibrated = spreads(sides["T = 1"], sides["calibrated"])
+            yield f"{100 * calibrated.before:.1f} at T = 1; {_fallen('T = 1 calibrated', calibrated)}"
+        yield _fallen(name, spreads(sides["T = 1"], sides[name]))
+
+
+def _fallen(words: str, change: Spreads) -> str:
+    return f"{words} {100 * change.after:.1f} (change {interval(change.interval)})"
+
+
+def _values(rows: pd.DataFrame, column: str, key: str) -> Floats:
+    return np.array([row[key] for row in rows[column]])
+
+
+def _over_t(grid: pd.DataFrame, eta: float) -> str:
+    rows = grid[(grid["setting"] == "continued") & (grid["eta"] == eta) & (grid["part"] == "test")]
+    table = rows.pivot(index=["task", "seed"], columns="t", values="accuracy").dropna()
+    changes = [
+        f"{_estimated(value)} at T = {t}"
+        for t in (2, 5, 12)
+        if t in table and (value := estimate(list(table[t] - table[1]), list(table.index)))
+    ]
+    return ", ".join(changes) or NOT_MEASURED
+
+
+def _tuned(grid: pd.DataFrame) -> str:
+    """The gain with T by dev rows, eta 0.1 less eta 0.01."""
+    found = []
+    for positions in ("continued", "restarted"):
+        of_etas = [choices(grid[grid["setting"] == positions], [eta]) for eta in (0.01, 0.1)]
+        both = of_etas[0].merge(of_etas[1], on=["task", "seed"])
+        if len(both):
+            steps = _values(both, "after_y", "accuracy") - _values(both, "after_x", "accuracy")
+            clusters = list(zip(both["task"], both["seed"], strict=True))
+            found.append(f"{positions} {_estimated(estimate(steps, clusters))}")
+    return "eta 0.1 less eta 0.01, " + "; ".join(found) if found else NOT_MEASURED
+
+
+def _alignment(grid: pd.DataFrame, eta: float) -> str:
+    """The correlation over T of the accuracies of dev and test rows, mean over tasks and seeds."""
+    rows = grid[(grid["setting"] == "continued") & (grid["eta"] == eta)]
+    found = {}
+    for pair, job in rows.groupby(["task", "seed"], observed=True):
+        both = job.pivot(index="t", columns="part", values="accuracy").dropna()
+        if {"dev", "test"} <= set(both):
+            found[pair] = correlation(both["dev"].to_numpy(), both["test"].to_numpy())
+    known = {pair: value for pair, value in found.items() if not np.isnan(value)}
+    if not known:
+        return NOT_MEASURED
+    value = estimate(list(known.values()), list(known))
+    low, high = value.interval or (float("nan"), float("nan"))
+    return f"{value.mean:.2f} ({low:.2f} to {high:.2f})"

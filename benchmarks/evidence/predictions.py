@@ -1,0 +1,304 @@
+"""The predictions of docs/preregistration.md beside what the runs of both models gave: hits, misses, and what is open.
+
+    python -m benchmarks.evidence.predictions --first evidence --second gemma --write docs/second-model.md
+
+Works on whatever is there: a prediction whose runs are missing is not decided.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import pandas as pd
+
+from benchmarks.packing import unpacked
+
+from .discrimination import Comparison, Difference, comparisons
+from .findings import interval, points
+from .load import Evidence, read_evidence
+from .tables import discrimination, table
+
+PAPER, RESTARTED = "the paper's setting, T by dev rows", "restarted, T and eta by dev rows"
+CHOSEN = (PAPER, "continued, T and eta by dev rows", RESTARTED, "momentum 0.9, eta 0.01, T by dev rows")
+LARGE = "a large step: continued, eta 0.1, T = 12"
+Technique = tuple[str, str]  # an arm of `benchmarks/techniques.py`, and a correction
+FIRST = "deep-thinking T=1"
+HIT, MISS, OPEN = "hit", "**miss**", "open"
+TECHNIQUES = "techniques.jsonl"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What was found, in points, and what follows for the prediction."""
+
+    found: str
+    verdict: str
+
+
+@dataclass(frozen=True)
+class Sides:
+    """The mean before and after, over a number of tasks."""
+
+    before: float
+    after: float
+    tasks: int
+
+    @property
+    def change(self) -> float:
+        """After less before."""
+        return self.after - self.before
+
+
+@dataclass(frozen=True, eq=False)
+class Results:
+    """The runs of one model: its evidence, and the rows of `benchmarks/techniques.py`."""
+
+    evidence: Evidence
+    techniques: pd.DataFrame
+
+    @cached_property
+    def compared(self) -> dict[str, Comparison]:
+        """The comparisons with T = 1, by name."""
+        return {each.name: each for each in comparisons(self.evidence)}
+
+    def difference(self, name: str, measure: str) -> Difference:
+        """The difference of a comparison; raises KeyError if it has not been run."""
+        return self.compared[name].differences[measure]
+
+    def techniques_apart(self, first: Technique, second: Technique, measure: str, task: str | None = None) -> Sides:
+        """The means of two techniques over the tasks, and seeds in tasks, that both have, or over one task.
+
+        Raises KeyError if there are none.
+        """
+        sides = [self._by_job(technique, measure) for technique in (first, second)]
+        both = pd.concat(sides, axis=1, join="inner")
+        both = both if task is None else both[both.index.get_level_values("task") == task]
+        if both.empty:
+            raise KeyError(second)
+        of_tasks = both.groupby("task").mean()
+        before, after = of_tasks.mean().tolist()
+        return Sides(before, after, len(of_tasks))
+
+    def _by_job(self, technique: Technique, measure: str) -> pd.Series[float]:
+        """A measure of a technique by task and seed."""
+        arm, correction = technique
+        rows = self.techniques
+        kept = rows[(rows["arm"] == arm) & (rows["correction"] == correction)].set_index(["task", "seed"])
+        return kept["auc"] if measure == "AUC" else kept["right"] / kept["n"]
+
+
+def verdict(hit: bool, miss: bool) -> str:
+    """A hit if its condition holds, a miss if the condition that refutes it does, and open otherwise."""
+    return HIT if hit else MISS if miss else OPEN
+
+
+def said(name: str, change: Difference) -> str:
+    """A difference and its interval, in points."""
+    return f"{name} {points(change.difference)} [{interval(change.interval)}]"
+
+
+def rises(change: Difference, by: float) -> bool:
+    """Whether it is at least that large and its interval excludes 0."""
+    return change.difference >= by and change.interval[0] > 0
+
+
+def paper_discriminates_no_better(results: Results) -> Outcome:
+    """Prediction 1."""
+    change = results.difference(PAPER, "AUC")
+    return Outcome(said("AUC", change), verdict(abs(change.difference) < 0.01, rises(change, 0.01)))
+
+
+def paper_moves_the_prior(results: Results) -> Outcome:
+    """Prediction 2."""
+    change = results.difference(PAPER, "matched")
+    return Outcome(said("matched", change), verdict(abs(change.difference) <= 0.01, rises(change, 0.01)))
+
+
+def paper_gains_little(results: Results) -> Outcome:
+    """Prediction 3."""
+    change = results.difference(PAPER, "accuracy")
+    return Outcome(said("accuracy", change), verdict(-0.01 <= change.difference <= 0.03, change.difference >= 0.05))
+
+
+def batch_gains_more(results: Results) -> Outcome:
+    """Prediction 4."""
+    gain = results.difference(PAPER, "batch").before - results.difference(PAPER, "accuracy").before
+    changes = [results.difference(name, "accuracy").difference for name in CHOSEN]
+    found = f"batch {points(gain)}; thinking {points(changes[0])}, at most {points(max(changes))}"
+    return Outcome(found, verdict(gain >= 0.05 and gain > max(changes), changes[0] > gain))
+
+
+def fitted_leaves_nothing(results: Results) -> Outcome:
+    """Prediction 5."""
+    change, before = results.difference(PAPER, "fitted"), results.difference(PAPER, "accuracy").before
+    found = f"{said('after the bias', change)}; the bias {points(change.before - before)}"
+    return Outcome(found, verdict(abs(change.difference) < 0.015, rises(change, 0.015)))
+
+
+def large_steps_lose(results: Results) -> Outcome:
+    """Prediction 6."""
+    change = results.difference(LARGE, "AUC")
+    return Outcome(said("AUC", change), verdict(change.difference <= -0.05, change.difference >= 0))
+
+
+def restarted_raises_accuracy_alone(results: Results) -> Outcome:
+    """Prediction 7."""
+    gain, change = results.difference(RESTARTED, "accuracy"), results.difference(RESTARTED, "AUC")
+    hit = gain.difference > 0 and abs(change.difference) < 0.01
+    return Outcome(f"{said('accuracy', gain)}; {said('AUC', change)}", verdict(hit, rises(change, 0.01)))
+
+
+def composed_is_less_biased(results: Results) -> Outcome:
+    """Prediction 8."""
+    gain, area = (
+        results.techniques_apart((FIRST, "none"), ("composed T=1", "none"), measure) for measure in ("accuracy", "AUC")
+    )
+    found = f"accuracy {points(gain.change)}, AUC {points(area.change)} ({gain.tasks} tasks)"
+    return Outcome(found, verdict(gain.change >= 0.03 and abs(area.change) < 0.02, gain.change < 0))
+
+
+def centroids_are_as_good(results: Results) -> Outcome:
+    """Prediction 9."""
+    sides = results.techniques_apart((FIRST, "fitted"), ("centroid T=1", "centroid"), "accuracy")
+    found = f"accuracy {points(sides.change)} ({sides.tasks} tasks)"
+    return Outcome(found, verdict(sides.change >= -0.02, sides.change <= -0.05))
+
+
+def context_tuning_learns(results: Results) -> Outcome:
+    """Prediction 10."""
+    sides = results.techniques_apart((FIRST, "batch"), ("ct-kv T=1", "batch"), "accuracy", "trec")
+    found = f"{100 * sides.before:.1f} to {100 * sides.after:.1f}"
+    return Outcome(found, verdict(sides.change >= 0.1, sides.change < 0.03))
+
+
+def windows_weaken(results: Results) -> Outcome:
+    """Prediction 11, over the settings continued and restarted."""
+    rows = results.evidence.grid
+    rows = rows[(rows["eta"] == 0.1) & (rows["part"] == "test")]
+    key = ["setting", "task", "seed"]
+    first = rows[rows["t"] == 1].set_index(key)["accuracy"]
+    later = rows[rows["t"] > 1].set_index(key)["accuracy"]
+    change = (later - first.reindex(later.index)).groupby("task", observed=True).mean()
+    news, reviews = float(change["agnews"]), float(change["sst2"])
+    found = f"AG News {points(news)}, SST-2 {points(reviews)}"
+    return Outcome(found, verdict(abs(news) < abs(reviews), abs(news) > abs(reviews)))
+
+
+PREDICTIONS: tuple[tuple[str, Callable[[Results], Outcome]], ...] = (
+    ("In the paper's setting thinking does not tell labels apart better", paper_discriminates_no_better),
+    ("What it gains in accuracy is a move of the prior", paper_moves_the_prior),
+    ("It gains little even so", paper_gains_little),
+    ("Batch calibration of T = 1 gains more than thinking", batch_gains_more),
+    ("A bias fitted on the same 150 labels leaves thinking nothing", fitted_leaves_nothing),
+    ("Large steps lose discrimination", large_steps_lose),
+    ("Restarted positions raise accuracy without discrimination", restarted_raises_accuracy_alone),
+    ("Demonstrations read apart have less label bias, and discriminate as well", composed_is_less_biased),
+    ("The nearest mean hidden state is as good as a fitted bias with the same labels", centroids_are_as_good),
+    ("Context Tuning on TREC learns (batch-calibrated)", context_tuning_learns),
+    ("Windows weaken thinking on long demonstrations", windows_weaken),
+)
+PAGE = """\
+# A second model
+
+What was found on SmolLM2-135M-Instruct ([evidence](evidence.md)) may hold on that model alone. So
+[predictions](preregistration.md) for another one were written down before it had labelled any row, with the numbers
+that would refute them. This page has what it gave: Gemma 3 270M, a base model with twice the parameters, in 4 to 8 bits
+(Q4_K_M) and bfloat16.
+
+{decided}
+
+{predictions}
+
+Differences from T = 1 in points, means over tasks of means over seeds, with 95 % intervals that resample seeds and
+rows. A prediction is a hit or a miss by the rule that was written down with it, and *open* between the two; the rules
+are not repeated for SmolLM2, on which the predictions were made. Rows 8 to 10 are of seeds 0 to 2 and have no
+interval, and no rule that needs one; in row 8 AG News is missing, where the demonstrations are longer than the windows
+and `composed` is refused. In row 11 the mean is over both kinds of positions.
+
+## What thinking changes
+
+The table of [the page of evidence](evidence.md) for this model, with the words explained there:
+
+{discrimination}
+
+{coverage}
+
+```console
+$ python -m benchmarks.evidence.predictions --first evidence --second gemma --write docs/second-model.md
+```
+
+The commands of the runs are those of [the predictions](preregistration.md#the-model-and-the-runs).
+"""
+
+
+def outcomes(results: Results) -> Iterator[Outcome | None]:
+    """What was found for each prediction; None where its runs are missing."""
+    for _, found in PREDICTIONS:
+        try:
+            yield found(results)
+        except KeyError:
+            yield None
+
+
+def page(first: Results, second: Results) -> str:
+    """The page, with the figures of both models and the verdicts of the second one."""
+    seconds = list(outcomes(second))
+    lines = [
+        [number, claim, "" if of_first is None else of_first.found, *_cells(of_second)]
+        for number, ((claim, _), of_first, of_second) in enumerate(
+            zip(PREDICTIONS, outcomes(first), seconds, strict=True), start=1
+        )
+    ]
+    names = ["", "prediction", "SmolLM2", "Gemma 3 270M", ""]
+    return PAGE.format(
+        decided=_decided([each.verdict for each in seconds if each is not None]),
+        predictions=table(names, lines, text=len(names)),
+        discrimination=discrimination(list(second.compared.values())),
+        coverage=_coverage(second.evidence),
+    )
+
+
+def _cells(outcome: Outcome | None) -> tuple[str, str]:
+    return ("", "not run") if outcome is None else (outcome.found, outcome.verdict)
+
+
+def _decided(verdicts: list[str]) -> str:
+    counts = {"hits": verdicts.count(HIT), "misses": verdicts.count(MISS), "open": verdicts.count(OPEN)}
+    counts["not run"] = len(PREDICTIONS) - len(verdicts)
+    said = ", ".join(f"{name} {count}" for name, count in counts.items() if count or name != "not run")
+    return f"**Of {len(PREDICTIONS)} predictions: {said}.**"
+
+
+def _coverage(evidence: Evidence) -> str:
+    seeds = evidence.grid.groupby("setting", observed=True)["seed"].agg(lambda each: sorted(each.unique()))
+    said = "; ".join(f"{setting} {', '.join(map(str, each))}" for setting, each in seeds.items())
+    return f"Seeds that were run: {said}."
+
+
+def read(folder: Path) -> Results:
+    """The results in a folder of packed tables."""
+    path = folder / TECHNIQUES
+    techniques = (
+        pd.read_json(path, lines=True) if path.exists() else pd.DataFrame(columns=["arm", "correction", "task"])
+    )
+    with unpacked(folder) as evidence:
+        return Results(read_evidence(evidence), techniques)
+
+
+def main() -> None:
+    """Parse the arguments and write the page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--first", type=Path, default=Path("evidence"), help="tables of the first model")
+    parser.add_argument("--second", type=Path, default=Path("gemma"), help="tables of the second model")
+    parser.add_argument("--write", type=Path, default=Path("docs/second-model.md"), help="the page to write")
+    args = parser.parse_args()
+    args.write.write_text(page(read(args.first), read(args.second)), encoding="utf-8")
+    print(args.write)
+
+
+if __name__ == "__main__":
+    main()
