@@ -52,6 +52,7 @@ lint: $(VENV)/.lint
 docs: $(VENV)/.installed
 	$(BIN)/python docs/build_cli.py
 	$(BIN)/python docs/build_architecture.py
+	$(BIN)/python docs/build_measurements.py
 	$(BIN)/python docs/build_registries.py
 	$(BIN)/python docs/build_reproduce.py
 	$(BIN)/python docs/build_tutorial.py
@@ -59,6 +60,7 @@ docs: $(VENV)/.installed
 docs-check: $(VENV)/.installed
 	$(BIN)/python docs/build_cli.py --check
 	$(BIN)/python docs/build_architecture.py --check
+	$(BIN)/python docs/build_measurements.py --check
 	$(BIN)/python docs/build_registries.py --check
 	$(BIN)/python docs/build_reproduce.py --check
 	$(BIN)/python -m benchmarks.front_page --check
@@ -68,14 +70,15 @@ site: $(VENV)/.docs
 	$(BIN)/python docs/build_site.py
 
 # `make benchmark DATA=DIR TOKENIZER=DIR`; without rows or GPT-2's tokenizer, measurements that need them are skipped.
+benchmark: RECORDS = benchmarks/records
 benchmark: ROWS = $(DATA:%=--data-dir %) $(TOKENIZER:%=--tokenizer %)
 benchmark: CHOSEN = $(if $(SHAPES),--shapes $(SHAPES))
 benchmark: $(VENV)/.benchmark
-	$(BIN)/python benchmarks/speed.py -o benchmarks/results $(ROWS) $(CHOSEN)
-	$(BIN)/python benchmarks/speed.py -o benchmarks/results/bfloat16 --dtype bfloat16 $(CHOSEN) $(DATA:%=--data-dir %) \
+	$(BIN)/python benchmarks/speed.py --record $(RECORDS)/speed.json $(ROWS) $(CHOSEN)
+	$(BIN)/python benchmarks/speed.py --record $(RECORDS)/speed-bfloat16.json --dtype bfloat16 $(CHOSEN) $(DATA:%=--data-dir %) \
 	  --parts speed --lengths 512 --candidate-tokens 2 --systems deepthink no-memory products
-	$(BIN)/python benchmarks/readings.py $(CHOSEN)
-	$(if $(DATA),$(BIN)/python benchmarks/predicting.py $(ROWS) $(CHOSEN))
+	$(BIN)/python benchmarks/readings.py --record $(RECORDS)/readings.json $(CHOSEN)
+	$(if $(DATA),$(BIN)/python benchmarks/predicting.py --record $(RECORDS)/predicting.json $(ROWS) $(CHOSEN))
 
 # docs/table1.md and its figures from the tables of table1/; needs no model.
 table1: $(VENV)/.installed

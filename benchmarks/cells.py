@@ -35,6 +35,31 @@ HARNESS, OFFICIAL, PADDED, DEEPTHINK, NO_MEMORY, PRODUCTS = SYSTEMS = (
 )
 HARNESS_BATCHES = (1, 8, 16)
 OFFICIAL_BATCHES = (8, 16)
+COLUMNS = (
+    "shape",
+    "L",
+    "c",
+    "engine",
+    HARNESS,
+    "harness inputs",
+    "scaled by",
+    "harness batch",
+    OFFICIAL,
+    "official batch",
+    PADDED,
+    DEEPTHINK,
+    NO_MEMORY,
+    PRODUCTS,
+    "reading",
+    "difference",
+    "same label",
+)
+RATIOS = (
+    f"{HARNESS} / {DEEPTHINK}",
+    f"{OFFICIAL} / {DEEPTHINK}",
+    f"{DEEPTHINK} / {NO_MEMORY}",
+    f"{PRODUCTS} / {DEEPTHINK}",
+)
 Sums = list[list[float]]
 
 
@@ -80,7 +105,6 @@ class System:
     best: float = float("inf")
     batch: int = 0
     scores: Sums = field(default_factory=list)
-    all_seconds: list[float] = field(default_factory=list)
 
     def run(self, number: int) -> None:
         """One round."""
@@ -88,7 +112,6 @@ class System:
             self.batch = min(self.tries, key=lambda batch: self.tries[batch]()[0])
         for batch in list(self.ways) if number == 0 and not self.tries else [self.batch]:
             seconds, self.scores = self.ways[batch]()
-            self.all_seconds.append(seconds)
             if seconds < self.best:
                 self.best, self.batch = seconds, batch
 
@@ -106,7 +129,11 @@ def read_work(engine: Engine, ids: Sequence[int]) -> tuple[Memory, float]:
 
 
 def measure(work: Work, names: Sequence[str], rounds: Rounds) -> dict[str, Any]:
-    """Run the named systems in turns; returns seconds for all inputs, and how far the scores differ from ours."""
+    """Run the named systems in turns; returns what `COLUMNS` has but the shape, c and the reading.
+
+    Seconds are for all inputs; those of the harness are scaled from the inputs that it scored. The difference is the
+    largest of a score in nats, and the label is the best candidate, over the inputs that another system scored too.
+    """
     packed = work.engine.name == PackedEngine.name
     same = [NO_MEMORY] * (not work.ids) + [PADDED] * (not packed)  # it would repeat the same run
     alike = [name for name in names if name in same]
@@ -119,22 +146,18 @@ def measure(work: Work, names: Sequence[str], rounds: Rounds) -> dict[str, Any]:
         for system in systems.values():
             if number < system.rounds:
                 system.run(number)
-    others = [name for name in (HARNESS, OFFICIAL, PADDED) if name in systems]
     seconds = {name: system.best * len(work.queries) / system.inputs for name, system in systems.items()}
-    seconds |= dict.fromkeys(alike, seconds[DEEPTHINK])
-    return {
-        "length": len(work.ids),
-        "inputs": len(work.queries),
-        "seconds": seconds,
-        "rounds": {name: system.all_seconds for name, system in systems.items()},
-        "batch": {name: systems[name].batch for name in others if name != PADDED},
-        "harness_inputs": systems[HARNESS].inputs if HARNESS in systems else 0,
-        "difference": {name: difference(systems[DEEPTHINK].scores, systems[name].scores) for name in others},
-        "same_argmax": {name: same_argmax(systems[DEEPTHINK].scores, systems[name].scores) for name in others},
-        "tokens_fed": floor.tokens,
-        "product_flops": floor.flops,
-        "packed": packed,
-    }
+    ours, others = systems[DEEPTHINK].scores, [systems[name] for name in (HARNESS, OFFICIAL, PADDED) if name in systems]
+    found: dict[str, Any] = seconds | dict.fromkeys(alike, seconds[DEEPTHINK])
+    found |= {"L": len(work.ids), "engine": work.engine.name}
+    found |= {f"{name} batch": systems[name].batch for name in (HARNESS, OFFICIAL) if name in systems}
+    if HARNESS in systems:
+        scored = systems[HARNESS].inputs
+        found |= {"harness inputs": scored, "scaled by": len(work.queries) / scored}
+    if others:
+        found["difference"] = max(difference(ours, system.scores) for system in others)
+        found["same label"] = "yes" if all(same_argmax(ours, system.scores) for system in others) else "no"
+    return found
 
 
 def difference(ours: Sums, theirs: Sums) -> float:

@@ -2,12 +2,11 @@
 
     python benchmarks/commands.py
 
-Prints a Markdown table: median and worst wall time of several runs, and the largest peak memory.
+Every command runs several times, in processes of its own.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import statistics
@@ -16,6 +15,8 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+
+from record import Table, parser
 
 ROOT = Path(__file__).resolve().parent.parent
 REVIEWS = ROOT / "examples" / "reviews"
@@ -48,11 +49,11 @@ def inputs(folder: Path, count: int) -> str:
 
 
 def main() -> None:
-    """Measure, and print a row as soon as it is known."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--sizes", type=int, nargs="+", default=[1_000, 10_000], help="numbers of inputs for predict")
-    args = parser.parse_args()
+    """Measure, and show a row as soon as it is known."""
+    options = parser(__doc__)
+    options.add_argument("--runs", type=int, default=5)
+    options.add_argument("--sizes", type=int, nargs="+", default=[1_000, 10_000], help="numbers of inputs for predict")
+    args = options.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         memory = str(folder / "mem.safetensors")
@@ -60,11 +61,12 @@ def main() -> None:
         jobs = [(["--help"], args.runs), (["think", "--help"], args.runs), (think, args.runs)]
         jobs += [(["inspect", memory], args.runs), (["demo"], args.runs)]
         jobs += [(["predict", memory, inputs(folder, size), "-o", str(folder / "out.jsonl")], 1) for size in args.sizes]
-        print("| command | median s | worst s | peak MiB |\n|---|--:|--:|--:|")
+        note = "Wall seconds of whole processes, and the largest peak memory in MiB."
+        table = Table(args, "Commands on the built-in model", ("command", "median", "worst", "peak"), note=note)
         for arguments, runs in jobs:
             middle, worst, peak = measured(arguments, runs)
             shown = " ".join(Path(part).name for part in arguments)
-            print(f"| deepthink {shown} | {middle:.2f} | {worst:.2f} | {peak / 2**20:.0f} |", flush=True)
+            table.add(f"deepthink {shown}", middle, worst, peak / 2**20)
 
 
 if __name__ == "__main__":

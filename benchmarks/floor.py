@@ -47,11 +47,6 @@ class Products:
         widths = sum((key.shape[2] + value.shape[2]) * sum(tokens) for key, value, tokens in tensors)
         return linear + 2 * widths * self.memory.length * self.heads
 
-    @property
-    def tokens(self) -> int:
-        """All tokens that were fed."""
-        return sum(tokens for tokens, _ in self.passes)
-
     def _by_layer(self) -> list[list[int]]:
         """For every pass, the tokens of each layer that attend to the memory."""
         before = len(self.memory.keys) - 1

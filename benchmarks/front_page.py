@@ -2,19 +2,21 @@
 
     python -m benchmarks.front_page [--check]
 
-Times are read from the table "On real weights" of docs/performance.md, accuracies from the tables of evidence/.
+Times are read from the record of benchmarks/speed.py, accuracies from the tables of evidence/.
 With --check nothing is written, and the exit code is 1 if README.md has another table.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import statistics
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 from matplotlib.axes import Axes
@@ -34,14 +36,10 @@ from .packing import unpacked
 from .style import CALIBRATED, DEEPTHINK, HARNESS, OFFICIAL, RAW, canvas, of_scores, write
 
 ROOT = Path(__file__).resolve().parent.parent
-README, MEASUREMENTS, EVIDENCE = ROOT / "README.md", ROOT / "docs" / "performance.md", ROOT / "evidence"
+README, RECORD, EVIDENCE = ROOT / "README.md", ROOT / "benchmarks" / "records" / "speed.json", ROOT / "evidence"
 TABLE = re.compile(r"(?<=<!-- table -->\n).*?(?=<!-- /table -->)", re.DOTALL)
-SYSTEMS = {
-    "harness s (batch)": "lm-evaluation-harness",
-    "official s (batch)": "official way",
-    "deepthink s": "deepthink",
-}
-CANDIDATE_TOKENS = 2
+SYSTEMS = {"harness": "lm-evaluation-harness", "official": "official way", "deepthink": "deepthink"}
+REAL, CANDIDATE_TOKENS = "smollm2-135m-instruct", 2
 SETTINGS = {  # positions, and the etas that dev rows choose from; the last one is shown calibrated and in the plot
     "the paper's setting": ("continued", (0.01,)),
     "restarted, eta tuned": ("restarted", CORE_ETAS),
@@ -56,17 +54,11 @@ class Times:
     seconds: dict[int, float]
 
 
-def times(text: str) -> list[Times]:
-    """Read the times on real weights from docs/performance.md, for candidates of two tokens."""
-    section = text[text.index("## On real weights") :]
-    lines = section[section.index("64 inputs, text of") :].split("\n\n")[1].splitlines()
-    headings, _, *rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
-    shown = [dict(zip(headings, row, strict=True)) for row in rows]
-    shown = [row for row in shown if row["c"] == str(CANDIDATE_TOKENS)]
-    return [
-        Times(name, {int(row["L"].replace(",", "")): float(row[column].split()[0]) for row in shown})
-        for column, name in SYSTEMS.items()
-    ]
+def times(record: dict[str, Any]) -> list[Times]:
+    """The times of the model of the front page in a record, for candidates of two tokens."""
+    table = pd.DataFrame(record["rows"], columns=record["columns"])
+    shown = table[(table["shape"] == REAL) & (table["c"] == CANDIDATE_TOKENS)].set_index("L")
+    return [Times(name, shown[column].to_dict()) for column, name in SYSTEMS.items()]
 
 
 def chosen_in(grid: pd.DataFrame) -> list[pd.DataFrame]:
@@ -172,7 +164,7 @@ def main() -> None:
     after = with_table(before, accuracies(chosen))
     if args.check:
         sys.exit(0 if before == after else "README.md: not the table of evidence/; run python -m benchmarks.front_page")
-    measured = times(MEASUREMENTS.read_text(encoding="utf-8"))
+    measured = times(json.loads(RECORD.read_text(encoding="utf-8")))
     write(ROOT / "docs" / "front.png", front, measured, chosen[-1])
     write(ROOT / "docs" / "performance.png", costs, measured)
     README.write_text(after, encoding="utf-8")

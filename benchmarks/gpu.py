@@ -6,9 +6,7 @@
 Scores `--inputs` inputs of 32 tokens on average with four candidates of one token, after a memory that is the plain
 reading of L tokens: by the engine that `load_model` chooses; by it without recorded passes; without these and with a
 call for each length of rows; with one sequence a row; and by transformers alone, after a cache of the L tokens and with
-whole prompts, each in padded batches in which an input is read once for all its candidates. Prints a Markdown
-table: milliseconds of a second reading, inputs per second (best of the rounds), and the largest difference of a score
-in nats: from whole prompts, and for a model with trained weights from float32 on the processor. With `--data-dir`,
+whole prompts, each in padded batches in which an input is read once for all its candidates. With `--data-dir`,
 `predict` also labels AG News' rows from file to file with each model that has trained weights.
 """
 
@@ -33,12 +31,18 @@ from deepthink_cli.engine.batches import BatchedEngine
 from deepthink_cli.engine.padded import PaddedEngine
 from deepthink_cli.model.tokens import TokenizedQuery
 from real_model import REAL
+from record import Table, parser
 from shapes import build_engine, memory_ids, weights_of, workload
 from timed import measured
 from trec import words_of
 
 Result = TypeVar("Result")
-WAYS = ("inputs/s", "not recorded", "a call for each length", "one a row", "transformers, cache", "whole prompts")
+WAYS = ("deepthink", "not recorded", "a call for each length", "one a row", "transformers, cache", "whole prompts")
+COLUMNS = ("model", "dtype", "L", "reading ms", *WAYS, "from whole prompts", "from the processor")
+NOTE = (
+    "Inputs per second, the best of the rounds, and milliseconds of a second reading. Differences are the largest of a "
+    "score in nats: from whole prompts, and for a model with trained weights from float32 on the processor."
+)
 GOALS = {REAL: (10, 30_000), "llama-3.2-1b": (None, 7_600), "llama-2-7b": (None, 1_170)}  # ms of a reading, inputs/s
 
 
@@ -91,8 +95,8 @@ def by_transformers(
     return sums
 
 
-def row(shape: str, dtype: str, length: int, args: argparse.Namespace) -> str:
-    """The cells of one model, dtype and memory length."""
+def row(shape: str, dtype: str, length: int, args: argparse.Namespace) -> list[float | None]:
+    """The figures of one model, dtype and memory length."""
     engine = build_engine(shape, getattr(torch, dtype), args.device)
     ids, queries = _given(shape, engine, length, args.inputs)
     (memory,) = engine.read([Reading(ids)])
@@ -112,14 +116,13 @@ def row(shape: str, dtype: str, length: int, args: argparse.Namespace) -> str:
         lambda: by_transformers(engine, ids, queries, args.batch, cached=False),
     ]
     found = dict(zip(WAYS, (best(way, args.rounds) for way in ways), strict=True))
-    ours, whole = found["inputs/s"], found["whole prompts"]
-    rates = [f"{len(queries) / seconds:,.0f}" for seconds, _ in found.values()]
-    cells = [f"{reading * 1e3:.1f}", *rates, f"{whole[0] / ours[0]:.0f}", f"{difference(ours[1], whole[1]):.1e}"]
-    return " | ".join([*cells, _from_processor(shape, length, args, ours[1])])
+    ours, whole = found[WAYS[0]], found[WAYS[-1]]
+    rates = [len(queries) / seconds for seconds, _ in found.values()]
+    return [reading * 1e3, *rates, difference(ours[1], whole[1]), _from_processor(shape, length, args, ours[1])]
 
 
-def labelled(source: str, dtype: str, args: argparse.Namespace) -> str:
-    """The cells of `predict` from file to file: the inputs, and inputs per second after the model is loaded."""
+def labelled(source: str, dtype: str, args: argparse.Namespace) -> float:
+    """Inputs per second of `predict` from file to file, after the model is loaded."""
     options = ["--dtype", dtype, "--device", args.device, "-q", "-o"]
     task = ["--task", "agnews", "--data-dir", str(args.data_dir), "-T", "1"]
     with tempfile.TemporaryDirectory() as folder:
@@ -131,7 +134,7 @@ def labelled(source: str, dtype: str, args: argparse.Namespace) -> str:
         _, cost = measured(["predict", str(memory), str(inputs), *options, str(out)])
     if cost.loaded is None:
         raise SystemExit("predict loaded no model: the clock stands in the wrong place")
-    return f"{args.rows:,} | {args.rows / cost.loaded:,.0f}"
+    return float(args.rows / cost.loaded)
 
 
 def _given(shape: str, engine: BatchedEngine, length: int, inputs: int) -> tuple[tuple[int, ...], list[TokenizedQuery]]:
@@ -139,50 +142,48 @@ def _given(shape: str, engine: BatchedEngine, length: int, inputs: int) -> tuple
     return tuple(memory_ids(words, length)), workload(words, inputs, candidate_tokens=1)
 
 
-def _from_processor(shape: str, length: int, args: argparse.Namespace, sums: Sums) -> str:
+def _from_processor(shape: str, length: int, args: argparse.Namespace, sums: Sums) -> float | None:
     """The largest difference from float32 on the processor, over the first inputs."""
     if weights_of(shape) is None:
-        return ""
+        return None
     engine = build_engine(shape)
     ids, queries = _given(shape, engine, length, args.inputs)
     (memory,) = engine.read([Reading(ids)])
     few = queries[: args.compared]
-    return f"{difference(engine.score([memory], engine.plan(few))[0], sums[: args.compared]):.1e}"
+    return difference(engine.score([memory], engine.plan(few))[0], sums[: args.compared])
 
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--device", default="cuda")
-    parser.add_argument("--shapes", nargs="+", default=["gpt2", "pythia-160m", REAL], help="as in speed.py")
-    parser.add_argument("--dtypes", nargs="+", default=["float32", "bfloat16"])
-    parser.add_argument("--lengths", type=int, nargs="+", default=[512], help="L")
-    parser.add_argument("--inputs", type=int, default=2048, help="N")
-    parser.add_argument("--batch", type=int, default=64, help="inputs in a batch of transformers alone")
-    parser.add_argument("--compared", type=int, default=64, help="inputs that are also scored on the processor")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--data-dir", type=Path, help="label AG News from file to file as well")
-    parser.add_argument("--rows", type=int, default=100_000, help="rows of that file")
-    args = parser.parse_args()
+    options = parser(__doc__)
+    options.add_argument("--device", default="cuda")
+    options.add_argument("--shapes", nargs="+", default=["gpt2", "pythia-160m", REAL], help="as in speed.py")
+    options.add_argument("--dtypes", nargs="+", default=["float32", "bfloat16"])
+    options.add_argument("--lengths", type=int, nargs="+", default=[512], help="L")
+    options.add_argument("--inputs", type=int, default=2048, help="N")
+    options.add_argument("--batch", type=int, default=64, help="inputs in a batch of transformers alone")
+    options.add_argument("--compared", type=int, default=64, help="inputs that are also scored on the processor")
+    options.add_argument("--rounds", type=int, default=3)
+    options.add_argument("--data-dir", type=Path, help="label AG News from file to file as well")
+    options.add_argument("--rows", type=int, default=100_000, help="rows of that file")
+    args = options.parse_args()
     logging.set_verbosity_error()
-    device = torch.cuda.get_device_name() if torch.cuda.is_available() else args.device
-    print(f"{device}, torch {torch.__version__}\n")
-    print(f"| model | dtype | L | reading ms | {' | '.join(WAYS)} | gain | from whole | from CPU |")
-    print("|---|---|" + "--:|" * (5 + len(WAYS)))
+    table = Table(args, "On a GPU", COLUMNS, ("deepthink / whole prompts",), NOTE)
     for shape in args.shapes:
         for dtype in args.dtypes:
             for length in args.lengths:
-                print(f"| {Path(shape).name} | {dtype} | {length} | {row(shape, dtype, length, args)} |", flush=True)
+                table.add(Path(shape).name, dtype, length, *row(shape, dtype, length, args))
     print("\nGoals for an H200 in bfloat16 with L = 512:\n")
     print("| model | reading ms | inputs/s | `predict` from file to file |\n|---|--:|--:|--:|")
     for shape, (reading, rate) in GOALS.items():
         print(f"| {shape} | {reading or ''} | {rate:,} | {0.8 * rate:,.0f} |")
     if args.data_dir is not None:
-        print("\n| model | dtype | rows | `predict`, rows/s |\n|---|---|--:|--:|")
+        columns, note = ("model", "dtype", "rows", "inputs/s"), "AG News from file to file, after loading."
+        table = Table(args, "predict on a GPU", columns, note=note, part="predict")
         for shape in args.shapes:
             if source := weights_of(shape):
                 for dtype in args.dtypes:
-                    print(f"| {Path(shape).name} | {dtype} | {labelled(source, dtype, args)} |", flush=True)
+                    table.add(Path(shape).name, dtype, args.rows, labelled(source, dtype, args))
 
 
 if __name__ == "__main__":

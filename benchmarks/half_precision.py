@@ -2,9 +2,7 @@
 
     python benchmarks/half_precision.py --data-dir DIR
 
-The same demonstrations are read, and the same test rows scored, by the model in both dtypes, which take turns. Prints
-a table: differences of the log-probabilities of all candidates in nats, the rows whose best candidate changes, and the
-median seconds of scoring all rows.
+The same demonstrations are read, and the same test rows scored, by the model in both dtypes, which take turns.
 """
 
 from __future__ import annotations
@@ -27,11 +25,12 @@ from deepthink_cli.tasks.sources import Source
 from deepthink_cli.tasks.splits import draw_demonstrations, evaluation_set
 from deepthink_cli.updates.gate import Gate
 from real_model import REAL
+from record import Table, parser
 from shapes import weights_of
 
 SHOTS = {"trec": 36, "sst2": 16}
 ETA, SEED = 0.1, 0
-HEADER = "| task | L | rows | T | mean difference | largest | labels changed | float32 s | bfloat16 s | gain |"
+COLUMNS = ("task", "L", "rows", "T", "mean difference", "largest", "labels changed", "float32", "bfloat16")
 CLOCKS: dict[str, Callable[[], float]] = {"wall": time.perf_counter, "cpu": time.process_time}
 
 
@@ -41,7 +40,11 @@ def main() -> None:
     logging.set_verbosity_error()
     torch.set_num_threads(args.threads)
     engines = [load_model(weights_of(args.model) or args.model, dtype=dtype) for dtype in ("float32", "bfloat16")]
-    print(HEADER, "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|", sep="\n")
+    note = (
+        "Differences of the log-probabilities of all candidates in nats, the rows whose best candidate changes, and "
+        f"the median seconds of scoring all rows ({args.clock} clock); eta {ETA}, seed {SEED}."
+    )
+    table = Table(args, "bfloat16 beside float32", COLUMNS, ("float32 / bfloat16",), note)
     for name in args.tasks:
         demonstrations, queries = _tokens(name, engines[0], args.data_dir, args.rows)
         memories = [
@@ -50,8 +53,8 @@ def main() -> None:
         ]
         for iteration in args.iterations:
             pair = [(engine, kept[iteration]) for engine, kept in zip(engines, memories, strict=True)]
-            line = _compared(pair, queries, args.rounds, CLOCKS[args.clock])
-            print(f"| {name} | {len(demonstrations.token_ids)} | {len(queries)} | {iteration} | {line} |", flush=True)
+            compared = _compared(pair, queries, args.rounds, CLOCKS[args.clock])
+            table.add(name, len(demonstrations.token_ids), len(queries), iteration, *compared)
 
 
 def _tokens(
@@ -67,8 +70,8 @@ def _tokens(
 
 def _compared(
     pair: list[tuple[Engine, Memory]], queries: list[TokenizedQuery], rounds: int, clock: Callable[[], float]
-) -> str:
-    """The last six cells of a row of the table."""
+) -> tuple[float, float, int, float, float]:
+    """The last five figures of a row."""
     seconds: list[list[float]] = [[], []]
     sums: list[list[list[float]]] = [[], []]
     for _ in range(rounds):
@@ -80,15 +83,12 @@ def _compared(
         abs(one - other) for both in zip(*sums, strict=True) for one, other in zip(*both, strict=True)
     ]  # candidates of all rows
     changed = sum(one.index(max(one)) != other.index(max(other)) for one, other in zip(*sums, strict=True))
-    slow, fast = map(median, seconds)
-    gain = median(one / other for one, other in zip(*seconds, strict=True))
-    mean = sum(differences) / len(differences)
-    return f"{mean:.3f} | {max(differences):.2f} | {changed} | {slow:.2f} | {fast:.2f} | {gain:.2f}"
+    return sum(differences) / len(differences), max(differences), changed, median(seconds[0]), median(seconds[1])
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    add = parser.add_argument
+    options = parser(__doc__)
+    add = options.add_argument
     add("--data-dir", metavar="DIR", required=True, help="folder with trec/ and sst2/")
     add("--model", default=REAL, help="a folder, or a name that benchmarks/speed.py knows")
     add("--tasks", nargs="+", choices=SHOTS, default=list(SHOTS))
@@ -97,7 +97,7 @@ def _arguments() -> argparse.Namespace:
     add("--rounds", type=int, default=3, help="of scoring all rows; 1 is enough for differences alone")
     add("--clock", choices=CLOCKS, default="wall", help="cpu: seconds of all threads, on a machine that others use")
     add("--threads", type=int, default=2)
-    return parser.parse_args()
+    return options.parse_args()
 
 
 if __name__ == "__main__":

@@ -2,11 +2,10 @@
 
     python benchmarks/launches.py
 
-A Llama of three layers scores 64 queries after a memory: of one length, of 33 and of 64. Every operation that torch
-dispatches in the second layer counts, views included. Beside it stands transformers' own forward pass over one batch.
-Torch's device `meta` stands for a GPU in bfloat16: its tensors have shapes and no data, so that a pass which waited for
-a value of one would fail. Also counts the copies to it, whole pass included, and for a pass that a GPU repeats as
-recorded what is started beside the recording. Prints a Markdown table.
+Every operation that torch dispatches in the second layer counts, views included. Beside it stands transformers' own
+forward pass over one batch. Torch's device `meta` stands for a GPU in bfloat16: its tensors have shapes and no data, so
+that a pass which waited for a value of one would fail. Also counts the copies to it, whole pass included, and what is
+started beside the recording of a pass that a GPU repeats.
 """
 
 from __future__ import annotations
@@ -30,8 +29,14 @@ from deepthink_cli.memory import Memory
 from deepthink_cli.model.limits import limits_of
 from deepthink_cli.model.tokens import TokenizedQuery
 from deepthink_cli.provenance import ModelIdentity
+from record import Table, parser
 from shapes import random_network, stand_in_tokenizer
 
+COLUMNS = ("tokens of the rows", "candidates", "device", "operations in a layer", "copies to the device")
+NOTE = (
+    "Operations that a scoring pass starts in one layer of a Llama, views included, for 64 queries after a memory with "
+    "three candidates each. Those of a GPU are counted with tensors without data; nothing is timed."
+)
 CONFIG = AutoConfig.for_model(
     "llama",
     vocab_size=500,
@@ -132,19 +137,18 @@ def plain() -> Counting:
 
 
 def main() -> None:
-    """Count and print."""
-    print("| rows | candidates | device | operations in a layer | copies to the device |")
-    print("|---|---|---|--:|--:|")
+    """Count and show."""
+    table = Table(parser(__doc__).parse_args(), "Operations a layer", COLUMNS, note=NOTE)
     for device, where in (("cpu", "processor, float32"), ("meta", "GPU, bfloat16")):
         for name, lengths in LENGTHS.items():
             for tokens, candidates in CANDIDATES.items():
                 counts = scoring(device, lengths, candidates)
-                print(f"| {name} | {tokens} | {where} | {counts.in_layer} | {counts.copies} |")
+                table.add(name, tokens, where, counts.in_layer, counts.copies)
     for name, lengths in LENGTHS.items():
         for tokens, candidates in CANDIDATES.items():
             counts = repeated(lengths, candidates)
-            print(f"| {name} | {tokens} | GPU, repeated | {counts.started} in all layers | {counts.copies} |")
-    print(f"| 64 of 26 | transformers' own pass | processor, float32 | {plain().in_layer} | 0 |")
+            table.add(name, tokens, "GPU, a recorded pass (all layers)", counts.started, counts.copies)
+    table.add("64 of 26", "transformers' own pass", "processor, float32", plain().in_layer, 0)
 
 
 if __name__ == "__main__":

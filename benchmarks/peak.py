@@ -16,14 +16,16 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from record import Table, parser
 from timed import peak_bytes, reset_peak
 
 STAGES = ("loaded", "no memory", "memory")
+COLUMNS = ("shape", "L", "engine", "weights", "its memory", "loaded", "scored without", "scored with", "copies")
 
 
 def measure_peak(shape: str, length: int, inputs: int, dtype: str, threads: int) -> dict[str, Any]:
     """The three peaks of a shape in bytes, the sizes of its weights and memory, and their ratio."""
-    found: dict[str, Any] = {"shape": shape, "length": length, "inputs": inputs, "dtype": dtype, "threads": threads}
+    found: dict[str, Any] = {}
     given = [shape, str(length), str(inputs), dtype, str(threads)]
     for stage in STAGES:
         command = [sys.executable, str(Path(__file__).resolve()), "--one", stage, *given]
@@ -61,19 +63,18 @@ def run_stage(stage: str, shape: str, length: int, inputs: int, dtype: str, thre
     return {"peak": peak_bytes(), "weights_bytes": weights, "memory_bytes": memory.nbytes, "packed": packed}
 
 
-def peak_table(rows: list[dict[str, Any]]) -> str:
-    """The measurements as Markdown."""
-    lines = [
-        "| shape | L | engine | weights MiB | memory MiB | loaded | scored without memory | scored with memory | with "
-        "- without, in memories |",
-        "|---|--:|---|--:|--:|--:|--:|--:|--:|",
-    ]
-    for row in rows:
-        sizes = [row[name] / 2**20 for name in ("weights_bytes", "memory_bytes", *STAGES)]
-        shown = " | ".join(f"{size:,.0f}" for size in sizes)
-        engine = "packed" if row["packed"] else "padded"
-        lines.append(f"| {Path(row['shape']).name} | {row['length']:,} | {engine} | {shown} | {row['ratio']:.2f} |")
-    return "\n".join(lines)
+def add_peaks(args: argparse.Namespace, lengths: dict[str, list[int]], part: str = "") -> None:
+    """A table of the peaks of every shape after memories of its lengths."""
+    note = (
+        f"MiB in a fresh process each, counted after the model is loaded, when {args.inputs} inputs are scored in "
+        f"{args.dtype}. The copies are what a memory adds to the peak, in memories."
+    )
+    table = Table(args, "Peak memory", COLUMNS, note=note, part=part)
+    for shape, length in ((shape, length) for shape, given in lengths.items() for length in given):
+        found = measure_peak(shape, length, args.inputs, args.dtype, args.threads)
+        sizes = [found[name] / 2**20 for name in ("weights_bytes", "memory_bytes", *STAGES)]
+        engine = "packed" if found["packed"] else "padded"
+        table.add(Path(shape).name, length, engine, *sizes, found["ratio"])
 
 
 def main() -> None:
@@ -82,19 +83,14 @@ def main() -> None:
         stage, shape, length, inputs, dtype, threads = sys.argv[2:]
         print(json.dumps(run_stage(stage, shape, int(length), int(inputs), dtype, int(threads))))
         return
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--shapes", nargs="+", default=["gpt2"])
-    parser.add_argument("--lengths", type=int, nargs="+", default=[512])
-    parser.add_argument("--inputs", type=int, default=64)
-    parser.add_argument("--dtype", default="float32")
-    parser.add_argument("--threads", type=int, default=2)
-    args = parser.parse_args()
-    rows = [
-        measure_peak(shape, length, args.inputs, args.dtype, args.threads)
-        for shape in args.shapes
-        for length in args.lengths
-    ]
-    print(peak_table(rows))
+    options = parser(__doc__)
+    options.add_argument("--shapes", nargs="+", default=["gpt2"])
+    options.add_argument("--lengths", type=int, nargs="+", default=[512])
+    options.add_argument("--inputs", type=int, default=64)
+    options.add_argument("--dtype", default="float32")
+    options.add_argument("--threads", type=int, default=2)
+    args = options.parse_args()
+    add_peaks(args, dict.fromkeys(args.shapes, args.lengths))
 
 
 if __name__ == "__main__":

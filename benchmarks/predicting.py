@@ -2,9 +2,7 @@
 
     python benchmarks/predicting.py --data-dir DIR --tokenizer DIR
 
-Three models: the built-in one, GPT-2's shape with random weights and its own tokenizer, and the real model. Prints a
-Markdown table; "after loading" starts when the model is loaded, and the floor is the speed of the matrix products of
-the first rows alone.
+Three models: the built-in one, GPT-2's shape with random weights and its own tokenizer, and the real model.
 """
 
 from __future__ import annotations
@@ -18,9 +16,15 @@ from pathlib import Path
 
 from deepthink_cli.model.options import POCKET
 from real_model import REAL
+from record import Table, parser
 from timed import measured
 
 FLOOR_ROWS = 256
+COLUMNS = ("model", "engine", "rows", "wall", "after loading", "in passes", "inputs/s", "floor, inputs/s", "peak")
+NOTE = (
+    "Wall seconds of labelling rows from file to file, those after the model is loaded, and those in its passes. The "
+    "floor is the rate of the matrix products of the first rows alone. Peak memory in MiB."
+)
 
 
 def write_gpt2(folder: Path, tokenizer: str) -> str:
@@ -61,8 +65,8 @@ def floor_rate(model_name: str, memory_file: str, inputs: str) -> tuple[float, s
     return len(first) / min(products.seconds() for _ in range(3)), engine.name
 
 
-def row(title: str, model: str, data_dir: str, rows: int, folder: Path) -> str:
-    """Think once, predict under the clock, and say it as a row of the table."""
+def row(model: str, data_dir: str, rows: int, folder: Path) -> tuple[str | float, ...]:
+    """Think once, predict under the clock, and return a row of the table without its title."""
     memory, out = str(folder / "mem.safetensors"), folder / "out.jsonl"
     measured(["think", "-m", model, "--task", "agnews", "--data-dir", data_dir, "-T", "1", "-q", "-o", memory])
     inputs = first_rows(data_dir, rows, folder)
@@ -70,12 +74,8 @@ def row(title: str, model: str, data_dir: str, rows: int, folder: Path) -> str:
     done = sum(1 for _ in out.open(encoding="utf-8"))
     if cost.loaded is None:
         sys.exit("predict loaded no model: the clock stands in the wrong place")
-    share = cost.passes / cost.loaded
     floor, engine = floor_rate(model, memory, inputs)
-    return (
-        f"| {title} | {engine} | {done:,} | {cost.wall:.1f} | {cost.loaded:.2f} | {cost.passes:.2f} | {share:.0%} "
-        f"| {done / cost.loaded:.3g} | {floor:.3g} | {cost.peak / 2**20:,.0f} |"
-    )
+    return engine, done, cost.wall, cost.loaded, cost.passes, done / cost.loaded, floor, cost.peak / 2**20
 
 
 def models(args: argparse.Namespace, folder: Path) -> Iterator[tuple[str, str]]:
@@ -92,22 +92,17 @@ def models(args: argparse.Namespace, folder: Path) -> Iterator[tuple[str, str]]:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data-dir", required=True, help="directory with ag_news/train.jsonl and ag_news/test.jsonl")
-    parser.add_argument("--tokenizer", help="directory with GPT-2's tokenizer; without it gpt2 does not run")
-    parser.add_argument("--shapes", nargs="+", default=[POCKET, "gpt2", REAL], help="of these, or folders of models")
-    parser.add_argument("--rows", type=int, nargs=2, default=[7600, 256], metavar=("POCKET", "OTHERS"))
-    args = parser.parse_args()
-    print(
-        "| model | engine | rows | wall s | after loading s | in passes s | share | inputs/s after loading | floor, "
-        "inputs/s "
-        "| peak MiB |"
-    )
-    print("|---|---|--:|--:|--:|--:|--:|--:|--:|--:|")
+    options = parser(__doc__)
+    options.add_argument("--data-dir", required=True, help="directory with ag_news/train.jsonl and ag_news/test.jsonl")
+    options.add_argument("--tokenizer", help="directory with GPT-2's tokenizer; without it gpt2 does not run")
+    options.add_argument("--shapes", nargs="+", default=[POCKET, "gpt2", REAL], help="of these, or folders of models")
+    options.add_argument("--rows", type=int, nargs=2, default=[7600, 256], metavar=("POCKET", "OTHERS"))
+    args = options.parse_args()
+    table = Table(args, "predict from start to end", COLUMNS, ("in passes / after loading",), NOTE)
     with tempfile.TemporaryDirectory() as name:
         for title, model in models(args, Path(name)):
             rows = args.rows[0 if title == POCKET else 1]
-            print(row(title, model, args.data_dir, rows, Path(name)), flush=True)
+            table.add(title, *row(model, args.data_dir, rows, Path(name)))
 
 
 if __name__ == "__main__":

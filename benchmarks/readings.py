@@ -3,13 +3,11 @@
     python benchmarks/readings.py
 
 Second readings of L tokens (after a history of L), on the built-in model, on GPT-2's shape with random weights and on
-the real model. Prints a Markdown table: milliseconds a reading with 1, 2 and 4 in a pass, and how many share one by
-default; a model that is not packed reads one in a pass.
+the real model; a model that is not packed reads one in a pass.
 """
 
 from __future__ import annotations
 
-import argparse
 import time
 from pathlib import Path
 
@@ -21,10 +19,13 @@ from deepthink_cli.engine.batches import BatchedEngine
 from deepthink_cli.engine.packed import PackedEngine
 from deepthink_cli.model.options import POCKET
 from real_model import REAL
+from record import Table, parser
 from shapes import Words, build_engine, memory_ids
 from trec import words_of
 
 TOGETHER = (1, 2, 4)
+COLUMNS = ("model", "engine", "L", *(f"{count} in a pass" for count in TOGETHER), "share one by default")
+NOTE = "Milliseconds of one second reading of L tokens, by how many share its pass, in float32; the best of the rounds."
 
 
 def milliseconds(engine: BatchedEngine, words: Words, length: int, rounds: int) -> dict[int, float]:
@@ -42,24 +43,22 @@ def milliseconds(engine: BatchedEngine, words: Words, length: int, rounds: int) 
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--lengths", type=int, nargs="+", default=[32, 64, 128, 256, 500])
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--shapes", nargs="+", default=[POCKET, "gpt2", REAL], help="as in speed.py, and pocket")
-    args = parser.parse_args()
+    options = parser(__doc__)
+    options.add_argument("--lengths", type=int, nargs="+", default=[32, 64, 128, 256, 500])
+    options.add_argument("--rounds", type=int, default=5)
+    options.add_argument("--threads", type=int, default=2)
+    options.add_argument("--shapes", nargs="+", default=[POCKET, "gpt2", REAL], help="as in speed.py, and pocket")
+    args = options.parse_args()
     logging.set_verbosity_error()
     torch.set_num_threads(args.threads)
-    print(f"| model | engine | L | {' | '.join(f'{count} in a pass' for count in TOGETHER)} | share one by default |")
-    print("|---|---|" + "--:|" * (len(TOGETHER) + 2))
+    table = Table(args, "Readings that share a pass", COLUMNS, note=NOTE)
     for shape in args.shapes:
         engine = build_engine(shape)
         words = words_of(shape, engine.model)
         for length in args.lengths:
             found = milliseconds(engine, words, length, args.rounds)
-            shown = " | ".join(f"{found[count]:.1f} ms" if count in found else "-" for count in TOGETHER)
             share = max(1, engine.batch_tokens // length) if isinstance(engine, PackedEngine) else 1
-            print(f"| {Path(shape).name} | {engine.name} | {length} | {shown} | {share} |", flush=True)
+            table.add(Path(shape).name, engine.name, length, *map(found.get, TOGETHER), share)
 
 
 if __name__ == "__main__":

@@ -1,46 +1,131 @@
-"""The file of results: rewritten whole after every measurement, so that an interrupted run keeps what it had."""
+"""A table of figures: printed row by row, and with `--record FILE` kept as JSON beside what was run, where and when."""
 
 from __future__ import annotations
 
 import json
 import os
 import platform
+import shlex
+import subprocess
+import sys
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import torch
-import transformers
-
-KEYS = ("shape", "length", "candidate_tokens", "dtype", "threads")
+Value = str | int | float | None
 
 
-class Record:
-    """`speed.json` in a folder; a run into a folder that has one replaces what it measures again and keeps the rest."""
+def parser(documentation: str | None) -> ArgumentParser:
+    """A parser with `--record`, for a script with this documentation."""
+    made = ArgumentParser(description=documentation, formatter_class=RawDescriptionHelpFormatter)
+    made.add_argument("--record", type=Path, metavar="FILE", help="keep the table as JSON, as in benchmarks/records/")
+    return made
 
-    def __init__(self, folder: Path) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        self.path = folder / "speed.json"
-        self.content: dict[str, Any] = {"cells": [], "trec": [], "agnews": [], "peak": []}
-        if self.path.exists():
-            self.content |= json.loads(self.path.read_text(encoding="utf-8"))
-        self.content["machine"] = {
-            "processor": _processor(),
-            "cores": os.cpu_count(),
-            "torch": torch.__version__,
-            "transformers": transformers.__version__,
+
+class Table:
+    """A table whose rows are printed, and written to the file of `--record`, as soon as they are measured.
+
+    Each of `ratios` is "one / other", two of the columns: a column that is computed when the table is shown. A script
+    with several tables names the `part` that each is; the name of its file ends with it.
+    """
+
+    def __init__(
+        self,
+        args: Namespace,
+        title: str,
+        columns: Sequence[str],
+        ratios: Sequence[str] = (),
+        note: str = "",
+        part: str = "",
+    ) -> None:
+        self.path: Path | None = args.record
+        if part and self.path is not None:
+            self.path = self.path.with_stem(f"{self.path.stem}-{part}")
+        self.content: dict[str, Any] = {
+            "title": title,
+            "note": note,
+            "command": _command(args.record),
+            "date": f"{datetime.now(UTC):%Y-%m-%d}",
+            "commit": _commit(),
+            "machine": _machine(),
+            "columns": [*columns],
+            "ratios": [*ratios],
+            "rows": [],
         }
 
-    def add(self, part: str, measured: dict[str, Any]) -> None:
-        """Put a measurement in the place of an older one of the same setting, and write the file."""
+    def add(self, *row: Value) -> None:
+        """Show a row and keep it, figures to four digits; None is one that was not measured."""
+        is_first = not self.content["rows"]
+        self.content["rows"].append([float(f"{value:.4g}") if isinstance(value, float) else value for value in row])
+        lines = list(markdown(self.content))
+        print("\n".join(["", *lines] if is_first else lines[-1:]), flush=True)
+        if self.path is not None:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            temporary = self.path.with_suffix(".tmp")
+            temporary.write_text(as_json(self.content), encoding="utf-8")
+            temporary.replace(self.path)
 
-        def setting(one: dict[str, Any]) -> list[Any]:
-            return [one.get(key) for key in KEYS]
 
-        others = [one for one in self.content[part] if setting(one) != setting(measured)]
-        self.content[part] = [*others, measured]
-        temporary = self.path.with_suffix(".tmp")
-        temporary.write_text(json.dumps(self.content, indent=1) + "\n", encoding="utf-8")
-        temporary.replace(self.path)
+def markdown(content: dict[str, Any]) -> Iterator[str]:
+    """The lines of a record's table, with a column for each of its ratios; figures have three digits."""
+    columns, ratios = content["columns"], content.get("ratios", [])
+    places = [[columns.index(name) for name in ratio.split(" / ")] for ratio in ratios]
+    rows = [[*row, *(_ratio(row[above], row[below]) for above, below in places)] for row in content["rows"]]
+    texts = [any(isinstance(value, str) for value in values) for values in zip(*rows, strict=True)]
+    yield f"| {' | '.join([*columns, *ratios])} |"
+    yield f"|{'|'.join('---' if is_text else '--:' for is_text in texts)}|"
+    for row in rows:
+        yield f"| {' | '.join(map(_shown, row))} |"
+
+
+def as_json(content: dict[str, Any]) -> str:
+    """A record with a line for each of its entries, and for each row of its table."""
+    rows = ",\n".join(f"  {json.dumps(row, ensure_ascii=False)}" for row in content["rows"])
+    entries = [
+        f" {json.dumps(name)}: " + (f"[\n{rows}\n ]" if name == "rows" else json.dumps(value, ensure_ascii=False))
+        for name, value in content.items()
+        if value
+    ]
+    return "{\n" + ",\n".join(entries) + "\n}\n"
+
+
+def _ratio(above: float | None, below: float | None) -> float | None:
+    return None if above is None or below is None else above / below
+
+
+def _shown(value: Value) -> str:
+    if value is None or isinstance(value, str):
+        return value or "-"
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def _command(record: Path | None) -> str:
+    """This script's command without `--record`; of paths from the root only the last part is kept."""
+    given = [word for word in sys.argv[1:] if word not in ("--record", str(record), f"--record={record}")]
+    words = [Path(word).name if Path(word).is_absolute() else word for word in given]
+    return shlex.join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *words])
+
+
+def _commit() -> str:
+    """The commit of this checkout, marked where files differ from it; nothing where there is none."""
+    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--exclude=*"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.stdout.strip()
+
+
+def _machine() -> dict[str, str | int]:
+    """The processor or GPU, and the versions of what computes."""
+    torch = sys.modules.get("torch")
+    found: dict[str, str | int] = {"processor": _processor(), "cores": os.cpu_count() or 1}
+    if torch is not None:
+        found["threads"] = torch.get_num_threads()
+        if torch.cuda.is_available():
+            found["GPU"] = torch.cuda.get_device_name()
+    found["GiB"] = round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30)
+    return found | {"Python": platform.python_version()} | {name: version(name) for name in ("torch", "transformers")}
 
 
 def _processor() -> str:

@@ -3,13 +3,11 @@
     python benchmarks/serving.py [-m MODEL] [--requests N]
 
 Thinks about twelve labelled articles of examples/news with the real model, serves the memory on a free port, and asks
-for the labels of the others. Prints a Markdown table; the clients are threads of this process, each with a
-connection of its own.
+for the labels of the others. The clients are threads of this process, each with a connection of its own.
 """
 
 from __future__ import annotations
 
-import argparse
 import http.client
 import json
 import re
@@ -24,21 +22,23 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from real_model import real_model
+from record import Table, parser
 
 NEWS = Path(__file__).resolve().parent.parent / "examples" / "news"
 DEEPTHINK = [sys.executable, "-m", "deepthink_cli"]
 CLIENTS = (1, 16)
+COLUMNS = ("clients", "rows of a request", "median ms", "p95 ms", "rows a second")
 ADDED = 4  # articles that are read after the demonstrations
 ARRAY = 256  # rows of the request of many rows
 HEADERS = {"Content-Type": "application/json"}
 
 
 def main() -> None:
-    """Measure, and print a row as soon as it is known."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("-m", "--model", help="default: the real model, downloaded if need be")
-    parser.add_argument("--requests", type=int, default=160, help="one-row requests of each number of clients")
-    args = parser.parse_args()
+    """Measure, and show a row as soon as it is known."""
+    options = parser(__doc__)
+    options.add_argument("-m", "--model", help="default: the real model, downloaded if need be")
+    options.add_argument("--requests", type=int, default=160, help="one-row requests of each number of clients")
+    args = options.parse_args()
     demos, articles = (
         (NEWS / name).read_text(encoding="utf-8").splitlines() for name in ("demos.jsonl", "articles.jsonl")
     )
@@ -53,14 +53,14 @@ def main() -> None:
         described = subprocess.run(
             [*DEEPTHINK, "inspect", str(memory), "--json"], check=True, capture_output=True, text=True
         )
-        print(f"memory of L = {json.loads(described.stdout)['shape']['keys'][1]} tokens\n")
-        print("| clients | rows of a request | median ms | p95 ms | rows a second |\n|--:|--:|--:|--:|--:|")
+        length = json.loads(described.stdout)["shape"]["keys"][1]
+        table = Table(args, "Requests to a server", COLUMNS, note=f"After a memory of {length} tokens.")
         with server(memory) as port:
             ask(port, bodies[:10])
             for clients in CLIENTS:
-                show(port, clients, [bodies[place % len(bodies)] for place in range(args.requests)], 1)
+                show(table, port, clients, [bodies[place % len(bodies)] for place in range(args.requests)], 1)
             array = json.dumps([rows[place % len(rows)] for place in range(ARRAY)]).encode()
-            show(port, 1, [array] * 3, ARRAY)
+            show(table, port, 1, [array] * 3, ARRAY)
 
 
 @contextmanager
@@ -94,15 +94,14 @@ def ask(port: int, bodies: list[bytes]) -> list[float]:
     return seconds
 
 
-def show(port: int, clients: int, bodies: list[bytes], rows: int) -> None:
-    """Divide requests among clients that work at the same time; print a row of the table."""
+def show(table: Table, port: int, clients: int, bodies: list[bytes], rows: int) -> None:
+    """Divide requests among clients that work at the same time; add a row to the table."""
     began = time.perf_counter()
     with ThreadPoolExecutor(clients) as pool:
         seconds = sum(pool.map(lambda place: ask(port, bodies[place::clients]), range(clients)), list[float]())
     took = time.perf_counter() - began
     p95 = statistics.quantiles(seconds, n=20, method="inclusive")[-1]
-    figures = f"{1000 * statistics.median(seconds):,.0f} | {1000 * p95:,.0f} | {rows * len(bodies) / took:.1f}"
-    print(f"| {clients} | {rows} | {figures} |", flush=True)
+    table.add(clients, rows, 1000 * statistics.median(seconds), 1000 * p95, rows * len(bodies) / took)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """How fast inputs are scored after a memory, beside other ways to get the same scores, and beside what is possible.
 
-    python benchmarks/speed.py -o DIR
+    python benchmarks/speed.py
 
-Writes DIR/speed.json (after every measurement), DIR/speed.md and DIR/speed.png. The systems:
+Prints a Markdown table of seconds for each part. The systems:
 
     harness     lm-evaluation-harness: the whole prompt again for every candidate
     official    the official Deep-Thinking code's way: the memory copied for every row, padding, full logits
@@ -12,17 +12,16 @@ Writes DIR/speed.json (after every measurement), DIR/speed.md and DIR/speed.png.
     products    the matrix products of those tokens alone
 
 The parts: `speed` is a grid over L and c; `trec` has questions of TREC with all labels, after demonstrations of a
-given length; `agnews` has AG News's own lengths; `peak` is memory. A run into a folder that has a speed.json keeps the
-cells that it does not measure again.
+given length; `agnews` has AG News's own lengths; `peak` is memory, as measured by `peak.py`. With `--record`, a part
+other than `speed` has a file of its own, whose name ends with the part's.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-import time
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -31,12 +30,11 @@ from transformers.utils import logging
 
 import harness
 from agnews import read_agnews
-from cells import HARNESS, OFFICIAL, PADDED, SYSTEMS, Rounds, Work, measure, read_work
+from cells import COLUMNS, HARNESS, OFFICIAL, PADDED, RATIOS, SYSTEMS, Rounds, Work, measure, read_work
 from deepthink_cli.model.limits import limits_of
 from deepthink_cli.model.tokens import TokenizedQuery
-from peak import measure_peak
-from record import Record
-from report import draw, markdown
+from peak import add_peaks
+from record import Table, parser
 from shapes import NAMES, build_engine, config_of, memory_ids, weights_of, workload
 from trec import read_trec, words_of
 
@@ -47,32 +45,32 @@ LONGEST_INPUT = 64  # a query with its longest candidate, which must fit behind 
 
 
 def main() -> None:
-    """Measure what is asked for, and write the three files."""
+    """Measure what is asked for."""
     args = _arguments()
     logging.set_verbosity_error()
     torch.set_num_threads(args.threads)
     for shape in args.shapes:
         config_of(shape)  # reports a missing model before anything is measured
-    record = Record(args.out)
     rounds = Rounds(args.rounds, args.official_rounds, args.harness_rounds, args.harness_inputs)
-    try:
-        if "speed" in args.parts:
-            _speed(args, rounds, record)
-        if "trec" in args.parts:
-            _trec(args, rounds, record)
-        if "agnews" in args.parts:
-            _agnews(args, rounds, record)
-        if "peak" in args.parts:
-            _peak(args, record)
-    finally:  # an interrupted run shows what it has
-        (args.out / "speed.md").write_text(markdown(record.content), encoding="utf-8")
-        if record.content["cells"]:
-            draw(record.content["cells"], args.out / "speed.png")
-    _say(f"wrote {args.out / 'speed.md'}")
+    if "speed" in args.parts:
+        _speed(args, rounds)
+    if "trec" in args.parts:
+        _trec(args, rounds)
+    if "agnews" in args.parts:
+        _agnews(args, rounds)
+    if "peak" in args.parts:
+        longest = {shape: [*filter(None, sorted(_lengths(args, shape)))][-1:] for shape in args.shapes}
+        add_peaks(args, longest, part="peak")
 
 
-def _speed(args: argparse.Namespace, rounds: Rounds, record: Record) -> None:
+def _speed(args: argparse.Namespace, rounds: Rounds) -> None:
     """Inputs of drawn lengths on every shape, after memories of every length."""
+    note = (
+        f"Seconds for {args.inputs} inputs in {args.dtype}: queries of 16 to 48 tokens with four candidates of c "
+        f"tokens each, after L demonstration tokens; text of questions ({_source(args)}) for models with weights, and "
+        f"random ids for shapes without. {_best_of(rounds)}"
+    )
+    table = Table(args, "Scoring beside other systems", COLUMNS, RATIOS, note)
     for shape in args.shapes:
         _say(f"{shape}: building")
         engine = build_engine(shape, getattr(torch, args.dtype))
@@ -83,49 +81,35 @@ def _speed(args: argparse.Namespace, rounds: Rounds, record: Record) -> None:
             memory, reading = read_work(engine, ids)
             for tokens in args.candidate_tokens:
                 work = Work(engine, ids, memory, workload(words, args.inputs, tokens))
-                _cell(
-                    args,
-                    rounds,
-                    record,
-                    work,
-                    _systems(args.systems, length, tokens),
-                    {
-                        "shape": shape,
-                        "candidate_tokens": tokens,
-                        "reading_seconds": reading,
-                        "text": _text(args, shape),
-                    },
-                )
+                systems = _systems(args.systems, length, tokens)
+                _cell(table, rounds, work, systems, {"shape": shape, "c": tokens, "reading": reading})
 
 
-def _trec(args: argparse.Namespace, rounds: Rounds, record: Record) -> None:
+def _trec(args: argparse.Namespace, rounds: Rounds) -> None:
     """Questions with their labels, on every shape with weights; the harness chooses its batch size on a few."""
+    note = (
+        f"Seconds for {args.trec_inputs} questions ({_source(args)}) in {args.dtype} with all six labels of the task "
+        f"TREC, of up to c tokens, after solved ones. {_best_of(rounds)}"
+    )
+    table = Table(args, "TREC with all six labels", COLUMNS, RATIOS, note, part="trec")
     given_rounds = replace(rounds, harness_inputs=args.trec_inputs, harness_tries=min(4, args.trec_inputs))
     for shape in filter(weights_of, args.shapes):
         engine = build_engine(shape, getattr(torch, args.dtype))
         given = read_trec(engine.tokenizer, args.data_dir, args.trec_inputs, args.trec_tokens)
         memory, reading = read_work(engine, given.ids)
-        _cell(
-            args,
-            given_rounds,
-            record,
-            Work(engine, given.ids, memory, given.queries),
-            args.systems,
-            {
-                "shape": shape,
-                "candidate_tokens": _longest(given.queries),
-                "reading_seconds": reading,
-                "text": _text(args, shape),
-                "shots": given.shots,
-            },
-            part="trec",
-        )
+        about = {"shape": shape, "c": _longest(given.queries), "reading": reading}
+        _cell(table, given_rounds, Work(engine, given.ids, memory, given.queries), args.systems, about)
 
 
-def _agnews(args: argparse.Namespace, rounds: Rounds, record: Record) -> None:
+def _agnews(args: argparse.Namespace, rounds: Rounds) -> None:
     """Real lengths, on every shape with weights, and on GPT-2's shape if its tokenizer is given."""
     # Rows as wide as the longest of the test set take minutes: every batch size once.
     once = replace(rounds, official=1)
+    note = (
+        f"Seconds for the first {args.inputs} test rows of AG News in {args.dtype} with the task's template and "
+        f"labels. The official way pads every row to the longest of all test rows, with its label. {_best_of(once)}"
+    )
+    table = Table(args, "AG News with its own lengths", (*COLUMNS, "official width"), RATIOS, note, part="agnews")
     systems = [name for name in args.systems if name != HARNESS]
     for shape in args.shapes:
         if not weights_of(shape) and not (shape == "gpt2" and args.tokenizer):
@@ -134,53 +118,15 @@ def _agnews(args: argparse.Namespace, rounds: Rounds, record: Record) -> None:
         tokenizer = engine.tokenizer if weights_of(shape) else AutoTokenizer.from_pretrained(args.tokenizer)
         given = read_agnews(args.data_dir, tokenizer, args.inputs)
         memory, reading = read_work(engine, given.ids)
-        _cell(
-            args,
-            once,
-            record,
-            Work(engine, given.ids, memory, given.queries, given.width),
-            systems,
-            {
-                "shape": shape,
-                "candidate_tokens": _longest(given.queries),
-                "reading_seconds": reading,
-                "width": given.width,
-                "rows": given.rows,
-            },
-            part="agnews",
-        )
+        about = {"shape": shape, "c": _longest(given.queries), "reading": reading, "official width": given.width}
+        _cell(table, once, Work(engine, given.ids, memory, given.queries, given.width), systems, about)
 
 
-def _cell(
-    args: argparse.Namespace,
-    rounds: Rounds,
-    record: Record,
-    work: Work,
-    systems: list[str],
-    about: dict[str, object],
-    part: str = "cells",
-) -> None:
-    """Measure, record and say it."""
-    started = time.perf_counter()
-    _say(f"{about['shape']}, L = {len(work.ids)}, c = {about['candidate_tokens']}: {', '.join(systems)}")
-    found = {**about, "dtype": args.dtype, "threads": args.threads, "rounds_asked": asdict(rounds)}
-    found |= measure(work, systems, rounds)
-    record.add(part, found)
-    seconds = ", ".join(f"{name} {value:.3g} s" for name, value in found["seconds"].items())
-    engine = "packed" if found["packed"] else "padded"
-    _say(
-        f"{found['shape']}, L = {found['length']}, c = {found['candidate_tokens']}, {engine}: {seconds} "
-        f"({time.perf_counter() - started:.0f} s)"
-    )
-
-
-def _peak(args: argparse.Namespace, record: Record) -> None:
-    """The longest memory of each shape."""
-    for shape in args.shapes:
-        length = max(_lengths(args, shape), default=0)
-        if length:
-            _say(f"{shape}, L = {length}: peak memory")
-            record.add("peak", measure_peak(shape, length, args.inputs, args.dtype, args.threads))
+def _cell(table: Table, rounds: Rounds, work: Work, systems: list[str], about: dict[str, str | float]) -> None:
+    """Measure and add a row."""
+    _say(f"{about['shape']}, L = {len(work.ids)}, c = {about['c']}: {', '.join(systems)}")
+    found = measure(work, systems, rounds) | about | {"shape": Path(str(about["shape"])).name}
+    table.add(*map(found.get, table.content["columns"]))
 
 
 def _lengths(args: argparse.Namespace, shape: str) -> list[int]:
@@ -199,9 +145,15 @@ def _longest(queries: Sequence[TokenizedQuery]) -> int:
     return max(len(answer) for query in queries for answer in query.answers)
 
 
-def _text(args: argparse.Namespace, shape: str) -> str | None:
-    """The source of the questions for a shape with weights; None where ids are random."""
-    return None if weights_of(shape) is None else "TREC" if args.data_dir else "written for the benchmark"
+def _source(args: argparse.Namespace) -> str:
+    return "TREC" if args.data_dir else "written for the benchmark"
+
+
+def _best_of(rounds: Rounds) -> str:
+    return (
+        f"The best of {rounds.all} rounds (official and padded {rounds.official}, harness {rounds.harness}), the "
+        "systems in turns; a system with several batch sizes tries all in its first round and keeps the fastest."
+    )
 
 
 def _say(text: str) -> None:
@@ -209,14 +161,9 @@ def _say(text: str) -> None:
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    add = parser.add_argument
-    add("-o", "--out", type=Path, required=True, help="folder for speed.json, speed.md and speed.png")
-    add(
-        "--parts",
-        nargs="*",
-        help=f"of {', '.join(PARTS)}; default: all that can run; with none, only speed.md and speed.png are written",
-    )
+    options = parser(__doc__)
+    add = options.add_argument
+    add("--parts", nargs="+", choices=PARTS, help="default: all that can run")
     add(
         "--shapes",
         nargs="+",
@@ -243,15 +190,13 @@ def _arguments() -> argparse.Namespace:
     add("--tokenizer", metavar="DIR", help="GPT-2's tokenizer, for its row of AG News")
     add("--trec-tokens", type=int, default=666, help="L of the part trec, as nearly as whole demonstrations allow")
     add("--trec-inputs", type=int, default=24, help="N of the part trec, also for the harness")
-    args = parser.parse_args()
+    args = options.parse_args()
     if args.parts is None:
         args.parts = [part for part in PARTS if part != "agnews" or args.data_dir]
-    if unknown := set(args.parts) - set(PARTS):
-        parser.error(f"--parts {' '.join(sorted(unknown))}: use {', '.join(PARTS)}")
     if "agnews" in args.parts and not args.data_dir:
-        parser.error("--parts agnews: needs --data-dir")
+        options.error("--parts agnews: needs --data-dir")
     if {"speed", "trec"} & set(args.parts) and HARNESS in args.systems and not harness.installed():
-        parser.error(f"--systems harness: {harness.MISSING}")
+        options.error(f"--systems harness: {harness.MISSING}")
     return args
 
 

@@ -2,12 +2,11 @@
 
     python benchmarks/startup.py
 
-Prints a Markdown table: the median processor seconds of several runs of each command in a process of its own.
+Every command runs several times, in processes of its own.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 import shlex
 import statistics
@@ -16,9 +15,12 @@ import sys
 import tempfile
 from pathlib import Path
 
+from record import Table, parser
+
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLES = ROOT / "examples"
 REVIEWS = EXAMPLES / "reviews"
+NOTE = "Median processor seconds of several runs, each in a process of its own."
 STUDY = shlex.quote(str(EXAMPLES / "study" / "shots.yaml"))
 DEEPTHINK = [sys.executable, "-m", "deepthink_cli"]
 # Compiled modules are kept, as they are where a package is installed.
@@ -61,10 +63,11 @@ OTHERS = (
 
 
 def main() -> None:
-    """Measure, and print a row as soon as it is known."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=5)
-    runs = parser.parse_args().runs
+    """Measure, and show a row as soon as it is known."""
+    options = parser(__doc__)
+    options.add_argument("--runs", type=int, default=5)
+    args = options.parse_args()
+    table = Table(args, "Starting", ("command", "exit code", "processor s"), note=NOTE)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         rows = (REVIEWS / "demos.jsonl").read_text(encoding="utf-8")
@@ -76,13 +79,10 @@ def main() -> None:
         run = f"run --task {weather} --data-dir {data} --seeds 2 --technique repeat-2 -q -o runs/weather"
         processor_seconds(run, folder, 0)
         processor_seconds(f"study run {STUDY} -q -o runs/shots", folder, 0)
-        print("| command | exit code | processor s |\n|---|--:|--:|")
-        for line in MISTAKES:
-            print(f"| `{line}` | 2 | {processor_seconds(line, folder, 2, runs):.2f} |", flush=True)
-        for line in (*OTHERS, "predict mem.safetensors one.jsonl"):
-            print(
-                f"| `{line.replace(f'{ROOT}/', '')}` | 0 | {processor_seconds(line, folder, 0, runs):.2f} |", flush=True
-            )
+        for code, lines in ((2, MISTAKES), (0, (*OTHERS, "predict mem.safetensors one.jsonl"))):
+            for line in lines:
+                seconds = processor_seconds(line, folder, code, args.runs)
+                table.add(f"`{line.replace(f'{ROOT}/', '')}`", code, seconds)
 
 
 def processor_seconds(line: str, folder: Path, expected: int, runs: int = 1) -> float:

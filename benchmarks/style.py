@@ -17,7 +17,6 @@ from deepthink_cli.report.figures import COLOURS, COLUMN, GREY, LEGEND, MARKERS,
 DPI = 200
 RAW, CALIBRATED = COLOURS[0], COLOURS[1]  # the model's scores, and those after batch calibration
 DEEPTHINK, OFFICIAL, HARNESS = COLOURS[2], COLOURS[4], GREY
-PADDED, NO_MEMORY, PRODUCTS = COLOURS[3], COLOURS[5], COLOURS[6]  # beside the systems, in measurements alone
 NO_LABELS, POOL_LABELS = COLOURS[6], COLOURS[3]  # what a choice of demonstrations sees beyond them
 SCORES = {"raw scores": RAW, "after batch calibration": CALIBRATED}
 

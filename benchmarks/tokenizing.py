@@ -3,16 +3,14 @@
     python benchmarks/tokenizing.py --data-dir DIR --tokenizer DIR [--tokenizer DIR ...]
 
 The rows are AG News' test rows with four candidates, after one demonstration. No network is run: every score is 0.
-Seconds are the processor's, of all threads. `predict` is the command from file to file, with its checks; `tokenizer` is
-the tokenizer's own part of tokenising, which it divides among threads: Python does the rest, one thread at a time.
+Seconds are the processor's, of all threads. The tokenizer divides its own part of tokenising among threads: Python does
+the rest, one thread at a time.
 """
 
 from __future__ import annotations
 
-import argparse
 import gc
 import os
-import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -41,8 +39,14 @@ from deepthink_cli.prediction.predict import predict_file
 from deepthink_cli.prediction.rows import output_rows
 from deepthink_cli.scoring.inputs import check_rows
 from deepthink_cli.scoring.pipeline import planned, scored
+from record import Table, parser
 
 Result = TypeVar("Result")
+COLUMNS = ("tokenizer", "checking", "reading", "tokenising", "its own part", "predictions", "writing", "predict")
+NOTE = (
+    "Rows a second of one core, for the test rows of AG News with four candidates, every score 0. Its own part is the "
+    "tokenizer's part of tokenising; predict goes from file to file."
+)
 
 
 class NoNetwork(DelegatingEngine):
@@ -72,8 +76,8 @@ def timed(work: Callable[[], Result]) -> tuple[float, Result]:
     return process_time() - started, result
 
 
-def stages(folder: Path, inputs: str, data_dir: str, tokenizer: str) -> dict[str, float]:
-    """Seconds of each stage for all rows."""
+def stages(folder: Path, inputs: str, data_dir: str, tokenizer: str) -> tuple[float, ...]:
+    """Seconds of each stage for all rows, as `COLUMNS` has them."""
     model, path = write_model(folder / "model", tokenizer), folder / "mem.safetensors"
     words = f"think --task agnews --shots 1 -T 1 -q --data-dir {data_dir} -m {model} -o {path}"
     assert run(words.split()) == 0
@@ -92,34 +96,24 @@ def stages(folder: Path, inputs: str, data_dir: str, tokenizer: str) -> dict[str
     whole, _ = timed(
         lambda: write_labels(lambda **_: predict_file(memory, source, loaded=labeller), folder / "labels.jsonl", form)
     )
-    return {
-        "checking": checking,
-        "reading": reading,
-        "tokenising": tokenising,
-        "tokenizer": tokenizer_alone,
-        "predictions": predicting,
-        "writing": writing,
-        "predict": whole,
-    }
+    return checking, reading, tokenising, tokenizer_alone, predicting, writing, whole
 
 
 def main() -> None:
-    """Print a Markdown table: a row for each tokenizer, rows a second of each stage and of all."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data-dir", required=True, help="folder that holds ag_news/")
-    parser.add_argument("--tokenizer", required=True, action="append", help="folder with a tokenizer; may be repeated")
-    arguments = parser.parse_args()
+    """Measure and show a row for each tokenizer."""
+    options = parser(__doc__)
+    options.add_argument("--data-dir", required=True, help="folder that holds ag_news/")
+    options.add_argument("--tokenizer", required=True, action="append", help="folder with a tokenizer; may be repeated")
+    arguments = options.parse_args()
     gc.disable()  # each stage holds all rows here, which `predict` never does
     inputs = str(Path(arguments.data_dir) / "ag_news" / "test.jsonl")
     with open(inputs, "rb") as file:
         rows = sum(1 for _ in file)
-    for number, tokenizer in enumerate(arguments.tokenizer):
+    table = Table(arguments, "Beside the network", COLUMNS, note=NOTE)
+    for tokenizer in arguments.tokenizer:
         with tempfile.TemporaryDirectory() as folder:
             seconds = stages(Path(folder), inputs, arguments.data_dir, tokenizer)
-        if number == 0:
-            print(f"| tokenizer | {' | '.join(seconds)} |\n|---|{'---:|' * len(seconds)}")
-        print(f"| {Path(tokenizer).name} | {' | '.join(f'{rows / each:,.0f}' for each in seconds.values())} |")
-        sys.stdout.flush()
+        table.add(Path(tokenizer).name, *(rows / each for each in seconds))
 
 
 if __name__ == "__main__":

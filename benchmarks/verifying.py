@@ -3,13 +3,10 @@
     python benchmarks/verifying.py
 
 Writes memories of Pythia-160M's shape with random numbers into a temporary folder and reads them as `predict` does.
-Prints a Markdown table: seconds for reading and hashing, for all of loading (with a check for NaN and infinity), of
-both for each GiB.
 """
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 import time
 from collections.abc import Callable
@@ -21,6 +18,7 @@ from deepthink_cli.artifact.format import read_artifact, read_header
 from deepthink_cli.data.template import Template
 from deepthink_cli.method import Method
 from deepthink_cli.provenance import Drift, Provenance, TokenizedDemonstrations
+from record import Table, parser
 from shapes import build_engine, memory_ids, random_memory
 
 LENGTH = 1536
@@ -53,26 +51,22 @@ def best(function: Callable[[], object], rounds: int) -> float:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--iterations", type=int, nargs="+", default=[1, 10])
-    parser.add_argument("--rounds", type=int, default=5)
-    args = parser.parse_args()
-    print("| iterations kept | MiB | verify s | load the last s | verify s/GiB | load s/GiB |")
-    print("|--:|--:|--:|--:|--:|--:|")
+    options = parser(__doc__)
+    options.add_argument("--iterations", type=int, nargs="+", default=[1, 10])
+    options.add_argument("--rounds", type=int, default=5)
+    args = options.parse_args()
+    columns, ratios = ("iterations kept", "GiB", "verify", "load the last"), ("verify / GiB", "load the last / GiB")
+    note = "Seconds for reading and hashing, and for all of loading, with a check for NaN and infinity."
+    table = Table(args, "Verifying a memory file", columns, ratios, note)
     for iterations in args.iterations:
         with tempfile.TemporaryDirectory() as folder:
             path = write_memory(Path(folder), iterations)
             header = read_header(path)
-            size = header.size / 2**30
             verify = best(lambda header=header: read_artifact(header), args.rounds)
             load = best(
                 lambda path=path, last=iterations: memories_of(read_artifact(read_header(path), [last])), args.rounds
             )
-        print(
-            f"| {iterations} | {size * 1024:.0f} | {verify:.2f} | {load:.2f} | {verify / size:.2f} | "
-            f"{load / size:.2f} |",
-            flush=True,
-        )
+        table.add(iterations, header.size / 2**30, verify, load)
 
 
 if __name__ == "__main__":

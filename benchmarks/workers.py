@@ -3,12 +3,12 @@
     python benchmarks/workers.py --data-dir DIR [--rows 512] [--workers 2] [--runs 3]
 
 Both use the threads that OMP_NUM_THREADS says; without it, one process uses all cores and each worker its share.
-Prints a Markdown table of the seconds of whole processes, which load the model, and whether the bytes are equal.
+The seconds are those of whole processes, which load the model.
 """
 
 from __future__ import annotations
 
-import argparse
+import os
 import subprocess
 import sys
 import tempfile
@@ -18,6 +18,7 @@ from statistics import median
 
 from predicting import first_rows
 from real_model import real_model
+from record import Table, parser
 
 
 def seconds(*words: str) -> float:
@@ -29,12 +30,12 @@ def seconds(*words: str) -> float:
 
 def main() -> None:
     """Think once, label the rows in turns, and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data-dir", required=True)
-    parser.add_argument("--rows", type=int, default=512)
-    parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--runs", type=int, default=3)
-    given = parser.parse_args()
+    options = parser(__doc__)
+    options.add_argument("--data-dir", required=True)
+    options.add_argument("--rows", type=int, default=512)
+    options.add_argument("--workers", type=int, default=2)
+    options.add_argument("--runs", type=int, default=3)
+    given = options.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         memory, inputs = str(folder / "mem.safetensors"), first_rows(given.data_dir, given.rows, folder)
@@ -47,10 +48,11 @@ def main() -> None:
                 more = [] if kind == "one process" else ["--workers", str(given.workers)]
                 spent[kind].append(seconds("predict", memory, inputs, "-o", str(path), *more))
         one, several = (path.read_bytes() for path in files.values())
-    print("| | seconds, median | lowest | highest |\n|---|--:|--:|--:|")
+    threads = os.environ.get("OMP_NUM_THREADS", "all, or its share for each worker")
+    note = f"Seconds of whole processes that label {given.rows} rows of AG News in float32; threads: {threads}."
+    table = Table(given, "Workers on a processor", ("", "median", "lowest", "highest", "bytes"), note=note)
     for kind, each in spent.items():
-        print(f"| {kind} | {median(each):.1f} | {min(each):.1f} | {max(each):.1f} |")
-    print(f"\n{given.rows} rows; the bytes are {'equal' if one == several else 'different'}")
+        table.add(kind, median(each), min(each), max(each), "equal" if one == several else "different")
 
 
 if __name__ == "__main__":

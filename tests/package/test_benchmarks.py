@@ -6,12 +6,14 @@ import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from helpers.wheels import wheel
 from transformers import AutoConfig
 
+import cells
 import harness
 import peers
 import real_model
@@ -23,7 +25,6 @@ from deepthink_cli.engine.base import Reading
 from deepthink_cli.engine.batches import BatchedEngine
 from floor import products_of
 from official_way import official_scores
-from report import markdown
 from shapes import build_engine, memory_ids, random_memory, workload
 from trec import read_trec, words_of
 
@@ -54,6 +55,12 @@ def shape(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 @pytest.fixture
 def engine(shape: Path) -> BatchedEngine:
     return build_engine(str(shape))
+
+
+def recorded(path: Path) -> list[dict[str, Any]]:
+    """The rows of a record by their columns."""
+    content = json.loads(path.read_text(encoding="utf-8"))
+    return [dict(zip(content["columns"], row, strict=True)) for row in content["rows"]]
 
 
 def first_reading(engine: BatchedEngine) -> Memory:
@@ -120,20 +127,19 @@ def test_the_fastest_batch_size_is_kept(engine: BatchedEngine) -> None:
     ids = tuple(memory_ids(VOCABULARY, LENGTH))
     work = Work(engine, ids, read_work(engine, ids)[0], workload(VOCABULARY, inputs=2, candidate_tokens=2))
     found = measure(work, ["official", "products"], RoundsOf(all=2, official=2))
-    assert list(found["rounds"]) == ["official", "deepthink", "products"]
-    assert found["batch"]["official"] in (8, 16)
-    assert len(found["rounds"]["official"]) == 3
-    assert found["same_argmax"] == {"official": True}
+    assert found["official batch"] in (8, 16)
+    assert found["same label"] == "yes"
+    assert not found.keys() & {"harness", "padded", "no-memory"}
 
 
-def test_the_command_writes_its_three_files_and_keeps_other_cells(
-    shape: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_row_is_printed_and_recorded_for_every_length_that_fits(
+    shape: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    out = tmp_path / "results"
+    path = tmp_path / "results" / "speed.json"
     command = [
         "speed.py",
-        "-o",
-        str(out),
+        "--record",
+        str(path),
         "--shapes",
         str(shape),
         "--parts",
@@ -154,22 +160,19 @@ def test_the_command_writes_its_three_files_and_keeps_other_cells(
         "--threads",
         str(torch.get_num_threads()),
     ]
-    for lengths in (["0", "16"], ["16", "32", "4096"]):
-        monkeypatch.setattr(sys, "argv", [*command, "--lengths", *lengths])
-        speed.main()
-    cells = json.loads((out / "speed.json").read_text(encoding="utf-8"))["cells"]
-    assert sorted(cell["length"] for cell in cells) == [0, 16, 32]
-    assert all(cell["same_argmax"]["official"] and cell["difference"]["official"] < 1e-4 for cell in cells)
-    table = (out / "speed.md").read_text(encoding="utf-8")
-    assert table.count(f"| {shape.name} |") == 3
-    assert (out / "speed.png").read_bytes().startswith(b"\x89PNG")
+    monkeypatch.setattr(sys, "argv", [*command, "--lengths", "16", "32", "4096"])
+    speed.main()
+    assert capsys.readouterr().out.count(f"| {shape.name} |") == 2
+    rows = recorded(path)
+    assert [row["L"] for row in rows] == [16, 32]
+    assert all(row["same label"] == "yes" and row["difference"] < 1e-4 for row in rows)
 
 
 def test_a_harness_that_is_not_installed_is_said_in_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(harness, "installed", lambda: False)
-    monkeypatch.setattr(sys, "argv", ["speed.py", "-o", str(tmp_path)])
+    monkeypatch.setattr(sys, "argv", ["speed.py"])
     with pytest.raises(SystemExit):
         speed.main()
     assert "the harness is not installed; run: pip install" in capsys.readouterr().err.splitlines()[-1]
@@ -216,8 +219,8 @@ def test_the_cell_of_trec_measures_every_way_in_one_run(
     systems = [name for name in SYSTEMS if name != HARNESS or harness.installed()]
     command = [
         "speed.py",
-        "-o",
-        str(tmp_path),
+        "--record",
+        str(tmp_path / "speed.json"),
         "--shapes",
         llama.identity.id,
         "--parts",
@@ -239,14 +242,10 @@ def test_the_cell_of_trec_measures_every_way_in_one_run(
     ]
     monkeypatch.setattr(sys, "argv", command)
     speed.main()
-    (cell,) = json.loads((tmp_path / "speed.json").read_text(encoding="utf-8"))["trec"]
-    assert cell["seconds"].keys() == set(systems)
-    assert all(cell["same_argmax"].values())
-    assert max(cell["difference"].values()) < 1e-4
-    table = (tmp_path / "speed.md").read_text(encoding="utf-8")
-    assert "3 questions (written for the benchmark) with all six labels" in table
-    assert f"| {Path(llama.identity.id).name} |" in table
-    assert "| packed |" in table
+    (row,) = recorded(tmp_path / "speed-trec.json")
+    assert all(row[system] > 0 for system in systems)
+    assert (row["same label"], row["engine"]) == ("yes", "packed")
+    assert row["difference"] < 1e-4
 
 
 def test_a_model_that_is_not_packed_is_measured_once_and_named_padded(models: Callable[[str], Path]) -> None:
@@ -256,9 +255,8 @@ def test_a_model_that_is_not_packed_is_measured_once_and_named_padded(models: Ca
     found = measure(
         Work(engine, ids, read_work(engine, ids)[0], workload(words, 2, 2)), ["padded", "deepthink"], RoundsOf(all=1)
     )
-    assert not found["packed"]
-    assert list(found["rounds"]) == ["deepthink"]
-    assert found["seconds"]["padded"] == found["seconds"]["deepthink"]
+    assert found["engine"] == "padded"
+    assert found["padded"] == found["deepthink"]
 
 
 def test_the_harness_may_choose_its_batch_size_on_fewer_inputs() -> None:
@@ -275,26 +273,13 @@ def test_the_harness_may_choose_its_batch_size_on_fewer_inputs() -> None:
     assert (system.best, system.batch) == (10.0, 8)
 
 
-def test_a_report_has_the_real_model_beside_random_shapes() -> None:
-    cell = {
-        "length": 512,
-        "candidate_tokens": 2,
-        "seconds": {"deepthink": 1.0, "padded": 3.0},
-        "batch": {},
-        "packed": True,
-        "difference": {"padded": 1e-6},
-        "same_argmax": {"padded": True},
-        "reading_seconds": 0.5,
-        "inputs": 4,
-        "dtype": "float32",
-        "threads": 2,
-        "harness_inputs": 0,
-        "rounds_asked": {"all": 5, "official": 2, "harness": 2},
-    }
-    cells = [{**cell, "shape": shape, "text": None} for shape in ("gpt2", "pythia-160m", "smollm-135m")]
-    real = {**cell, "shape": "smollm2-135m-instruct", "text": "TREC", "packed": False}
-    machine = {"processor": "x", "cores": 2, "torch": "2", "transformers": "5"}
-    shown = markdown({"cells": [*cells, real], "trec": [], "agnews": [], "peak": [], "machine": machine})
-    rows = [line for line in shown.splitlines() if " | 512 | " in line]
-    assert [row.split(" | ")[6] for row in rows] == ["packed", "packed", "packed", "padded"]
-    assert "; smollm2-135m-instruct with its own weights on text of questions (TREC)." in shown
+def test_what_the_harness_scored_and_how_its_time_is_scaled_is_measured_with_it(
+    engine: BatchedEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def scores(inputs: int) -> System:
+        return System(1, {1: lambda: (2.0, [[0.0] * 4] * inputs)}, inputs)
+
+    monkeypatch.setattr(cells, "_harness", lambda *_: scores(inputs=2))
+    work = Work(engine, (), random_memory(engine, 0), workload(VOCABULARY, inputs=6, candidate_tokens=2))
+    found = measure(work, [HARNESS], RoundsOf(all=1, harness=1))
+    assert (found["harness inputs"], found["scaled by"], found["harness"]) == (2, 3, 6.0)

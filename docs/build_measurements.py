@@ -1,0 +1,76 @@
+"""Write docs/measurements.md from the records of benchmarks/records/; with --check, only say if it is current."""
+
+from __future__ import annotations
+
+import json
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from benchmarks.record import markdown
+
+ROOT = Path(__file__).resolve().parent.parent
+WIDTH = 125
+PAGE, RECORDS = ROOT / "docs" / "measurements.md", ROOT / "benchmarks" / "records"
+START = """\
+# Measurements
+
+Each table is a record in `benchmarks/records/`: what a benchmark wrote with `--record`, figures to three digits.
+*Transcribed* ones stood on a page by the commit that is named; no file was kept of them.
+[Performance](performance.md) says what follows from the figures.
+
+A column with a stroke (`harness / deepthink`) is computed from the two that it names. L are demonstration tokens, c
+tokens of a candidate. Loading is not counted, nor the reading, which stands in a column of its own. The systems:
+
+- *harness*: lm-evaluation-harness 0.4.13 with its transformers model, the whole prompt again for every candidate. It
+  scored the first *harness inputs* of the inputs, and its time is *scaled by* a factor to all of
+  them. It tries batches of 1, 8 and 16, the official way of 8 and 16; the fastest is shown.
+- *official*: what the official Deep-Thinking code does, reimplemented from a description: a copy of the memory for
+  every row, rows padded to the longest, one row a candidate.
+- *padded*: this package with one sequence a row, the path of models that cannot be packed.
+- *no-memory*: deepthink on the same tokens with nothing before them; *products*: the matrix products of these tokens
+  alone.
+"""
+
+
+def main() -> None:
+    """Write the page, or exit with 1 where --check finds another."""
+    current = page(
+        json.loads(path.read_text(encoding="utf-8"))
+        for path in sorted(RECORDS.glob("*.json"), key=lambda path: path.stem)
+    )
+    if "--check" not in sys.argv[1:]:
+        PAGE.write_text(current, encoding="utf-8")
+    elif not PAGE.exists() or PAGE.read_text(encoding="utf-8") != current:
+        sys.exit("docs/measurements.md is stale; run: python docs/build_measurements.py")
+
+
+def page(records: Iterator[dict[str, Any]]) -> str:
+    """The page of these records."""
+    return "\n".join([START, *("\n".join(section(record)) for record in records)])
+
+
+def section(record: dict[str, Any]) -> Iterator[str]:
+    """A record's title, note, conditions and table."""
+    yield from (f"## {record['title']}", "")
+    for text in (record["note"], f"{conditions(record)}."):
+        yield from (textwrap.fill(text, WIDTH, break_long_words=False, break_on_hyphens=False), "")
+    yield from (*markdown(record), "")
+
+
+def conditions(record: dict[str, Any]) -> str:
+    """The command, the machine, the date and the commit."""
+    parts = [f"`{record['command']}`"] if "command" in record else []
+    for name, value in record.get("machine", {}).items():
+        if isinstance(value, int):
+            parts.append(f"{value} {name.removesuffix('s') if value == 1 else name}")
+        else:
+            parts.append(value if name in ("processor", "GPU") else f"{name} {value}")
+    parts += [record["date"], f"commit {record['commit']}", *["transcribed"] * record.get("transcribed", False)]
+    return ", ".join(parts)
+
+
+if __name__ == "__main__":
+    main()
