@@ -10,6 +10,7 @@ from pathlib import Path
 import pyarrow
 import pyarrow.parquet
 import pytest
+import torch
 from helpers import vllm_alike
 from helpers.folders import memory_and_folder, scores_in
 from helpers.inline_workers import InlineExecutor
@@ -53,6 +54,18 @@ def test_every_worker_scores_with_a_vllm_of_its_own(
     for name in ("part-0.parquet", "part-1.parquet", "part-2.parquet"):
         found, ours = (scores_in(Path(folder, name)) for folder in (theirs.output, job.output))
         assert found == pytest.approx(ours, abs=1e-4)
+
+
+def test_workers_that_share_a_gpu_start_no_vllm(
+    job: FolderLabels, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "vllm", vllm_alike)
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_per_process_memory_fraction", lambda: 0.5)
+    options = ModelOptions.checked(model="pocket", engine="vllm")
+    theirs = replace(job, output=str(tmp_path / "theirs"), options=options)
+    with pytest.raises(InputError, match="vLLM takes a whole one"):
+        label_folder(theirs, nullcontext(InlineExecutor(2)), silent)
 
 
 @pytest.mark.soak

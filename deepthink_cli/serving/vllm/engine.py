@@ -129,8 +129,13 @@ class VllmEngine(Engine):
     def _llm(self) -> Any:
         for name, value in _SETTINGS.items():
             os.environ.setdefault(name, value)
+        import torch
         from vllm import LLM
 
+        if torch.cuda.is_initialized() and torch.cuda.get_per_process_memory_fraction() < 1:
+            raise InputError.of(
+                "workers", None, "several share a GPU, and vLLM takes a whole one; use one for each GPU"
+            )
         options = self._spec.options
         return LLM(
             self._spec.source,
