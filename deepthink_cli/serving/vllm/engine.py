@@ -132,10 +132,9 @@ class VllmEngine(Engine):
         import torch
         from vllm import LLM
 
-        if torch.cuda.is_initialized() and torch.cuda.get_per_process_memory_fraction() < 1:
-            raise InputError.of(
-                "workers", None, "several share a GPU, and vLLM takes a whole one; use one for each GPU"
-            )
+        started = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+        if started and torch.cuda.get_per_process_memory_fraction() < 1:
+            raise InputError.of("workers", None, "several share a GPU, and vLLM takes a whole one; use one a GPU")
         options = self._spec.options
         return LLM(
             self._spec.source,
