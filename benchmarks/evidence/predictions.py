@@ -286,7 +286,7 @@ def _rests(verdicts: list[str | None]) -> str:
 def _coverage(evidence: Evidence) -> str:
     seeds = evidence.grid.groupby("setting", observed=True)["seed"].agg(lambda each: sorted(each.unique()))
     said = "; ".join(f"{setting} {', '.join(map(str, each))}" for setting, each in seeds.items())
-    return f"Seeds that were run: {said}."
+    return f"Seeds that were run so far, of the five that were announced: {said}."
 
 
 def read(folder: Path) -> Results:
