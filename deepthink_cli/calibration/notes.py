@@ -78,7 +78,7 @@ def row_check(
         try:
             for inputs in texts:
                 for tokenized in inputs([query.candidates])[1]:
-                    check_length(limits, model, len(demonstrations.token_ids), tokenized)
+                    check_length(limits.after(demonstrations), model, len(demonstrations.token_ids), tokenized)
         except InputError as error:
             raise InputError(*(f"{query.where}: {message}" for message in error.messages)) from error
 

@@ -19,11 +19,14 @@ from deepthink_cli.model.families import (
     rotary_boundary,
     takes_positions,
     window_sizes,
+    windowed_layers,
 )
 from deepthink_cli.model.tokens import tokenize_demonstrations
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedTokenizerBase
+
+    from deepthink_cli.provenance import TokenizedDemonstrations
 
 
 @dataclass(frozen=True)
@@ -32,14 +35,21 @@ class Limits:
 
     `positions` is the number of positions, `keys` the number of tokens that one can attend to (GPT-Neo's mask buffer).
     `relative` means that positions follow from the number of keys (ALiBi) and cannot be set. Passes that end within
-    the first `boundary` positions use other rotary factors than longer ones (LongRoPE). Attention windows are no
-    limit: a layer ignores what is before a token's window.
+    the first `boundary` positions use other rotary factors than longer ones (LongRoPE). An attention `window` is no
+    limit in general: a layer ignores what is before a token's window.
     """
 
     positions: int | None
     keys: int | None
     relative: bool
     boundary: int | None = None
+    window: int | None = None
+
+    def after(self, demonstrations: TokenizedDemonstrations) -> Limits:
+        """The limits after demonstrations; none of those read apart may be outside a window, which would hide it."""
+        if self.window is None or not demonstrations.parts:
+            return self
+        return replace(self, keys=self.window if self.keys is None else min(self.keys, self.window))
 
     def side(self, end: int) -> int:
         """Which rotary factors a pass with last position `end` - 1 uses: 0 up to the boundary, 1 beyond it."""
@@ -85,6 +95,7 @@ def limits_of(config: PretrainedConfig) -> Limits:
     alibi = has_alibi(text)
     positions = getattr(text, "max_position_embeddings", None)
     boundary = rotary_boundary(text)
+    windowed = windowed_layers(text)
     for bound in (positions, boundary, *window_sizes(text).values()):
         if bound is not None and not isinstance(bound, int):
             raise InputError(f"config.json: {bound!r} must be a number of tokens; correct its positions and windows")
@@ -93,6 +104,7 @@ def limits_of(config: PretrainedConfig) -> Limits:
         keys=max_keys(text),
         relative=alibi or not takes_positions(config),
         boundary=boundary,
+        window=None if windowed is None else windowed[0],
     )
 
 

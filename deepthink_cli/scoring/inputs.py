@@ -158,7 +158,8 @@ def check_tokens(
     """
     problems, length = Problems(), len(demonstrations.token_ids)
     tokenize = query_tokenizer(spec.tokenizer, demonstrations, score)
-    most = spec.limits.max_tokens(length)
+    limits = spec.limits.after(demonstrations)
+    most = limits.max_tokens(length)
     # No text has more tokens than bytes, so most files need no tokenisation here; an end has at most one token.
     remaining = math.inf if most is None else most - length - tokenize.added - bool(tokenize.end)
     if checked is None or (checked.longest <= remaining and not checked.own_candidates):
@@ -168,7 +169,7 @@ def check_tokens(
             continue
         with problems.collected():
             (tokenized,) = tokenize([query])
-            check_length(spec.limits, spec.id, length, tokenized)
+            check_length(limits, spec.id, length, tokenized)
     problems.raise_any()
 
 

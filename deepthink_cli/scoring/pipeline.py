@@ -123,14 +123,14 @@ def planned(
 
     Queries that cannot be scored are skipped, or raise InputError, as in `predictions`.
     """
-    tokenize, length = query_tokenizer(engine.tokenizer, demonstrations, score), len(demonstrations.token_ids)
+    tokenize = query_tokenizer(engine.tokenizer, demonstrations, score)
     remaining = iter(rows)
     parts = arriving(remaining, size) if flush else iter(lambda: list(islice(remaining, size)), [])
     for part in parts:
         tokenized = _tokenized(tokenize, [row for row in part if isinstance(row, Query)], skip)
         prepared, kept = list[Query | Skipped](), list[TokenizedQuery]()
         for row in part:
-            tokens = row if isinstance(row, Skipped) else _checked(engine, length, next(tokenized), skip)
+            tokens = row if isinstance(row, Skipped) else _checked(engine, demonstrations, next(tokenized), skip)
             if isinstance(tokens, Skipped):
                 prepared.append(replace(tokens, fields=row.fields))
             else:
@@ -238,13 +238,14 @@ def _tokenized(
 
 
 def _checked(
-    engine: Engine, length: int, query: TokenizedQuery | Skipped, skip: Collection[str]
+    engine: Engine, demonstrations: TokenizedDemonstrations, query: TokenizedQuery | Skipped, skip: Collection[str]
 ) -> TokenizedQuery | Skipped:
     """The query, or why it is skipped; the engine's plan raises for unknown tokens that are not."""
     if isinstance(query, Skipped):
         return query
     try:
-        check_length(engine.limits, engine.identity.id, length, query)
+        limits, length = engine.limits.after(demonstrations), len(demonstrations.token_ids)
+        check_length(limits, engine.identity.id, length, query)
     except InputError as error:
         if TOO_LONG not in skip:
             raise

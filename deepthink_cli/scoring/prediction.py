@@ -98,7 +98,10 @@ def observe_each(engine: Engine, memory: Memory, plan: ScoringPlan) -> tuple[lis
 def _check_fit(engine: Engine, memory: Memory, plan: ScoringPlan) -> None:
     engine.check_memory(memory)
     if plan.longest is not None:
-        check_length(engine.limits, engine.identity.id, memory.length, plan.longest)
+        provenance, limits = memory.provenance, engine.limits
+        if provenance is not None:
+            limits = limits.after(provenance.demonstrations)
+        check_length(limits, engine.identity.id, memory.length, plan.longest)
 
 
 def check_length(limits: Limits, model: str, length: int, query: TokenizedQuery) -> None:

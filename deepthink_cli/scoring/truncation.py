@@ -33,7 +33,7 @@ def truncated(
     Of several fields, the longest one is shortened. A row that is too long even so stays as it is. At the end, `tell`
     is called with the number of rows that were shortened.
     """
-    length = len(demonstrations.token_ids)
+    length, limits = len(demonstrations.token_ids), limits.after(demonstrations)
     most, tokenize = limits.max_tokens(length), query_tokenizer(tokenizer, demonstrations, score)
     count = 0
 

@@ -14,7 +14,6 @@ from deepthink_cli.artifact.opening import OpenedMemory, find_its_model, open_me
 from deepthink_cli.data.examples import DemonstrationSet
 from deepthink_cli.errors import InputError, option
 from deepthink_cli.events import Tell, silent
-from deepthink_cli.model.families import windowed_layers
 from deepthink_cli.provenance import Drift, Provenance, RecordedTechnique, TokenizedDemonstrations
 from deepthink_cli.techniques.base import Technique
 
@@ -53,7 +52,7 @@ class Composed(Technique):
 
     def check(self, spec: ModelSpec, demonstrations: TokenizedDemonstrations, tell: Tell = silent) -> None:
         """Raise InputError for a model in which the place of a token in the memory has a meaning."""
-        _check_model(spec, demonstrations.parts)
+        _check_model(spec, demonstrations)
 
 
 def compose(memories: Sequence[str | Path], output: str | Path, tell: Tell = silent) -> Header:
@@ -70,22 +69,20 @@ def compose(memories: Sequence[str | Path], output: str | Path, tell: Tell = sil
     opened = [open_memory(path, "all") for path in memories]
     _check(opened)
     whole = _provenance([each.provenance for each in opened])
-    _check_model(find_its_model(opened[0], None, tell), whole.demonstrations.parts)
+    _check_model(find_its_model(opened[0], None, tell), whole.demonstrations)
     composed = [_joined(each, whole) for each in zip(*(each.memories() for each in opened), strict=True)]
     return save_memory(composed, output)
 
 
-def _check_model(spec: ModelSpec, parts: Sequence[int]) -> None:
+def _check_model(spec: ModelSpec, demonstrations: TokenizedDemonstrations) -> None:
     """Raise InputError if a token's place in the memory has a meaning, or all parts do not fit the model."""
-    limits, total = spec.limits, sum(parts)
-    together = "read the demonstrations together, without composing them"
+    parts, limits = demonstrations.parts, spec.limits.after(demonstrations)
+    total = sum(parts)
     if limits.relative:
         raise InputError(
             f"{spec.id}: its positions follow from the number of earlier tokens, which differs from part to part; "
-            f"{together}"
+            "read the demonstrations together, without composing them"
         )
-    if windowed_layers(spec.config.get_text_config(decoder=True)) is not None:
-        raise InputError(f"{spec.id}: its attention windows hide the first parts from a query; {together}")
     most = limits.max_tokens(total)
     if (most is not None and total >= most) or len({limits.side(length) for length in (*parts, total)}) > 1:
         raise InputError(

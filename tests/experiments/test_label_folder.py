@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +10,9 @@ from pathlib import Path
 import pyarrow
 import pyarrow.parquet
 import pytest
-from helpers.folders import memory_and_folder
+import torch
+from helpers import vllm_alike
+from helpers.folders import memory_and_folder, scores_in
 from helpers.inline_workers import InlineExecutor
 
 from deepthink_cli.cli.main import run
@@ -17,6 +20,7 @@ from deepthink_cli.errors import InputError
 from deepthink_cli.events import silent
 from deepthink_cli.experiments.executors.messages import Died
 from deepthink_cli.experiments.label_folder import FolderCounts, FolderLabels, label_folder
+from deepthink_cli.model.options import ModelOptions
 
 
 @pytest.fixture
@@ -34,6 +38,34 @@ def test_a_folder_is_labelled_as_its_files_are(job: FolderLabels, tmp_path: Path
     alone = tmp_path / "alone.parquet"
     assert run(["predict", job.memory, f"{job.inputs}/part-1.parquet", "-o", str(alone), "-q"]) == 0
     assert Path(job.output, "part-1.parquet").read_bytes() == alone.read_bytes()
+
+
+def test_every_worker_scores_with_a_vllm_of_its_own(
+    job: FolderLabels, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    label_folder(job, nullcontext(InlineExecutor(1)), silent)
+    monkeypatch.setitem(sys.modules, "vllm", vllm_alike)
+    started = list[str]()
+    monkeypatch.setattr(vllm_alike, "STARTED", started)
+    options = ModelOptions.checked(model="pocket", engine="vllm")
+    theirs = replace(job, output=str(tmp_path / "theirs"), options=options)
+    assert label_folder(theirs, nullcontext(InlineExecutor(2)), silent).rows == 12
+    assert len(started) == 2
+    for name in ("part-0.parquet", "part-1.parquet", "part-2.parquet"):
+        found, ours = (scores_in(Path(folder, name)) for folder in (theirs.output, job.output))
+        assert found == pytest.approx(ours, abs=1e-4)
+
+
+def test_workers_that_share_a_gpu_start_no_vllm(
+    job: FolderLabels, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "vllm", vllm_alike)
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_per_process_memory_fraction", lambda: 0.5)
+    options = ModelOptions.checked(model="pocket", engine="vllm")
+    theirs = replace(job, output=str(tmp_path / "theirs"), options=options)
+    with pytest.raises(InputError, match="vLLM takes a whole one"):
+        label_folder(theirs, nullcontext(InlineExecutor(2)), silent)
 
 
 @pytest.mark.soak

@@ -1,4 +1,4 @@
-"""A memory and a folder of Parquet files to label with it."""
+"""A memory, a folder of Parquet files to label with it, and the scores in a file of labels."""
 
 from __future__ import annotations
 
@@ -21,3 +21,9 @@ def memory_and_folder(folder: Path, files: int = 3) -> tuple[str, Path]:
         pyarrow.parquet.write_table(rows, inputs / f"part-{number}.parquet")
     assert run(["think", str(folder / "demos.jsonl"), "-T", "2", "-q", "-o", memory]) == 0
     return memory, inputs
+
+
+def scores_in(labels: Path) -> list[float]:
+    """The scores of every row and label, in nats."""
+    table = pyarrow.parquet.read_table(labels)
+    return [score for name in table.column_names if name.startswith("scores.") for score in table[name].to_pylist()]

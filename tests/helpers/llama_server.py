@@ -9,9 +9,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import gguf
-import numpy
-
 from deepthink_cli.model.tokens import TokenizedQuery
 
 F32, F16 = 0, 1  # ggml's numbers of the types of caches
@@ -71,24 +68,3 @@ class LlamaServer:
         answer = self.ask("/completion", **asked)
         logs = {each["id"]: each["logprob"] for each in answer["completion_probabilities"][0]["top_logprobs"]}
         return float(logs[token]) - math.log(math.fsum(map(math.exp, logs.values())))
-
-
-def as_float32(source: Path, target: Path) -> Path:
-    """A GGUF file with the same values in float32."""
-    reader = gguf.GGUFReader(source)
-    writer = gguf.GGUFWriter(target, str(reader.fields["general.architecture"].contents()))
-    for name, field in reader.fields.items():
-        kind = field.types[0]
-        if name.startswith("GGUF.") or name in ("general.architecture", "general.file_type"):
-            continue
-        if kind == gguf.GGUFValueType.ARRAY:
-            writer.add_array(name, field.contents())
-        else:
-            writer.add_key_value(name, field.contents(), kind)
-    for tensor in reader.tensors:
-        writer.add_tensor(tensor.name, gguf.dequantize(tensor.data, tensor.tensor_type).astype(numpy.float32))
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    return target

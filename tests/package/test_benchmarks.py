@@ -15,6 +15,7 @@ from transformers import AutoConfig
 
 import cells
 import harness
+import peers
 import real_model
 import speed
 from cells import HARNESS, SYSTEMS, System, Work, difference, measure, read_work
@@ -83,6 +84,20 @@ def test_the_harness_gives_the_same_scores(engine: BatchedEngine) -> None:
     queries = workload(VOCABULARY, inputs=3, candidate_tokens=2)
     ours = [list(one.sums) for one in score(engine, first_reading(engine), queries)]
     assert difference(ours, harness.Harness(engine.model, batch_size=5).scores(ids, queries)) < 1e-4
+
+
+@pytest.mark.soak
+def test_peers_are_asked_for_the_same_scores(
+    models: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if not harness.installed():
+        pytest.skip("lm-evaluation-harness is not installed (extra: benchmark)")
+    words = ["-m", str(models("llama")), "--rows", "3", "--shots", "2", "--rounds", "1"]
+    monkeypatch.setattr(sys, "argv", ["peers.py", *words, "--harness-rows", "2", "--harness-python", sys.executable])
+    peers.main()
+    *_, ours, theirs = (line.strip("| ").split(" | ") for line in capsys.readouterr().out.splitlines())
+    assert (ours[2], theirs[2]) == ("3", "2")
+    assert float(theirs[-1]) < 1e-4
 
 
 def test_the_memory_decides_what_random_weights_answer(engine: BatchedEngine) -> None:

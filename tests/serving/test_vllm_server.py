@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from deepthink_cli.engine.base import Engine
 
 from helpers.families import write_model
+from helpers.folders import memory_and_folder, scores_in
 from helpers.vllm_server import VllmServer
 
 from deepthink_cli import load_memory, load_model
@@ -219,6 +220,16 @@ def test_predict_and_eval_score_with_vllm_as_with_our_engine(tmp_path: Path) -> 
         assert farthest(list(row["scores"].values()), list(other["scores"].values())) < WITHIN
     (ours,), (theirs,) = (printed("eval", "--json", "--engine", name) for name in ("packed", "vllm"))
     assert [each["accuracy"] for each in ours["results"]] == [each["accuracy"] for each in theirs["results"]]
+
+
+def test_a_folder_is_labelled_by_a_vllm_on_ray_as_by_our_engine(tmp_path: Path) -> None:
+    memory, inputs = memory_and_folder(tmp_path, files=2)
+    for name, options in (("ours", ["--workers", "1"]), ("theirs", ["--engine", "vllm", "--ray"])):
+        words = ["predict", memory, str(inputs), "-o", str(tmp_path / name), "-q", *options]
+        program = [sys.executable, "-m", "deepthink_cli", *words]
+        subprocess.run(program, check=True, env=os.environ | {"VLLM_CPU_KVCACHE_SPACE": "1"})
+    for part in ("part-0.parquet", "part-1.parquet"):
+        assert farthest(*(scores_in(tmp_path / name / part) for name in ("theirs", "ours"))) < WITHIN
 
 
 def test_a_memory_of_another_model_is_refused_before_anything_is_served(tmp_path: Path) -> None:

@@ -27,7 +27,9 @@ from deepthink_cli.cli.main import run
 
 pytest.importorskip("xllamacpp", reason="no llama-server here: pip install -c constraints.txt '.[soak]'")
 pytest.importorskip("gguf", reason="gguf is not installed")
-from helpers.llama_server import F16, F32, LlamaServer, as_float32
+from helpers.llama_server import F16, F32, LlamaServer
+
+from real_model import as_float32
 
 Models = Callable[[str], Path]
 QUERIES = [

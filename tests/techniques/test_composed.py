@@ -21,6 +21,7 @@ from deepthink_cli import (
     Method,
     Query,
     load_memory,
+    load_model,
     save_memory,
     think,
     tokenize_demonstrations,
@@ -158,11 +159,31 @@ def test_memories_that_do_not_fit_together_are_named(parts: list[str], tmp_path:
     assert not output.exists()
 
 
-@pytest.mark.parametrize(("family", "message"), [("mistral", "attention windows hide"), ("bloom", "earlier tokens")])
+@pytest.mark.parametrize(("family", "message"), [("mistral", "(window of 8) with"), ("bloom", "earlier tokens")])
 def test_a_model_whose_attention_depends_on_places_in_the_memory_is_refused(
     family: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    model, rows = write_model(tmp_path / family, family), write_rows(tmp_path / "rows.jsonl", ROWS)
+    changes = {"sliding_window": 8} if family == "mistral" else {}
+    model, rows = write_model(tmp_path / family, family, **changes), write_rows(tmp_path / "rows.jsonl", ROWS)
     words = ["think", str(rows), "-m", str(model), "--technique", "composed", "-o", str(tmp_path / "m.safetensors")]
     assert run(words) == 2
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("family", ["mistral", "gemma3_text"])
+def test_nothing_of_a_composed_memory_is_outside_a_window(
+    family: str, reviews: DemonstrationSet, tmp_path: Path
+) -> None:
+    model = write_model(tmp_path / family, family)
+    engine, wide = load_model(str(model)), load_model(str(write_model(tmp_path / "wide", family, sliding_window=4096)))
+    read = tokenize_demonstrations(engine.tokenizer, composed(reviews))
+    memory, same = (next(think(each, read)) for each in (engine, wide))
+    window, length = 256, len(read.token_ids)
+    words = ["slow", *("slow " * (count - 1) + "slow" for count in (100, 200))]
+    queries = tokenize_queries(engine.tokenizer, read, [Query(word, reviews.labels) for word in words])
+    fitting = [query for query in queries if length + query.longest <= window]
+    assert 0 < len(fitting) < len(queries)
+    for one, other in zip(score(engine, memory, fitting), score(wide, same, fitting), strict=True):
+        assert one.sums == pytest.approx(other.sums, abs=1e-5)
+    with pytest.raises(InputError, match="window of 256"):
+        score(engine, memory, queries)
