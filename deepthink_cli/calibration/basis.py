@@ -19,7 +19,7 @@ from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.model.tokens import QueryTokenizer, TokenizedQuery, encode, query_tokenizer, separator_end
 from deepthink_cli.options import ScoreName
 from deepthink_cli.provenance import TokenizedDemonstrations
-from deepthink_cli.scoring.prediction import check_length
+from deepthink_cli.scoring.prediction import check_fits
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -57,7 +57,7 @@ def check_inputs(
     for name in from_texts(names) if demonstrations.labels else ():
         _, tokenized = BasisInputs(name, spec.tokenizer, demonstrations, score)([demonstrations.labels])
         for query in tokenized:
-            check_length(spec.limits.after(demonstrations), spec.id, len(demonstrations.token_ids), query)
+            check_fits(spec.limits, spec.id, demonstrations, query)
 
 
 def basis_texts(basis: Basis, demonstrations: TokenizedDemonstrations) -> list[Text]:

@@ -17,7 +17,7 @@ from deepthink_cli.model.limits import Limits
 from deepthink_cli.options import ScoreName
 from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.scoring.inputs import CheckedRows
-from deepthink_cli.scoring.prediction import Prediction, check_length
+from deepthink_cli.scoring.prediction import Prediction, check_fits
 from deepthink_cli.scoring.softmax import shares
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def row_check(
         try:
             for inputs in texts:
                 for tokenized in inputs([query.candidates])[1]:
-                    check_length(limits.after(demonstrations), model, len(demonstrations.token_ids), tokenized)
+                    check_fits(limits, model, demonstrations, tokenized)
         except InputError as error:
             raise InputError(*(f"{query.where}: {message}" for message in error.messages)) from error
 

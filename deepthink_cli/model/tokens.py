@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache
 from itertools import accumulate, chain
 from typing import TYPE_CHECKING
 
@@ -227,7 +227,7 @@ def query_tokenizer(
         texts,
         lambda texts: encode(tokenizer, texts, special=False),
         end=end,
-        after_cut=lambda: _after_cut(tokenizer, template.introduction),
+        after_cut=cache(lambda: _after_cut(tokenizer, template.introduction)),
     )
 
 
@@ -258,12 +258,12 @@ class QueryTokenizer:
         that gives those two the same tokens (`model.cuts`).
         """
         candidates, count = Counter(query.candidates for query in queries).most_common(1)[0] if queries else ((), 0)
-        if count < _FEW or not self._after_cut:
+        if count < _FEW or not self.after_cut():
             return self._whole(queries)
         alike = [query for query in queries if query.candidates == candidates]
         others = [query for query in queries if query.candidates != candidates]
         first, last, *whole = self._whole([alike[0], alike[-1], *others])
-        starts = self.ids([self.texts(query)[0][: -self._after_cut] for query in alike])
+        starts = self.ids([self.texts(query)[0][: -self.after_cut()] for query in alike])
         rest = first.prefix[len(starts[0]) :]
         found = [
             TokenizedQuery((*start, *rest), first.answers, query.where)
@@ -273,10 +273,6 @@ class QueryTokenizer:
             return self._whole(queries)
         of_alike, of_others = iter(found), iter(whole)
         return [next(of_alike if query.candidates == candidates else of_others) for query in queries]
-
-    @cached_property
-    def _after_cut(self) -> int:
-        return self.after_cut()
 
     def _whole(self, queries: Sequence[Query]) -> list[TokenizedQuery]:
         """Every query, tokenised with each of its candidates."""

@@ -21,7 +21,7 @@ from deepthink_cli.model.tokens import query_tokenizer
 from deepthink_cli.options import ScoreName
 from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.scoring.pipeline import CHUNK
-from deepthink_cli.scoring.prediction import check_length
+from deepthink_cli.scoring.prediction import check_fits
 
 MAX_FIELDS = 1000  # different fields of rows that are remembered
 
@@ -158,8 +158,7 @@ def check_tokens(
     """
     problems, length = Problems(), len(demonstrations.token_ids)
     tokenize = query_tokenizer(spec.tokenizer, demonstrations, score)
-    limits = spec.limits.after(demonstrations)
-    most = limits.max_tokens(length)
+    most = spec.limits.after(demonstrations).max_tokens(length)
     # No text has more tokens than bytes, so most files need no tokenisation here; an end has at most one token.
     remaining = math.inf if most is None else most - length - tokenize.added - bool(tokenize.end)
     if checked is None or (checked.longest <= remaining and not checked.own_candidates):
@@ -169,7 +168,7 @@ def check_tokens(
             continue
         with problems.collected():
             (tokenized,) = tokenize([query])
-            check_length(limits, spec.id, length, tokenized)
+            check_fits(spec.limits, spec.id, demonstrations, tokenized)
     problems.raise_any()
 
 

@@ -35,7 +35,7 @@ from deepthink_cli.scoring.prediction import (
     Scores,
     averaged,
     check_finite,
-    check_length,
+    check_fits,
     observe_each,
     prediction_of,
     score_each,
@@ -244,8 +244,7 @@ def _checked(
     if isinstance(query, Skipped):
         return query
     try:
-        limits, length = engine.limits.after(demonstrations), len(demonstrations.token_ids)
-        check_length(limits, engine.identity.id, length, query)
+        check_fits(engine.limits, engine.identity.id, demonstrations, query)
     except InputError as error:
         if TOO_LONG not in skip:
             raise

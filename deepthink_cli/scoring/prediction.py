@@ -14,6 +14,7 @@ from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.model.limits import Limits
 from deepthink_cli.model.tokens import TokenizedQuery
 from deepthink_cli.options import ScoreName
+from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.scoring.nearest import nearest_of, pasts_of
 from deepthink_cli.scoring.softmax import shares
 
@@ -102,6 +103,11 @@ def _check_fit(engine: Engine, memory: Memory, plan: ScoringPlan) -> None:
         if provenance is not None:
             limits = limits.after(provenance.demonstrations)
         check_length(limits, engine.identity.id, memory.length, plan.longest)
+
+
+def check_fits(limits: Limits, model: str, demonstrations: TokenizedDemonstrations, query: TokenizedQuery) -> None:
+    """Raise InputError unless demonstrations, the query and its longest candidate fit together."""
+    check_length(limits.after(demonstrations), model, len(demonstrations.token_ids), query)
 
 
 def check_length(limits: Limits, model: str, length: int, query: TokenizedQuery) -> None:

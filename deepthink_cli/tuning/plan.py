@@ -24,7 +24,7 @@ from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.model.tokens import query_tokenizer, tokenize_demonstrations
 from deepthink_cli.provenance import TokenizedDemonstrations
-from deepthink_cli.scoring.prediction import check_length
+from deepthink_cli.scoring.prediction import check_fits
 from deepthink_cli.selection.choice import Request, choose_demonstrations
 from deepthink_cli.selection.pool import PoolRows
 from deepthink_cli.selection.registry import selection_method
@@ -180,7 +180,7 @@ def _usable(plan: TunePlan, tell: Tell) -> TunePlan:
         read = _tokenized(plan, technique, chosen)
         for query in query_tokenizer(spec.tokenizer, read)(rows.queries):
             spec.check_ids(query.ids, query.where)
-            check_length(spec.limits, spec.id, len(read.token_ids), query)
+            check_fits(spec.limits, spec.id, read, query)
         return read
 
     def fits_too(technique: Technique) -> None:

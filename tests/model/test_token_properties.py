@@ -30,6 +30,16 @@ def ids(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
     return found
 
 
+def assert_as_one_by_one(tokenizer: PreTrainedTokenizerBase, template: Template, queries: list[Query]) -> None:
+    alone = []
+    for query in queries:
+        try:
+            alone += tokenize_queries(tokenizer, template, [query])
+        except InputError:
+            assume(False)
+    assert tokenize_queries(tokenizer, template, queries) == alone
+
+
 @given(TEMPLATE, QUERY)
 def test_a_query_and_its_answer_are_the_tokens_of_the_whole_text(
     tokenizer: PreTrainedTokenizerBase, template: Template, query: Query
@@ -56,13 +66,7 @@ def test_a_query_and_its_answer_are_the_tokens_of_the_whole_text(
 def test_queries_together_are_queries_one_by_one(
     tokenizer: PreTrainedTokenizerBase, template: Template, queries: list[Query]
 ) -> None:
-    alone = []
-    for query in queries:
-        try:
-            alone += tokenize_queries(tokenizer, template, [query])
-        except InputError:
-            assume(False)
-    assert tokenize_queries(tokenizer, template, queries) == alone
+    assert_as_one_by_one(tokenizer, template, queries)
 
 
 @given(TEMPLATE, st.lists(WORDS, min_size=8, max_size=12), st.lists(WORDS, min_size=1, max_size=4, unique=True))
@@ -70,13 +74,7 @@ def test_queries_with_the_same_candidates_are_queries_one_by_one(
     tokenizer: PreTrainedTokenizerBase, template: Template, texts: list[str], candidates: list[str]
 ) -> None:
     queries = [Query(text, tuple(candidates)) for text in texts]
-    alone = []
-    for query in queries:
-        try:
-            alone += tokenize_queries(tokenizer, template, [query])
-        except InputError:
-            assume(False)
-    assert tokenize_queries(tokenizer, template, queries) == alone
+    assert_as_one_by_one(tokenizer, template, queries)
 
 
 @given(st.lists(TEXT, min_size=1, max_size=4), st.booleans())
