@@ -119,7 +119,7 @@ def _commit() -> str:
 def _machine() -> dict[str, str | int]:
     """The processor or GPU, and the versions of what computes."""
     torch = sys.modules.get("torch")
-    found: dict[str, str | int] = {"processor": _processor(), "cores": os.cpu_count() or 1}
+    found: dict[str, str | int] = {"processor": processor(), "cores": os.cpu_count() or 1}
     if torch is not None:
         found["threads"] = torch.get_num_threads()
         if torch.cuda.is_available():
@@ -128,7 +128,7 @@ def _machine() -> dict[str, str | int]:
     return found | {"Python": platform.python_version()} | {name: version(name) for name in ("torch", "transformers")}
 
 
-def _processor() -> str:
+def processor() -> str:
     """The processor's name where the system tells it."""
     information = Path("/proc/cpuinfo")
     lines = information.read_text(encoding="utf-8").splitlines() if information.exists() else []

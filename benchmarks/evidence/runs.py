@@ -30,6 +30,9 @@ AT, ROWS, DEV_ROWS = "1,2,3,5,8,12", "300", "150"
 DEV = ("--choose-on", "dev", "--dev-size", DEV_ROWS)
 REPEATED_TASKS, FLIPPED_TASKS, TIMES = ("sst2", "mr", "trec"), ("sst2", "mr"), (2, 5)
 CONTROL_SEEDS = range(3)
+PAPER = ("--eta", "0.01")  # continued positions and no momentum are the defaults
+PARTS = "gate,keys-only,values-only,lower-half,upper-half"
+SUBJECT_ROWS = "20"
 DEMONSTRATIONS = "demonstrations"  # subfolder of the evidence for files of demonstrations
 
 
@@ -83,33 +86,35 @@ def selected(stage: str, seeds: Sequence[int], at: str) -> Iterator[Job]:
         yield Job(stage, "selected", (*arguments, "--eta", "0.01", *_readings(at)))
 
 
-def chat(stage: str, seeds: Sequence[int], at: str) -> Iterator[Job]:
-    """The grid's continued and restarted settings with demonstrations as turns of a conversation."""
-    for job in grid(stage, seeds, at):
-        if job.folder != "official":
-            yield Job(stage, f"chat-{job.folder}", (*job.arguments, "--chat"))
-
-
-def other_etas(stage: str, seeds: Sequence[int], at: str) -> Iterator[Job]:
-    """A smaller and a larger eta, into the folders of the grid."""
-    for job in grid(stage, seeds, at):
-        if job.folder != "official":
-            place = job.arguments.index("--eta") + 1
-            arguments = (*job.arguments[:place], "0.001,0.3", *job.arguments[place + 1 :])
-            yield Job(stage, job.folder, arguments)
-
-
-def all_rows(stage: str, seeds: Sequence[int], at: str) -> Iterator[Job]:
-    """SST-2 and TREC with all test rows; the dev set keeps its size."""
+def paper(stage: str, seeds: Sequence[int], at: str, *arguments: str) -> Iterator[Job]:
+    """The paper's setting with other arguments, into a folder of its own; no T is chosen, and no dev row scored."""
+    gate = () if "--eta" in arguments else PAPER
     for seed in seeds:
-        for folder, method in SETTINGS.items():
-            arguments = (*_tasks(["sst2", "trec"]), *_seed(seed), *DEV, *method, *_readings(at))
-            yield Job(stage, f"all-rows-{folder}", arguments)
+        common = (*_seed(seed), "--limit", ROWS, *gate, *_readings(at))
+        yield Job(stage, stage, (*_tasks(CLASSIC), *common, *arguments))
+
+
+def more_seeds(stage: str, seeds: Sequence[int], at: str) -> Iterator[Job]:
+    """The paper's setting as in the grid, with its dev rows, after other demonstrations."""
+    for seed in seeds:
+        yield Job(stage, stage, (*_tasks(CLASSIC), *_seed(seed), "--limit", ROWS, *DEV, *PAPER, *_readings(at)))
+
+
+def all_rows(stage: str, seeds: Sequence[int]) -> Iterator[Job]:
+    """The paper's setting on all test rows of SST-2 and TREC, which have few enough."""
+    for seed in seeds:
+        yield Job(stage, stage, (*_tasks(["sst2", "trec"]), *_seed(seed), *PAPER, *_readings("1,5")))
+
+
+def subjects(stage: str) -> Iterator[Job]:
+    """MMLU and BBH with the demonstrations of the data sets, some rows of each of their tasks."""
+    for group in ("mmlu", "bbh"):
+        yield Job(stage, stage, (*_tasks([group]), *_seed(0), "--limit", SUBJECT_ROWS, *PAPER, *_readings("1,5")))
 
 
 def all_jobs(at: str = AT) -> list[Job]:
     """Every command, in order of importance."""
-    first, second = range(5), range(5, 10)
+    first = range(5)
     return [
         *grid("grid", first, at),
         *controls("controls", at),
@@ -117,10 +122,16 @@ def all_jobs(at: str = AT) -> list[Job]:
         *selected("selected", first, at),
         *techniques("ct-kv", CONTROL_SEEDS, "ct-kv"),
         *in_float32("float32", at),
-        *grid("more-seeds", second, at),
-        *chat("chat", first, at),
-        *other_etas("etas", first, at),
-        *all_rows("all-rows", first, at),
+        *paper("etas", CONTROL_SEEDS, "1,2,5,12", "--eta", "0.001,0.3"),
+        *paper("shots", first, "1,5", "--shots", "4,16"),
+        *paper("orders", [0], "1,5", "--order-seed", "0,1,2,3,4"),
+        *all_rows("all-rows", first),
+        *paper("parts", CONTROL_SEEDS, "1,5", "--eta", "0.1", "--update", PARTS),
+        *paper("long", first, "1,15", "--eta", "0.01,0.1"),
+        *paper("chat", CONTROL_SEEDS, "1,5", "--chat"),
+        *paper("calibrations", CONTROL_SEEDS, "1,5", "--calibrate", "contextual,pmi"),
+        *subjects("subjects"),
+        *more_seeds("more-seeds", range(5, 10), at),
     ]
 
 

@@ -1,8 +1,10 @@
-"""Processes of `deepthink run`: a few at once, never two in one folder."""
+"""Processes of `deepthink run`: a few at once, never two in one folder, and what each of them took."""
 
 from __future__ import annotations
 
+import json
 import os
+import resource
 import shlex
 import signal
 import subprocess
@@ -13,8 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+from benchmarks.record import processor
+
 ROOT = Path(__file__).resolve().parents[2]
 DATA, OUT = "data", "out"
+COMMANDS = "commands.jsonl"  # in the folder of the results: the commands that ended, and what they took
 
 
 class InFolder(Protocol):
@@ -85,50 +90,67 @@ class Workplace:
 def execute(
     jobs: Iterable[AnyJob],
     start: Callable[[AnyJob], subprocess.Popen[bytes]],
+    ended: Callable[[AnyJob, int, float], None],
     workers: int = 2,
     poll: float = 1.0,
 ) -> list[AnyJob]:
     """Run all jobs in order, each as soon as a worker and its folder are free; returns those that failed.
 
-    If this process is interrupted, so are the running jobs; they keep the rows they have written.
+    `ended` is told of each job, its exit status and its processor seconds. If this process is interrupted, so are the
+    running jobs; they keep the rows they have written.
     """
     waiting, failed = list(jobs), list[AnyJob]()
-    running: list[tuple[AnyJob, subprocess.Popen[bytes], float]] = []
+    running: list[tuple[AnyJob, subprocess.Popen[bytes]]] = []
     try:
         while waiting or running:
-            for job, process, started in [entry for entry in running if entry[1].poll() is not None]:
-                running.remove((job, process, started))
-                _print_end(job, process.returncode, time.monotonic() - started)
-                failed += [job] * bool(process.returncode)
-            busy = {job.folder for job, _, _ in running}
+            for job, process in [*running]:
+                before = _seconds_of_children()
+                if process.poll() is not None:  # the only child whose seconds were added
+                    running.remove((job, process))
+                    ended(job, process.returncode, _seconds_of_children() - before)
+                    failed += [job] * bool(process.returncode)
+            busy = {job.folder for job, _ in running}
             free = next((job for job in waiting if job.folder not in busy), None)
             if free is not None and len(running) < workers:
                 waiting.remove(free)
-                running.append((free, start(free), time.monotonic()))
+                running.append((free, start(free)))
             else:
                 time.sleep(poll)
     finally:
-        for _, process, _ in running:
+        for _, process in running:
             process.terminate()
-        for _, process, _ in running:
+        for _, process in running:
             process.wait()
     return failed
 
 
 def finish(place: Workplace, jobs: Sequence[AnyCommand], workers: int) -> None:
-    """Execute all jobs at low priority, name the commands that failed, and end this process with 1 if any did."""
+    """Execute all jobs at low priority, name the commands that failed, and end this process with 1 if any did.
+
+    Each command that ends adds a line to `commands.jsonl`; one that was interrupted adds none.
+    """
     os.nice(10)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    failed = execute(jobs, lambda job: place.start(job.folder, job.arguments), workers)
+
+    def ended(job: AnyCommand, status: int, seconds: float) -> None:
+        took = {"folder": job.folder, "arguments": shlex.join(job.arguments), "status": status}
+        took |= {"processor_seconds": round(seconds, 1), "processor": processor()}
+        with (place.folder / OUT / COMMANDS).open("a", encoding="utf-8") as file:
+            file.write(json.dumps(took) + "\n")
+        ending = "done" if status == 0 else f"exit status {status}"
+        print(f"{time.strftime('%H:%M')} {job}: {ending} after {seconds / 60:.0f} min of a core", flush=True)
+
+    failed = execute(jobs, lambda job: place.start(job.folder, job.arguments), ended, workers)
     for job in failed:
         print(f"failed: {shlex.join(place.command(job.folder, job.arguments))}", file=sys.stderr)
     sys.exit(bool(failed))
 
 
+def _seconds_of_children() -> float:
+    """The processor seconds of the child processes that have been waited for."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
 def _pairs(words: Sequence[str]) -> list[tuple[str, str]]:
     return list(zip(["", *words], words, strict=False))
-
-
-def _print_end(job: InFolder, status: int, seconds: float) -> None:
-    ending = "done" if status == 0 else f"exit status {status}"
-    print(f"{time.strftime('%H:%M')} {job}: {ending} after {seconds / 60:.0f} min", flush=True)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import shlex
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -15,7 +18,7 @@ import pytest
 from deepthink_cli.data.examples import Example
 from evidence.demonstrations import FLIPPED, relabelled, repeated, write_examples
 from evidence.runs import AT, all_jobs
-from evidence.workers import Workplace, execute
+from evidence.workers import Workplace, execute, finish
 
 EXAMPLES = (Example("good", "positive"), Example("bad", "negative"))
 
@@ -28,34 +31,22 @@ class Job:
     fails: bool = False
 
 
-OTHERS = ("techniques", "selected", "ct-kv")
-
-
-def test_the_grid_comes_first_seed_by_seed_and_the_controls_follow_it() -> None:
+def test_the_grid_comes_first_seed_by_seed_and_stages_are_not_mixed() -> None:
     jobs = all_jobs()
     stages = [job.stage for job in jobs]
-    assert list(dict.fromkeys(stages)) == [
-        "grid",
-        "controls",
-        *OTHERS,
-        "float32",
-        "more-seeds",
-        "chat",
-        "etas",
-        "all-rows",
-    ]
     assert stages == sorted(stages, key=list(dict.fromkeys(stages)).index)
     grid = [job for job in jobs if job.stage == "grid"]
+    assert jobs[: len(grid)] == grid
     assert [job.folder for job in grid] == ["continued", "restarted", "official"] * 5
     seeds = [int(job.arguments[job.arguments.index("--seeds") + 1].rstrip(",")) for job in grid]
     assert all(first <= second for first, second in pairwise(seeds))
 
 
-def test_every_command_of_the_grid_scores_the_same_iterations_and_rows() -> None:
+def test_the_grid_and_more_seeds_of_it_score_the_same_iterations_and_rows() -> None:
     for job in all_jobs():
         words = " ".join(job.arguments)
-        assert job.folder in ("repeated", "techniques") or f"-T 12 --at {AT}" in words
-        assert job.stage == "all-rows" or "--limit 300" in words
+        assert job.stage not in ("grid", "more-seeds") or f"-T 12 --at {AT}" in words
+        assert job.stage in ("all-rows", "subjects") or "--limit 300" in words
 
 
 def test_demonstrations_are_repeated_in_order_and_relabelled(tmp_path: Path) -> None:
@@ -106,7 +97,24 @@ def test_jobs_run_side_by_side_but_never_in_one_folder(workers: int) -> None:
         return process
 
     jobs: Sequence[Job] = [Job("a"), Job("a", fails=True), Job("b"), Job("b"), Job("c")]
-    assert execute(jobs, start, workers, poll=0.01) == [Job("a", fails=True)]
+    ended: list[tuple[Job, int]] = []
+    failed = execute(jobs, start, lambda job, status, seconds: ended.append((job, status)), workers, poll=0.01)
+    assert failed == [Job("a", fails=True)]
+    assert sorted(status for _, status in ended) == [0, 0, 0, 0, 1]
     assert sorted(started, key=lambda job: job.folder) == sorted(jobs, key=lambda job: job.folder)
     if workers == 1:
         assert started == list(jobs)
+
+
+def test_every_command_that_ends_says_what_it_took(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = Workplace.at(tmp_path, "gpt2", None, tmp_path, "bfloat16", "evidence_job")
+    busy = "import time\nend = time.process_time() + 0.3\nwhile time.process_time() < end: pass"
+    monkeypatch.setattr(Workplace, "command", lambda *_: [sys.executable, "-c", busy])
+    monkeypatch.setattr(os, "nice", lambda _: 0)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    jobs = [job for job in all_jobs() if job.stage == "all-rows"][:2]
+    with pytest.raises(SystemExit, match="False"):
+        finish(place, jobs, 2)
+    lines = [json.loads(line) for line in (tmp_path / "commands.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert [(line["arguments"], line["status"]) for line in lines] == [(shlex.join(job.arguments), 0) for job in jobs]
+    assert all(0.3 <= line["processor_seconds"] < 5 for line in lines)
