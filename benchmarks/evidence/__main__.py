@@ -8,8 +8,10 @@ Works on whatever is there: missing tables, tasks and seeds are missing from the
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from benchmarks.packing import unpacked
 from benchmarks.table1.page import Model, read_models
@@ -17,20 +19,27 @@ from benchmarks.table1.page import Model, read_models
 from .load import read_evidence
 from .page import Study, page
 from .tables import all_cells
+from .workers import COMMANDS
 
 
-def write(evidence: Path, target: Path, table1: Sequence[Model] = ()) -> None:
+def write(evidence: Path, target: Path, table1: Sequence[Model] = (), commands: Sequence[dict[str, Any]] = ()) -> None:
     """Write the page, and figures and cells.csv into a folder beside it with its name."""
     figures = target.with_suffix("")
     figures.mkdir(parents=True, exist_ok=True)
     found = read_evidence(evidence)
     of_model = (each for each in table1 if any(name.startswith(each.name) for name in found.models))
-    study = Study(found, figures, next(of_model, None))
+    study = Study(found, figures, next(of_model, None), commands)
     for old in (*figures.glob("*.png"), *figures.glob("*.csv")):
         old.unlink()
     text = page(study)
     (figures / "cells.csv").write_text(all_cells(study.every), encoding="utf-8")
     target.write_text(text, encoding="utf-8")
+
+
+def read_commands(folder: Path) -> list[dict[str, Any]]:
+    """The commands that made the tables of a folder, and what they took, as far as that was kept."""
+    file = folder / COMMANDS
+    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()] if file.exists() else []
 
 
 def main() -> None:
@@ -43,7 +52,7 @@ def main() -> None:
     with unpacked(args.table1) as folder:
         models = read_models(folder)
     with unpacked(args.evidence) as folder:
-        write(folder, args.write, models)
+        write(folder, args.write, models, read_commands(args.evidence))
     print(args.write)
 
 

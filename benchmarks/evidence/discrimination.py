@@ -207,11 +207,11 @@ def comparisons(evidence: Evidence) -> Iterator[Comparison]:
     """Thinking as the paper does it, at the T that dev rows choose and at T = 5; other settings; repetition."""
     grid = evidence.grid
     found = [
-        Comparison("the paper's setting, T by dev rows", True, _chosen(grid, "continued", [0.01])),
+        Comparison("the paper's setting, T by dev rows", True, chosen_pairs(grid, "continued", [0.01])),
         Comparison("the paper's setting, T = 5", False, _fixed(grid, "continued", 0.01, 5)),
-        Comparison("continued, T and eta by dev rows", True, _chosen(grid, "continued", [0.01, 0.1])),
-        Comparison("restarted, T and eta by dev rows", True, _chosen(grid, "restarted", [0.01, 0.1])),
-        Comparison("momentum 0.9, eta 0.01, T by dev rows", True, _chosen(grid, "official", [0.01])),
+        Comparison("continued, T and eta by dev rows", True, chosen_pairs(grid, "continued", [0.01, 0.1])),
+        Comparison("restarted, T and eta by dev rows", True, chosen_pairs(grid, "restarted", [0.01, 0.1])),
+        Comparison("momentum 0.9, eta 0.01, T by dev rows", True, chosen_pairs(grid, "official", [0.01])),
         Comparison("a large step: continued, eta 0.1, T = 12", False, _fixed(grid, "continued", 0.1, 12)),
         *(
             Comparison(
@@ -226,28 +226,29 @@ def comparisons(evidence: Evidence) -> Iterator[Comparison]:
         Comparison(
             "random-valid demonstrations: the paper's setting, T by dev rows, against their T = 1",
             True,
-            _chosen(evidence.folder("selected"), "selected", [0.01]),
+            chosen_pairs(evidence.folder("selected"), "selected", [0.01]),
         ),
     ]
     return (each for each in found if each.pairs)
 
 
-def _chosen(grid: pd.DataFrame, setting: str, etas: Sequence[float]) -> list[Pair]:
+def chosen_pairs(grid: pd.DataFrame, setting: str, etas: Sequence[float]) -> list[Pair]:
+    """The tasks and seeds of a setting, each at the T and eta that its dev rows choose."""
     rows = grid[grid["setting"] == setting]
     found = []
     for _, choice in choices(rows, etas).iterrows():
-        found += _pairs(
+        found += pairs_at(
             rows[(rows["task"] == choice["task"]) & (rows["seed"] == choice["seed"])], *choice[["eta", "t"]]
         )
     return found
 
 
 def _fixed(grid: pd.DataFrame, setting: str, eta: float, t: int) -> list[Pair]:
-    return _pairs(grid[grid["setting"] == setting], eta, t)
+    return pairs_at(grid[grid["setting"] == setting], eta, t)
 
 
-def _pairs(rows: pd.DataFrame, eta: float, t: int) -> list[Pair]:
-    """The tasks and seeds that have test rows at T = 1 and at this T."""
+def pairs_at(rows: pd.DataFrame, eta: float, t: int) -> list[Pair]:
+    """The tasks and seeds that have test rows at T = 1 and at this T, with this eta."""
     found = []
     for (task, seed), job in rows[rows["eta"] == eta].groupby(["task", "seed"], observed=True):
         scores = {(row["part"], row["t"]): row["scores"] for _, row in job.iterrows()}
@@ -263,9 +264,14 @@ def _technique(evidence: Evidence, name: str) -> list[Pair]:
 
 
 def _beside(evidence: Evidence, rows: pd.DataFrame, times: int | None = None) -> list[Pair]:
-    """Rows at T = 1 of other memories, with `times` the demonstrations, beside T = 1 of the grid on the same rows."""
-    key = ["task", "seed", "part", "rows"]
-    firsts = evidence.grid[evidence.grid["t"] == 1].drop_duplicates(key)
+    """Rows at T = 1 of other memories, with `times` the demonstrations, beside one reading, on the same rows.
+
+    One reading is that of the grid, or where another dtype was used, that of the techniques.
+    """
+    key = ["task", "seed", "part", "rows", "dtype"]
+    others = evidence.folder("techniques")
+    once = pd.concat([evidence.grid, others[others["technique"] == ""]])
+    firsts = once[once["t"] == 1].drop_duplicates(key)
     both = rows[rows["t"] == 1].merge(firsts, on=key, suffixes=("_after", ""))
     found = []
     kept = both if times is None else both[both["shots_after"] == times * both["shots"]]

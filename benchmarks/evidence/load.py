@@ -27,7 +27,8 @@ from .measures import (
 )
 
 CONTROLS = ("repeated", "flipped", "techniques", "selected")
-ALL_ROWS = "all-rows"  # folders whose name starts with this repeat the grid on more rows
+VARIED = ("etas", "long", "shots", "orders", "parts", "chat", "calibrations", "all-rows", "more-seeds")
+SUBJECTS = "subjects"  # the folder of MMLU and BBH, whose inputs have their own candidates
 FLOAT32 = "float32-"  # folders whose name starts with this repeat cells of the grid in float32
 ORDER = ("continued", "restarted", "official")
 TASK_ORDER = ("sst2", "sst5", "mr", "agnews", "trec")
@@ -39,6 +40,7 @@ COLUMNS = (
         "task",
         "technique",
         "seed",
+        "dtype",
         "eta",
         "t",
         "part",
@@ -47,6 +49,9 @@ COLUMNS = (
         "drift",
         "length",
         "shots",
+        "order",
+        "update",
+        "calibration",
     ),
     "scores",
 )
@@ -65,13 +70,13 @@ class Scores:
 class Evidence:
     """All rows of all folders, with measures; `without_samples` counts rows whose scores are not there.
 
-    `dtypes` are those of all folders but the repetitions in float32.
+    `subjects` are the results of MMLU and BBH.
     """
 
     rows: pd.DataFrame
+    subjects: tuple[Result, ...]
     without_samples: int
     models: tuple[str, ...]
-    dtypes: tuple[str, ...]
 
     def folder(self, *names: str) -> pd.DataFrame:
         """The rows of these folders."""
@@ -79,9 +84,9 @@ class Evidence:
 
     @property
     def grid(self) -> pd.DataFrame:
-        """The rows that are neither of a control nor of a repetition on all rows."""
+        """The rows that are neither of a control nor of a variation."""
         names = self.rows["folder"].astype(str)
-        return self.rows[~names.isin(CONTROLS) & ~names.str.startswith((ALL_ROWS, FLOAT32))]
+        return self.rows[~names.isin((*CONTROLS, *VARIED)) & ~names.str.startswith(FLOAT32)]
 
     @property
     def float32(self) -> pd.DataFrame:
@@ -89,37 +94,32 @@ class Evidence:
         rows = self.rows[self.rows["folder"].astype(str).str.startswith(FLOAT32)]
         return rows.assign(setting=rows["setting"].astype(str).str.removeprefix(FLOAT32))
 
-    @property
-    def all_rows(self) -> pd.DataFrame:
-        """The rows of the repetition on all test rows."""
-        return self.rows[self.rows["folder"].astype(str).str.startswith(ALL_ROWS)]
-
 
 def read_evidence(folder: Path) -> Evidence:
     """Read every run below a folder; a folder that is missing or has no rows yet contributes nothing."""
-    lines, missing, models, dtypes = list[dict[str, Any]](), 0, set[str](), set[str]()
-    for path in sorted(folder.glob(f"*/{FILE}")):
+    lines, missing, models = list[dict[str, Any]](), 0, set[str]()
+    subjects = tuple(read_results(folder / SUBJECTS)) if (folder / SUBJECTS / FILE).exists() else ()
+    for path in sorted(path for path in folder.glob(f"*/{FILE}") if path.parent.name != SUBJECTS):
         results = read_results(path.parent)
         names = _setting_names(path.parent.name, results)
         for result in results:
             samples = find_samples(path.parent, result)
             if samples is not None:
-                lines.append(_line(path.parent.name, names[_family(result)], result, read_scores(samples)))
+                lines.append(_line(path.parent.name, names[_family(result)], result, read_scores(samples, result)))
             else:
                 missing += 1
             models.add(PurePath(result.setting.model).name)
-            if not path.parent.name.startswith(FLOAT32):
-                dtypes.add(result.setting.dtype)
     rows = pd.DataFrame(lines, columns=None if lines else [*COLUMNS])
     rows = in_order(rows).sort_values(["setting", "task", "seed", "eta", "t", "part", "shots"], ignore_index=True)
-    return Evidence(rows, missing, tuple(sorted(models)), tuple(sorted(dtypes)))
+    return Evidence(rows, subjects, missing, tuple(sorted(models)))
 
 
-def read_scores(path: Path) -> Scores:
-    """The scores of one row of a run; all its inputs have the same candidates."""
-    table = pyarrow.parquet.read_table(path, columns=["gold", "candidates", "scores"])
+def read_scores(path: Path, result: Result) -> Scores:
+    """The scores of one row of a run, corrected if it has a calibration; all its inputs have the same candidates."""
+    name = "scores" if result.setting.calibration is None else "calibrated"
+    table = pyarrow.parquet.read_table(path, columns=["gold", "candidates", name])
     labels = tuple(table["candidates"][0].as_py())
-    flat = table["scores"].combine_chunks().flatten().to_numpy(zero_copy_only=False)
+    flat = table[name].combine_chunks().flatten().to_numpy(zero_copy_only=False)
     places = {label: place for place, label in enumerate(labels)}
     gold = np.array([places[label] for label in table["gold"].to_pylist()], dtype=np.int64)
     return Scores(labels, normalised(flat.astype(np.float64).reshape(len(gold), len(labels))), gold)
@@ -134,6 +134,7 @@ def _line(folder: str, setting: str, result: Result, scores: Scores) -> dict[str
         "setting": setting,
         "task": result.setting.task,
         "seed": result.setting.seed,
+        "dtype": result.setting.dtype,
         "eta": result.setting.eta,
         "momentum": result.setting.momentum,
         "positions": result.setting.positions,
@@ -142,6 +143,9 @@ def _line(folder: str, setting: str, result: Result, scores: Scores) -> dict[str
         "part": result.setting.part,
         "rows": result.setting.rows_sha256,
         "shots": result.shots_used,
+        "order": result.setting.order_seed,
+        "update": result.setting.update or "",
+        "calibration": result.setting.calibration or "",
         "length": result.length,
         "drift": np.nan if drift is None else (drift[0] + drift[1]) / 2,
         "scores": scores,

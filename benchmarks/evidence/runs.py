@@ -30,6 +30,10 @@ AT, ROWS, DEV_ROWS = "1,2,3,5,8,12", "300", "150"
 DEV = ("--choose-on", "dev", "--dev-size", DEV_ROWS)
 REPEATED_TASKS, FLIPPED_TASKS, TIMES = ("sst2", "mr", "trec"), ("sst2", "mr"), (2, 5)
 CONTROL_SEEDS = range(3)
+# Of the stages after the grid: a processor without instructions for bfloat16 takes seven times longer in it.
+FLOAT32 = ("--dtype", "float32")
+LATER = ("--limit", ROWS, *FLOAT32)
+POOL = "1000"
 PAPER = ("--eta", "0.01")  # continued positions and no momentum are the defaults
 PARTS = "gate,keys-only,values-only,lower-half,upper-half"
 SUBJECT_ROWS = "20"
@@ -75,62 +79,61 @@ def controls(stage: str, at: str) -> Iterator[Job]:
 def techniques(stage: str, seeds: Sequence[int], names: str) -> Iterator[Job]:
     """Memories that are made in other ways, at T = 1, of the grid's demonstrations."""
     for seed in seeds:
-        arguments = (*_tasks(CLASSIC), *_seed(seed), "--limit", ROWS, *DEV, "--technique", names, "-T", "1")
+        arguments = (*_tasks(CLASSIC), *_seed(seed), *LATER, *DEV, "--technique", names, "-T", "1")
         yield Job(stage, "techniques", arguments)
 
 
-def selected(stage: str, seeds: Sequence[int], at: str) -> Iterator[Job]:
+def selected(stage: str, seeds: Sequence[int]) -> Iterator[Job]:
     """The paper's setting after demonstrations that are chosen by labels of other rows."""
     for seed in seeds:
-        arguments = (*_tasks(CLASSIC), *_seed(seed), "--limit", ROWS, *DEV, "--demos-by", "random-valid")
-        yield Job(stage, "selected", (*arguments, "--eta", "0.01", *_readings(at)))
+        arguments = (*_tasks(CLASSIC), *_seed(seed), *LATER, *DEV, "--demos-by", "random-valid", "--pool-size", POOL)
+        yield Job(stage, "selected", (*arguments, *PAPER, *_readings("1,2,5")))
 
 
 def paper(stage: str, seeds: Sequence[int], at: str, *arguments: str) -> Iterator[Job]:
     """The paper's setting with other arguments, into a folder of its own; no T is chosen, and no dev row scored."""
     gate = () if "--eta" in arguments else PAPER
     for seed in seeds:
-        common = (*_seed(seed), "--limit", ROWS, *gate, *_readings(at))
-        yield Job(stage, stage, (*_tasks(CLASSIC), *common, *arguments))
+        yield Job(stage, stage, (*_tasks(CLASSIC), *_seed(seed), *LATER, *gate, *_readings(at), *arguments))
 
 
 def more_seeds(stage: str, seeds: Sequence[int], at: str) -> Iterator[Job]:
     """The paper's setting as in the grid, with its dev rows, after other demonstrations."""
     for seed in seeds:
-        yield Job(stage, stage, (*_tasks(CLASSIC), *_seed(seed), "--limit", ROWS, *DEV, *PAPER, *_readings(at)))
+        yield Job(stage, stage, (*_tasks(CLASSIC), *_seed(seed), *LATER, *DEV, *PAPER, *_readings(at)))
 
 
 def all_rows(stage: str, seeds: Sequence[int]) -> Iterator[Job]:
     """The paper's setting on all test rows of SST-2 and TREC, which have few enough."""
     for seed in seeds:
-        yield Job(stage, stage, (*_tasks(["sst2", "trec"]), *_seed(seed), *PAPER, *_readings("1,5")))
+        yield Job(stage, stage, (*_tasks(["sst2", "trec"]), *_seed(seed), *FLOAT32, *PAPER, *_readings("1,5")))
 
 
 def subjects(stage: str) -> Iterator[Job]:
     """MMLU and BBH with the demonstrations of the data sets, some rows of each of their tasks."""
     for group in ("mmlu", "bbh"):
-        yield Job(stage, stage, (*_tasks([group]), *_seed(0), "--limit", SUBJECT_ROWS, *PAPER, *_readings("1,5")))
+        rows = (*_tasks([group]), *_seed(0), "--limit", SUBJECT_ROWS)
+        yield Job(stage, stage, (*rows, *FLOAT32, *PAPER, *_readings("1,5")))
 
 
 def all_jobs(at: str = AT) -> list[Job]:
     """Every command, in order of importance."""
-    first = range(5)
     return [
-        *grid("grid", first, at),
+        *grid("grid", range(5), at),
         *controls("controls", at),
-        *techniques("techniques", first, "composed,ensemble-3"),
-        *selected("selected", first, at),
-        *techniques("ct-kv", CONTROL_SEEDS, "ct-kv"),
         *in_float32("float32", at),
-        *paper("etas", CONTROL_SEEDS, "1,2,5,12", "--eta", "0.001,0.3"),
-        *paper("shots", first, "1,5", "--shots", "4,16"),
+        *techniques("techniques", CONTROL_SEEDS, "deep-thinking,composed,ensemble-3"),
+        *selected("selected", CONTROL_SEEDS),
+        *techniques("ct-kv", CONTROL_SEEDS, "ct-kv"),
+        *paper("shots", CONTROL_SEEDS, "1,5", "--shots", "4,16"),
         *paper("orders", [0], "1,5", "--order-seed", "0,1,2,3,4"),
-        *all_rows("all-rows", first),
-        *paper("parts", CONTROL_SEEDS, "1,5", "--eta", "0.1", "--update", PARTS),
-        *paper("long", first, "1,15", "--eta", "0.01,0.1"),
-        *paper("chat", CONTROL_SEEDS, "1,5", "--chat"),
-        *paper("calibrations", CONTROL_SEEDS, "1,5", "--calibrate", "contextual,pmi"),
+        *paper("etas", CONTROL_SEEDS, "1,5", "--eta", "0.001,0.3"),
         *subjects("subjects"),
+        *paper("chat", CONTROL_SEEDS, "1,5", "--chat"),
+        *paper("long", CONTROL_SEEDS, "1,15", "--eta", "0.01,0.1"),
+        *paper("parts", CONTROL_SEEDS, "1,5", "--eta", "0.1", "--update", PARTS),
+        *all_rows("all-rows", CONTROL_SEEDS),
+        *paper("calibrations", CONTROL_SEEDS, "1,5", "--calibrate", "contextual,pmi"),
         *more_seeds("more-seeds", range(5, 10), at),
     ]
 
@@ -150,8 +153,8 @@ def write_demonstrations(out: Path, data_dir: Path | None) -> None:
 def in_float32(stage: str, at: str) -> Iterator[Job]:
     """Two tasks of the first seed in float32, for comparison."""
     for folder in ("continued", "restarted"):
-        method = (*SETTINGS[folder], *_readings(at), "--dtype", "float32")
-        arguments = (*_tasks(["sst2", "sst5"]), *_seed(0), "--limit", ROWS, *DEV, *method)
+        method = (*SETTINGS[folder], *_readings(at))
+        arguments = (*_tasks(["sst2", "sst5"]), *_seed(0), *LATER, *DEV, *method)
         yield Job(stage, f"float32-{folder}", arguments)
 
 

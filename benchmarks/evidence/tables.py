@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import pandas as pd
 
 from .cells import ALPHA, HARMS, HELPS, Comparison, choices, compare_chosen
 from .claims import Claim
 from .controls import Flipped, Repeats
-from .discrimination import MEASURES, Difference, adjusted
+from .discrimination import MEASURES, NEEDS_DEV, Difference, adjusted
 from .discrimination import Comparison as Compared
 from .findings import interval, points
 from .load import TASK_NAMES
@@ -35,6 +36,27 @@ def discrimination(found: Sequence[Compared]) -> str:
         cells = [_change(name, each.differences.get(name), p_values.get((each.name, name), 1.0)) for name in MEASURES]
         lines.append([each.name, each.labels, len(each.pairs), *cells])
     return table(["", "labels to choose by", "tasks and seeds", *MEASURES], lines)
+
+
+def varied(found: Sequence[Compared]) -> str:
+    """Accuracy at T = 1, and what thinking changes, in every variation; bold as in the table of discrimination."""
+    p_values, names = adjusted(found), [name for name in MEASURES if name not in NEEDS_DEV]
+    lines = []
+    for each in found:
+        cells = [_change(name, each.differences.get(name), p_values.get((each.name, name), 1.0)) for name in names]
+        lines.append([each.name, len(each.pairs), _percent(each.differences["accuracy"].before), *cells])
+    return table(["", "tasks and seeds", "T = 1", *names], lines)
+
+
+def costs(commands: Sequence[dict[str, Any]]) -> str:
+    """The commands of each folder that ended well, and the hours that they took of which processor."""
+    rows = pd.DataFrame(commands)
+    rows = rows[rows["status"] == 0]
+    lines = [
+        [folder, len(of_folder), f"{of_folder['processor_seconds'].sum() / 3600:.1f}", processor]
+        for (folder, processor), of_folder in rows.groupby(["folder", "processor"], sort=False)
+    ]
+    return table(["folder", "commands", "hours of a core", "processor"], lines)
 
 
 def claims_table(found: Iterable[Claim]) -> str:

@@ -112,16 +112,17 @@ def test_the_gain_of_exchanged_labels_is_the_share_that_follows_the_demonstratio
 
 
 def test_the_claim_of_aligned_curves_is_judged_by_the_correlation_of_dev_and_test_accuracies(folder: Path) -> None:
-    grid = read_evidence(folder).grid
+    evidence = read_evidence(folder)
+    grid = evidence.grid
     rows = grid[(grid["setting"] == "continued") & (grid["eta"] == 0.1)]
     tables = [job.pivot(index="t", columns="part", values="accuracy") for _, job in rows.groupby(["task", "seed"])]
     expected = np.mean([pearsonr(table["dev"], table["test"]).statistic for table in tables if len(table)])
-    (found,) = (each.ours for each in claims(grid, [], None) if "aligned" in each.words)
+    (found,) = (each.ours for each in claims(evidence, [], None) if "aligned" in each.words)
     assert f"eta 0.1: {expected:.2f} (" in found
 
 
 def test_a_claim_without_data_says_that_it_is_not_measured_here(folder: Path) -> None:
-    ours = {each.words: each.ours for each in claims(read_evidence(folder).grid, [], None)}
+    ours = {each.words: each.ours for each in claims(read_evidence(folder), [], None)}
     assert ours["MMLU and BBH gain on every model"] == "not measured here"
     assert ours["after demonstrations that were chosen by dev rows, thinking still raises it"] == "not measured here"
 
@@ -171,9 +172,9 @@ def test_a_page_is_written_from_incomplete_evidence(tmp_path: Path, what: str) -
     assert ("nothing can be said" in page) is not known
 
 
-def test_controls_and_repetitions_on_all_rows_are_not_cells_of_the_grid(folder: Path) -> None:
+def test_controls_and_variations_are_not_cells_of_the_grid(folder: Path) -> None:
     before = read_evidence(folder).grid
-    for name in ("repeated", "flipped", "all-rows-continued"):
+    for name in ("repeated", "flipped", "all-rows", "more-seeds"):
         write_row(folder / name, made_up_scores(60, name, 0))
     assert len(read_evidence(folder).grid) == len(before)
 

@@ -119,3 +119,13 @@ def test_other_memories_are_compared_with_one_reading_of_the_same_demonstrations
     assert "`ct-kv`: trained by gradients" in found
     assert "fitted" not in found["2 copies of the demonstrations, T = 1"].differences
     assert "5 copies of the demonstrations, T = 1" not in found
+
+
+def test_other_memories_are_compared_with_one_reading_in_the_same_dtype(tmp_path: Path) -> None:
+    first, other, composed = (made_up_scores(40, name, bias=0.0) for name in ("first", "other", "composed"))
+    write_row(tmp_path / "continued", other, dtype="bfloat16")
+    write_row(tmp_path / "techniques", composed, technique="composed")
+    assert not list(comparisons(read_evidence(tmp_path)))
+    write_row(tmp_path / "techniques", first)
+    (found,) = comparisons(read_evidence(tmp_path))
+    assert (found.pairs[0].before.logs.argmax(axis=1) == first.argmax(axis=1)).all()

@@ -73,12 +73,14 @@ def test_commands_have_relative_paths_but_the_models_and_a_name_that_finds_their
 
 def test_a_job_with_a_dtype_of_its_own_keeps_it(tmp_path: Path) -> None:
     place = Workplace.at(tmp_path, "gpt2", None, tmp_path / "out", "bfloat16", "evidence_job")
-    dtypes = {}
+    dtypes: dict[str, str] = {}
     for job in all_jobs():
         command = place.command(job.folder, job.arguments)
         assert command.count("--dtype") == 1
-        dtypes[job.folder.startswith("float32-")] = command[command.index("--dtype") + 1]
-    assert dtypes == {False: "bfloat16", True: "float32"}
+        dtypes[job.stage] = command[command.index("--dtype") + 1]
+    in_grids_dtype = [stage for stage, dtype in dtypes.items() if dtype == "bfloat16"]
+    assert in_grids_dtype == ["grid", "controls"]
+    assert set(dtypes.values()) == {"bfloat16", "float32"}
 
 
 @pytest.mark.parametrize("workers", [1, 2])

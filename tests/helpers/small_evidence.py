@@ -50,6 +50,10 @@ def write_row(
     momentum: float = 0.0,
     shots: int = 8,
     technique: str | None = None,
+    order: int | None = None,
+    update: str | None = None,
+    groups: Sequence[str] = ("classic",),
+    dtype: str = "float32",
 ) -> Result:
     """Append one row to a run and write its samples; true labels alternate."""
     gold = [LABELS[place % 2] for place in range(len(scores))]
@@ -58,7 +62,7 @@ def write_row(
     setting = Setting(
         model="dir/tiny.gguf",
         model_sha256="m",
-        dtype="float32",
+        dtype=dtype,
         quantize=None,
         task_sha256=task,
         protocol="official",
@@ -69,18 +73,19 @@ def write_row(
         task=task,
         part=part,
         seed=seed,
-        order_seed=None,
+        order_seed=order,
         eta=eta,
         momentum=momentum,
         positions=positions,
         iteration=t,
         rows_sha256=f"{task} {part}",
         technique=technique,
+        update=update,
     )
     row = Result(
         key=setting.key,
         setting=setting,
-        groups=["classic"],
+        groups=[*groups],
         shots_used=shots,
         length=100 + seed,
         demonstrations_sha256=f"{seed}",

@@ -1,0 +1,132 @@
+"""What else was varied: each variation is thinking beside one reading of the same demonstrations, on the same rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pandas as pd
+
+from .discrimination import Comparison, chosen_pairs, pairs_at
+from .load import Evidence
+from .measures import Floats
+from .pooled import Estimate, estimate
+from .statistics import Spreads, spreads
+
+ETA, T = 0.01, 5  # the paper's, where nothing else is said
+
+
+@dataclass(frozen=True)
+class Variation:
+    """A folder of runs, which of its rows, and T; `eta` where it is not the paper's."""
+
+    name: str
+    folder: str
+    t: int = T
+    eta: float = ETA
+    where: dict[str, object] = field(default_factory=dict)
+
+    def rows(self, evidence: Evidence) -> pd.DataFrame:
+        """Its rows at every T; orders of the same demonstrations count as seeds."""
+        rows = evidence.folder(self.folder)
+        for name, value in self.where.items():
+            rows = rows[rows[name] == value]
+        return rows.assign(seed=rows["order"]) if self.folder == "orders" else rows
+
+
+VARIATIONS = (
+    *(Variation(f"eta {eta:g}, T = {t}", "etas", t, eta) for eta in (0.001, 0.3) for t in (2, 5, 12)),
+    *(Variation(f"eta {eta:g}, T = 15", "long", 15, eta) for eta in (0.01, 0.1)),
+    *(Variation(f"{shots} demonstrations", "shots", where={"shots": shots}) for shots in (4, 16)),
+    Variation("five orders of the same demonstrations", "orders"),
+    Variation("demonstrations and queries as a conversation (`--chat`)", "chat"),
+    Variation("all test rows of SST-2 and TREC", "all-rows"),
+    Variation("other demonstrations: seeds 5 to 9", "more-seeds"),
+    *(Variation(f"both after `{name}`", "calibrations", where={"calibration": name}) for name in ("contextual", "pmi")),
+    Variation("eta 0.1, keys and values", "parts", eta=0.1, where={"update": ""}),
+    *(
+        Variation(f"eta 0.1, `{rule}`", "parts", eta=0.1, where={"update": rule})
+        for rule in ("keys-only", "values-only", "lower-half", "upper-half")
+    ),
+)
+
+
+def variations(evidence: Evidence) -> Iterator[Comparison]:
+    """Thinking at a fixed T in every variation that was run, and at the T that dev rows chose after other seeds."""
+    for each in VARIATIONS:
+        if pairs := pairs_at(each.rows(evidence), each.eta, each.t):
+            yield Comparison(each.name, False, pairs)
+    if pairs := chosen_pairs(evidence.folder("more-seeds"), "more-seeds", [ETA]):
+        yield Comparison("other demonstrations: seeds 5 to 9, T by dev rows", True, pairs)
+
+
+@dataclass(frozen=True)
+class Shots:
+    """A number of demonstrations: accuracy at T = 1 and its change at T = 5, and how both vary over seeds."""
+
+    shots: int
+    before: float
+    change: Estimate
+    spread: Spreads
+
+
+def by_shots(evidence: Evidence) -> Iterator[Shots]:
+    """The paper's setting after each number of demonstrations, the grid's included."""
+    grid = evidence.grid
+    all_rows = pd.concat([evidence.folder("shots"), grid[grid["setting"] == "continued"]])
+    tested = all_rows[(all_rows["part"] == "test") & (all_rows["eta"] == ETA)]
+    for shots, rows in tested.groupby("shots"):
+        table = _both(rows)
+        if len(table) and _groups(table):
+            changes = estimate(list(table[T] - table[1]), list(table.index))
+            yield Shots(int(shots), float(table[1].mean()), changes, spreads(*_sides(table)))
+
+
+def over_orders(evidence: Evidence) -> Spreads | None:
+    """How accuracy varies over orders of the same demonstrations, at T = 1 and at T = 5; None if nothing was run."""
+    rows = evidence.folder("orders")
+    table = _both(rows.assign(seed=rows["order"]))
+    return spreads(*_sides(table)) if len(table) and _groups(table) else None
+
+
+@dataclass(frozen=True)
+class Subjects:
+    """A group of MMLU or BBH: its tasks, the mean of their accuracies at T = 1, and what T = 5 changes."""
+
+    group: str
+    tasks: int
+    before: float
+    change: Estimate
+
+
+def by_group(evidence: Evidence) -> dict[str, Subjects]:
+    """MMLU, its categories, and BBH, by name; tasks are resampled."""
+    accuracies: dict[str, dict[str, dict[int, float]]] = {}
+    for result in evidence.subjects:
+        for group in result.groups:
+            of_task = accuracies.setdefault(group, {}).setdefault(result.setting.task, {})
+            of_task[result.setting.iteration] = result.accuracy
+    found = {}
+    for group, tasks in accuracies.items():
+        whole = {name: at for name, at in tasks.items() if {1, T} <= set(at)}
+        if whole:
+            change = estimate([at[T] - at[1] for at in whole.values()], list(whole))
+            found[group] = Subjects(group, len(whole), float(np.mean([at[1] for at in whole.values()])), change)
+    return found
+
+
+def _both(rows: pd.DataFrame) -> pd.DataFrame:
+    """Accuracies at T = 1 and T = 5 by task and seed, where both are known."""
+    table = rows.pivot_table(index=["task", "seed"], columns="t", values="accuracy", observed=True)
+    return table[[1, T]].dropna() if {1, T} <= set(table) else table.iloc[:0]
+
+
+def _groups(table: pd.DataFrame) -> bool:
+    """Whether every task has at least two values, so that they have a standard deviation."""
+    return bool(table.groupby("task", observed=True).size().min() > 1)
+
+
+def _sides(table: pd.DataFrame) -> tuple[Sequence[Floats], Sequence[Floats]]:
+    before, after = ([of_task[t].to_numpy() for _, of_task in table.groupby("task", observed=True)] for t in (1, T))
+    return before, after
