@@ -201,10 +201,11 @@ def _coverage(study: Study) -> list[str]:
     if rows.empty:
         return ["## What was run", NOTHING]
     test, dev = (findings.sizes(rows, part) for part in ("test", "dev"))
+    models, dtypes = " and ".join(evidence.models), " and ".join(sorted(set(rows["dtype"])))
+    iterations = ", ".join(str(t) for t in sorted(set(rows["t"])))
     text = (
-        f"{' and '.join(evidence.models)} in {' and '.join(sorted(set(rows['dtype'])))}; {test} test rows and {dev} dev "
-        f"rows a task; T in {', '.join(str(t) for t in sorted(set(rows['t'])))}. The table counts the seeds that have every T "
-        "and eta on test and dev rows; only these are in figures with a chosen T."
+        f"{models} in {dtypes}; {test} test rows and {dev} dev rows a task; T in {iterations}. The table counts the "
+        "seeds that have every T and eta on test and dev rows; only these are in figures with a chosen T."
     )
     missing = findings.counted(evidence.without_samples, "row") + " without stored scores left out."
     text = " ".join(filter(None, [text, _first_readings(rows), dtype_sentence(rows, evidence.float32)]))
