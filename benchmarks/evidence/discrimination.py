@@ -205,7 +205,9 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 def comparisons(evidence: Evidence) -> Iterator[Comparison]:
     """Thinking as the paper does it, at the T that dev rows choose and at T = 5; other settings; repetition."""
-    grid = evidence.grid
+    grid, others = evidence.grid, evidence.folder("techniques")
+    thought = others[others["technique"] == ""]  # in the dtype of the techniques
+    once = pd.concat([rows[rows["t"] == 1] for rows in (grid, thought)])
     found = [
         Comparison("the paper's setting, T by dev rows", True, chosen_pairs(grid, "continued", [0.01])),
         Comparison("the paper's setting, T = 5", False, _fixed(grid, "continued", 0.01, 5)),
@@ -217,12 +219,20 @@ def comparisons(evidence: Evidence) -> Iterator[Comparison]:
             Comparison(
                 f"{times} copies of the demonstrations, T = 1",
                 False,
-                _beside(evidence, evidence.folder("repeated"), times),
+                _beside(evidence.folder("repeated"), once, times),
             )
             for times in (2, 5)
         ),
-        *(Comparison(title, False, _technique(evidence, name)) for name, title in TECHNIQUES.items()),
-        Comparison("random-valid demonstrations, T = 1", False, _beside(evidence, evidence.folder("selected"))),
+        *(
+            Comparison(title, False, _beside(others[others["technique"] == name], once))
+            for name, title in TECHNIQUES.items()
+        ),
+        Comparison(
+            "`ensemble-3` against thinking that reads as often (the paper's setting, T = 3)",
+            False,
+            _beside(others[others["technique"] == "ensemble-3"], thought[thought["t"] == 3]),
+        ),
+        Comparison("random-valid demonstrations, T = 1", False, _beside(evidence.folder("selected"), once)),
         Comparison(
             "random-valid demonstrations: the paper's setting, T by dev rows, against their T = 1",
             True,
@@ -258,21 +268,10 @@ def pairs_at(rows: pd.DataFrame, eta: float, t: int) -> list[Pair]:
     return found
 
 
-def _technique(evidence: Evidence, name: str) -> list[Pair]:
-    rows = evidence.folder("techniques")
-    return _beside(evidence, rows[rows["technique"] == name])
-
-
-def _beside(evidence: Evidence, rows: pd.DataFrame, times: int | None = None) -> list[Pair]:
-    """Rows at T = 1 of other memories, with `times` the demonstrations, beside one reading, on the same rows.
-
-    One reading is that of the grid, or where another dtype was used, that of the techniques.
-    """
+def _beside(rows: pd.DataFrame, others: pd.DataFrame, times: int | None = None) -> list[Pair]:
+    """Rows at T = 1, with `times` the demonstrations, beside other rows of the same inputs in the same dtype."""
     key = ["task", "seed", "part", "rows", "dtype"]
-    others = evidence.folder("techniques")
-    once = pd.concat([evidence.grid, others[others["technique"] == ""]])
-    firsts = once[once["t"] == 1].drop_duplicates(key)
-    both = rows[rows["t"] == 1].merge(firsts, on=key, suffixes=("_after", ""))
+    both = rows[rows["t"] == 1].merge(others.drop_duplicates(key), on=key, suffixes=("_after", ""))
     found = []
     kept = both if times is None else both[both["shots_after"] == times * both["shots"]]
     for (task, seed), job in kept.groupby(["task", "seed"], observed=True):

@@ -83,6 +83,12 @@ def techniques(stage: str, seeds: Sequence[int], names: str) -> Iterator[Job]:
         yield Job(stage, "techniques", arguments)
 
 
+def as_often(stage: str, seeds: Sequence[int]) -> Iterator[Job]:
+    """Thinking that reads the demonstrations as often as three orders of them, among the techniques."""
+    for seed in seeds:
+        yield Job(stage, "techniques", (*_tasks(CLASSIC), *_seed(seed), *LATER, *DEV, *PAPER, *_readings("1,3")))
+
+
 def selected(stage: str, seeds: Sequence[int]) -> Iterator[Job]:
     """The paper's setting after demonstrations that are chosen by labels of other rows."""
     for seed in seeds:
@@ -123,6 +129,7 @@ def all_jobs(at: str = AT) -> list[Job]:
         *controls("controls", at),
         *in_float32("float32", at),
         *techniques("techniques", CONTROL_SEEDS, "deep-thinking,composed,ensemble-3"),
+        *as_often("as-often", CONTROL_SEEDS),
         *selected("selected", CONTROL_SEEDS),
         *techniques("ct-kv", CONTROL_SEEDS, "ct-kv"),
         *paper("shots", CONTROL_SEEDS, "1,5", "--shots", "4,16"),

@@ -129,3 +129,12 @@ def test_other_memories_are_compared_with_one_reading_in_the_same_dtype(tmp_path
     write_row(tmp_path / "techniques", first)
     (found,) = comparisons(read_evidence(tmp_path))
     assert (found.pairs[0].before.logs.argmax(axis=1) == first.argmax(axis=1)).all()
+
+
+def test_an_ensemble_is_also_compared_with_thinking_that_reads_as_often(tmp_path: Path) -> None:
+    thought, ensemble = (made_up_scores(40, name, bias=0.0) for name in ("thought", "ensemble"))
+    write_row(tmp_path / "techniques", thought, t=3)
+    write_row(tmp_path / "techniques", ensemble, technique="ensemble-3")
+    (found,) = comparisons(read_evidence(tmp_path))
+    assert found.name.startswith("`ensemble-3` against thinking that reads as often")
+    assert (found.pairs[0].before.logs.argmax(axis=1) == thought.argmax(axis=1)).all()
