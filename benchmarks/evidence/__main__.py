@@ -18,17 +18,22 @@ from benchmarks.table1.page import Model, read_models
 
 from .load import read_evidence
 from .page import Study, page
+from .recorded import read_techniques
 from .tables import all_cells
 from .workers import COMMANDS
 
 
-def write(evidence: Path, target: Path, table1: Sequence[Model] = (), commands: Sequence[dict[str, Any]] = ()) -> None:
-    """Write the page, and figures and cells.csv into a folder beside it with its name."""
+def write(evidence: Path, target: Path, table1: Sequence[Model] = (), kept: Path | None = None) -> None:
+    """Write the page, and figures and cells.csv into a folder beside it with its name.
+
+    `kept` has the files that are not packed, if it is not the folder of the evidence.
+    """
     figures = target.with_suffix("")
     figures.mkdir(parents=True, exist_ok=True)
     found = read_evidence(evidence)
     of_model = (each for each in table1 if any(name.startswith(each.name) for name in found.models))
-    study = Study(found, figures, next(of_model, None), commands)
+    beside = kept or evidence
+    study = Study(found, figures, next(of_model, None), read_techniques(beside), read_commands(beside))
     for old in (*figures.glob("*.png"), *figures.glob("*.csv")):
         old.unlink()
     text = page(study)
@@ -52,7 +57,7 @@ def main() -> None:
     with unpacked(args.table1) as folder:
         models = read_models(folder)
     with unpacked(args.evidence) as folder:
-        write(folder, args.write, models, read_commands(args.evidence))
+        write(folder, args.write, models, args.evidence)
     print(args.write)
 
 

@@ -12,7 +12,7 @@ from benchmarks.table1.page import Model
 from benchmarks.table1.runs import BASELINE, FEATURES
 
 from .cells import choices
-from .discrimination import Comparison, Difference
+from .discrimination import Compared, Difference
 from .findings import interval, points
 from .load import Evidence
 from .measures import Floats
@@ -39,7 +39,7 @@ class Claim:
     differs: str = ""
 
 
-def claims(evidence: Evidence, found: Sequence[Comparison], model: Model | None) -> Iterator[Claim]:
+def claims(evidence: Evidence, found: Sequence[Compared], model: Model | None) -> Iterator[Claim]:
     """Every claim of the paper's experiments, in its order; `model` is the one of the first table of Table 1."""
     grid, subjects = evidence.grid, by_group(evidence)
     by_name = {each.name: each.differences for each in found}

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 import pandas as pd
@@ -32,11 +33,6 @@ from .statistics import Interval
 
 MEASURES = ("accuracy", "matched", "fitted", "batch", "AUC", "log p")
 NEEDS_DEV = ("fitted",)
-TECHNIQUES = {
-    "composed": "`composed`: demonstrations read apart",
-    "ensemble-3": "`ensemble-3`: three orders, mean log p",
-    "ct-kv": "`ct-kv`: trained by gradients",
-}
 Weights = Floats  # (R, n): how often each round of resampling draws each row
 
 
@@ -76,6 +72,11 @@ class Comparison:
         """How many labels of dev rows T or eta was chosen by."""
         dev = self.pairs[0].dev_before
         return 0 if dev is None or not self.by_dev else len(dev.gold)
+
+    @property
+    def cells(self) -> int:
+        """How many tasks and seeds are compared."""
+        return len(self.pairs)
 
     @cached_property
     def differences(self) -> dict[str, Difference]:
@@ -162,7 +163,7 @@ def compare(pairs: Sequence[Pair], name: str) -> Difference | None:
     """A measure before and after; None if it needs dev rows that were not scored.
 
     Every round draws as many seeds in each task as there are, with replacement, and rows in each seed; biases and
-    constants stay those of the whole rows. p is twice the smaller share of rounds on one side of zero, at least 2 / R.
+    constants stay those of the whole rows.
     """
     if name in NEEDS_DEV and any(pair.dev_before is None or pair.dev_after is None for pair in pairs):
         return None
@@ -182,11 +183,30 @@ def compare(pairs: Sequence[Pair], name: str) -> Difference | None:
     before, after = np.mean(whole, axis=0).tolist()
     rounds_mean = np.mean(drawn, axis=0)
     low, high = np.quantile(rounds_mean, [0.025, 0.975]).tolist()
-    sides_of_zero = min((rounds_mean <= 0).mean(), (rounds_mean >= 0).mean())
-    return Difference(before, after, after - before, (low, high), float(max(2 * sides_of_zero, 2 / rounds)))
+    return Difference(before, after, after - before, (low, high), statistics.two_sided_p(after - before, rounds_mean))
 
 
-def adjusted(found: Sequence[Comparison]) -> dict[tuple[str, str], float]:
+class Compared(Protocol):
+    """A line of the table: what is compared, the labels it was chosen by, its tasks and seeds, and the measures."""
+
+    @property
+    def name(self) -> str:
+        """What is compared with T = 1, or with what else."""
+
+    @property
+    def labels(self) -> int:
+        """How many labels beyond the demonstrations were used whatever is corrected."""
+
+    @property
+    def cells(self) -> int:
+        """How many tasks and seeds are compared."""
+
+    @property
+    def differences(self) -> dict[str, Difference]:
+        """The measures that are known, by name."""
+
+
+def adjusted(found: Sequence[Compared]) -> dict[tuple[str, str], float]:
     """Holm's p-value of each comparison and measure, by their names, over all of them together."""
     names = [(each.name, name) for each in found for name in each.differences]
     return dict(
@@ -205,9 +225,8 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 def comparisons(evidence: Evidence) -> Iterator[Comparison]:
     """Thinking as the paper does it, at the T that dev rows choose and at T = 5; other settings; repetition."""
-    grid, others = evidence.grid, evidence.folder("techniques")
-    thought = others[others["technique"] == ""]  # in the dtype of the techniques
-    once = pd.concat([rows[rows["t"] == 1] for rows in (grid, thought)])
+    grid, selected = evidence.grid, evidence.folder("selected")
+    random, valid = (selected[selected["sampling"] == name] for name in ("random", "random-valid"))
     found = [
         Comparison("the paper's setting, T by dev rows", True, chosen_pairs(grid, "continued", [0.01])),
         Comparison("the paper's setting, T = 5", False, _fixed(grid, "continued", 0.01, 5)),
@@ -219,24 +238,15 @@ def comparisons(evidence: Evidence) -> Iterator[Comparison]:
             Comparison(
                 f"{times} copies of the demonstrations, T = 1",
                 False,
-                _beside(evidence.folder("repeated"), once, times),
+                _beside(evidence.folder("repeated"), grid, times),
             )
             for times in (2, 5)
         ),
-        *(
-            Comparison(title, False, _beside(others[others["technique"] == name], once))
-            for name, title in TECHNIQUES.items()
-        ),
-        Comparison(
-            "`ensemble-3` against thinking that reads as often (the paper's setting, T = 3)",
-            False,
-            _beside(others[others["technique"] == "ensemble-3"], thought[thought["t"] == 3]),
-        ),
-        Comparison("random-valid demonstrations, T = 1", False, _beside(evidence.folder("selected"), once)),
+        Comparison("random-valid demonstrations, T = 1", False, _beside(valid, random)),
         Comparison(
             "random-valid demonstrations: the paper's setting, T by dev rows, against their T = 1",
             True,
-            chosen_pairs(evidence.folder("selected"), "selected", [0.01]),
+            chosen_pairs(valid, "selected", [0.01]),
         ),
     ]
     return (each for each in found if each.pairs)
@@ -269,9 +279,9 @@ def pairs_at(rows: pd.DataFrame, eta: float, t: int) -> list[Pair]:
 
 
 def _beside(rows: pd.DataFrame, others: pd.DataFrame, times: int | None = None) -> list[Pair]:
-    """Rows at T = 1, with `times` the demonstrations, beside other rows of the same inputs in the same dtype."""
-    key = ["task", "seed", "part", "rows", "dtype"]
-    both = rows[rows["t"] == 1].merge(others.drop_duplicates(key), on=key, suffixes=("_after", ""))
+    """Rows at T = 1, with `times` the demonstrations, beside T = 1 of others on the same inputs."""
+    key = ["task", "seed", "part", "rows"]
+    both = rows[rows["t"] == 1].merge(others[others["t"] == 1].drop_duplicates(key), on=key, suffixes=("_after", ""))
     found = []
     kept = both if times is None else both[both["shots_after"] == times * both["shots"]]
     for (task, seed), job in kept.groupby(["task", "seed"], observed=True):

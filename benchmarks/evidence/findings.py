@@ -9,9 +9,9 @@ from statistics import fmean
 import numpy as np
 import pandas as pd
 
+from .cells import ALPHA
 from .controls import Flipped, Repeats
-from .discrimination import Comparison as Compared
-from .discrimination import Difference
+from .discrimination import Compared, Difference, adjusted
 from .load import TASK_NAMES, Evidence
 from .pooled import Estimate, Summary, estimate, summary
 from .predictors import PREDICTORS, Correlation
@@ -110,6 +110,27 @@ def question(found: Sequence[Compared]) -> str:
         -1: "So thinking tells the inputs of different labels apart less well",
     }[int(area.interval[0] > 0) - int(area.interval[1] < 0)]
     return ". ".join([*sentences, verdict]) + "."
+
+
+def discriminating(found: Sequence[Compared]) -> str:
+    """Which manipulations raise both the area and accuracy after a fitted bias, after Holm's correction; or none."""
+    p_values = adjusted(found)
+    raised = [
+        each
+        for each in found
+        if all(
+            name in each.differences and each.differences[name].difference > 0 and p_values[each.name, name] < ALPHA
+            for name in ("fitted", "AUC")
+        )
+    ]
+    parts = [
+        f"{each.name} (area {points(each.differences['AUC'].difference)} points, with a fitted bias "
+        f"{points(each.differences['fitted'].difference)} points)"
+        for each in raised
+    ]
+    if not parts:
+        return "No line of the table shows more of both, area and accuracy with a fitted bias."
+    return f"More of both, area and accuracy with a fitted bias, is shown for: {'; '.join(parts)}."
 
 
 def _changed(change: Difference) -> str:

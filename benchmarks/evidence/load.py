@@ -26,7 +26,7 @@ from .measures import (
     total_variation,
 )
 
-CONTROLS = ("repeated", "flipped", "techniques", "selected")
+CONTROLS = ("repeated", "flipped", "selected")
 VARIED = ("etas", "long", "shots", "orders", "parts", "chat", "calibrations", "all-rows", "more-seeds")
 SUBJECTS = "subjects"  # the folder of MMLU and BBH, whose inputs have their own candidates
 FLOAT32 = "float32-"  # folders whose name starts with this repeat cells of the grid in float32
@@ -38,7 +38,7 @@ COLUMNS = (
         "folder",
         "setting",
         "task",
-        "technique",
+        "sampling",
         "seed",
         "dtype",
         "eta",
@@ -139,7 +139,7 @@ def _line(folder: str, setting: str, result: Result, scores: Scores) -> dict[str
         "momentum": result.setting.momentum,
         "positions": result.setting.positions,
         "t": result.setting.iteration,
-        "technique": result.setting.technique or "",
+        "sampling": result.setting.sampling,
         "part": result.setting.part,
         "rows": result.setting.rows_sha256,
         "shots": result.shots_used,

@@ -20,16 +20,15 @@ from benchmarks.packing import unpacked
 from .discrimination import Comparison, Difference, comparisons
 from .findings import interval, points
 from .load import Evidence, read_evidence
+from .recorded import ONCE, measured, read_techniques, recorded
 from .tables import discrimination, table
 
 PAPER, RESTARTED = "the paper's setting, T by dev rows", "restarted, T and eta by dev rows"
 CHOSEN = (PAPER, "continued, T and eta by dev rows", RESTARTED, "momentum 0.9, eta 0.01, T by dev rows")
 LARGE = "a large step: continued, eta 0.1, T = 12"
 Technique = tuple[str, str]  # an arm of `benchmarks/techniques.py`, and a correction
-FIRST = "deep-thinking T=1"
 HIT, MISS, OPEN = "hit", "**miss**", "open"
 RESTS_ON = (1, 2, 5, 7)
-TECHNIQUES = "techniques.jsonl"
 
 
 @dataclass(frozen=True)
@@ -75,7 +74,7 @@ class Results:
 
         Raises KeyError if there are none.
         """
-        sides = [self._by_job(technique, measure) for technique in (first, second)]
+        sides = [measured(self.techniques, *technique, measure) for technique in (first, second)]
         both = pd.concat(sides, axis=1, join="inner")
         both = both if task is None else both[both.index.get_level_values("task") == task]
         if both.empty:
@@ -83,13 +82,6 @@ class Results:
         of_tasks = both.groupby("task").mean()
         before, after = of_tasks.mean().tolist()
         return Sides(before, after, len(of_tasks))
-
-    def _by_job(self, technique: Technique, measure: str) -> pd.Series[float]:
-        """A measure of a technique by task and seed."""
-        arm, correction = technique
-        rows = self.techniques
-        kept = rows[(rows["arm"] == arm) & (rows["correction"] == correction)].set_index(["task", "seed"])
-        return kept["auc"] if measure == "AUC" else kept["right"] / kept["n"]
 
 
 def verdict(hit: bool, miss: bool) -> str:
@@ -156,7 +148,7 @@ def restarted_raises_accuracy_alone(results: Results) -> Outcome:
 def composed_is_less_biased(results: Results) -> Outcome:
     """Prediction 8."""
     gain, area = (
-        results.techniques_apart((FIRST, "none"), ("composed T=1", "none"), measure) for measure in ("accuracy", "AUC")
+        results.techniques_apart((ONCE, "none"), ("composed T=1", "none"), measure) for measure in ("accuracy", "AUC")
     )
     found = f"accuracy {points(gain.change)}, AUC {points(area.change)} ({gain.tasks} tasks)"
     return Outcome(found, verdict(gain.change >= 0.03 and abs(area.change) < 0.02, gain.change < 0))
@@ -164,14 +156,14 @@ def composed_is_less_biased(results: Results) -> Outcome:
 
 def centroids_are_as_good(results: Results) -> Outcome:
     """Prediction 9."""
-    sides = results.techniques_apart((FIRST, "fitted"), ("centroid T=1", "centroid"), "accuracy")
+    sides = results.techniques_apart((ONCE, "fitted"), ("centroid T=1", "centroid"), "accuracy")
     found = f"accuracy {points(sides.change)} ({sides.tasks} tasks)"
     return Outcome(found, verdict(sides.change >= -0.02, sides.change <= -0.05))
 
 
 def context_tuning_learns(results: Results) -> Outcome:
     """Prediction 10."""
-    sides = results.techniques_apart((FIRST, "batch"), ("ct-kv T=1", "batch"), "accuracy", "trec")
+    sides = results.techniques_apart((ONCE, "batch"), ("ct-kv T=1", "batch"), "accuracy", "trec")
     found = f"{100 * sides.before:.1f} to {100 * sides.after:.1f}"
     return Outcome(found, verdict(sides.change >= 0.1, sides.change < 0.03))
 
@@ -259,7 +251,7 @@ def page(first: Results, second: Results) -> str:
         decided=_decided([each.verdict for each in seconds if each is not None]),
         rests=_rests([each if each is None else each.verdict for each in seconds]),
         predictions=table(names, lines, text=len(names)),
-        discrimination=discrimination(list(second.compared.values())),
+        discrimination=discrimination([*second.compared.values(), *recorded(second.techniques)]),
         coverage=_coverage(second.evidence),
     )
 
@@ -291,12 +283,8 @@ def _coverage(evidence: Evidence) -> str:
 
 def read(folder: Path) -> Results:
     """The results in a folder of packed tables."""
-    path = folder / TECHNIQUES
-    techniques = (
-        pd.read_json(path, lines=True) if path.exists() else pd.DataFrame(columns=["arm", "correction", "task"])
-    )
     with unpacked(folder) as evidence:
-        return Results(read_evidence(evidence), techniques)
+        return Results(read_evidence(evidence), read_techniques(folder))
 
 
 def main() -> None:

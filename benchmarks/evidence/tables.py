@@ -12,8 +12,7 @@ import pandas as pd
 from .cells import ALPHA, HARMS, HELPS, Comparison, choices, compare_chosen
 from .claims import Claim
 from .controls import Flipped, Repeats
-from .discrimination import MEASURES, NEEDS_DEV, Difference, adjusted
-from .discrimination import Comparison as Compared
+from .discrimination import MEASURES, NEEDS_DEV, Compared, Difference, adjusted
 from .findings import interval, points
 from .load import TASK_NAMES
 from .pooled import Estimate, estimate, summary
@@ -34,8 +33,8 @@ def discrimination(found: Sequence[Compared]) -> str:
     lines: list[list[object]] = [["T = 1", "", "", *levels]]
     for each in found:
         cells = [_change(name, each.differences.get(name), p_values.get((each.name, name), 1.0)) for name in MEASURES]
-        lines.append([each.name, each.labels, len(each.pairs), *cells])
-    return table(["", "labels to choose by", "tasks and seeds", *MEASURES], lines)
+        lines.append([each.name, each.labels, each.cells, *cells])
+    return table(["", "more labels", "tasks and seeds", *MEASURES], lines)
 
 
 def varied(found: Sequence[Compared]) -> str:
@@ -44,7 +43,7 @@ def varied(found: Sequence[Compared]) -> str:
     lines = []
     for each in found:
         cells = [_change(name, each.differences.get(name), p_values.get((each.name, name), 1.0)) for name in names]
-        lines.append([each.name, len(each.pairs), _percent(each.differences["accuracy"].before), *cells])
+        lines.append([each.name, each.cells, _percent(each.differences["accuracy"].before), *cells])
     return table(["", "tasks and seeds", "T = 1", *names], lines)
 
 

@@ -80,7 +80,7 @@ def test_better_discrimination_is_seen_by_every_measure() -> None:
         change = compare(pairs(before, after), name)
         assert change is not None
         assert change.interval[0] > 0
-        assert change.p == pytest.approx(2 / 200)
+        assert change.p < 0.05
 
 
 def test_without_dev_rows_no_bias_is_fitted() -> None:
@@ -104,37 +104,24 @@ def test_comparisons_pair_the_same_task_seed_and_rows(tmp_path: Path) -> None:
     assert found["the paper's setting, T by dev rows"].labels == 20
 
 
-def test_other_memories_are_compared_with_one_reading_of_the_same_demonstrations(tmp_path: Path) -> None:
+def test_copies_of_the_demonstrations_are_compared_with_one_reading_of_them(tmp_path: Path) -> None:
     write_grid(tmp_path / "continued", "continued", [0])
-    for part, number in (("test", 40), ("dev", 20)):
-        for technique in ("composed", "ct-kv"):
-            scores = made_up_scores(number, technique, bias=0.0)
-            write_row(tmp_path / "techniques", scores, eta=0.0, part=part, technique=technique)
     write_row(tmp_path / "repeated", made_up_scores(40, "twice", bias=0.0), eta=0.0, shots=16)
     found = {each.name: each for each in comparisons(read_evidence(tmp_path))}
-    composed = found["`composed`: demonstrations read apart"]
-    assert [(pair.task, pair.seed) for pair in composed.pairs] == [("sst2", 0)]
-    assert "fitted" in composed.differences
-    assert composed.labels == 0
-    assert "`ct-kv`: trained by gradients" in found
-    assert "fitted" not in found["2 copies of the demonstrations, T = 1"].differences
+    twice = found["2 copies of the demonstrations, T = 1"]
+    assert [(pair.task, pair.seed) for pair in twice.pairs] == [("sst2", 0)]
+    assert (twice.labels, twice.cells) == (0, 1)
+    assert "fitted" not in twice.differences
     assert "5 copies of the demonstrations, T = 1" not in found
 
 
-def test_other_memories_are_compared_with_one_reading_in_the_same_dtype(tmp_path: Path) -> None:
-    first, other, composed = (made_up_scores(40, name, bias=0.0) for name in ("first", "other", "composed"))
-    write_row(tmp_path / "continued", other, dtype="bfloat16")
-    write_row(tmp_path / "techniques", composed, technique="composed")
-    assert not list(comparisons(read_evidence(tmp_path)))
-    write_row(tmp_path / "techniques", first)
+def test_chosen_demonstrations_are_compared_with_random_ones_of_the_same_runs(tmp_path: Path) -> None:
+    random, valid = (made_up_scores(40, name, bias=0.0) for name in ("random", "valid"))
+    write_row(tmp_path / "continued", made_up_scores(40, "grid", bias=0.0))
+    write_row(tmp_path / "selected", random, sampling="random")
+    write_row(tmp_path / "selected", valid, sampling="random-valid")
     (found,) = comparisons(read_evidence(tmp_path))
-    assert (found.pairs[0].before.logs.argmax(axis=1) == first.argmax(axis=1)).all()
-
-
-def test_an_ensemble_is_also_compared_with_thinking_that_reads_as_often(tmp_path: Path) -> None:
-    thought, ensemble = (made_up_scores(40, name, bias=0.0) for name in ("thought", "ensemble"))
-    write_row(tmp_path / "techniques", thought, t=3)
-    write_row(tmp_path / "techniques", ensemble, technique="ensemble-3")
-    (found,) = comparisons(read_evidence(tmp_path))
-    assert found.name.startswith("`ensemble-3` against thinking that reads as often")
-    assert (found.pairs[0].before.logs.argmax(axis=1) == thought.argmax(axis=1)).all()
+    assert found.name == "random-valid demonstrations, T = 1"
+    (pair,) = found.pairs
+    assert (pair.before.logs.argmax(axis=1) == random.argmax(axis=1)).all()
+    assert (pair.after.logs.argmax(axis=1) == valid.argmax(axis=1)).all()

@@ -23,7 +23,7 @@ from evidence.measures import (
 )
 from evidence.pooled import Estimate, estimate
 from evidence.predictors import PREDICTORS, correlations
-from evidence.statistics import cluster_interval, correlation, rank_correlation, ranks_within
+from evidence.statistics import cluster_interval, correlation, rank_correlation, ranks_within, two_sided_p
 
 RANDOM = np.random.default_rng(7)
 
@@ -131,3 +131,9 @@ def test_a_change_of_spread_is_the_difference_of_the_standard_deviations() -> No
     expected = np.mean([values.std(ddof=1) for values in before])
     assert (found.before, found.after) == pytest.approx((expected, expected / 2))
     assert found.interval[0] < -expected / 2 < found.interval[1] < 0
+
+
+def test_a_p_value_follows_the_deviation_of_resampled_differences() -> None:
+    drawn = np.random.default_rng(0).normal(0.02, 0.01, size=100_000)
+    assert two_sided_p(0.02, drawn) == pytest.approx(0.0455, abs=0.002)  # two deviations
+    assert two_sided_p(0.1, np.full(10, 0.1)) == 1.0  # a single seed

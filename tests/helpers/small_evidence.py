@@ -49,11 +49,10 @@ def write_row(
     positions: str = "continued",
     momentum: float = 0.0,
     shots: int = 8,
-    technique: str | None = None,
+    sampling: str = "random",
     order: int | None = None,
     update: str | None = None,
     groups: Sequence[str] = ("classic",),
-    dtype: str = "float32",
 ) -> Result:
     """Append one row to a run and write its samples; true labels alternate."""
     gold = [LABELS[place % 2] for place in range(len(scores))]
@@ -62,13 +61,13 @@ def write_row(
     setting = Setting(
         model="dir/tiny.gguf",
         model_sha256="m",
-        dtype=dtype,
+        dtype="float32",
         quantize=None,
         task_sha256=task,
         protocol="official",
         split="validation",
         limit=len(scores),
-        sampling="random",
+        sampling=sampling,
         shots=shots,
         task=task,
         part=part,
@@ -79,7 +78,6 @@ def write_row(
         positions=positions,
         iteration=t,
         rows_sha256=f"{task} {part}",
-        technique=technique,
         update=update,
     )
     row = Result(

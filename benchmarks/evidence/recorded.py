@@ -1,0 +1,106 @@
+"""Comparisons of techniques, of which accuracies and areas were kept and the scores of every row were not.
+
+They are computed from the rows that `benchmarks/techniques.py` wrote: one for each arm, correction, task and seed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from . import statistics
+from .discrimination import Difference
+
+FILE = "techniques.jsonl"
+ONCE, AREA = "deep-thinking T=1", "AUC"
+CORRECTIONS = {"accuracy": "none", "fitted": "fitted", "batch": "batch"}
+
+
+@dataclass(frozen=True, eq=False)
+class Recorded:
+    """An arm beside another one; `correction` is the arm's own where it is a correction that replaces the scores."""
+
+    name: str
+    rows: pd.DataFrame
+    arm: str
+    beside: str = ONCE
+    correction: str = ""
+
+    @property
+    def labels(self) -> int:
+        """How many labelled rows beyond the demonstrations the arm uses whatever is corrected."""
+        used = self.rows.set_index(["arm", "correction"])["labels"]
+        return int(used[(self.arm, self.correction or "none")].max() - used[(self.beside, "none")].max())
+
+    @cached_property
+    def cells(self) -> int:
+        """Tasks and seeds that both arms have."""
+        return len(self._both("accuracy"))
+
+    @cached_property
+    def differences(self) -> dict[str, Difference]:
+        """Those of the measures that were kept, by name."""
+        names = [name for name in (*CORRECTIONS, AREA) if name != "batch" or not self.correction]
+        return {name: _difference(both) for name in names if len(both := self._both(name))}
+
+    def _both(self, measure: str) -> pd.DataFrame:
+        sides = [self._of(self.beside, measure, ""), self._of(self.arm, measure, self.correction)]
+        return pd.concat(sides, axis=1, join="inner", keys=["before", "after"])
+
+    def _of(self, arm: str, measure: str, correction: str) -> pd.Series[float]:
+        kept = correction or CORRECTIONS.get(measure, "none")
+        return measured(self.rows, arm, kept, measure)
+
+
+def measured(rows: pd.DataFrame, arm: str, correction: str, measure: str) -> pd.Series[float]:
+    """A measure of an arm with a correction, by task and seed; the area, or the accuracy."""
+    kept = rows[(rows["arm"] == arm) & (rows["correction"] == correction)].set_index(["task", "seed"])
+    return kept["auc"] if measure == AREA else kept["right"] / kept["n"]
+
+
+def recorded(rows: pd.DataFrame) -> Iterator[Recorded]:
+    """Every technique beside one reading, and an ensemble beside thinking, as far as they were run."""
+    found = [
+        Recorded("`composed`: demonstrations read apart", rows, "composed T=1"),
+        Recorded("`ensemble-3`: three orders, mean log p", rows, "ensemble-3 T=1"),
+        Recorded(
+            "`ensemble-3` against thinking (T = 5, eta 0.1, restarted)", rows, "ensemble-3 T=1", "deep-thinking T=5"
+        ),
+        Recorded("`ct-kv`: the memory is trained by gradients", rows, "ct-kv T=1"),
+        Recorded("nearest mean hidden state of labelled rows", rows, "centroid T=1", correction="centroid"),
+    ]
+    return (each for each in found if each.cells)
+
+
+def read_techniques(folder: Path) -> pd.DataFrame:
+    """The rows of `benchmarks/techniques.py` in a folder of evidence; none if there is no file."""
+    path = folder / FILE
+    return pd.read_json(path, lines=True) if path.exists() else no_techniques()
+
+
+def no_techniques() -> pd.DataFrame:
+    """A table without rows."""
+    return pd.DataFrame(columns=["arm", "correction", "task", "seed", "n", "right", "auc", "labels"])
+
+
+def _difference(both: pd.DataFrame) -> Difference:
+    """The means over tasks; the interval draws seeds in each task.
+
+    A sample of n values that is drawn so has (n - 1) / n of the variance, which is made good around the mean.
+    """
+    rounds, generator = statistics.ROUNDS, np.random.default_rng(0)
+    steps = both["after"] - both["before"]
+    drawn = []
+    for _, of_task in steps.groupby("task"):
+        values = of_task.to_numpy()
+        means = values[generator.integers(len(values), size=(rounds, len(values)))].mean(axis=1)
+        drawn.append(values.mean() + (means - values.mean()) * np.sqrt(len(values) / max(1, len(values) - 1)))
+    before, after = both.groupby("task").mean().mean().tolist()
+    resampled = np.mean(drawn, axis=0)
+    low, high = np.quantile(resampled, [0.025, 0.975]).tolist()
+    return Difference(before, after, after - before, (low, high), statistics.two_sided_p(after - before, resampled))

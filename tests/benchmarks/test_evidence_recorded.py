@@ -1,0 +1,96 @@
+"""Comparisons of techniques from the rows of benchmarks/techniques.py."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from evidence.findings import discriminating
+from evidence.recorded import no_techniques, read_techniques, recorded
+
+
+def row(arm: str, correction: str, right: int, seed: int = 0, task: str = "sst2", **more: float) -> dict[str, Any]:
+    """One arm and correction on 100 rows of a task and a seed."""
+    return {
+        "arm": arm,
+        "correction": correction,
+        "task": task,
+        "seed": seed,
+        "n": 100,
+        "right": right,
+        "auc": 0.8,
+        "labels": 8,
+        **more,
+    }
+
+
+def test_a_technique_is_compared_with_one_reading_after_the_same_correction() -> None:
+    rows = [
+        row("deep-thinking T=1", "none", 50, auc=0.7),
+        row("deep-thinking T=1", "fitted", 70, auc=0.7),
+        row("ct-kv T=1", "none", 60),
+        row("ct-kv T=1", "fitted", 72),
+        row("ct-kv T=1", "batch", 99),  # one reading was not corrected so
+    ]
+    (found,) = recorded(pd.DataFrame(rows))
+    steps = {name: (each.before, pytest.approx(each.difference)) for name, each in found.differences.items()}
+    assert steps == {"accuracy": (0.5, 0.1), "fitted": (0.7, 0.02), "AUC": (0.7, 0.1)}
+    assert (found.cells, found.labels) == (1, 0)
+
+
+def test_seeds_without_the_other_arm_are_left_out_and_tasks_count_alike() -> None:
+    rows = [row("deep-thinking T=1", "none", 50, seed, task) for seed in range(2) for task in ("sst2", "mr")]
+    rows += [
+        row("composed T=1", "none", 60),
+        row("composed T=1", "none", 80, 1),
+        row("composed T=1", "none", 50, 0, "mr"),
+    ]
+    (found,) = recorded(pd.DataFrame(rows))
+    assert found.cells == 3
+    assert found.differences["accuracy"].difference == pytest.approx((0.2 + 0.0) / 2)
+
+
+def test_the_nearest_mean_is_compared_with_a_bias_of_the_same_labels() -> None:
+    rows = [
+        row("deep-thinking T=1", "none", 50),
+        row("deep-thinking T=1", "fitted", 70),
+        row("centroid T=1", "centroid", 75, labels=158),
+    ]
+    (found,) = recorded(pd.DataFrame(rows))
+    assert found.labels == 150
+    assert found.differences["accuracy"].difference == pytest.approx(0.25)
+    assert found.differences["fitted"].difference == pytest.approx(0.05)
+    assert "batch" not in found.differences
+
+
+def test_an_interval_of_several_seeds_holds_the_mean() -> None:
+    rows = [row("deep-thinking T=1", "none", 50, seed) for seed in range(3)]
+    rows += [row("ct-kv T=1", "none", 60 + 5 * seed, seed) for seed in range(3)]
+    (found,) = recorded(pd.DataFrame(rows))
+    low, high = found.differences["accuracy"].interval
+    assert low < found.differences["accuracy"].difference < high
+
+
+def test_without_a_file_nothing_is_compared(tmp_path: Path) -> None:
+    assert read_techniques(tmp_path).equals(no_techniques())
+    assert not list(recorded(read_techniques(tmp_path)))
+
+
+def test_what_raises_the_area_and_accuracy_with_a_fitted_bias_is_named() -> None:
+    rows = [
+        row(f"{arm} T=1", correction, right - seed * gains, seed, auc=area - seed * gains / 100)
+        for seed in range(3)
+        for arm, right, area, gains in (
+            ("deep-thinking", 50, 0.6, 0),
+            ("ct-kv", 72, 0.82, 1),  # 22, 21 and 20 points of both
+            ("composed", 50, 0.82, 0),  # the area alone
+        )
+        for correction in ("none", "fitted")
+    ]
+    said = discriminating(list(recorded(pd.DataFrame(rows))))
+    assert "`ct-kv`: the memory is trained by gradients (area +21.0 points, with a fitted bias +21.0 points)" in said
+    assert "`composed`" not in said
+    assert discriminating([]).startswith("No line")
