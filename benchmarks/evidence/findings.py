@@ -9,7 +9,7 @@ from statistics import fmean
 import numpy as np
 import pandas as pd
 
-from .cells import ALPHA
+from .cells import ALPHA, HARMS, HELPS
 from .controls import Flipped, Repeats
 from .discrimination import Compared, Difference, adjusted
 from .load import TASK_NAMES, Evidence
@@ -135,6 +135,17 @@ def discriminating(found: Sequence[Compared]) -> str:
 
 def _changed(change: Difference) -> str:
     return f"{points(change.difference)} points [{interval(change.interval)}]"
+
+
+def fixed_sentence(every: pd.DataFrame) -> str:
+    """How many cells are helped and harmed where no T or eta is chosen; empty without rows."""
+    verdicts = [verdict for comparison in every["raw"] for verdict in comparison.verdicts]
+    if not verdicts:
+        return ""
+    return (
+        f"With nothing chosen, each T > 1 and eta a cell of its own, thinking helps in {verdicts.count(HELPS)} of "
+        f"{len(verdicts)} cells and harms in {verdicts.count(HARMS)}."
+    )
 
 
 def settings_sentence(chosen: pd.DataFrame) -> str:

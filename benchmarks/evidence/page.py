@@ -45,6 +45,7 @@ means over tasks of means over seeds. *The paper's setting* has continued positi
 p below 5 % after Holm's correction over all cells of the table. Tasks, models and dev rows are not resampled, so
 nothing is said of others.
 
+- *more labels*: those of rows beyond the demonstrations, by which T or eta was chosen, or which the method reads.
 - *accuracy*: by the model's scores.
 - *matched*: T = 1 with one constant added to the scores of each label, such that every label is given as often as on
   the other side. What is left of the difference is not one of how often labels are given.
@@ -189,7 +190,8 @@ def _top(study: Study) -> list[str]:
     chosen = study.chosen
     found = []
     if len(chosen):
-        found += [findings.settings_sentence(chosen), findings.calibration_sentence(summary(chosen))]
+        found += [findings.fixed_sentence(study.every), findings.settings_sentence(chosen)]
+        found += [findings.calibration_sentence(summary(chosen))]
         found += [findings.balance_sentence(chosen)]
         found += [findings.predictors_sentence(study.correlations), findings.repeats_sentence(study.repeats)]
         found += [findings.flipped_sentence(study.flipped)]
@@ -345,7 +347,7 @@ $ make evidence
 $ python -m benchmarks.packing unpack evidence/continued
 ```"""
     text = (
-        "The first command runs everything, in some hours on two cores. It continues from the tables in `evidence/`, "
+        "The first command runs everything, in about twenty hours of a core. It continues from the tables in `evidence/`, "
         "one Parquet file for each folder of runs, and extends them; it can be interrupted and repeated (with the "
         "model at the same path). The second computes this page from the tables, without a model. The third writes the "
         "folder that `evidence/continued.parquet` holds, for `deepthink report evidence/continued`; git ignores it."

@@ -235,3 +235,11 @@ def _files(evidence: Path) -> dict[str, bytes]:
     _page(evidence)
     docs = evidence.parent / "docs"
     return {path.name: path.read_bytes() for path in docs.rglob("*") if path.is_file()}
+
+
+def test_cells_at_a_fixed_t_are_counted_without_a_choice(folder: Path) -> None:
+    every = fixed(read_evidence(folder).grid)
+    said = findings.fixed_sentence(every)
+    counts = [every["raw"].map(lambda each, name=name: getattr(each, name)).sum() for name in ("better", "worse")]
+    assert f"helps in {counts[0]} of {every['seeds'].sum()} cells and harms in {counts[1]}." in said
+    assert findings.fixed_sentence(every.iloc[:0]) == ""
