@@ -347,10 +347,11 @@ $ make evidence
 $ python -m benchmarks.packing unpack evidence/continued
 ```"""
     text = (
-        "The first command runs everything, in about twenty hours of a core. It continues from the tables in `evidence/`, "
-        "one Parquet file for each folder of runs, and extends them; it can be interrupted and repeated (with the "
-        "model at the same path). The second computes this page from the tables, without a model. The third writes the "
-        "folder that `evidence/continued.parquet` holds, for `deepthink report evidence/continued`; git ignores it."
+        "The first command runs everything, in about twenty hours of a core. It continues from the tables in "
+        "`evidence/`, one Parquet file for each folder of runs, and extends them; it can be interrupted and repeated "
+        "(with the model at the same path). The second computes this page from the tables, without a model. The third "
+        "writes the folder that `evidence/continued.parquet` holds, for `deepthink report evidence/continued`; git "
+        "ignores it."
     )
     return ["## How to rebuild this page", text, commands]
 
