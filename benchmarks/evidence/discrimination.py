@@ -27,7 +27,7 @@ from deepthink_cli.calibration.registry import CALIBRATIONS
 
 from . import statistics
 from .cells import choices
-from .load import Evidence, Scores
+from .load import Evidence, Scores, named
 from .measures import Bools, Floats, Ints, batch_calibrated, predicted
 from .statistics import Interval
 
@@ -225,6 +225,8 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 def comparisons(evidence: Evidence) -> Iterator[Comparison]:
     """Thinking as the paper does it, at the T that dev rows choose and at T = 5; other settings; repetition."""
+    trained = evidence.folder("ct-kv")
+    once, tuned = trained[trained["technique"] == ""], trained[trained["technique"] != ""]
     grid, selected = evidence.grid, evidence.folder("selected")
     random, valid = (selected[selected["sampling"] == name] for name in ("random", "random-valid"))
     found = [
@@ -248,6 +250,7 @@ def comparisons(evidence: Evidence) -> Iterator[Comparison]:
             True,
             chosen_pairs(valid, "selected", [0.01]),
         ),
+        Comparison(f"`ct-kv` on {named(tuned)}, with the scores of its rows", False, _beside(tuned, once)),
     ]
     return (each for each in found if each.pairs)
 

@@ -58,16 +58,18 @@ nothing is said of others.
 
 The lines of techniques ([what they are](think.md#other-techniques)) are computed from `evidence/techniques.jsonl`: 300
 rows and 150 dev rows a task, three seeds, in float32. The scores of single rows were not kept, so that two columns are
-empty and the intervals resample seeds alone. The nearest mean has no scores to correct, and is compared with both."""
+empty, and the intervals are Student's over seeds, without the chance of which rows were drawn. The nearest mean has no
+scores to correct, and is compared with both. Lines of random-valid have 100 rows and 100 dev rows of SST-2, SST-5 and
+TREC, and random demonstrations from the same pool to compare with."""
 CLAIMS = """\
 Differences are points of accuracy, with the 95 % interval in brackets. Lines about the choice of demonstrations are
 computed from [Table 1 in one harness](table1.md). None of the lines repeats the paper's models, prompts and rows, so
 none refutes the paper: they say what holds on another, small model."""
 VARIED = """\
-Each line changes one thing of the paper's setting (8 demonstrations, T = 5, eta 0.01, continued positions) and compares
-thinking with T = 1 after the same demonstrations, on the same rows. Columns, intervals and Holm's correction are those
-of the first table; no dev rows were scored, so that no bias could be fitted. *Keys only* and *values only* move that
-part of the memory alone, *lower* and *upper half* those layers."""
+Each line changes one thing of the paper's setting (8 to 12 demonstrations, T = 5, eta 0.01, continued positions) and
+compares thinking with T = 1 after the same demonstrations, on the same 100 rows of each task, in float32. Columns,
+intervals and Holm's correction are those of the first table; no dev rows were scored, so that no bias could be fitted.
+*Keys only* and *values only* move that part of the memory alone, *lower* and *upper half* those layers."""
 COSTS = """\
 What the later stages took, in float32 and with one core for each command; of the grid and of its controls it was not
 kept."""

@@ -86,6 +86,14 @@ def selected(stage: str, seeds: Sequence[int]) -> Iterator[Job]:
         yield Job(stage, stage, (*rows, *demonstrations, *PAPER, *_readings("1,5")))
 
 
+def trained(stage: str, seeds: Sequence[int]) -> Iterator[Job]:
+    """Memories that Context Tuning trains, beside one reading, and their dev rows; first the task that gains most."""
+    for task in ("trec", "sst2", "mr", "agnews", "sst5"):
+        for seed in seeds:
+            rows = (*_tasks([task]), *_seed(seed), "--limit", ROWS, *FLOAT32, *DEV)
+            yield Job(stage, stage, (*rows, "--technique", "deep-thinking,ct-kv", "-T", "1"))
+
+
 def paper(stage: str, seeds: Sequence[int], at: str, *arguments: str) -> Iterator[Job]:
     """The paper's setting with other arguments, into a folder of its own; no T is chosen, and no dev row scored."""
     gate = () if "--eta" in arguments else PAPER
@@ -119,6 +127,7 @@ def all_jobs(at: str = AT) -> list[Job]:
         *paper("more-seeds", range(5, 10), "1,5"),
         *paper("chat", CONTROL_SEEDS, "1,5", "--chat"),
         *selected("selected", CONTROL_SEEDS),
+        *trained("ct-kv", CONTROL_SEEDS),
         *paper("parts", CONTROL_SEEDS, "1,5", "--eta", "0.1", "--update", PARTS),
         *paper("calibrations", CONTROL_SEEDS, "1,5", "--calibrate", "contextual,pmi"),
         *subjects("subjects"),

@@ -65,22 +65,24 @@ def variations(evidence: Evidence) -> Iterator[Comparison]:
 class Shots:
     """A number of demonstrations: accuracy at T = 1 and its change at T = 5, and how both vary over seeds."""
 
-    shots: int
+    shots: str
     before: float
     change: Estimate
     spread: Spreads
 
 
 def by_shots(evidence: Evidence) -> Iterator[Shots]:
-    """The paper's setting after each number of demonstrations, the grid's included."""
-    grid = evidence.grid
-    all_rows = pd.concat([evidence.folder("shots"), grid[grid["setting"] == "continued"]])
-    tested = all_rows[(all_rows["part"] == "test") & (all_rows["eta"] == ETA)]
-    for shots, rows in tested.groupby("shots"):
+    """The paper's setting after each number of demonstrations, and after the tasks' own in the grid."""
+    grid, varied = evidence.grid, evidence.folder("shots")
+    own = grid[(grid["setting"] == "continued") & (grid["part"] == "test") & (grid["eta"] == ETA)]
+    numbers = sorted(set(own["shots"]))
+    groups = [(str(shots), rows) for shots, rows in varied.groupby("shots")]
+    groups += [(f"{numbers[0]} to {numbers[-1]}, the tasks' own", own)] if numbers and groups else []
+    for shots, rows in groups:
         table = _both(rows)
         if len(table) and _groups(table):
             changes = estimate(list(table[T] - table[1]), list(table.index))
-            yield Shots(int(shots), float(table[1].mean()), changes, spreads(*_sides(table)))
+            yield Shots(shots, float(table[1].mean()), changes, spreads(*_sides(table)))
 
 
 def over_orders(evidence: Evidence) -> Spreads | None:

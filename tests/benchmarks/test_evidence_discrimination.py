@@ -125,3 +125,14 @@ def test_chosen_demonstrations_are_compared_with_random_ones_of_the_same_runs(tm
     (pair,) = found.pairs
     assert (pair.before.logs.argmax(axis=1) == random.argmax(axis=1)).all()
     assert (pair.after.logs.argmax(axis=1) == valid.argmax(axis=1)).all()
+
+
+def test_a_trained_memory_is_compared_with_one_reading_of_the_same_runs(tmp_path: Path) -> None:
+    once, tuned = (made_up_scores(40, name, bias=0.0) for name in ("once", "tuned"))
+    write_row(tmp_path / "ct-kv", once, task="trec")
+    write_row(tmp_path / "ct-kv", tuned, task="trec", technique="ct-kv steps=200")
+    (found,) = comparisons(read_evidence(tmp_path))
+    assert found.name == "`ct-kv` on TREC, with the scores of its rows"
+    (pair,) = found.pairs
+    assert (pair.before.logs.argmax(axis=1) == once.argmax(axis=1)).all()
+    assert (pair.after.logs.argmax(axis=1) == tuned.argmax(axis=1)).all()

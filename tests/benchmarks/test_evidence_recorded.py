@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from scipy.stats import ttest_rel
 
 from evidence.findings import discriminating
 from evidence.recorded import no_techniques, read_techniques, recorded
@@ -66,12 +67,15 @@ def test_the_nearest_mean_is_compared_with_a_bias_of_the_same_labels() -> None:
     assert "batch" not in found.differences
 
 
-def test_an_interval_of_several_seeds_holds_the_mean() -> None:
-    rows = [row("deep-thinking T=1", "none", 50, seed) for seed in range(3)]
-    rows += [row("ct-kv T=1", "none", 60 + 5 * seed, seed) for seed in range(3)]
-    (found,) = recorded(pd.DataFrame(rows))
-    low, high = found.differences["accuracy"].interval
-    assert low < found.differences["accuracy"].difference < high
+def test_intervals_are_students_over_seeds_as_a_paired_test_gives_them() -> None:
+    before, after = [50, 52, 47, 50], [60, 65, 51, 59]
+    rows = [row("deep-thinking T=1", "none", right, seed) for seed, right in enumerate(before)]
+    rows += [row("ct-kv T=1", "none", right, seed) for seed, right in enumerate(after)]
+    change = next(recorded(pd.DataFrame(rows))).differences["accuracy"]
+    expected = ttest_rel(after, before)
+    low, high = expected.confidence_interval()
+    assert change.p == pytest.approx(expected.pvalue)
+    assert change.interval == pytest.approx((low / 100, high / 100))
 
 
 def test_without_a_file_nothing_is_compared(tmp_path: Path) -> None:

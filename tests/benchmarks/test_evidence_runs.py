@@ -47,7 +47,7 @@ def test_every_command_of_a_stage_scores_the_same_iterations_and_rows() -> None:
     for job in all_jobs():
         words = dict(pairwise(job.arguments))
         if job.stage != "controls":  # repeated demonstrations are read once
-            scored.setdefault(job.stage, set()).add((words["--at"], words.get("--limit", "all")))
+            scored.setdefault(job.stage, set()).add((words.get("--at", "1"), words.get("--limit", "all")))
     assert all(len(each) == 1 for each in scored.values())
     assert scored["grid"] == {(AT, "300")}
 

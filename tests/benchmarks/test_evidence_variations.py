@@ -61,7 +61,7 @@ def test_numbers_of_demonstrations_are_shown_beside_those_of_the_grid(tmp_path: 
         write_row(tmp_path / "shots", scores_with(right), eta=0.01, seed=seed, shots=4)
         write_row(tmp_path / "shots", scores_with(12), eta=0.01, seed=seed, shots=4, t=5)
     four, eight = by_shots(read_evidence(tmp_path))
-    assert (four.shots, eight.shots) == (4, 8)
+    assert (four.shots, eight.shots) == ("4", "8 to 8, the tasks' own")
     assert (four.before, four.change.mean) == pytest.approx((0.6, 0.0))
     assert (four.spread.before, four.spread.after) == pytest.approx((0.1 * 2**0.5, 0.0))
 

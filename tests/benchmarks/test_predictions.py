@@ -34,7 +34,8 @@ def of_paper(measure: str, change: float, low: float = -1.0) -> Found:
 
 
 def row(arm: str, correction: str, right: int, task: str = "trec", auc: float = 0.9) -> dict[str, Any]:
-    return {"arm": arm, "correction": correction, "task": task, "seed": 0, "n": 100, "right": right, "auc": auc}
+    given = {"arm": arm, "correction": correction, "task": task, "seed": 0, "n": 100, "labels": 8}
+    return {**given, "right": right, "auc": auc}
 
 
 @pytest.mark.parametrize(

@@ -50,6 +50,7 @@ def write_row(
     momentum: float = 0.0,
     shots: int = 8,
     sampling: str = "random",
+    technique: str | None = None,
     order: int | None = None,
     update: str | None = None,
     groups: Sequence[str] = ("classic",),
@@ -79,6 +80,7 @@ def write_row(
         iteration=t,
         rows_sha256=f"{task} {part}",
         update=update,
+        technique=technique,
     )
     row = Result(
         key=setting.key,
