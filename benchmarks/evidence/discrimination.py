@@ -17,12 +17,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import combinations
 from typing import Protocol
 
 import numpy as np
 import pandas as pd
 from scipy.optimize import linear_sum_assignment
 
+from benchmarks.table1.runs import LABELS
 from deepthink_cli.calibration.registry import CALIBRATIONS
 
 from . import statistics
@@ -31,7 +33,7 @@ from .load import Evidence, Scores, named
 from .measures import Bools, Floats, Ints, batch_calibrated, predicted
 from .statistics import Interval
 
-MEASURES = ("accuracy", "matched", "fitted", "batch", "AUC", "log p")
+MEASURES = ("accuracy", "matched", "fitted", "batch", "pairs", "AUC", "log p")
 NEEDS_DEV = ("fitted",)
 Weights = Floats  # (R, n): how often each round of resampling draws each row
 
@@ -61,17 +63,21 @@ class Difference:
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """What is compared with T = 1: its pairs, whether T or eta was chosen by dev rows, and the measures."""
+    """What is compared with T = 1: its pairs, whether T or eta was chosen by dev rows, and the measures.
+
+    `chosen_by` is how many more labels the demonstrations were chosen by.
+    """
 
     name: str
     by_dev: bool
     pairs: Sequence[Pair]
+    chosen_by: int = 0
 
     @property
     def labels(self) -> int:
-        """How many labels of dev rows T or eta was chosen by."""
+        """How many labels the demonstrations, T or eta were chosen by."""
         dev = self.pairs[0].dev_before
-        return 0 if dev is None or not self.by_dev else len(dev.gold)
+        return self.chosen_by + (0 if dev is None or not self.by_dev else len(dev.gold))
 
     @property
     def cells(self) -> int:
@@ -96,20 +102,32 @@ def matched_labels(logs: Floats, counts: Ints) -> Ints:
 
 
 def areas(logs: Floats, gold: Ints, weights: Weights) -> Floats:
-    """The macro area under the ROC curve, for each round (R,) of weights of the rows; ties count a half.
+    """The macro area under the ROC curve, for each round (R,) of weights of the rows.
 
     Labels that are true of no row, or of all, are left out in that round.
     """
-    probabilities, found = np.exp(logs), []
-    for label in range(logs.shape[1]):
-        true, scores = gold == label, probabilities[:, label]
-        if not 0 < true.sum() < len(true):
-            continue
-        above = (scores[true][:, None] > scores[~true]) + 0.5 * (scores[true][:, None] == scores[~true])
-        totals = weights[:, true].sum(axis=1) * weights[:, ~true].sum(axis=1)
-        sums = np.einsum("rp,pn,rn->r", weights[:, true], above, weights[:, ~true], optimize=True)
-        found.append(np.divide(sums, totals, out=np.full(len(totals), np.nan), where=totals > 0))
-    return np.nanmean(found, axis=0)
+    probabilities = np.exp(logs)
+    found = [_area(probabilities[:, label], gold == label, weights) for label in range(logs.shape[1])]
+    return np.nanmean([area for area in found if area is not None], axis=0)
+
+
+def pairwise_areas(logs: Floats, gold: Ints, weights: Weights) -> Floats:
+    """The area between two labels, of rows of which one is true, mean over pairs of labels, for each round (R,)."""
+    found = []
+    for one, other in combinations(range(logs.shape[1]), 2):
+        rows = (gold == one) | (gold == other)
+        found.append(_area((logs[:, one] - logs[:, other])[rows], gold[rows] == one, weights[:, rows]))
+    return np.nanmean([area for area in found if area is not None], axis=0)
+
+
+def _area(scores: Floats, true: Bools, weights: Weights) -> Floats | None:
+    """How often a true row has the higher score, ties a half; NaN in rounds without both kinds, None if always so."""
+    if not 0 < true.sum() < len(true):
+        return None
+    above = (scores[true][:, None] > scores[~true]) + 0.5 * (scores[true][:, None] == scores[~true])
+    totals = weights[:, true].sum(axis=1) * weights[:, ~true].sum(axis=1)
+    sums = np.einsum("rp,pn,rn->r", weights[:, true], above, weights[:, ~true], optimize=True)
+    return np.divide(sums, totals, out=np.full(len(totals), np.nan), where=totals > 0)
 
 
 def _accuracy(scores: Scores) -> Bools:
@@ -137,10 +155,11 @@ def _true(scores: Scores) -> Floats:
 
 def _sides(name: str, pair: Pair) -> tuple[Callable[[Weights], Floats], Callable[[Weights], Floats]]:
     """The measure before and after, as functions of the weights of the rows."""
-    if name == "AUC":
+    if name in ("AUC", "pairs"):
+        area = areas if name == "AUC" else pairwise_areas
         return (
-            lambda weights: areas(pair.before.logs, pair.before.gold, weights),
-            lambda weights: areas(pair.after.logs, pair.after.gold, weights),
+            lambda weights: area(pair.before.logs, pair.before.gold, weights),
+            lambda weights: area(pair.after.logs, pair.after.gold, weights),
         )
     values: tuple[Bools | Floats, Bools | Floats]
     if name == "matched":
@@ -162,8 +181,9 @@ def _sides(name: str, pair: Pair) -> tuple[Callable[[Weights], Floats], Callable
 def compare(pairs: Sequence[Pair], name: str) -> Difference | None:
     """A measure before and after; None if it needs dev rows that were not scored.
 
-    Every round draws as many seeds in each task as there are, with replacement, and rows in each seed; biases and
-    constants stay those of the whole rows.
+    Every round draws as many seeds in each task as there are, with replacement, and rows, the same for all seeds of a
+    task; biases and constants stay those of the whole rows. A mean of n seeds that are drawn so has (n - 1) / n of the
+    variance, which is made good around the mean over the seeds. p is Student's with the deviation of the rounds.
     """
     if name in NEEDS_DEV and any(pair.dev_before is None or pair.dev_after is None for pair in pairs):
         return None
@@ -171,19 +191,20 @@ def compare(pairs: Sequence[Pair], name: str) -> Difference | None:
     tasks = [[pair for pair in pairs if pair.task == task] for task in dict.fromkeys(pair.task for pair in pairs)]
     whole, drawn = [], []
     for of_task in tasks:
-        points, resampled = [], []
-        for pair in of_task:
-            rows, sides = len(pair.before.gold), _sides(name, pair)
-            weights = generator.multinomial(rows, np.full(rows, 1 / rows), size=rounds).astype(np.float64)
-            points.append([float(side(np.ones((1, rows)))[0]) for side in sides])
-            resampled.append(sides[1](weights) - sides[0](weights))
-        seeds = generator.multinomial(len(of_task), np.full(len(of_task), 1 / len(of_task)), size=rounds)
-        whole.append(np.mean(points, axis=0))
-        drawn.append((seeds * np.array(resampled).T).sum(axis=1) / len(of_task))
+        rows, number = len(of_task[0].before.gold), len(of_task)
+        assert all(np.array_equal(pair.before.gold, of_task[0].before.gold) for pair in of_task)
+        weights = generator.multinomial(rows, np.full(rows, 1 / rows), size=rounds).astype(np.float64)
+        sides = [_sides(name, pair) for pair in of_task]
+        whole.append(np.mean([[float(side(np.ones((1, rows)))[0]) for side in both] for both in sides], axis=0))
+        steps = np.array([after(weights) - before(weights) for before, after in sides])  # (seeds, R)
+        seeds = generator.multinomial(number, np.full(number, 1 / number), size=rounds)
+        mean = steps.mean(axis=0)
+        drawn.append(mean + ((seeds.T * steps).sum(axis=0) / number - mean) * np.sqrt(number / max(1, number - 1)))
     before, after = np.mean(whole, axis=0).tolist()
     rounds_mean = np.mean(drawn, axis=0)
     low, high = np.quantile(rounds_mean, [0.025, 0.975]).tolist()
-    return Difference(before, after, after - before, (low, high), statistics.two_sided_p(after - before, rounds_mean))
+    p = statistics.two_sided_p(after - before, rounds_mean, len(pairs) - len(tasks))
+    return Difference(before, after, after - before, (low, high), p)
 
 
 class Compared(Protocol):
@@ -244,11 +265,12 @@ def comparisons(evidence: Evidence) -> Iterator[Comparison]:
             )
             for times in (2, 5)
         ),
-        Comparison("random-valid demonstrations, T = 1", False, _beside(valid, random)),
+        Comparison("random-valid demonstrations, T = 1", False, _beside(valid, random), LABELS["random-valid"]),
         Comparison(
             "random-valid demonstrations: the paper's setting, T by dev rows, against their T = 1",
             True,
             chosen_pairs(valid, "selected", [0.01]),
+            LABELS["random-valid"],
         ),
         Comparison(f"`ct-kv` on {named(tuned)}, with the scores of its rows", False, _beside(tuned, once)),
     ]

@@ -90,12 +90,13 @@ def headline(chosen: pd.DataFrame, evidence: Evidence) -> str:
 def question(found: Sequence[Compared]) -> str:
     """What the first comparison shows: more discrimination, less, or a move of the prior alone."""
     first = found[0]
-    changes, area = first.differences, first.differences["AUC"]
+    changes, area = first.differences, first.differences["pairs"]
     by = f" ({first.labels} labels)" if first.labels else ""
     sentences = [
         f"Compared with T = 1, {first.name}{by} changes accuracy from {percent(changes['accuracy'].before)} by "
         f"{_changed(changes['accuracy'])}",
-        "If T = 1 gives every label as often (one constant for each label is added to its scores), the difference is "
+        "If T = 1 gives every label as often as thinking does (one constant for each label is added to its scores), "
+        f"the difference is "
         f"{_changed(changes['matched'])}",
     ]
     if "fitted" in changes:
@@ -103,7 +104,10 @@ def question(found: Sequence[Compared]) -> str:
             f"With a bias of each label fitted on the dev rows, T = 1 has {percent(changes['fitted'].before)}, and "
             f"thinking changes that by {_changed(changes['fitted'])}"
         )
-    sentences.append(f"The area under the ROC curve is {percent(area.before)}, and changes by {_changed(area)}")
+    sentences.append(
+        "The area under the ROC curve between two labels, which no such constants change, is "
+        f"{percent(area.before)}, and changes by {_changed(area)}"
+    )
     verdict = {
         1: "So thinking tells the inputs of different labels apart better",
         0: "So it is not shown that thinking tells the inputs of different labels apart better, or less well",
@@ -113,24 +117,18 @@ def question(found: Sequence[Compared]) -> str:
 
 
 def discriminating(found: Sequence[Compared]) -> str:
-    """Which manipulations raise both the area and accuracy after a fitted bias, after Holm's correction; or none."""
+    """Which lines raise accuracy after a fitted bias, after Holm's correction over the table, and by how much."""
     p_values = adjusted(found)
-    raised = [
-        each
-        for each in found
-        if all(
-            name in each.differences and each.differences[name].difference > 0 and p_values[each.name, name] < ALPHA
-            for name in ("fitted", "AUC")
-        )
-    ]
     parts = [
-        f"{each.name} (area {points(each.differences['AUC'].difference)} points, with a fitted bias "
-        f"{points(each.differences['fitted'].difference)} points)"
-        for each in raised
+        f"{each.name} {_changed(each.differences['fitted'])}"
+        for each in found
+        if "fitted" in each.differences
+        and each.differences["fitted"].difference > 0
+        and p_values[each.name, "fitted"] < ALPHA
     ]
     if not parts:
-        return "No line of the table shows more of both, area and accuracy with a fitted bias."
-    return f"More of both, area and accuracy with a fitted bias, is shown for: {'; '.join(parts)}."
+        return "No line of the table is shown to raise accuracy once a bias is fitted on both sides."
+    return f"Once a bias is fitted on both sides, accuracy is shown to rise with: {'; '.join(parts)}."
 
 
 def _changed(change: Difference) -> str:
@@ -188,10 +186,10 @@ def calibration_sentence(whole: Summary) -> str:
     else:
         reading = "No gain is shown with or without it."
     cheaper = ""
-    if calibration > 0 and whole.calibrated_plain > whole.thinking:
+    if calibration > 0 and whole.calibration_over_gain.sign > 0:
         cheaper = (
-            f"Calibrating T = 1 gains more than thinking does ({points(whole.calibrated_plain - whole.plain)} against "
-            f"{points(whole.thinking - whole.plain)} points), with one reading."
+            f"Calibrating T = 1 gains {points(whole.calibrated_plain - whole.plain)} points with one reading, which is "
+            f"more than thinking does by {with_interval(whole.calibration_over_gain)}."
         )
     return " ".join(filter(None, [figures, reading, cheaper]))
 
@@ -254,12 +252,12 @@ def repeats_sentence(found: Sequence[Repeats]) -> str:
         if same
         else "is not shown to differ in accuracy, nor to be the same",
     }[between.sign]
-    toward = {1: "moves toward", -1: "moves away from", 0: "is not shown to move toward"}[closer.sign]
+    toward = {1: "agrees more", -1: "agrees less", 0: "is not shown to agree more or less"}[closer.sign]
     return (
         f"Repeating the demonstrations in one prompt {verdict} (repeating {with_interval(repeating)}, thinking "
         f"{with_interval(thinking)}, thinking minus repeating {with_interval(between)}). After batch calibration of "
         f"both, {_shown(calibrated)} (thinking minus repeating {with_interval(calibrated)}). Input by input, thinking "
-        f"{toward} the labels of repetition (agreement with them, less that of T = 1: {with_interval(closer)})."
+        f"{toward} with the labels of repetition than T = 1 does ({with_interval(closer)})."
     )
 
 

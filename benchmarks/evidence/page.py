@@ -40,25 +40,32 @@ bias that a [calibration](predict.md#calibration) removes without another readin
 happens."""
 MEASURED = """\
 Differences from T = 1 (plain in-context learning) in points of accuracy or of the area under the curve, and in nats;
-means over tasks of means over seeds. *The paper's setting* has continued positions, eta 0.01 and no momentum. The 95
-% intervals resample seeds within tasks and test rows within seeds; biases and constants stay those of all rows. Bold:
-p below 5 % after Holm's correction over all cells of the table. Tasks, models and dev rows are not resampled, so
-nothing is said of others.
+means over tasks of means over seeds. *Eta* is how large a step a reading moves the memory;
+[continued and restarted](concepts.md#positions) say which positions later readings have; *dev rows* are labelled
+training rows, by which T or eta is chosen. *The paper's setting* has continued positions, eta 0.01 and no momentum.
+The first line is T = 1 of the five lines below it; each other line has T = 1 of its own rows.
 
-- *more labels*: those of rows beyond the demonstrations, by which T or eta was chosen, or which the method reads.
+The 95 % intervals resample seeds within tasks and the test rows of each task; biases and constants stay those of all
+rows. Bold: p below 5 % by Student's test after Holm's correction over the entries of the table. Tasks, models and dev
+rows are not resampled, so nothing is said of others.
+
+- *more labels*: those of rows beyond the demonstrations, by which these, T or eta were chosen, or which the method
+  reads.
 - *accuracy*: by the model's scores.
 - *matched*: T = 1 with one constant added to the scores of each label, such that every label is given as often as on
   the other side. What is left of the difference is not one of how often labels are given.
 - *fitted*: a bias of each label, fitted on the labels of the dev rows, is taken off on both sides (`--calibrate
   fitted`).
 - *batch*: both sides after batch calibration, which sees the test inputs and no label.
-- *AUC*: the area under the ROC curve of p(label), one label against the rest, mean over the labels. A constant factor
-  on the odds of a label does not change it.
+- *pairs*: of the rows whose true label is one of two, the area under the ROC curve by the difference of the two log p,
+  mean over pairs of labels. Constants added to the scores of the labels do not change it.
+- *AUC*: the area under the ROC curve of p(label), one label against the rest, mean over the labels. For two labels it
+  is that of the pair; with more labels, constants change it somewhat.
 - *log p*: the mean log-probability of the true label, in nats.
 
 The lines of techniques ([what they are](think.md#other-techniques)) are computed from `evidence/techniques.jsonl`: 300
-rows and 150 dev rows a task, three seeds, in float32. The scores of single rows were not kept, so that two columns are
-empty, and the intervals are Student's over seeds, without the chance of which rows were drawn. The nearest mean has no
+rows and 150 dev rows a task, three seeds, in float32. The scores of single rows were not kept, so that three columns
+are empty, and the intervals are Student's over seeds, without the chance of which rows were drawn. The nearest mean has no
 scores to correct, and is compared with both. Lines of random-valid have 100 rows and 100 dev rows of SST-2, SST-5 and
 TREC, and random demonstrations from the same pool to compare with."""
 CLAIMS = """\
@@ -67,8 +74,8 @@ computed from [Table 1 in one harness](table1.md). None of the lines repeats the
 none refutes the paper: they say what holds on another, small model."""
 VARIED = """\
 Each line changes one thing of the paper's setting (8 to 12 demonstrations, T = 5, eta 0.01, continued positions) and
-compares thinking with T = 1 after the same demonstrations, on the same 100 rows of each task, in float32. Columns,
-intervals and Holm's correction are those of the first table; no dev rows were scored, so that no bias could be fitted.
+compares thinking with T = 1 after the same demonstrations, on the same 100 rows of each task, in float32. Columns and
+intervals are those of the first table, and Holm's correction is over this one; no dev rows were scored, so that no bias could be fitted.
 *Keys only* and *values only* move that part of the memory alone, *lower* and *upper half* those layers."""
 COSTS = """\
 What the later stages took, in float32 and with one core for each command; of the grid and of its controls it was not
@@ -81,8 +88,9 @@ not."""
 LIMITS = """\
 Words and figures of this page:
 
-- A *setting* is a kind of [positions](concepts.md#positions) with a [momentum](concepts.md#momentum); a *cell* is one
-  task with one setting and one seed of demonstrations. T = 1 is plain in-context learning. Differences are in
+- A *setting* is a kind of [positions](concepts.md#positions) with a [momentum](concepts.md#momentum); *official* has
+  continued positions and momentum 0.9, as the authors' code. A *cell* is one task with one setting and one seed of
+  demonstrations. T = 1 is plain in-context learning. Differences are in
   percentage points.
 - *Chosen* is the T and eta with the best accuracy on dev rows, which are training rows that are neither
   demonstrations nor test rows. Ties go to the smaller T, so that T = 1 may be chosen. The *oracle* is the best T and

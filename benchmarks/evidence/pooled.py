@@ -56,6 +56,7 @@ class Summary:
     calibrated_thinking: float
     calibrated_gain: Estimate
     calibration: Estimate
+    calibration_over_gain: Estimate
     explained: Estimate
     true_gain: Estimate
     helps: int
@@ -91,6 +92,7 @@ def summary(chosen: pd.DataFrame) -> Summary:
         calibrated_thinking=float(values["calibrated_thinking"].mean()),
         calibrated_gain=estimate(calibrated, clusters),
         calibration=estimate(values["calibrated_plain"] - values["plain"], clusters),
+        calibration_over_gain=estimate(values["calibrated_plain"] - values["thinking"], clusters),
         explained=estimate(gain - calibrated, clusters),
         true_gain=estimate(values["true_thinking"] - values["true_plain"], clusters),
         helps=counts[HELPS],

@@ -89,16 +89,16 @@ def no_techniques() -> pd.DataFrame:
 
 
 def _difference(both: pd.DataFrame) -> Difference:
-    """The means over tasks; interval and p are Student's over seeds in tasks, whose variances are pooled.
+    """The means over tasks; interval and p are Student's over seeds in tasks, with Welch's degrees of freedom.
 
-    Where seeds do not vary, or there is one of each task, the interval has no end.
+    Where seeds do not vary, or a task has one, the interval has no end.
     """
     before, after = both.groupby("task").mean().mean().tolist()
     steps = (both["after"] - both["before"]).groupby("task")
-    freedom = max(1, len(both) - len(steps))
-    variance = steps.apply(lambda each: ((each - each.mean()) ** 2).sum()).sum() / freedom
-    error = float(np.sqrt(variance * (1 / steps.size()).sum())) / len(steps)
-    if not error:
+    numbers, errors = steps.size(), steps.var() / steps.size()
+    total = float(errors.sum(skipna=False))
+    if not total > 0:
         return Difference(before, after, after - before, (-np.inf, np.inf), 1.0)
+    error, freedom = np.sqrt(total) / len(numbers), total**2 / float((errors**2 / (numbers - 1)).sum())
     low, high = t.interval(0.95, freedom, after - before, error)
     return Difference(before, after, after - before, (low, high), float(2 * t.sf(abs(after - before) / error, freedom)))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import norm, rankdata
+from scipy.stats import rankdata, t
 
 from .measures import Floats, Ints
 
@@ -38,13 +38,13 @@ def cluster_interval(clusters: Sequence[object], statistic: Callable[[Ints], flo
     return float(low), float(high)
 
 
-def two_sided_p(difference: float, drawn: Floats) -> float:
-    """The p-value of a difference by the normal distribution with the deviation of resampled ones; 1 if they are equal.
+def two_sided_p(difference: float, drawn: Floats, freedom: int) -> float:
+    """Student's p-value of a difference with the deviation of resampled ones; 1 without degrees of freedom.
 
     A share of resampled differences beyond zero could not be below 2 / R, which Holm's correction over a table needs.
     """
     deviation = float(drawn.std())
-    return float(2 * norm.sf(abs(difference) / deviation)) if deviation > 0 else 1.0
+    return float(2 * t.sf(abs(difference) / deviation, freedom)) if deviation > 0 and freedom > 0 else 1.0
 
 
 @dataclass(frozen=True)

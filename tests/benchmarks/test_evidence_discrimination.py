@@ -11,7 +11,7 @@ from helpers.small_evidence import made_up_scores, write_grid, write_row
 from sklearn.metrics import roc_auc_score
 
 from evidence import discrimination, statistics
-from evidence.discrimination import Pair, areas, compare, comparisons, holm, matched_labels
+from evidence.discrimination import Pair, areas, compare, comparisons, holm, matched_labels, pairwise_areas
 from evidence.load import Scores, read_evidence
 from evidence.measures import normalised, predicted
 
@@ -136,3 +136,24 @@ def test_a_trained_memory_is_compared_with_one_reading_of_the_same_runs(tmp_path
     (pair,) = found.pairs
     assert (pair.before.logs.argmax(axis=1) == once.argmax(axis=1)).all()
     assert (pair.after.logs.argmax(axis=1) == tuned.argmax(axis=1)).all()
+
+
+def test_areas_between_two_labels_are_those_of_scikit_learn_and_no_constants_change_them() -> None:
+    scores = made_up(120, 3, 1.0)
+    once = np.ones((1, 120))
+    expected = []
+    for one, other in ((0, 1), (0, 2), (1, 2)):
+        rows = np.isin(scores.gold, (one, other))
+        between = scores.logs[rows, one] - scores.logs[rows, other]
+        expected.append(roc_auc_score(scores.gold[rows] == one, between))
+    moved = shifted(scores, [2.0, -1.0, 0.5])
+    assert pairwise_areas(scores.logs, scores.gold, once)[0] == pytest.approx(np.mean(expected))
+    assert pairwise_areas(moved.logs, moved.gold, once)[0] == pytest.approx(np.mean(expected))
+    assert areas(moved.logs, moved.gold, once)[0] != pytest.approx(areas(scores.logs, scores.gold, once)[0])
+
+
+def test_one_seed_of_each_task_shows_nothing() -> None:
+    before, after = made_up(200, 2, 0.5), made_up(200, 2, 3.0)
+    change = compare([Pair("sst2", 0, before, after, None, None)], "accuracy")
+    assert change is not None
+    assert change.p == 1.0

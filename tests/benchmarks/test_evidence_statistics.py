@@ -135,5 +135,5 @@ def test_a_change_of_spread_is_the_difference_of_the_standard_deviations() -> No
 
 def test_a_p_value_follows_the_deviation_of_resampled_differences() -> None:
     drawn = np.random.default_rng(0).normal(0.02, 0.01, size=100_000)
-    assert two_sided_p(0.02, drawn) == pytest.approx(0.0455, abs=0.002)  # two deviations
-    assert two_sided_p(0.1, np.full(10, 0.1)) == 1.0  # a single seed
+    assert two_sided_p(0.02, drawn, 4) == pytest.approx(0.1161, abs=0.003)  # t = 2
+    assert two_sided_p(0.1, drawn, 0) == 1.0  # one seed of each task
