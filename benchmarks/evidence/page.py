@@ -65,9 +65,9 @@ rows are not resampled, so nothing is said of others.
 
 The lines of techniques ([what they are](think.md#other-techniques)) are computed from `evidence/techniques.jsonl`: 300
 rows and 150 dev rows a task, three seeds, in float32. The scores of single rows were not kept, so that three columns
-are empty, and the intervals are Student's over seeds, without the chance of which rows were drawn. The nearest mean has no
-scores to correct, and is compared with both. Lines of random-valid have 100 rows and 100 dev rows of SST-2, SST-5 and
-TREC, and random demonstrations from the same pool to compare with."""
+are empty, and the intervals are Student's over seeds, without the chance of which rows were drawn. The nearest mean has
+no scores to correct, and is compared with both. Lines of random-valid have 100 rows and 100 dev rows of SST-2, SST-5
+and TREC, and random demonstrations from the same pool to compare with."""
 CLAIMS = """\
 Differences are points of accuracy, with the 95 % interval in brackets. Lines about the choice of demonstrations are
 computed from [Table 1 in one harness](table1.md). None of the lines repeats the paper's models, prompts and rows, so
