@@ -75,8 +75,9 @@ none refutes the paper: they say what holds on another, small model."""
 VARIED = """\
 Each line changes one thing of the paper's setting (8 to 12 demonstrations, T = 5, eta 0.01, continued positions) and
 compares thinking with T = 1 after the same demonstrations, on the same 100 rows of each task, in float32. Columns and
-intervals are those of the first table, and Holm's correction is over this one; no dev rows were scored, so that no bias could be fitted.
-*Keys only* and *values only* move that part of the memory alone, *lower* and *upper half* those layers."""
+intervals are those of the first table, and Holm's correction is over this one; no dev rows were scored, so that no bias
+could be fitted. *Keys only* and *values only* move that part of the memory alone, *lower* and *upper half* those
+layers."""
 COSTS = """\
 What the later stages took, in float32 and with one core for each command; of the grid and of its controls it was not
 kept."""
