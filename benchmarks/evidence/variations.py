@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 
-from .discrimination import Comparison, chosen_pairs, pairs_at
+from .discrimination import Comparison, pairs_at
 from .load import Evidence
 from .measures import Floats
 from .pooled import Estimate, estimate
@@ -36,7 +36,7 @@ class Variation:
 
 
 VARIATIONS = (
-    *(Variation(f"eta {eta:g}, T = {t}", "etas", t, eta) for eta in (0.001, 0.3) for t in (2, 5, 12)),
+    *(Variation(f"eta {eta:g}", "etas", eta=eta) for eta in (0.001, 0.3)),
     *(Variation(f"eta {eta:g}, T = 15", "long", 15, eta) for eta in (0.01, 0.1)),
     *(Variation(f"{shots} demonstrations", "shots", where={"shots": shots}) for shots in (4, 16)),
     Variation("five orders of the same demonstrations", "orders"),
@@ -53,12 +53,10 @@ VARIATIONS = (
 
 
 def variations(evidence: Evidence) -> Iterator[Comparison]:
-    """Thinking at a fixed T in every variation that was run, and at the T that dev rows chose after other seeds."""
+    """Thinking at a fixed T in every variation that was run."""
     for each in VARIATIONS:
         if pairs := pairs_at(each.rows(evidence), each.eta, each.t):
             yield Comparison(each.name, False, pairs)
-    if pairs := chosen_pairs(evidence.folder("more-seeds"), "more-seeds", [ETA]):
-        yield Comparison("other demonstrations: seeds 5 to 9, T by dev rows", True, pairs)
 
 
 @dataclass(frozen=True)

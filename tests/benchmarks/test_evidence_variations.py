@@ -66,15 +66,6 @@ def test_numbers_of_demonstrations_are_shown_beside_those_of_the_grid(tmp_path: 
     assert (four.spread.before, four.spread.after) == pytest.approx((0.1 * 2**0.5, 0.0))
 
 
-def test_other_seeds_are_compared_at_the_t_that_their_dev_rows_choose(tmp_path: Path) -> None:
-    for t, test, dev in ((1, 10, 5), (5, 12, 9), (12, 18, 7)):
-        write_row(tmp_path / "more-seeds", scores_with(test), eta=0.01, seed=5, t=t)
-        write_row(tmp_path / "more-seeds", scores_with(dev, of=10), eta=0.01, seed=5, t=t, part="dev")
-    found = {each.name: each for each in variations(read_evidence(tmp_path))}
-    chosen = found["other demonstrations: seeds 5 to 9, T by dev rows"]
-    assert (chosen.labels, chosen.differences["accuracy"].after) == (10, pytest.approx(0.6))
-
-
 def test_subjects_count_alike_whatever_their_rows_and_are_grouped_by_category(tmp_path: Path) -> None:
     for task, of, before, after in (("mmlu/astronomy", 20, 10, 12), ("mmlu/virology", 10, 5, 7)):
         category = "mmlu/stem" if task == "mmlu/astronomy" else "mmlu/others"
