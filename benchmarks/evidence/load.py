@@ -183,7 +183,7 @@ def _setting_names(folder: str, results: list[Result]) -> dict[tuple[str, float]
 
 def named(rows: pd.DataFrame) -> str:
     """The names of the tasks of rows, in the order of tables."""
-    return ", ".join(TASK_NAMES.get(task, task) for task in (*TASK_ORDER,) if task in set(rows["task"]))
+    return ", ".join(TASK_NAMES.get(task, task) for task in TASK_ORDER if task in set(rows["task"]))
 
 
 def in_order(rows: pd.DataFrame) -> pd.DataFrame:

@@ -43,7 +43,7 @@ Differences from T = 1 (plain in-context learning) in points of accuracy or of t
 means over tasks of means over seeds. *Eta* is how large a step a reading moves the memory;
 [continued and restarted](concepts.md#positions) say which positions later readings have; *dev rows* are labelled
 training rows, by which T or eta is chosen. *The paper's setting* has continued positions, eta 0.01 and no momentum.
-The first line is T = 1 of the five lines below it; each other line has T = 1 of its own rows.
+The first line is T = 1 of the six lines below it; each other line has T = 1 of its own rows.
 
 The 95 % intervals resample seeds within tasks and the test rows of each task; biases and constants stay those of all
 rows. Bold: p below 5 % by Student's test after Holm's correction over the entries of the table. Tasks, models and dev
@@ -79,8 +79,8 @@ intervals are those of the first table, and Holm's correction is over this one; 
 could be fitted. *Keys only* and *values only* move that part of the memory alone, *lower* and *upper half* those
 layers."""
 COSTS = """\
-What the later stages took, in float32 and with one core for each command; of the grid and of its controls it was not
-kept."""
+What the later stages took, in float32 and with one core for each command that ended; of the grid, of its controls, and
+of `parts`, which was interrupted after one seed, it was not kept."""
 CONDITIONS = """\
 Demonstrations and dev rows are training rows, of AG News from a subset of 5,000 of its 120,000. Test rows are
 validation rows of SST-2, SST-5 and MR, and test rows of AG News and TREC, as in the authors' code. Choosing T or eta
@@ -91,8 +91,7 @@ Words and figures of this page:
 
 - A *setting* is a kind of [positions](concepts.md#positions) with a [momentum](concepts.md#momentum); *official* has
   continued positions and momentum 0.9, as the authors' code. A *cell* is one task with one setting and one seed of
-  demonstrations. T = 1 is plain in-context learning. Differences are in
-  percentage points.
+  demonstrations. T = 1 is plain in-context learning. Differences are in percentage points.
 - *Chosen* is the T and eta with the best accuracy on dev rows, which are training rows that are neither
   demonstrations nor test rows. Ties go to the smaller T, so that T = 1 may be chosen. The *oracle* is the best T and
   eta on the test rows, which a user cannot know.
