@@ -82,7 +82,7 @@ benchmark: $(VENV)/.benchmark
 
 # docs/table1.md and its figures from the tables of table1/; needs no model.
 table1: $(VENV)/.installed
-	$(BIN)/python -m benchmarks.table1 --from table1 --write docs/table1.md
+	$(BIN)/python -m benchmarks.table1 --from table1 --more evidence --write docs/table1.md
 
 # docs/evidence.md, docs/second-model.md, and the table and plots of README.md, from the tables of evidence/, gemma/ and table1/;
 # needs no model.

@@ -94,11 +94,12 @@ def continued(folders: Collection[Path]) -> Iterator[None]:
 
 
 @contextmanager
-def unpacked(tables: Path) -> Iterator[Path]:
-    """A temporary folder with the folders of all tables in a folder."""
+def unpacked(tables: Path, names: Collection[str] | None = None) -> Iterator[Path]:
+    """A temporary folder with the folders of all tables in a folder, or of those with these names."""
     with tempfile.TemporaryDirectory() as place:
         for table in sorted(tables.glob("*.parquet")):
-            unpack(Path(place) / table.stem, table)
+            if names is None or table.stem in names:
+                unpack(Path(place) / table.stem, table)
         yield Path(place)
 
 

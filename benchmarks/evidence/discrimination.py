@@ -29,7 +29,7 @@ from deepthink_cli.calibration.registry import CALIBRATIONS
 
 from . import statistics
 from .cells import choices
-from .load import Evidence, Scores, named
+from .load import Evidence, Scores
 from .measures import Bools, Floats, Ints, batch_calibrated, predicted
 from .statistics import Interval
 
@@ -246,10 +246,8 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 def comparisons(evidence: Evidence) -> Iterator[Comparison]:
     """Thinking as the paper does it, at the T that dev rows choose and at T = 5; other settings; repetition."""
-    trained = evidence.folder("ct-kv")
-    once, tuned = trained[trained["technique"] == ""], trained[trained["technique"] != ""]
     grid, selected = evidence.grid, evidence.folder("selected")
-    random, valid = (selected[selected["sampling"] == name] for name in ("random", "random-valid"))
+    valid = selected[selected["sampling"] == "random-valid"]
     found = [
         Comparison("the paper's setting, T by dev rows", True, chosen_pairs(grid, "continued", [0.01])),
         Comparison("the paper's setting, T = 5", False, _fixed(grid, "continued", 0.01, 5)),
@@ -261,18 +259,16 @@ def comparisons(evidence: Evidence) -> Iterator[Comparison]:
             Comparison(
                 f"{times} copies of the demonstrations, T = 1",
                 False,
-                _beside(evidence.folder("repeated"), grid, times),
+                beside(evidence.folder("repeated"), grid, times),
             )
             for times in (2, 5)
         ),
-        Comparison("random-valid demonstrations, T = 1", False, _beside(valid, random), LABELS["random-valid"]),
         Comparison(
             "random-valid demonstrations: the paper's setting, T by dev rows, against their T = 1",
             True,
             chosen_pairs(valid, "selected", [0.01]),
             LABELS["random-valid"],
         ),
-        Comparison(f"`ct-kv` on {named(tuned)}, with the scores of its rows", False, _beside(tuned, once)),
     ]
     return (each for each in found if each.pairs)
 
@@ -303,7 +299,7 @@ def pairs_at(rows: pd.DataFrame, eta: float, t: int) -> list[Pair]:
     return found
 
 
-def _beside(rows: pd.DataFrame, others: pd.DataFrame, times: int | None = None) -> list[Pair]:
+def beside(rows: pd.DataFrame, others: pd.DataFrame, times: int | None = None) -> list[Pair]:
     """Rows at T = 1, with `times` the demonstrations, beside T = 1 of others on the same inputs."""
     key = ["task", "seed", "part", "rows"]
     both = rows[rows["t"] == 1].merge(others[others["t"] == 1].drop_duplicates(key), on=key, suffixes=("_after", ""))

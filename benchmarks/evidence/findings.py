@@ -96,8 +96,7 @@ def question(found: Sequence[Compared]) -> str:
         f"Compared with T = 1, {first.name}{by} changes accuracy from {percent(changes['accuracy'].before)} by "
         f"{_changed(changes['accuracy'])}",
         "If T = 1 gives every label as often as thinking does (one constant for each label is added to its scores), "
-        f"the difference is "
-        f"{_changed(changes['matched'])}",
+        f"the difference is {_changed(changes['matched'])}",
     ]
     if "fitted" in changes:
         sentences.append(

@@ -26,7 +26,7 @@ from .measures import (
     total_variation,
 )
 
-CONTROLS = ("repeated", "flipped", "selected", "ct-kv")
+CONTROLS = ("repeated", "flipped", "selected", "random", "techniques", "choices")
 VARIED = ("etas", "long", "shots", "orders", "parts", "chat", "calibrations", "all-rows", "more-seeds")
 SUBJECTS = "subjects"  # the folder of MMLU and BBH, whose inputs have their own candidates
 FLOAT32 = "float32-"  # folders whose name starts with this repeat cells of the grid in float32
@@ -179,11 +179,6 @@ def _setting_names(folder: str, results: list[Result]) -> dict[tuple[str, float]
         (positions, momentum): f"{prefix}{positions}" + (f", momentum {momentum:g}" if momentum else "")
         for positions, momentum in families
     }
-
-
-def named(rows: pd.DataFrame) -> str:
-    """The names of the tasks of rows, in the order of tables."""
-    return ", ".join(TASK_NAMES.get(task, task) for task in TASK_ORDER if task in set(rows["task"]))
 
 
 def in_order(rows: pd.DataFrame) -> pd.DataFrame:

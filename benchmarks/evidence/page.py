@@ -21,6 +21,7 @@ from .controls import Flipped, Repeats, flipped, repeats
 from .discrimination import Compared, comparisons
 from .dtypes import dtype_sentence
 from .load import ORDER, Evidence
+from .methods import beside_random
 from .pooled import summary
 from .predictors import Correlation, correlations, gain_cells
 from .recorded import no_techniques, recorded
@@ -137,7 +138,7 @@ class Study:
     @cached_property
     def comparisons(self) -> list[Compared]:
         """What is compared with T = 1 by measures of discrimination and of the prior."""
-        return [*comparisons(self.evidence), *recorded(self.techniques)]
+        return [*comparisons(self.evidence), *beside_random(self.evidence), *recorded(self.techniques)]
 
     @cached_property
     def variations(self) -> list[Compared]:

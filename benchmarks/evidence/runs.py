@@ -16,8 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.packing import continued
+from benchmarks.table1.runs import MORE_ROWS, POOL
 
 from .demonstrations import FLIPPED, drawn_examples, relabelled, repeated, write_examples
+from .methods import CHOICES, TECHNIQUES
 from .workers import Workplace, finish
 
 CLASSIC = ("sst2", "sst5", "mr", "agnews", "trec")
@@ -26,7 +28,7 @@ SETTINGS = {
     "restarted": ("--eta", "0.01,0.1", "--positions", "restarted"),
     "official": ("--eta", "0.01", "--momentum", "0.9"),
 }
-AT, ROWS, DEV_ROWS = "1,2,3,5,8,12", "300", "150"
+AT, ROWS, DEV_ROWS = "1,2,3,5,8,12", MORE_ROWS, "150"
 DEV = ("--choose-on", "dev", "--dev-size", DEV_ROWS)
 REPEATED_TASKS, FLIPPED_TASKS, TIMES = ("sst2", "mr", "trec"), ("sst2", "mr"), (2, 5)
 CONTROL_SEEDS = range(3)
@@ -35,7 +37,6 @@ CONTROL_SEEDS = range(3)
 FLOAT32, LATER_ROWS = ("--dtype", "float32"), "100"
 LATER = ("--limit", LATER_ROWS, *FLOAT32)
 SELECTED_TASKS = ("sst2", "sst5", "trec")  # random-valid scores 3,000 training rows, which are long in MR and AG News
-POOL = "1000"
 PAPER = ("--eta", "0.01")  # continued positions and no momentum are the defaults
 PARTS = "gate,keys-only,values-only,lower-half,upper-half"
 SUBJECT_ROWS = "10"
@@ -86,12 +87,17 @@ def selected(stage: str, seeds: Sequence[int]) -> Iterator[Job]:
         yield Job(stage, stage, (*rows, *demonstrations, *PAPER, *_readings("1,5")))
 
 
-def trained(stage: str, seeds: Sequence[int]) -> Iterator[Job]:
-    """Memories that Context Tuning trains, beside one reading, and their dev rows; first the task that gains most."""
-    for task in ("trec", "sst2", "mr", "agnews", "sst5"):
-        for seed in seeds:
-            rows = (*_tasks([task]), *_seed(seed), "--limit", ROWS, *FLOAT32, *DEV)
-            yield Job(stage, stage, (*rows, "--technique", "deep-thinking,ct-kv", "-T", "1"))
+def pooled(stage: str, seeds: Sequence[int]) -> Iterator[Job]:
+    """Methods of Table 1 with the scores of every row, of test rows and of dev rows for a bias; seed after seed."""
+    methods = {
+        "random": ("--demos-by", "random", *PAPER, *_readings("1,5")),
+        "techniques": ("--demos-by", "random", "--technique", ",".join(TECHNIQUES), "-T", "1"),
+        "choices": ("--demos-by", ",".join(CHOICES), "-T", "1"),
+    }
+    for seed in seeds:
+        rows = (*_tasks(CLASSIC), *_seed(seed), "--limit", ROWS, *FLOAT32, *DEV, "--pool-size", POOL)
+        for folder, arguments in methods.items():
+            yield Job(stage, folder, (*rows, *arguments))
 
 
 def paper(stage: str, seeds: Sequence[int], at: str, *arguments: str) -> Iterator[Job]:
@@ -127,7 +133,7 @@ def all_jobs(at: str = AT) -> list[Job]:
         *paper("more-seeds", range(5, 10), "1,5"),
         *paper("chat", CONTROL_SEEDS, "1,5", "--chat"),
         *selected("selected", CONTROL_SEEDS),
-        *trained("ct-kv", CONTROL_SEEDS),
+        *pooled("methods", range(10)),
         *paper("parts", CONTROL_SEEDS, "1,5", "--eta", "0.1", "--update", PARTS),
         *paper("calibrations", CONTROL_SEEDS, "1,5", "--calibrate", "contextual,pmi"),
         *subjects("subjects"),

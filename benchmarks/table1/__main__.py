@@ -1,13 +1,16 @@
 """Write docs/table1.md and its figures; needs no model.
 
-python -m benchmarks.table1 --from table1 --write docs/table1.md
+python -m benchmarks.table1 --from table1 --more evidence --write docs/table1.md
 """
 
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 
+from benchmarks.evidence import methods
+from benchmarks.evidence.load import read_evidence
 from benchmarks.packing import unpacked
 
 from .page import page, read_models
@@ -17,12 +20,21 @@ def main() -> None:
     """Read the table of every model and write the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--from", dest="folder", type=Path, default=Path("table1"))
+    parser.add_argument("--more", type=Path, default=Path("evidence"), help="tables of methods on more rows")
     parser.add_argument("--write", type=Path, default=Path("docs/table1.md"))
     args = parser.parse_args()
     figures = args.write.with_suffix("")
     figures.mkdir(parents=True, exist_ok=True)
+    with unpacked(args.more, methods.FOLDERS) as folder:
+        evidence = read_evidence(folder)
     with unpacked(args.folder) as folder:
-        args.write.write_text(page(read_models(folder), figures), encoding="utf-8")
+        models = [
+            replace(model, more=methods.accuracies(evidence))
+            if any(name.startswith(model.name) for name in evidence.models)
+            else model
+            for model in read_models(folder)
+        ]
+    args.write.write_text(page(models, figures), encoding="utf-8")
 
 
 if __name__ == "__main__":

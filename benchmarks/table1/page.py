@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path, PurePath
 from typing import Any
@@ -13,6 +13,7 @@ from typing import Any
 import pandas as pd
 
 from benchmarks.evidence.discrimination import holm
+from benchmarks.evidence.findings import counted
 from benchmarks.evidence.statistics import Interval, cluster_interval
 from benchmarks.style import DEEPTHINK, NO_LABELS, POOL_LABELS, write
 from deepthink_cli.experiments.results import FILE
@@ -24,49 +25,38 @@ from deepthink_cli.report.ranking import FEWEST_BLOCKS
 from deepthink_cli.report.significance import wilcoxon_p
 from deepthink_cli.report.tables import SeedScore, scores_of
 
-from .runs import BASELINE, DEV_ROWS, LABELS, SELECTING, TASKS, TECHNIQUES
+from .runs import BASELINE, DEV_ROWS, LABELS, MORE_ROWS, ROWS, SEEDS, SELECTING, TASKS, TECHNIQUES
 
 NAMES = {"sst2": "SST-2", "sst5": "SST-5", "trec": "TREC", "mr": "MR", "agnews": "AG News"}
 KINDS = ("plain", "thinking", "plain batch", "thinking batch")  # at T = 1 and at T by dev, raw and then corrected
 SCORES = {"": "raw scores", " batch": "batch-calibrated"}  # by the suffix of a kind
 COSTS, RIVALS = "costs.jsonl", "rivals.jsonl"  # of a model, beside its runs
 CHOICES = list(dict.fromkeys(name for methods in SELECTING.values() for name in methods))
-METHODS = [*CHOICES, *(name for names in TECHNIQUES.values() for name in names.split(","))]
+THINKING = "thinking"  # in the paper's setting, among the methods on more rows
+METHODS = [*CHOICES, THINKING, *(name for names in TECHNIQUES.values() for name in names.split(","))]
 READ_ONCE = ("ct-kv",)
+POOLED, UNLABELLED = "T = 1, labels of the pool", "T = 1, no more labels"
 ALPHA = 0.05
 NOTHING = "Nothing has been run for this yet."
 
 
+def nothing() -> pd.DataFrame:
+    """A table of accuracies without lines."""
+    return pd.DataFrame(columns=["method", "task", "seed", *KINDS])
+
+
 @dataclass(frozen=True, eq=False)
 class Model:
-    """The results of one model: a line for each method, task and seed, with an accuracy for each of `KINDS`."""
+    """The results of one model: a line for each method, task and seed, with an accuracy for each of `KINDS`.
+
+    `more` are those of the methods that were run on more rows, at T = 1 alone.
+    """
 
     name: str
-    jobs: list[JobResults]
+    accuracies: pd.DataFrame
     costs: list[dict[str, Any]]
     rivals: list[dict[str, Any]]
-
-    @cached_property
-    def accuracies(self) -> pd.DataFrame:
-        """Columns `method`, `task`, `seed` and those of `KINDS`; only what has all four."""
-        lines: dict[tuple[str, str, int], dict[str, float]] = {}
-
-        def put(each: SeedScore, kind: str, accuracy: float) -> None:
-            line = lines.setdefault((_method(each.arm), each.task, each.seed.number), {})
-            line[f"{kind} {each.arm.calibration}" if each.arm.calibration else kind] = accuracy
-
-        for each in scores_of(self.jobs, None):
-            put(each, "thinking", each.score.thinking)
-            if each.arm.technique is None:
-                put(each, "plain", each.score.plain)
-        for each in scores_of([job for job in self.jobs if job.arm.technique], 1):
-            put(each, "plain", each.score.thinking)
-        rows = [
-            {"method": method, "task": task, "seed": seed, **line}
-            for (method, task, seed), line in lines.items()
-            if set(KINDS) <= set(line)
-        ]
-        return pd.DataFrame(rows, columns=["method", "task", "seed", *KINDS])
+    more: pd.DataFrame = field(default_factory=nothing)
 
     def differences(self, before: tuple[str, str], after: tuple[str, str]) -> pd.Series:
         """The differences by task and seed between two (method, kind); of all choices if the names are empty."""
@@ -93,8 +83,31 @@ def read_models(folder: Path) -> list[Model]:
     for path in sorted(entry for entry in folder.iterdir() if entry.is_dir()):
         runs = sorted(file.parent for file in path.glob(f"*/{FILE}") if file.stat().st_size)
         if runs:
-            models.append(Model(path.name, read_jobs(runs), *(_lines(path / name) for name in (COSTS, RIVALS))))
+            kept = (_lines(path / name) for name in (COSTS, RIVALS))
+            models.append(Model(path.name, _accuracies(read_jobs(runs)), *kept))
     return models
+
+
+def _accuracies(jobs: Sequence[JobResults]) -> pd.DataFrame:
+    """Columns `method`, `task`, `seed` and those of `KINDS`; only what has all four."""
+    lines: dict[tuple[str, str, int], dict[str, float]] = {}
+
+    def put(each: SeedScore, kind: str, accuracy: float) -> None:
+        line = lines.setdefault((_method(each.arm), each.task, each.seed.number), {})
+        line[f"{kind} {each.arm.calibration}" if each.arm.calibration else kind] = accuracy
+
+    for each in scores_of(jobs, None):
+        put(each, "thinking", each.score.thinking)
+        if each.arm.technique is None:
+            put(each, "plain", each.score.plain)
+    for each in scores_of([job for job in jobs if job.arm.technique], 1):
+        put(each, "plain", each.score.thinking)
+    rows = [
+        {"method": method, "task": task, "seed": seed, **line}
+        for (method, task, seed), line in lines.items()
+        if set(KINDS) <= set(line)
+    ]
+    return pd.DataFrame(rows, columns=["method", "task", "seed", *KINDS])
 
 
 def _lines(file: Path) -> list[dict[str, Any]]:
@@ -106,8 +119,9 @@ def page(models: Sequence[Model], figures: Path) -> str:
     """The whole page; draws a figure for every model."""
     parts = [TOP]
     for model in models:
-        parts += [f"## {model.name}", *_sentences(model), *_drawn(model, figures), *_missing(model)]
-        parts += [*_first_readings(model), *_thinking(model), *_rivals(model)]
+        parts += [f"## {model.name}", *_more(model, figures), ALL, *_sentences(model)]
+        parts += [*_drawn(model, figures), *_missing(model)]
+        parts += ["#### At T = 1", FIRST, *_first_readings(model), *_thinking(model), *_rivals(model)]
     return "\n\n".join(parts if models else [*parts, NOTHING]) + "\n"
 
 
@@ -197,10 +211,49 @@ def _interval(values: pd.Series) -> Interval | None:
     return cluster_interval([key[:2] for key in values.index], lambda places: float(numbers[places].mean()))
 
 
+def _more(model: Model, figures: Path) -> Iterator[str]:
+    """The methods on more rows, at T = 1, by raw scores and after batch calibration."""
+    if model.more.empty:
+        return
+    closer = replace(model, accuracies=model.more)
+    seeds, known = model.more["seed"].nunique(), [name for name in _ordered(closer) if name in closer.complete]
+    yield f"### {len(known)} methods on {MORE_ROWS} rows, {counted(seeds, 'seed')}"
+    others = [name for name in known if name != BASELINE]
+    gains = {
+        suffix: {name: closer.differences((BASELINE, f"plain{suffix}"), (name, f"plain{suffix}")) for name in others}
+        for suffix in SCORES
+    }
+    yield f"{_above(gains[''], 'With raw scores')} {_above(gains[' batch'], 'After batch calibration')}"
+    panels = {
+        words: [Dot(name, float(gain.mean()), _interval(gain), _group(name)) for name, gain in gains[suffix].items()]
+        for suffix, words in SCORES.items()
+    }
+    name = f"{PurePath(model.name).name}-more.png"
+    write(figures / name, dots_figure, panels, AXIS, (NO_LABELS, POOL_LABELS, DEEPTHINK), COLUMN)
+    yield f"![Accuracy of {len(others)} methods less that of random demonstrations](table1/{name})"
+    yield MORE
+    yield from _first_readings(closer)
+
+
+def _group(name: str) -> str:
+    """The legend's line of a method on more rows."""
+    if name == THINKING:
+        return "T = 5, no more labels"
+    return POOLED if name in LABELS else UNLABELLED
+
+
+MORE = (
+    "The scores of every one of these rows are kept (`evidence/random`, `techniques` and `choices`), and [the first "
+    "table of Evidence](evidence.md) says of each method whether it tells labels apart better. *Thinking* is "
+    "Deep-Thinking in the paper's setting (T = 5, eta 0.01, continued positions) after random demonstrations. LENS and "
+    "influence are not among them: for one task and seed they take most of an hour of a processor core. Columns are "
+    "those [below](#at-t-1)."
+)
+ALL = f"### All methods on {ROWS} rows, {counted(len(SEEDS), 'seed')}"
+
+
 def _first_readings(model: Model) -> Iterator[str]:
-    """Every method at T = 1, with what it costs."""
-    yield "### At T = 1"
-    yield FIRST
+    """Every method at T = 1 by raw scores, with what it costs, and after batch calibration."""
     costs = {cost["method"]: cost for cost in model.costs}
     cells = {method: _cost(method, costs) for method in _ordered(model)}
     yield _table(model, "plain", {"method": "---", "labels": "--:", "passes": "--:", "seconds": "--:"}, cells)
@@ -219,7 +272,7 @@ FIRST = (
 
 def _thinking(model: Model) -> Iterator[str]:
     """Every method with T chosen on dev rows; not those that are read once."""
-    yield "### With T by dev rows"
+    yield "#### With T by dev rows"
     yield (
         f"Accuracy in percent after thinking, with T chosen for each task and seed by the labels of {DEV_ROWS} dev "
         f"rows, by raw scores. Beyond the table above, each reads its demonstrations up to 8 times and labels "
@@ -360,5 +413,5 @@ AXIS = "accuracy less random demonstrations' at T = 1 (points)"
 def _lines_of(known: Sequence[str]) -> Iterator[tuple[str, str, str, str]]:
     """Name, group, method and kind of every dot."""
     for name in known:
-        yield name, "T = 1, labels of the pool" if name in LABELS else "T = 1, no more labels", name, "plain"
+        yield name, _group(name), name, "plain"
     yield "thinking", f"T by {DEV_ROWS} dev labels", BASELINE, "thinking"

@@ -21,6 +21,7 @@ from benchmarks.packing import continued
 TASKS = ("sst2", "sst5", "trec", "mr", "agnews")
 SEEDS = range(3)
 POOL, ROWS, DEV_ROWS = "1000", "150", "80"
+MORE_ROWS = "300"  # of the methods that benchmarks/evidence/methods.py names
 FITTING = ("--positions", "restarted", "-T", "8")  # the demonstrations that fit
 READING = ("--eta", "0.1", *FITTING, "--at", "1,2,4,8")
 COMMON = ("--limit", ROWS, "--choose-on", "dev", "--dev-size", DEV_ROWS, "--calibrate", "none,batch")

@@ -115,29 +115,6 @@ def test_copies_of_the_demonstrations_are_compared_with_one_reading_of_them(tmp_
     assert "5 copies of the demonstrations, T = 1" not in found
 
 
-def test_chosen_demonstrations_are_compared_with_random_ones_of_the_same_runs(tmp_path: Path) -> None:
-    random, valid = (made_up_scores(40, name, bias=0.0) for name in ("random", "valid"))
-    write_row(tmp_path / "continued", made_up_scores(40, "grid", bias=0.0))
-    write_row(tmp_path / "selected", random, sampling="random")
-    write_row(tmp_path / "selected", valid, sampling="random-valid")
-    (found,) = comparisons(read_evidence(tmp_path))
-    assert found.name == "random-valid demonstrations, T = 1"
-    (pair,) = found.pairs
-    assert (pair.before.logs.argmax(axis=1) == random.argmax(axis=1)).all()
-    assert (pair.after.logs.argmax(axis=1) == valid.argmax(axis=1)).all()
-
-
-def test_a_trained_memory_is_compared_with_one_reading_of_the_same_runs(tmp_path: Path) -> None:
-    once, tuned = (made_up_scores(40, name, bias=0.0) for name in ("once", "tuned"))
-    write_row(tmp_path / "ct-kv", once, task="trec")
-    write_row(tmp_path / "ct-kv", tuned, task="trec", technique="ct-kv steps=200")
-    (found,) = comparisons(read_evidence(tmp_path))
-    assert found.name == "`ct-kv` on TREC, with the scores of its rows"
-    (pair,) = found.pairs
-    assert (pair.before.logs.argmax(axis=1) == once.argmax(axis=1)).all()
-    assert (pair.after.logs.argmax(axis=1) == tuned.argmax(axis=1)).all()
-
-
 def test_areas_between_two_labels_are_those_of_scikit_learn_and_no_constants_change_them() -> None:
     scores = made_up(120, 3, 1.0)
     once = np.ones((1, 120))

@@ -1,0 +1,70 @@
+"""Eight methods of Table 1 on more rows, with the scores of every row: `evidence/random`, `techniques` and `choices`.
+
+Techniques and thinking read random demonstrations; the others choose them from the same pool. LENS and influence, which
+take most of an hour of a processor core for each task and seed, are not among them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pandas as pd
+
+from benchmarks.table1.page import THINKING
+from benchmarks.table1.runs import BASELINE, LABELS
+
+from .discrimination import Comparison, beside
+from .load import Evidence
+
+TECHNIQUES = {
+    "repeat-2": "the demonstrations twice in one prompt",
+    "ensemble-4": "four orders, mean log p",
+    "ct-kv": "the memory is trained by gradients",
+}
+FOLDERS = ("random", "techniques", "choices")
+CHOICES = ("k-center", "global-entropy", "local-entropy", "random-valid")
+T = 5  # of thinking, in the paper's setting after random demonstrations
+KINDS = {"accuracy": "plain", "calibrated": "plain batch"}  # the names that docs/table1.md has for them
+
+
+def beside_random(evidence: Evidence) -> Iterator[Comparison]:
+    """Every technique and choice that was run beside random demonstrations that are read once."""
+    random, of_techniques, of_choices = map(evidence.folder, FOLDERS)
+    found = [
+        *(
+            Comparison(f"`{name}`: {words}", False, beside(of_techniques[_names(of_techniques) == name], random))
+            for name, words in TECHNIQUES.items()
+        ),
+        *(
+            Comparison(
+                f"`{name}` demonstrations",
+                False,
+                beside(of_choices[of_choices["sampling"] == name], random),
+                LABELS.get(name, 0),
+            )
+            for name in CHOICES
+        ),
+    ]
+    return (each for each in found if each.pairs)
+
+
+def accuracies(evidence: Evidence) -> pd.DataFrame:
+    """Columns `method`, `task`, `seed`, and the accuracy on test rows, raw and after batch calibration.
+
+    Only tasks and seeds that every method has, so that all are compared on the same ones.
+    """
+    random, techniques, choices = (rows[rows["part"] == "test"] for rows in map(evidence.folder, FOLDERS))
+    methods = [
+        random[random["t"] == 1].assign(method=BASELINE),
+        choices.assign(method=choices["sampling"]),
+        random[random["t"] == T].assign(method=THINKING),
+        techniques.assign(method=_names(techniques)),
+    ]
+    found = pd.concat(methods)[["method", "task", "seed", *KINDS]].rename(columns=KINDS)
+    run = found.groupby(["task", "seed"], observed=True)["method"].transform("size")
+    return found[run == found["method"].nunique()].assign(task=found["task"].astype(str))
+
+
+def _names(rows: pd.DataFrame) -> pd.Series:
+    """The names of techniques without their options."""
+    return rows["technique"].astype(str).str.partition(" ")[0]

@@ -1,0 +1,55 @@
+"""Methods on more rows beside random demonstrations: which rows are compared, and what docs/table1.md gets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from helpers.small_evidence import made_up_scores, write_row
+
+from benchmarks.table1.page import Model, page
+from evidence.load import Evidence, read_evidence
+from evidence.methods import accuracies, beside_random
+
+RANDOM, CHOSEN, TRAINED = (made_up_scores(40, name, bias=1.0) for name in ("random", "chosen", "trained"))
+
+
+@pytest.fixture
+def evidence(tmp_path: Path) -> Evidence:
+    """One task and seed: random demonstrations at T = 1 and 5, a choice, a technique, and a grid of other scores."""
+    write_row(tmp_path / "continued", made_up_scores(40, "grid", bias=0.0))
+    write_row(tmp_path / "random", RANDOM)
+    write_row(tmp_path / "random", made_up_scores(40, "five", bias=1.0), t=5)
+    write_row(tmp_path / "choices", CHOSEN, sampling="random-valid")
+    write_row(tmp_path / "techniques", TRAINED, technique="ct-kv steps=200")
+    return read_evidence(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "labels", "after"),
+    [("`random-valid` demonstrations", 332, CHOSEN), ("`ct-kv`: the memory is trained by gradients", 0, TRAINED)],
+)
+def test_a_method_is_compared_with_random_demonstrations_from_the_same_pool(evidence, name, labels, after) -> None:
+    found = {each.name: each for each in beside_random(evidence)}
+    assert len(found) == 2
+    (pair,) = found[name].pairs
+    assert found[name].labels == labels
+    assert (pair.before.logs.argmax(axis=1) == RANDOM.argmax(axis=1)).all()
+    assert (pair.after.logs.argmax(axis=1) == after.argmax(axis=1)).all()
+
+
+def test_the_page_of_table_1_has_the_accuracies_of_these_rows(evidence: Evidence, tmp_path: Path) -> None:
+    found = accuracies(evidence)
+    assert list(found["method"]) == ["random", "random-valid", "thinking", "ct-kv"]
+    assert found.set_index("method")["plain"]["ct-kv"] == (TRAINED.argmax(axis=1) == [0, 1] * 20).mean()
+    costs = [
+        {"method": "random", "observed": 0, "sets": 0, "scored": 0, "process_seconds": 7.5},
+        {"method": "random-valid", "observed": 0, "sets": 30, "scored": 3000, "process_seconds": 80.0},
+    ]
+    text = page(
+        [Model("model", found.iloc[:0].assign(**{"thinking": [], "thinking batch": []}), costs, [], found)], tmp_path
+    )
+    assert "### 4 methods on 300 rows, 1 seed\n" in text
+    accuracy = f"{100 * (CHOSEN.argmax(axis=1) == [0, 1] * 20).mean():.1f}"
+    assert f"| random-valid | up to 332 | 3,030 | 72 | {accuracy} | {accuracy} |" in text
+    assert (tmp_path / "model-more.png").exists()
