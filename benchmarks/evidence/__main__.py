@@ -20,6 +20,7 @@ from .load import read_evidence
 from .page import Study, page
 from .recorded import read_techniques
 from .tables import all_cells
+from .tuned import FILE as TUNED
 from .workers import COMMANDS
 
 
@@ -33,7 +34,8 @@ def write(evidence: Path, target: Path, table1: Sequence[Model] = (), kept: Path
     found = read_evidence(evidence)
     of_model = (each for each in table1 if any(name.startswith(each.name) for name in found.models))
     beside = kept or evidence
-    study = Study(found, figures, next(of_model, None), read_techniques(beside), read_commands(beside))
+    lines = (_lines(beside / name) for name in (COMMANDS, TUNED))
+    study = Study(found, figures, next(of_model, None), read_techniques(beside), *lines)
     for old in (*figures.glob("*.png"), *figures.glob("*.csv")):
         old.unlink()
     text = page(study)
@@ -41,9 +43,8 @@ def write(evidence: Path, target: Path, table1: Sequence[Model] = (), kept: Path
     target.write_text(text, encoding="utf-8")
 
 
-def read_commands(folder: Path) -> list[dict[str, Any]]:
-    """The commands that made the tables of a folder, and what they took, as far as that was kept."""
-    file = folder / COMMANDS
+def _lines(file: Path) -> list[dict[str, Any]]:
+    """The objects of a file of lines: commands and what they took, or what `tune` chose; none if there is no file."""
     return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()] if file.exists() else []
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from statistics import fmean
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -127,6 +128,30 @@ def discriminating(found: Sequence[Compared]) -> str:
         "Once a bias is fitted on both sides, by their own intervals accuracy rises with these lines alone: "
         f"{'; '.join(parts)}. After Holm's correction over the whole table {kept or 'none of them'} is left."
     )
+
+
+def tuned_sentence(lines: Sequence[dict[str, Any]]) -> str:
+    """How often `tune` chose more than one reading, and a correction, beyond noise."""
+    kept = [line["choice"] for line in lines if line["difference_beyond_noise"]]
+    readings = sum(choice["iterations"] > 1 for choice in kept)
+    corrections = sum(choice["calibration"] != "none" for choice in kept)
+    return (
+        f"On {len(kept)} of {counted(len(lines), 'task')} `tune` finds a setting that is better than plain in-context "
+        f"learning beyond noise; {corrections} of these have a calibration, and {readings} more than one reading."
+    )
+
+
+def areas_sentence(found: Sequence[Compared]) -> str:
+    """In which variations thinking changes the area between two labels, by their intervals and after Holm."""
+    p_values = adjusted(found)
+    parts = []
+    for words, sign in (("rises", 1), ("falls", -1)):
+        moved = [each for each in found if min(sign * end for end in each.differences["pairs"].interval) > 0]
+        left = sum(p_values[each.name, "pairs"] < ALPHA for each in moved)
+        listed = "; ".join(f"{each.name} {_changed(each.differences['pairs'])}" for each in moved)
+        after = f"; after Holm's correction over the table {left or 'none'} of these is left" if moved else ""
+        parts.append(f"it {words} in {len(moved)} of {len(found)} lines" + (f" ({listed}){after}" if moved else ""))
+    return f"Of the area between two labels (*pairs*): by the lines' own intervals {', and '.join(parts)}."
 
 
 def _changed(change: Difference) -> str:

@@ -67,4 +67,4 @@ def accuracies(evidence: Evidence) -> pd.DataFrame:
 
 def _names(rows: pd.DataFrame) -> pd.Series:
     """The names of techniques without their options."""
-    return rows["technique"].astype(str).str.partition(" ")[0]
+    return rows["technique"].map(lambda name: name.partition(" ")[0])

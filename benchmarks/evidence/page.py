@@ -24,7 +24,7 @@ from .load import ORDER, Evidence
 from .methods import beside_random
 from .pooled import summary
 from .predictors import Correlation, correlations, gain_cells
-from .recorded import no_techniques, recorded
+from .recorded import no_techniques, of_table1, recorded
 from .variations import variations
 
 NOTHING = "Nothing has been run for this yet."
@@ -64,24 +64,34 @@ rows are not resampled, so nothing is said of others.
   is that of the pair; with more labels, constants change it somewhat.
 - *log p*: the mean log-probability of the true label, in nats.
 
-The lines of techniques ([what they are](think.md#other-techniques)) are computed from `evidence/techniques.jsonl`: 300
-rows and 150 dev rows a task, three seeds, in float32. The scores of single rows were not kept, so that three columns
-are empty, and the intervals are Student's over seeds, without the chance of which rows were drawn. The nearest mean has
-no scores to correct, and is compared with both. Lines of random-valid have 100 rows and 100 dev rows of SST-2, SST-5
-and TREC, and random demonstrations from the same pool to compare with."""
+Lines of `repeat-2`, `ensemble-4`, `ct-kv` and of chosen demonstrations have 300 rows and 150 dev rows of five tasks, in
+float32, beside random demonstrations from the same pool of 1,000 rows; [Table 1](table1.md) has their accuracies by
+task ([techniques](think.md#other-techniques) and [choices](choose.md#methods) explained). Of the lines below these,
+the scores of single rows were not kept, so that columns are empty, and the intervals are Student's over three seeds,
+without the chance of which rows were drawn: `lens` and `influence` are those of Table 1 on 150 rows, and the others are
+computed from `evidence/techniques.jsonl`, on 300 rows. The nearest mean has no scores to correct, and is compared with
+both. Thinking after random-valid was run on 100 rows and 100 dev rows of SST-2, SST-5 and TREC."""
 CLAIMS = """\
 Differences are points of accuracy, with the 95 % interval in brackets. Lines about the choice of demonstrations are
 computed from [Table 1 in one harness](table1.md). None of the lines repeats the paper's models, prompts and rows, so
 none refutes the paper: they say what holds on another, small model."""
 VARIED = """\
 Each line changes one thing of the paper's setting (8 to 12 demonstrations, T = 5, eta 0.01, continued positions) and
-compares thinking with T = 1 after the same demonstrations, on the same 100 rows of each task, in float32. Columns and
-intervals are those of the first table, and Holm's correction is over this one; no dev rows were scored, so that no bias
-could be fitted. *Keys only* and *values only* move that part of the memory alone, *lower* and *upper half* those
-layers."""
+compares thinking with T = 1 after the same demonstrations and on the same rows: 100 of each task, if the line does not
+say that it has all. Everything is in float32. Columns and intervals are those of the first table, and Holm's correction
+is over this one; no dev rows were scored, so that no bias could be fitted. After `contextual` and `pmi` both sides have
+that [calibration](predict.md#calibration). *Keys only* and *values only* move that part of the memory alone, *lower*
+and *upper half* those layers."""
+TUNED = """\
+[`deepthink tune`](choose.md#t-eta-and-calibration-tune) chooses technique, T, eta and calibration with labelled rows
+alone, here 150 training rows of each task, of which 8 are demonstrations, in {budget} of one core. It keeps plain
+in-context learning (T = 1 without a correction) unless its choice is better beyond noise. *Plain* is the accuracy of
+that on the labelled rows, *nested* the estimate of how what `tune` chooses does on other rows, *best rival* the better
+of two classifiers that read no demonstrations, and *test* the accuracy of its memory on 300 test rows, with the
+correction that it stores and without."""
 COSTS = """\
 What the later stages took, in float32 and with one core for each command that ended; of the grid, of its controls, and
-of `parts`, which was interrupted after one seed, it was not kept."""
+of the first seed of `parts`, it was not kept."""
 CONDITIONS = """\
 Demonstrations and dev rows are training rows, of AG News from a subset of 5,000 of its 120,000. Test rows are
 validation rows of SST-2, SST-5 and MR, and test rows of AG News and TREC, as in the authors' code. Choosing T or eta
@@ -107,13 +117,14 @@ Words and figures of this page:
 
 @dataclass(frozen=True)
 class Study:
-    """The evidence, the model's results in Table 1, techniques and commands, and what follows."""
+    """The evidence, the model's results in Table 1, techniques, commands and what `tune` chose, and what follows."""
 
     evidence: Evidence
     figures: Path
     table1: Model | None = None
     techniques: pd.DataFrame = field(default_factory=no_techniques)
     commands: Sequence[dict[str, Any]] = ()
+    tuned: Sequence[dict[str, Any]] = ()
 
     @cached_property
     def chosen(self) -> pd.DataFrame:
@@ -138,7 +149,9 @@ class Study:
     @cached_property
     def comparisons(self) -> list[Compared]:
         """What is compared with T = 1 by measures of discrimination and of the prior."""
-        return [*comparisons(self.evidence), *beside_random(self.evidence), *recorded(self.techniques)]
+        sampled = {name.partition(" ")[0] for name in self.evidence.folder("techniques")["technique"]}
+        known = (*of_table1(self.table1), *recorded(self.techniques, sampled))
+        return [*comparisons(self.evidence), *beside_random(self.evidence), *known]
 
     @cached_property
     def variations(self) -> list[Compared]:
@@ -162,6 +175,7 @@ def page(study: Study) -> str:
         _question,
         _claims,
         _variations,
+        _tuned,
         _top,
         _coverage,
         _helps,
@@ -194,7 +208,14 @@ def _claims(study: Study) -> list[str]:
 
 def _variations(study: Study) -> list[str]:
     found = study.variations
-    return ["## What else was varied", VARIED, tables.varied(found)] if found else []
+    return ["## What else was varied", findings.areas_sentence(found), VARIED, tables.varied(found)] if found else []
+
+
+def _tuned(study: Study) -> list[str]:
+    if not study.tuned:
+        return []
+    text = TUNED.format(budget=study.tuned[0]["budget"].replace("m", " minutes"))
+    return ["## What `tune` chooses", findings.tuned_sentence(study.tuned), text, tables.tuned(study.tuned)]
 
 
 def _top(study: Study) -> list[str]:

@@ -5,7 +5,7 @@ They are computed from the rows that `benchmarks/techniques.py` wrote: one for e
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -14,9 +14,13 @@ import numpy as np
 import pandas as pd
 from scipy.stats import t
 
+from benchmarks.table1.page import Model
+from benchmarks.table1.runs import BASELINE, LABELS
+
 from .discrimination import Difference
 
 FILE = "techniques.jsonl"
+SLOW = ("lens", "influence")
 ONCE, AREA = "deep-thinking T=1", "AUC"
 CORRECTIONS = {"accuracy": "none", "fitted": "fitted", "batch": "batch"}
 
@@ -46,7 +50,7 @@ class Recorded:
     def differences(self) -> dict[str, Difference]:
         """Those of the measures that were kept, by name."""
         names = [name for name in (*CORRECTIONS, AREA) if name != "batch" or not self.correction]
-        return {name: _difference(both) for name in names if len(both := self._both(name))}
+        return {name: _difference(both) for name in names if len(both := self._both(name).dropna())}
 
     def _both(self, measure: str) -> pd.DataFrame:
         sides = [self._of(self.beside, measure, ""), self._of(self.arm, measure, self.correction)]
@@ -63,8 +67,11 @@ def measured(rows: pd.DataFrame, arm: str, correction: str, measure: str) -> pd.
     return kept["auc"] if measure == AREA else kept["right"] / kept["n"]
 
 
-def recorded(rows: pd.DataFrame) -> Iterator[Recorded]:
-    """Every technique beside one reading, and an ensemble beside thinking, as far as they were run."""
+def recorded(rows: pd.DataFrame, sampled: Collection[str] = ()) -> Iterator[Recorded]:
+    """Every technique beside one reading, and an ensemble beside thinking, as far as they were run.
+
+    Those of `sampled`, whose rows' scores are kept elsewhere, are left out.
+    """
     found = [
         Recorded("`composed`: demonstrations read apart", rows, "composed T=1"),
         Recorded("`ensemble-3`: three orders, mean log p", rows, "ensemble-3 T=1"),
@@ -74,7 +81,23 @@ def recorded(rows: pd.DataFrame) -> Iterator[Recorded]:
         Recorded("`ct-kv`: the memory is trained by gradients", rows, "ct-kv T=1"),
         Recorded("nearest mean hidden state of labelled rows", rows, "centroid T=1", correction="centroid"),
     ]
-    return (each for each in found if each.cells)
+    return (each for each in found if each.cells and each.arm.partition(" ")[0] not in sampled)
+
+
+def of_table1(model: Model | None) -> Iterator[Recorded]:
+    """The choices of Table 1 that are too slow to be run on more rows, beside random demonstrations."""
+    if model is None:
+        return
+    rows = [
+        {"arm": method, "correction": correction, "task": task, "seed": seed, "n": 1, "right": right, "labels": labels}
+        for method, labels in ((BASELINE, 0), *((name, LABELS[name]) for name in SLOW))
+        for correction, kind in (("none", "plain"), ("batch", "plain batch"))
+        for (task, seed), right in model.accuracies_of(method, kind).items()
+    ]
+    table = pd.DataFrame(rows).assign(auc=np.nan)
+    for name in SLOW:
+        if name in model.complete:
+            yield Recorded(f"`{name}` demonstrations", table, name, BASELINE)
 
 
 def read_techniques(folder: Path) -> pd.DataFrame:

@@ -58,6 +58,37 @@ def costs(commands: Sequence[dict[str, Any]]) -> str:
     return table(["folder", "commands", "hours of a core", "processor"], lines)
 
 
+def tuned(lines: Sequence[dict[str, Any]]) -> str:
+    """What `tune` chose for each task, its own estimate, and the accuracy on test rows."""
+    rows = []
+    for line in lines:
+        nested, test = line["nested"], line["test"]
+        rival = max(line["rivals"], key=lambda each: float(each["accuracy"]), default=None)
+        rows.append(
+            [
+                TASK_NAMES.get(line["task"], line["task"]),
+                chosen_words(line["choice"]),
+                "yes" if line["difference_beyond_noise"] else "no",
+                _percent(nested["plain"]),
+                f"{_percent(nested['accuracy'])} ({points(nested['difference'])})",
+                _p(nested["p"]),
+                "" if rival is None else f"{_percent(rival['accuracy'])} ({rival['name'].partition(',')[0]})",
+                _percent(test["uncorrected"]),
+                _percent(test["accuracy"]),
+            ]
+        )
+    headings = ["task", "to use", "beyond noise", "plain", "nested", "p", "best rival", "test: uncorrected", "test"]
+    return table(headings, rows, 3)
+
+
+def chosen_words(choice: dict[str, Any]) -> str:
+    """A setting that `tune` chose, as in `T = 1, domain`."""
+    technique, calibration = choice["technique"], choice["calibration"]
+    eta = "" if choice["eta"] is None else f", eta {choice['eta']:g}"
+    name = "" if technique == "deep-thinking" else f"`{technique}`, "
+    return f"{name}T = {choice['iterations']}{eta}" + ("" if calibration == "none" else f", `{calibration}`")
+
+
 def claims_table(found: Iterable[Claim]) -> str:
     """Every claim with the paper's figure and ours."""
     lines = [[each.words, each.paper, each.ours, each.differs] for each in found]
@@ -289,7 +320,9 @@ def _middle(numbers: Sequence[float]) -> str:
 
 
 def _p(p: float | None) -> str:
-    return "" if p is None else f"{p:.3f}"
+    if p is None:
+        return ""
+    return "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
 def _both(each: Correlation) -> list[str]:

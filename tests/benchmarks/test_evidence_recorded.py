@@ -9,8 +9,9 @@ import pandas as pd
 import pytest
 from scipy.stats import ttest_rel
 
+from benchmarks.table1.page import Model
 from evidence.findings import discriminating
-from evidence.recorded import no_techniques, read_techniques, recorded
+from evidence.recorded import no_techniques, of_table1, read_techniques, recorded
 
 
 def row(arm: str, correction: str, right: int, seed: int = 0, task: str = "sst2", **more: float) -> dict[str, Any]:
@@ -37,6 +38,7 @@ def test_a_technique_is_compared_with_one_reading_after_the_same_correction() ->
         row("ct-kv T=1", "batch", 99),  # one reading was not corrected so
     ]
     (found,) = recorded(pd.DataFrame(rows))
+    assert not list(recorded(pd.DataFrame(rows), {"ct-kv"}))  # it is compared row by row elsewhere
     steps = {name: (each.before, pytest.approx(each.difference)) for name, each in found.differences.items()}
     assert steps == {"accuracy": (0.5, 0.1), "fitted": (0.7, 0.02), "AUC": (0.7, 0.1)}
     assert (found.cells, found.labels) == (1, 0)
@@ -65,6 +67,20 @@ def test_the_nearest_mean_is_compared_with_a_bias_of_the_same_labels() -> None:
     assert found.differences["accuracy"].difference == pytest.approx(0.25)
     assert found.differences["fitted"].difference == pytest.approx(0.05)
     assert "batch" not in found.differences
+
+
+def test_slow_choices_are_compared_by_what_table_1_kept() -> None:
+    rows = [
+        {"method": method, "task": task, "seed": seed, "plain": right, "plain batch": right + 0.1}
+        for method, right in (("random", 0.5), ("lens", 0.7), ("herding", 0.9))
+        for task in ("sst2", "trec")
+        for seed in range(3)
+    ]
+    (found,) = of_table1(Model("model", pd.DataFrame(rows), [], []))
+    assert (found.name, found.labels, found.cells) == ("`lens` demonstrations", 1000, 6)
+    assert found.differences["accuracy"].difference == pytest.approx(0.2)
+    assert found.differences["batch"].before == pytest.approx(0.6)
+    assert set(found.differences) == {"accuracy", "batch"}
 
 
 def test_intervals_are_students_over_seeds_as_a_paired_test_gives_them() -> None:

@@ -10,6 +10,7 @@ from helpers.small_evidence import made_up_scores, write_grid, write_row
 
 from evidence import statistics
 from evidence.claims import claims
+from evidence.findings import areas_sentence
 from evidence.load import read_evidence
 from evidence.tables import costs, varied
 from evidence.variations import by_group, by_shots, over_orders, variations
@@ -39,6 +40,16 @@ def test_a_variation_is_compared_with_one_reading_of_its_own_rows(tmp_path: Path
         "eta 0.1, keys and values": pytest.approx((0.6, 0.5)),
         "eta 0.1, `keys-only`": pytest.approx((0.6, 0.8)),
     }
+
+
+def test_rises_and_falls_of_the_area_between_two_labels_are_named(tmp_path: Path) -> None:
+    for seed in range(3):
+        for update, right in (("keys-only", 20), ("values-only", 0), ("lower-half", 12)):
+            write_row(tmp_path / "parts", scores_with(12), seed=seed, t=1, update=update)
+            write_row(tmp_path / "parts", scores_with(right), seed=seed, t=5, update=update)
+    said = areas_sentence(list(variations(read_evidence(tmp_path))))
+    assert "it rises in 1 of 3 lines (eta 0.1, `keys-only` +" in said
+    assert "it falls in 1 of 3 lines (eta 0.1, `values-only` -" in said
 
 
 def test_orders_of_the_same_demonstrations_are_counted_as_seeds(tmp_path: Path) -> None:
