@@ -137,11 +137,12 @@ differ](reproduce.md#what-is-known-to-differ)). On this page one program measure
 scorer, seeds and test rows.
 
 Every [method](choose.md#methods) chooses from the same seeded pool of 1,000 training rows (of AG News, from a subset of
-5,000). 150 rows are evaluated for each task and seed: validation rows of SST-2, SST-5 and MR, test rows of AG News and
-TREC. T = 1 is plain in-context learning with the chosen demonstrations; T by dev rows is chosen from 1, 2, 4 and 8 by
-the labels of 80 training rows (eta 0.1, restarted positions: not the paper's setting). [Batch
-calibration](predict.md#calibration) sees all test inputs and no label. SmolLM2's weights have 4 bits (GGUF Q4_1), and
-it is an instruct model that is read without its chat template.
+5,000). Test rows are validation rows of SST-2, SST-5 and MR, and test rows of AG News and TREC: 300 of each task for
+the methods that matter most, whose scores of every row are kept, and 150 for all methods. T = 1 is plain in-context
+learning with the chosen demonstrations; T by dev rows is chosen from 1, 2, 4 and 8 by the labels of 80 training rows
+(eta 0.1, restarted positions: not the paper's setting). [Batch calibration](predict.md#calibration) sees all test
+inputs and no label. SmolLM2's weights have 4 bits (GGUF Q4_1), and it is an instruct model that is read without its
+chat template.
 
 Everything is computed in float32, so that the rows of a GPU and of a processor agree to rounding. Of SmolLM2, those of
 LENS and influence were made on a GPU, the others on a processor; random demonstrations of seed 0 were evaluated on
@@ -150,9 +151,11 @@ both, and no answer differed.
     python -m benchmarks.table1.runs --model MODEL --data-dir DIR -o table1/NAME
     python -m benchmarks.table1.costs --model MODEL --data-dir DIR -o table1/NAME/costs.jsonl
     python -m benchmarks.table1.rivals --model MODEL --data-dir DIR -o table1/NAME/rivals.jsonl
+    python -m benchmarks.evidence.runs --model MODEL --data-dir DIR -o evidence --stages methods
     make table1
 
-The first three continue from the model's results in `table1/NAME.parquet` and extend them;
+The first three continue from the model's results in `table1/NAME.parquet` and extend them, and the fourth, on 300 rows,
+from `evidence/`;
 `python -m benchmarks.packing unpack table1/NAME` writes their folders, for `deepthink report table1/NAME/*/`."""
 
 

@@ -11,10 +11,9 @@ import typer
 from deepthink_cli.calibration.options import CorrectionOptions, FirstTokenOptions
 from deepthink_cli.calibration.registry import CALIBRATIONS, CENTROID, NONE, THRESHOLDS
 from deepthink_cli.cli.console import Show, note, write_json
-from deepthink_cli.cli.data_options import Renamed, RowFormat, row_source
+from deepthink_cli.cli.data_options import MemoryFile, Renamed, RowFormat, row_source
 from deepthink_cli.cli.grouped import Given, Help, Without, grouped
 from deepthink_cli.cli.options import CommonArguments, for_memory
-from deepthink_cli.cli.predict import MemoryFile
 from deepthink_cli.cli.values import read_by
 from deepthink_cli.corrections import Calibrated, FirstToken, Thresholds
 from deepthink_cli.errors import InputError, Problems, option

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from deepthink_cli.cli.console import Show, note, write_text
-from deepthink_cli.cli.data_options import IterationChoice
+from deepthink_cli.cli.data_options import IterationChoice, MemoryFile
 from deepthink_cli.cli.grouped import Given, Without, grouped
 from deepthink_cli.cli.options import CommonArguments, for_memory
-from deepthink_cli.cli.predict import MemoryFile
 from deepthink_cli.cli.process import raising_ctrl_c
 from deepthink_cli.cli.values import decoding_of
 from deepthink_cli.engine.decoding import Decoding

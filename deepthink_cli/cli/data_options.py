@@ -24,6 +24,7 @@ def _labels(context: typer.Context, typed: list[str] | None) -> list[str] | None
     return [os.environ["DEEPTHINK_LABELS"]] if source is not None and source.name == "ENVIRONMENT" else typed
 
 
+MemoryFile = Annotated[Path, typer.Argument(metavar="MEMORY", help="A file written by deepthink think.")]
 TaskName = Annotated[
     str | None,
     option(

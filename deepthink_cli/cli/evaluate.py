@@ -18,6 +18,7 @@ from deepthink_cli.cli.data_options import (
     DataDir,
     EnsembleFiles,
     IterationChoice,
+    MemoryFile,
     ProtocolName,
     Renamed,
     RowFormat,
@@ -28,7 +29,6 @@ from deepthink_cli.cli.dry_run import DryRun, check_dry_run, estimated, show_est
 from deepthink_cli.cli.grouped import Given, grouped
 from deepthink_cli.cli.options import CommonArguments, for_memory
 from deepthink_cli.cli.output_options import Html, check_page, command_line, write_page
-from deepthink_cli.cli.predict import MemoryFile
 from deepthink_cli.cli.values import read_by
 from deepthink_cli.data.rows import check_rereadable
 from deepthink_cli.data.source import RowSource

@@ -170,6 +170,11 @@ def started(address: str | None, workers: int | None, device: str, cache: Path) 
         executor.close()
 
 
+def named(address: str | None, workers: str | None) -> tuple[str, str | None]:
+    """The option that names the workers, and its value."""
+    return ("workers", workers) if address is None else ("ray", address)
+
+
 def number_of(name: str, value: str | None) -> int | None:
     """The number of workers or shards; raises InputError, naming the option, for another text."""
     if value is None:

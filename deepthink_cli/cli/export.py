@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from deepthink_cli.cli.console import Show, report, write_json
+from deepthink_cli.cli.data_options import MemoryFile
 from deepthink_cli.cli.grouped import Given, Without, grouped
 from deepthink_cli.cli.names import flag
 from deepthink_cli.cli.options import CommonArguments, for_memory
-from deepthink_cli.cli.predict import MemoryFile
 from deepthink_cli.cli.values import read_by
 from deepthink_cli.errors import InputError, Problems
 from deepthink_cli.export.registry import EXPORTERS, Weights, Written

@@ -10,9 +10,9 @@ import typer
 
 from deepthink_cli.cli.console import Show, note, write_json
 from deepthink_cli.cli.console import report as print_report
+from deepthink_cli.cli.data_options import MemoryFile
 from deepthink_cli.cli.grouped import grouped
 from deepthink_cli.cli.options import CommonArguments
-from deepthink_cli.cli.predict import MemoryFile
 from deepthink_cli.cli.values import read_by
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.io.text import json_line, size

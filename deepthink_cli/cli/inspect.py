@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from deepthink_cli.cli.console import bar, report, table, write_json
+from deepthink_cli.cli.data_options import MemoryFile
 from deepthink_cli.cli.grouped import Without, grouped
 from deepthink_cli.cli.options import CommonArguments
-from deepthink_cli.cli.predict import MemoryFile
 from deepthink_cli.io.text import size
 from deepthink_cli.options import OUTPUT
 from deepthink_cli.provenance import method_text, origin_lines, prompt_lines, stored_text

@@ -3,36 +3,37 @@
 from __future__ import annotations
 
 import os
-import select
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from deepthink_cli.calibration.registry import calibrations, from_rows
+from deepthink_cli.cli.answer_rows import Output, OutputFormat, check_output, print_rows
 from deepthink_cli.cli.console import Show, note, write_text
 from deepthink_cli.cli.data_options import (
     Calibrate,
     EnsembleFiles,
     IterationChoice,
+    MemoryFile,
     Renamed,
     RowFormat,
     TaskName,
     columns_in,
 )
 from deepthink_cli.cli.dry_run import DryRun, check_dry_run, estimated, show_estimate
-from deepthink_cli.cli.executor_options import Ray, Workers, number_of, started
+from deepthink_cli.cli.executor_options import Ray, Workers, named, number_of, started
 from deepthink_cli.cli.grouped import Given, grouped
 from deepthink_cli.cli.options import CommonArguments, for_memory
+from deepthink_cli.cli.predict_folder import predict_folder
 from deepthink_cli.cli.values import check_given, read_by
 from deepthink_cli.data.source import RowSource
-from deepthink_cli.errors import DeepThinkError, InputError, Problem, Problems, option
-from deepthink_cli.io.tables import check_suffix, is_table
-from deepthink_cli.io.text import json_line
+from deepthink_cli.errors import InputError, Problem, Problems, option
+from deepthink_cli.io.tables import is_table
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.options import MODEL, OUTPUT, QueryOptions, Score
 from deepthink_cli.prediction.options import ErrorOptions, LabelOptions
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
     from deepthink_cli.events import Tell
     from deepthink_cli.experiments.executors.base import Executor
     from deepthink_cli.experiments.label_rows import Divided
-    from deepthink_cli.io.tables import Write
     from deepthink_cli.model.options import ModelOptions
     from deepthink_cli.prediction.files import Predict
     from deepthink_cli.prediction.predict import Prompt
@@ -54,46 +54,6 @@ if TYPE_CHECKING:
     from deepthink_cli.serving.client import Remote
 
 
-def predict_folder(
-    address: str | None,
-    workers: str | None,
-    memory: Path,
-    inputs: str,
-    output: Path | None,
-    refused: dict[str, Any],
-    errors: ErrorOptions,
-    common: CommonArguments,
-    **values: Any,
-) -> None:
-    """Label the folder; raises InputError for options that only apply to one file (`refused`, by their names)."""
-    from deepthink_cli.experiments.label_folder import FolderLabels, label_folder
-    from deepthink_cli.selection.store import default_folder
-
-    given, value = _named(address, workers)
-    for name, other in refused.items():
-        if other:
-            reason = f"not with {option(given)}, which labels the files of a folder; omit one of the two"
-            raise InputError.of(name, None, reason)
-    number = number_of("workers", workers)
-    if output is None:
-        raise InputError.of(
-            given, value, "labels a folder of Parquet files into another; give predict MEMORY FOLDER -o FOLDER"
-        )
-    if output.resolve() == Path(inputs).resolve():
-        raise InputError.of("output", output, "the folder of the inputs; name another one")
-    named = {"memory": memory, "inputs": inputs, "output": output}
-    paths: dict[str, Any] = {name: os.path.abspath(str(path)) for name, path in named.items()}
-    with Show(common) as tell:
-        job = FolderLabels(**paths, **values, errors=errors)
-        machine = started(address, number, values["options"].device, default_folder())
-        counts = label_folder(job, machine, tell)
-    note(f"wrote {counts.files} files into {output} ({counts.rows:,} rows, {counts.kept} files kept)", common.quiet)
-    if counts.errors > (errors.allow_errors or 0):
-        raise DeepThinkError(f"{counts.errors} rows could not be labelled; their errors are in {output}")
-
-
-PIPE_BUF = getattr(select, "PIPE_BUF", 512)  # bytes that a pipe writes atomically; POSIX guarantees 512
-MemoryFile = Annotated[Path, typer.Argument(metavar="MEMORY", help="A file written by deepthink think.")]
 Inputs = Annotated[
     str,
     typer.Argument(
@@ -101,22 +61,6 @@ Inputs = Annotated[
         help="Inputs: JSON Lines, JSON, CSV, TSV, Parquet or one text a line (.txt), also .gz or .zst; - for "
         "stdin. A row may have its own candidates: [...].",
     ),
-]
-Output = Annotated[
-    Path | None,
-    typer.Option(
-        "--output",
-        "-o",
-        metavar="FILE",
-        rich_help_panel=OUTPUT,
-        help="Output file; the suffix decides the format: .jsonl, .json, .csv, .tsv or .parquet; .gz or .zst "
-        "after it compresses. "
-        "Default: JSON Lines on stdout.",
-    ),
-]
-OutputFormat = Annotated[
-    Literal["jsonl", "csv", "tsv"],
-    typer.Option("--output-format", rich_help_panel=OUTPUT, help="Format of rows on stdout."),
 ]
 Flush = Annotated[
     bool,
@@ -399,11 +343,6 @@ def _elsewhere(
     return Divided(executor, job, memories)
 
 
-def _named(address: str | None, workers: str | None) -> tuple[str, str | None]:
-    """The option that names the workers, and its value."""
-    return ("workers", workers) if address is None else ("ray", address)
-
-
 def _check_divided(address: str | None, workers: str | None, inputs: str) -> None:
     """Raise InputError for rows that workers cannot divide, since they arrive one by one."""
     source = RowSource(inputs)
@@ -411,7 +350,7 @@ def _check_divided(address: str | None, workers: str | None, inputs: str) -> Non
         reason = (
             f"workers divide the rows of a file, and those of {source.name} arrive one by one; give a file, or omit it"
         )
-        raise InputError.of(*_named(address, workers), reason)
+        raise InputError.of(*named(address, workers), reason)
 
 
 def _check_stream(output: Path | None, output_format: str, inputs: str, flush: bool, calibrate: Sequence[str]) -> None:
@@ -431,17 +370,6 @@ def _show(prompt: Prompt, common: CommonArguments) -> None:
     note(f"{prompt.memory} tokens of the memory, {prompt.query} of the row; then one of", common.quiet)
     for candidate, added in prompt.candidates.items():
         note(f"  {candidate}: {added!r}", common.quiet)
-
-
-def check_output(output: Path | None, read: list[str | Path], resume: bool) -> None:
-    """Raise InputError for an output of unknown format, and for one that would overwrite a file that is read."""
-    from deepthink_cli.outputs import check_apart
-    from deepthink_cli.prediction.files import partial_of
-
-    if output is not None:
-        for path in (output, partial_of(output)) if resume else (output,):
-            check_apart(path, read)
-        check_suffix(output)
 
 
 def _check_model(memory: OpenedMemory, options: ModelOptions | None, output: Path | None, resume: bool) -> None:
@@ -465,7 +393,7 @@ def _write(
     from deepthink_cli.prediction.files import resume_labels, write_labels
 
     if output is None:
-        counts = _print(label(), form, output_format)
+        counts = print_rows(label(), form, output_format)
     elif identity is None:
         counts = write_labels(label, output, form)
     else:
@@ -473,44 +401,3 @@ def _write(
         counts = resume_labels(label, output, form, identity, checked.count, tell)
     counts.tell(tell, form.options.threshold)
     return counts
-
-
-def _print(parts: Iterable[list[Prediction | Skipped]], form: OutputRows, output_format: str) -> RowCounts:
-    from deepthink_cli.io.prefetch import behind
-    from deepthink_cli.io.tables import separated
-    from deepthink_cli.prediction.rows import Numbered, RowCounts
-
-    counts, numbered = RowCounts(), Numbered(form)
-    write: Write = partial(write_lines, out=sys.stdout)
-    if form.table:
-        write = separated(sys.stdout, form.columns, "," if output_format == "csv" else "\t")
-
-    def put(part: Sequence[Prediction | Skipped]) -> None:
-        rows = numbered(part)
-        counts.add(rows)
-        write(rows)
-        sys.stdout.flush()
-
-    with behind(put) as hand_over:
-        for part in parts:
-            hand_over(part)
-    return counts
-
-
-def write_lines(rows: Iterable[dict[str, Any]], out: TextIO) -> None:
-    """Write JSON lines in blocks that a pipe writes atomically: an interrupt never splits a line."""
-    block, size = "", 0
-    for row in rows:
-        line = json_line(row)
-        length = len(line.encode(errors="backslashreplace"))
-        if size + length > PIPE_BUF:
-            _write_block(block, out)
-            block, size = "", 0
-        block, size = block + line, size + length
-    _write_block(block, out)
-
-
-def _write_block(block: str, out: TextIO) -> None:
-    # The stream's own buffer is larger than a block, so that a flush is one system call.
-    out.write(block)
-    out.flush()

@@ -9,10 +9,9 @@ import typer
 
 from deepthink_cli.cli.compared_rows import RowChoice, label_json, label_lines
 from deepthink_cli.cli.console import Show, note, report, write_json
-from deepthink_cli.cli.data_options import DataDir, ProtocolName, Renamed, RowFormat, TaskName, row_source
+from deepthink_cli.cli.data_options import DataDir, MemoryFile, ProtocolName, Renamed, RowFormat, TaskName, row_source
 from deepthink_cli.cli.grouped import Given, grouped
 from deepthink_cli.cli.options import CommonArguments, for_memory
-from deepthink_cli.cli.predict import MemoryFile
 from deepthink_cli.cli.values import read_by
 from deepthink_cli.errors import Problems
 from deepthink_cli.io.text import size

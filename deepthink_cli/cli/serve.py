@@ -9,10 +9,9 @@ import typer
 
 from deepthink_cli.calibration.registry import calibrations
 from deepthink_cli.cli.console import Show, note
-from deepthink_cli.cli.data_options import Calibrate, IterationChoice
+from deepthink_cli.cli.data_options import Calibrate, IterationChoice, MemoryFile
 from deepthink_cli.cli.grouped import Given, Without, grouped
 from deepthink_cli.cli.options import CommonArguments, for_memory
-from deepthink_cli.cli.predict import MemoryFile
 from deepthink_cli.cli.process import raising_ctrl_c
 from deepthink_cli.errors import DeepThinkError, Problems, installing
 from deepthink_cli.model.options import ModelOptions

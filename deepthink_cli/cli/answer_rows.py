@@ -1,0 +1,92 @@
+"""Where the rows of answers go: a file, whose suffix names its format, or stdout."""
+
+from __future__ import annotations
+
+import select
+import sys
+from collections.abc import Iterable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
+
+import typer
+
+from deepthink_cli.io.tables import check_suffix
+from deepthink_cli.io.text import json_line
+from deepthink_cli.options import OUTPUT
+
+if TYPE_CHECKING:
+    from deepthink_cli.data.examples import Skipped
+    from deepthink_cli.io.tables import Write
+    from deepthink_cli.prediction.rows import OutputRows, RowCounts
+    from deepthink_cli.scoring.prediction import Prediction
+
+PIPE_BUF = getattr(select, "PIPE_BUF", 512)  # bytes that a pipe writes atomically; POSIX guarantees 512
+Output = Annotated[
+    Path | None,
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="FILE",
+        rich_help_panel=OUTPUT,
+        help="Output file; the suffix decides the format: .jsonl, .json, .csv, .tsv or .parquet; .gz or .zst "
+        "after it compresses. "
+        "Default: JSON Lines on stdout.",
+    ),
+]
+OutputFormat = Annotated[
+    Literal["jsonl", "csv", "tsv"],
+    typer.Option("--output-format", rich_help_panel=OUTPUT, help="Format of rows on stdout."),
+]
+
+
+def check_output(output: Path | None, read: list[str | Path], resume: bool) -> None:
+    """Raise InputError for an output of unknown format, and for one that would overwrite a file that is read."""
+    from deepthink_cli.outputs import check_apart
+    from deepthink_cli.prediction.files import partial_of
+
+    if output is not None:
+        for path in (output, partial_of(output)) if resume else (output,):
+            check_apart(path, read)
+        check_suffix(output)
+
+
+def print_rows(parts: Iterable[list[Prediction | Skipped]], form: OutputRows, output_format: str) -> RowCounts:
+    from deepthink_cli.io.prefetch import behind
+    from deepthink_cli.io.tables import separated
+    from deepthink_cli.prediction.rows import Numbered, RowCounts
+
+    counts, numbered = RowCounts(), Numbered(form)
+    write: Write = partial(write_lines, out=sys.stdout)
+    if form.table:
+        write = separated(sys.stdout, form.columns, "," if output_format == "csv" else "\t")
+
+    def put(part: Sequence[Prediction | Skipped]) -> None:
+        rows = numbered(part)
+        counts.add(rows)
+        write(rows)
+        sys.stdout.flush()
+
+    with behind(put) as hand_over:
+        for part in parts:
+            hand_over(part)
+    return counts
+
+
+def write_lines(rows: Iterable[dict[str, Any]], out: TextIO) -> None:
+    """Write JSON lines in blocks that a pipe writes atomically: an interrupt never splits a line."""
+    block, size = "", 0
+    for row in rows:
+        line = json_line(row)
+        length = len(line.encode(errors="backslashreplace"))
+        if size + length > PIPE_BUF:
+            _write_block(block, out)
+            block, size = "", 0
+        block, size = block + line, size + length
+    _write_block(block, out)
+
+
+def _write_block(block: str, out: TextIO) -> None:
+    # The stream's own buffer is larger than a block, so that a flush is one system call.
+    out.write(block)
+    out.flush()
