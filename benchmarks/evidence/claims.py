@@ -74,7 +74,9 @@ def claims(evidence: Evidence, found: Sequence[Compared], model: Model | None) -
         "MMLU and BBH gain on every model",
         "+2.5 to +5.0, and +3.7 to +5.6 (Table 3)",
         _of_groups(subjects, {"mmlu": "MMLU", "bbh": "BBH"}),
-        "one order of the demonstrations, some rows of each task" if subjects else "",
+        f"one order of the demonstrations, at most {max(each.rows for each in subjects.values())} rows of each task"
+        if subjects
+        else "",
     )
     yield Claim(
         "STEM gains more than the other categories of MMLU",

@@ -39,7 +39,7 @@ LATER = ("--limit", LATER_ROWS, *FLOAT32)
 SELECTED_TASKS = ("sst2", "sst5", "trec")  # random-valid scores 3,000 training rows, which are long in MR and AG News
 PAPER = ("--eta", "0.01")  # continued positions and no momentum are the defaults
 PARTS = "gate,keys-only,values-only,lower-half,upper-half"
-SUBJECT_ROWS = "10"
+SUBJECT_ROWS = "30"
 DEMONSTRATIONS = "demonstrations"  # subfolder of the evidence for files of demonstrations
 
 

@@ -92,10 +92,11 @@ def over_orders(evidence: Evidence) -> Spreads | None:
 
 @dataclass(frozen=True)
 class Subjects:
-    """A group of MMLU or BBH: its tasks, the mean of their accuracies at T = 1, and what T = 5 changes."""
+    """A group of MMLU or BBH: its tasks, the most rows of one, the mean accuracy at T = 1, and what T = 5 changes."""
 
     group: str
     tasks: int
+    rows: int
     before: float
     change: Estimate
 
@@ -103,8 +104,10 @@ class Subjects:
 def by_group(evidence: Evidence) -> dict[str, Subjects]:
     """MMLU, its categories, and BBH, by name; tasks are resampled."""
     accuracies: dict[str, dict[str, dict[int, float]]] = {}
+    rows: dict[str, int] = {}
     for result in evidence.subjects:
         for group in result.groups:
+            rows[group] = max(rows.get(group, 0), result.n)
             of_task = accuracies.setdefault(group, {}).setdefault(result.setting.task, {})
             of_task[result.setting.iteration] = result.accuracy
     found = {}
@@ -112,7 +115,8 @@ def by_group(evidence: Evidence) -> dict[str, Subjects]:
         whole = {name: at for name, at in tasks.items() if {1, T} <= set(at)}
         if whole:
             change = estimate([at[T] - at[1] for at in whole.values()], list(whole))
-            found[group] = Subjects(group, len(whole), float(np.mean([at[1] for at in whole.values()])), change)
+            before = float(np.mean([at[1] for at in whole.values()]))
+            found[group] = Subjects(group, len(whole), rows[group], before, change)
     return found
 
 

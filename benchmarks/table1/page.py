@@ -121,7 +121,7 @@ def page(models: Sequence[Model], figures: Path) -> str:
     for model in models:
         parts += [f"## {model.name}", *_more(model, figures), ALL, *_sentences(model)]
         parts += [*_drawn(model, figures), *_missing(model)]
-        parts += ["#### At T = 1", FIRST, *_first_readings(model), *_thinking(model), *_rivals(model)]
+        parts += ["#### At T = 1", *_first_readings(model), *_thinking(model), *_rivals(model)]
     return "\n\n".join(parts if models else [*parts, NOTHING]) + "\n"
 
 
@@ -143,6 +143,12 @@ learning with the chosen demonstrations; T by dev rows is chosen from 1, 2, 4 an
 (eta 0.1, restarted positions: not the paper's setting). [Batch calibration](predict.md#calibration) sees all test
 inputs and no label. SmolLM2's weights have 4 bits (GGUF Q4_1), and it is an instruct model that is read without its
 chat template.
+
+Tables have accuracies in percent, means over seeds. *Labels* are those that a method sees beyond its demonstrations'
+own, *passes* the texts that the model reads for the choice, and *seconds* those of one processor core beyond random
+demonstrations, for 8 of 1,000 rows of SST-2 with an empty cache. The last rows of a table are
+[techniques](think.md#other-techniques) after random demonstrations, which choose nothing: repeat-2 reads them twice,
+ensemble-4 in four orders, and ct-kv trains their memory ([what they cost](think.md#what-they-give)).
 
 Everything is computed in float32, so that the rows of a GPU and of a processor agree to rounding. Of SmolLM2, those of
 LENS and influence were made on a GPU, the others on a processor; random demonstrations of seed 0 were evaluated on
@@ -246,11 +252,10 @@ def _group(name: str) -> str:
 
 
 MORE = (
-    "The scores of every one of these rows are kept (`evidence/random`, `techniques` and `choices`), and [the first "
-    "table of Evidence](evidence.md) says of each method whether it tells labels apart better. *Thinking* is "
-    "Deep-Thinking in the paper's setting (T = 5, eta 0.01, continued positions) after random demonstrations. LENS and "
-    "influence are not among them: for one task and seed they take most of an hour of a processor core. Columns are "
-    "those [below](#at-t-1)."
+    "The scores of every one of these rows are kept (`evidence/random`, `techniques` and `choices`), and the first table "
+    "of [Evidence](evidence.md) says of each method whether it tells labels apart better. *Thinking* is Deep-Thinking in "
+    "the paper's setting (T = 5, eta 0.01, continued positions) after random demonstrations. LENS and influence are not "
+    "among these methods: for one task and seed they take most of an hour of a processor core."
 )
 ALL = f"### All methods on {ROWS} rows, {counted(len(SEEDS), 'seed')}"
 
@@ -264,22 +269,13 @@ def _first_readings(model: Model) -> Iterator[str]:
     yield _table(model, "plain batch", {"method": "---"}, {method: [] for method in cells})
 
 
-FIRST = (
-    "Accuracy in percent, mean over seeds, by the model's raw scores. *Labels* are those that a method sees beyond its "
-    "demonstrations' own, *passes* the texts that the model reads for the choice, and *seconds* those of one processor "
-    "core beyond random demonstrations, for 8 of 1,000 rows of SST-2 with an empty cache. The last rows are "
-    "[techniques](think.md#other-techniques) after random demonstrations, which choose nothing: repeat-2 reads them "
-    "twice, ensemble-4 in four orders, and ct-kv trains their memory ([what they cost](think.md#what-they-give))."
-)
-
-
 def _thinking(model: Model) -> Iterator[str]:
     """Every method with T chosen on dev rows; not those that are read once."""
     yield "#### With T by dev rows"
     yield (
-        f"Accuracy in percent after thinking, with T chosen for each task and seed by the labels of {DEV_ROWS} dev "
-        f"rows, by raw scores. Beyond the table above, each reads its demonstrations up to 8 times and labels "
-        f"the {DEV_ROWS} rows at each of four T."
+        f"After thinking, with T chosen for each task and seed by the labels of {DEV_ROWS} dev rows, by raw scores. "
+        f"Beyond the table above, each reads its demonstrations up to 8 times and labels the {DEV_ROWS} rows at each of "
+        "four T."
     )
     cells = {method: _labels(method, int(DEV_ROWS)) for method in _ordered(model) if method not in READ_ONCE}
     yield _table(model, "thinking", {"method": "---", "labels": "--:"}, {name: [cell] for name, cell in cells.items()})
