@@ -251,12 +251,11 @@ def _group(name: str) -> str:
     return POOLED if name in LABELS else UNLABELLED
 
 
-MORE = (
-    "The scores of every one of these rows are kept (`evidence/random`, `techniques` and `choices`), and the first table "
-    "of [Evidence](evidence.md) says of each method whether it tells labels apart better. *Thinking* is Deep-Thinking in "
-    "the paper's setting (T = 5, eta 0.01, continued positions) after random demonstrations. LENS and influence are not "
-    "among these methods: for one task and seed they take most of an hour of a processor core."
-)
+MORE = """\
+The scores of every one of these rows are kept (`evidence/random`, `techniques` and `choices`), and the first table of
+[Evidence](evidence.md) says of each method whether it tells labels apart better. *Thinking* is Deep-Thinking in the
+paper's setting (T = 5, eta 0.01, continued positions) after random demonstrations. LENS and influence are not among
+these methods: for one task and seed they take most of an hour of a processor core."""
 ALL = f"### All methods on {ROWS} rows, {counted(len(SEEDS), 'seed')}"
 
 
@@ -274,8 +273,8 @@ def _thinking(model: Model) -> Iterator[str]:
     yield "#### With T by dev rows"
     yield (
         f"After thinking, with T chosen for each task and seed by the labels of {DEV_ROWS} dev rows, by raw scores. "
-        f"Beyond the table above, each reads its demonstrations up to 8 times and labels the {DEV_ROWS} rows at each of "
-        "four T."
+        f"Beyond the table above, each reads its demonstrations up to 8 times and labels the {DEV_ROWS} rows at each "
+        "of four T."
     )
     cells = {method: _labels(method, int(DEV_ROWS)) for method in _ordered(model) if method not in READ_ONCE}
     yield _table(model, "thinking", {"method": "---", "labels": "--:"}, {name: [cell] for name, cell in cells.items()})
