@@ -160,9 +160,9 @@ both, and no answer differed.
     python -m benchmarks.evidence.runs --model MODEL --data-dir DIR -o evidence --stages methods
     make table1
 
-The first three continue from the model's results in `table1/NAME.parquet` and extend them, and the fourth, on 300 rows,
-from `evidence/`;
-`python -m benchmarks.packing unpack table1/NAME` writes their folders, for `deepthink report table1/NAME/*/`."""
+The first three continue from the model's results in `table1/NAME.parquet` and extend them, the fourth, which makes the
+300 rows, from those in `evidence/`; `python -m benchmarks.packing unpack table1/NAME` writes their folders, for
+`deepthink report table1/NAME/*/`."""
 
 
 def _method(arm: Arm) -> str:
