@@ -20,9 +20,10 @@ def dtype_sentence(grid: pd.DataFrame, float32: pd.DataFrame) -> str:
     differing = np.concatenate([a != b for a, b in zip(both["labels"], both["labels_float32"], strict=True)])
     gaps = 100 * (both["accuracy"] - both["accuracy_float32"])
     nats = (both["true"] - both["true_float32"]).abs().max()
+    tasks = both["task"].nunique()
     return (
-        f"{len(both)} rows of {both['task'].nunique()} tasks were run in float32 as well: "
-        f"{100 * differing.mean():.1f} % of the labels differ; the accuracy of a row differs by {gaps.mean():+.2f} "
-        f"points in the mean and by at most {gaps.abs().max():.1f}, its mean log-probability of the true label by at "
-        f"most {nats:.3f} nats."
+        f"{len(both)} results, each of a task, setting, eta, T and part, of {tasks} tasks were run in float32 as well: "
+        f"{100 * differing.mean():.1f} % of the labels differ. Against float32 the accuracy of a result changes by "
+        f"{gaps.mean():+.2f} points in the mean and by at most {gaps.abs().max():.1f}, its mean log-probability of the "
+        f"true label by at most {nats:.3f} nats."
     )

@@ -93,8 +93,9 @@ def question(found: Sequence[Compared]) -> str:
     first = found[0]
     changes, area = first.differences, first.differences["pairs"]
     by = f" ({first.labels} labels)" if first.labels else ""
+    kept = f", which T = 1 is in {first.unchanged} of {len(first.cells)} tasks and seeds," if first.unchanged else ""
     sentences = [
-        f"Compared with T = 1, {first.name}{by} changes accuracy from {percent(changes['accuracy'].before)} by "
+        f"Compared with T = 1, {first.name}{by}{kept} changes accuracy from {percent(changes['accuracy'].before)} by "
         f"{_changed(changes['accuracy'])}",
         "If T = 1 gives every label as often as thinking does (one constant for each label is added to its scores), "
         f"the difference is {_changed(changes['matched'])}",
@@ -121,11 +122,11 @@ def discriminating(found: Sequence[Compared]) -> str:
     p_values = adjusted(found)
     risen = [each for each in found if "fitted" in each.differences and each.differences["fitted"].interval[0] > 0]
     if not risen:
-        return "Once a bias is fitted on both sides, no line's interval shows that accuracy rises."
+        return "Once a bias is fitted on both sides (*fitted*), no line's interval shows that accuracy rises."
     parts = [f"{each.name} {_changed(each.differences['fitted'])}" for each in risen]
     kept = " and ".join(each.name for each in risen if p_values[each.name, "fitted"] < ALPHA)
     return (
-        "Once a bias is fitted on both sides, by their own intervals accuracy rises with these lines alone: "
+        "Once a bias is fitted on both sides (*fitted*), by their own intervals accuracy rises in these lines alone: "
         f"{'; '.join(parts)}. After Holm's correction over the whole table {kept or 'none of them'} is left."
     )
 
@@ -149,7 +150,7 @@ def areas_sentence(found: Sequence[Compared]) -> str:
         moved = [each for each in found if min(sign * end for end in each.differences["pairs"].interval) > 0]
         left = sum(p_values[each.name, "pairs"] < ALPHA for each in moved)
         listed = "; ".join(f"{each.name} {_changed(each.differences['pairs'])}" for each in moved)
-        after = f"; after Holm's correction over the table {left or 'none'} of these is left" if moved else ""
+        after = f"; {left or 'none'} of these after Holm's correction over the table" if moved else ""
         parts.append(f"it {words} in {len(moved)} of {len(found)} lines" + (f" ({listed}){after}" if moved else ""))
     return f"Of the area between two labels (*pairs*): by the lines' own intervals {', and '.join(parts)}."
 
@@ -239,13 +240,12 @@ def predictors_sentence(found: Sequence[Correlation]) -> str:
         return "Nothing that was measured goes along with where thinking gains: every interval contains zero."
     telling.sort(key=lambda each: -abs(each.overall))
     parts = [f"{_short(each)} ({each.overall:+.2f})" for each in telling]
-    inside = [
-        each for each in telling if each.within_interval and each.within_interval[0] * each.within_interval[1] > 0
-    ]
+    inside = [each for each in found if each.within_interval and each.within_interval[0] * each.within_interval[1] > 0]
+    inside.sort(key=lambda each: -abs(each.within))
     inner = "; ".join(f"{_short(each)} ({each.within:+.2f})" for each in inside) or "none of them"
     return (
-        f"Rank correlations with the gain whose interval excludes zero: {'; '.join(parts)}; among the seeds of one "
-        f"task and setting alone: {inner}."
+        f"Rank correlations with the gain whose interval excludes zero, of {len(found)} that were looked at, without a "
+        f"correction for their number: {'; '.join(parts)}; among the seeds of one task and setting alone: {inner}."
     )
 
 
@@ -276,8 +276,10 @@ def repeats_sentence(found: Sequence[Repeats]) -> str:
         else "is not shown to differ in accuracy, nor to be the same",
     }[between.sign]
     toward = {1: "agrees more", -1: "agrees less", 0: "is not shown to agree more or less"}[closer.sign]
+    tasks, seeds = list(dict.fromkeys(each.task for each in found)), {seed for each in found for seed in each.seeds}
     return (
-        f"Repeating the demonstrations in one prompt {verdict} (repeating {with_interval(repeating)}, thinking "
+        f"Repeating the demonstrations in one prompt, on {names(tasks)} with {counted(len(seeds), 'seed')} and beside "
+        f"the largest eta of every setting, {verdict} (repeating {with_interval(repeating)}, thinking "
         f"{with_interval(thinking)}, thinking minus repeating {with_interval(between)}). After batch calibration of "
         f"both, {_shown(calibrated)} (thinking minus repeating {with_interval(calibrated)}). Input by input, thinking "
         f"{toward} with the labels of repetition than T = 1 does ({with_interval(closer)})."

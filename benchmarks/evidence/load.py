@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any
@@ -27,7 +28,7 @@ from .measures import (
 )
 
 CONTROLS = ("repeated", "flipped", "selected", "random", "techniques", "choices")
-VARIED = ("etas", "long", "shots", "orders", "parts", "chat", "calibrations", "all-rows", "more-seeds")
+VARIED = ("own", "etas", "long", "shots", "orders", "parts", "chat", "calibrations", "all-rows", "more-seeds")
 SUBJECTS = "subjects"  # the folder of MMLU and BBH, whose inputs have their own candidates
 FLOAT32 = "float32-"  # folders whose name starts with this repeat cells of the grid in float32
 ORDER = ("continued", "restarted", "official")
@@ -179,6 +180,11 @@ def _setting_names(folder: str, results: list[Result]) -> dict[tuple[str, float]
         (positions, momentum): f"{prefix}{positions}" + (f", momentum {momentum:g}" if momentum else "")
         for positions, momentum in families
     }
+
+
+def named(tasks: Collection[str]) -> str:
+    """The names of tasks, in the order of tables."""
+    return ", ".join(TASK_NAMES[task] for task in TASK_ORDER if task in tasks)
 
 
 def in_order(rows: pd.DataFrame) -> pd.DataFrame:

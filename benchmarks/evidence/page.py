@@ -44,7 +44,9 @@ Differences from T = 1 (plain in-context learning) in points of accuracy or of t
 means over tasks of means over seeds. *Eta* is how large a step a reading moves the memory;
 [continued and restarted](concepts.md#positions) say which positions later readings have; *dev rows* are labelled
 training rows, by which T or eta is chosen. *The paper's setting* has continued positions, eta 0.01 and no momentum.
-The first line is T = 1 of the six lines below it; each other line has T = 1 of its own rows.
+The first line is T = 1 of the lines with 25 tasks and seeds, {grid}; each other line has T = 1 of
+its own rows, but `ensemble-3` against thinking, whose other side is thinking. *Copies* are a file with the
+demonstrations two or five times, on the same rows as the grid; `repeat-2` does the same with other demonstrations.
 
 The 95 % intervals resample seeds within tasks and the test rows of each task; biases and constants stay those of all
 rows. Bold: p below 5 % by Student's test after Holm's correction over the entries of the table. Tasks, models and dev
@@ -70,18 +72,21 @@ task ([techniques](think.md#other-techniques) and [choices](choose.md#methods) e
 the scores of single rows were not kept, so that columns are empty, and the intervals are Student's over three seeds,
 without the chance of which rows were drawn: `lens` and `influence` are those of Table 1 on 150 rows, and the others are
 computed from `evidence/techniques.jsonl`, on 300 rows. The nearest mean has no scores to correct, and is compared with
-both. Thinking after random-valid was run on 100 rows and 100 dev rows of SST-2, SST-5 and TREC."""
+both. Thinking after random-valid was run on 100 rows."""
 CLAIMS = """\
-Differences are points of accuracy, with the 95 % interval in brackets. Lines about the choice of demonstrations are
-computed from [Table 1 in one harness](table1.md). None of the lines repeats the paper's models, prompts and rows, so
-none refutes the paper: they say what holds on another, small model."""
+Differences are points of accuracy, with the 95 % interval in brackets. The first and the fourth line have those of the
+table above; the intervals of MMLU and BBH resample tasks, those of standard deviations the seeds or orders of a task,
+and all others pairs of a task and a seed, without the chance of which rows were drawn, so that one difference may have
+two intervals. Lines about the choice of demonstrations are computed from [Table 1 in one harness](table1.md). None of
+the lines repeats the paper's models, prompts and rows, so none refutes the paper: they say what holds on another, small
+model."""
 VARIED = """\
-Each line changes one thing of the paper's setting (8 to 12 demonstrations, T = 5, eta 0.01, continued positions) and
-compares thinking with T = 1 after the same demonstrations and on the same rows: 100 of each task, if the line does not
-say that it has all. Everything is in float32. Columns and intervals are those of the first table, and Holm's correction
-is over this one; no dev rows were scored, so that no bias could be fitted. After `contextual` and `pmi` both sides have
-that [calibration](predict.md#calibration). *Keys only* and *values only* move that part of the memory alone, *lower*
-and *upper half* those layers."""
+The paper's setting has 8 to 12 demonstrations, T = 5, eta 0.01 and continued positions; each line says what differs
+from it, and compares thinking with T = 1 after the same demonstrations and on the same rows: 100 of each task, if the
+line does not say that it has all. Everything is in float32. Orders stand for seeds: five of one set of demonstrations.
+Columns and intervals are those of the first table, and Holm's correction is over this one; no dev rows were scored, so
+that no bias could be fitted. After `contextual` and `pmi` both sides have that [calibration](predict.md#calibration).
+*Keys only* and *values only* move that part of the memory alone, *lower* and *upper half* those layers."""
 TUNED = """\
 [`deepthink tune`](choose.md#t-eta-and-calibration-tune) chooses technique, T, eta and calibration with labelled rows
 alone, here 150 training rows of each task, of which 8 are demonstrations, in {budget} of one core. It keeps plain
@@ -109,7 +114,8 @@ Words and figures of this page:
 - Intervals are at 95 %: for one task Student's over seeds; over several tasks by resampling pairs of a task and a
   seed. They say nothing about other tasks or other models.
 - *p* is the exact signed-rank test over seeds, which cannot be below 0.0625 for five of them. *McNemar* counts the
-  seeds with significantly more / fewer right answers. With this many tests, one in twenty differs by chance.
+  seeds with significantly more / fewer right answers. No correction is made: of the tests where nothing differs, up to
+  one in twenty comes out significant.
 - *BC* is [batch calibration](predict.md#calibration) over the test rows (over the dev rows, where T and eta are
   chosen).
 - *log p* is the mean log-probability of the true label among the candidates, in nats."""
@@ -196,7 +202,15 @@ def _question(study: Study) -> list[str]:
     if not found:
         return [title]
     answers = [findings.question(found), findings.discriminating(found)]
-    return [title, INTRODUCTION.format(models=models), *answers, tables.discrimination(found), MEASURED]
+    measured = MEASURED.format(grid=_grid(study.evidence.grid))
+    return [title, INTRODUCTION.format(models=models), *answers, tables.discrimination(found), measured]
+
+
+def _grid(rows: pd.DataFrame) -> str:
+    """The conditions of the grid in words."""
+    test, dev = (findings.sizes(rows, part) for part in ("test", "dev"))
+    seeds = findings.counted(rows["seed"].nunique(), "seed")
+    return f"{test} rows and {dev} dev rows a task, {seeds}, in {' and '.join(sorted(set(rows['dtype'])))}"
 
 
 def _claims(study: Study) -> list[str]:

@@ -13,9 +13,9 @@ from .statistics import Interval, cluster_interval, correlation, rank_correlatio
 PREDICTORS = {
     "largest": "label bias of T = 1 (largest share of one predicted label)",
     "from_uniform": "distance of T = 1's predicted labels from uniform",
-    "margin": "mean margin of T = 1",
+    "margin": "margin of T = 1 (mean of the best less the second-best log p)",
     "length": "L, demonstration tokens",
-    "drift": "drift at the second reading",
+    "drift": "drift at the second reading (how far it moves the memory, relative to its size)",
     "drift_per_eta": "drift at the second reading divided by eta",
     "accuracy": "accuracy of T = 1 on dev rows (needs their labels)",
 }

@@ -27,13 +27,17 @@ CORRECTIONS = {"accuracy": "none", "fitted": "fitted", "batch": "batch"}
 
 @dataclass(frozen=True, eq=False)
 class Recorded:
-    """An arm beside another one; `correction` is the arm's own where it is a correction that replaces the scores."""
+    """An arm beside another one; `correction` is the arm's own where it is a correction that replaces the scores.
+
+    No T is chosen, so that no cell is `unchanged`.
+    """
 
     name: str
     rows: pd.DataFrame
     arm: str
     beside: str = ONCE
     correction: str = ""
+    unchanged: int = 0
 
     @property
     def labels(self) -> int:
@@ -42,9 +46,9 @@ class Recorded:
         return int(used[(self.arm, self.correction or "none")].max() - used[(self.beside, "none")].max())
 
     @cached_property
-    def cells(self) -> int:
+    def cells(self) -> list[tuple[str, int]]:
         """Tasks and seeds that both arms have."""
-        return len(self._both("accuracy"))
+        return list(self._both("accuracy").index)
 
     @cached_property
     def differences(self) -> dict[str, Difference]:

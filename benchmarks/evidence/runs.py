@@ -126,6 +126,7 @@ def all_jobs(at: str = AT) -> list[Job]:
         *grid("grid", range(5), at),
         *controls("controls", at),
         *in_float32("float32", at),
+        *paper("own", CONTROL_SEEDS, "1,5"),
         *paper("shots", CONTROL_SEEDS, "1,5", "--shots", "4,16"),
         *paper("orders", [0], "1,5", "--order-seed", "0,1,2,3,4"),
         *paper("etas", CONTROL_SEEDS, "1,5", "--eta", "0.001,0.3"),

@@ -14,7 +14,7 @@ from .claims import Claim
 from .controls import Flipped, Repeats
 from .discrimination import MEASURES, NEEDS_DEV, Compared, Difference, adjusted
 from .findings import interval, points
-from .load import TASK_NAMES
+from .load import TASK_NAMES, TASK_ORDER, named
 from .pooled import Estimate, estimate, summary
 from .predictors import PREDICTORS, Correlation
 
@@ -33,7 +33,8 @@ def discrimination(found: Sequence[Compared]) -> str:
     lines: list[list[object]] = [["T = 1", "", "", *levels]]
     for each in found:
         cells = [_change(name, each.differences.get(name), p_values.get((each.name, name), 1.0)) for name in MEASURES]
-        lines.append([each.name, each.labels, each.cells, *cells])
+        labels = f"up to {each.labels}" if "random-valid" in each.name else each.labels
+        lines.append([each.name, labels, _cells(each), *cells])
     return table(["", "more labels", "tasks and seeds", *MEASURES], lines)
 
 
@@ -43,8 +44,15 @@ def varied(found: Sequence[Compared]) -> str:
     lines = []
     for each in found:
         cells = [_change(name, each.differences.get(name), p_values.get((each.name, name), 1.0)) for name in names]
-        lines.append([each.name, each.cells, _percent(each.differences["accuracy"].before), *cells])
+        lines.append([each.name, _cells(each), _percent(each.differences["accuracy"].before), *cells])
     return table(["", "tasks and seeds", "T = 1", *names], lines)
+
+
+def _cells(each: Compared) -> str:
+    """How many tasks and seeds are compared, with the tasks if some are missing."""
+    tasks = {task for task, _ in each.cells}
+    missing = "" if len(tasks) == len(TASK_ORDER) else f" ({named(tasks)})"
+    return f"{len(each.cells)}{missing}"
 
 
 def costs(commands: Sequence[dict[str, Any]]) -> str:
@@ -227,10 +235,10 @@ def distributions(every: pd.DataFrame) -> str:
         "eta",
         "cells",
         "largest share, T = 1",
-        f"T = {last}",
+        f"largest share, T = {last}",
         "distance from the true labels, T = 1",
     ]
-    return table([*headings, f"T = {last}", "change"], lines, 2)
+    return table([*headings, f"distance, T = {last}", "change"], lines, 2)
 
 
 def repeats_table(found: Sequence[Repeats]) -> str:

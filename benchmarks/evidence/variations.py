@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
+from scipy.stats import ttest_ind
+
+from deepthink_cli.experiments.results import Result
 
 from .discrimination import Comparison, pairs_at
 from .load import Evidence
@@ -36,6 +39,7 @@ class Variation:
 
 
 VARIATIONS = (
+    Variation("the paper's setting, on these rows", "own"),
     *(Variation(f"eta {eta:g}", "etas", eta=eta) for eta in (0.001, 0.3)),
     *(Variation(f"eta {eta:g}, T = 15", "long", 15, eta) for eta in (0.01, 0.1)),
     *(Variation(f"{shots} demonstrations", "shots", where={"shots": shots}) for shots in (4, 16)),
@@ -70,9 +74,8 @@ class Shots:
 
 
 def by_shots(evidence: Evidence) -> Iterator[Shots]:
-    """The paper's setting after each number of demonstrations, and after the tasks' own in the grid."""
-    grid, varied = evidence.grid, evidence.folder("shots")
-    own = grid[(grid["setting"] == "continued") & (grid["part"] == "test") & (grid["eta"] == ETA)]
+    """The paper's setting after each number of demonstrations, and after the tasks' own, on the same rows."""
+    own, varied = evidence.folder("own"), evidence.folder("shots")
     numbers = sorted(set(own["shots"]))
     groups = [(str(shots), rows) for shots, rows in varied.groupby("shots")]
     groups += [(f"{numbers[0]} to {numbers[-1]}, the tasks' own", own)] if numbers and groups else []
@@ -92,32 +95,46 @@ def over_orders(evidence: Evidence) -> Spreads | None:
 
 @dataclass(frozen=True)
 class Subjects:
-    """A group of MMLU or BBH: its tasks, the most rows of one, the mean accuracy at T = 1, and what T = 5 changes."""
+    """A group of MMLU or BBH: the most rows of a task, means over tasks at T = 1 and by chance, and each task's change.
 
-    group: str
-    tasks: int
+    `steps` is what T = 5 changes, by task; `change` its mean, with an interval that resamples tasks.
+    """
+
     rows: int
     before: float
-    change: Estimate
+    chance: float
+    steps: dict[str, float]
+
+    @property
+    def change(self) -> Estimate:
+        """The mean over tasks."""
+        return estimate(list(self.steps.values()), list(self.steps))
+
+    def beyond(self, others: Subjects) -> Estimate:
+        """How much more it gains than the other tasks of a group that holds it; Welch's interval over tasks."""
+        rest = [step for task, step in others.steps.items() if task not in self.steps]
+        ends = ttest_ind(list(self.steps.values()), rest, equal_var=False).confidence_interval()
+        return Estimate(self.change.mean - float(np.mean(rest)), (float(ends.low), float(ends.high)))
 
 
 def by_group(evidence: Evidence) -> dict[str, Subjects]:
-    """MMLU, its categories, and BBH, by name; tasks are resampled."""
-    accuracies: dict[str, dict[str, dict[int, float]]] = {}
-    rows: dict[str, int] = {}
+    """MMLU, its categories, and BBH, by name."""
+    by_task: dict[str, dict[int, Result]] = {}
     for result in evidence.subjects:
-        for group in result.groups:
-            rows[group] = max(rows.get(group, 0), result.n)
-            of_task = accuracies.setdefault(group, {}).setdefault(result.setting.task, {})
-            of_task[result.setting.iteration] = result.accuracy
-    found = {}
-    for group, tasks in accuracies.items():
-        whole = {name: at for name, at in tasks.items() if {1, T} <= set(at)}
-        if whole:
-            change = estimate([at[T] - at[1] for at in whole.values()], list(whole))
-            before = float(np.mean([at[1] for at in whole.values()]))
-            found[group] = Subjects(group, len(whole), rows[group], before, change)
-    return found
+        by_task.setdefault(result.setting.task, {})[result.setting.iteration] = result
+    groups: dict[str, list[dict[int, Result]]] = {}
+    for at in by_task.values():
+        for group in at[1].groups if {1, T} <= set(at) else ():
+            groups.setdefault(group, []).append(at)
+    return {
+        group: Subjects(
+            max(at[1].n for at in tasks),
+            float(np.mean([at[1].accuracy for at in tasks])),
+            float(np.mean([at[1].chance for at in tasks])),
+            {at[1].setting.task: at[T].accuracy - at[1].accuracy for at in tasks},
+        )
+        for group, tasks in groups.items()
+    }
 
 
 def _both(rows: pd.DataFrame) -> pd.DataFrame:

@@ -17,6 +17,7 @@ from benchmarks.evidence.findings import counted
 from benchmarks.evidence.statistics import Interval, cluster_interval
 from benchmarks.style import DEEPTHINK, NO_LABELS, POOL_LABELS, write
 from deepthink_cli.experiments.results import FILE
+from deepthink_cli.model.options import POCKET
 from deepthink_cli.report.arms import Arm
 from deepthink_cli.report.dots import Dot, dots_figure
 from deepthink_cli.report.figures import COLUMN
@@ -119,7 +120,13 @@ def page(models: Sequence[Model], figures: Path) -> str:
     """The whole page; draws a figure for every model."""
     parts = [TOP]
     for model in models:
-        parts += [f"## {model.name}", *_more(model, figures), ALL, *_sentences(model)]
+        parts += [
+            f"## {model.name}",
+            *([TOY_WORDS] if model.name == POCKET else []),
+            *_more(model, figures),
+            ALL,
+            *_sentences(model),
+        ]
         parts += [*_drawn(model, figures), *_missing(model)]
         parts += ["#### At T = 1", *_first_readings(model), *_thinking(model), *_rivals(model)]
     return "\n\n".join(parts if models else [*parts, NOTHING]) + "\n"
@@ -138,7 +145,7 @@ scorer, seeds and test rows.
 
 Every [method](choose.md#methods) chooses from the same seeded pool of 1,000 training rows (of AG News, from a subset of
 5,000). Test rows are validation rows of SST-2, SST-5 and MR, and test rows of AG News and TREC: 300 of each task for
-the methods that matter most, whose scores of every row are kept, and 150 for all methods. T = 1 is plain in-context
+the methods whose scores of every row are kept, and 150 for all methods. T = 1 is plain in-context
 learning with the chosen demonstrations; T by dev rows is chosen from 1, 2, 4 and 8 by the labels of 80 training rows
 (eta 0.1, restarted positions: not the paper's setting). [Batch calibration](predict.md#calibration) sees all test
 inputs and no label. SmolLM2's weights have 4 bits (GGUF Q4_1), and it is an instruct model that is read without its
@@ -149,6 +156,11 @@ own, *passes* the texts that the model reads for the choice, and *seconds* those
 demonstrations, for 8 of 1,000 rows of SST-2 with an empty cache. The last rows of a table are
 [techniques](think.md#other-techniques) after random demonstrations, which choose nothing: repeat-2 reads them twice,
 ensemble-4 in four orders, and ct-kv trains their memory ([what they cost](think.md#what-they-give)).
+
+Intervals are at 95 % and resample pairs of a task and a seed. What is said to be shown has p below 5 % in the exact
+signed-rank test over pairs, after Holm's correction over the methods. Pairs of a task have the same test rows and are
+taken as independent, so that intervals and p leave out the chance of which rows were drawn; the first table of
+[Evidence](evidence.md) takes it in, tests more, and marks fewer.
 
 Everything is computed in float32, so that the rows of a GPU and of a processor agree to rounding. Of SmolLM2, those of
 LENS and influence were made on a GPU, the others on a processor; random demonstrations of seed 0 were evaluated on
@@ -251,6 +263,9 @@ def _group(name: str) -> str:
     return POOLED if name in LABELS else UNLABELLED
 
 
+TOY_WORDS = """\
+`pocket` is the [built-in toy](models.md#pocket-the-built-in-model), trained on training rows of SST-2, TREC and AG News,
+from which the pools here are drawn: its figures say nothing of other models."""
 MORE = """\
 The scores of every one of these rows are kept (`evidence/random`, `techniques` and `choices`), and the first table of
 [Evidence](evidence.md) says of each method whether it tells labels apart better. *Thinking* is Deep-Thinking in the
@@ -274,7 +289,7 @@ def _thinking(model: Model) -> Iterator[str]:
     yield (
         f"After thinking, with T chosen for each task and seed by the labels of {DEV_ROWS} dev rows, by raw scores. "
         f"Beyond the table above, each reads its demonstrations up to 8 times and labels the {DEV_ROWS} rows at each "
-        "of four T."
+        "of four T. ct-kv is read once, and not among them."
     )
     cells = {method: _labels(method, int(DEV_ROWS)) for method in _ordered(model) if method not in READ_ONCE}
     yield _table(model, "thinking", {"method": "---", "labels": "--:"}, {name: [cell] for name, cell in cells.items()})
@@ -398,10 +413,8 @@ def _drawn(model: Model, figures: Path) -> Iterator[str]:
     write(figures / name, dots_figure, panels, AXIS, (NO_LABELS, POOL_LABELS, DEEPTHINK), COLUMN)
     yield f"![Accuracy of every method less that of random demonstrations](table1/{name})"
     yield (
-        f"Means over {len(model.accuracies_of(BASELINE, 'plain'))} pairs of a task and a seed, with 95 % intervals "
-        "that resample these pairs. *Thinking* is Deep-Thinking after random demonstrations, *no more labels* than "
-        "those of the demonstrations. What is said to be shown "
-        "has p below 5 % in the exact signed-rank test over pairs, after Holm's correction over the choices."
+        f"Means over {len(model.accuracies_of(BASELINE, 'plain'))} pairs of a task and a seed. *Thinking* is "
+        "Deep-Thinking after random demonstrations, *no more labels* than those of the demonstrations."
     )
 
 

@@ -36,11 +36,11 @@ SELECTING = {
     "features": FEATURES,
     **{method: (method,) for method in ("random-valid", "global-entropy", "local-entropy", "lens", "influence")},
 }
-# Labels of the pool that a choice sees beyond those of its demonstrations, of SST-2 for random-valid: 30 sets of 8 rows
-# are read, and tried on 100 rows.
+# Labels of the pool that a choice sees beyond those of its demonstrations. random-valid reads 30 sets of K rows, which
+# may overlap, and tries them on 100 rows; K is at most 12 (TREC).
 LABELS = {
     **dict.fromkeys(("craig", "gradmatch", "facility-location", "graph-cut", "lens", "influence"), int(POOL)),
-    "random-valid": 30 * 8 + 100 - 8,
+    "random-valid": 30 * 12 + 100 - 12,
 }
 TECHNIQUES = {"techniques": "repeat-2,ensemble-4", "ct-kv": "ct-kv"}
 STAGES = ("features", "techniques", "ct-kv", *list(SELECTING)[1:])

@@ -190,7 +190,9 @@ def test_rows_in_float32_are_compared_with_the_same_rows_of_the_grid(folder: Pat
     evidence = read_evidence(folder)
     assert len(evidence.grid) == len(before.grid)
     said = dtype_sentence(evidence.grid, evidence.float32)
-    assert said.startswith("1 rows of 1 tasks were run in float32 as well: 10.0 % of the labels differ")
+    assert said.startswith(
+        "1 results, each of a task, setting, eta, T and part, of 1 tasks were run in float32 as well: 10.0 %"
+    )
     assert said in page._coverage(page.Study(evidence, folder))[1]
 
 

@@ -110,7 +110,7 @@ def test_copies_of_the_demonstrations_are_compared_with_one_reading_of_them(tmp_
     found = {each.name: each for each in comparisons(read_evidence(tmp_path))}
     twice = found["2 copies of the demonstrations, T = 1"]
     assert [(pair.task, pair.seed) for pair in twice.pairs] == [("sst2", 0)]
-    assert (twice.labels, twice.cells) == (0, 1)
+    assert (twice.labels, twice.cells) == (0, [("sst2", 0)])
     assert "fitted" not in twice.differences
     assert "5 copies of the demonstrations, T = 1" not in found
 

@@ -27,7 +27,7 @@ def evidence(tmp_path: Path) -> Evidence:
 
 @pytest.mark.parametrize(
     ("name", "labels", "after"),
-    [("`random-valid` demonstrations", 332, CHOSEN), ("`ct-kv`: the memory is trained by gradients", 0, TRAINED)],
+    [("`random-valid` demonstrations", 448, CHOSEN), ("`ct-kv`: the memory is trained by gradients", 0, TRAINED)],
 )
 def test_a_method_is_compared_with_random_demonstrations_from_the_same_pool(evidence, name, labels, after) -> None:
     found = {each.name: each for each in beside_random(evidence)}
@@ -51,5 +51,5 @@ def test_the_page_of_table_1_has_the_accuracies_of_these_rows(evidence: Evidence
     )
     assert "### 4 methods on 300 rows, 1 seed\n" in text
     accuracy = f"{100 * (CHOSEN.argmax(axis=1) == [0, 1] * 20).mean():.1f}"
-    assert f"| random-valid | up to 332 | 3,030 | 72 | {accuracy} | {accuracy} |" in text
+    assert f"| random-valid | up to 448 | 3,030 | 72 | {accuracy} | {accuracy} |" in text
     assert (tmp_path / "model-more.png").exists()

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers.small_evidence import made_up_scores, write_grid, write_row
+from helpers.small_evidence import made_up_scores, write_row
+from scipy.stats import ttest_ind
 
 from evidence import statistics
 from evidence.claims import claims
@@ -66,15 +67,17 @@ def test_orders_of_the_same_demonstrations_are_counted_as_seeds(tmp_path: Path) 
     assert ours["accuracy varies less over orders"].startswith("20.0 at T = 1; T = 5 0.0")
 
 
-def test_numbers_of_demonstrations_are_shown_beside_those_of_the_grid(tmp_path: Path) -> None:
-    write_grid(tmp_path / "continued", "continued", range(2))
+def test_numbers_of_demonstrations_are_shown_beside_the_tasks_own(tmp_path: Path) -> None:
     for seed, right in enumerate((10, 14)):
+        write_row(tmp_path / "own", scores_with(16), eta=0.01, seed=seed)
+        write_row(tmp_path / "own", scores_with(18), eta=0.01, seed=seed, t=5)
         write_row(tmp_path / "shots", scores_with(right), eta=0.01, seed=seed, shots=4)
         write_row(tmp_path / "shots", scores_with(12), eta=0.01, seed=seed, shots=4, t=5)
     four, eight = by_shots(read_evidence(tmp_path))
     assert (four.shots, eight.shots) == ("4", "8 to 8, the tasks' own")
     assert (four.before, four.change.mean) == pytest.approx((0.6, 0.0))
     assert (four.spread.before, four.spread.after) == pytest.approx((0.1 * 2**0.5, 0.0))
+    assert (eight.before, eight.change.mean) == pytest.approx((0.8, 0.1))
 
 
 def test_subjects_count_alike_whatever_their_rows_and_are_grouped_by_category(tmp_path: Path) -> None:
@@ -83,18 +86,32 @@ def test_subjects_count_alike_whatever_their_rows_and_are_grouped_by_category(tm
         for t, right in ((1, before), (5, after)):
             write_row(tmp_path / "subjects", scores_with(right, of), task=task, t=t, groups=("mmlu", category))
     found = by_group(read_evidence(tmp_path))
-    assert {name: (each.tasks, each.before, each.change.mean) for name, each in found.items()} == {
+    assert {name: (len(each.steps), each.before, each.change.mean) for name, each in found.items()} == {
         "mmlu": (2, 0.5, pytest.approx(0.15)),
         "mmlu/stem": (1, 0.5, pytest.approx(0.1)),
         "mmlu/others": (1, 0.5, pytest.approx(0.2)),
     }
 
 
+def test_a_category_is_compared_with_the_others_as_welchs_test_does(tmp_path: Path) -> None:
+    steps = {"mmlu/stem": (2, 4, 3), "mmlu/others": (0, 2)}
+    for category, of_category in steps.items():
+        for number, step in enumerate(of_category):
+            for t, right in ((1, 10), (5, 10 + step)):
+                task, groups = f"{category}-{number}", ("mmlu", category)
+                write_row(tmp_path / "subjects", scores_with(right), task=task, t=t, groups=groups)
+    found = by_group(read_evidence(tmp_path))
+    more = found["mmlu/stem"].beyond(found["mmlu"])
+    expected = ttest_ind([0.1, 0.2, 0.15], [0.0, 0.1], equal_var=False).confidence_interval()
+    assert more.mean == pytest.approx(0.1)
+    assert more.interval == pytest.approx((expected.low, expected.high))
+
+
 def test_the_tables_have_a_line_for_each_variation_and_each_folder_that_was_run(tmp_path: Path) -> None:
     for t in (1, 5):
         write_row(tmp_path / "chat", made_up_scores(20, f"{t}", bias=0.0), eta=0.01, t=t)
     lines = varied(list(variations(read_evidence(tmp_path)))).splitlines()
-    assert lines[2].startswith("| demonstrations and queries as a conversation (`--chat`) | 1 | ")
+    assert lines[2].startswith("| demonstrations and queries as a conversation (`--chat`) | 1 (SST-2) | ")
     commands = [
         {"folder": "chat", "status": status, "processor_seconds": seconds, "processor": "some"}
         for status, seconds in ((0, 3600), (0, 1800), (1, 60))
