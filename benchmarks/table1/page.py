@@ -264,8 +264,8 @@ def _group(name: str) -> str:
 
 
 TOY_WORDS = """\
-`pocket` is the [built-in toy](models.md#pocket-the-built-in-model), trained on training rows of SST-2, TREC and AG News,
-from which the pools here are drawn: its figures say nothing of other models."""
+`pocket` is the [built-in toy](models.md#pocket-the-built-in-model). It was trained on training rows of SST-2, TREC and
+AG News, from which the pools here are drawn: its figures say nothing of other models."""
 MORE = """\
 The scores of every one of these rows are kept (`evidence/random`, `techniques` and `choices`), and the first table of
 [Evidence](evidence.md) says of each method whether it tells labels apart better. *Thinking* is Deep-Thinking in the
