@@ -138,7 +138,7 @@ def tuned_sentence(lines: Sequence[dict[str, Any]]) -> str:
     corrections = sum(choice["calibration"] != "none" for choice in kept)
     return (
         f"On {len(kept)} of {counted(len(lines), 'task')} `tune` finds a setting that is better than plain in-context "
-        f"learning beyond noise; {corrections} of these have a calibration, and {readings} more than one reading."
+        f"learning beyond noise: {corrections} with a calibration, {readings} with more than one reading."
     )
 
 

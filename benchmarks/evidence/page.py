@@ -44,9 +44,10 @@ Differences from T = 1 (plain in-context learning) in points of accuracy or of t
 means over tasks of means over seeds. *Eta* is how large a step a reading moves the memory;
 [continued and restarted](concepts.md#positions) say which positions later readings have; *dev rows* are labelled
 training rows, by which T or eta is chosen. *The paper's setting* has continued positions, eta 0.01 and no momentum.
-The first line is T = 1 of the lines with 25 tasks and seeds, {grid}; each other line has T = 1 of
-its own rows, but `ensemble-3` against thinking, whose other side is thinking. *Copies* are a file with the
-demonstrations two or five times, on the same rows as the grid; `repeat-2` does the same with other demonstrations.
+The first line is T = 1 of the lines with 25 tasks and seeds ({grid}).
+Each other line has T = 1 of its own rows, but `ensemble-3` against thinking, whose other side is thinking. *Copies* are
+a file with the demonstrations two or five times, on the same rows as the first lines; `repeat-2` does the same with
+other demonstrations.
 
 The 95 % intervals resample seeds within tasks and the test rows of each task; biases and constants stay those of all
 rows. Bold: p below 5 % by Student's test after Holm's correction over the entries of the table. Tasks, models and dev
@@ -89,8 +90,9 @@ that no bias could be fitted. After `contextual` and `pmi` both sides have that 
 *Keys only* and *values only* move that part of the memory alone, *lower* and *upper half* those layers."""
 TUNED = """\
 [`deepthink tune`](choose.md#t-eta-and-calibration-tune) chooses technique, T, eta and calibration with labelled rows
-alone, here 150 training rows of each task, of which 8 are demonstrations, in {budget} of one core. It keeps plain
-in-context learning (T = 1 without a correction) unless its choice is better beyond noise. *Plain* is the accuracy of
+alone, here 150 training rows of each task, of which 8 are demonstrations, in {budget} of one core (what did not fit is
+in `evidence/tuned.jsonl`). It keeps plain in-context learning (T = 1 without a correction) unless its choice is better
+beyond noise. *Plain* is the accuracy of
 that on the labelled rows, *nested* the estimate of how what `tune` chooses does on other rows, *best rival* the better
 of two classifiers that read no demonstrations, and *test* the accuracy of its memory on 300 test rows, with the
 correction that it stores and without."""

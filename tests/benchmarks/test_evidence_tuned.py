@@ -46,7 +46,7 @@ def test_the_table_has_the_choice_the_estimate_and_the_test_rows() -> None:
 def test_only_choices_beyond_noise_are_counted_as_readings_and_calibrations() -> None:
     said = tuned_sentence(LINES)
     assert said.startswith("On 2 of 3 tasks `tune` finds a setting")
-    assert said.endswith("1 of these have a calibration, and 1 more than one reading.")
+    assert said.endswith("beyond noise: 1 with a calibration, 1 with more than one reading.")
 
 
 def test_a_task_is_tuned_on_its_own_template_and_evaluated_with_and_without_the_correction(
