@@ -395,7 +395,7 @@ $ make evidence
 $ python -m benchmarks.packing unpack evidence/continued
 ```"""
     text = (
-        "The first command runs everything, in about twenty hours of a core. It continues from the tables in "
+        "The first command runs everything, in about thirty-five hours of a core. It continues from the tables in "
         "`evidence/`, one Parquet file for each folder of runs, and extends them; it can be interrupted and repeated "
         "(with the model at the same path). The second computes this page from the tables, without a model. The third "
         "writes the folder that `evidence/continued.parquet` holds, for `deepthink report evidence/continued`; git "
