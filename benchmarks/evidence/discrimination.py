@@ -309,9 +309,15 @@ def pairs_at(rows: pd.DataFrame, eta: float, t: int) -> list[Pair]:
 
 
 def beside(rows: pd.DataFrame, others: pd.DataFrame, times: int | None = None) -> list[Pair]:
-    """Rows at T = 1, with `times` the demonstrations, beside T = 1 of others on the same inputs."""
-    key = ["task", "seed", "part", "rows"]
-    both = rows[rows["t"] == 1].merge(others[others["t"] == 1].drop_duplicates(key), on=key, suffixes=("_after", ""))
+    """Rows at T = 1, with `times` the demonstrations, beside T = 1 of others on the same test rows.
+
+    Dev rows, which are none of the demonstrations, may differ: each side's bias is fitted on its own.
+    """
+    key = ["task", "seed", "part", "same"]
+    sides = [
+        side[side["t"] == 1].assign(same=side["rows"].where(side["part"] == "test", "")) for side in (rows, others)
+    ]
+    both = sides[0].merge(sides[1].drop_duplicates(key), on=key, suffixes=("_after", ""))
     found = []
     kept = both if times is None else both[both["shots_after"] == times * both["shots"]]
     for (task, seed), job in kept.groupby(["task", "seed"], observed=True):

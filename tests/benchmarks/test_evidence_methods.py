@@ -38,6 +38,16 @@ def test_a_method_is_compared_with_random_demonstrations_from_the_same_pool(evid
     assert (pair.after.logs.argmax(axis=1) == after.argmax(axis=1)).all()
 
 
+def test_biases_are_fitted_on_dev_rows_that_may_differ_and_test_rows_may_not(tmp_path: Path) -> None:
+    for folder, sampling in (("random", "random"), ("choices", "k-center")):
+        write_row(tmp_path / folder, RANDOM, sampling=sampling)
+        write_row(tmp_path / folder, made_up_scores(20, folder, bias=1.0), part="dev", sampling=sampling, rows=folder)
+        write_row(tmp_path / folder, CHOSEN, sampling=sampling, seed=1, rows=folder)
+    (found,) = beside_random(read_evidence(tmp_path))
+    assert found.cells == [("sst2", 0)]
+    assert "fitted" in found.differences
+
+
 def test_the_page_of_table_1_has_the_accuracies_of_these_rows(evidence: Evidence, tmp_path: Path) -> None:
     found = accuracies(evidence)
     assert list(found["method"]) == ["random", "random-valid", "thinking", "ct-kv"]

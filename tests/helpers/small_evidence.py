@@ -54,6 +54,7 @@ def write_row(
     order: int | None = None,
     update: str | None = None,
     groups: Sequence[str] = ("classic",),
+    rows: str = "",
 ) -> Result:
     """Append one row to a run and write its samples; true labels alternate."""
     gold = [LABELS[place % 2] for place in range(len(scores))]
@@ -78,7 +79,7 @@ def write_row(
         momentum=momentum,
         positions=positions,
         iteration=t,
-        rows_sha256=f"{task} {part}",
+        rows_sha256=f"{task} {part} {rows}",
         update=update,
         technique=technique,
     )
