@@ -132,14 +132,24 @@ def discriminating(found: Sequence[Compared]) -> str:
 
 
 def tuned_sentence(lines: Sequence[dict[str, Any]]) -> str:
-    """How often `tune` chose more than one reading, and a correction, beyond noise."""
+    """How often `tune` chose a correction beyond noise, and more than one reading, where its budget allowed that."""
     kept = [line["choice"] for line in lines if line["difference_beyond_noise"]]
-    readings = sum(choice["iterations"] > 1 for choice in kept)
     corrections = sum(choice["calibration"] != "none" for choice in kept)
+    whole = [line for line in lines if tried_thinking(line)]
+    readings = sum(line["choice"]["iterations"] > 1 for line in whole)
+    unread = (
+        f"; on the other {len(lines) - len(whole)} there was no time to try that" if len(whole) < len(lines) else ""
+    )
     return (
         f"On {len(kept)} of {counted(len(lines), 'task')} `tune` finds a setting that is better than plain in-context "
-        f"learning beyond noise: {corrections} with a calibration, {readings} with more than one reading."
+        f"learning beyond noise, {corrections} times with a calibration. More than one reading is chosen on {readings} "
+        f"of {counted(len(whole), 'task')}{unread}."
     )
+
+
+def tried_thinking(line: dict[str, Any]) -> bool:
+    """Whether the budget of a task allowed Deep-Thinking with T > 1."""
+    return not any(words.startswith("deep-thinking, T = 2") for words in line["not_tried"])
 
 
 def areas_sentence(found: Sequence[Compared]) -> str:

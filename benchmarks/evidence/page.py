@@ -90,11 +90,11 @@ that no bias could be fitted. After `contextual` and `pmi` both sides have that 
 *Keys only* and *values only* move that part of the memory alone, *lower* and *upper half* those layers."""
 TUNED = """\
 [`deepthink tune`](choose.md#t-eta-and-calibration-tune) chooses technique, T, eta and calibration with labelled rows
-alone, here 150 training rows of each task, of which 8 are demonstrations, in {budget} of one core (what did not fit is
-in `evidence/tuned.jsonl`). It keeps plain in-context learning (T = 1 without a correction) unless its choice is better
-beyond noise. *Plain* is the accuracy of that on the labelled rows, *nested* the estimate of how what `tune` chooses
-does on other rows, *best rival* the better of two classifiers that read no demonstrations, and *test* the accuracy of
-its memory on 300 test rows, with the correction that it stores and without."""
+alone, here 150 training rows of each task, of which 8 are demonstrations, in the minutes of one core that *time* says;
+it tries T = 1 of all techniques first. It keeps plain in-context learning (T = 1 without a correction) unless its
+choice is better beyond noise. *Plain* is the accuracy of that on the labelled rows, *nested* the estimate of how what
+`tune` chooses does on other rows, *best rival* the better of two classifiers that read no demonstrations, and *test*
+the accuracy of its memory on 300 test rows, with the correction that it stores and without."""
 COSTS = """\
 What the later stages took, in float32 and with one core for each command that ended; of the grid, of its controls, and
 of the first seed of `parts`, it was not kept."""
@@ -229,8 +229,7 @@ def _variations(study: Study) -> list[str]:
 def _tuned(study: Study) -> list[str]:
     if not study.tuned:
         return []
-    text = TUNED.format(budget=study.tuned[0]["budget"].replace("m", " minutes"))
-    return ["## What `tune` chooses", findings.tuned_sentence(study.tuned), text, tables.tuned(study.tuned)]
+    return ["## What `tune` chooses", findings.tuned_sentence(study.tuned), TUNED, tables.tuned(study.tuned)]
 
 
 def _top(study: Study) -> list[str]:

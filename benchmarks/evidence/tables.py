@@ -13,7 +13,7 @@ from .cells import ALPHA, HARMS, HELPS, Comparison, choices, compare_chosen
 from .claims import Claim
 from .controls import Flipped, Repeats
 from .discrimination import MEASURES, NEEDS_DEV, Compared, Difference, adjusted
-from .findings import interval, points
+from .findings import interval, points, tried_thinking
 from .load import TASK_NAMES, TASK_ORDER, named
 from .pooled import Estimate, estimate, summary
 from .predictors import PREDICTORS, Correlation
@@ -75,6 +75,7 @@ def tuned(lines: Sequence[dict[str, Any]]) -> str:
         rows.append(
             [
                 TASK_NAMES.get(line["task"], line["task"]),
+                f"{line['budget'].removesuffix('m')} min" + ("" if tried_thinking(line) else ", T = 1 alone"),
                 chosen_words(line["choice"]),
                 "yes" if line["difference_beyond_noise"] else "no",
                 _percent(nested["plain"]),
@@ -85,8 +86,19 @@ def tuned(lines: Sequence[dict[str, Any]]) -> str:
                 _percent(test["accuracy"]),
             ]
         )
-    headings = ["task", "to use", "beyond noise", "plain", "nested", "p", "best rival", "test: uncorrected", "test"]
-    return table(headings, rows, 3)
+    headings = [
+        "task",
+        "time, tried",
+        "to use",
+        "beyond noise",
+        "plain",
+        "nested",
+        "p",
+        "best rival",
+        "test: uncorrected",
+        "test",
+    ]
+    return table(headings, rows, 4)
 
 
 def chosen_words(choice: dict[str, Any]) -> str:

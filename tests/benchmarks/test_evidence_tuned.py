@@ -15,10 +15,12 @@ from evidence.tables import tuned as tuned_table
 PLAIN = {"technique": "deep-thinking", "iterations": 1, "eta": None, "calibration": "none"}
 
 
-def line(task: str, kept: bool, **choice: object) -> dict[str, Any]:
+def line(task: str, kept: bool, not_tried: tuple[str, ...] = (), **choice: object) -> dict[str, Any]:
     """A task on which 60 of 100 rows are right at T = 1, and 75 by what was chosen."""
     return {
         "task": task,
+        "budget": "3m",
+        "not_tried": not_tried,
         "choice": {**PLAIN, **choice},
         "difference_beyond_noise": kept,
         "nested": {"plain": 0.6, "accuracy": 0.75, "difference": 0.15, "p": 0.0001 if kept else 0.2},
@@ -30,23 +32,24 @@ def line(task: str, kept: bool, **choice: object) -> dict[str, Any]:
 LINES = [
     line("sst2", True, calibration="domain"),
     line("trec", True, iterations=5, eta=0.1, technique="composed"),
-    line("mr", False),
+    line("mr", False, ("deep-thinking, T = 2 to 5",)),
 ]
 
 
 def test_the_table_has_the_choice_the_estimate_and_the_test_rows() -> None:
     rows = tuned_table(LINES).splitlines()
     assert rows[2] == (
-        "| SST-2 | T = 1, `domain` | yes | 60.0 | 75.0 (+15.0) | < 0.001 | 70.0 (mean states) | 55.0 | 72.0 |"
+        "| SST-2 | 3 min | T = 1, `domain` | yes | 60.0 | 75.0 (+15.0) | < 0.001 | 70.0 (mean states) | 55.0 | 72.0 |"
     )
-    assert rows[3].startswith("| TREC | `composed`, T = 5, eta 0.1 | yes |")
-    assert "| MR | T = 1 | no | 60.0 | 75.0 (+15.0) | 0.200 |" in rows[4]
+    assert rows[3].startswith("| TREC | 3 min | `composed`, T = 5, eta 0.1 | yes |")
+    assert "| MR | 3 min, T = 1 alone | T = 1 | no | 60.0 | 75.0 (+15.0) | 0.200 |" in rows[4]
 
 
-def test_only_choices_beyond_noise_are_counted_as_readings_and_calibrations() -> None:
+def test_readings_are_counted_where_there_was_time_to_try_them() -> None:
     said = tuned_sentence(LINES)
     assert said.startswith("On 2 of 3 tasks `tune` finds a setting")
-    assert said.endswith("beyond noise: 1 with a calibration, 1 with more than one reading.")
+    assert "beyond noise, 1 times with a calibration." in said
+    assert said.endswith("chosen on 1 of 2 tasks; on the other 1 there was no time to try that.")
 
 
 def test_a_task_is_tuned_on_its_own_template_and_evaluated_with_and_without_the_correction(
