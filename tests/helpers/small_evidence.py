@@ -79,7 +79,7 @@ def write_row(
         momentum=momentum,
         positions=positions,
         iteration=t,
-        rows_sha256=f"{task} {part} {rows}",
+        rows_sha256=f"{task} {part}{rows}",
         update=update,
         technique=technique,
     )

@@ -75,15 +75,10 @@ def test_a_damaged_file_of_samples_is_named(grid: Path) -> None:
 
 
 def test_samples_of_another_result_are_refused(grid: Path) -> None:
-    test = next(path for path in sorted((grid / FOLDER).iterdir()) if "-T2" in path.name or "-T5" in path.name)
     jobs = read_jobs([grid])
-    other = next(
-        path
-        for path in (grid / FOLDER).iterdir()
-        for job in jobs
-        for result in job.dev.values()
-        if result.key in path.name
-    )
+    dev = {result.key for job in jobs for result in job.dev.values()}
+    files = {path: path.stem.rpartition("-")[2] in dev for path in sorted((grid / FOLDER).iterdir())}
+    test, other = (next(path for path, of_dev in files.items() if of_dev is part) for part in (False, True))
     shutil.copyfile(other, test)
     with pytest.raises(InputError, match=f"{test.name}: 20 inputs, its result has 40"):
         samples_of(jobs)
