@@ -1,4 +1,4 @@
-"""Eight methods of Table 1 on more rows, with the scores of every row: `evidence/random`, `techniques` and `choices`.
+"""Methods of Table 1 on more rows, with the scores of every row: `evidence/random`, `techniques` and `choices`.
 
 Techniques and thinking read random demonstrations; the others choose them from the same pool. LENS and influence, which
 take most of an hour of a processor core for each task and seed, are not among them.

@@ -50,7 +50,7 @@ def nothing() -> pd.DataFrame:
 class Model:
     """The results of one model: a line for each method, task and seed, with an accuracy for each of `KINDS`.
 
-    `more` are those of the methods that were run on more rows, at T = 1 alone.
+    `more` has the methods that were run on more rows, with the two of `KINDS` at T = 1; *thinking* is a method there.
     """
 
     name: str
