@@ -32,7 +32,7 @@ def write(evidence: Path, target: Path, table1: Sequence[Model] = (), kept: Path
     figures = target.with_suffix("")
     figures.mkdir(parents=True, exist_ok=True)
     found = read_evidence(evidence)
-    of_model = (each for each in table1 if any(name.startswith(each.name) for name in found.models))
+    of_model = (each for each in table1 if each.is_among(found.models))
     beside = kept or evidence
     lines = (_lines(beside / name) for name in (COMMANDS, TUNED))
     study = Study(found, figures, next(of_model, None), read_techniques(beside), *lines)

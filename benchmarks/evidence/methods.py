@@ -32,7 +32,7 @@ def beside_random(evidence: Evidence) -> Iterator[Comparison]:
     random, of_techniques, of_choices = map(evidence.folder, FOLDERS)
     found = [
         *(
-            Comparison(f"`{name}`: {words}", False, beside(of_techniques[_names(of_techniques) == name], random))
+            Comparison(f"`{name}`: {words}", False, beside(of_techniques[names_of(of_techniques) == name], random))
             for name, words in TECHNIQUES.items()
         ),
         *(
@@ -58,13 +58,13 @@ def accuracies(evidence: Evidence) -> pd.DataFrame:
         random[random["t"] == 1].assign(method=BASELINE),
         choices.assign(method=choices["sampling"]),
         random[random["t"] == T].assign(method=THINKING),
-        techniques.assign(method=_names(techniques)),
+        techniques.assign(method=names_of(techniques)),
     ]
     found = pd.concat(methods)[["method", "task", "seed", *KINDS]].rename(columns=KINDS)
     run = found.groupby(["task", "seed"], observed=True)["method"].transform("size")
     return found[run == found["method"].nunique()].assign(task=found["task"].astype(str))
 
 
-def _names(rows: pd.DataFrame) -> pd.Series:
+def names_of(rows: pd.DataFrame) -> pd.Series:
     """The names of techniques without their options."""
     return rows["technique"].map(lambda name: name.partition(" ")[0])

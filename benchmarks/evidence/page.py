@@ -21,7 +21,7 @@ from .controls import Flipped, Repeats, flipped, repeats
 from .discrimination import Compared, comparisons
 from .dtypes import dtype_sentence
 from .load import ORDER, Evidence
-from .methods import beside_random
+from .methods import beside_random, names_of
 from .pooled import summary
 from .predictors import Correlation, correlations, gain_cells
 from .recorded import no_techniques, of_table1, recorded
@@ -156,7 +156,7 @@ class Study:
     @cached_property
     def comparisons(self) -> list[Compared]:
         """What is compared with T = 1 by measures of discrimination and of the prior."""
-        sampled = {name.partition(" ")[0] for name in self.evidence.folder("techniques")["technique"]}
+        sampled = set(names_of(self.evidence.folder("techniques")))
         known = (*of_table1(self.table1), *recorded(self.techniques, sampled))
         return [*comparisons(self.evidence), *beside_random(self.evidence), *known]
 

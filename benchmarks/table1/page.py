@@ -71,6 +71,17 @@ class Model:
         keys = ["task", "seed"] if method else ["task", "seed", "method"]
         return chosen.set_index(keys)[kind]
 
+    def gains(self, methods: Sequence[str]) -> dict[str, dict[str, pd.Series]]:
+        """What methods gain over random demonstrations at T = 1, by the suffix of a kind and by method."""
+        return {
+            suffix: {name: self.differences((BASELINE, f"plain{suffix}"), (name, f"plain{suffix}")) for name in methods}
+            for suffix in SCORES
+        }
+
+    def is_among(self, files: Sequence[str]) -> bool:
+        """Whether one of these files of models has its weights."""
+        return any(file.startswith(self.name) for file in files)
+
     @cached_property
     def complete(self) -> list[str]:
         """The methods that have every task and seed that random demonstrations have."""
@@ -191,10 +202,7 @@ def _sentences(model: Model) -> list[str]:
             f"Random demonstrations have {pairs} pairs of a task and a seed so far: too few to say what the table says."
         ]
     others = [name for name in CHOICES if name != BASELINE and name in model.complete]
-    gains = {
-        suffix: {name: model.differences((BASELINE, f"plain{suffix}"), (name, f"plain{suffix}")) for name in others}
-        for suffix in SCORES
-    }
+    gains = model.gains(others)
     most = max(float(gain.mean()) for gain in gains[""].values())
     best = [name for name in others if math.isclose(float(gains[""][name].mean()), most)]
     named = f"is {best[0]}" if len(best) == 1 else f"are {' and '.join(best)}, which are equal,"
@@ -240,10 +248,7 @@ def _more(model: Model, figures: Path) -> Iterator[str]:
     seeds, known = model.more["seed"].nunique(), [name for name in _ordered(closer) if name in closer.complete]
     yield f"### {len(known)} methods on {MORE_ROWS} rows, {counted(seeds, 'seed')}"
     others = [name for name in known if name != BASELINE]
-    gains = {
-        suffix: {name: closer.differences((BASELINE, f"plain{suffix}"), (name, f"plain{suffix}")) for name in others}
-        for suffix in SCORES
-    }
+    gains = closer.gains(others)
     yield f"{_above(gains[''], 'With raw scores')} {_above(gains[' batch'], 'After batch calibration')}"
     panels = {
         words: [Dot(name, float(gain.mean()), _interval(gain), _group(name)) for name, gain in gains[suffix].items()]
