@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from deepthink_cli.errors import option
+
 FEW = 0.25  # a label with a smaller share of the rows of the most frequent one has few
 FEWEST = 5  # evaluated rows of a label that say anything of it
 STRONG = 0.3  # a bias of this part of the way from labels that are equally likely to a certain one
@@ -35,6 +37,17 @@ def few_evaluated(true_labels: Mapping[str, int]) -> list[str]:
     if not few or len(few) == len(true_labels):
         return []
     return [f"few of the {sum(true_labels.values())} rows have the labels {_counted(few)}: this says little of them"]
+
+
+def no_better_than_constant(accuracy: float, majority: tuple[str, float] | None) -> list[str]:
+    """Whether always answering one label is right as often, given the most frequent true label and its share."""
+    if majority is None or accuracy > majority[1]:
+        return []
+    label, share = majority
+    return [
+        f"always answering {label!r} is right as often ({share:.1%}): compare corrections ({option('calibrate')} "
+        f"contextual,domain,batch), for an instruct model a memory made with {option('chat')}, and other models"
+    ]
 
 
 def no_difference(iteration: int, p: float) -> list[str]:

@@ -9,7 +9,13 @@ from pathlib import Path
 import pytest
 from conftest import write_rows
 
-from deepthink_cli.advice import few_demonstrations, few_evaluated, no_difference, strong_bias
+from deepthink_cli.advice import (
+    few_demonstrations,
+    few_evaluated,
+    no_better_than_constant,
+    no_difference,
+    strong_bias,
+)
 from deepthink_cli.cli.main import run
 
 Captured = pytest.CaptureFixture[str]
@@ -40,6 +46,13 @@ def test_few_evaluated_rows_of_some_labels_are_named_but_not_of_all() -> None:
 def test_no_difference_is_one_that_chance_explains() -> None:
     assert no_difference(5, 0.01) == []
     assert no_difference(5, 0.4)[0].startswith("T = 5 and T = 1 are equally good on these rows, within chance")
+
+
+def test_a_memory_that_is_right_as_often_as_one_label_is_said_to_be() -> None:
+    assert no_better_than_constant(0.4, ("a", 0.35)) == []
+    assert no_better_than_constant(0.1, None) == []  # every row has candidates of its own
+    (sentence,) = no_better_than_constant(0.35, ("a", 0.35))
+    assert sentence.startswith("always answering 'a' is right as often (35.0%): compare corrections (calibrate ")
 
 
 @pytest.fixture

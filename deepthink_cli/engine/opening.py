@@ -155,11 +155,7 @@ def _is_base(base: str | None, spec: ModelSpec, options: ModelOptions) -> bool:
 def warn_without_chat(spec: ModelSpec, chat: Chat | None, tell: Tell) -> None:
     """Warn that a model has a chat template which the demonstrations do not use."""
     if chat is None and getattr(spec.tokenizer, "chat_template", None):
-        tell(
-            Warn(
-                f"{spec.id} has a chat template, which only {option('chat')} uses: this model may expect conversations"
-            )
-        )
+        tell(Warn(f"{spec.id} has a chat template, which only {option('chat')} uses: compare with and without it"))
 
 
 def load(spec: ModelSpec, tell: Tell) -> Engine:

@@ -11,7 +11,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from deepthink_cli.advice import few_demonstrations, few_evaluated, no_difference
+from deepthink_cli.advice import few_demonstrations, few_evaluated, no_better_than_constant, no_difference
 from deepthink_cli.artifact.metadata import rule_as_json
 from deepthink_cli.artifact.opening import (
     OpenedMemory,
@@ -96,10 +96,11 @@ class EvaluationReport:
         judged, demonstrations = self.judged, self.memory.provenance.demonstrations
         last = max(judged.results)
         changes = judged.changes.get(last)
+        useless = no_better_than_constant(judged.last.accuracy, judged.majority)
         return [
             *few_demonstrations(demonstrations.label_counts),
             *few_evaluated(judged.true_labels),
-            *([] if changes is None else no_difference(last, changes.p)),
+            *(useless or ([] if changes is None else no_difference(last, changes.p))),
         ]
 
     def _repr_html_(self) -> str:
