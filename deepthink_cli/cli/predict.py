@@ -395,7 +395,7 @@ def _write(
     if output is None:
         counts = print_rows(label(), form, output_format)
     elif identity is None:
-        counts = write_labels(label, output, form)
+        counts = write_labels(label, output, form, tell)
     else:
         assert checked is not None
         counts = resume_labels(label, output, form, identity, checked.count, tell)

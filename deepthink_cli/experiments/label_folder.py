@@ -156,7 +156,7 @@ class Labeller:
             same_labels=form.by_label,
             loaded=self.loaded,
         )
-        counts = write_labels(label, output, form)
+        counts = write_labels(label, output, form, silent)
         return Labelled(counts.rows, counts.errors)
 
 

@@ -8,7 +8,7 @@ chunks are those of a labelling that was never interrupted, and so are its batch
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, Protocol
@@ -192,10 +192,14 @@ class Predict(Protocol):
     ) -> Iterator[list[Prediction | Skipped]]: ...
 
 
-def write_labels(predict: Predict, output: Path, form: OutputRows) -> RowCounts:
-    """Write all labels to a file, which appears when it is complete."""
+def write_labels(predict: Predict, output: Path, form: OutputRows, tell: Tell) -> RowCounts:
+    """Write all labels to a file, which appears when it is complete; at Ctrl-C tell that there is none."""
     counts, numbered = RowCounts(), Numbered(form)
-    with writing_rows(output, form.columns, about=ABOUT) as write:
+
+    def lost() -> str:
+        return f"{output}: not written; the labels of {counts.rows:,} rows are lost; {option('resume')} keeps them"
+
+    with _telling_at_ctrl_c(tell, lost), writing_rows(output, form.columns, about=ABOUT) as write:
 
         def put(part: Sequence[Prediction | Skipped]) -> None:
             rows = numbered(part)
@@ -217,12 +221,17 @@ def resume_labels(
         if partial.done:
             tell(Note(f"continuing {partial.path}: {partial.done:,} of {total:,} rows are there"))
         if partial.done < total:
-            numbered = Numbered(form, partial.done)
+            numbered, kept = Numbered(form, partial.done), RowCounts(partial.done)
 
             def append(part: Sequence[Prediction | Skipped]) -> None:
-                partial.append(numbered(part))
+                rows = numbered(part)
+                partial.append(rows)
+                kept.add(rows)
 
-            with behind(append) as hand_over:
+            def rest() -> str:
+                return f"{partial.path}: {kept.rows:,} of {total:,} rows are kept; the same command continues"
+
+            with _telling_at_ctrl_c(tell, rest), behind(append) as hand_over:
                 for part in predict(start=partial.done, before=partial.chunks()):
                     hand_over(part)
         with writing_rows(output, form.columns, about=ABOUT) as write:
@@ -231,6 +240,15 @@ def resume_labels(
                 write([row])
         partial.remove()
     return counts
+
+
+@contextmanager
+def _telling_at_ctrl_c(tell: Tell, words: Callable[[], str]) -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        tell(Note(words()))
+        raise
 
 
 def identity_of(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import write_reviews, write_rows
@@ -91,6 +93,38 @@ def test_rows_that_are_all_there_need_no_model(
     assert run([*words_of(folder, output, "--resume"), "-v"]) == 0
     assert f"continuing {partial_of(output)}: {ROWS} of {ROWS} rows are there" in capsys.readouterr().err
     assert json.loads(output.read_text().splitlines()[-1])["index"] == ROWS - 1
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (["--resume"], f".partial: {CHUNK} of {ROWS} rows are kept; the same command continues"),
+        ([], f": not written; the labels of {CHUNK} rows are lost; --resume keeps them"),
+    ],
+)
+def test_ctrl_c_says_what_is_kept(
+    more: list[str], said: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    from deepthink_cli.prediction import files as label_files
+
+    @contextmanager
+    def interrupted_at_the_second_chunk(put: Callable[[Any], None]) -> Iterator[Callable[[Any], None]]:
+        written: list[Any] = []
+
+        def hand_over(part: Any) -> None:
+            if written:
+                raise KeyboardInterrupt
+            written.append(part)
+            put(part)
+
+        yield hand_over
+
+    monkeypatch.setattr(label_files, "behind", interrupted_at_the_second_chunk)
+    output = tmp_path / "out.jsonl"
+    words = [word for word in words_of(folder, output, *more) if word != "-q"]
+    assert run(words) == 130
+    assert f"{output}{said}" in capsys.readouterr().err
+    assert not output.exists()
 
 
 def test_without_resume_nothing_is_kept(folder: Path, tmp_path: Path, forks: Forks) -> None:
