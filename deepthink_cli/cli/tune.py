@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from deepthink_cli.calibration.registry import NONE
 from deepthink_cli.cli.console import Show, note, report, table, write_json
 from deepthink_cli.cli.data_options import Cache, ChatArguments, PromptArguments, Renamed, RowFormat, columns_in
 from deepthink_cli.cli.grouped import Given, grouped
@@ -109,8 +110,6 @@ def _labelled(rows: RowSource, prompt: PromptArguments, chat: ChatArguments) -> 
 
 def show(result: TuneReport, common: CommonArguments) -> None:
     """Print the result on stdout, as text or as one JSON object, and what to do next on stderr."""
-    from deepthink_cli.calibration.registry import NONE
-
     if common.as_json:
         write_json(result.as_json())
     else:
@@ -186,8 +185,23 @@ def _verdict(result: TuneReport) -> list[str]:
         f"{result.settings[result.best]}, {best} (too high: the same rows chose it)",
         *_nested(comparison),
         f"verdict: {verdict}",
+        *_correction_alone(result),
         *_beaten_by(result),
     ]
+
+
+def _correction_alone(result: TuneReport) -> list[str]:
+    """What the correction of the setting gives plain in-context learning, if the setting is more than that."""
+    setting, plain = result.setting, result.settings[0]
+    right = [
+        right
+        for other, right in zip(result.settings, result.right, strict=True)
+        if other.place == plain.place and other.calibration == setting.calibration
+    ]
+    if setting.place == plain.place or setting.calibration == NONE or not right:
+        return []
+    alone, whole = (f"{count / len(result.plan.rows):.1%}" for count in (right[0], result.right[result.kept]))
+    return [f"calibration {setting.calibration} alone, with plain in-context learning: {alone}, against {whole}"]
 
 
 def _beaten_by(result: TuneReport) -> list[str]:

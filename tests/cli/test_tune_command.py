@@ -88,6 +88,17 @@ def test_the_memory_says_how_it_was_tuned(
     assert again.read_bytes() == path.read_bytes()  # the correction is stored
 
 
+def test_the_verdict_says_what_the_calibration_alone_gives(
+    words: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    last = property(lambda self: max(n for n, each in enumerate(self.settings) if each.calibration == "domain"))
+    monkeypatch.setattr(TuneReport, "kept", last)
+    assert run([*words, "--calibrate", "none,domain", "-q"]) == 0
+    out = capsys.readouterr().out
+    (alone,) = re.findall(r"calibrations at T = 1: none \d+\.\d%, domain (\d+\.\d%)", out)
+    assert f"calibration domain alone, with plain in-context learning: {alone}, against " in out
+
+
 def test_a_calibration_of_rows_is_stored_so_that_the_command_to_use_names_none(
     words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
