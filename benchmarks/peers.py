@@ -5,7 +5,7 @@
 SmolLM2-135M-Instruct in float32, TREC's questions with all six labels, after solved ones. The memory is that of one
 reading (T = 1), so that all systems compute the same scores. Each runs in a process of its own, with the Python of an
 environment that has it, on one core; a peer whose Python is not given is left out. The clock starts when the model is
-loaded and one row is scored, and stops when a file of rows has its scores. Prints a Markdown table of the medians.
+loaded and one row is scored, and stops when a file of rows has its scores. The table has the medians.
 """
 
 from __future__ import annotations
@@ -27,11 +27,17 @@ from deepthink_cli.tasks.sources import Source
 from deepthink_cli.tasks.splits import evaluation_set
 from peer_programs.clock import DEMONSTRATIONS, FIRST, MEMORY, ROWS
 from real_model import as_float32, gguf_file, real_model
+from record import Table, parser
 from trec import QUESTIONS
 
 PROGRAMS = Path(__file__).resolve().parent / "peer_programs"
 TASK = "trec"
 STATE = "state.bin"
+NOTE = (
+    "One core; questions of TREC with all six labels after solved ones, SmolLM2-135M-Instruct in float32, the memory "
+    "of one reading. Medians of the rounds, from a file of rows to their scores; loading, the memory or the state "
+    "included, ends with the scores of a first row. The difference is from the first line."
+)
 SETTINGS = {
     "OMP_NUM_THREADS": "1",
     "HF_HUB_OFFLINE": "1",
@@ -114,20 +120,22 @@ def systems(folder: Path, model: str, args: argparse.Namespace) -> list[System]:
 
 def main() -> None:
     """Measure every system once a round, in turns, and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("-m", "--model", help="a folder with SmolLM2's weights; default: downloaded if need be")
-    parser.add_argument(
+    options = parser(__doc__)
+    options.add_argument("-m", "--model", help="a folder with SmolLM2's weights; default: downloaded if need be")
+    options.add_argument(
         "--gguf", type=Path, help="the model's GGUF file, for llama.cpp; default: downloaded if need be"
     )
-    parser.add_argument("--data-dir", type=Path, default=QUESTIONS, help="directory with trec/; default: own questions")
-    parser.add_argument("--rows", type=int, default=200)
-    parser.add_argument("--harness-rows", type=int, default=8, help="the first rows, which take it seconds each")
-    parser.add_argument("--shots", type=int, default=36, help="demonstrations")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--vllm-python", help="the Python of an environment with vLLM and this package (make serving)")
-    parser.add_argument("--llama-python", help="the Python of an environment with llama-cpp-python")
-    parser.add_argument("--harness-python", help="the Python of an environment with lm-evaluation-harness")
-    args = parser.parse_args()
+    options.add_argument(
+        "--data-dir", type=Path, default=QUESTIONS, help="directory with trec/; default: own questions"
+    )
+    options.add_argument("--rows", type=int, default=200)
+    options.add_argument("--harness-rows", type=int, default=8, help="the first rows, which take it seconds each")
+    options.add_argument("--shots", type=int, default=36, help="demonstrations")
+    options.add_argument("--rounds", type=int, default=3)
+    options.add_argument("--vllm-python", help="the Python of an environment with vLLM and this package (make serving)")
+    options.add_argument("--llama-python", help="the Python of an environment with llama-cpp-python")
+    options.add_argument("--harness-python", help="the Python of an environment with lm-evaluation-harness")
+    args = options.parse_args()
     model = str(Path(args.model or real_model()).resolve())
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -135,9 +143,8 @@ def main() -> None:
         compared = systems(folder, model, args)
         answers = [[system.answer(folder) for system in compared] for _ in range(args.rounds)]
     ours = answers[0][0]["scores"]
-    print(
-        "| system | loading s | rows | seconds | rows a second | largest difference, nats |\n|---|--:|--:|--:|--:|--:|"
-    )
+    columns = ("system", "loading s", "rows", "seconds", "rows a second", "largest difference, nats")
+    table = Table(args, "Peers", columns, note=NOTE)
     for system, of_system in zip(compared, zip(*answers, strict=True), strict=True):
         loading, seconds = (statistics.median(one[name] for one in of_system) for name in ("loading", "seconds"))
         farthest = max(
@@ -147,8 +154,7 @@ def main() -> None:
             for score, expected in zip(row, of_ours, strict=True)
         )
         rows = len(of_system[0]["scores"])
-        figures = f"{loading:.1f} | {rows} | {seconds:.2f} | {rows / seconds:.2f} | {farthest:.1e}"
-        print(f"| {system.title} | {figures} |")
+        table.add(system.title, loading, rows, seconds, rows / seconds, farthest)
 
 
 if __name__ == "__main__":
