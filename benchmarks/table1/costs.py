@@ -1,10 +1,11 @@
-"""The cost of every selection method: rows observed, sets read, inputs scored, and processor seconds, without a cache.
+"""What every choice of demonstrations and every technique costs: texts read, and processor seconds, without a cache.
 
     python -m benchmarks.table1.costs --model MODEL --data-dir DIR -o table1/NAME/costs.jsonl
 
-Chooses 8 of 1,000 rows of SST-2 with each method, in a process with one thread. The seconds are those of the processor,
-which other work on the machine hardly changes; docs/table1.md subtracts those of the method that reads nothing of the
-model (random). Methods that are in the file, or in the table of its folder, are skipped.
+Chooses 8 of 1,000 rows of SST-2 with each method, and makes a memory of 8 with each technique and labels one input, in
+a process with one thread. The seconds are those of the processor, which other work on the machine hardly changes;
+docs/table1.md subtracts those of the method that reads nothing of the model (random), and for techniques those of one
+reading. What is in the file, or in the table of its folder, is skipped.
 """
 
 from __future__ import annotations
@@ -16,48 +17,62 @@ import resource
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks.evidence.methods import TECHNIQUES, T
 from benchmarks.packing import continued
+from benchmarks.table1.page import ONCE, THINKING
 from benchmarks.table1.runs import DTYPE, POOL, SELECTING, STAGES
 
-TASK, SHOTS = "sst2", "8"
+DRAWN = ("--task", "sst2", "--shots", "8", "--pool-size", POOL)
 FIELDS = ("method", "observed", "sets", "scored")
+READ = {ONCE: ("deep-thinking", 1), THINKING: ("deep-thinking", T), **{name: (name, 1) for name in TECHNIQUES}}
 
 
-def measure(method: str, model: str, data_dir: Path | None) -> dict[str, float | str]:
+def of_choice(method: str, common: Sequence[str]) -> dict[str, float | str]:
     """The cost of one choice, and the processor seconds of the whole process."""
+    with tempfile.TemporaryDirectory() as folder:
+        words = ("--demos-by", method, "--cache", folder, "-o", f"{folder}/demos.jsonl", "--json")
+        printed, seconds = _program("select", *common, *words)
+    return {**{name: json.loads(printed)[name] for name in FIELDS}, "dtype": DTYPE, "process_seconds": seconds}
+
+
+def of_technique(name: str, common: Sequence[str]) -> dict[str, float | str]:
+    """The processor seconds of a process that makes a memory of random demonstrations and labels one input."""
+    technique, readings = READ[name]
+    with tempfile.TemporaryDirectory() as folder:
+        words = ("--technique", technique, "-T", str(readings), "--seeds", "0,", "--limit", "1", "-o", f"{folder}/runs")
+        seconds = _program("run", *common, "--demos-by", "random", *words)[1]
+    return {"method": name, "dtype": DTYPE, "process_seconds": seconds}
+
+
+def _program(*words: str) -> tuple[str, float]:
+    """What a command of the program prints, and its processor seconds."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    with tempfile.TemporaryDirectory() as cache:
-        words = ["select", "--task", TASK, "--shots", SHOTS, "--pool-size", POOL, "--demos-by", method, "-m", model]
-        words += ["--device", "cpu", "--dtype", DTYPE, "--cache", cache, "-o", f"{cache}/demos.jsonl"]
-        words += ["--json", "--quiet"]
-        words += ["--data-dir", str(data_dir)] if data_dir else []
-        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-        done = subprocess.run(
-            [sys.executable, "-m", "deepthink_cli", *words], env=environment, check=True, capture_output=True, text=True
-        )
+    command, environment = [sys.executable, "-m", "deepthink_cli", *words], {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    printed = json.loads(done.stdout)
-    seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return {**{name: printed[name] for name in FIELDS}, "dtype": DTYPE, "process_seconds": round(seconds, 1)}
+    return done.stdout, round(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, 1)
 
 
 def main() -> None:
-    """Measure the methods that are missing, the cheapest first, and append a line for each."""
+    """Measure what is missing, techniques first and then choices from the cheapest, and append a line for each."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", required=True)
     parser.add_argument("--data-dir", type=Path)
-    parser.add_argument("--stages", nargs="+", help="methods of these stages only", choices=STAGES, default=STAGES)
+    parser.add_argument("--stages", nargs="+", help="choices of these stages only", choices=STAGES, default=STAGES)
     parser.add_argument("-o", "--out", type=Path, required=True)
     args = parser.parse_args()
     with continued([args.out.parent]):
         args.out.parent.mkdir(parents=True, exist_ok=True)
         args.out.touch()
         known = {cost["method"] for cost in map(json.loads, args.out.read_text().splitlines())}
-        for method in dict.fromkeys(name for stage in args.stages for name in SELECTING.get(stage, ())):
+        source = () if args.data_dir is None else ("--data-dir", str(args.data_dir))
+        common = (*DRAWN, "-m", args.model, "--device", "cpu", "--dtype", DTYPE, "--quiet", *source)
+        for method in dict.fromkeys([*READ, *(name for stage in args.stages for name in SELECTING.get(stage, ()))]):
             if method not in known:
-                cost = measure(method, args.model, args.data_dir)
+                cost = (of_technique if method in READ else of_choice)(method, common)
                 with open(args.out, "a") as out:
                     out.write(json.dumps(cost) + "\n")
                 print(cost, flush=True)
