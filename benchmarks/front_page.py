@@ -26,11 +26,10 @@ from matplotlib.lines import Line2D
 from deepthink_cli.report.figures import GREY, LEGEND
 from deepthink_cli.report.significance import t_interval
 
-from .evidence.cells import CORE_ETAS, choices, compare_chosen
+from .evidence.cells import CORE_ETAS, PAPER, choices, compare_chosen
+from .evidence.discrimination import Difference, compare, without_dev
 from .evidence.findings import interval, points
 from .evidence.load import TASK_NAMES, read_evidence
-from .evidence.pooled import summary
-from .evidence.statistics import Interval
 from .evidence.tables import table
 from .packing import unpacked
 from .style import CALIBRATED, DEEPTHINK, HARNESS, OFFICIAL, RAW, canvas, of_scores, write
@@ -40,8 +39,8 @@ README, RECORD, EVIDENCE = ROOT / "README.md", ROOT / "benchmarks" / "records" /
 TABLE = re.compile(r"(?<=<!-- table -->\n).*?(?=<!-- /table -->)", re.DOTALL)
 SYSTEMS = {"harness": "lm-evaluation-harness", "official": "official way", "deepthink": "deepthink"}
 REAL, CANDIDATE_TOKENS = "smollm2-135m-instruct", 2
-SETTINGS = {  # positions, and the etas that dev rows choose from; the last one is shown calibrated and in the plot
-    "the paper's setting": ("continued", (0.01,)),
+SETTINGS = {  # positions, and the etas that dev rows choose from; the first one is shown calibrated and in the plot
+    "the paper's setting": (PAPER[0], PAPER[1:]),
     "restarted, eta tuned": ("restarted", CORE_ETAS),
 }
 
@@ -67,29 +66,20 @@ def chosen_in(grid: pd.DataFrame) -> list[pd.DataFrame]:
 
 
 def accuracies(chosen: Sequence[pd.DataFrame]) -> str:
-    """Accuracy of T = 1 and of thinking, raw and calibrated, for each task and all of them, over seeds."""
+    """Accuracy of T = 1 and of thinking, raw and calibrated, for each task and all of them."""
     lines = []
-    for task in chosen[0]["task"].unique():
-        settings = [rows[rows["task"] == task] for rows in chosen]
-        raw = [compare_chosen(of_setting) for of_setting in settings]
-        calibrated = compare_chosen(settings[-1], calibrated=True)
-        cells = [_percent(raw[0].before), *(_change(each.after, each.mean, each.interval) for each in raw)]
-        lines.append([TASK_NAMES[str(task)], *cells, _percent(calibrated.before)])
-        lines[-1].append(_change(calibrated.after, calibrated.mean, calibrated.interval))
-    return table(_HEADINGS, [*lines, _all(chosen)])
+    for task in (*chosen[0]["task"].unique(), None):
+        settings = [rows if task is None else rows[rows["task"] == task] for rows in chosen]
+        raw = [compare(without_dev(rows["before"], rows["after"]), "accuracy") for rows in settings]
+        calibrated = compare(without_dev(settings[0]["before"], settings[0]["calibrated_after"]), "batch")
+        name = "all five" if task is None else TASK_NAMES[str(task)]
+        lines.append([name, _percent(raw[0].before), *map(_change, raw), _percent(calibrated.before)])
+        lines[-1].append(_change(calibrated))
+    headings = [*(f"thinking, {name}" for name in SETTINGS), "T = 1, calibrated", f"{_FIRST}, calibrated"]
+    return table(["", "T = 1", *headings], lines)
 
 
-_HEADINGS = ["", "T = 1", *(f"thinking, {name}" for name in SETTINGS), "T = 1, calibrated"]
-_HEADINGS += [f"thinking, {list(SETTINGS)[-1]}, calibrated"]
-
-
-def _all(chosen: Sequence[pd.DataFrame]) -> list[str]:
-    """The last line: the mean over all tasks and seeds, with intervals over them."""
-    first, last = map(summary, chosen)
-    raw = [_change([each.thinking], each.gain.mean, each.gain.interval) for each in (first, last)]
-    gain = last.calibrated_gain
-    calibrated = _change([last.calibrated_thinking], gain.mean, gain.interval)
-    return ["all five", _percent([first.plain]), *raw, _percent([last.calibrated_plain]), calibrated]
+_FIRST = f"thinking, {next(iter(SETTINGS))}"
 
 
 def costs(of_systems: Sequence[Times]) -> Figure:
@@ -113,10 +103,10 @@ def front(of_systems: Sequence[Times], shown: pd.DataFrame) -> Figure:
                 axes.plot([place + shift + side] * 2, [100 * end for end in spread], color=colour, linewidth=0.9)
                 mean = 100 * statistics.fmean(values)
                 axes.plot(place + shift + side, mean, "o", color=colour, markerfacecolor=face, markersize=3.4)
-    points = {"T = 1": "white", "thinking": GREY}
+    marked = {"T = 1": "white", "thinking, the paper's setting": GREY}
     handles = of_scores() + [
         Line2D([], [], linestyle="", marker="o", color=GREY, markerfacecolor=face, label=name)
-        for name, face in points.items()
+        for name, face in marked.items()
     ]
     below.legend(handles=handles, ncols=2, **{**LEGEND, "handlelength": 1.2})
     axes.set_xticks(range(len(tasks)), [TASK_NAMES[str(task)] for task, _ in tasks])
@@ -138,12 +128,12 @@ def _costs(axes: Axes, of_systems: Sequence[Times]) -> None:
     axes.legend(ncols=1, **{**LEGEND, "loc": "upper left"})
 
 
-def _percent(shares: Sequence[float]) -> str:
-    return f"{100 * statistics.fmean(shares):.1f}"
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f}"
 
 
-def _change(shares: Sequence[float], difference: float, limits: Interval | None) -> str:
-    return f"{_percent(shares)} ({points(difference)}: {interval(limits)})"
+def _change(change: Difference) -> str:
+    return f"{_percent(change.after)} ({points(change.difference)}: {interval(change.interval)})"
 
 
 def with_table(readme: str, lines: str) -> str:
@@ -165,7 +155,7 @@ def main() -> None:
     if args.check:
         sys.exit(0 if before == after else "README.md: not the table of evidence/; run python -m benchmarks.front_page")
     measured = times(json.loads(RECORD.read_text(encoding="utf-8")))
-    write(ROOT / "docs" / "front.png", front, measured, chosen[-1])
+    write(ROOT / "docs" / "front.png", front, measured, chosen[0])
     write(ROOT / "docs" / "performance.png", costs, measured)
     README.write_text(after, encoding="utf-8")
 

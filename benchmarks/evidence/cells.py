@@ -15,6 +15,7 @@ from .measures import Bools
 
 ALPHA = 0.05
 CORE_ETAS = (0.01, 0.1)
+PAPER = ("continued", 0.01)  # positions and eta of the paper, without momentum
 HELPS, HARMS, SAME = "helps", "harms", "no difference shown"
 
 

@@ -12,11 +12,11 @@ from benchmarks.table1.page import CHOICES, Model
 from benchmarks.table1.runs import BASELINE, LABELS
 
 from .cells import choices
-from .discrimination import Compared, Difference
-from .findings import interval, points
+from .discrimination import Compared, Difference, compare, pairs_at, without_dev
+from .findings import estimated, interval, shown
 from .load import Evidence
 from .measures import Floats
-from .pooled import Estimate, estimate
+from .pooled import estimate
 from .statistics import Spreads, correlation, spreads
 from .variations import Shots, Subjects, by_group, by_shots, over_orders
 
@@ -67,14 +67,15 @@ def claims(evidence: Evidence, found: Sequence[Compared], model: Model | None) -
     yield Claim(
         "every model gains, from 125 million to 13 billion parameters",
         "+1.9 (LLaMA2-7B and 13B) to +20.6 (GPT-2 XL); OPT-125M +13.8 (Table 2)",
-        f"this model alone: {_accuracy(by_name, paper)}",
+        f"{_accuracy(by_name, paper)}; Gemma 3 270M has [a page of its own](second-model.md)",
         "T by dev labels; Table 2 does not say how its T was chosen",
     )
     yield Claim(
         "MMLU and BBH gain on every model",
         "+2.5 to +5.0, and +3.7 to +5.6 (Table 3)",
         _of_groups(subjects, {"mmlu": "MMLU", "bbh": "BBH"}),
-        f"one order of the demonstrations, at most {max(each.rows for each in subjects.values())} rows of each task"
+        "T = 5, eta 0.01, continued positions, float32; the demonstrations of the data sets in one order, at most "
+        f"{max(each.rows for each in subjects.values())} rows of each task"
         if subjects
         else "",
     )
@@ -82,7 +83,9 @@ def claims(evidence: Evidence, found: Sequence[Compared], model: Model | None) -
         "STEM gains more than the other categories of MMLU",
         "LLaMA2-7B: +3.9 against +2.3 to +2.6 (Figure 3)",
         _of_groups(subjects, {f"mmlu/{name}": title for name, title in CATEGORIES.items()}) + _of_stem(subjects),
-        "as in the line above" if subjects else "",
+        "as in the line above; where T = 1 is at chance, a change says nothing of what a model knows"
+        if subjects
+        else "",
     )
     yield Claim(
         "fewer demonstrations suffice, with less variance",
@@ -126,8 +129,7 @@ def claims(evidence: Evidence, found: Sequence[Compared], model: Model | None) -
 def _accuracy(by_name: dict[str, dict[str, Difference]], name: str) -> str:
     if name not in by_name:
         return NOT_MEASURED
-    change = by_name[name]["accuracy"]
-    return f"{points(change.difference)} ({interval(change.interval)})"
+    return shown(by_name[name]["accuracy"])
 
 
 def _against_choices(model: Model | None) -> str:
@@ -140,8 +142,8 @@ def _against_choices(model: Model | None) -> str:
         _between(model, (best, f"plain{suffix}"), (BASELINE, f"thinking{suffix}")) for suffix in ("", " batch")
     )
     return (
-        f"{raw} against {best}, of {len(known)} choices that see no more labels the best on the test rows; after batch "
-        f"calibration {calibrated}"
+        f"{raw} against {best}, the best on the test rows of {len(known)} choices that see no labels but their "
+        f"demonstrations' own; after batch calibration {calibrated}"
     )
 
 
@@ -157,11 +159,7 @@ def _after_choice(model: Model | None) -> str:
 
 def _between(model: Model, before: tuple[str, str], after: tuple[str, str]) -> str:
     steps = model.differences(before, after)
-    return _estimated(estimate(list(steps), [key[:2] for key in steps.index]))
-
-
-def _estimated(value: Estimate) -> str:
-    return points(value.mean) + (f" ({interval(value.interval)})" if value.interval else "")
+    return estimated(estimate(list(steps), [key[:2] for key in steps.index]))
 
 
 def _spreads(grid: pd.DataFrame) -> Iterator[str]:
@@ -195,7 +193,7 @@ def _values(rows: pd.DataFrame, column: str, key: str) -> Floats:
 def _of_groups(subjects: dict[str, Subjects], titles: dict[str, str]) -> str:
     found = [(title, subjects[name]) for name, title in titles.items() if name in subjects]
     parts = [
-        f"{title} {_estimated(each.change)}, T = 1 {100 * each.before:.1f} %, chance {100 * each.chance:.1f} % "
+        f"{title} {estimated(each.change)}, T = 1 {100 * each.before:.1f} %, chance {100 * each.chance:.1f} % "
         f"({len(each.steps)} tasks)"
         for title, each in found
     ]
@@ -207,12 +205,12 @@ def _of_stem(subjects: dict[str, Subjects]) -> str:
     stem, every = subjects.get("mmlu/stem"), subjects.get("mmlu")
     if stem is None or every is None or min(len(stem.steps), len(every.steps) - len(stem.steps)) < 2:
         return ""
-    return f"; STEM less the others {_estimated(stem.beyond(every))}"
+    return f"; STEM minus the others {estimated(stem.beyond(every))}"
 
 
 def _of_shots(found: Shots) -> str:
     deviations = f"{100 * found.spread.before:.1f} to {100 * found.spread.after:.1f}"
-    return f"{found.shots}: {100 * found.before:.1f} %, {_estimated(found.change)} [{deviations}]"
+    return f"{found.shots}: {100 * found.change.before:.1f} %, {shown(found.change)} [{deviations}]"
 
 
 def _of_orders(found: Spreads | None) -> str:
@@ -220,27 +218,21 @@ def _of_orders(found: Spreads | None) -> str:
 
 
 def _over_t(of_setting: pd.DataFrame, eta: float) -> str:
-    rows = of_setting[(of_setting["eta"] == eta) & (of_setting["part"] == "test")]
-    table = rows.pivot(index=["task", "seed"], columns="t", values="accuracy").dropna()
-    changes = [
-        f"{_estimated(value)} at T = {t}"
-        for t in (2, 5, 12)
-        if t in table and (value := estimate(list(table[t] - table[1]), list(table.index)))
-    ]
+    at = {t: pairs_at(of_setting, eta, t) for t in (2, 5, 12)}
+    changes = [f"{shown(compare(pairs, 'accuracy'))} at T = {t}" for t, pairs in at.items() if pairs]
     return ", ".join(changes) or NOT_MEASURED
 
 
 def _tuned(grid: pd.DataFrame) -> str:
-    """The gain with T by dev rows, eta 0.1 less eta 0.01."""
+    """The accuracy with T by dev rows, eta 0.1 minus eta 0.01."""
     found = []
     for positions in ("continued", "restarted"):
         of_etas = [choices(grid[grid["setting"] == positions], [eta]) for eta in (0.01, 0.1)]
         both = of_etas[0].merge(of_etas[1], on=["task", "seed"])
         if len(both):
-            steps = _values(both, "after_y", "accuracy") - _values(both, "after_x", "accuracy")
-            clusters = list(zip(both["task"], both["seed"], strict=True))
-            found.append(f"{positions} {_estimated(estimate(steps, clusters))}")
-    return "eta 0.1 less eta 0.01, " + "; ".join(found) if found else NOT_MEASURED
+            change = compare(without_dev(both["after_x"], both["after_y"]), "accuracy")
+            found.append(f"{positions} {shown(change)}")
+    return "eta 0.1 minus eta 0.01, " + "; ".join(found) if found else NOT_MEASURED
 
 
 def _alignment(grid: pd.DataFrame, eta: float) -> str:

@@ -14,8 +14,8 @@ A comparison has the scores of the same test rows before (T = 1) and after, and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
 from typing import Protocol
@@ -52,7 +52,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class Difference:
-    """A mean over tasks of before, after and their difference; the interval and p resample seeds and rows in tasks."""
+    """A mean over tasks of before, after and their difference, with its 95 % interval and p."""
 
     before: float
     after: float
@@ -92,8 +92,8 @@ class Comparison:
     @cached_property
     def differences(self) -> dict[str, Difference]:
         """Those of the measures that its rows allow, by name."""
-        found = {name: compare(self.pairs, name) for name in MEASURES}
-        return {name: difference for name, difference in found.items() if difference is not None}
+        fitted = all(pair.dev_before is not None and pair.dev_after is not None for pair in self.pairs)
+        return {name: compare(self.pairs, name) for name in MEASURES if fitted or name not in NEEDS_DEV}
 
 
 def matched_labels(logs: Floats, counts: Ints) -> Ints:
@@ -183,15 +183,15 @@ def _sides(name: str, pair: Pair) -> tuple[Callable[[Weights], Floats], Callable
     )
 
 
-def compare(pairs: Sequence[Pair], name: str) -> Difference | None:
-    """A measure before and after; None if it needs dev rows that were not scored.
+def compare(pairs: Sequence[Pair], name: str) -> Difference:
+    """A measure before and after; those of `NEEDS_DEV` need pairs whose dev rows were scored.
 
     Every round draws as many seeds in each task as there are, with replacement, and rows, the same for all seeds of a
     task; biases and constants stay those of the whole rows. A mean of n seeds that are drawn so has (n - 1) / n of the
-    variance, which is made good around the mean over the seeds. p is Student's with the deviation of the rounds.
+    variance, which is made good around the mean over the seeds. Interval and p are Student's, with the deviation of the
+    rounds for the standard error and the seeds less the tasks for the degrees of freedom: quantiles of rounds that draw
+    few seeds are too close together, and a share of rounds beyond zero cannot be small enough for Holm's correction.
     """
-    if name in NEEDS_DEV and any(pair.dev_before is None or pair.dev_after is None for pair in pairs):
-        return None
     rounds, generator = statistics.ROUNDS, np.random.default_rng(0)
     tasks = [[pair for pair in pairs if pair.task == task] for task in dict.fromkeys(pair.task for pair in pairs)]
     whole, drawn = [], []
@@ -206,10 +206,10 @@ def compare(pairs: Sequence[Pair], name: str) -> Difference | None:
         mean = steps.mean(axis=0)
         drawn.append(mean + ((seeds.T * steps).sum(axis=0) / number - mean) * np.sqrt(number / max(1, number - 1)))
     before, after = np.mean(whole, axis=0).tolist()
-    rounds_mean = np.mean(drawn, axis=0)
-    low, high = np.quantile(rounds_mean, [0.025, 0.975]).tolist()
-    p = statistics.two_sided_p(after - before, rounds_mean, len(pairs) - len(tasks))
-    return Difference(before, after, after - before, (low, high), p)
+    error = float(np.mean(drawn, axis=0).std())
+    return Difference(
+        before, after, after - before, *statistics.student(after - before, error, len(pairs) - len(tasks))
+    )
 
 
 class Compared(Protocol):
@@ -268,7 +268,7 @@ def comparisons(evidence: Evidence) -> Iterator[Comparison]:
             Comparison(
                 f"{times} copies of the demonstrations, T = 1",
                 False,
-                beside(evidence.folder("repeated"), grid, times),
+                beside(evidence.folder("repeated"), grid[grid["t"] == 1], times),
             )
             for times in (2, 5)
         ),
@@ -297,6 +297,19 @@ def _fixed(grid: pd.DataFrame, setting: str, eta: float, t: int) -> list[Pair]:
     return pairs_at(grid[grid["setting"] == setting], eta, t)
 
 
+def without_dev(before: Iterable[pd.Series], after: Iterable[pd.Series]) -> list[Pair]:
+    """The test rows of the same tasks and seeds, one after the other."""
+    return [
+        Pair(str(first["task"]), int(first["seed"]), first["scores"], last["scores"], None, None)
+        for first, last in zip(before, after, strict=True)
+    ]
+
+
+def corrected(scores: Scores) -> Scores:
+    """Scores after batch calibration."""
+    return replace(scores, logs=batch_calibrated(scores.logs))
+
+
 def pairs_at(rows: pd.DataFrame, eta: float, t: int) -> list[Pair]:
     """The tasks and seeds that have test rows at T = 1 and at this T, with this eta."""
     found = []
@@ -309,14 +322,12 @@ def pairs_at(rows: pd.DataFrame, eta: float, t: int) -> list[Pair]:
 
 
 def beside(rows: pd.DataFrame, others: pd.DataFrame, times: int | None = None) -> list[Pair]:
-    """Rows at T = 1, with `times` the demonstrations, beside T = 1 of others on the same test rows.
+    """Rows, with `times` the demonstrations, beside others on the same test rows; each side has one T.
 
     Dev rows, which are none of the demonstrations, may differ: each side's bias is fitted on its own.
     """
     key = ["task", "seed", "part", "same"]
-    sides = [
-        side[side["t"] == 1].assign(same=side["rows"].where(side["part"] == "test", "")) for side in (rows, others)
-    ]
+    sides = [side.assign(same=side["rows"].where(side["part"] == "test", "")) for side in (rows, others)]
     both = sides[0].merge(sides[1].drop_duplicates(key), on=key, suffixes=("_after", ""))
     found = []
     kept = both if times is None else both[both["shots_after"] == times * both["shots"]]

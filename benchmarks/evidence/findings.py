@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -12,9 +11,9 @@ import pandas as pd
 
 from .cells import ALPHA, HARMS, HELPS
 from .controls import Flipped, Repeats
-from .discrimination import Compared, Difference, adjusted
+from .discrimination import Compared, Difference, Pair, adjusted, compare, corrected
 from .load import TASK_NAMES, Evidence
-from .pooled import Estimate, Summary, estimate, summary
+from .pooled import Estimate, estimate, summary
 from .predictors import PREDICTORS, Correlation
 
 SMALL = 0.02  # a difference of accuracies below which two ways are said to give the same
@@ -35,9 +34,19 @@ def interval(ends: tuple[float, float] | None) -> str:
     return "" if ends is None else f"{points(ends[0])} to {points(ends[1])}"
 
 
+def shown(change: Difference) -> str:
+    """A difference and its interval in parentheses, in points."""
+    return f"{points(change.difference)} ({interval(change.interval)})"
+
+
+def estimated(value: Estimate) -> str:
+    """A mean and its interval in parentheses, in points."""
+    return points(value.mean) + (f" ({interval(value.interval)})" if value.interval else "")
+
+
 def with_interval(value: Estimate) -> str:
     """A mean difference and its interval in brackets, in points."""
-    ends = interval(value.interval) if value.interval else "too few cells for an interval"
+    ends = interval(value.interval) if value.interval else "too few seeds for an interval"
     return f"{points(value.mean)} points [{ends}]"
 
 
@@ -67,24 +76,17 @@ def sizes(rows: pd.DataFrame, part: str) -> str:
 
 
 def headline(chosen: pd.DataFrame, evidence: Evidence) -> str:
-    """The first sentences of the page: what was run, and whether thinking helps."""
+    """What was run, and how often thinking with T and eta by dev rows helps and harms on the rows of one run."""
     if chosen.empty:
         return "No task, setting and seed has been run to its end yet: nothing can be said."
     tasks, seeds = list(dict.fromkeys(chosen["task"])), chosen["seed"].nunique()
     whole = summary(chosen)
-    effects = {
-        1: "raises accuracy by the model's scores",
-        -1: "lowers accuracy by the model's scores",
-        0: "neither raises nor lowers accuracy by an amount that these rows can show",
-    }
-    effect = effects[whole.gain.sign] if whole.gain.interval else "has been run too little to say what it does"
     return (
         f"{' and '.join(evidence.models)} was run on {names(tasks)} with {counted(seeds, 'seed')}: "
-        f"{counted(whole.cells, 'cell')}, each a task with a setting and a seed. With T and eta chosen for each by the "
-        f"labels of {sizes(evidence.grid, 'dev')} dev rows, thinking **{effect}** over all cells together: "
-        f"{percent(whole.plain)} at T = 1, then {with_interval(whole.gain)} (in brackets the 95 % interval). It helps "
-        f"in {counted(whole.helps, 'cell')}, harms in {whole.harms}, and shows no difference in {whole.same} "
-        f"(McNemar's test at 5 % on each cell's test rows); in {whole.kept_first} the dev rows chose T = 1."
+        f"{counted(whole.runs, 'run')}, each a task with a setting and a seed. With T and eta chosen for each by the "
+        f"labels of {sizes(evidence.grid, 'dev')} dev rows, thinking helps in {counted(whole.helps, 'run')}, harms in "
+        f"{whole.harms}, and shows no difference in {whole.same} (McNemar's test at 5 % on each run's test rows, not "
+        f"corrected for their number); in {whole.kept_first} the dev rows chose T = 1."
     )
 
 
@@ -92,10 +94,11 @@ def question(found: Sequence[Compared]) -> str:
     """What the first comparison shows: more discrimination, less, or a move of the prior alone."""
     first = found[0]
     changes, area = first.differences, first.differences["pairs"]
-    by = f" ({first.labels} labels)" if first.labels else ""
-    kept = f", which T = 1 is in {first.unchanged} of {len(first.cells)} tasks and seeds," if first.unchanged else ""
+    chosen = f"{first.labels} labels" if first.labels else ""
+    kept = f"T = 1 for {first.unchanged} of {len(first.cells)} task-seed pairs" if first.unchanged else ""
+    by = f" ({'; '.join(filter(None, [chosen, kept]))})" if chosen or kept else ""
     sentences = [
-        f"Compared with T = 1, {first.name}{by}{kept} changes accuracy from {percent(changes['accuracy'].before)} by "
+        f"Compared with T = 1, {first.name}{by}, changes accuracy from {percent(changes['accuracy'].before)} by "
         f"{_changed(changes['accuracy'])}",
         "If T = 1 gives every label as often as thinking does (one constant for each label is added to its scores), "
         f"the difference is {_changed(changes['matched'])}",
@@ -118,17 +121,20 @@ def question(found: Sequence[Compared]) -> str:
 
 
 def discriminating(found: Sequence[Compared]) -> str:
-    """Which lines raise accuracy once a bias is fitted: by their own intervals, and after Holm's correction."""
+    """Which lines discriminate better, and are better with a fitted bias: by their own intervals, and after Holm's."""
     p_values = adjusted(found)
-    risen = [each for each in found if "fitted" in each.differences and each.differences["fitted"].interval[0] > 0]
-    if not risen:
-        return "Once a bias is fitted on both sides (*fitted*), no line's interval shows that accuracy rises."
-    parts = [f"{each.name} {_changed(each.differences['fitted'])}" for each in risen]
-    kept = " and ".join(each.name for each in risen if p_values[each.name, "fitted"] < ALPHA)
-    return (
-        "Once a bias is fitted on both sides (*fitted*), by their own intervals accuracy rises in these lines alone: "
-        f"{'; '.join(parts)}. After Holm's correction over the whole table {kept or 'none of them'} is left."
-    )
+    parts, risen, kept = [], [], []
+    for name, words in {
+        "pairs": "the area between two labels (*pairs*)",
+        "fitted": "accuracy with a bias fitted on both sides (*fitted*)",
+    }.items():
+        here = [each for each in found if name in each.differences and each.differences[name].interval[0] > 0]
+        listed = "; ".join(f"{each.name} {_changed(each.differences[name])}" for each in here)
+        parts.append(f"{words} rises in " + (f"{counted(len(here), 'line')} ({listed})" if here else "no line"))
+        risen += here
+        kept += [f"{name} of {each.name}" for each in here if p_values[each.name, name] < ALPHA]
+    left = f" After Holm's correction over the whole table {' and '.join(kept) or 'none'} is left." if risen else ""
+    return f"By the lines' own intervals, {', and '.join(parts)}.{left}"
 
 
 def tuned_sentence(lines: Sequence[dict[str, Any]]) -> str:
@@ -143,8 +149,18 @@ def tuned_sentence(lines: Sequence[dict[str, Any]]) -> str:
     return (
         f"On {len(kept)} of {counted(len(lines), 'task')} `tune` finds a setting that is better than plain in-context "
         f"learning beyond noise, {corrections} times with a calibration. More than one reading is chosen on {readings} "
-        f"of {counted(len(whole), 'task')}{unread}."
+        f"of {counted(len(whole), 'task')}{unread}.{_rivals_sentence(lines)}"
     )
+
+
+def _rivals_sentence(lines: Sequence[dict[str, Any]]) -> str:
+    """The tasks on which a classifier without demonstrations is above the nested estimate."""
+    better = [
+        line["task"]
+        for line in lines
+        if any(rival["accuracy"] > line["nested"]["accuracy"] for rival in line["rivals"])
+    ]
+    return f" On {names(better)} a classifier that reads no demonstrations does better." if better else ""
 
 
 def tried_thinking(line: dict[str, Any]) -> bool:
@@ -170,81 +186,45 @@ def _changed(change: Difference) -> str:
 
 
 def fixed_sentence(every: pd.DataFrame) -> str:
-    """How many cells are helped and harmed where no T or eta is chosen; empty without rows."""
+    """How many results are helped and harmed where no T or eta is chosen; empty without rows."""
     verdicts = [verdict for comparison in every["raw"] for verdict in comparison.verdicts]
     if not verdicts:
         return ""
     return (
-        f"With nothing chosen, each T > 1 and eta a cell of its own, thinking helps in {verdicts.count(HELPS)} of "
-        f"{len(verdicts)} cells and harms in {verdicts.count(HARMS)}."
+        f"With nothing chosen, each T > 1 and eta counted apart, thinking helps in {verdicts.count(HELPS)} of "
+        f"{len(verdicts)} results and harms in {verdicts.count(HARMS)}."
     )
 
 
-def settings_sentence(chosen: pd.DataFrame) -> str:
-    """Which settings gain and lose over their tasks and seeds; empty for fewer than two settings."""
-    sums = {str(setting): summary(rows) for setting, rows in chosen.groupby("setting", observed=True)}
-    if len(sums) < 2:
-        return ""
-    parts = [f"{name} {with_interval(each.gain)}" for name, each in sums.items()]
-    return f"By setting: {', '.join(parts)}."
-
-
 def tasks_sentence(chosen: pd.DataFrame) -> str:
-    """On which tasks single cells are helped and harmed."""
+    """On which tasks single runs are helped and harmed."""
     parts = []
     for task, rows in chosen.groupby("task", observed=True):
         each = summary(rows)
         parts.append(f"{TASK_NAMES.get(task, task)} {each.helps} / {each.harms} / {each.same}")
-    return f"By task, cells helped / harmed / without a difference shown: {'; '.join(parts)}."
-
-
-def calibration_sentence(whole: Summary) -> str:
-    """Whether what thinking gains is a correction of label bias."""
-    figures = (
-        f"After batch calibration, which uses no label, T = 1 has {percent(whole.calibrated_plain)} instead of "
-        f"{percent(whole.plain)}, and thinking changes that by {with_interval(whole.calibrated_gain)}."
-    )
-    raw, calibrated, calibration = whole.gain.sign, whole.calibrated_gain.sign, whole.calibration.sign
-    if whole.gain.interval is None or whole.calibrated_gain.interval is None:
-        reading = ""
-    elif raw > 0:
-        reading = {
-            1: "A part of the gain remains, so it is not only a correction of label bias.",
-            0: "No gain is shown after calibration, so it may be no more than a correction of label bias.",
-            -1: "After calibration thinking harms: the gain is a correction of label bias, at a price.",
-        }[calibrated]
-    elif calibrated > 0:
-        reading = "So thinking gains only where the label bias is corrected by other means."
-    elif calibrated < 0:
-        reading = "So thinking harms where the label bias is corrected by other means."
-    else:
-        reading = "No gain is shown with or without it."
-    cheaper = ""
-    if calibration > 0 and whole.calibration_over_gain.sign > 0:
-        cheaper = (
-            f"Calibrating T = 1 gains {points(whole.calibrated_plain - whole.plain)} points with one reading, which is "
-            f"more than thinking does by {with_interval(whole.calibration_over_gain)}."
-        )
-    return " ".join(filter(None, [figures, reading, cheaper]))
+    return f"By task, runs helped / harmed / without a difference shown: {'; '.join(parts)}."
 
 
 def balance_sentence(chosen: pd.DataFrame) -> str:
-    """What batch calibration does to T = 1 on each task."""
-    steps = {
-        task: fmean(row["calibrated"] - row["accuracy"] for row in rows["before"])
-        for task, rows in chosen.groupby("task", observed=True)
+    """What batch calibration does to T = 1, in the mean of the tasks and on each."""
+    firsts = chosen[chosen["setting"] == chosen["setting"].iloc[0]]["before"]
+    pairs = [
+        Pair(str(row["task"]), int(row["seed"]), row["scores"], corrected(row["scores"]), None, None) for row in firsts
+    ]
+    of_tasks = {
+        task: [pair for pair in pairs if pair.task == task] for task in dict.fromkeys(each.task for each in pairs)
     }
-    changes = [f"{TASK_NAMES.get(str(task), task)} {points(step)}" for task, step in steps.items()]
+    parts = [f"{TASK_NAMES.get(task, task)} {_changed(compare(own, 'accuracy'))}" for task, own in of_tasks.items()]
     return (
-        "Batch calibration is meant for inputs whose labels are about equally frequent: it changes T = 1 by "
-        f"{', '.join(changes)} points."
+        "Batch calibration assumes that labels are about equally frequent. It changes T = 1 by "
+        f"{_changed(compare(pairs, 'accuracy'))} in the mean: {', '.join(parts)}."
     )
 
 
 def predictors_sentence(found: Sequence[Correlation]) -> str:
     """What goes along with a gain: the predictors whose interval does not contain zero."""
     if not any(each.interval for each in found):
-        return "There are too few cells to say what goes along with a gain."
+        return "There are too few runs to say what goes along with a gain."
     telling = [each for each in found if each.interval and (each.interval[0] > 0 or each.interval[1] < 0)]
     if not telling:
         return "Nothing that was measured goes along with where thinking gains: every interval contains zero."
@@ -254,8 +234,9 @@ def predictors_sentence(found: Sequence[Correlation]) -> str:
     inside.sort(key=lambda each: -abs(each.within))
     inner = "; ".join(f"{_short(each)} ({each.within:+.2f})" for each in inside) or "none of them"
     return (
-        f"Rank correlations with the gain whose interval excludes zero, of {len(found)} that were looked at, without a "
-        f"correction for their number: {'; '.join(parts)}; among the seeds of one task and setting alone: {inner}."
+        f"Rank correlations with the gain whose interval excludes zero, of "
+        f"{len(found)} predictors over all runs and within each task and setting, not corrected for their number: "
+        f"{'; '.join(parts)}; among the seeds of one task and setting alone: {inner}."
     )
 
 

@@ -20,7 +20,9 @@ TECHNIQUES = {
     "repeat-2": "the demonstrations twice in one prompt",
     "ensemble-4": "four orders, mean log p",
     "ct-kv": "the memory is trained by gradients",
+    "composed": "demonstrations read apart",
 }
+ENSEMBLE = "ensemble-4"  # four readings beside the five of thinking, but every input is read four times, too
 FOLDERS = ("random", "techniques", "choices")
 CHOICES = ("k-center", "global-entropy", "local-entropy", "random-valid")
 T = 5  # of thinking, in the paper's setting after random demonstrations
@@ -28,18 +30,25 @@ KINDS = {"accuracy": "plain", "calibrated": "plain batch"}  # the names that doc
 
 
 def beside_random(evidence: Evidence) -> Iterator[Comparison]:
-    """Every technique and choice that was run beside random demonstrations that are read once."""
-    random, of_techniques, of_choices = map(evidence.folder, FOLDERS)
+    """Every technique and choice beside random demonstrations that are read once; an ensemble beside thinking, too."""
+    random, techniques, choices = map(evidence.folder, FOLDERS)
+    once, thinking = (random[random["t"] == t] for t in (1, T))
+    of_technique = {name: techniques[names_of(techniques) == name] for name in TECHNIQUES}
     found = [
         *(
-            Comparison(f"`{name}`: {words}", False, beside(of_techniques[names_of(of_techniques) == name], random))
+            Comparison(f"`{name}`: {words}", False, beside(of_technique[name], once))
             for name, words in TECHNIQUES.items()
+        ),
+        Comparison(
+            f"`{ENSEMBLE}` against thinking (the paper's setting, T = {T})",
+            False,
+            beside(of_technique[ENSEMBLE], thinking),
         ),
         *(
             Comparison(
                 f"`{name}` demonstrations",
                 False,
-                beside(of_choices[of_choices["sampling"] == name], random),
+                beside(choices[choices["sampling"] == name], once),
                 LABELS.get(name, 0),
             )
             for name in CHOICES

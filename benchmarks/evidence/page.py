@@ -15,14 +15,13 @@ from benchmarks.style import write
 from benchmarks.table1.page import Model
 
 from . import findings, plots, tables
-from .cells import CORE_ETAS, choices, fixed
+from .cells import CORE_ETAS, PAPER, choices, fixed
 from .claims import claims
 from .controls import Flipped, Repeats, flipped, repeats
 from .discrimination import Compared, comparisons
 from .dtypes import dtype_sentence
 from .load import ORDER, Evidence
 from .methods import beside_random, names_of
-from .pooled import summary
 from .predictors import Correlation, correlations, gain_cells
 from .recorded import no_techniques, of_table1, recorded
 from .variations import variations
@@ -44,14 +43,15 @@ Differences from T = 1 (plain in-context learning) in points of accuracy or of t
 means over tasks of means over seeds. *Eta* is how large a step a reading moves the memory;
 [continued and restarted](concepts.md#positions) say which positions later readings have; *dev rows* are labelled
 training rows, by which T or eta is chosen. *The paper's setting* has continued positions, eta 0.01 and no momentum.
-The first line is T = 1 of the lines with 25 tasks and seeds ({grid}).
-Each other line has T = 1 of its own rows, but `ensemble-3` against thinking, whose other side is thinking. *Copies* are
-a file with the demonstrations two or five times, on the same rows as the first lines; `repeat-2` does the same with
-other demonstrations.
+The first line has the levels of T = 1 in the lines with 25 task-seed pairs ({grid}).
+*From* is the accuracy that a line's differences start from: that of T = 1 on its own rows, or of thinking where it is
+compared with thinking. There thinking reads the demonstrations five times and every input once, and the ensemble both
+four times, so that with many inputs it costs four times as much. *Copies* are a file with the demonstrations two or
+five times, on the same rows as the first lines; `repeat-2` does the same with other demonstrations.
 
-The 95 % intervals resample seeds within tasks and the test rows of each task; biases and constants stay those of all
-rows. Bold: p below 5 % by Student's test after Holm's correction over the entries of the table. Tasks, models and dev
-rows are not resampled, so nothing is said of others.
+Intervals are Student's at 95 %, with the deviation of differences whose seeds within tasks and test rows of each task
+are resampled; biases and constants stay those of all rows. Bold: p below 5 % by the same test after Holm's correction
+over the entries of the table. Tasks, models and dev rows are not resampled, so nothing is said of others.
 
 - *more labels*: those of rows beyond the demonstrations, by which these, T or eta were chosen, or which the method
   reads.
@@ -67,20 +67,19 @@ rows are not resampled, so nothing is said of others.
   is that of the pair; with more labels, constants change it somewhat.
 - *log p*: the mean log-probability of the true label, in nats.
 
-Lines of `repeat-2`, `ensemble-4`, `ct-kv` and of chosen demonstrations have 300 rows and 150 dev rows of five tasks, in
-float32, beside random demonstrations from the same pool of 1,000 rows; [Table 1](table1.md) has their accuracies by
-task ([techniques](think.md#other-techniques) and [choices](choose.md#methods) explained). Of the lines below these,
-the scores of single rows were not kept, so that columns are empty, and the intervals are Student's over three seeds,
-without the chance of which rows were drawn: `lens` and `influence` are those of Table 1 on 150 rows, and the others are
-computed from `evidence/techniques.jsonl`, on 300 rows. The nearest mean has no scores to correct, and is compared with
-both. Thinking after random-valid was run on 100 rows."""
+Lines of `repeat-2`, `ensemble-4`, `ct-kv`, `composed` and of chosen demonstrations have 300 rows and 150 dev rows of
+five tasks, in float32, beside random demonstrations from the same pool of 1,000 rows; [Table 1](table1.md) has their
+accuracies by task ([techniques](think.md#other-techniques) and [choices](choose.md#methods) explained). Of the lines
+below these, the scores of single rows were not kept, so that columns are empty, and the intervals are Student's over
+three seeds, without the chance of which rows were drawn: `lens` and `influence` are those of Table 1 on 150 rows, and
+the others, after other demonstrations, those of [think.md](think.md#what-they-give) on 300 rows. The nearest mean has
+no scores to correct, and is compared with both. Thinking after random-valid was run on 100 rows."""
 CLAIMS = """\
-Differences are points of accuracy, with the 95 % interval in brackets. The first and the fourth line have those of the
-table above; the intervals of MMLU and BBH resample tasks, those of standard deviations the seeds or orders of a task,
-and all others pairs of a task and a seed, without the chance of which rows were drawn, so that one difference may have
-two intervals. Lines about the choice of demonstrations are computed from [Table 1 in one harness](table1.md). None of
-the lines repeats the paper's models, prompts and rows, so none refutes the paper: they say what holds on another, small
-model."""
+Differences are points of accuracy, with the 95 % interval in brackets, made as in the table above. Others are Student's
+over the tasks of MMLU and BBH, and for the choices of demonstrations, which are those of [Table 1 in one
+harness](table1.md), and for correlations over the seeds of the tasks, without the chance of which rows were drawn;
+those of standard deviations resample the seeds or orders of a task. None of the lines repeats the paper's models,
+prompts and rows, so none refutes the paper: they say what holds on another, small model."""
 VARIED = """\
 The paper's setting has 8 to 12 demonstrations, T = 5, eta 0.01 and continued positions; each line says what differs
 from it, and compares thinking with T = 1 after the same demonstrations and on the same rows: 100 of each task, if the
@@ -97,7 +96,9 @@ choice is better beyond noise. *Plain* is the accuracy of that on the labelled r
 the accuracy of its memory on 300 test rows, with the correction that it stores and without."""
 COSTS = """\
 What the later stages took, in float32 and with one core for each command that ended; of the grid, of its controls, and
-of the first seed of `parts`, it was not kept."""
+of the first seed of `parts`, it was not kept. `own` is the paper's setting on the rows of *What else was varied*, whose
+other folders bear the names of its lines, `selected` random-valid in the first table, and `random`, `techniques` and
+`choices` are the methods below it and those of Table 1."""
 CONDITIONS = """\
 Demonstrations and dev rows are training rows, of AG News from a subset of 5,000 of its 120,000. Test rows are
 validation rows of SST-2, SST-5 and MR, and test rows of AG News and TREC, as in the authors' code. Choosing T or eta
@@ -107,13 +108,15 @@ LIMITS = """\
 Words and figures of this page:
 
 - A *setting* is a kind of [positions](concepts.md#positions) with a [momentum](concepts.md#momentum); *official* has
-  continued positions and momentum 0.9, as the authors' code. A *cell* is one task with one setting and one seed of
-  demonstrations. T = 1 is plain in-context learning. Differences are in percentage points.
+  continued positions and momentum 0.9, as the authors' code, and *the paper's* continued positions and eta 0.01. A
+  *run* is one task with one setting and one seed of demonstrations. Differences are in percentage points.
 - *Chosen* is the T and eta with the best accuracy on dev rows, which are training rows that are neither
   demonstrations nor test rows. Ties go to the smaller T, so that T = 1 may be chosen. The *oracle* is the best T and
   eta on the test rows, which a user cannot know.
-- Intervals are at 95 %: for one task Student's over seeds; over several tasks by resampling pairs of a task and a
-  seed. They say nothing about other tasks or other models.
+- Intervals are at 95 %. Over several tasks those of differences in accuracy are made as in the first table; for one
+  task, for repeated demonstrations and for exchanged words they are Student's over the seeds of the tasks, without the
+  chance of which rows were drawn; those of rank correlations resample task-seed pairs. They say nothing about other
+  tasks or other models.
 - *p* is the exact signed-rank test over seeds, which cannot be below 0.0625 for five of them. *McNemar* counts the
   seeds with significantly more / fewer right answers. No correction is made: of the tests where nothing differs, up to
   one in twenty comes out significant.
@@ -137,6 +140,14 @@ class Study:
     def chosen(self) -> pd.DataFrame:
         """T and eta of the grid chosen on dev rows."""
         return choices(self.evidence.grid)
+
+    @cached_property
+    def with_paper(self) -> pd.DataFrame:
+        """The same, and before it the paper's setting, whose eta is not chosen."""
+        (positions, eta), grid = PAPER, self.evidence.grid
+        paper = choices(grid[grid["setting"] == positions], [eta]).assign(setting="the paper's")
+        both = pd.concat([paper, self.chosen])
+        return both.assign(setting=pd.Categorical(both["setting"], list(dict.fromkeys(both["setting"]))))
 
     @cached_property
     def every(self) -> pd.DataFrame:
@@ -236,9 +247,7 @@ def _top(study: Study) -> list[str]:
     chosen = study.chosen
     found = []
     if len(chosen):
-        found += [findings.fixed_sentence(study.every), findings.settings_sentence(chosen)]
-        found += [findings.calibration_sentence(summary(chosen))]
-        found += [findings.balance_sentence(chosen)]
+        found += [findings.fixed_sentence(study.every), findings.balance_sentence(chosen)]
         found += [findings.predictors_sentence(study.correlations), findings.repeats_sentence(study.repeats)]
         found += [findings.flipped_sentence(study.flipped)]
     heading = "## All settings"
@@ -286,7 +295,7 @@ def _first_readings(rows: pd.DataFrame) -> str:
     differing = sum(any((row != pair["labels"].iloc[0]).any() for row in pair["labels"]) for pair in pairs)
     if not pairs:
         return ""
-    return f"T = 1 was run again for every setting: its labels differ in {differing} of {len(pairs)} tasks and seeds."
+    return f"T = 1 was run again for every setting: its labels differ in {differing} of {len(pairs)} task-seed pairs."
 
 
 def _helps(study: Study) -> list[str]:
@@ -297,13 +306,13 @@ def _helps(study: Study) -> list[str]:
     return [
         title,
         findings.tasks_sentence(chosen),
-        _figure(study, "differences", "Differences by task and setting", plots.differences, chosen),
+        _figure(study, "differences", "Differences by task and setting", plots.differences, study.with_paper),
         "Over all tasks and seeds of a setting:",
-        tables.by_setting(chosen),
+        tables.by_setting(study.with_paper),
         "Every task and setting, over seeds:",
-        tables.by_task(chosen),
+        tables.by_task(study.with_paper),
         "At fixed T and eta, nothing chosen: difference from T = 1 over all tasks and seeds that have this T, and the "
-        f"cells helped / harmed. Every task on its own is in [cells.csv]({study.figures.name}/cells.csv).",
+        f"results helped / harmed. Every task on its own is in [cells.csv]({study.figures.name}/cells.csv).",
         tables.over_t(study.every),
     ]
 
@@ -313,7 +322,7 @@ def _predictors(study: Study) -> list[str]:
     if study.gains.empty:
         return [title, NOTHING]
     text = (
-        "The gain of a cell with one eta is its mean test accuracy over T > 1 minus that of T = 1, so that no T is "
+        "The gain of a run with one eta is its mean test accuracy over T > 1 minus that of T = 1, so that no T is "
         "chosen. The predictions of T = 1 are those on dev rows, which do not share the test rows' noise. The last "
         "columns rank only seeds of the same task, setting and eta, which removes differences between them."
     )
@@ -348,8 +357,7 @@ def _calibration(study: Study) -> list[str]:
     figure = _figure(study, "curves", "Accuracy over T", plots.curves, study.evidence.grid)
     text = (
         "Thinking could gain merely by predicting the labels more evenly. Then it gains nothing over scores whose "
-        "label bias has been removed. *Raw minus BC difference* in the table of settings is the part of the gain that "
-        "calibration takes away."
+        "label bias has been removed."
     )
     return [title, text, figure]
 
@@ -393,7 +401,8 @@ $ make evidence
 $ python -m benchmarks.packing unpack evidence/continued
 ```"""
     text = (
-        "The first command runs everything, in about thirty-five hours of a core. It continues from the tables in "
+        "The first command runs everything, in some thirty-five hours of a core (an estimate: of the grid no times "
+        "were kept). It continues from the tables in "
         "`evidence/`, one Parquet file for each folder of runs, and extends them; it can be interrupted and repeated "
         "(with the model at the same path). The second computes this page from the tables, without a model. The third "
         "writes the folder that `evidence/continued.parquet` holds, for `deepthink report evidence/continued`; git "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,10 +16,11 @@ from benchmarks.style import CALIBRATED, RAW, canvas, legend, marks, of_scores
 from deepthink_cli.report.figures import GREY, MARKERS
 from deepthink_cli.report.significance import t_interval
 
-from .cells import compare_chosen
+from .cells import PAPER, compare_chosen
 from .controls import follows
 from .load import TASK_NAMES
 
+Colour = tuple[float, float, float]
 LINE, PANEL = 0.2, 0.95  # inches of a line of dots, and of a panel's height
 SIDES = ((RAW, False, -0.17), (CALIBRATED, True, 0.17))
 
@@ -37,15 +39,16 @@ def differences(chosen: pd.DataFrame) -> Figure:
             axes.plot(100 * comparison.mean, place + shift, "o", color=colour, markersize=3)
     axes.set_yticks(range(len(groups)), [f"{TASK_NAMES.get(task, task)}, {setting}" for (task, setting), _ in groups])
     axes.set_ylim(len(groups) - 0.4, -0.6)
-    figure.supxlabel("accuracy less T = 1 (points), 95 % intervals over seeds", fontsize=7)
+    figure.supxlabel("accuracy minus T = 1 (points), 95 % intervals over seeds", fontsize=7)
     legend(figure, of_scores())
     return figure
 
 
 def curves(rows: pd.DataFrame) -> Figure:
-    """Accuracy over T: a row for each task, a column for each setting with its largest eta of the grid."""
+    """Accuracy over T: a row for each task, a column for the paper's setting and each with its largest eta."""
     test = rows[rows["part"] == "test"]
     settings = [(str(name), float(each["eta"].max())) for name, each in test.groupby("setting", observed=True)]
+    settings = [PAPER] * (PAPER not in settings) + settings
     tasks = list(dict.fromkeys(test["task"]))
     figure = canvas(0.8 + PANEL * len(tasks))
     for line, task in enumerate(tasks):
@@ -54,11 +57,13 @@ def curves(rows: pd.DataFrame) -> Figure:
             axes = figure.add_subplot(len(tasks), len(settings), line * len(settings) + column + 1, sharey=first)
             first = first or axes
             axes.tick_params(labelleft=not column, labelbottom=line == len(tasks) - 1)
+            axes.tick_params("x", labelsize=5.5)
             of_panel = test[(test["setting"] == setting) & (test["eta"] == eta) & (test["task"] == task)]
             for name, colour in (("accuracy", RAW), ("calibrated", CALIBRATED)):
                 _lines(axes, of_panel, name, colour)
             if not line:
-                axes.set_title(f"{setting}\neta {eta:g}", pad=3)
+                name = "the paper's" if (setting, eta) == PAPER else setting
+                axes.set_title(f"{name}\neta {eta:g}", pad=3)
             if not column:
                 axes.set_ylabel(TASK_NAMES.get(task, task))
     figure.supylabel("accuracy (%)", fontsize=7)
@@ -67,10 +72,12 @@ def curves(rows: pd.DataFrame) -> Figure:
     return figure
 
 
-def gains(cells: pd.DataFrame) -> Figure:
-    """The gain of each (setting, eta, task, seed) against the label bias of its T = 1, raw and calibrated."""
+def gains(runs: pd.DataFrame) -> Figure:
+    """The mean gain of each task and seed over settings against the label bias of its T = 1, raw and calibrated."""
     figure = canvas(2.6)
-    tasks = list(dict.fromkeys(cells["task"]))
+    names = ["largest", "gain", "calibrated_gain"]
+    cells = runs.groupby(["task", "seed"], observed=True)[names].mean().reset_index()
+    tasks = list(dict.fromkeys(runs["task"]))
     first: Axes | None = None
     for number, (column, title, colour) in enumerate(
         (("gain", "raw scores", RAW), ("calibrated_gain", "batch-calibrated", CALIBRATED))
@@ -84,7 +91,7 @@ def gains(cells: pd.DataFrame) -> Figure:
             look: Any = {"color": colour, "marker": MARKERS[task_number % len(MARKERS)], "alpha": 0.6}
             axes.plot(100 * here["largest"], 100 * here[column], linestyle="", markersize=3, **look)
         axes.set_title(title, pad=3)
-    figure.supylabel("mean gain over T > 1 (points)", fontsize=7)
+    figure.supylabel("mean gain over T > 1 and settings (points)", fontsize=7)
     figure.supxlabel("largest share of one label at T = 1, dev rows (%)", fontsize=7)
     legend(figure, marks([TASK_NAMES.get(task, task) for task in tasks]), 3)
     return figure
@@ -94,26 +101,27 @@ def labels(rows: pd.DataFrame, setting: str, eta: float, most: int = 3) -> Figur
     """Shares of the predicted labels at each T, and of the true ones: a row for each task, a column for each seed."""
     test = rows[(rows["part"] == "test") & (rows["setting"] == setting) & (rows["eta"] == eta)]
     tasks, seeds = list(dict.fromkeys(test["task"])), sorted(set(test["seed"]))[:most]
+    colours = _colours(word for task in tasks for word in _words(test, task))
     figure = canvas(0.5 + 1.3 * len(tasks))
     for line, (task, part) in enumerate(zip(tasks, figure.subfigures(len(tasks), squeeze=False)[:, 0], strict=True)):
-        words = test[test["task"] == task]["scores"].iloc[0].labels
+        words = _words(test, task)
         for column, seed in enumerate(seeds):
             axes = part.add_subplot(1, len(seeds), column + 1)
             axes.tick_params(labelleft=not column)
             here = test[(test["task"] == task) & (test["seed"] == seed)].sort_values("t")
             if len(here):
-                _bars(axes, here)
+                _bars(axes, here, [colours[word] for word in words])
             axes.set_title(f"seed {seed}" if line == 0 else "", pad=3)
             if not column:
                 axes.set_ylabel(TASK_NAMES.get(task, task))
         squares = [
-            Line2D([], [], linestyle="", marker="s", markersize=4, color=colour, label=word)
-            for word, colour in zip(words, _shades(len(words)), strict=True)
+            Line2D([], [], linestyle="", marker="s", markersize=4, color=colours[word], label=word) for word in words
         ]
         look: Any = {"loc": "outside upper center", "frameon": False, "handlelength": 0.8, "columnspacing": 0.7}
         part.legend(handles=squares, ncols=min(5, len(words)) if len(words) < 6 else 3, handletextpad=0.3, **look)
     figure.supylabel("share of predicted labels (%)", fontsize=7)
-    figure.supxlabel(f"iterations T, {setting}, eta {eta:g}; last bar: the true labels", fontsize=7)
+    iterations = ", ".join(str(t) for t in sorted(set(test["t"])))
+    figure.supxlabel(f"T = {iterations} ({setting}, eta {eta:g}); last bar: the true labels", fontsize=7)
     return figure
 
 
@@ -151,13 +159,18 @@ def _lines(axes: Axes, rows: pd.DataFrame, name: str, colour: str) -> None:
     axes.set_xticks(places, [str(t) for t in table.index])
 
 
-def _bars(axes: Axes, rows: pd.DataFrame) -> None:
+def _words(rows: pd.DataFrame, task: str) -> tuple[str, ...]:
+    words: tuple[str, ...] = rows[rows["task"] == task]["scores"].iloc[0].labels
+    return words
+
+
+def _bars(axes: Axes, rows: pd.DataFrame, colours: Sequence[Colour]) -> None:
     scores = rows["scores"].iloc[0]
     true = np.bincount(scores.gold, minlength=len(scores.labels)) / len(scores.gold)
     heights = 100 * np.array([*rows["distribution"], true])  # (T and the true one, labels)
     places = np.array([*range(len(rows)), len(rows) + 0.4])
     below = np.zeros(len(heights))
-    for label, colour in enumerate(_shades(heights.shape[1])):
+    for label, colour in enumerate(colours):
         axes.bar(places, heights[:, label], bottom=below, color=colour, width=0.9)
         below += heights[:, label]
     shown = (0, len(rows) // 2, len(rows) - 1)
@@ -166,6 +179,7 @@ def _bars(axes: Axes, rows: pd.DataFrame) -> None:
     axes.set_yticks((0, 50, 100))
 
 
-def _shades(number: int) -> list[tuple[float, float, float, float]]:
-    """Colours of labels, which are those of nothing else, from dark to light."""
-    return [colormaps["cividis"](each) for each in np.linspace(0.05, 0.95, number)]
+def _colours(words: Iterable[str]) -> dict[str, Colour]:
+    """A colour for each label word, the same for all tasks; they are the colours of nothing else."""
+    known = [*colormaps["Set3"].colors, *colormaps["Dark2"].colors]
+    return {word: known[place % len(known)] for place, word in enumerate(dict.fromkeys(words))}

@@ -1,4 +1,4 @@
-"""Means over all cells with intervals over (task, seed) pairs, and how often thinking helps or harms."""
+"""Means over tasks of means over seeds with intervals, and how often thinking helps or harms."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from deepthink_cli.report.significance import discordant
 
 from .cells import HARMS, HELPS, SAME, verdict
 from .measures import Floats
-from .statistics import Interval, cluster_interval
+from .statistics import Interval, student
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean over cells and its 95 % interval over (task, seed) pairs; None for fewer than three pairs."""
+    """A mean with its 95 % interval, which is None if it has no end, and the p-value of a mean of 0."""
 
     mean: float
     interval: Interval | None
+    p: float = 1.0
 
     @property
     def sign(self) -> int:
@@ -32,33 +33,37 @@ class Estimate:
         return int(low > 0) - int(high < 0)
 
 
-def estimate(values: Sequence[float] | Floats, clusters: Sequence[object]) -> Estimate:
-    """The mean of values, one for each cell, of which there must be at least one."""
-    numbers = np.asarray(values, dtype=float)
-    return Estimate(float(numbers.mean()), cluster_interval(clusters, lambda chosen: float(numbers[chosen].mean())))
+def estimate(values: Sequence[float] | Floats, pairs: Sequence[tuple[str, int]]) -> Estimate:
+    """The mean over tasks of means over seeds of values, of which each pair of a task and a seed may have several.
+
+    Interval and p are Student's over the seeds of the tasks, with Welch's degrees of freedom: the chance of which test
+    rows were drawn is left out.
+    """
+    of_pairs = pd.Series(np.asarray(values, dtype=float), pd.MultiIndex.from_tuples(pairs)).groupby(level=[0, 1]).mean()
+    seeds = of_pairs.groupby(level=0)
+    mean, numbers = float(seeds.mean().mean()), seeds.size()
+    errors = seeds.var() / numbers
+    total = float(errors.sum(skipna=False))
+    if not total > 0:
+        return Estimate(mean, None)
+    freedom = total**2 / float((errors**2 / (numbers - 1)).sum())
+    return Estimate(mean, *student(mean, np.sqrt(total) / len(numbers), freedom))
 
 
 @dataclass(frozen=True)
 class Summary:
-    """All cells of a table of choices together: accuracies, differences, and verdicts on single cells.
+    """Choices of a table together: mean accuracies, and verdicts on single ones.
 
-    `plain`, `thinking` and `oracle` are mean accuracies; `calibrated_plain` and `calibrated_thinking` the same after
-    batch calibration; `explained` is the difference of the raw and the calibrated gain; `kept_first` counts the cells
-    for which dev rows chose T = 1.
+    `oracle` is that of the best T and eta on the test rows, and `calibrated_` those after batch calibration;
+    `kept_first` counts the choices of T = 1.
     """
 
-    cells: int
+    runs: int
     plain: float
     thinking: float
     oracle: float
-    gain: Estimate
     calibrated_plain: float
     calibrated_thinking: float
-    calibrated_gain: Estimate
-    calibration: Estimate
-    calibration_over_gain: Estimate
-    explained: Estimate
-    true_gain: Estimate
     helps: int
     harms: int
     same: int
@@ -67,39 +72,23 @@ class Summary:
 
 def summary(chosen: pd.DataFrame) -> Summary:
     """Summarize choices, of which there must be at least one."""
-    values = {
-        name: np.array([row[key] for row in chosen[column]])
-        for name, column, key in (
-            ("plain", "before", "accuracy"),
-            ("thinking", "after", "accuracy"),
-            ("calibrated_plain", "before", "calibrated"),
-            ("calibrated_thinking", "calibrated_after", "calibrated"),
-            ("true_plain", "before", "true"),
-            ("true_thinking", "after", "true"),
-        )
-    }
-    clusters = list(zip(chosen["task"], chosen["seed"], strict=True))
-    gain = values["thinking"] - values["plain"]
-    calibrated = values["calibrated_thinking"] - values["calibrated_plain"]
     counts = verdicts(chosen)
     return Summary(
-        cells=len(chosen),
-        plain=float(values["plain"].mean()),
-        thinking=float(values["thinking"].mean()),
+        runs=len(chosen),
+        plain=_mean(chosen["before"], "accuracy"),
+        thinking=_mean(chosen["after"], "accuracy"),
         oracle=float(chosen["oracle"].mean()),
-        gain=estimate(gain, clusters),
-        calibrated_plain=float(values["calibrated_plain"].mean()),
-        calibrated_thinking=float(values["calibrated_thinking"].mean()),
-        calibrated_gain=estimate(calibrated, clusters),
-        calibration=estimate(values["calibrated_plain"] - values["plain"], clusters),
-        calibration_over_gain=estimate(values["calibrated_plain"] - values["thinking"], clusters),
-        explained=estimate(gain - calibrated, clusters),
-        true_gain=estimate(values["true_thinking"] - values["true_plain"], clusters),
+        calibrated_plain=_mean(chosen["before"], "calibrated"),
+        calibrated_thinking=_mean(chosen["calibrated_after"], "calibrated"),
         helps=counts[HELPS],
         harms=counts[HARMS],
         same=counts[SAME],
         kept_first=int((chosen["t"] == 1).sum()),
     )
+
+
+def _mean(rows: pd.Series, name: str) -> float:
+    return float(np.mean([row[name] for row in rows]))
 
 
 def verdicts(chosen: pd.DataFrame) -> Counter[str]:

@@ -12,14 +12,16 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from scipy.stats import t
 
 from benchmarks.table1.page import Model
 from benchmarks.table1.runs import BASELINE, LABELS
 
 from .discrimination import Difference
+from .methods import TECHNIQUES
+from .pooled import estimate
 
 FILE = "techniques.jsonl"
+OTHERS = " (other demonstrations)"
 SLOW = ("lens", "influence")
 ONCE, AREA = "deep-thinking T=1", "AUC"
 CORRECTIONS = {"accuracy": "none", "fitted": "fitted", "batch": "batch"}
@@ -72,20 +74,18 @@ def measured(rows: pd.DataFrame, arm: str, correction: str, measure: str) -> pd.
 
 
 def recorded(rows: pd.DataFrame, sampled: Collection[str] = ()) -> Iterator[Recorded]:
-    """Every technique beside one reading, and an ensemble beside thinking, as far as they were run.
+    """Every technique beside one reading, as far as it was run.
 
-    Those of `sampled`, whose rows' scores are kept elsewhere, are left out.
+    Those of `sampled` were run after other demonstrations, too, with the scores of every row.
     """
     found = [
-        Recorded("`composed`: demonstrations read apart", rows, "composed T=1"),
-        Recorded("`ensemble-3`: three orders, mean log p", rows, "ensemble-3 T=1"),
-        Recorded(
-            "`ensemble-3` against thinking (T = 5, eta 0.1, restarted)", rows, "ensemble-3 T=1", "deep-thinking T=5"
+        *(
+            Recorded(f"`{name}`: {words}" + OTHERS * (name in sampled), rows, f"{name} T=1")
+            for name, words in TECHNIQUES.items()
         ),
-        Recorded("`ct-kv`: the memory is trained by gradients", rows, "ct-kv T=1"),
         Recorded("nearest mean hidden state of labelled rows", rows, "centroid T=1", correction="centroid"),
     ]
-    return (each for each in found if each.cells and each.arm.partition(" ")[0] not in sampled)
+    return (each for each in found if each.cells)
 
 
 def of_table1(model: Model | None) -> Iterator[Recorded]:
@@ -116,16 +116,8 @@ def no_techniques() -> pd.DataFrame:
 
 
 def _difference(both: pd.DataFrame) -> Difference:
-    """The means over tasks; interval and p are Student's over seeds in tasks, with Welch's degrees of freedom.
-
-    Where seeds do not vary, or a task has one, the interval has no end.
-    """
+    """The means over tasks; where seeds do not vary, or a task has one, the interval has no end."""
     before, after = both.groupby("task").mean().mean().tolist()
-    steps = (both["after"] - both["before"]).groupby("task")
-    numbers, errors = steps.size(), steps.var() / steps.size()
-    total = float(errors.sum(skipna=False))
-    if not total > 0:
-        return Difference(before, after, after - before, (-np.inf, np.inf), 1.0)
-    error, freedom = np.sqrt(total) / len(numbers), total**2 / float((errors**2 / (numbers - 1)).sum())
-    low, high = t.interval(0.95, freedom, after - before, error)
-    return Difference(before, after, after - before, (low, high), float(2 * t.sf(abs(after - before) / error, freedom)))
+    steps = both["after"] - both["before"]
+    change = estimate(steps.to_numpy(), list(steps.index))
+    return Difference(before, after, change.mean, change.interval or (-np.inf, np.inf), change.p)

@@ -1,4 +1,4 @@
-"""Rank correlation and intervals by resampling clusters; the other tests are those of `deepthink report`."""
+"""Student's intervals, rank correlation, and intervals of it; the other tests are those of `deepthink report`."""
 
 from __future__ import annotations
 
@@ -38,13 +38,17 @@ def cluster_interval(clusters: Sequence[object], statistic: Callable[[Ints], flo
     return float(low), float(high)
 
 
-def two_sided_p(difference: float, drawn: Floats, freedom: int) -> float:
-    """Student's p-value of a difference with the deviation of resampled ones; 1 without degrees of freedom.
+def student(difference: float, error: float, freedom: float) -> tuple[Interval, float]:
+    """Student's 95 % interval and p-value of a difference with this standard error.
 
-    A share of resampled differences beyond zero could not be below 2 / R, which Holm's correction over a table needs.
+    Without an error the interval is the difference, and without degrees of freedom it has no end; both have p = 1.
     """
-    deviation = float(drawn.std())
-    return float(2 * t.sf(abs(difference) / deviation, freedom)) if deviation > 0 and freedom > 0 else 1.0
+    if not error > 0:
+        return (difference, difference), 1.0
+    if not freedom > 0:
+        return (-np.inf, np.inf), 1.0
+    low, high = t.interval(0.95, freedom, difference, error)
+    return (float(low), float(high)), float(2 * t.sf(abs(difference) / error, freedom))
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,13 @@ import pandas as pd
 from .cells import ALPHA, HARMS, HELPS, Comparison, choices, compare_chosen
 from .claims import Claim
 from .controls import Flipped, Repeats
-from .discrimination import MEASURES, NEEDS_DEV, Compared, Difference, adjusted
-from .findings import interval, points, tried_thinking
+from .discrimination import MEASURES, NEEDS_DEV, Compared, Difference, adjusted, compare, without_dev
+from .findings import estimated, interval, points, shown, tried_thinking
 from .load import TASK_NAMES, TASK_ORDER, named
-from .pooled import Estimate, estimate, summary
+from .pooled import estimate, summary
 from .predictors import PREDICTORS, Correlation
+
+PAIRS = "task-seed pairs"
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[object]], text: int = 1) -> str:
@@ -30,12 +32,12 @@ def discrimination(found: Sequence[Compared]) -> str:
     """T = 1 by every measure, and what changes it by how much; bold where Holm's p over the table is below 5 %."""
     p_values, first = adjusted(found), found[0].differences
     levels = [_level(name, first[name].before) if name in first and name != "matched" else "" for name in MEASURES]
-    lines: list[list[object]] = [["T = 1", "", "", *levels]]
+    lines: list[list[object]] = [["T = 1", "", "", "", *levels]]
     for each in found:
         cells = [_change(name, each.differences.get(name), p_values.get((each.name, name), 1.0)) for name in MEASURES]
         labels = f"up to {each.labels}" if "random-valid" in each.name else each.labels
-        lines.append([each.name, labels, _cells(each), *cells])
-    return table(["", "more labels", "tasks and seeds", *MEASURES], lines)
+        lines.append([each.name, labels, _cells(each), _percent(each.differences["accuracy"].before), *cells])
+    return table(["", "more labels", PAIRS, "from", *MEASURES], lines)
 
 
 def varied(found: Sequence[Compared]) -> str:
@@ -45,11 +47,11 @@ def varied(found: Sequence[Compared]) -> str:
     for each in found:
         cells = [_change(name, each.differences.get(name), p_values.get((each.name, name), 1.0)) for name in names]
         lines.append([each.name, _cells(each), _percent(each.differences["accuracy"].before), *cells])
-    return table(["", "tasks and seeds", "T = 1", *names], lines)
+    return table(["", PAIRS, "T = 1", *names], lines)
 
 
 def _cells(each: Compared) -> str:
-    """How many tasks and seeds are compared, with the tasks if some are missing."""
+    """How many task-seed pairs are compared, with the tasks if some are missing."""
     tasks = {task for task, _ in each.cells}
     missing = "" if len(tasks) == len(TASK_ORDER) else f" ({named(tasks)})"
     return f"{len(each.cells)}{missing}"
@@ -144,19 +146,20 @@ def coverage(rows: pd.DataFrame, etas: Sequence[float]) -> str:
 
 def by_setting(chosen: pd.DataFrame) -> str:
     """Every setting over all its tasks and seeds."""
-    groups = [(str(name), rows) for name, rows in chosen.groupby("setting", observed=True)]
-    groups += [("all", chosen)] * (len(groups) > 1)
     lines = []
-    for name, rows in groups:
+    for name, rows in chosen.groupby("setting", observed=True):
         each = summary(rows)
+        gain, calibrated = (
+            shown(compare(without_dev(rows["before"], rows[after]), measure))
+            for after, measure in (("after", "accuracy"), ("calibrated_after", "batch"))
+        )
         counts = f"{each.helps} / {each.harms} / {each.same}"
-        accuracies = [_percent(each.plain), _percent(each.thinking), _estimate(each.gain), _percent(each.oracle)]
-        calibrated = [_percent(each.calibrated_plain), _percent(each.calibrated_thinking)]
-        last = [_estimate(each.calibrated_gain), _estimate(each.explained)]
-        lines.append([name, each.cells, *accuracies, counts, each.kept_first, *calibrated, *last])
+        accuracies = [_percent(each.plain), _percent(each.thinking), gain, _percent(each.oracle)]
+        last = [_percent(each.calibrated_plain), _percent(each.calibrated_thinking), calibrated]
+        lines.append([name, each.runs, *accuracies, counts, each.kept_first, *last])
     headings = [
         "setting",
-        "cells",
+        "runs",
         "T = 1",
         "chosen",
         "difference",
@@ -164,7 +167,7 @@ def by_setting(chosen: pd.DataFrame) -> str:
         "helps / harms / neither",
         "T = 1 chosen",
     ]
-    return table([*headings, "BC: T = 1", "BC: chosen", "BC: difference", "raw minus BC difference"], lines)
+    return table([*headings, "BC: T = 1", "BC: chosen", "BC: difference"], lines)
 
 
 def by_task(chosen: pd.DataFrame) -> str:
@@ -214,8 +217,8 @@ def over_t(every: pd.DataFrame) -> str:
     iterations = sorted(set(every["t"]))
     lines = []
     for (setting, eta), rows in every.groupby(["setting", "eta"], observed=True):
-        for column, name in (("raw", "raw"), ("calibrated", "BC")):
-            cells = [_pooled(rows[rows["t"] == t], column) for t in iterations]
+        for column, name, measure in (("raw", "raw", "accuracy"), ("calibrated", "BC", "batch")):
+            cells = [_over_tasks(rows[rows["t"] == t], measure) for t in iterations]
             verdicts = [verdict for comparison in rows[column] for verdict in comparison.verdicts]
             counts = f"{verdicts.count(HELPS)} / {verdicts.count(HARMS)} of {len(verdicts)}"
             lines.append([setting, f"{eta:g}", name, *cells, counts])
@@ -225,7 +228,7 @@ def over_t(every: pd.DataFrame) -> str:
 def correlation_table(found: Sequence[Correlation]) -> str:
     """Every predictor's rank correlation with the gain."""
     lines = [[PREDICTORS[each.name], each.n, each.clusters, *_both(each)] for each in found]
-    headings = ["goes along with the gain", "cells", "task-seed pairs", "Spearman", "95 % interval"]
+    headings = ["goes along with the gain", "runs", PAIRS, "Spearman", "95 % interval"]
     return table([*headings, "within task and setting", "95 % interval"], lines)
 
 
@@ -241,11 +244,11 @@ def distributions(every: pd.DataFrame) -> str:
         )
         shares = [_percent(each["largest"].mean()) for each in (first, final)]
         distances = [f"{100 * each['from_true'].mean():.1f}" for each in (first, final)]
-        lines.append([setting, f"{eta:g}", len(final), *shares, *distances, _estimate(moved)])
+        lines.append([setting, f"{eta:g}", len(final), *shares, *distances, estimated(moved)])
     headings = [
         "setting",
         "eta",
-        "cells",
+        PAIRS,
         "largest share, T = 1",
         f"largest share, T = {last}",
         "distance from the true labels, T = 1",
@@ -306,15 +309,13 @@ def all_cells(every: pd.DataFrame) -> str:
     return text
 
 
-def _pooled(rows: pd.DataFrame, column: str) -> str:
-    steps = [
-        (task, seed, step)
-        for task, comparison, first in zip(rows["task"], rows[column], rows["first"], strict=True)
-        for seed, step in zip(first.index, comparison.steps, strict=True)
+def _over_tasks(rows: pd.DataFrame, measure: str) -> str:
+    pairs = [
+        pair
+        for first, last in zip(rows["first"], rows["last"], strict=True)
+        for pair in without_dev(*([row for _, row in side.reset_index().iterrows()] for side in (first, last)))
     ]
-    if not steps:
-        return ""
-    return _estimate(estimate([step for _, _, step in steps], [(task, seed) for task, seed, _ in steps]))
+    return shown(compare(pairs, measure)) if pairs else ""
 
 
 def _accuracies(comparison: Comparison) -> list[str]:
@@ -323,10 +324,6 @@ def _accuracies(comparison: Comparison) -> list[str]:
 
 def _seeds(complete: int, present: int) -> str:
     return f"{complete}" + (f" (+{present - complete} incomplete)" if present > complete else "")
-
-
-def _estimate(value: Estimate) -> str:
-    return points(value.mean) + (f" ({interval(value.interval)})" if value.interval else "")
 
 
 def _percent(share: float) -> str:

@@ -10,11 +10,12 @@ import pandas as pd
 from scipy.stats import ttest_ind
 
 from deepthink_cli.experiments.results import Result
+from deepthink_cli.report.significance import t_interval
 
-from .discrimination import Comparison, pairs_at
+from .discrimination import Comparison, Difference, compare, pairs_at
 from .load import Evidence
 from .measures import Floats
-from .pooled import Estimate, estimate
+from .pooled import Estimate
 from .statistics import Spreads, spreads
 
 ETA, T = 0.01, 5  # the paper's, where nothing else is said
@@ -65,11 +66,10 @@ def variations(evidence: Evidence) -> Iterator[Comparison]:
 
 @dataclass(frozen=True)
 class Shots:
-    """A number of demonstrations: accuracy at T = 1 and its change at T = 5, and how both vary over seeds."""
+    """A number of demonstrations: what T = 5 changes, and how accuracy varies over seeds at T = 1 and then."""
 
     shots: str
-    before: float
-    change: Estimate
+    change: Difference
     spread: Spreads
 
 
@@ -82,8 +82,7 @@ def by_shots(evidence: Evidence) -> Iterator[Shots]:
     for shots, rows in groups:
         table = _both(rows)
         if len(table) and _groups(table):
-            changes = estimate(list(table[T] - table[1]), list(table.index))
-            yield Shots(shots, float(table[1].mean()), changes, spreads(*_sides(table)))
+            yield Shots(shots, compare(pairs_at(rows, ETA, T), "accuracy"), spreads(*_sides(table)))
 
 
 def over_orders(evidence: Evidence) -> Spreads | None:
@@ -97,7 +96,7 @@ def over_orders(evidence: Evidence) -> Spreads | None:
 class Subjects:
     """A group of MMLU or BBH: the most rows of a task, means over tasks at T = 1 and by chance, and each task's change.
 
-    `steps` is what T = 5 changes, by task; `change` its mean, with an interval that resamples tasks.
+    `steps` is what T = 5 changes, by task; `change` its mean, with Student's interval over tasks.
     """
 
     rows: int
@@ -108,7 +107,8 @@ class Subjects:
     @property
     def change(self) -> Estimate:
         """The mean over tasks."""
-        return estimate(list(self.steps.values()), list(self.steps))
+        steps = list(self.steps.values())
+        return Estimate(float(np.mean(steps)), t_interval(steps))
 
     def beyond(self, others: Subjects) -> Estimate:
         """How much more it gains than the other tasks of a group that holds it; Welch's interval over tasks."""

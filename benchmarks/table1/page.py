@@ -14,7 +14,8 @@ import pandas as pd
 
 from benchmarks.evidence.discrimination import holm
 from benchmarks.evidence.findings import counted
-from benchmarks.evidence.statistics import Interval, cluster_interval
+from benchmarks.evidence.pooled import estimate
+from benchmarks.evidence.statistics import Interval
 from benchmarks.style import DEEPTHINK, NO_LABELS, POOL_LABELS, write
 from deepthink_cli.experiments.results import FILE
 from deepthink_cli.model.options import POCKET
@@ -36,7 +37,9 @@ CHOICES = list(dict.fromkeys(name for methods in SELECTING.values() for name in 
 THINKING = "thinking"  # in the paper's setting, among the methods on more rows
 METHODS = [*CHOICES, THINKING, *(name for names in TECHNIQUES.values() for name in names.split(","))]
 READ_ONCE = ("ct-kv",)
-POOLED, UNLABELLED = "T = 1, labels of the pool", "T = 1, no more labels"
+ONCE = "read once"  # the cost from which those of techniques are counted
+PASSES = ("observed", "sets", "scored")  # of a cost: texts that the model reads
+POOLED, UNLABELLED = "T = 1, labels of the pool", "T = 1, own labels"
 ALPHA = 0.05
 NOTHING = "Nothing has been run for this yet."
 
@@ -164,14 +167,16 @@ chat template.
 
 Tables have accuracies in percent, means over seeds. *Labels* are those that a method sees beyond its demonstrations'
 own, *passes* the texts that the model reads for the choice, and *seconds* those of one processor core beyond random
-demonstrations, for 8 of 1,000 rows of SST-2 with an empty cache. The last rows of a table are
-[techniques](think.md#other-techniques) after random demonstrations, which choose nothing: repeat-2 reads them twice,
-ensemble-4 in four orders, and ct-kv trains their memory ([what they cost](think.md#what-they-give)).
+demonstrations that are read once: for choosing 8 of 1,000 rows of SST-2 with an empty cache, and for reading these 8
+rows otherwise and labelling one input. ensemble-4 takes four times as long for every further input, too. The last rows
+of a table are [techniques](think.md#other-techniques) after random demonstrations, which choose nothing: repeat-2 reads
+them twice, ensemble-4 in four orders, composed each without the others, and ct-kv trains their memory ([what they
+cost](think.md#what-they-give)).
 
-Intervals are at 95 % and resample pairs of a task and a seed. What is said to be shown has p below 5 % in the exact
-signed-rank test over pairs, after Holm's correction over the methods. Pairs of a task have the same test rows and are
-taken as independent, so that intervals and p leave out the chance of which rows were drawn; the first table of
-[Evidence](evidence.md) takes it in, tests more, and marks fewer.
+Intervals are at 95 %, Student's over the seeds of the tasks. What is said to be shown has p below 5 % in the exact
+signed-rank test over task-seed pairs, after Holm's correction over the methods. Both leave out the chance of which test
+rows were drawn, which are the same for all seeds of a task; the first table of [Evidence](evidence.md) takes it in,
+tests more, and marks fewer.
 
 Everything is computed in float32, so that the rows of a GPU and of a processor agree to rounding. Of SmolLM2, those of
 LENS and influence were made on a GPU, the others on a processor; random demonstrations of seed 0 were evaluated on
@@ -229,15 +234,14 @@ def _above(gains: dict[str, pd.Series], words: str) -> str:
 
 
 def _difference(values: pd.Series) -> str:
-    """The mean in percentage points, with its 95 % interval over pairs of a task and a seed."""
+    """The mean in percentage points, with its 95 % interval."""
     interval = _interval(values)
     ends = "" if interval is None else f" [{100 * interval[0]:+.1f}, {100 * interval[1]:+.1f}]"
     return f"{100 * values.mean():+.1f} points{ends}"
 
 
 def _interval(values: pd.Series) -> Interval | None:
-    numbers = values.to_numpy()
-    return cluster_interval([key[:2] for key in values.index], lambda places: float(numbers[places].mean()))
+    return estimate(values.to_numpy(), [key[:2] for key in values.index]).interval
 
 
 def _more(model: Model, figures: Path) -> Iterator[str]:
@@ -264,7 +268,7 @@ def _more(model: Model, figures: Path) -> Iterator[str]:
 def _group(name: str) -> str:
     """The legend's line of a method on more rows."""
     if name == THINKING:
-        return "T = 5, no more labels"
+        return "T = 5, own labels"
     return POOLED if name in LABELS else UNLABELLED
 
 
@@ -274,8 +278,9 @@ AG News, from which the pools here are drawn: its figures say nothing of other m
 MORE = """\
 The scores of every one of these rows are kept (`evidence/random`, `techniques` and `choices`), and the first table of
 [Evidence](evidence.md) says of each method whether it tells labels apart better. *Thinking* is Deep-Thinking in the
-paper's setting (T = 5, eta 0.01, continued positions) after random demonstrations. LENS and influence are not among
-these methods: for one task and seed they take most of an hour of a processor core."""
+paper's setting (T = 5, eta 0.01, continued positions) after random demonstrations; *own labels* are those of the
+demonstrations alone. LENS and influence are not among these methods: for one task and seed they take most of an hour of
+a processor core."""
 ALL = f"### All methods on {ROWS} rows, {counted(len(SEEDS), 'seed')}"
 
 
@@ -303,17 +308,18 @@ def _thinking(model: Model) -> Iterator[str]:
 
 
 def _ordered(model: Model) -> list[str]:
-    """The methods of a model by the labels that they see, techniques last."""
-    known = [name for name in METHODS if name in set(model.accuracies["method"])]
-    return sorted(known, key=lambda name: (name not in CHOICES, LABELS.get(name, 0)))
+    """The methods of a model by the labels that they see, techniques last; of these last what has no 150 rows."""
+    known = set(model.accuracies["method"])
+    ordered = [*(name for name in METHODS if name in known), *sorted(known.difference(METHODS))]
+    return sorted(ordered, key=lambda name: (name not in CHOICES, LABELS.get(name, 0)))
 
 
 def _cost(method: str, costs: dict[str, dict[str, Any]]) -> list[str]:
-    cost, baseline = costs.get(method), costs.get(BASELINE)
+    cost, baseline = costs.get(method), costs.get(BASELINE if method in CHOICES else ONCE)
     if cost is None or baseline is None:
         return [_labels(method), "–", "–"]
-    passes = sum(cost[name] for name in ("observed", "sets", "scored"))
-    return [_labels(method), f"{passes:,}", f"{max(0, cost['process_seconds'] - baseline['process_seconds']):,.0f}"]
+    passes = f"{sum(cost[name] for name in PASSES):,}" if method in CHOICES else "–"
+    return [_labels(method), passes, f"{max(0, cost['process_seconds'] - baseline['process_seconds']):,.0f}"]
 
 
 def _labels(method: str, more: int = 0) -> str:
@@ -418,12 +424,13 @@ def _drawn(model: Model, figures: Path) -> Iterator[str]:
     write(figures / name, dots_figure, panels, AXIS, (NO_LABELS, POOL_LABELS, DEEPTHINK), COLUMN)
     yield f"![Accuracy of every method less that of random demonstrations](table1/{name})"
     yield (
-        f"Means over {len(model.accuracies_of(BASELINE, 'plain'))} pairs of a task and a seed. *Thinking* is "
-        "Deep-Thinking after random demonstrations, *no more labels* than those of the demonstrations."
+        f"Means over {len(model.accuracies_of(BASELINE, 'plain'))} task-seed pairs. *Thinking* is Deep-Thinking after "
+        f"random demonstrations with eta 0.1, restarted positions, and T chosen by the labels of {DEV_ROWS} dev rows; "
+        "*own labels* are those of the demonstrations alone."
     )
 
 
-AXIS = "accuracy less random demonstrations' at T = 1 (points)"
+AXIS = "accuracy minus that of random at T = 1 (points)"
 
 
 def _lines_of(known: Sequence[str]) -> Iterator[tuple[str, str, str, str]]:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,15 +11,15 @@ from helpers.small_evidence import ITERATIONS, LABELS, made_up_scores, write_gri
 from scipy.stats import pearsonr
 
 from deepthink_cli.report.job_results import read_jobs
+from deepthink_cli.report.significance import discordant
 from deepthink_cli.report.tables import summarize
 from evidence import findings, page, statistics, tables
 from evidence.__main__ import write
-from evidence.cells import CORE_ETAS, choices, compare_chosen, fixed
+from evidence.cells import CORE_ETAS, HARMS, HELPS, SAME, choices, compare_chosen, fixed, verdict
 from evidence.claims import claims
 from evidence.controls import flipped, repeats
 from evidence.dtypes import dtype_sentence
 from evidence.load import read_evidence
-from evidence.pooled import Estimate, summary
 
 HEADINGS = (
     "What was run",
@@ -196,35 +194,23 @@ def test_rows_in_float32_are_compared_with_the_same_rows_of_the_grid(folder: Pat
     assert said in page._coverage(page.Study(evidence, folder))[1]
 
 
-def test_the_headline_says_what_the_interval_says(folder: Path) -> None:
+def test_the_headline_counts_the_runs_that_are_helped_and_harmed(folder: Path) -> None:
     evidence = read_evidence(folder)
     chosen = choices(evidence.grid)
-    words = {1: "raises accuracy", -1: "lowers accuracy", 0: "neither raises nor lowers"}
-    assert words[summary(chosen).gain.sign] in findings.headline(chosen, evidence)
+    pairs = zip(chosen["before"], chosen["after"], strict=True)
+    found = [verdict(discordant(first["right"], last["right"])) for first, last in pairs]
+    helped = findings.counted(found.count(HELPS), "run")
+    said = f"thinking helps in {helped}, harms in {found.count(HARMS)}, and shows no difference in {found.count(SAME)} "
+    assert said in findings.headline(chosen, evidence)
 
 
-@pytest.mark.parametrize(
-    ("raw", "calibrated", "reading"),
-    [
-        (1, 1, "not only a correction of label bias"),
-        (1, 0, "no more than a correction"),
-        (1, -1, "thinking harms"),
-        (0, 0, "No gain is shown with or without"),
-        (-1, 1, "only where the label bias is corrected"),
-        (0, -1, "harms where the label bias is corrected"),
-    ],
-)
-def test_the_sentence_about_calibration_follows_both_intervals(raw: int, calibrated: int, reading: str) -> None:
-    signs = {1: Estimate(0.02, (0.01, 0.03)), 0: Estimate(0.0, (-0.01, 0.01)), -1: Estimate(-0.02, (-0.03, -0.01))}
-    whole: Any = SimpleNamespace(
-        gain=signs[raw],
-        calibrated_gain=signs[calibrated],
-        calibration=signs[0],
-        plain=0.5,
-        thinking=0.5,
-        calibrated_plain=0.5,
-    )
-    assert reading in findings.calibration_sentence(whole)
+def test_the_sentence_about_calibration_has_every_task(folder: Path) -> None:
+    grid = read_evidence(folder).grid
+    chosen = choices(grid[grid["setting"] == "continued"])
+    said = findings.balance_sentence(chosen)
+    for task, rows in chosen.groupby("task", observed=True):
+        step = np.mean([row["calibrated"] - row["accuracy"] for row in rows["before"]])
+        assert f"{findings.names([task])} {findings.points(step)} points [" in said
 
 
 def _page(evidence: Path) -> str:
@@ -239,9 +225,9 @@ def _files(evidence: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in docs.rglob("*") if path.is_file()}
 
 
-def test_cells_at_a_fixed_t_are_counted_without_a_choice(folder: Path) -> None:
+def test_results_at_a_fixed_t_are_counted_without_a_choice(folder: Path) -> None:
     every = fixed(read_evidence(folder).grid)
     said = findings.fixed_sentence(every)
     counts = [every["raw"].map(lambda each, name=name: getattr(each, name)).sum() for name in ("better", "worse")]
-    assert f"helps in {counts[0]} of {every['seeds'].sum()} cells and harms in {counts[1]}." in said
+    assert f"helps in {counts[0]} of {every['seeds'].sum()} results and harms in {counts[1]}." in said
     assert findings.fixed_sentence(every.iloc[:0]) == ""

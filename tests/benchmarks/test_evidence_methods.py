@@ -11,7 +11,9 @@ from benchmarks.table1.page import Model, page
 from evidence.load import Evidence, read_evidence
 from evidence.methods import accuracies, beside_random
 
-RANDOM, CHOSEN, TRAINED = (made_up_scores(40, name, bias=1.0) for name in ("random", "chosen", "trained"))
+RANDOM, CHOSEN, TRAINED, ENSEMBLE, FIVE = (
+    made_up_scores(40, name, bias=1.0) for name in ("random", "chosen", "trained", "ensemble", "five")
+)
 
 
 @pytest.fixture
@@ -19,22 +21,30 @@ def evidence(tmp_path: Path) -> Evidence:
     """One task and seed: random demonstrations at T = 1 and 5, a choice, a technique, and a grid of other scores."""
     write_row(tmp_path / "continued", made_up_scores(40, "grid", bias=0.0))
     write_row(tmp_path / "random", RANDOM)
-    write_row(tmp_path / "random", made_up_scores(40, "five", bias=1.0), t=5)
+    write_row(tmp_path / "random", FIVE, t=5)
     write_row(tmp_path / "choices", CHOSEN, sampling="random-valid")
     write_row(tmp_path / "techniques", TRAINED, technique="ct-kv steps=200")
+    write_row(tmp_path / "techniques", ENSEMBLE, technique="ensemble-4")
     return read_evidence(tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("name", "labels", "after"),
-    [("`random-valid` demonstrations", 448, CHOSEN), ("`ct-kv`: the memory is trained by gradients", 0, TRAINED)],
+    ("name", "labels", "before", "after"),
+    [
+        ("`random-valid` demonstrations", 448, RANDOM, CHOSEN),
+        ("`ct-kv`: the memory is trained by gradients", 0, RANDOM, TRAINED),
+        ("`ensemble-4`: four orders, mean log p", 0, RANDOM, ENSEMBLE),
+        ("`ensemble-4` against thinking (the paper's setting, T = 5)", 0, FIVE, ENSEMBLE),
+    ],
 )
-def test_a_method_is_compared_with_random_demonstrations_from_the_same_pool(evidence, name, labels, after) -> None:
+def test_a_method_is_compared_with_random_demonstrations_from_the_same_pool(
+    evidence, name, labels, before, after
+) -> None:
     found = {each.name: each for each in beside_random(evidence)}
-    assert len(found) == 2
+    assert len(found) == 4
     (pair,) = found[name].pairs
     assert found[name].labels == labels
-    assert (pair.before.logs.argmax(axis=1) == RANDOM.argmax(axis=1)).all()
+    assert (pair.before.logs.argmax(axis=1) == before.argmax(axis=1)).all()
     assert (pair.after.logs.argmax(axis=1) == after.argmax(axis=1)).all()
 
 
@@ -50,7 +60,7 @@ def test_biases_are_fitted_on_dev_rows_that_may_differ_and_test_rows_may_not(tmp
 
 def test_the_page_of_table_1_has_the_accuracies_of_these_rows(evidence: Evidence, tmp_path: Path) -> None:
     found = accuracies(evidence)
-    assert list(found["method"]) == ["random", "random-valid", "thinking", "ct-kv"]
+    assert list(found["method"]) == ["random", "random-valid", "thinking", "ct-kv", "ensemble-4"]
     assert found.set_index("method")["plain"]["ct-kv"] == (TRAINED.argmax(axis=1) == [0, 1] * 20).mean()
     costs = [
         {"method": "random", "observed": 0, "sets": 0, "scored": 0, "process_seconds": 7.5},
@@ -59,7 +69,7 @@ def test_the_page_of_table_1_has_the_accuracies_of_these_rows(evidence: Evidence
     text = page(
         [Model("model", found.iloc[:0].assign(**{"thinking": [], "thinking batch": []}), costs, [], found)], tmp_path
     )
-    assert "### 4 methods on 300 rows, 1 seed\n" in text
+    assert "### 5 methods on 300 rows, 1 seed\n" in text
     accuracy = f"{100 * (CHOSEN.argmax(axis=1) == [0, 1] * 20).mean():.1f}"
     assert f"| random-valid | up to 448 | 3,030 | 72 | {accuracy} | {accuracy} |" in text
     assert (tmp_path / "model-more.png").exists()

@@ -38,7 +38,8 @@ def test_a_technique_is_compared_with_one_reading_after_the_same_correction() ->
         row("ct-kv T=1", "batch", 99),  # one reading was not corrected so
     ]
     (found,) = recorded(pd.DataFrame(rows))
-    assert not list(recorded(pd.DataFrame(rows), {"ct-kv"}))  # it is compared row by row elsewhere
+    (again,) = recorded(pd.DataFrame(rows), {"ct-kv"})  # it is compared row by row, too
+    assert again.name == f"{found.name} (other demonstrations)"
     steps = {name: (each.before, pytest.approx(each.difference)) for name, each in found.differences.items()}
     assert steps == {"accuracy": (0.5, 0.1), "fitted": (0.7, 0.02), "AUC": (0.7, 0.1)}
     assert (found.cells, found.labels) == ([("sst2", 0)], 0)
@@ -109,5 +110,5 @@ def test_what_raises_accuracy_with_a_fitted_bias_is_named() -> None:
     said = discriminating(list(recorded(pd.DataFrame(rows))))
     assert "`ct-kv`: the memory is trained by gradients +21.0 points [" in said
     assert "`composed`" not in said
-    assert "`ct-kv`: the memory is trained by gradients is left." in said
-    assert "no line's interval" in discriminating([])
+    assert "fitted of `ct-kv`: the memory is trained by gradients is left." in said
+    assert discriminating([]).endswith("(*fitted*) rises in no line.")

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.stats import spearmanr
+from scipy.stats import spearmanr, ttest_1samp, ttest_ind
 
 from evidence import statistics
 from evidence.cells import HARMS, HELPS, SAME, Comparison, verdict
@@ -23,7 +23,7 @@ from evidence.measures import (
 )
 from evidence.pooled import Estimate, estimate
 from evidence.predictors import PREDICTORS, correlations
-from evidence.statistics import cluster_interval, correlation, rank_correlation, ranks_within, two_sided_p
+from evidence.statistics import cluster_interval, correlation, rank_correlation, ranks_within, student
 
 RANDOM = np.random.default_rng(7)
 
@@ -79,15 +79,33 @@ def test_five_changes_to_one_side_show_no_difference() -> None:
     assert verdict(changes) == SAME
 
 
-def test_the_interval_of_clusters_is_reproducible_and_wider_than_that_of_its_rows() -> None:
-    values = np.repeat(RANDOM.normal(size=8), 10)
-    clusters = np.repeat(np.arange(8), 10).tolist()
-    first, again = (estimate(values, clusters) for _ in range(2))
-    rows = estimate(values, list(range(80)))
-    assert first == again
-    assert first.interval is not None
-    assert rows.interval is not None
-    assert first.interval[1] - first.interval[0] > 2 * (rows.interval[1] - rows.interval[0])
+def test_an_estimate_over_the_seeds_of_one_task_is_students_and_several_values_of_a_seed_are_one() -> None:
+    seeds = RANDOM.normal(0.5, 1, size=8)
+    expected = ttest_1samp(seeds, 0)
+    low, high = expected.confidence_interval()
+    for values, pairs in (
+        (seeds, [("sst2", seed) for seed in range(8)]),
+        (np.concatenate([seeds - 1, seeds + 1]), [("sst2", seed) for seed in (*range(8), *range(8))]),
+    ):
+        found = estimate(values, pairs)
+        assert (found.mean, found.p) == pytest.approx((seeds.mean(), expected.pvalue))
+        assert found.interval == pytest.approx((low, high))
+
+
+def test_an_estimate_over_two_tasks_is_half_of_welchs_difference() -> None:
+    first, other = RANDOM.normal(0.5, 1, size=5), RANDOM.normal(0.2, 3, size=9)
+    pairs = [*(("sst2", seed) for seed in range(5)), *(("mr", seed) for seed in range(9))]
+    expected = ttest_ind(first, -other, equal_var=False)  # the sum of both
+    low, high = expected.confidence_interval()
+    found = estimate([*first, *other], pairs)
+    assert found.mean == pytest.approx((first.mean() + other.mean()) / 2)
+    assert found.interval == pytest.approx((low / 2, high / 2))
+    assert found.p == pytest.approx(expected.pvalue)
+
+
+def test_one_seed_of_a_task_and_equal_seeds_have_no_interval() -> None:
+    assert estimate([0.1, 0.2, 0.3], [("sst2", 0), ("sst2", 1), ("mr", 0)]).interval is None
+    assert estimate([0.1, 0.1], [("sst2", 0), ("sst2", 1)]).interval is None
 
 
 def test_two_clusters_have_no_interval_and_a_missing_statistic_neither() -> None:
@@ -133,7 +151,9 @@ def test_a_change_of_spread_is_the_difference_of_the_standard_deviations() -> No
     assert found.interval[0] < -expected / 2 < found.interval[1] < 0
 
 
-def test_a_p_value_follows_the_deviation_of_resampled_differences() -> None:
-    drawn = np.random.default_rng(0).normal(0.02, 0.01, size=100_000)
-    assert two_sided_p(0.02, drawn, 4) == pytest.approx(0.1161, abs=0.003)  # t = 2
-    assert two_sided_p(0.1, drawn, 0) == 1.0  # one seed of each task
+def test_students_interval_and_p_are_those_of_the_table_of_t() -> None:
+    interval, p = student(0.02, 0.01, 4)
+    assert p == pytest.approx(0.1161, abs=1e-4)
+    assert interval == pytest.approx((0.02 - 2.776 * 0.01, 0.02 + 2.776 * 0.01), abs=1e-5)
+    assert student(0.1, 0.01, 0) == ((-math.inf, math.inf), 1.0)  # one seed of each task
+    assert student(0.0, 0.0, 4) == ((0.0, 0.0), 1.0)

@@ -92,4 +92,4 @@ def test_the_page_decides_what_was_run_and_names_what_was_not(tmp_path: Path, mo
     missing = found.count(None)
     assert f"Of 11 predictions, with the seeds that were run so far: hits {found.count(HIT)}, " in text
     assert f"not run {missing}" in text
-    assert "of the five that were announced: continued 0, 1 (4 tasks and seeds)." in text
+    assert "of the five that were announced: continued 0, 1 (4 task-seed pairs)." in text
