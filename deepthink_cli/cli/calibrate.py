@@ -106,7 +106,8 @@ def calibrate(
     if stored is not None:
         end = "" if score == "sum" else f" --score {score}"
         end += "" if query.reread == 1 else f" --reread {query.reread}"
-        note(f"next: deepthink predict {output} INPUTS{end}    or: deepthink eval {output} LABELLED{end}", common.quiet)
+        evaluated = f"deepthink eval {output} LABELLED{end}" + ("" if rows is None else " (other rows than these)")
+        note(f"next: deepthink predict {output} INPUTS{end}    or: {evaluated}", common.quiet)
 
 
 def _one_of(correction: Given[CorrectionOptions], weight: Given[FirstTokenOptions]) -> tuple[str | None, str | None]:

@@ -42,7 +42,7 @@ WHICH = {
 MAX_OPTIONS = 12
 FIRST = {
     "demo": "model device offline data_dir quiet",
-    "think": "output model iterations eta calibrate template label_field labels task shots seed",
+    "think": "output model iterations eta keep chat calibrate template label_field task shots seed",
     "calibrate": "output calibrate score limit row_format json",
     "predict": "output resume dry_run at calibrate task row_format top threshold columns on_error",
     "serve": "at calibrate host port socket token_file max_waiting device quiet",
@@ -50,9 +50,9 @@ FIRST = {
     "generate": "output at task temperature top_p max_new_tokens stop seed columns on_error",
     "chat": "at temperature top_p max_new_tokens stop seed device",
     "select": "listing demos_by shots seed queries output pool_scores model template labels task",
-    "tune": "output model iterations eta calibrate folds shots seed template label_field labels",
+    "tune": "output model iterations eta calibrate budget chat folds shots template label_field labels",
     "vectors": "output model episodes shots extraction_alpha alpha seed template label_field labels task",
-    "run": "task output model iterations eta seeds demos_by technique calibrate limit dry_run",
+    "run": "task output model iterations at eta seeds technique calibrate limit data_dir dry_run",
     "study plan": "output no_probe speed scale model task seeds iterations limit json",
     "study run": "output scale model task seeds iterations limit data_dir samples workers",
     "study report": "runs scale at published all_tasks where output_format output html json",
