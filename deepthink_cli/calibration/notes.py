@@ -116,10 +116,13 @@ def tell_of_bias(
             tell(Note(f"{name} calibration: bias of {correction.estimated_from}: {text}"))
 
 
-def warn_of_one_label(confusion: Mapping[str, Mapping[str, int]], memory: str | None, tell: Tell) -> None:
+def warn_of_one_label(
+    confusion: Mapping[str, Mapping[str, int]], memory: str | None, tell: Tell, corrected: str | None = None
+) -> None:
     """Warn if a label has nearly all answers, or many more than rows; `confusion` is {true label: {answer: count}}.
 
-    `memory` is a file that can store a correction; None if there is none.
+    `memory` is a file that can store a correction; None if there is none. `corrected` names the calibration after which
+    these are the answers.
     """
     answers = sum((Counter(row) for row in confusion.values()), Counter[str]())
     if answers.total() < ANSWERS:
@@ -128,7 +131,8 @@ def warn_of_one_label(confusion: Mapping[str, Mapping[str, int]], memory: str | 
     label = max(excess, key=lambda each: excess[each])
     share = answers[label] / answers.total()
     if excess[label] >= (EXCESS if share >= SHARE else LARGE):
-        tell(_warning(label, share, memory, f", but only {100 * (share - excess[label]):.0f} % of the rows"))
+        rows = f", but only {100 * (share - excess[label]):.0f} % of the rows"
+        tell(_warning(label, share, memory, rows) if corrected is None else _still(label, share, corrected, rows))
 
 
 class OneLabelWarning:
@@ -165,6 +169,11 @@ def _one_label(answers: Counter[str]) -> tuple[str, float] | None:
         return None
     ((label, count),) = answers.most_common(1)
     return (label, count / total) if count >= SHARE * total else None
+
+
+def _still(label: str, share: float, corrected: str, rows: str) -> Warn:
+    others = f"compare others: {option('calibrate')} contextual,domain,batch"
+    return Warn(f"{100 * share:.0f} % of the answers are {label!r} after {corrected} calibration{rows}; {others}")
 
 
 def _warning(label: str, share: float, memory: str | None, rows: str = "") -> Warn:

@@ -400,7 +400,10 @@ def _skipped(skip: bool) -> Collection[str]:
 def _warn(
     evaluation: Evaluation, overlap: Overlap | None, memory: OpenedMemory, calibrate: Sequence[str], tell: Tell
 ) -> None:
-    """Warn of a bias toward one label that nothing corrects, and of rows that are demonstrations."""
+    """Warn of a bias toward one label that nothing corrects, or not enough, and of rows that are demonstrations."""
+    corrected = evaluation.calibrated.get("".join(calibrate[:1]))
     if not calibrate:
         warn_of_one_label(evaluation.confusion, memory.corrected_in, tell)
+    elif corrected is not None:
+        warn_of_one_label(corrected.confusion, None, tell, calibrate[0])
     warn_of_overlap(overlap, evaluation.n, memory.name, tell)

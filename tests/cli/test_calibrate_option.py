@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from conftest import REVIEWS, write_reviews, write_rows
 
 from deepthink_cli import evaluate
+from deepthink_cli.calibration import calibrator
 from deepthink_cli.calibration.registry import choices
 from deepthink_cli.cli.main import run
 from deepthink_cli.report.html.of_evaluation import tables_of
@@ -331,6 +333,22 @@ def test_one_label_is_no_warning_where_the_rows_have_it(
 ) -> None:
     assert run(["eval", str(memory), str(one_sided(predicted(), tmp_path, gold="same"))]) == 0
     assert "of the answers are" not in capsys.readouterr().err
+
+
+def test_one_label_for_nearly_all_rows_after_a_correction_is_a_warning_of_eval(
+    memory: Path,
+    predicted: Callable[..., list[dict[str, Any]]],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = calibrator.corrected
+    nothing = lambda predictions, bias: found(predictions, replace(bias, logs=0 * bias.logs))  # noqa: E731
+    monkeypatch.setattr(calibrator, "corrected", nothing)
+    assert run(["eval", str(memory), str(one_sided(predicted(), tmp_path)), "--calibrate", "contextual"]) == 0
+    said = capsys.readouterr().err
+    assert "warning: 100 % of the answers are '" in said
+    assert "after contextual calibration, but only 50 % of the rows; compare others: --calibrate " in said
 
 
 def test_a_long_stream_is_a_warning_once(
