@@ -13,7 +13,7 @@ from .statistics import Interval, cluster_interval, correlation, rank_correlatio
 PREDICTORS = {
     "largest": "label bias of T = 1 (largest share of one predicted label)",
     "from_uniform": "distance of T = 1's predicted labels from uniform",
-    "margin": "margin of T = 1 (mean of the best less the second-best log p)",
+    "margin": "margin of T = 1 (mean of the best minus the second-best log p)",
     "length": "L, demonstration tokens",
     "drift": "drift at the second reading (how far it moves the memory, relative to its size)",
     "drift_per_eta": "drift at the second reading divided by eta",

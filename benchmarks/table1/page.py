@@ -260,7 +260,7 @@ def _more(model: Model, figures: Path) -> Iterator[str]:
     }
     name = f"{PurePath(model.name).name}-more.png"
     write(figures / name, dots_figure, panels, AXIS, (NO_LABELS, POOL_LABELS, DEEPTHINK), COLUMN)
-    yield f"![Accuracy of {len(others)} methods less that of random demonstrations](table1/{name})"
+    yield f"![Accuracy of {len(others)} methods minus that of random demonstrations](table1/{name})"
     yield MORE
     yield from _first_readings(closer)
 
@@ -422,7 +422,7 @@ def _drawn(model: Model, figures: Path) -> Iterator[str]:
     }
     name = f"{PurePath(model.name).name}.png"
     write(figures / name, dots_figure, panels, AXIS, (NO_LABELS, POOL_LABELS, DEEPTHINK), COLUMN)
-    yield f"![Accuracy of every method less that of random demonstrations](table1/{name})"
+    yield f"![Accuracy of every method minus that of random demonstrations](table1/{name})"
     yield (
         f"Means over {len(model.accuracies_of(BASELINE, 'plain'))} task-seed pairs. *Thinking* is Deep-Thinking after "
         f"random demonstrations with eta 0.1, restarted positions, and T chosen by the labels of {DEV_ROWS} dev rows; "
