@@ -124,7 +124,7 @@ def _asked(provenance: Provenance | None, reread: int, nearest: int | None) -> P
 
 
 def open_memory(path: str | Path, iteration: int | str = "last") -> OpenedMemory:
-    """Read a memory file and check every byte of it; `iteration` is a number, `last` or `all`.
+    """Read a memory file and check every byte of it; `iteration` is a number, several as in `1,5`, `last` or `all`.
 
     Raises InputError for a file that is not a complete, unmodified memory, and for an iteration that was not kept.
     """
@@ -226,10 +226,11 @@ def warn_of_dtype(memory: OpenedMemory, used_in: str, tell: Tell) -> None:
 
 
 def _chosen(header: Header, choice: str) -> Sequence[int]:
-    """The kept iterations that `choice` selects."""
+    """The kept iterations that `choice` selects: all, last, or numbers with commas between them."""
     kept = header.metadata.kept
     if choice == "all":
         return kept
     if choice == "last":
         return kept[-1:]
-    return [kept_iteration(header, choice)]
+    numbers = {kept_iteration(header, part.strip()) for part in choice.split(",")}
+    return [number for number in kept if number in numbers]

@@ -65,8 +65,8 @@ def chat(
 
 
 def _check_one(iteration: str) -> None:
-    if iteration == "all":
-        raise InputError.of("at", "all", "a chat uses one iteration; name a number, or last")
+    if iteration == "all" or "," in iteration:
+        raise InputError.of("at", iteration, "a chat uses one iteration; name a number, or last")
 
 
 def _questions(typed: bool) -> Iterator[str]:

@@ -337,9 +337,8 @@ def _elsewhere(
     from deepthink_cli.experiments.label_rows import Divided, RowLabels
 
     names, digests = [each.name for each in memories], tuple(each.sha256 for each in memories)
-    iteration = str(form.iterations[0]) if len(form.iterations) == 1 else "all"
     used = (form.calibrate, form.score, form.reread, memories[0].nearest)
-    job = RowLabels(names[0], tuple(names[1:]), digests, iteration, options, *used, form.skip)
+    job = RowLabels(names[0], tuple(names[1:]), digests, ",".join(map(str, form.iterations)), options, *used, form.skip)
     return Divided(executor, job, memories)
 
 

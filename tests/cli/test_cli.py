@@ -104,10 +104,11 @@ def test_predict_takes_candidates_of_any_number_and_length(
     assert (second["label"], second["probability"]) == ("a", 1.0)
 
 
-def test_predict_gives_every_kept_iteration_on_request(
-    memory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("at", ["all", "3,2", "2, 3,2"])
+def test_predict_gives_kept_iterations_on_request(
+    at: str, memory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run(["predict", str(memory), str(write_rows(tmp_path / "in.jsonl", INPUTS)), "--at", "all"])
+    run(["predict", str(memory), str(write_rows(tmp_path / "in.jsonl", INPUTS)), "--at", at])
     found = [(row["index"], row["iteration"]) for row in rows(capsys.readouterr().out)]
     assert found == [(0, 2), (0, 3), (1, 2), (1, 3)]
 

@@ -225,8 +225,9 @@ def test_lines_of_standard_input_are_questions(memory: Path, monkeypatch: pytest
 def test_a_chat_refuses_several_iterations_and_several_fields(
     memory: Path, models: Callable[[str], Path], tmp_path: Path, capsys: Captured
 ) -> None:
-    assert run(["chat", str(memory), "--at", "all"]) == 2
-    assert "--at all: a chat uses one iteration" in capsys.readouterr().err
+    for at in ("all", "1,2"):
+        assert run(["chat", str(memory), "--at", at]) == 2
+        assert f"--at {at}: a chat uses one iteration" in capsys.readouterr().err
     rows = [{"a": f"x{n}", "b": "y", "c": label} for n, label in enumerate(["no", "yes"])]
     two, path = write_rows(tmp_path / "two.jsonl", rows), tmp_path / "two.safetensors"
     assert run(["think", str(two), "-m", str(models("llama")), "-T", "1", "-q", "-o", str(path)]) == 0
