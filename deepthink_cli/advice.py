@@ -39,14 +39,18 @@ def few_evaluated(true_labels: Mapping[str, int]) -> list[str]:
     return [f"few of the {sum(true_labels.values())} rows have the labels {_counted(few)}: this says little of them"]
 
 
-def no_better_than_constant(accuracy: float, majority: tuple[str, float] | None) -> list[str]:
-    """Whether always answering one label is right as often, given the most frequent true label and its share."""
+def no_better_than_constant(accuracy: float, majority: tuple[str, float] | None, chat: bool) -> list[str]:
+    """Whether always answering one label is right as often, given the most frequent true label and its share.
+
+    `chat` says whether the demonstrations are turns of a conversation.
+    """
     if majority is None or accuracy > majority[1]:
         return []
     label, share = majority
+    conversation = "" if chat else f"for an instruct model a memory made with {option('chat')}, "
     return [
-        f"always answering {label!r} is right as often ({share:.1%}): compare corrections ({option('calibrate')} "
-        f"contextual,domain,batch), for an instruct model a memory made with {option('chat')}, and other models"
+        f"always answering {label!r} is right at least as often ({share:.1%}): compare corrections "
+        f"({option('calibrate')} contextual,domain,batch), {conversation}and other models"
     ]
 
 

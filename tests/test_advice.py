@@ -49,10 +49,13 @@ def test_no_difference_is_one_that_chance_explains() -> None:
 
 
 def test_a_memory_that_is_right_as_often_as_one_label_is_said_to_be() -> None:
-    assert no_better_than_constant(0.4, ("a", 0.35)) == []
-    assert no_better_than_constant(0.1, None) == []  # every row has candidates of its own
-    (sentence,) = no_better_than_constant(0.35, ("a", 0.35))
-    assert sentence.startswith("always answering 'a' is right as often (35.0%): compare corrections (calibrate ")
+    assert no_better_than_constant(0.4, ("a", 0.35), chat=False) == []
+    assert no_better_than_constant(0.1, None, chat=False) == []  # every row has candidates of its own
+    (sentence,), (of_a_chat,) = (no_better_than_constant(0.35, ("a", 0.35), chat) for chat in (False, True))
+    assert sentence.startswith(
+        "always answering 'a' is right at least as often (35.0%): compare corrections (calibrate "
+    )
+    assert ("made with chat" in sentence, "made with chat" in of_a_chat) == (True, False)
 
 
 @pytest.fixture

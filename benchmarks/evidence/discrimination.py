@@ -1,12 +1,13 @@
 """Does a change of the memory tell labels apart better, or does it move their prior? Each measure answers in part.
 
-A comparison has the scores of the same test rows before (T = 1) and after, and those of dev rows with their labels:
+A comparison has the scores of the same test rows before (as a rule T = 1) and after, and those of dev rows:
 
 - accuracy by the model's scores;
 - *matched*: before, one constant is added to the scores of each label, such that every label is given as often as
   after. What remains of the difference is not a difference of how often labels are given;
 - *fitted*: a bias of each label, fitted on the dev rows, is taken off on both sides (`--calibrate fitted`);
 - *batch*: both sides after batch calibration;
+- *pairs*: the area under the ROC curve between two labels, mean over pairs of labels. No constants change it;
 - *AUC*: the area under the ROC curve of p(label), one label against the rest, mean over labels. A constant factor on
   the odds of a label does not change it;
 - log p: the mean log-probability of the true label in nats.
@@ -63,7 +64,7 @@ class Difference:
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """What is compared with T = 1: its pairs, whether T or eta was chosen by dev rows, and the measures.
+    """What is compared with T = 1, or with what its name says: its pairs, the measures, and whether dev rows chose T.
 
     `chosen_by` is how many more labels the demonstrations were chosen by.
     """
@@ -188,9 +189,9 @@ def compare(pairs: Sequence[Pair], name: str) -> Difference:
 
     Every round draws as many seeds in each task as there are, with replacement, and rows, the same for all seeds of a
     task; biases and constants stay those of the whole rows. A mean of n seeds that are drawn so has (n - 1) / n of the
-    variance, which is made good around the mean over the seeds. Interval and p are Student's, with the deviation of the
-    rounds for the standard error and the seeds less the tasks for the degrees of freedom: quantiles of rounds that draw
-    few seeds are too close together, and a share of rounds beyond zero cannot be small enough for Holm's correction.
+    variance, which is made good around the mean over the seeds. Interval and p are Student's with the variance of each
+    task's rounds (`over_tasks`): quantiles of rounds that draw few seeds are too close together, and a share of rounds
+    beyond zero cannot be small enough for Holm's correction.
     """
     rounds, generator = statistics.ROUNDS, np.random.default_rng(0)
     tasks = [[pair for pair in pairs if pair.task == task] for task in dict.fromkeys(pair.task for pair in pairs)]
@@ -206,10 +207,9 @@ def compare(pairs: Sequence[Pair], name: str) -> Difference:
         mean = steps.mean(axis=0)
         drawn.append(mean + ((seeds.T * steps).sum(axis=0) / number - mean) * np.sqrt(number / max(1, number - 1)))
     before, after = np.mean(whole, axis=0).tolist()
-    error = float(np.mean(drawn, axis=0).std())
-    return Difference(
-        before, after, after - before, *statistics.student(after - before, error, len(pairs) - len(tasks))
-    )
+    variances = [float(rounds_of_task.var()) for rounds_of_task in drawn]
+    interval, p = statistics.over_tasks(after - before, variances, [len(of_task) for of_task in tasks])
+    return Difference(before, after, after - before, interval, p)
 
 
 class Compared(Protocol):

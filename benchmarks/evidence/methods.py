@@ -13,8 +13,9 @@ import pandas as pd
 from benchmarks.table1.page import THINKING
 from benchmarks.table1.runs import BASELINE, LABELS
 
-from .discrimination import Comparison, beside
+from .discrimination import Comparison, beside, compare
 from .load import Evidence
+from .pooled import Estimate
 
 TECHNIQUES = {
     "repeat-2": "the demonstrations twice in one prompt",
@@ -27,6 +28,7 @@ FOLDERS = ("random", "techniques", "choices")
 CHOICES = ("k-center", "global-entropy", "local-entropy", "random-valid")
 T = 5  # of thinking, in the paper's setting after random demonstrations
 KINDS = {"accuracy": "plain", "calibrated": "plain batch"}  # the names that docs/table1.md has for them
+MEASURED = {"plain": "accuracy", "plain batch": "batch"}  # of these, the measure of a comparison
 
 
 def beside_random(evidence: Evidence) -> Iterator[Comparison]:
@@ -62,16 +64,37 @@ def accuracies(evidence: Evidence) -> pd.DataFrame:
 
     Only tasks and seeds that every method has, so that all are compared on the same ones.
     """
+    found = _test_rows(evidence)[["method", "task", "seed", *KINDS]].rename(columns=KINDS)
+    return found.assign(task=found["task"].astype(str))
+
+
+def gains(evidence: Evidence) -> dict[str, dict[str, Estimate]]:
+    """What every method changes beside random demonstrations on the same rows, by the kind of scores and by method."""
+    rows = _test_rows(evidence)
+    once = rows[rows["method"] == BASELINE]
+    pairs = {
+        name: beside(of_method, once) for name, of_method in rows.groupby("method", sort=False) if name != BASELINE
+    }
+    found = {kind: {name: compare(each, measure) for name, each in pairs.items()} for kind, measure in MEASURED.items()}
+    return {
+        kind: {name: Estimate(change.difference, change.interval, change.p) for name, change in changes.items()}
+        for kind, changes in found.items()
+    }
+
+
+def _test_rows(evidence: Evidence) -> pd.DataFrame:
+    """The test rows of the tasks and seeds that every method has, with a column `method`."""
     random, techniques, choices = (rows[rows["part"] == "test"] for rows in map(evidence.folder, FOLDERS))
-    methods = [
-        random[random["t"] == 1].assign(method=BASELINE),
-        choices.assign(method=choices["sampling"]),
-        random[random["t"] == T].assign(method=THINKING),
-        techniques.assign(method=names_of(techniques)),
-    ]
-    found = pd.concat(methods)[["method", "task", "seed", *KINDS]].rename(columns=KINDS)
+    found = pd.concat(
+        [
+            random[random["t"] == 1].assign(method=BASELINE),
+            choices.assign(method=choices["sampling"]),
+            random[random["t"] == T].assign(method=THINKING),
+            techniques.assign(method=names_of(techniques)),
+        ]
+    )
     run = found.groupby(["task", "seed"], observed=True)["method"].transform("size")
-    return found[run == found["method"].nunique()].assign(task=found["task"].astype(str))
+    return found[run == found["method"].nunique()]
 
 
 def names_of(rows: pd.DataFrame) -> pd.Series:

@@ -44,14 +44,15 @@ means over tasks of means over seeds. *Eta* is how large a step a reading moves 
 [continued and restarted](concepts.md#positions) say which positions later readings have; *dev rows* are labelled
 training rows, by which T or eta is chosen. *The paper's setting* has continued positions, eta 0.01 and no momentum.
 The first line has the levels of T = 1 in the lines with 25 task-seed pairs ({grid}).
-*From* is the accuracy that a line's differences start from: that of T = 1 on its own rows, or of thinking where it is
-compared with thinking. There thinking reads the demonstrations five times and every input once, and the ensemble both
-four times, so that with many inputs it costs four times as much. *Copies* are a file with the demonstrations two or
-five times, on the same rows as the first lines; `repeat-2` does the same with other demonstrations.
+*Starts from* is the accuracy that a line's differences start from: that of T = 1 on its own rows, or of thinking where
+it is compared with thinking. There thinking reads the demonstrations five times and every input once, and the ensemble
+both four times, so that with many inputs it costs four times as much. *Copies* are a file with the demonstrations two
+or five times, on the same rows as the first lines; `repeat-2` does the same with other demonstrations.
 
-Intervals are Student's at 95 %, with the deviation of differences whose seeds within tasks and test rows of each task
-are resampled; biases and constants stay those of all rows. Bold: p below 5 % by the same test after Holm's correction
-over the entries of the table. Tasks, models and dev rows are not resampled, so nothing is said of others.
+Intervals are Student's at 95 %. The variance of a task's difference is that over 2,000 draws of its seeds and test
+rows, and the degrees of freedom are Welch's; biases and constants stay those of all rows. Bold: p below 5 % by the same
+test after Holm's correction over the entries of the table. Tasks, models and dev rows are not resampled, so nothing is
+said of others.
 
 - *more labels*: those of rows beyond the demonstrations, by which these, T or eta were chosen, or which the method
   reads.
@@ -69,17 +70,17 @@ over the entries of the table. Tasks, models and dev rows are not resampled, so 
 
 Lines of `repeat-2`, `ensemble-4`, `ct-kv`, `composed` and of chosen demonstrations have 300 rows and 150 dev rows of
 five tasks, in float32, beside random demonstrations from the same pool of 1,000 rows; [Table 1](table1.md) has their
-accuracies by task ([techniques](think.md#other-techniques) and [choices](choose.md#methods) explained). Of the lines
-below these, the scores of single rows were not kept, so that columns are empty, and the intervals are Student's over
+accuracies by task ([techniques](think.md#other-techniques) and [choices](choose.md#methods) explained). For the lines
+from `lens` on, the scores of single rows were not kept, so that columns are empty, and the intervals are Student's over
 three seeds, without the chance of which rows were drawn: `lens` and `influence` are those of Table 1 on 150 rows, and
 the others, after other demonstrations, those of [think.md](think.md#what-they-give) on 300 rows. The nearest mean has
 no scores to correct, and is compared with both. Thinking after random-valid was run on 100 rows."""
 CLAIMS = """\
-Differences are points of accuracy, with the 95 % interval in brackets, made as in the table above. Others are Student's
-over the tasks of MMLU and BBH, and for the choices of demonstrations, which are those of [Table 1 in one
-harness](table1.md), and for correlations over the seeds of the tasks, without the chance of which rows were drawn;
-those of standard deviations resample the seeds or orders of a task. None of the lines repeats the paper's models,
-prompts and rows, so none refutes the paper: they say what holds on another, small model."""
+Differences are points of accuracy, with the 95 % interval in brackets, made as in the table above. Others: of MMLU and
+BBH Student's over their tasks; of choices of demonstrations, which are those of [Table 1](table1.md), and of
+correlations over the seeds of the tasks, without the test rows; of standard deviations by resampled seeds or orders.
+None of the lines repeats the paper's models, prompts and rows, so none refutes the paper: they say what holds on
+another, small model."""
 VARIED = """\
 The paper's setting has 8 to 12 demonstrations, T = 5, eta 0.01 and continued positions; each line says what differs
 from it, and compares thinking with T = 1 after the same demonstrations and on the same rows: 100 of each task, if the
@@ -89,7 +90,7 @@ that no bias could be fitted. After `contextual` and `pmi` both sides have that 
 *Keys only* and *values only* move that part of the memory alone, *lower* and *upper half* those layers."""
 TUNED = """\
 [`deepthink tune`](choose.md#t-eta-and-calibration-tune) chooses technique, T, eta and calibration with labelled rows
-alone, here 150 training rows of each task, of which 8 are demonstrations, in the minutes of one core that *time* says;
+alone, here 150 training rows of each task, of which 8 are demonstrations, within a *budget* of minutes of one core;
 it tries T = 1 of all techniques first. It keeps plain in-context learning (T = 1 without a correction) unless its
 choice is better beyond noise. *Plain* is the accuracy of that on the labelled rows, *nested* the estimate of how what
 `tune` chooses does on other rows, *best rival* the better of two classifiers that read no demonstrations, and *test*
@@ -105,24 +106,19 @@ validation rows of SST-2, SST-5 and MR, and test rows of AG News and TREC, as in
 uses the labels of the dev rows. Batch calibration uses no label, but sees all test inputs at once, which raw scores do
 not."""
 LIMITS = """\
-Words and figures of this page:
-
 - A *setting* is a kind of [positions](concepts.md#positions) with a [momentum](concepts.md#momentum); *official* has
   continued positions and momentum 0.9, as the authors' code, and *the paper's* continued positions and eta 0.01. A
   *run* is one task with one setting and one seed of demonstrations. Differences are in percentage points.
 - *Chosen* is the T and eta with the best accuracy on dev rows, which are training rows that are neither
   demonstrations nor test rows. Ties go to the smaller T, so that T = 1 may be chosen. The *oracle* is the best T and
   eta on the test rows, which a user cannot know.
-- Intervals are at 95 %. Over several tasks those of differences in accuracy are made as in the first table; for one
-  task, for repeated demonstrations and for exchanged words they are Student's over the seeds of the tasks, without the
-  chance of which rows were drawn; those of rank correlations resample task-seed pairs. They say nothing about other
-  tasks or other models.
-- *p* is the exact signed-rank test over seeds, which cannot be below 0.0625 for five of them. *McNemar* counts the
-  seeds with significantly more / fewer right answers. No correction is made: of the tests where nothing differs, up to
-  one in twenty comes out significant.
+- Intervals are at 95 % and made as in the first table. Those of repeated demonstrations and of exchanged words are over
+  the seeds of the tasks, without the test rows, as are those of what happens to the predicted labels; those of rank
+  correlations resample task-seed pairs.
+- *p* is Student's. *Seeds better / worse* counts those with significantly more / fewer right answers by McNemar's test.
+  No correction is made: of the tests where nothing differs, up to one in twenty comes out significant.
 - *BC* is [batch calibration](predict.md#calibration) over the test rows (over the dev rows, where T and eta are
-  chosen).
-- *log p* is the mean log-probability of the true label among the candidates, in nats."""
+  chosen)."""
 
 
 @dataclass(frozen=True)
@@ -253,9 +249,9 @@ def _top(study: Study) -> list[str]:
     heading = "## All settings"
     return [
         heading,
+        LIMITS,
         findings.headline(chosen, study.evidence),
         "\n".join(f"- {each}" for each in found if each),
-        LIMITS,
     ]
 
 
@@ -351,14 +347,11 @@ def _distribution(study: Study) -> list[str]:
 
 
 def _calibration(study: Study) -> list[str]:
-    title = "## Whether gains are a correction of label bias"
+    title = "## Accuracy over T"
     if study.every.empty:
         return [title, NOTHING]
     figure = _figure(study, "curves", "Accuracy over T", plots.curves, study.evidence.grid)
-    text = (
-        "Thinking could gain merely by predicting the labels more evenly. Then it gains nothing over scores whose "
-        "label bias has been removed."
-    )
+    text = "Means over seeds at each T that was scored, by the model's scores and after batch calibration."
     return [title, text, figure]
 
 

@@ -16,8 +16,9 @@ from benchmarks.style import CALIBRATED, RAW, canvas, legend, marks, of_scores
 from deepthink_cli.report.figures import GREY, MARKERS
 from deepthink_cli.report.significance import t_interval
 
-from .cells import PAPER, compare_chosen
+from .cells import PAPER
 from .controls import follows
+from .discrimination import compare, without_dev
 from .load import TASK_NAMES
 
 Colour = tuple[float, float, float]
@@ -26,20 +27,21 @@ SIDES = ((RAW, False, -0.17), (CALIBRATED, True, 0.17))
 
 
 def differences(chosen: pd.DataFrame) -> Figure:
-    """A line for each task and setting: thinking minus T = 1 with its interval over seeds, raw and calibrated."""
+    """A line for each task and setting: thinking minus T = 1 with its interval, raw and calibrated."""
     groups = list(chosen.groupby(["task", "setting"], observed=True))
     figure = canvas(0.8 + LINE * len(groups))
     axes = figure.add_subplot()
     axes.axvline(0, color=GREY, linewidth=0.8)
     for place, (_, rows) in enumerate(groups):
         for colour, calibrated, shift in SIDES:
-            comparison = compare_chosen(rows, calibrated)
-            low, high = comparison.interval or (comparison.mean, comparison.mean)
-            axes.plot([100 * low, 100 * high], [place + shift] * 2, color=colour, linewidth=1.2)
-            axes.plot(100 * comparison.mean, place + shift, "o", color=colour, markersize=3)
+            after, measure = ("calibrated_after", "batch") if calibrated else ("after", "accuracy")
+            change = compare(without_dev(rows["before"], rows[after]), measure)
+            if np.isfinite(change.interval).all():
+                axes.plot(100 * np.array(change.interval), [place + shift] * 2, color=colour, linewidth=1.2)
+            axes.plot(100 * change.difference, place + shift, "o", color=colour, markersize=3)
     axes.set_yticks(range(len(groups)), [f"{TASK_NAMES.get(task, task)}, {setting}" for (task, setting), _ in groups])
     axes.set_ylim(len(groups) - 0.4, -0.6)
-    figure.supxlabel("accuracy minus T = 1 (points), 95 % intervals over seeds", fontsize=7)
+    figure.supxlabel("accuracy minus T = 1 (points), 95 % intervals", fontsize=7)
     legend(figure, of_scores())
     return figure
 

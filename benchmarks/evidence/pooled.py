@@ -13,7 +13,7 @@ from deepthink_cli.report.significance import discordant
 
 from .cells import HARMS, HELPS, SAME, verdict
 from .measures import Floats
-from .statistics import Interval, student
+from .statistics import Interval, over_tasks
 
 
 @dataclass(frozen=True)
@@ -41,13 +41,10 @@ def estimate(values: Sequence[float] | Floats, pairs: Sequence[tuple[str, int]])
     """
     of_pairs = pd.Series(np.asarray(values, dtype=float), pd.MultiIndex.from_tuples(pairs)).groupby(level=[0, 1]).mean()
     seeds = of_pairs.groupby(level=0)
-    mean, numbers = float(seeds.mean().mean()), seeds.size()
-    errors = seeds.var() / numbers
-    total = float(errors.sum(skipna=False))
-    if not total > 0:
+    mean, variances = float(seeds.mean().mean()), list(seeds.var() / seeds.size())
+    if not sum(variances) > 0:  # also where a task has one seed
         return Estimate(mean, None)
-    freedom = total**2 / float((errors**2 / (numbers - 1)).sum())
-    return Estimate(mean, *student(mean, np.sqrt(total) / len(numbers), freedom))
+    return Estimate(mean, *over_tasks(mean, variances, list(seeds.size())))
 
 
 @dataclass(frozen=True)

@@ -81,7 +81,7 @@ def recorded(rows: pd.DataFrame, sampled: Collection[str] = ()) -> Iterator[Reco
     found = [
         *(
             Recorded(f"`{name}`: {words}" + OTHERS * (name in sampled), rows, f"{name} T=1")
-            for name, words in TECHNIQUES.items()
+            for name, words in {**TECHNIQUES, "ensemble-3": "three orders, mean log p"}.items()
         ),
         Recorded("nearest mean hidden state of labelled rows", rows, "centroid T=1", correction="centroid"),
     ]
@@ -120,4 +120,4 @@ def _difference(both: pd.DataFrame) -> Difference:
     before, after = both.groupby("task").mean().mean().tolist()
     steps = both["after"] - both["before"]
     change = estimate(steps.to_numpy(), list(steps.index))
-    return Difference(before, after, change.mean, change.interval or (-np.inf, np.inf), change.p)
+    return Difference(before, after, after - before, change.interval or (-np.inf, np.inf), change.p)

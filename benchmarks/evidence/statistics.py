@@ -51,6 +51,17 @@ def student(difference: float, error: float, freedom: float) -> tuple[Interval, 
     return (float(low), float(high)), float(2 * t.sf(abs(difference) / error, freedom))
 
 
+def over_tasks(mean: float, variances: Sequence[float], seeds: Sequence[int]) -> tuple[Interval, float]:
+    """Student's interval and p of a mean over tasks, whose variances are those of means over so many seeds.
+
+    The degrees of freedom are Welch's; there are none where a task has one seed.
+    """
+    total = sum(variances)
+    spread = sum(each**2 / (number - 1) for each, number in zip(variances, seeds, strict=True) if number > 1)
+    freedom = total**2 / spread if spread > 0 and min(seeds) > 1 else 0.0
+    return student(mean, float(np.sqrt(total)) / len(seeds), freedom)
+
+
 @dataclass(frozen=True)
 class Spreads:
     """Mean standard deviations before and after, and the 95 % interval of the difference."""

@@ -37,7 +37,7 @@ def discrimination(found: Sequence[Compared]) -> str:
         cells = [_change(name, each.differences.get(name), p_values.get((each.name, name), 1.0)) for name in MEASURES]
         labels = f"up to {each.labels}" if "random-valid" in each.name else each.labels
         lines.append([each.name, labels, _cells(each), _percent(each.differences["accuracy"].before), *cells])
-    return table(["", "more labels", PAIRS, "from", *MEASURES], lines)
+    return table(["", "more labels", PAIRS, "starts from", *MEASURES], lines)
 
 
 def varied(found: Sequence[Compared]) -> str:
@@ -90,7 +90,7 @@ def tuned(lines: Sequence[dict[str, Any]]) -> str:
         )
     headings = [
         "task",
-        "time, tried",
+        "budget, tried",
         "to use",
         "beyond noise",
         "plain",
@@ -165,7 +165,7 @@ def by_setting(chosen: pd.DataFrame) -> str:
         "difference",
         "oracle",
         "helps / harms / neither",
-        "T = 1 chosen",
+        "runs where T = 1 was chosen",
     ]
     return table([*headings, "BC: T = 1", "BC: chosen", "BC: difference"], lines)
 
@@ -175,6 +175,7 @@ def by_task(chosen: pd.DataFrame) -> str:
     lines = []
     for (task, setting), rows in chosen.groupby(["task", "setting"], observed=True):
         raw, calibrated = compare_chosen(rows), compare_chosen(rows, calibrated=True)
+        change = compare(without_dev(rows["before"], rows["after"]), "accuracy")
         true = [statistics.fmean(row["true"] for row in rows[column]) for column in ("before", "after")]
         lines.append(
             [
@@ -185,8 +186,8 @@ def by_task(chosen: pd.DataFrame) -> str:
                 _middle(list(rows["eta"])),
                 *_accuracies(raw),
                 points(raw.mean),
-                interval(raw.interval),
-                _p(raw.p),
+                interval(change.interval),
+                _p(change.p),
                 f"{raw.better} / {raw.worse}",
                 _percent(rows["oracle"].mean()),
                 f"{true[0]:.2f}",
@@ -206,7 +207,7 @@ def by_task(chosen: pd.DataFrame) -> str:
         "difference",
         "95 % interval",
         "p",
-        "McNemar",
+        "seeds better / worse",
     ]
     more = ["oracle", "log p: T = 1", "log p: chosen", "BC: T = 1", "BC: chosen", "BC: difference"]
     return table([*headings, *more], lines, 2)

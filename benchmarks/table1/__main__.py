@@ -29,7 +29,9 @@ def main() -> None:
         evidence = read_evidence(folder)
     with unpacked(args.folder) as folder:
         models = [
-            replace(model, more=methods.accuracies(evidence)) if model.is_among(evidence.models) else model
+            replace(model, more=methods.accuracies(evidence), more_gains=methods.gains(evidence))
+            if model.is_among(evidence.models)
+            else model
             for model in read_models(folder)
         ]
     args.write.write_text(page(models, figures), encoding="utf-8")

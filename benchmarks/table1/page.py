@@ -14,8 +14,7 @@ import pandas as pd
 
 from benchmarks.evidence.discrimination import holm
 from benchmarks.evidence.findings import counted
-from benchmarks.evidence.pooled import estimate
-from benchmarks.evidence.statistics import Interval
+from benchmarks.evidence.pooled import Estimate, estimate
 from benchmarks.style import DEEPTHINK, NO_LABELS, POOL_LABELS, write
 from deepthink_cli.experiments.results import FILE
 from deepthink_cli.model.options import POCKET
@@ -24,14 +23,13 @@ from deepthink_cli.report.dots import Dot, dots_figure
 from deepthink_cli.report.figures import COLUMN
 from deepthink_cli.report.job_results import JobResults, read_jobs
 from deepthink_cli.report.ranking import FEWEST_BLOCKS
-from deepthink_cli.report.significance import wilcoxon_p
 from deepthink_cli.report.tables import SeedScore, scores_of
 
 from .runs import BASELINE, DEV_ROWS, LABELS, MORE_ROWS, ROWS, SEEDS, SELECTING, TASKS, TECHNIQUES
 
 NAMES = {"sst2": "SST-2", "sst5": "SST-5", "trec": "TREC", "mr": "MR", "agnews": "AG News"}
 KINDS = ("plain", "thinking", "plain batch", "thinking batch")  # at T = 1 and at T by dev, raw and then corrected
-SCORES = {"": "raw scores", " batch": "batch-calibrated"}  # by the suffix of a kind
+SCORES = {"plain": "raw scores", "plain batch": "batch-calibrated"}
 COSTS, RIVALS = "costs.jsonl", "rivals.jsonl"  # of a model, beside its runs
 CHOICES = list(dict.fromkeys(name for methods in SELECTING.values() for name in methods))
 THINKING = "thinking"  # in the paper's setting, among the methods on more rows
@@ -54,6 +52,7 @@ class Model:
     """The results of one model: a line for each method, task and seed, with an accuracy for each of `KINDS`.
 
     `more` has the methods that were run on more rows, with the two of `KINDS` at T = 1; *thinking* is a method there.
+    `more_gains` has what they change, for both of these kinds and by method.
     """
 
     name: str
@@ -61,6 +60,7 @@ class Model:
     costs: list[dict[str, Any]]
     rivals: list[dict[str, Any]]
     more: pd.DataFrame = field(default_factory=nothing)
+    more_gains: dict[str, dict[str, Estimate]] = field(default_factory=dict)
 
     def differences(self, before: tuple[str, str], after: tuple[str, str]) -> pd.Series:
         """The differences by task and seed between two (method, kind); of all choices if the names are empty."""
@@ -74,11 +74,11 @@ class Model:
         keys = ["task", "seed"] if method else ["task", "seed", "method"]
         return chosen.set_index(keys)[kind]
 
-    def gains(self, methods: Sequence[str]) -> dict[str, dict[str, pd.Series]]:
-        """What methods gain over random demonstrations at T = 1, by the suffix of a kind and by method."""
+    def gains(self, methods: Sequence[str]) -> dict[str, dict[str, Estimate]]:
+        """What methods change beside random demonstrations, for both kinds of `SCORES` at T = 1, and by method."""
         return {
-            suffix: {name: self.differences((BASELINE, f"plain{suffix}"), (name, f"plain{suffix}")) for name in methods}
-            for suffix in SCORES
+            kind: {name: _estimate(self.differences((BASELINE, kind), (name, kind))) for name in methods}
+            for kind in SCORES
         }
 
     def is_among(self, files: Sequence[str]) -> bool:
@@ -173,10 +173,9 @@ of a table are [techniques](think.md#other-techniques) after random demonstratio
 them twice, ensemble-4 in four orders, composed each without the others, and ct-kv trains their memory ([what they
 cost](think.md#what-they-give)).
 
-Intervals are at 95 %, Student's over the seeds of the tasks. What is said to be shown has p below 5 % in the exact
-signed-rank test over task-seed pairs, after Holm's correction over the methods. Both leave out the chance of which test
-rows were drawn, which are the same for all seeds of a task; the first table of [Evidence](evidence.md) takes it in,
-tests more, and marks fewer.
+Intervals are at 95 %, and what is said to be shown has p below 5 % after Holm's correction over the methods, both by
+Student's test: on 300 rows as in the first table of [Evidence](evidence.md), which corrects for more; on 150 rows over
+the seeds of the tasks, without the chance of which test rows were drawn.
 
 Everything is computed in float32, so that the rows of a GPU and of a processor agree to rounding. Of SmolLM2, those of
 LENS and influence were made on a GPU, the others on a processor; random demonstrations of seed 0 were evaluated on
@@ -208,40 +207,42 @@ def _sentences(model: Model) -> list[str]:
         ]
     others = [name for name in CHOICES if name != BASELINE and name in model.complete]
     gains = model.gains(others)
-    most = max(float(gain.mean()) for gain in gains[""].values())
-    best = [name for name in others if math.isclose(float(gains[""][name].mean()), most)]
-    named = f"is {best[0]}" if len(best) == 1 else f"are {' and '.join(best)}, which are equal,"
+    most = max(gain.mean for gain in gains["plain"].values())
+    best = [name for name in others if math.isclose(gains["plain"][name].mean, most)]
+    named = " and ".join(f"{name} with {_points(gains['plain'][name])}" for name in best)
     raw, corrected, correction = (
-        _difference(model.differences(("", before), ("", after)))
+        _points(_estimate(model.differences(("", before), ("", after))))
         for before, after in (("plain", "thinking"), ("plain batch", "thinking batch"), ("plain", "plain batch"))
     )
     return [
-        f"At T = 1 with raw scores, the best of {len(others)} other choices {named} with "
-        f"{_difference(gains[''][best[0]])} against random demonstrations. {_above(gains[''], 'With raw scores')} "
-        f"{_above(gains[' batch'], 'After batch calibration')} Over all choices, tasks and seeds, "
+        f"At T = 1 with raw scores, the best of {len(others)} other choices against random demonstrations: {named}. "
+        f"{_above(gains)} Over all choices, tasks and seeds, "
         f"thinking with T chosen on dev rows changes accuracy by {raw} with raw scores and by {corrected} after batch "
         f"calibration. Calibration alone changes T = 1 by {correction}."
     ]
 
 
-def _above(gains: dict[str, pd.Series], words: str) -> str:
-    """How many methods are above random demonstrations, and of how many this is shown."""
-    above = [name for name, gain in gains.items() if gain.mean() > 0]
-    p_values = holm([wilcoxon_p(gain.round(12).tolist()) or 1.0 for gain in gains.values()])
-    shown = [name for name, p in zip(gains, p_values, strict=True) if p < ALPHA and name in above]
-    of_these = f"of {len(shown)} it is shown ({', '.join(shown)})" if shown else "of none is it shown"
-    return f"{words} {len(above)} of {len(gains)} are above random, and {of_these}."
+def _above(gains: dict[str, dict[str, Estimate]]) -> str:
+    """How many methods are above random demonstrations, and of how many this is shown, by both kinds of scores."""
+    sentences = []
+    for kind, words in (("plain", "With raw scores"), ("plain batch", "After batch calibration")):
+        of_kind = gains[kind]
+        above = [name for name, gain in of_kind.items() if gain.mean > 0]
+        p_values = holm([gain.p for gain in of_kind.values()])
+        shown = [name for name, p in zip(of_kind, p_values, strict=True) if p < ALPHA and name in above]
+        of_these = f"of {len(shown)} it is shown ({', '.join(shown)})" if shown else "of none is it shown"
+        sentences.append(f"{words} {len(above)} of {len(of_kind)} are above random, and {of_these}.")
+    return " ".join(sentences)
 
 
-def _difference(values: pd.Series) -> str:
+def _points(value: Estimate) -> str:
     """The mean in percentage points, with its 95 % interval."""
-    interval = _interval(values)
-    ends = "" if interval is None else f" [{100 * interval[0]:+.1f}, {100 * interval[1]:+.1f}]"
-    return f"{100 * values.mean():+.1f} points{ends}"
+    ends = "" if value.interval is None else " [{:+.1f}, {:+.1f}]".format(*(100 * end for end in value.interval))
+    return f"{100 * value.mean:+.1f} points{ends}"
 
 
-def _interval(values: pd.Series) -> Interval | None:
-    return estimate(values.to_numpy(), [key[:2] for key in values.index]).interval
+def _estimate(values: pd.Series) -> Estimate:
+    return estimate(values.to_numpy(), [key[:2] for key in values.index])
 
 
 def _more(model: Model, figures: Path) -> Iterator[str]:
@@ -252,11 +253,13 @@ def _more(model: Model, figures: Path) -> Iterator[str]:
     seeds, known = model.more["seed"].nunique(), [name for name in _ordered(closer) if name in closer.complete]
     yield f"### {len(known)} methods on {MORE_ROWS} rows, {counted(seeds, 'seed')}"
     others = [name for name in known if name != BASELINE]
-    gains = closer.gains(others)
-    yield f"{_above(gains[''], 'With raw scores')} {_above(gains[' batch'], 'After batch calibration')}"
+    yield _above(model.more_gains)
     panels = {
-        words: [Dot(name, float(gain.mean()), _interval(gain), _group(name)) for name, gain in gains[suffix].items()]
-        for suffix, words in SCORES.items()
+        words: [
+            Dot(name, gain.mean, gain.interval, _group(name))
+            for name, gain in ((name, model.more_gains[kind][name]) for name in others)
+        ]
+        for kind, words in SCORES.items()
     }
     name = f"{PurePath(model.name).name}-more.png"
     write(figures / name, dots_figure, panels, AXIS, (NO_LABELS, POOL_LABELS, DEEPTHINK), COLUMN)
@@ -319,7 +322,8 @@ def _cost(method: str, costs: dict[str, dict[str, Any]]) -> list[str]:
     if cost is None or baseline is None:
         return [_labels(method), "–", "–"]
     passes = f"{sum(cost[name] for name in PASSES):,}" if method in CHOICES else "–"
-    return [_labels(method), passes, f"{max(0, cost['process_seconds'] - baseline['process_seconds']):,.0f}"]
+    seconds = cost["process_seconds"] - baseline["process_seconds"]
+    return [_labels(method), passes, "0" if method == BASELINE else "< 1" if seconds < 1 else f"{seconds:,.0f}"]
 
 
 def _labels(method: str, more: int = 0) -> str:
@@ -400,7 +404,9 @@ def _against_rivals(model: Model, table: pd.DataFrame) -> Iterator[str]:
         known = {
             name: (model.accuracies_of(BASELINE, kind) - values).dropna() for name, values in by_classifier.items()
         }
-        differences = "; ".join(f"{_difference(gain)} against {name}" for name, gain in known.items() if len(gain))
+        differences = "; ".join(
+            f"{_points(_estimate(gain))} against {name}" for name, gain in known.items() if len(gain)
+        )
         if differences:
             yield f"Random demonstrations with {words[kind]}, after batch calibration: {differences}."
 
@@ -412,13 +418,13 @@ def _drawn(model: Model, figures: Path) -> Iterator[str]:
         return
     panels = {
         words: [
-            Dot(name, float(steps.mean()), _interval(steps), group)
-            for name, group, steps in (
-                (name, group, model.differences((BASELINE, f"plain{suffix}"), (method, f"{kind}{suffix}")))
-                for name, group, method, kind in _lines_of(known)
+            Dot(name, gain.mean, gain.interval, group)
+            for name, group, gain in (
+                (name, group, _estimate(model.differences((BASELINE, kind), (method, kind.replace("plain", at)))))
+                for name, group, method, at in _lines_of(known)
             )
         ]
-        for suffix, words in SCORES.items()
+        for kind, words in SCORES.items()
     }
     name = f"{PurePath(model.name).name}.png"
     write(figures / name, dots_figure, panels, AXIS, (NO_LABELS, POOL_LABELS, DEEPTHINK), COLUMN)
@@ -434,7 +440,7 @@ AXIS = "accuracy minus that of random at T = 1 (points)"
 
 
 def _lines_of(known: Sequence[str]) -> Iterator[tuple[str, str, str, str]]:
-    """Name, group, method and kind of every dot."""
+    """Name, group and method of every dot, and whether it is at T = 1 or at T by dev rows."""
     for name in known:
         yield name, _group(name), name, "plain"
     yield "thinking", f"T by {DEV_ROWS} dev labels", BASELINE, "thinking"

@@ -232,5 +232,8 @@ def _chosen(header: Header, choice: str) -> Sequence[int]:
         return kept
     if choice == "last":
         return kept[-1:]
-    numbers = {kept_iteration(header, part.strip()) for part in choice.split(",")}
+    parts = [part.strip() for part in choice.split(",")]
+    if len(parts) > 1 and not all(part.isdecimal() for part in parts):
+        raise InputError.of("iteration", choice, "give numbers with commas between them, or last or all alone")
+    numbers = {kept_iteration(header, part) for part in parts}
     return [number for number in kept if number in numbers]

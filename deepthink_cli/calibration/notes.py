@@ -117,12 +117,12 @@ def tell_of_bias(
 
 
 def warn_of_one_label(
-    confusion: Mapping[str, Mapping[str, int]], memory: str | None, tell: Tell, corrected: str | None = None
+    confusion: Mapping[str, Mapping[str, int]], memory: str | None, tell: Tell, corrected: Sequence[str] = ()
 ) -> None:
     """Warn if a label has nearly all answers, or many more than rows; `confusion` is {true label: {answer: count}}.
 
-    `memory` is a file that can store a correction; None if there is none. `corrected` names the calibration after which
-    these are the answers.
+    `memory` is a file that can store a correction; None if there is none. `corrected` names the calibrations that
+    were asked for, after the first of which these are the answers.
     """
     answers = sum((Counter(row) for row in confusion.values()), Counter[str]())
     if answers.total() < ANSWERS:
@@ -132,7 +132,7 @@ def warn_of_one_label(
     share = answers[label] / answers.total()
     if excess[label] >= (EXCESS if share >= SHARE else LARGE):
         rows = f", but only {100 * (share - excess[label]):.0f} % of the rows"
-        tell(_warning(label, share, memory, rows) if corrected is None else _still(label, share, corrected, rows))
+        tell(_still(label, share, corrected, rows) if corrected else _warning(label, share, memory, rows))
 
 
 class OneLabelWarning:
@@ -171,9 +171,10 @@ def _one_label(answers: Counter[str]) -> tuple[str, float] | None:
     return (label, count / total) if count >= SHARE * total else None
 
 
-def _still(label: str, share: float, corrected: str, rows: str) -> Warn:
-    others = f"compare others: {option('calibrate')} contextual,domain,batch"
-    return Warn(f"{100 * share:.0f} % of the answers are {label!r} after {corrected} calibration{rows}; {others}")
+def _still(label: str, share: float, corrected: Sequence[str], rows: str) -> Warn:
+    others = ",".join(name for name in ("contextual", "domain", "batch") if name not in corrected)
+    advice = f"; compare {option('calibrate')} {others}" if others else ""
+    return Warn(f"{100 * share:.0f} % of the answers are {label!r} after {corrected[0]} calibration{rows}{advice}")
 
 
 def _warning(label: str, share: float, memory: str | None, rows: str = "") -> Warn:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from deepthink_cli.cli.console import Show, note, write_text
-from deepthink_cli.cli.data_options import IterationChoice, MemoryFile
+from deepthink_cli.cli.data_options import MemoryFile
 from deepthink_cli.cli.grouped import Given, Without, grouped
 from deepthink_cli.cli.options import CommonArguments, for_memory
 from deepthink_cli.cli.process import raising_ctrl_c
@@ -17,12 +17,14 @@ from deepthink_cli.cli.values import decoding_of
 from deepthink_cli.engine.decoding import Decoding
 from deepthink_cli.errors import InputError, Problems
 from deepthink_cli.model.options import SCORING, ModelOptions
+from deepthink_cli.options import METHOD, Flag
 
 if TYPE_CHECKING:
     from deepthink_cli.generation.dialogue import Dialogue
 
 PROMPT = "> "
 QUIT = ("/quit", "/exit")
+At = Annotated[str, Flag(METHOD, "Which kept iteration to use: a number, or last.", "T", formerly="iteration")]
 HELP = "Ctrl-C stops an answer, Ctrl-D or /quit leaves"
 
 
@@ -30,7 +32,7 @@ HELP = "Ctrl-C stops an answer, Ctrl-D or /quit leaves"
 def chat(
     context: typer.Context,
     memory: MemoryFile,
-    at: IterationChoice = "last",
+    at: At = "last",
     *,
     decoding: Given[Decoding],
     model: Annotated[Given[ModelOptions], Without(*SCORING)],

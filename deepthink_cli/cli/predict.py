@@ -394,7 +394,7 @@ def _write(
     if output is None:
         counts = print_rows(label(), form, output_format)
     elif identity is None:
-        counts = write_labels(label, output, form, tell)
+        counts = write_labels(label, output, form, tell, again=checked is not None)
     else:
         assert checked is not None
         counts = resume_labels(label, output, form, identity, checked.count, tell)

@@ -157,15 +157,15 @@ def _table(result: TuneReport) -> Any:
 
 def _corrections(result: TuneReport) -> list[str]:
     """What each calibration gives with plain in-context learning: one line, if any was tried."""
-    settings = zip(result.settings, result.right, strict=True)
-    plain = result.settings[0]
-    shares = {
-        setting.calibration: right / len(result.plan.rows)
-        for setting, right in settings
-        if setting.place == plain.place
-    }
+    shares = _of_plain(result)
     listed = ", ".join(f"{name} {share:.1%}" for name, share in shares.items())
     return [f"calibrations at T = 1: {listed}"] if len(shares) > 1 else []
+
+
+def _of_plain(result: TuneReport) -> dict[str, float]:
+    """The accuracy of plain in-context learning with each calibration that was tried."""
+    settings, plain = zip(result.settings, result.right, strict=True), result.settings[0]
+    return {each.calibration: right / len(result.plan.rows) for each, right in settings if each.place == plain.place}
 
 
 def _verdict(result: TuneReport) -> list[str]:
@@ -192,16 +192,13 @@ def _verdict(result: TuneReport) -> list[str]:
 
 def _correction_alone(result: TuneReport) -> list[str]:
     """What the correction of the setting gives plain in-context learning, if the setting is more than that."""
-    setting, plain = result.setting, result.settings[0]
-    right = [
-        right
-        for other, right in zip(result.settings, result.right, strict=True)
-        if other.place == plain.place and other.calibration == setting.calibration
-    ]
-    if setting.place == plain.place or setting.calibration == NONE or not right:
+    setting, alone = result.setting, _of_plain(result).get(result.setting.calibration)
+    if setting.place == result.settings[0].place or setting.calibration == NONE or alone is None:
         return []
-    alone, whole = (f"{count / len(result.plan.rows):.1%}" for count in (right[0], result.right[result.kept]))
-    return [f"calibration {setting.calibration} alone, with plain in-context learning: {alone}, against {whole}"]
+    whole = result.right[result.kept] / len(result.plan.rows)
+    return [
+        f"of that, calibration {setting.calibration} alone gives plain in-context learning {alone:.1%} of {whole:.1%}"
+    ]
 
 
 def _beaten_by(result: TuneReport) -> list[str]:

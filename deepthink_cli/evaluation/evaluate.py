@@ -92,11 +92,11 @@ class EvaluationReport:
 
     @property
     def advice(self) -> list[str]:
-        """What to do next by what was seen, one sentence for each sign: too few rows of a label, no effect of T."""
+        """What to do next by what was seen, one sentence for each sign: few rows of a label, no use, no effect of T."""
         judged, demonstrations = self.judged, self.memory.provenance.demonstrations
         last = max(judged.results)
         changes = judged.changes.get(last)
-        useless = no_better_than_constant(judged.last.accuracy, judged.majority)
+        useless = no_better_than_constant(judged.last.accuracy, judged.majority, demonstrations.chat is not None)
         return [
             *few_demonstrations(demonstrations.label_counts),
             *few_evaluated(judged.true_labels),
@@ -166,7 +166,7 @@ def evaluate(
     Args:
         memory: a file, the result of `open_memory`, or memories from think().
         rows: a file of labelled rows, or the result of `rows_of_file` or `rows_of_task`, which take a memory first.
-        iteration: which kept iterations of a file: a number, `last` or `all`.
+        iteration: which kept iterations of a file: a number, several as in `1,5`, `last` or `all`.
         options: how to load the model that made the memory; unset options are taken from the memory.
         engine: the model, if it is already loaded.
         calibrate: names of calibrations, without any the correction that the memory stores; all rows are in memory
@@ -405,5 +405,5 @@ def _warn(
     if not calibrate:
         warn_of_one_label(evaluation.confusion, memory.corrected_in, tell)
     elif corrected is not None:
-        warn_of_one_label(corrected.confusion, None, tell, calibrate[0])
+        warn_of_one_label(corrected.confusion, None, tell, calibrate)
     warn_of_overlap(overlap, evaluation.n, memory.name, tell)

@@ -84,8 +84,11 @@ class FolderLabels:
         values |= {} if self.errors.truncate is None else {"truncate": self.errors.truncate}
         if self.options is not None:
             values["options"] = self.options.recorded()
+        memory = open_memory(self.memory, self.iteration)
+        if "," in self.iteration:  # the same iterations in any order
+            values["iteration"] = ",".join(map(str, memory.iterations))
         del values["output"], values["memory"], values["errors"]
-        return {"memory": open_memory(self.memory, self.iteration).sha256, **json.loads(json.dumps(values))}
+        return {"memory": memory.sha256, **json.loads(json.dumps(values))}
 
 
 @dataclass(frozen=True)

@@ -192,12 +192,16 @@ class Predict(Protocol):
     ) -> Iterator[list[Prediction | Skipped]]: ...
 
 
-def write_labels(predict: Predict, output: Path, form: OutputRows, tell: Tell) -> RowCounts:
-    """Write all labels to a file, which appears when it is complete; at Ctrl-C tell that there is none."""
+def write_labels(predict: Predict, output: Path, form: OutputRows, tell: Tell, again: bool = True) -> RowCounts:
+    """Write all labels to a file, which appears when it is complete; at Ctrl-C tell that there is none.
+
+    `again` says whether the inputs can be read again, so that a labelling could continue.
+    """
     counts, numbered = RowCounts(), Numbered(form)
 
     def lost() -> str:
-        return f"{output}: not written; the labels of {counts.rows:,} rows are lost; {option('resume')} keeps them"
+        advice = f"; {option('resume')} keeps them" if again else ""
+        return f"{output}: not written; the labels of {counts.rows:,} rows are lost{advice}" if counts.rows else ""
 
     with _telling_at_ctrl_c(tell, lost), writing_rows(output, form.columns, about=ABOUT) as write:
 
@@ -216,22 +220,24 @@ def resume_labels(
     predict: Predict, output: Path, form: OutputRows, identity: dict[str, Any], total: int, tell: Tell
 ) -> RowCounts:
     """Like `write_labels`, but continues from the rows of an earlier call that was interrupted (`open_partial`)."""
-    counts = RowCounts()
-    with open_partial(output, identity, total, form.iterations) as partial:
+    counts, kept = RowCounts(), RowCounts()
+
+    def rest() -> str:
+        return f"{partial.path}: {kept.rows:,} of {total:,} rows are kept; the same command continues"
+
+    with open_partial(output, identity, total, form.iterations) as partial, _telling_at_ctrl_c(tell, rest):
+        kept.rows = partial.done
         if partial.done:
             tell(Note(f"continuing {partial.path}: {partial.done:,} of {total:,} rows are there"))
         if partial.done < total:
-            numbered, kept = Numbered(form, partial.done), RowCounts(partial.done)
+            numbered = Numbered(form, partial.done)
 
             def append(part: Sequence[Prediction | Skipped]) -> None:
                 rows = numbered(part)
                 partial.append(rows)
                 kept.add(rows)
 
-            def rest() -> str:
-                return f"{partial.path}: {kept.rows:,} of {total:,} rows are kept; the same command continues"
-
-            with _telling_at_ctrl_c(tell, rest), behind(append) as hand_over:
+            with behind(append) as hand_over:
                 for part in predict(start=partial.done, before=partial.chunks()):
                     hand_over(part)
         with writing_rows(output, form.columns, about=ABOUT) as write:
@@ -247,7 +253,8 @@ def _telling_at_ctrl_c(tell: Tell, words: Callable[[], str]) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        tell(Note(words()))
+        if said := words():
+            tell(Note(said))
         raise
 
 

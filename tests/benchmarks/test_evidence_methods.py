@@ -9,7 +9,7 @@ from helpers.small_evidence import made_up_scores, write_row
 
 from benchmarks.table1.page import Model, page
 from evidence.load import Evidence, read_evidence
-from evidence.methods import accuracies, beside_random
+from evidence.methods import accuracies, beside_random, gains
 
 RANDOM, CHOSEN, TRAINED, ENSEMBLE, FIVE = (
     made_up_scores(40, name, bias=1.0) for name in ("random", "chosen", "trained", "ensemble", "five")
@@ -67,7 +67,17 @@ def test_the_page_of_table_1_has_the_accuracies_of_these_rows(evidence: Evidence
         {"method": "random-valid", "observed": 0, "sets": 30, "scored": 3000, "process_seconds": 80.0},
     ]
     text = page(
-        [Model("model", found.iloc[:0].assign(**{"thinking": [], "thinking batch": []}), costs, [], found)], tmp_path
+        [
+            Model(
+                "model",
+                found.iloc[:0].assign(**{"thinking": [], "thinking batch": []}),
+                costs,
+                [],
+                found,
+                gains(evidence),
+            )
+        ],
+        tmp_path,
     )
     assert "### 5 methods on 300 rows, 1 seed\n" in text
     accuracy = f"{100 * (CHOSEN.argmax(axis=1) == [0, 1] * 20).mean():.1f}"

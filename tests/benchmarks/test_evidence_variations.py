@@ -49,8 +49,10 @@ def test_rises_and_falls_of_the_area_between_two_labels_are_named(tmp_path: Path
             write_row(tmp_path / "parts", scores_with(12), seed=seed, t=1, update=update)
             write_row(tmp_path / "parts", scores_with(right), seed=seed, t=5, update=update)
     said = areas_sentence(list(variations(read_evidence(tmp_path))))
-    assert "it rises in 1 of 3 lines (eta 0.1, `keys-only` +" in said
-    assert "it falls in 1 of 3 lines (eta 0.1, `values-only` -" in said
+    assert "*pairs* rises in 1 of 3 lines, in " in said
+    assert "(eta 0.1, `keys-only` +" in said
+    assert "falls in 1 of 3 lines, in " in said
+    assert "(eta 0.1, `values-only` -" in said
 
 
 def test_orders_of_the_same_demonstrations_are_counted_as_seeds(tmp_path: Path) -> None:
