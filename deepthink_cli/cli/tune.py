@@ -196,9 +196,7 @@ def _correction_alone(result: TuneReport) -> list[str]:
     if setting.place == result.settings[0].place or setting.calibration == NONE or alone is None:
         return []
     whole = result.right[result.kept] / len(result.plan.rows)
-    return [
-        f"of that, calibration {setting.calibration} alone gives plain in-context learning {alone:.1%} of {whole:.1%}"
-    ]
+    return [f"plain in-context learning with calibration {setting.calibration}: {alone:.1%}, against {whole:.1%}"]
 
 
 def _beaten_by(result: TuneReport) -> list[str]:

@@ -96,7 +96,7 @@ def test_the_verdict_says_what_the_calibration_alone_gives(
     assert run([*words, "--calibrate", "none,domain", "-q"]) == 0
     out = capsys.readouterr().out
     (alone,) = re.findall(r"calibrations at T = 1: none \d+\.\d%, domain (\d+\.\d%)", out)
-    assert f"of that, calibration domain alone gives plain in-context learning {alone} of " in out
+    assert f"plain in-context learning with calibration domain: {alone}, against " in out
 
 
 def test_a_calibration_of_rows_is_stored_so_that_the_command_to_use_names_none(
