@@ -301,8 +301,8 @@ def _thinking(model: Model) -> Iterator[str]:
     yield "#### With T by dev rows"
     yield (
         f"After thinking, with T chosen for each task and seed by the labels of {DEV_ROWS} dev rows, by raw scores. "
-        f"Beyond the table above, each reads its demonstrations up to 8 times and labels the {DEV_ROWS} rows at each "
-        "of four T. ct-kv is read once, and not among them."
+        f"Further cost: up to 8 readings, and the {DEV_ROWS} rows at each of four T. ct-kv has one reading and is left "
+        "out."
     )
     cells = {method: _labels(method, int(DEV_ROWS)) for method in _ordered(model) if method not in READ_ONCE}
     yield _table(model, "thinking", {"method": "---", "labels": "--:"}, {name: [cell] for name, cell in cells.items()})
@@ -387,10 +387,8 @@ def _rivals(model: Model) -> Iterator[str]:
 
 RIVALS_WORDS = (
     "Logistic regression without in-context learning, on the same test rows: on TF-IDF weights of words, which needs "
-    "no model, and on the mean of the model's last hidden states over an input's tokens. Trained on the random "
-    "demonstrations, whose labels every row of the tables above sees that starts from them; and on these and the dev "
-    "rows, whose labels every choice of T sees. Methods that try demonstrations, such as random-valid, LENS and "
-    "influence, see labels of the pool beyond these."
+    "no model, and on the mean of the model's last hidden states over an input's tokens. They are trained on the random "
+    f"demonstrations, or on these and the {DEV_ROWS} dev rows: the labels that T = 1 and a chosen T see."
 )
 
 
