@@ -387,8 +387,8 @@ def _rivals(model: Model) -> Iterator[str]:
 
 RIVALS_WORDS = (
     "Logistic regression without in-context learning, on the same test rows: on TF-IDF weights of words, which needs "
-    "no model, and on the mean of the model's last hidden states over an input's tokens. They are trained on the random "
-    f"demonstrations, or on these and the {DEV_ROWS} dev rows: the labels that T = 1 and a chosen T see."
+    "no model, and on the mean of the model's last hidden states over an input's tokens. They are trained on the "
+    f"random demonstrations, or on these and the {DEV_ROWS} dev rows: the labels that T = 1 and a chosen T see."
 )
 
 
