@@ -262,7 +262,7 @@ def comparisons(evidence: Evidence) -> Iterator[Comparison]:
         Comparison("the paper's setting, T = 5", False, _fixed(grid, "continued", 0.01, 5)),
         Comparison("continued, T and eta by dev rows", True, chosen_pairs(grid, "continued", [0.01, 0.1])),
         Comparison("restarted, T and eta by dev rows", True, chosen_pairs(grid, "restarted", [0.01, 0.1])),
-        Comparison("momentum 0.9, eta 0.01, T by dev rows", True, chosen_pairs(grid, "official", [0.01])),
+        Comparison("momentum 0.9 (official), eta 0.01, T by dev rows", True, chosen_pairs(grid, "official", [0.01])),
         Comparison("a large step: continued, eta 0.1, T = 12", False, _fixed(grid, "continued", 0.1, 12)),
         *(
             Comparison(

@@ -24,7 +24,7 @@ from .recorded import ONCE, measured, read_techniques, recorded
 from .tables import discrimination, table
 
 PAPER, RESTARTED = "the paper's setting, T by dev rows", "restarted, T and eta by dev rows"
-CHOSEN = (PAPER, "continued, T and eta by dev rows", RESTARTED, "momentum 0.9, eta 0.01, T by dev rows")
+CHOSEN = (PAPER, "continued, T and eta by dev rows", RESTARTED, "momentum 0.9 (official), eta 0.01, T by dev rows")
 LARGE = "a large step: continued, eta 0.1, T = 12"
 Technique = tuple[str, str]  # an arm of `benchmarks/techniques.py`, and a correction
 HIT, MISS, OPEN = "hit", "**miss**", "open"
