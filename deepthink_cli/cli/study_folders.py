@@ -52,6 +52,5 @@ def tell_of_missing(opened: OpenedStudy | None, runs: Sequence[Path], quiet: boo
         return
     written = sum(len(found_in(run)) for run in with_shards(runs))
     if written < expected:
-        note(
-            f"{opened.study.name}: {written:,} of {expected:,} rows are there; deepthink study run continues it", quiet
-        )
+        there = f"{written:,} of {expected:,} rows are there, of all that the study has"
+        note(f"{opened.study.name}: {there}; the same deepthink study run continues", quiet)
