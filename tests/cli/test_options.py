@@ -47,6 +47,7 @@ MODEL_OPTIONS = {
 }
 # The same name, but several values or another object in one of the commands.
 DIFFERENT = {
+    ("chat", "at"),
     ("select", "model"),
     ("select", "demos_by"),
     ("run", "eta"),
