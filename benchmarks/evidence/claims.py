@@ -13,7 +13,7 @@ from benchmarks.table1.runs import BASELINE, LABELS
 
 from .cells import choices
 from .discrimination import Compared, Difference, compare, pairs_at, without_dev
-from .findings import estimated, interval, shown
+from .findings import interval, shown
 from .load import Evidence
 from .measures import Floats
 from .pooled import estimate
@@ -159,7 +159,7 @@ def _after_choice(model: Model | None) -> str:
 
 def _between(model: Model, before: tuple[str, str], after: tuple[str, str]) -> str:
     steps = model.differences(before, after)
-    return estimated(estimate(list(steps), [key[:2] for key in steps.index]))
+    return shown(estimate(list(steps), [key[:2] for key in steps.index]))
 
 
 def _spreads(grid: pd.DataFrame) -> Iterator[str]:
@@ -193,7 +193,7 @@ def _values(rows: pd.DataFrame, column: str, key: str) -> Floats:
 def _of_groups(subjects: dict[str, Subjects], titles: dict[str, str]) -> str:
     found = [(title, subjects[name]) for name, title in titles.items() if name in subjects]
     parts = [
-        f"{title} {estimated(each.change)}, T = 1 {100 * each.before:.1f} %, chance {100 * each.chance:.1f} % "
+        f"{title} {shown(each.change)}, T = 1 {100 * each.before:.1f} %, chance {100 * each.chance:.1f} % "
         f"({len(each.steps)} tasks)"
         for title, each in found
     ]
@@ -205,7 +205,7 @@ def _of_stem(subjects: dict[str, Subjects]) -> str:
     stem, every = subjects.get("mmlu/stem"), subjects.get("mmlu")
     if stem is None or every is None or min(len(stem.steps), len(every.steps) - len(stem.steps)) < 2:
         return ""
-    return f"; STEM minus the others {estimated(stem.beyond(every))}"
+    return f"; STEM minus the others {shown(stem.beyond(every))}"
 
 
 def _of_shots(found: Shots) -> str:

@@ -61,6 +61,11 @@ class Difference:
     interval: Interval
     p: float
 
+    @property
+    def mean(self) -> float:
+        """The difference, by the name that other estimates have for it."""
+        return self.difference
+
 
 @dataclass(frozen=True, eq=False)
 class Comparison:

@@ -16,6 +16,7 @@ from .load import TASK_NAMES, Evidence
 from .pooled import Estimate, estimate, summary
 from .predictors import PREDICTORS, Correlation
 
+Change = Estimate | Difference
 SMALL = 0.02  # a difference of accuracies below which two ways are said to give the same
 
 
@@ -34,20 +35,15 @@ def interval(ends: tuple[float, float] | None) -> str:
     return "" if ends is None else f"{points(ends[0])} to {points(ends[1])}"
 
 
-def shown(change: Difference) -> str:
-    """A difference and its interval in parentheses, in points."""
-    return f"{points(change.difference)} ({interval(change.interval)})"
+def shown(change: Change) -> str:
+    """A mean difference and its interval in parentheses, in points."""
+    return points(change.mean) + (f" ({interval(change.interval)})" if change.interval else "")
 
 
-def estimated(value: Estimate) -> str:
-    """A mean and its interval in parentheses, in points."""
-    return points(value.mean) + (f" ({interval(value.interval)})" if value.interval else "")
-
-
-def with_interval(value: Estimate) -> str:
+def with_interval(change: Change) -> str:
     """A mean difference and its interval in brackets, in points."""
-    ends = interval(value.interval) if value.interval else "too few seeds for an interval"
-    return f"{points(value.mean)} points [{ends}]"
+    ends = interval(change.interval) if change.interval else "too few seeds for an interval"
+    return f"{points(change.mean)} points [{ends}]"
 
 
 def counted(number: int, noun: str) -> str:
@@ -98,18 +94,18 @@ def question(found: Sequence[Compared]) -> str:
     chosen = f"; {first.labels} labelled rows choose T{kept}" if first.labels else ""
     sentences = [
         f"In the setting of the paper (eta 0.01, no momentum{chosen}) thinking changes accuracy by "
-        f"{_changed(changes['accuracy'])}, from {percent(changes['accuracy'].before)} at T = 1",
+        f"{with_interval(changes['accuracy'])}, from {percent(changes['accuracy'].before)} at T = 1",
         "If T = 1 gives every label as often as thinking does (one constant for each label is added to its scores), "
-        f"the difference is {_changed(changes['matched'])}",
+        f"the difference is {with_interval(changes['matched'])}",
     ]
     if "fitted" in changes:
         sentences.append(
             "With a bias of each label fitted on the same labelled rows, T = 1 has "
-            f"{percent(changes['fitted'].before)}, and thinking changes that by {_changed(changes['fitted'])}"
+            f"{percent(changes['fitted'].before)}, and thinking changes that by {with_interval(changes['fitted'])}"
         )
     sentences.append(
         "The area under the ROC curve between two labels, which no such constants change, is "
-        f"{percent(area.before)}, and changes by {_changed(area)}"
+        f"{percent(area.before)}, and changes by {with_interval(area)}"
     )
     verdict = {
         1: "So in this setting thinking tells the inputs of different labels apart better",
@@ -131,7 +127,7 @@ def discriminating(found: Sequence[Compared]) -> str:
         if name == "AUC":
             known = [each for each in known if "pairs" not in each.differences]
         risen = [each for each in known if each.differences[name].interval[0] > 0]
-        listed = "; ".join(f"{each.name} {_changed(each.differences[name])}" for each in risen)
+        listed = "; ".join(f"{each.name} {with_interval(each.differences[name])}" for each in risen)
         parts.append(f"{words} in {len(risen)} of {len(known)} lines" + (f" ({listed})" if risen else ""))
         kept += [f"{name} of {each.name}" for each in risen if p_values[each.name, name] < ALPHA]
     return (
@@ -184,14 +180,10 @@ def areas_sentence(found: Sequence[Compared]) -> str:
     for words, sign in (("rises", 1), ("falls", -1)):
         moved = [each for each in found if min(sign * end for end in each.differences["pairs"].interval) > 0]
         left = sum(p_values[each.name, "pairs"] < ALPHA for each in moved)
-        listed = "; ".join(f"{each.name} {_changed(each.differences['pairs'])}" for each in moved)
+        listed = "; ".join(f"{each.name} {with_interval(each.differences['pairs'])}" for each in moved)
         after = f", in {left or 'none'} after Holm's correction over the table ({listed})" if moved else ""
         parts.append(f"{words} in {len(moved)} of {len(found)} lines{after}")
     return f"By the lines' own intervals *pairs* {', and '.join(parts)}."
-
-
-def _changed(change: Difference) -> str:
-    return f"{points(change.difference)} points [{interval(change.interval)}]"
 
 
 def fixed_sentence(every: pd.DataFrame) -> str:
@@ -223,10 +215,12 @@ def balance_sentence(chosen: pd.DataFrame) -> str:
     of_tasks = {
         task: [pair for pair in pairs if pair.task == task] for task in dict.fromkeys(each.task for each in pairs)
     }
-    parts = [f"{TASK_NAMES.get(task, task)} {_changed(compare(own, 'accuracy'))}" for task, own in of_tasks.items()]
+    parts = [
+        f"{TASK_NAMES.get(task, task)} {with_interval(compare(own, 'accuracy'))}" for task, own in of_tasks.items()
+    ]
     return (
         "Batch calibration assumes that labels are about equally frequent. It changes T = 1 by "
-        f"{_changed(compare(pairs, 'accuracy'))} in the mean: {', '.join(parts)}."
+        f"{with_interval(compare(pairs, 'accuracy'))} in the mean: {', '.join(parts)}."
     )
 
 

@@ -13,9 +13,8 @@ import pandas as pd
 from benchmarks.table1.page import THINKING
 from benchmarks.table1.runs import BASELINE, LABELS
 
-from .discrimination import Comparison, beside, compare
+from .discrimination import Comparison, Difference, beside, compare
 from .load import Evidence
-from .pooled import Estimate
 
 TECHNIQUES = {
     "repeat-2": "the demonstrations twice in one prompt",
@@ -68,18 +67,14 @@ def accuracies(evidence: Evidence) -> pd.DataFrame:
     return found.assign(task=found["task"].astype(str))
 
 
-def gains(evidence: Evidence) -> dict[str, dict[str, Estimate]]:
+def gains(evidence: Evidence) -> dict[str, dict[str, Difference]]:
     """What every method changes beside random demonstrations on the same rows, by the kind of scores and by method."""
     rows = _test_rows(evidence)
     once = rows[rows["method"] == BASELINE]
     pairs = {
         name: beside(of_method, once) for name, of_method in rows.groupby("method", sort=False) if name != BASELINE
     }
-    found = {kind: {name: compare(each, measure) for name, each in pairs.items()} for kind, measure in MEASURED.items()}
-    return {
-        kind: {name: Estimate(change.difference, change.interval, change.p) for name, change in changes.items()}
-        for kind, changes in found.items()
-    }
+    return {kind: {name: compare(each, measure) for name, each in pairs.items()} for kind, measure in MEASURED.items()}
 
 
 def _test_rows(evidence: Evidence) -> pd.DataFrame:

@@ -50,7 +50,8 @@ def curves(rows: pd.DataFrame) -> Figure:
     """Accuracy over T: a row for each task, a column for the paper's setting and each with its largest eta."""
     test = rows[rows["part"] == "test"]
     settings = [(str(name), float(each["eta"].max())) for name, each in test.groupby("setting", observed=True)]
-    settings = [PAPER] * (PAPER not in settings) + settings
+    if PAPER not in settings:
+        settings.insert(0, PAPER)
     tasks = list(dict.fromkeys(test["task"]))
     figure = canvas(0.8 + PANEL * len(tasks))
     for line, task in enumerate(tasks):

@@ -49,18 +49,13 @@ def estimate(values: Sequence[float] | Floats, pairs: Sequence[tuple[str, int]])
 
 @dataclass(frozen=True)
 class Summary:
-    """Choices of a table together: mean accuracies, and verdicts on single ones.
+    """Verdicts on the choices of a table, and the mean accuracy of the best T and eta on the test rows (`oracle`).
 
-    `oracle` is that of the best T and eta on the test rows, and `calibrated_` those after batch calibration;
     `kept_first` counts the choices of T = 1.
     """
 
     runs: int
-    plain: float
-    thinking: float
     oracle: float
-    calibrated_plain: float
-    calibrated_thinking: float
     helps: int
     harms: int
     same: int
@@ -72,20 +67,12 @@ def summary(chosen: pd.DataFrame) -> Summary:
     counts = verdicts(chosen)
     return Summary(
         runs=len(chosen),
-        plain=_mean(chosen["before"], "accuracy"),
-        thinking=_mean(chosen["after"], "accuracy"),
         oracle=float(chosen["oracle"].mean()),
-        calibrated_plain=_mean(chosen["before"], "calibrated"),
-        calibrated_thinking=_mean(chosen["calibrated_after"], "calibrated"),
         helps=counts[HELPS],
         harms=counts[HARMS],
         same=counts[SAME],
         kept_first=int((chosen["t"] == 1).sum()),
     )
-
-
-def _mean(rows: pd.Series, name: str) -> float:
-    return float(np.mean([row[name] for row in rows]))
 
 
 def verdicts(chosen: pd.DataFrame) -> Counter[str]:

@@ -80,7 +80,7 @@ def recorded(rows: pd.DataFrame, sampled: Collection[str] = ()) -> Iterator[Reco
     """
     found = [
         *(
-            Recorded(f"`{name}`: {words}" + OTHERS * (name in sampled), rows, f"{name} T=1")
+            Recorded(f"`{name}`: {words}{OTHERS if name in sampled else ''}", rows, f"{name} T=1")
             for name, words in {**TECHNIQUES, "ensemble-3": "three orders, mean log p"}.items()
         ),
         Recorded("nearest mean hidden state of labelled rows", rows, "centroid T=1", correction="centroid"),

@@ -13,7 +13,7 @@ from .cells import ALPHA, HARMS, HELPS, Comparison, choices, compare_chosen
 from .claims import Claim
 from .controls import Flipped, Repeats
 from .discrimination import MEASURES, NEEDS_DEV, Compared, Difference, adjusted, compare, without_dev
-from .findings import estimated, interval, points, shown, tried_thinking
+from .findings import interval, points, shown, tried_thinking
 from .load import TASK_NAMES, TASK_ORDER, named
 from .pooled import estimate, summary
 from .predictors import PREDICTORS, Correlation
@@ -150,13 +150,12 @@ def by_setting(chosen: pd.DataFrame) -> str:
     for name, rows in chosen.groupby("setting", observed=True):
         each = summary(rows)
         gain, calibrated = (
-            shown(compare(without_dev(rows["before"], rows[after]), measure))
+            compare(without_dev(rows["before"], rows[after]), measure)
             for after, measure in (("after", "accuracy"), ("calibrated_after", "batch"))
         )
         counts = f"{each.helps} / {each.harms} / {each.same}"
-        accuracies = [_percent(each.plain), _percent(each.thinking), gain, _percent(each.oracle)]
-        last = [_percent(each.calibrated_plain), _percent(each.calibrated_thinking), calibrated]
-        lines.append([name, each.runs, *accuracies, counts, each.kept_first, *last])
+        lines.append([name, each.runs, *_sides(gain), _percent(each.oracle), counts, each.kept_first])
+        lines[-1] += _sides(calibrated)
     headings = [
         "setting",
         "runs",
@@ -245,7 +244,7 @@ def distributions(every: pd.DataFrame) -> str:
         )
         shares = [_percent(each["largest"].mean()) for each in (first, final)]
         distances = [f"{100 * each['from_true'].mean():.1f}" for each in (first, final)]
-        lines.append([setting, f"{eta:g}", len(final), *shares, *distances, estimated(moved)])
+        lines.append([setting, f"{eta:g}", len(final), *shares, *distances, shown(moved)])
     headings = [
         "setting",
         "eta",
@@ -317,6 +316,10 @@ def _over_tasks(rows: pd.DataFrame, measure: str) -> str:
         for pair in without_dev(*([row for _, row in side.reset_index().iterrows()] for side in (first, last)))
     ]
     return shown(compare(pairs, measure)) if pairs else ""
+
+
+def _sides(change: Difference) -> list[str]:
+    return [_percent(change.before), _percent(change.after), shown(change)]
 
 
 def _accuracies(comparison: Comparison) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path, PurePath
@@ -12,8 +12,8 @@ from typing import Any
 
 import pandas as pd
 
-from benchmarks.evidence.discrimination import holm
-from benchmarks.evidence.findings import counted
+from benchmarks.evidence.discrimination import Difference, holm
+from benchmarks.evidence.findings import Change, counted
 from benchmarks.evidence.pooled import Estimate, estimate
 from benchmarks.style import DEEPTHINK, NO_LABELS, POOL_LABELS, write
 from deepthink_cli.experiments.results import FILE
@@ -60,7 +60,7 @@ class Model:
     costs: list[dict[str, Any]]
     rivals: list[dict[str, Any]]
     more: pd.DataFrame = field(default_factory=nothing)
-    more_gains: dict[str, dict[str, Estimate]] = field(default_factory=dict)
+    more_gains: dict[str, dict[str, Difference]] = field(default_factory=dict)
 
     def differences(self, before: tuple[str, str], after: tuple[str, str]) -> pd.Series:
         """The differences by task and seed between two (method, kind); of all choices if the names are empty."""
@@ -222,7 +222,7 @@ def _sentences(model: Model) -> list[str]:
     ]
 
 
-def _above(gains: dict[str, dict[str, Estimate]]) -> str:
+def _above(gains: Mapping[str, Mapping[str, Change]]) -> str:
     """How many methods are above random demonstrations, and of how many this is shown, by both kinds of scores."""
     sentences = []
     for kind, words in (("plain", "With raw scores"), ("plain batch", "After batch calibration")):
