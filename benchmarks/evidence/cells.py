@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import product
 
+import numpy as np
 import pandas as pd
 
-from deepthink_cli.report.significance import Discordant, Spread, differences, discordant, t_interval, wilcoxon_p
+from deepthink_cli.report.significance import Discordant, discordant
 
 from .load import in_order
-from .measures import Bools
+from .measures import Bools, Floats
+from .statistics import Interval, over_seeds_and_rows, over_tasks
 
 ALPHA = 0.05
 CORE_ETAS = (0.01, 0.1)
@@ -19,43 +22,44 @@ PAPER = ("continued", 0.01)  # positions and eta of the paper, without momentum
 HELPS, HARMS, SAME = "helps", "harms", "no difference shown"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Comparison:
-    """Accuracies before and after, one for each seed, and the inputs whose answer changed.
+    """Accuracies of one task before and after, one for each seed, and the inputs whose answer changed.
 
-    `p` is the exact signed-rank test over seeds; `better` and `worse` count the seeds with significantly more or
-    fewer right answers by McNemar's test.
+    `gains` is 1.0 for an input that is right only after, and -1.0 for one that is right only before [seeds, rows].
+    `better` and `worse` count the seeds with significantly more or fewer right answers by McNemar's test.
     """
 
     before: tuple[float, ...]
     after: tuple[float, ...]
     changes: tuple[Discordant, ...]
+    gains: Floats
 
     @classmethod
     def of(cls, before: Sequence[Bools], after: Sequence[Bools]) -> Comparison:
         """Compare the right answers of each seed, before and after, input by input."""
         changes = tuple(discordant(x.tolist(), y.tolist()) for x, y in zip(before, after, strict=True))
-        return cls(tuple(float(x.mean()) for x in before), tuple(float(x.mean()) for x in after), changes)
-
-    @property
-    def steps(self) -> list[float]:
-        """The difference of each seed."""
-        return differences(self.before, self.after)
+        gains = np.stack(after).astype(np.float64) - np.stack(before)
+        return cls(tuple(float(x.mean()) for x in before), tuple(float(x.mean()) for x in after), changes, gains)
 
     @property
     def mean(self) -> float:
         """The mean difference."""
-        return Spread.of(self.steps).mean
+        return float(self.gains.mean())
 
     @property
-    def interval(self) -> tuple[float, float] | None:
-        """Student's 95 % interval of the difference over seeds; None for one seed."""
-        return t_interval(self.steps)
+    def interval(self) -> Interval | None:
+        """Student's 95 % interval of the difference over seeds and rows; None for one seed."""
+        return None if len(self.before) < 2 else self._tested[0]
 
     @property
     def p(self) -> float | None:
-        """Exact signed-rank p over seeds; None for one seed."""
-        return wilcoxon_p(self.steps)
+        """Student's p of the same; None for one seed."""
+        return None if len(self.before) < 2 else self._tested[1]
+
+    @cached_property
+    def _tested(self) -> tuple[Interval, float]:
+        return over_tasks(self.mean, [over_seeds_and_rows(self.gains)])
 
     @property
     def gained(self) -> int:

@@ -17,9 +17,9 @@ class Repeats:
     """Repeated demonstrations at T = 1 beside thinking with one setting, over the seeds that have both.
 
     `repeating` compares them with T = 1 once, `thinking` compares T > 1 with T = 1, and `between` the repetition with
-    thinking, which `calibrated` does after batch calibration. `agreement` is the share of inputs to which both give the
-    same label, for each seed; `agreement_first` is that of the repetition and T = 1. `t` is the iteration compared: the
-    number of repetitions, or the nearest in the grid.
+    thinking, which `calibrated` does after batch calibration. `agreement` compares how many labels of T = 1, and of
+    thinking, are those of the repetition. `t` is the iteration compared: the number of repetitions, or the nearest in
+    the grid.
     """
 
     task: str
@@ -32,8 +32,7 @@ class Repeats:
     thinking: Comparison
     between: Comparison
     calibrated: Comparison
-    agreement: tuple[float, ...]
-    agreement_first: tuple[float, ...]
+    agreement: Comparison
 
 
 def repeats(control: pd.DataFrame, grid: pd.DataFrame) -> Iterator[Repeats]:
@@ -84,8 +83,10 @@ def _repeats(
         Comparison.of(right[0], right[2]),
         Comparison.of(right[1], right[2]),
         Comparison.of(corrected[1], corrected[2]),
-        tuple(float((again["labels"] == last["labels"]).mean()) for _, again, last in triples),
-        tuple(float((again["labels"] == first["labels"]).mean()) for first, again, _ in triples),
+        Comparison.of(
+            [first["labels"] == again["labels"] for first, again, _ in triples],
+            [last["labels"] == again["labels"] for _, again, last in triples],
+        ),
     )
 
 

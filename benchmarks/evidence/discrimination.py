@@ -36,7 +36,11 @@ from .statistics import Interval
 
 MEASURES = ("accuracy", "matched", "fitted", "batch", "pairs", "AUC", "log p")
 NEEDS_DEV = ("fitted",)
-Weights = Floats  # (R, n): how often each round of resampling draws each row
+PAPER_BY_DEV, PAPER_FIVE = "the paper's setting, T by dev rows", "the paper's setting, T = 5"
+CONTINUED_TUNED, RESTARTED_TUNED = "continued, T and eta by dev rows", "restarted, T and eta by dev rows"
+MOMENTUM = "momentum 0.9 (official), eta 0.01, T by dev rows"
+LARGE_STEP = "a large step: continued, eta 0.1, T = 12"
+AFTER_CHOICE = "thinking after random-valid demonstrations (the paper's setting, T = 5)"
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,33 +116,38 @@ def matched_labels(logs: Floats, counts: Ints) -> Ints:
     return np.asarray(columns[places], dtype=np.int64)
 
 
-def areas(logs: Floats, gold: Ints, weights: Weights) -> Floats:
-    """The macro area under the ROC curve, for each round (R,) of weights of the rows.
+def areas(logs: Floats, gold: Ints) -> Floats:
+    """The macro area under the ROC curve as the mean of a value for each row [n].
 
-    Labels that are true of no row, or of all, are left out in that round.
+    Labels that are true of no row, or of all, are left out.
     """
     probabilities = np.exp(logs)
-    found = [_area(probabilities[:, label], gold == label, weights) for label in range(logs.shape[1])]
-    return np.nanmean([area for area in found if area is not None], axis=0)
+    labels = [label for label in range(logs.shape[1]) if 0 < (gold == label).sum() < len(gold)]
+    return np.mean([_area(probabilities[:, label], gold == label) for label in labels], axis=0)
 
 
-def pairwise_areas(logs: Floats, gold: Ints, weights: Weights) -> Floats:
-    """The area between two labels, of rows of which one is true, mean over pairs of labels, for each round (R,)."""
+def pairwise_areas(logs: Floats, gold: Ints) -> Floats:
+    """The area between two labels, of rows of which one is true, mean over pairs of labels, likewise."""
     found = []
-    for one, other in combinations(range(logs.shape[1]), 2):
+    for one, other in combinations([label for label in range(logs.shape[1]) if (gold == label).any()], 2):
         rows = (gold == one) | (gold == other)
-        found.append(_area((logs[:, one] - logs[:, other])[rows], gold[rows] == one, weights[:, rows]))
-    return np.nanmean([area for area in found if area is not None], axis=0)
+        inside = _area((logs[:, one] - logs[:, other])[rows], gold[rows] == one)
+        values = np.full(len(gold), inside.mean())
+        values[rows] += (inside - inside.mean()) * len(gold) / rows.sum()
+        found.append(values)
+    return np.mean(found, axis=0)
 
 
-def _area(scores: Floats, true: Bools, weights: Weights) -> Floats | None:
-    """How often a true row has the higher score, ties a half; NaN in rounds without both kinds, None if always so."""
-    if not 0 < true.sum() < len(true):
-        return None
+def _area(scores: Floats, true: Bools) -> Floats:
+    """How often a true row has the higher score, ties a half: the area plus what each row changes in it.
+
+    The variance of their mean is that of DeLong et al. (1988).
+    """
     above = (scores[true][:, None] > scores[~true]) + 0.5 * (scores[true][:, None] == scores[~true])
-    totals = weights[:, true].sum(axis=1) * weights[:, ~true].sum(axis=1)
-    sums = np.einsum("rp,pn,rn->r", weights[:, true], above, weights[:, ~true], optimize=True)
-    return np.divide(sums, totals, out=np.full(len(totals), np.nan), where=totals > 0)
+    area, values = above.mean(), np.empty(len(scores))
+    values[true] = area + (above.mean(axis=1) - area) / true.mean()
+    values[~true] = area + (above.mean(axis=0) - area) / (1 - true.mean())
+    return values
 
 
 def _accuracy(scores: Scores) -> Bools:
@@ -164,14 +173,8 @@ def _true(scores: Scores) -> Floats:
     return found
 
 
-def _sides(name: str, pair: Pair) -> tuple[Callable[[Weights], Floats], Callable[[Weights], Floats]]:
-    """The measure before and after, as functions of the weights of the rows."""
-    if name in ("AUC", "pairs"):
-        area = areas if name == "AUC" else pairwise_areas
-        return (
-            lambda weights: area(pair.before.logs, pair.before.gold, weights),
-            lambda weights: area(pair.after.logs, pair.after.gold, weights),
-        )
+def _sides(name: str, pair: Pair) -> tuple[Floats, Floats]:
+    """The measure before and after, each as the mean of a value for each row [n]."""
     values: tuple[Bools | Floats, Bools | Floats]
     if name == "matched":
         values = _matched(pair.before, pair.after), _accuracy(pair.after)
@@ -180,41 +183,40 @@ def _sides(name: str, pair: Pair) -> tuple[Callable[[Weights], Floats], Callable
         assert pair.dev_after is not None
         values = _fitted(pair.before, pair.dev_before), _fitted(pair.after, pair.dev_after)
     else:
-        measure = {"accuracy": _accuracy, "batch": _batch, "log p": _true}[name]
+        measure = _MEASURES[name]
         values = measure(pair.before), measure(pair.after)
-    first, last = (np.asarray(value, dtype=np.float64) for value in values)
-    return (
-        lambda weights: weights @ first / weights.sum(axis=1),
-        lambda weights: weights @ last / weights.sum(axis=1),
-    )
+    return np.asarray(values[0], dtype=np.float64), np.asarray(values[1], dtype=np.float64)
+
+
+_MEASURES: dict[str, Callable[[Scores], Bools | Floats]] = {
+    "accuracy": _accuracy,
+    "batch": _batch,
+    "log p": _true,
+    "AUC": lambda scores: areas(scores.logs, scores.gold),
+    "pairs": lambda scores: pairwise_areas(scores.logs, scores.gold),
+}
 
 
 def compare(pairs: Sequence[Pair], name: str) -> Difference:
     """A measure before and after; those of `NEEDS_DEV` need pairs whose dev rows were scored.
 
-    Every round draws as many seeds in each task as there are, with replacement, and rows, the same for all seeds of a
-    task; biases and constants stay those of the whole rows. A mean of n seeds that are drawn so has (n - 1) / n of the
-    variance, which is made good around the mean over the seeds. Interval and p are Student's with the variance of each
-    task's rounds (`over_tasks`): quantiles of rounds that draw few seeds are too close together, and a share of rounds
-    beyond zero cannot be small enough for Holm's correction.
+    Interval and p are Student's over the seeds and the test rows of each task (`over_seeds_and_rows`). Biases and
+    constants count as given: what another draw of rows would change in them is left out.
     """
-    rounds, generator = statistics.ROUNDS, np.random.default_rng(0)
-    tasks = [[pair for pair in pairs if pair.task == task] for task in dict.fromkeys(pair.task for pair in pairs)]
-    whole, drawn = [], []
-    for of_task in tasks:
-        rows, number = len(of_task[0].before.gold), len(of_task)
+    sides = []
+    for task in dict.fromkeys(pair.task for pair in pairs):
+        of_task = [pair for pair in pairs if pair.task == task]
         assert all(np.array_equal(pair.before.gold, of_task[0].before.gold) for pair in of_task)
-        weights = generator.multinomial(rows, np.full(rows, 1 / rows), size=rounds).astype(np.float64)
-        sides = [_sides(name, pair) for pair in of_task]
-        whole.append(np.mean([[float(side(np.ones((1, rows)))[0]) for side in both] for both in sides], axis=0))
-        steps = np.array([after(weights) - before(weights) for before, after in sides])  # (seeds, R)
-        seeds = generator.multinomial(number, np.full(number, 1 / number), size=rounds)
-        mean = steps.mean(axis=0)
-        drawn.append(mean + ((seeds.T * steps).sum(axis=0) / number - mean) * np.sqrt(number / max(1, number - 1)))
-    before, after = np.mean(whole, axis=0).tolist()
-    variances = [float(rounds_of_task.var()) for rounds_of_task in drawn]
-    interval, p = statistics.over_tasks(after - before, variances, [len(of_task) for of_task in tasks])
-    return Difference(before, after, after - before, interval, p)
+        before, after = np.stack([_sides(name, pair) for pair in of_task], axis=1)
+        sides.append((before, after))
+    return difference(sides)
+
+
+def difference(sides: Sequence[tuple[Floats, Floats]]) -> Difference:
+    """The mean over tasks of values before and after, [seeds, rows] each."""
+    first, last = (float(np.mean([side[place].mean() for side in sides])) for place in (0, 1))
+    variances = [statistics.over_seeds_and_rows(after - before) for before, after in sides]
+    return Difference(first, last, last - first, *statistics.over_tasks(last - first, variances))
 
 
 class Compared(Protocol):
@@ -263,12 +265,12 @@ def comparisons(evidence: Evidence) -> Iterator[Comparison]:
     grid, selected = evidence.grid, evidence.folder("selected")
     valid = selected[selected["sampling"] == "random-valid"]
     found = [
-        Comparison("the paper's setting, T by dev rows", True, chosen_pairs(grid, "continued", [0.01])),
-        Comparison("the paper's setting, T = 5", False, _fixed(grid, "continued", 0.01, 5)),
-        Comparison("continued, T and eta by dev rows", True, chosen_pairs(grid, "continued", [0.01, 0.1])),
-        Comparison("restarted, T and eta by dev rows", True, chosen_pairs(grid, "restarted", [0.01, 0.1])),
-        Comparison("momentum 0.9 (official), eta 0.01, T by dev rows", True, chosen_pairs(grid, "official", [0.01])),
-        Comparison("a large step: continued, eta 0.1, T = 12", False, _fixed(grid, "continued", 0.1, 12)),
+        Comparison(PAPER_BY_DEV, True, chosen_pairs(grid, "continued", [0.01])),
+        Comparison(PAPER_FIVE, False, _fixed(grid, "continued", 0.01, 5)),
+        Comparison(CONTINUED_TUNED, True, chosen_pairs(grid, "continued", [0.01, 0.1])),
+        Comparison(RESTARTED_TUNED, True, chosen_pairs(grid, "restarted", [0.01, 0.1])),
+        Comparison(MOMENTUM, True, chosen_pairs(grid, "official", [0.01])),
+        Comparison(LARGE_STEP, False, _fixed(grid, "continued", 0.1, 12)),
         *(
             Comparison(
                 f"{times} copies of the demonstrations, T = 1",
@@ -278,7 +280,7 @@ def comparisons(evidence: Evidence) -> Iterator[Comparison]:
             for times in (2, 5)
         ),
         Comparison(
-            "random-valid demonstrations: the paper's setting, T = 5, against their T = 1",
+            AFTER_CHOICE,
             False,
             pairs_at(valid, 0.01, 5),
             LABELS["random-valid"],

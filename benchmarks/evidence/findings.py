@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from .cells import ALPHA, HARMS, HELPS
 from .controls import Flipped, Repeats
 from .discrimination import Compared, Difference, Pair, adjusted, compare, corrected
 from .load import TASK_NAMES, Evidence
+from .measures import Floats
 from .pooled import Estimate, estimate, summary
 from .predictors import PREDICTORS, Correlation
 
@@ -116,24 +117,30 @@ def question(found: Sequence[Compared]) -> str:
 
 
 def discriminating(found: Sequence[Compared]) -> str:
-    """Which lines discriminate better, and are better with a fitted bias: by their own intervals, and after Holm's."""
-    p_values, parts, kept = adjusted(found), [], []
+    """The lines that rise in each measure of discrimination, by their own intervals and after Holm's correction."""
+    p_values, parts = adjusted(found), []
     for name, words in {
-        "pairs": "*pairs* rises",
-        "AUC": "of lines without *pairs*, *AUC* rises",
-        "fitted": "*fitted* accuracy rises",
+        "matched": "*matched* accuracy",
+        "fitted": "*fitted* accuracy",
+        "batch": "*batch* accuracy",
+        "pairs": "*pairs*",
+        "AUC": "*AUC*, of lines without *pairs*",
     }.items():
         known = [each for each in found if name in each.differences]
         if name == "AUC":
             known = [each for each in known if "pairs" not in each.differences]
         risen = [each for each in known if each.differences[name].interval[0] > 0]
-        listed = "; ".join(f"{each.name} {with_interval(each.differences[name])}" for each in risen)
-        parts.append(f"{words} in {len(risen)} of {len(known)} lines" + (f" ({listed})" if risen else ""))
-        kept += [f"{name} of {each.name}" for each in risen if p_values[each.name, name] < ALPHA]
-    return (
-        f"What rises in the table, by the lines' own intervals: {', '.join(parts)}. After Holm's correction over the "
-        f"table {' and '.join(kept) or 'none of it'} is left."
+        marks = ["**" if p_values[each.name, name] < ALPHA else "" for each in risen]
+        listed = "; ".join(
+            f"{each.name.partition(':')[0]} {mark}{with_interval(each.differences[name])}{mark}"
+            for each, mark in zip(risen, marks, strict=True)
+        )
+        parts.append(f"- {words}: {len(risen)} of {len(known)}" + (f" ({listed})" if risen else ""))
+    heading = (
+        "These lines of the table tell labels apart better, by their own intervals; in bold what is left after Holm's "
+        "correction over the table:"
     )
+    return "\n".join([heading, "", *parts])
 
 
 def tuned_sentence(lines: Sequence[dict[str, Any]]) -> str:
@@ -166,7 +173,7 @@ def _rivals_sentence(lines: Sequence[dict[str, Any]]) -> str:
         for line in lines
         if any(rival["accuracy"] > line["nested"]["accuracy"] for rival in line["rivals"])
     ]
-    return f" On {names(better)} a classifier that reads no demonstrations does better." if better else ""
+    return f" On {names(better)} a classifier that reads no demonstrations has a higher one." if better else ""
 
 
 def tried_thinking(line: dict[str, Any]) -> bool:
@@ -252,14 +259,8 @@ def repeats_sentence(found: Sequence[Repeats]) -> str:
     if not found:
         return "That repeating the demonstrations gives the same is not tested yet."
     repeating, thinking, between, calibrated, closer = (
-        estimate([value for each in found for value in values(each)], [c for each in found for c in _clusters(each)])
-        for values in (
-            lambda each: each.repeating.steps,
-            lambda each: each.thinking.steps,
-            lambda each: each.between.steps,
-            lambda each: each.calibrated.steps,
-            lambda each: [x - y for x, y in zip(each.agreement, each.agreement_first, strict=True)],
-        )
+        _pooled([(each.task, each.seeds, getattr(each, name).gains) for each in found])
+        for name in ("repeating", "thinking", "between", "calibrated", "agreement")
     )
     same = between.interval is not None and max(map(abs, between.interval)) < SMALL
     verdict = {
@@ -271,9 +272,10 @@ def repeats_sentence(found: Sequence[Repeats]) -> str:
     }[between.sign]
     toward = {1: "agrees more", -1: "agrees less", 0: "is not shown to agree more or less"}[closer.sign]
     tasks, seeds = list(dict.fromkeys(each.task for each in found)), {seed for each in found for seed in each.seeds}
+    etas = ", ".join(dict.fromkeys(f"{each.setting} {each.eta:g}" for each in found))
     return (
         f"Repeating the demonstrations in one prompt, on {names(tasks)} with {counted(len(seeds), 'seed')} and beside "
-        f"the largest eta of every setting (not the paper's 0.01, which changes few labels), {verdict} (repeating "
+        f"the largest eta of every setting ({etas}), {verdict} (repeating "
         f"{with_interval(repeating)}, thinking {with_interval(thinking)}, thinking minus repeating "
         f"{with_interval(between)}). After batch calibration of both, {_shown(calibrated)} (thinking minus repeating "
         f"{with_interval(calibrated)}). Input by input, thinking {toward} with the labels of repetition than T = 1 "
@@ -285,18 +287,22 @@ def _shown(difference: Estimate) -> str:
     return {1: "thinking is better", -1: "repeating is better", 0: "no difference is shown"}[difference.sign]
 
 
-def _clusters(each: Repeats) -> list[tuple[str, int]]:
-    return [(each.task, seed) for seed in each.seeds]
+def _pooled(gains: Iterable[tuple[str, Sequence[int], Floats]]) -> Estimate:
+    """The estimate of values [seeds, rows] of tasks and seeds."""
+    rows = [
+        ((task, seed), values) for task, seeds, of_task in gains for seed, values in zip(seeds, of_task, strict=True)
+    ]
+    return estimate([values for _, values in rows], [pair for pair, _ in rows])
 
 
 def flipped_sentence(found: Sequence[Flipped]) -> str:
     """Whether exchanged label words are learned, and whether thinking helps with it."""
     if not found:
         return "That exchanged label words are not learned is not tested yet."
+    before, after = (np.concatenate([getattr(each.calibrated, side) for each in found]) for side in ("before", "after"))
     clusters = [(each.task, seed) for each in found for seed in each.seeds]
-    before = np.array([value for each in found for value in each.calibrated.before])
-    after = np.array([value for each in found for value in each.calibrated.after])
-    first, later, change = (estimate(values, clusters) for values in (before - 0.5, after - 0.5, after - before))
+    first, later = (estimate(values - 0.5, clusters) for values in (before, after))
+    change = _pooled([(each.task, each.seeds, each.calibrated.gains) for each in found])
     words = {1: "are followed", -1: "are not followed", 0: "are neither followed nor rejected"}
     again = "" if later.sign == first.sign else f" {words[later.sign]}"
     return (
@@ -308,17 +314,11 @@ def flipped_sentence(found: Sequence[Flipped]) -> str:
 
 def _beside_control(found: Sequence[Flipped]) -> str:
     """How much more often thinking gives the same wrong words when the demonstrations do not have them."""
-    steps = [
-        (each.task, seed, usual, step)
-        for each in found
-        if each.control
-        for seed, usual, step in zip(each.seeds, each.control.steps, each.calibrated.steps, strict=True)
-    ]
-    if not steps:
+    known = [(each.task, each.seeds, each.control.gains, each.calibrated.gains) for each in found if each.control]
+    if not known:
         return ""
-    clusters = [(task, seed) for task, seed, _, _ in steps]
-    usual = estimate([usual for _, _, usual, _ in steps], clusters)
-    beyond = estimate([step - usual for _, _, usual, step in steps], clusters)
+    usual = _pooled([(task, seeds, control) for task, seeds, control, _ in known])
+    beyond = _pooled([(task, seeds, gains - control) for task, seeds, control, gains in known])
     verdict = {
         1: "so thinking follows exchanged words",
         0: "so it is not shown that thinking follows them: it gives more wrong words in any case"

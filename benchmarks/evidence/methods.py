@@ -13,7 +13,7 @@ import pandas as pd
 from benchmarks.table1.page import THINKING
 from benchmarks.table1.runs import BASELINE, LABELS
 
-from .discrimination import Comparison, Difference, beside, compare
+from .discrimination import Comparison, Difference, Pair, beside, compare
 from .load import Evidence
 
 TECHNIQUES = {
@@ -56,6 +56,17 @@ def beside_random(evidence: Evidence) -> Iterator[Comparison]:
         ),
     ]
     return (each for each in found if each.pairs)
+
+
+def thinking_beside_choices(evidence: Evidence) -> dict[str, list[Pair]]:
+    """Thinking after random demonstrations beside every choice that sees no labels but its demonstrations' own."""
+    random, choices = evidence.folder("random"), evidence.folder("choices")
+    found = {
+        name: beside(random[random["t"] == T], choices[choices["sampling"] == name])
+        for name in CHOICES
+        if name not in LABELS
+    }
+    return {name: pairs for name, pairs in found.items() if pairs}
 
 
 def accuracies(evidence: Evidence) -> pd.DataFrame:

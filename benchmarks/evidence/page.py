@@ -40,22 +40,17 @@ bias that a [calibration](predict.md#calibration) removes without another readin
 happens."""
 MEASURED = """\
 Differences from T = 1 (plain in-context learning) in points of accuracy or of the area under the curve, and in nats;
-means over tasks of means over seeds. *Eta* is how large a step a reading moves the memory;
-[continued and restarted](concepts.md#positions) say which positions later readings have; *dev rows* are labelled
-training rows, by which T or eta is chosen. *The paper's setting* has continued positions, eta 0.01 and no momentum.
-The first line has the levels of T = 1 in the lines with 25 task-seed pairs ({grid}).
-*Starts from* is the accuracy that a line's differences start from: that of T = 1 on its own rows, or of thinking where
-it is compared with thinking. There thinking reads the demonstrations five times and every input once, and the ensemble
-both four times, so that with many inputs it costs four times as much. *Copies* are a file with the demonstrations two
-or five times, on the same rows as the first lines; `repeat-2` does the same with other demonstrations.
+means over tasks of means over seeds. The first line has levels: those of T = 1 in the lines with 25 task-seed pairs
+({grid}). *Eta* is how large a step a reading moves the memory, and [continued and restarted](concepts.md#positions) say
+which positions later readings have; *the paper's setting* has continued positions, eta 0.01 and no momentum. *Dev rows*
+are labelled training rows. They choose T or eta by their accuracy without a correction, for all columns alike; the
+table [by setting](#where-thinking-helps-does-nothing-and-harms) has what they choose after batch calibration.
 
-Intervals are Student's at 95 %. The variance of a task's difference is that over 2,000 draws of its seeds and test
-rows, and the degrees of freedom are Welch's; biases and constants stay those of all rows. Bold: p below 5 % by the same
-test after Holm's correction over the entries of the table. Tasks, models and dev rows are not resampled, so nothing is
-said of others.
+Columns:
 
 - *more labels*: those of rows beyond the demonstrations, by which these, T or eta were chosen, or which the method
   reads.
+- *starts from*: the accuracy of what the line is compared with, on its own rows and after its own demonstrations.
 - *accuracy*: by the model's scores.
 - *matched*: T = 1 with one constant added to the scores of each label, such that every label is given as often as on
   the other side. What is left of the difference is not one of how often labels are given.
@@ -68,19 +63,30 @@ said of others.
   is that of the pair; with more labels, constants change it somewhat.
 - *log p*: the mean log-probability of the true label, in nats.
 
-Lines of `repeat-2`, `ensemble-4`, `ct-kv`, `composed` and of chosen demonstrations have 300 rows and 150 dev rows of
-five tasks, in float32, beside random demonstrations from the same pool of 1,000 rows; [Table 1](table1.md) has their
-accuracies by task ([techniques](think.md#other-techniques) and [choices](choose.md#methods) explained). For the lines
-from `lens` on, the scores of single rows were not kept, so that columns are empty, and the intervals are Student's over
-three seeds, without the chance of which rows were drawn: `lens` and `influence` are those of Table 1 on 150 rows, and
-the others, after other demonstrations, those of [think.md](think.md#what-they-give) on 300 rows. The nearest mean has
-no scores to correct, and is compared with both. Thinking after random-valid was run on 100 rows."""
+Lines:
+
+- *copies*: a file with the demonstrations two or five times, on the same rows as the first lines.
+- *thinking after random-valid*: 100 rows of three tasks.
+- `repeat-2` to `random-valid`: [techniques](think.md#other-techniques) and [choices](choose.md#methods), each with 300
+  rows and 150 dev rows of five tasks, in float32, beside random demonstrations from the same pool of 1,000 rows. They
+  are other demonstrations than those of the first lines. Ten seeds are planned. [Table 1](table1.md) has the accuracies
+  by task.
+- `ensemble-4` against thinking: thinking reads the demonstrations five times and every input once, the ensemble both
+  four times, so that with many inputs it costs four times as much.
+- `lens` and `influence`: those of Table 1, with three seeds and 150 rows, of which it keeps the answers and no scores.
+- `ensemble-3` and the nearest mean: those of [think.md](think.md#what-they-give), with three seeds and 300 rows, of
+  which only figures were kept, so that their intervals leave out which rows were drawn. The nearest mean has no scores
+  to correct, and is compared with both.
+
+Intervals are Student's at 95 %, with the variance over the seeds and the test rows of each task together (crossed
+random effects) and Satterthwaite's degrees of freedom. Biases and constants count as given. Bold: p below 5 % by the
+same test after Holm's correction over the entries of the table. Tasks, models and dev rows are not drawn at random, so
+nothing is said of others."""
 CLAIMS = """\
 Differences are points of accuracy, with the 95 % interval in brackets, made as in the table above. Others: of MMLU and
-BBH Student's over their tasks; of choices of demonstrations, which are those of [Table 1](table1.md), and of
-correlations over the seeds of the tasks, without the test rows; of standard deviations by resampled seeds or orders.
-None of the lines repeats the paper's models, prompts and rows, so none refutes the paper: they say what holds on
-another, small model."""
+BBH Student's over their tasks; of correlations over the seeds of the tasks, without the test rows; of standard
+deviations by resampled seeds or orders. None of the lines repeats the paper's models, prompts and rows, so none refutes
+the paper: they say what holds on another, small model."""
 VARIED = """\
 The paper's setting has 8 to 12 demonstrations, T = 5, eta 0.01 and continued positions; each line says what differs
 from it, and compares thinking with T = 1 after the same demonstrations and on the same rows: 100 of each task, if the
@@ -90,16 +96,17 @@ that no bias could be fitted. After `contextual` and `pmi` both sides have that 
 *Keys only* and *values only* move that part of the memory alone, *lower* and *upper half* those layers."""
 TUNED = """\
 [`deepthink tune`](choose.md#t-eta-and-calibration-tune) chooses technique, T, eta and calibration with labelled rows
-alone, here 150 training rows of each task, of which 8 are demonstrations, within a *budget* of minutes of one core;
-it tries T = 1 of all techniques first. It keeps plain in-context learning (T = 1 without a correction) unless its
-choice is better beyond noise. *Plain* is the accuracy of that on the labelled rows, *nested* the estimate of how what
-`tune` chooses does on other rows, *best rival* the better of two classifiers that read no demonstrations, and *test*
-the accuracy of its memory on 300 test rows, with the correction that it stores and without."""
+alone, here 150 training rows of each task, of which 8 are demonstrations, within a *budget* of minutes of one core. It
+tries T = 1 before larger T, and keeps plain in-context learning (T = 1 without a correction) unless its choice is
+better beyond noise. *Plain* is the accuracy of that on the labelled rows, *nested* the estimate of how what `tune`
+chooses does on other rows, *best rival* the better of two classifiers that read no demonstrations, and *test* the
+accuracy of its memory on 300 test rows, with the correction that it stores and without. The estimates are of many sets
+of demonstrations and 150 rows (about 7 points to either side), the test accuracies of the one set in the memory."""
 COSTS = """\
 What the later stages took, in float32 and with one core for each command that ended; of the grid, of its controls, and
 of the first seed of `parts`, it was not kept. `own` is the paper's setting on the rows of *What else was varied*, whose
-other folders bear the names of its lines, `selected` random-valid in the first table, and `random`, `techniques` and
-`choices` are the methods below it and those of Table 1."""
+other folders bear the names of its lines, `selected` thinking after random-valid, and `random`, `techniques` and
+`choices` the methods on 300 rows."""
 CONDITIONS = """\
 Demonstrations and dev rows are training rows, of AG News from a subset of 5,000 of its 120,000. Test rows are
 validation rows of SST-2, SST-5 and MR, and test rows of AG News and TREC, as in the authors' code. Choosing T or eta
@@ -112,9 +119,8 @@ LIMITS = """\
 - *Chosen* is the T and eta with the best accuracy on dev rows, which are training rows that are neither
   demonstrations nor test rows. Ties go to the smaller T, so that T = 1 may be chosen. The *oracle* is the best T and
   eta on the test rows, which a user cannot know.
-- Intervals are at 95 % and made as in the first table. Those of repeated demonstrations and of exchanged words are over
-  the seeds of the tasks, without the test rows, as are those of what happens to the predicted labels; those of rank
-  correlations resample task-seed pairs.
+- Intervals are at 95 % and made as in the first table. Those of what happens to the predicted labels are over the
+  seeds of the tasks, without the test rows; those of rank correlations resample the seeds of every task.
 - *p* is Student's. *Seeds better / worse* counts those with significantly more / fewer right answers by McNemar's test.
   No correction is made: of the tests where nothing differs, up to one in twenty comes out significant.
 - *BC* is [batch calibration](predict.md#calibration) over the test rows (over the dev rows, where T and eta are
@@ -224,7 +230,7 @@ def _grid(rows: pd.DataFrame) -> str:
 def _claims(study: Study) -> list[str]:
     if study.chosen.empty:
         return []
-    found = claims(study.evidence, study.comparisons, study.table1)
+    found = claims(study.evidence, study.comparisons)
     return ["## The paper's claims, one by one", CLAIMS, tables.claims_table(found)]
 
 

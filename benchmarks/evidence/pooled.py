@@ -13,7 +13,7 @@ from deepthink_cli.report.significance import discordant
 
 from .cells import HARMS, HELPS, SAME, verdict
 from .measures import Floats
-from .statistics import Interval, over_tasks
+from .statistics import Interval, over_seeds, over_seeds_and_rows, over_tasks
 
 
 @dataclass(frozen=True)
@@ -33,18 +33,24 @@ class Estimate:
         return int(low > 0) - int(high < 0)
 
 
-def estimate(values: Sequence[float] | Floats, pairs: Sequence[tuple[str, int]]) -> Estimate:
+def estimate(values: Sequence[float | Floats] | Floats, pairs: Sequence[tuple[str, int]]) -> Estimate:
     """The mean over tasks of means over seeds of values, of which each pair of a task and a seed may have several.
 
-    Interval and p are Student's over the seeds of the tasks, with Welch's degrees of freedom: the chance of which test
-    rows were drawn is left out.
+    Interval and p are Student's: over the seeds and rows of the tasks for values [rows], over the seeds alone for
+    numbers.
     """
-    of_pairs = pd.Series(np.asarray(values, dtype=float), pd.MultiIndex.from_tuples(pairs)).groupby(level=[0, 1]).mean()
-    seeds = of_pairs.groupby(level=0)
-    mean, variances = float(seeds.mean().mean()), list(seeds.var() / seeds.size())
-    if not sum(variances) > 0:  # also where a task has one seed
+    of_pairs: dict[tuple[str, int], list[float | Floats]] = {}
+    for pair, value in zip(pairs, values, strict=True):
+        of_pairs.setdefault(pair, []).append(value)
+    of_tasks = [
+        np.stack([np.mean(own, axis=0) for (name, _), own in of_pairs.items() if name == task])
+        for task in dict.fromkeys(name for name, _ in of_pairs)
+    ]
+    mean = float(np.mean([seeds.mean() for seeds in of_tasks]))
+    variances = [over_seeds(seeds) if seeds.ndim == 1 else over_seeds_and_rows(seeds) for seeds in of_tasks]
+    if not 0 < sum(each.estimate for each in variances) < np.inf:  # equal values, or a task that has one seed
         return Estimate(mean, None)
-    return Estimate(mean, *over_tasks(mean, variances, list(seeds.size())))
+    return Estimate(mean, *over_tasks(mean, variances))
 
 
 @dataclass(frozen=True)

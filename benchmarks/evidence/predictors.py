@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from .load import in_order
-from .statistics import Interval, cluster_interval, correlation, rank_correlation, ranks_within
+from .statistics import Interval, correlation, rank_correlation, ranks_within, seed_interval
 
 PREDICTORS = {
     "largest": "label bias of T = 1 (largest share of one predicted label)",
@@ -23,14 +23,14 @@ PREDICTORS = {
 
 @dataclass(frozen=True)
 class Correlation:
-    """Spearman's correlation over `n` cells of `clusters` (task, seed) pairs, and within cells of one task and setting.
+    """Spearman's correlation over `n` cells of `pairs` of a task and a seed, and within cells of one task and setting.
 
     `within` is the correlation of ranks among the seeds of each task, setting and eta; its interval keeps these ranks.
     """
 
     name: str
     n: int
-    clusters: int
+    pairs: int
     overall: float
     interval: Interval | None
     within: float
@@ -89,13 +89,13 @@ def _correlation(name: str, cells: pd.DataFrame, gain: str) -> Correlation:
     first, second = cells[name].to_numpy(float), cells[gain].to_numpy(float)
     groups = list(zip(cells["setting"], cells["eta"], cells["task"], strict=True))
     inner = ranks_within(first, groups), ranks_within(second, groups)
-    clusters = list(zip(cells["task"], cells["seed"], strict=True))
+    pairs = list(zip(cells["task"], cells["seed"], strict=True))
     return Correlation(
         name,
         len(cells),
-        len(set(clusters)),
+        len(set(pairs)),
         rank_correlation(first, second),
-        cluster_interval(clusters, lambda chosen: rank_correlation(first[chosen], second[chosen])),
+        seed_interval(pairs, lambda chosen: rank_correlation(first[chosen], second[chosen])),
         correlation(*inner),
-        cluster_interval(clusters, lambda chosen: correlation(inner[0][chosen], inner[1][chosen])),
+        seed_interval(pairs, lambda chosen: correlation(inner[0][chosen], inner[1][chosen])),
     )

@@ -21,7 +21,6 @@ from .methods import TECHNIQUES
 from .pooled import estimate
 
 FILE = "techniques.jsonl"
-OTHERS = " (other demonstrations)"
 SLOW = ("lens", "influence")
 ONCE, AREA = "deep-thinking T=1", "AUC"
 CORRECTIONS = {"accuracy": "none", "fitted": "fitted", "batch": "batch"}
@@ -74,34 +73,52 @@ def measured(rows: pd.DataFrame, arm: str, correction: str, measure: str) -> pd.
 
 
 def recorded(rows: pd.DataFrame, sampled: Collection[str] = ()) -> Iterator[Recorded]:
-    """Every technique beside one reading, as far as it was run.
-
-    Those of `sampled` were run after other demonstrations, too, with the scores of every row.
-    """
+    """Every technique beside one reading, as far as it was run; those of `sampled` are compared row by row instead."""
+    techniques = {**TECHNIQUES, "ensemble-3": "three orders, mean log p"}
     found = [
         *(
-            Recorded(f"`{name}`: {words}{OTHERS if name in sampled else ''}", rows, f"{name} T=1")
-            for name, words in {**TECHNIQUES, "ensemble-3": "three orders, mean log p"}.items()
+            Recorded(f"`{name}`: {words}", rows, f"{name} T=1")
+            for name, words in techniques.items()
+            if name not in sampled
         ),
         Recorded("nearest mean hidden state of labelled rows", rows, "centroid T=1", correction="centroid"),
     ]
     return (each for each in found if each.cells)
 
 
-def of_table1(model: Model | None) -> Iterator[Recorded]:
-    """The choices of Table 1 that are too slow to be run on more rows, beside random demonstrations."""
-    if model is None:
-        return
-    rows = [
-        {"arm": method, "correction": correction, "task": task, "seed": seed, "n": 1, "right": right, "labels": labels}
-        for method, labels in ((BASELINE, 0), *((name, LABELS[name]) for name in SLOW))
-        for correction, kind in (("none", "plain"), ("batch", "plain batch"))
-        for (task, seed), right in model.accuracies_of(method, kind).items()
-    ]
-    table = pd.DataFrame(rows).assign(auc=np.nan)
-    for name in SLOW:
-        if name in model.complete:
-            yield Recorded(f"`{name}` demonstrations", table, name, BASELINE)
+@dataclass(frozen=True, eq=False)
+class OfTable1:
+    """A choice of demonstrations of Table 1 that is too slow to be run on more rows, beside random ones."""
+
+    method: str
+    model: Model
+    unchanged: int = 0
+
+    @property
+    def name(self) -> str:
+        """The line's name."""
+        return f"`{self.method}` demonstrations"
+
+    @property
+    def labels(self) -> int:
+        """How many labels the demonstrations were chosen by."""
+        return LABELS[self.method]
+
+    @property
+    def cells(self) -> list[tuple[str, int]]:
+        """Its tasks and seeds."""
+        return list(self.model.accuracies_of(self.method, "plain").index)
+
+    @cached_property
+    def differences(self) -> dict[str, Difference]:
+        """By the two measures whose answers are kept."""
+        kinds = {"accuracy": "plain", "batch": "plain batch"}
+        return {name: self.model.change((BASELINE, kind), (self.method, kind)) for name, kind in kinds.items()}
+
+
+def of_table1(model: Model | None) -> Iterator[OfTable1]:
+    """LENS and influence, as far as they have every task and seed."""
+    return (OfTable1(name, model) for name in SLOW if model is not None and name in model.complete)
 
 
 def read_techniques(folder: Path) -> pd.DataFrame:

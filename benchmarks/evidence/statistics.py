@@ -14,20 +14,26 @@ ROUNDS = 2000
 Interval = tuple[float, float]
 
 
-def cluster_interval(clusters: Sequence[object], statistic: Callable[[Ints], float], seed: int = 0) -> Interval | None:
-    """95 % percentile interval of a statistic of row numbers, resampling whole clusters with replacement.
+def seed_interval(pairs: Sequence[tuple[str, int]], statistic: Callable[[Ints], float]) -> Interval | None:
+    """95 % percentile interval of a statistic of row numbers, resampling the seeds of every task with replacement.
 
-    Rounds in which the statistic is not defined (NaN) are left out. None for fewer than three clusters, or if it is
-    defined in fewer than half of the rounds.
+    `pairs` are the rows' tasks and seeds. Rounds in which the statistic is not defined (NaN) are left out. None if a
+    task has one seed, or if it is defined in fewer than half of the rounds.
     """
-    names = list(dict.fromkeys(clusters))
-    if len(names) < 3:
+    rows: dict[str, dict[int, list[int]]] = {}
+    for place, (task, seed) in enumerate(pairs):
+        rows.setdefault(task, {}).setdefault(seed, []).append(place)
+    if min(map(len, rows.values())) < 2:
         return None
-    members = [np.array([place for place, name in enumerate(clusters) if name == each]) for each in names]
-    generator = np.random.default_rng(seed)
+    of_tasks = [[np.array(places) for places in of_seeds.values()] for of_seeds in rows.values()]
+    generator = np.random.default_rng(0)
     values = np.array(
         [
-            statistic(np.concatenate([members[place] for place in generator.integers(len(names), size=len(names))]))
+            statistic(
+                np.concatenate(
+                    [seeds[n] for seeds in of_tasks for n in generator.integers(len(seeds), size=len(seeds))]
+                )
+            )
             for _ in range(ROUNDS)
         ]
     )
@@ -51,15 +57,53 @@ def student(difference: float, error: float, freedom: float) -> tuple[Interval, 
     return (float(low), float(high)), float(2 * t.sf(abs(difference) / error, freedom))
 
 
-def over_tasks(mean: float, variances: Sequence[float], seeds: Sequence[int]) -> tuple[Interval, float]:
-    """Student's interval and p of a mean over tasks, whose variances are those of means over so many seeds.
+@dataclass(frozen=True)
+class Variance:
+    """The estimated variance of a mean, and the sum of the squares of its terms over their degrees of freedom.
 
-    The degrees of freedom are Welch's; there are none where a task has one seed.
+    The latter gives the degrees of freedom of a sum of such estimates (Satterthwaite 1946).
     """
-    total = sum(variances)
-    spread = sum(each**2 / (number - 1) for each, number in zip(variances, seeds, strict=True) if number > 1)
-    freedom = total**2 / spread if spread > 0 and min(seeds) > 1 else 0.0
-    return student(mean, float(np.sqrt(total)) / len(seeds), freedom)
+
+    estimate: float
+    spread: float
+
+
+UNKNOWN = Variance(np.inf, np.inf)  # of one seed
+
+
+def over_seeds(values: Floats) -> Variance:
+    """The variance of the mean of values [seeds]."""
+    if len(values) < 2:
+        return UNKNOWN
+    variance = float(values.var(ddof=1)) / len(values)
+    return Variance(variance, variance**2 / (len(values) - 1))
+
+
+def over_seeds_and_rows(values: Floats) -> Variance:
+    """The variance of the mean of values [seeds, rows], both drawn at random and every row read with every seed.
+
+    It is (M_seeds + M_rows - M_rest) / (seeds rows) with the mean squares of the two-way analysis of variance (crossed
+    random effects), and at least what seeds alone or rows alone give. Resampling both would count M_rest three times
+    (Owen 2007, "The pigeonhole bootstrap").
+    """
+    seeds, rows = values.shape
+    if seeds < 2 or rows < 2:
+        return UNKNOWN
+    by_seed, by_row = values.mean(axis=1, keepdims=True), values.mean(axis=0, keepdims=True)
+    rest = values - by_seed - by_row + values.mean()
+    freedoms = seeds - 1, rows - 1, (seeds - 1) * (rows - 1)
+    of_seeds, of_rows = float(by_seed.var(ddof=1)) / seeds, float(by_row.var(ddof=1)) / rows
+    of_rest = float((rest**2).sum()) / freedoms[2] / (seeds * rows)
+    terms = (of_seeds, of_rows, of_rest)
+    spread = sum(term**2 / freedom for term, freedom in zip(terms, freedoms, strict=True))
+    return Variance(max(of_seeds, of_rows, of_seeds + of_rows - of_rest), spread)
+
+
+def over_tasks(mean: float, variances: Sequence[Variance]) -> tuple[Interval, float]:
+    """Student's interval and p of a mean over tasks with the variances of their means."""
+    total, spread = sum(each.estimate for each in variances), sum(each.spread for each in variances)
+    known = 0 < spread < np.inf
+    return student(mean, float(np.sqrt(total)) / len(variances), total**2 / spread if known else 0.0)
 
 
 @dataclass(frozen=True)

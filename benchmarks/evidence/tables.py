@@ -13,7 +13,7 @@ from .cells import ALPHA, HARMS, HELPS, Comparison, choices, compare_chosen
 from .claims import Claim
 from .controls import Flipped, Repeats
 from .discrimination import MEASURES, NEEDS_DEV, Compared, Difference, adjusted, compare, without_dev
-from .findings import interval, points, shown, tried_thinking
+from .findings import interval, points, shown
 from .load import TASK_NAMES, TASK_ORDER, named
 from .pooled import estimate, summary
 from .predictors import PREDICTORS, Correlation
@@ -77,7 +77,7 @@ def tuned(lines: Sequence[dict[str, Any]]) -> str:
         rows.append(
             [
                 TASK_NAMES.get(line["task"], line["task"]),
-                f"{line['budget'].removesuffix('m')} min" + ("" if tried_thinking(line) else ", T = 1 alone"),
+                f"{line['budget'].removesuffix('m')} min",
                 chosen_words(line["choice"]),
                 "yes" if line["difference_beyond_noise"] else "no",
                 _percent(nested["plain"]),
@@ -86,11 +86,12 @@ def tuned(lines: Sequence[dict[str, Any]]) -> str:
                 "" if rival is None else f"{_percent(rival['accuracy'])} ({rival['name'].partition(',')[0]})",
                 _percent(test["uncorrected"]),
                 _percent(test["accuracy"]),
+                "; ".join(line["not_tried"]),
             ]
         )
     headings = [
         "task",
-        "budget, tried",
+        "budget",
         "to use",
         "beyond noise",
         "plain",
@@ -99,6 +100,7 @@ def tuned(lines: Sequence[dict[str, Any]]) -> str:
         "best rival",
         "test: uncorrected",
         "test",
+        "not tried",
     ]
     return table(headings, rows, 4)
 
@@ -174,7 +176,6 @@ def by_task(chosen: pd.DataFrame) -> str:
     lines = []
     for (task, setting), rows in chosen.groupby(["task", "setting"], observed=True):
         raw, calibrated = compare_chosen(rows), compare_chosen(rows, calibrated=True)
-        change = compare(without_dev(rows["before"], rows["after"]), "accuracy")
         true = [statistics.fmean(row["true"] for row in rows[column]) for column in ("before", "after")]
         lines.append(
             [
@@ -185,8 +186,8 @@ def by_task(chosen: pd.DataFrame) -> str:
                 _middle(list(rows["eta"])),
                 *_accuracies(raw),
                 points(raw.mean),
-                interval(change.interval),
-                _p(change.p),
+                interval(raw.interval),
+                _p(raw.p),
                 f"{raw.better} / {raw.worse}",
                 _percent(rows["oracle"].mean()),
                 f"{true[0]:.2f}",
@@ -227,7 +228,7 @@ def over_t(every: pd.DataFrame) -> str:
 
 def correlation_table(found: Sequence[Correlation]) -> str:
     """Every predictor's rank correlation with the gain."""
-    lines = [[PREDICTORS[each.name], each.n, each.clusters, *_both(each)] for each in found]
+    lines = [[PREDICTORS[each.name], each.n, each.pairs, *_both(each)] for each in found]
     headings = ["goes along with the gain", "runs", PAIRS, "Spearman", "95 % interval"]
     return table([*headings, "within task and setting", "95 % interval"], lines)
 
@@ -265,14 +266,14 @@ def repeats_table(found: Sequence[Repeats]) -> str:
         first = next(iter(here.values()))
         accuracies = _accuracies(first.repeating)
         cells = [_thinking(here[setting]) if setting in here else "" for setting in settings]
-        same = _percent(statistics.fmean(first.agreement_first))
+        same = _percent(statistics.fmean(first.agreement.before))
         lines.append([TASK_NAMES.get(task, task), times, len(first.seeds), *accuracies, same, *cells])
     headings = ["task", "times", "seeds", "T = 1", "repeated", "same label as T = 1"]
     return table([*headings, *(f"{setting}, eta {eta:g}" for setting, eta in settings)], lines)
 
 
 def _thinking(each: Repeats) -> str:
-    accuracy, same = statistics.fmean(each.thinking.after), statistics.fmean(each.agreement)
+    accuracy, same = statistics.fmean(each.thinking.after), statistics.fmean(each.agreement.after)
     return f"{_percent(accuracy)} at T = {each.t} ({_percent(same)} same)"
 
 

@@ -10,13 +10,15 @@ from functools import cached_property
 from pathlib import Path, PurePath
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
-from benchmarks.evidence.discrimination import Difference, holm
+from benchmarks.evidence.discrimination import Difference, difference, holm
 from benchmarks.evidence.findings import Change, counted
-from benchmarks.evidence.pooled import Estimate, estimate
+from benchmarks.evidence.measures import Floats
+from benchmarks.evidence.pooled import estimate
 from benchmarks.style import DEEPTHINK, NO_LABELS, POOL_LABELS, write
-from deepthink_cli.experiments.results import FILE
+from deepthink_cli.experiments.results import FILE, Result
 from deepthink_cli.model.options import POCKET
 from deepthink_cli.report.arms import Arm
 from deepthink_cli.report.dots import Dot, dots_figure
@@ -51,6 +53,7 @@ def nothing() -> pd.DataFrame:
 class Model:
     """The results of one model: a line for each method, task and seed, with an accuracy for each of `KINDS`.
 
+    `answers` has the same lines, with 1.0 for every test row that was labelled correctly and 0.0 for others [rows].
     `more` has the methods that were run on more rows, with the two of `KINDS` at T = 1; *thinking* is a method there.
     `more_gains` has what they change, for both of these kinds and by method.
     """
@@ -59,27 +62,33 @@ class Model:
     accuracies: pd.DataFrame
     costs: list[dict[str, Any]]
     rivals: list[dict[str, Any]]
+    answers: pd.DataFrame = field(default_factory=nothing)
     more: pd.DataFrame = field(default_factory=nothing)
     more_gains: dict[str, dict[str, Difference]] = field(default_factory=dict)
 
-    def differences(self, before: tuple[str, str], after: tuple[str, str]) -> pd.Series:
-        """The differences by task and seed between two (method, kind); of all choices if the names are empty."""
-        left, right = (self.accuracies_of(*side) for side in (before, after))
-        return (right - left).dropna()
-
     def accuracies_of(self, method: str, kind: str) -> pd.Series:
-        """The accuracies of a method by task and seed, or of all choices of demonstrations if the name is empty."""
+        """The accuracies of a method by task and seed."""
         table = self.accuracies
-        chosen = table[table["method"] == method] if method else table[table["method"].isin(CHOICES)]
-        keys = ["task", "seed"] if method else ["task", "seed", "method"]
-        return chosen.set_index(keys)[kind]
+        return table[table["method"] == method].set_index(["task", "seed"])[kind]
 
-    def gains(self, methods: Sequence[str]) -> dict[str, dict[str, Estimate]]:
-        """What methods change beside random demonstrations, for both kinds of `SCORES` at T = 1, and by method."""
+    def change(self, before: tuple[str, str], after: tuple[str, str]) -> Difference:
+        """From one (method, kind) to another, on the tasks and seeds of both; of all choices if the names are empty."""
+        first, last = self._answers_of(*before), self._answers_of(*after)
+        pairs = [pair for pair in first if pair in last]
+        of_tasks = [[pair for pair in pairs if pair[0] == task] for task in dict.fromkeys(task for task, _ in pairs)]
+        return difference([(np.stack([first[p] for p in own]), np.stack([last[p] for p in own])) for own in of_tasks])
+
+    def _answers_of(self, method: str, kind: str) -> dict[tuple[str, int], Floats]:
+        """By task and seed; of several methods their mean."""
+        rows = self.answers[self.answers["method"].isin([method] if method else CHOICES)]
         return {
-            kind: {name: _estimate(self.differences((BASELINE, kind), (name, kind))) for name in methods}
-            for kind in SCORES
+            (str(task), int(seed)): np.mean(np.stack(of_pair[kind].tolist()), axis=0)
+            for (task, seed), of_pair in rows.groupby(["task", "seed"])
         }
+
+    def gains(self, methods: Sequence[str]) -> dict[str, dict[str, Difference]]:
+        """What methods change beside random demonstrations, for both kinds of `SCORES` at T = 1, and by method."""
+        return {kind: {name: self.change((BASELINE, kind), (name, kind)) for name in methods} for kind in SCORES}
 
     def is_among(self, files: Sequence[str]) -> bool:
         """Whether one of these files of models has its weights."""
@@ -99,24 +108,28 @@ def read_models(folder: Path) -> list[Model]:
         runs = sorted(file.parent for file in path.glob(f"*/{FILE}") if file.stat().st_size)
         if runs:
             kept = (_lines(path / name) for name in (COSTS, RIVALS))
-            models.append(Model(path.name, _accuracies(read_jobs(runs)), *kept))
+            answers = _answers(read_jobs(runs))
+            accuracies = answers.assign(**{kind: answers[kind].map(np.mean) for kind in KINDS})
+            models.append(Model(path.name, accuracies, *kept, answers))
     return models
 
 
-def _accuracies(jobs: Sequence[JobResults]) -> pd.DataFrame:
-    """Columns `method`, `task`, `seed` and those of `KINDS`; only what has all four."""
-    lines: dict[tuple[str, str, int], dict[str, float]] = {}
+def _answers(jobs: Sequence[JobResults]) -> pd.DataFrame:
+    """Columns `method`, `task`, `seed` and those of `KINDS`, with 1.0 or 0.0 [rows]; only what has all four."""
+    lines: dict[tuple[str, str, int], dict[str, Floats]] = {}
 
-    def put(each: SeedScore, kind: str, accuracy: float) -> None:
+    def put(each: SeedScore, kind: str, result: Result) -> None:
         line = lines.setdefault((_method(each.arm), each.task, each.seed.number), {})
-        line[f"{kind} {each.arm.calibration}" if each.arm.calibration else kind] = accuracy
+        right = np.array(result.was_right(), dtype=np.float64)
+        line[f"{kind} {each.arm.calibration}" if each.arm.calibration else kind] = right
 
     for each in scores_of(jobs, None):
-        put(each, "thinking", each.score.thinking)
-        if each.arm.technique is None:
-            put(each, "plain", each.score.plain)
+        (compared,) = each.score.comparisons
+        put(each, "thinking", compared.result)
+        if each.arm.technique is None and compared.baseline is not None:
+            put(each, "plain", compared.baseline)
     for each in scores_of([job for job in jobs if job.arm.technique], 1):
-        put(each, "plain", each.score.thinking)
+        put(each, "plain", each.score.comparisons[0].result)
     rows = [
         {"method": method, "task": task, "seed": seed, **line}
         for (method, task, seed), line in lines.items()
@@ -211,7 +224,7 @@ def _sentences(model: Model) -> list[str]:
     best = [name for name in others if math.isclose(gains["plain"][name].mean, most)]
     named = " and ".join(f"{name} with {_points(gains['plain'][name])}" for name in best)
     raw, corrected, correction = (
-        _points(_estimate(model.differences(("", before), ("", after))))
+        _points(model.change(("", before), ("", after)))
         for before, after in (("plain", "thinking"), ("plain batch", "thinking batch"), ("plain", "plain batch"))
     )
     return [
@@ -235,14 +248,11 @@ def _above(gains: Mapping[str, Mapping[str, Change]]) -> str:
     return " ".join(sentences)
 
 
-def _points(value: Estimate) -> str:
-    """The mean in percentage points, with its 95 % interval."""
-    ends = "" if value.interval is None else " [{:+.1f}, {:+.1f}]".format(*(100 * end for end in value.interval))
+def _points(value: Change) -> str:
+    """The mean in percentage points, with its 95 % interval, unless values that do not vary give none."""
+    low, high = value.interval or (value.mean, value.mean)
+    ends = f" [{100 * low:+.1f}, {100 * high:+.1f}]" if low < high else ""
     return f"{100 * value.mean:+.1f} points{ends}"
-
-
-def _estimate(values: pd.Series) -> Estimate:
-    return estimate(values.to_numpy(), [key[:2] for key in values.index])
 
 
 def _more(model: Model, figures: Path) -> Iterator[str]:
@@ -403,7 +413,9 @@ def _against_rivals(model: Model, table: pd.DataFrame) -> Iterator[str]:
             name: (model.accuracies_of(BASELINE, kind) - values).dropna() for name, values in by_classifier.items()
         }
         differences = "; ".join(
-            f"{_points(_estimate(gain))} against {name}" for name, gain in known.items() if len(gain)
+            f"{_points(estimate(gain.to_numpy(), list(gain.index)))} against {name}"
+            for name, gain in known.items()
+            if len(gain)
         )
         if differences:
             yield f"Random demonstrations with {words[kind]}, after batch calibration: {differences}."
@@ -418,7 +430,7 @@ def _drawn(model: Model, figures: Path) -> Iterator[str]:
         words: [
             Dot(name, gain.mean, gain.interval, group)
             for name, group, gain in (
-                (name, group, _estimate(model.differences((BASELINE, kind), (method, kind.replace("plain", at)))))
+                (name, group, model.change((BASELINE, kind), (method, kind.replace("plain", at))))
                 for name, group, method, at in _lines_of(known)
             )
         ]

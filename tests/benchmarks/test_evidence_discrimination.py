@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import product
 from pathlib import Path
 
@@ -10,16 +11,10 @@ import pytest
 from helpers.small_evidence import made_up_scores, write_grid, write_row
 from sklearn.metrics import roc_auc_score
 
-from evidence import discrimination, statistics
+from evidence import discrimination
 from evidence.discrimination import Comparison, Pair, areas, compare, comparisons, holm, matched_labels, pairwise_areas
 from evidence.load import Scores, read_evidence
-from evidence.measures import normalised, predicted
-
-
-@pytest.fixture(autouse=True)
-def _few_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Intervals by few resamplings: what is tested is not how exact they are."""
-    monkeypatch.setattr(statistics, "ROUNDS", 200)
+from evidence.measures import Floats, Ints, normalised, predicted
 
 
 def made_up(rows: int, labels: int, skill: float, seed: int = 0) -> Scores:
@@ -52,13 +47,20 @@ def test_matched_labels_are_those_of_the_constants_that_give_each_label_as_often
     assert matched_labels(scores.logs, np.array([6, 14, 10])).tolist() in found
 
 
-def test_the_area_is_that_of_scikit_learn_with_weights_and_ties() -> None:
+def test_the_area_is_that_of_scikit_learn_with_ties() -> None:
     scores = made_up(60, 3, 0.7)
     rounded = Scores(scores.labels, np.round(scores.logs, 1), scores.gold)
-    weights = np.random.default_rng(1).integers(1, 4, size=(3, 60)).astype(float)
-    for row, area in zip(weights, areas(rounded.logs, rounded.gold, weights), strict=True):
-        expected = [roc_auc_score(rounded.gold == y, rounded.logs[:, y], sample_weight=row) for y in range(3)]
-        assert area == pytest.approx(np.mean(expected))
+    expected = [roc_auc_score(rounded.gold == label, rounded.logs[:, label]) for label in range(3)]
+    assert areas(rounded.logs, rounded.gold).mean() == pytest.approx(np.mean(expected))
+
+
+@pytest.mark.parametrize("area", [areas, pairwise_areas])
+def test_the_values_of_the_rows_vary_as_the_area_of_resampled_rows(area: Callable[[Floats, Ints], Floats]) -> None:
+    scores, draw = made_up(200, 3, 1.0), np.random.default_rng(1)
+    samples = [draw.integers(200, size=200) for _ in range(400)]
+    resampled = [area(scores.logs[rows], scores.gold[rows]).mean() for rows in samples]
+    values = area(scores.logs, scores.gold)
+    assert values.std() / np.sqrt(200) == pytest.approx(np.std(resampled), rel=0.1)
 
 
 def test_a_move_of_the_prior_changes_accuracy_alone() -> None:
@@ -114,16 +116,15 @@ def test_copies_of_the_demonstrations_are_compared_with_one_reading_of_them(tmp_
 
 def test_areas_between_two_labels_are_those_of_scikit_learn_and_no_constants_change_them() -> None:
     scores = made_up(120, 3, 1.0)
-    once = np.ones((1, 120))
     expected = []
     for one, other in ((0, 1), (0, 2), (1, 2)):
         rows = np.isin(scores.gold, (one, other))
         between = scores.logs[rows, one] - scores.logs[rows, other]
         expected.append(roc_auc_score(scores.gold[rows] == one, between))
     moved = shifted(scores, [2.0, -1.0, 0.5])
-    assert pairwise_areas(scores.logs, scores.gold, once)[0] == pytest.approx(np.mean(expected))
-    assert pairwise_areas(moved.logs, moved.gold, once)[0] == pytest.approx(np.mean(expected))
-    assert areas(moved.logs, moved.gold, once)[0] != pytest.approx(areas(scores.logs, scores.gold, once)[0])
+    assert pairwise_areas(scores.logs, scores.gold).mean() == pytest.approx(np.mean(expected))
+    assert pairwise_areas(moved.logs, moved.gold).mean() == pytest.approx(np.mean(expected))
+    assert areas(moved.logs, moved.gold).mean() != pytest.approx(areas(scores.logs, scores.gold).mean())
 
 
 def test_one_seed_of_each_task_shows_nothing() -> None:

@@ -73,8 +73,8 @@ def test_the_page_of_table_1_has_the_accuracies_of_these_rows(evidence: Evidence
                 found.iloc[:0].assign(**{"thinking": [], "thinking batch": []}),
                 costs,
                 [],
-                found,
-                gains(evidence),
+                more=found,
+                more_gains=gains(evidence),
             )
         ],
         tmp_path,

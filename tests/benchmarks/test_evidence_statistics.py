@@ -23,7 +23,15 @@ from evidence.measures import (
 )
 from evidence.pooled import Estimate, estimate
 from evidence.predictors import PREDICTORS, correlations
-from evidence.statistics import cluster_interval, correlation, rank_correlation, ranks_within, student
+from evidence.statistics import (
+    correlation,
+    over_seeds,
+    over_seeds_and_rows,
+    rank_correlation,
+    ranks_within,
+    seed_interval,
+    student,
+)
 
 RANDOM = np.random.default_rng(7)
 
@@ -103,14 +111,37 @@ def test_an_estimate_over_two_tasks_is_half_of_welchs_difference() -> None:
     assert found.p == pytest.approx(expected.pvalue)
 
 
+def test_the_variance_of_a_mean_over_seeds_and_rows_is_that_of_both_and_of_their_interaction() -> None:
+    draw, seeds, rows = np.random.default_rng(3), 6, 40
+    found = []
+    for _ in range(400):
+        of_seeds, of_rows = draw.normal(0, 0.5, size=(seeds, 1)), draw.normal(0, 1, size=(1, rows))
+        found.append(over_seeds_and_rows(of_seeds + of_rows + draw.normal(0, 2, size=(seeds, rows))).estimate)
+    assert np.mean(found) == pytest.approx(0.5**2 / seeds + 1 / rows + 2**2 / (seeds * rows), rel=0.1)
+
+
+def test_rows_that_do_not_vary_leave_the_variance_over_seeds() -> None:
+    of_seeds = RANDOM.normal(size=(5, 1))
+    found, expected = over_seeds_and_rows(np.repeat(of_seeds, 30, axis=1)), over_seeds(of_seeds[:, 0])
+    assert (found.estimate, found.spread) == pytest.approx((expected.estimate, expected.spread))
+
+
 def test_one_seed_of_a_task_and_equal_seeds_have_no_interval() -> None:
     assert estimate([0.1, 0.2, 0.3], [("sst2", 0), ("sst2", 1), ("mr", 0)]).interval is None
     assert estimate([0.1, 0.1], [("sst2", 0), ("sst2", 1)]).interval is None
 
 
-def test_two_clusters_have_no_interval_and_a_missing_statistic_neither() -> None:
-    assert cluster_interval(["a", "b"], lambda chosen: 1.0) is None
-    assert cluster_interval(["a", "b", "c"], lambda chosen: math.nan) is None
+def test_a_task_with_one_seed_has_no_interval_and_a_missing_statistic_neither() -> None:
+    assert seed_interval([("a", 0), ("a", 1), ("b", 0)], lambda chosen: 1.0) is None
+    assert seed_interval([("a", 0), ("a", 1)], lambda chosen: math.nan) is None
+
+
+def test_seeds_are_resampled_within_their_tasks() -> None:
+    pairs = [("a", 0), ("b", 0), ("a", 1), ("b", 1)]
+    assert seed_interval(pairs, lambda chosen: sum(pairs[place][0] == "a" for place in chosen) / len(chosen)) == (
+        0.5,
+        0.5,
+    )
 
 
 @pytest.mark.parametrize(("interval", "sign"), [((0.1, 0.2), 1), ((-0.2, -0.1), -1), ((0.0, 0.2), 0), (None, 0)])
@@ -139,7 +170,7 @@ def test_a_predictor_that_does_not_vary_or_is_unknown_is_omitted(monkeypatch: py
     cells = cells.assign(task=list("aabbcc"), seed=[0, 1] * 3, setting="continued", drift=math.nan, margin=1.0)
     names = [each.name for each in correlations(cells)]
     assert set(PREDICTORS) - set(names) == {"drift", "margin"}
-    assert all(each.overall == pytest.approx(1) and each.clusters == 6 for each in correlations(cells))
+    assert all(each.overall == pytest.approx(1) and each.pairs == 6 for each in correlations(cells))
 
 
 def test_a_change_of_spread_is_the_difference_of_the_standard_deviations() -> None:

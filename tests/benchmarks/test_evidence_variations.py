@@ -65,7 +65,7 @@ def test_orders_of_the_same_demonstrations_are_counted_as_seeds(tmp_path: Path) 
     spread = over_orders(evidence)
     assert spread is not None
     assert (spread.before, spread.after) == pytest.approx((0.2, 0.0))
-    ours = {each.words: each.ours for each in claims(evidence, [], None)}
+    ours = {each.words: each.ours for each in claims(evidence, [])}
     assert ours["accuracy varies less over orders"].startswith("20.0 at T = 1; T = 5 0.0")
 
 

@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 from helpers.small_evidence import write_grid
 
-from evidence import predictions, statistics
-from evidence.discrimination import Difference
+from evidence import statistics
+from evidence.discrimination import LARGE_STEP, PAPER_BY_DEV, Difference
 from evidence.load import read_evidence
 from evidence.predictions import HIT, MISS, OPEN, PREDICTIONS, Results, outcomes, page
 
@@ -30,7 +30,7 @@ class Found(Results):
 
 
 def of_paper(measure: str, change: float, low: float = -1.0) -> Found:
-    return Found({(predictions.PAPER, measure): (change, low), (predictions.PAPER, "accuracy"): (change, low)}, [])
+    return Found({(PAPER_BY_DEV, measure): (change, low), (PAPER_BY_DEV, "accuracy"): (change, low)}, [])
 
 
 def row(arm: str, correction: str, right: int, task: str = "trec", auc: float = 0.9) -> dict[str, Any]:
@@ -64,7 +64,7 @@ def test_the_papers_setting_is_judged_by_its_difference_and_interval(
 
 @pytest.mark.parametrize(("change", "verdict"), [(-0.05, HIT), (-0.04, OPEN), (0.0, MISS)])
 def test_a_large_step_must_lose_five_points_of_the_area(change: float, verdict: str) -> None:
-    assert RULES[6](Found({(predictions.LARGE, "AUC"): (change, change)}, [])).verdict == verdict
+    assert RULES[6](Found({(LARGE_STEP, "AUC"): (change, change)}, [])).verdict == verdict
 
 
 @pytest.mark.parametrize(("raw", "composed", "verdict"), [(50, 53, HIT), (50, 52, OPEN), (50, 49, MISS)])
