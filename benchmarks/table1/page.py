@@ -172,11 +172,11 @@ scorer, seeds and test rows.
 
 Every [method](choose.md#methods) chooses from the same seeded pool of 1,000 training rows (of AG News, from a subset of
 5,000). Test rows are validation rows of SST-2, SST-5 and MR, and test rows of AG News and TREC: 300 of each task for
-the methods whose scores of every row are kept, and 150 for all methods. T = 1 is plain in-context
-learning with the chosen demonstrations; T by dev rows is chosen from 1, 2, 4 and 8 by the labels of 80 training rows
-(eta 0.1, restarted positions: not the paper's setting). [Batch calibration](predict.md#calibration) sees all test
-inputs and no label. SmolLM2's weights have 4 bits (GGUF Q4_1), and it is an instruct model that is read without its
-chat template.
+the methods that matter most, whose scores of every row are kept, and 150 for all choices and three techniques. T = 1 is
+plain in-context learning with the chosen demonstrations; T by dev rows is chosen from 1, 2, 4 and 8 by the labels of 80
+training rows (eta 0.1, restarted positions: not the paper's setting). [Batch calibration](predict.md#calibration) sees
+all test inputs and no label. SmolLM2's weights have 4 bits (GGUF Q4_1), and it is an instruct model that is read
+without its chat template.
 
 Tables have accuracies in percent, means over seeds. *Labels* are those that a method sees beyond its demonstrations'
 own, *passes* the texts that the model reads for the choice, and *seconds* those of one processor core beyond random
@@ -186,9 +186,8 @@ of a table are [techniques](think.md#other-techniques) after random demonstratio
 them twice, ensemble-4 in four orders, composed each without the others, and ct-kv trains their memory ([what they
 cost](think.md#what-they-give)).
 
-Intervals are at 95 %, and what is said to be shown has p below 5 % after Holm's correction over the methods, both by
-Student's test: on 300 rows as in the first table of [Evidence](evidence.md), which corrects for more; on 150 rows over
-the seeds of the tasks, without the chance of which test rows were drawn.
+Intervals are at 95 %, and what is said to be shown has p below 5 % after Holm's correction over the methods. Both are
+made as in the first table of [Evidence](evidence.md), over seeds and test rows; that table corrects for more.
 
 Everything is computed in float32, so that the rows of a GPU and of a processor agree to rounding. Of SmolLM2, those of
 LENS and influence were made on a GPU, the others on a processor; random demonstrations of seed 0 were evaluated on
@@ -290,11 +289,12 @@ TOY_WORDS = """\
 AG News, from which the pools here are drawn: its figures say nothing of other models."""
 MORE = """\
 The scores of every one of these rows are kept (`evidence/random`, `techniques` and `choices`), and the first table of
-[Evidence](evidence.md) says of each method whether it tells labels apart better. *Thinking* is Deep-Thinking in the
+[Evidence](evidence.md) says of each method but thinking whether it tells labels apart better. Ten seeds are planned.
+*Thinking* is Deep-Thinking in the
 paper's setting (T = 5, eta 0.01, continued positions) after random demonstrations; *own labels* are those of the
 demonstrations alone. LENS and influence are not among these methods: for one task and seed they take most of an hour of
 a processor core."""
-ALL = f"### All methods on {ROWS} rows, {counted(len(SEEDS), 'seed')}"
+ALL = f"### All choices, and three techniques, on {ROWS} rows, {counted(len(SEEDS), 'seed')}"
 
 
 def _first_readings(model: Model) -> Iterator[str]:
@@ -439,10 +439,11 @@ def _drawn(model: Model, figures: Path) -> Iterator[str]:
     name = f"{PurePath(model.name).name}.png"
     write(figures / name, dots_figure, panels, AXIS, (NO_LABELS, POOL_LABELS, DEEPTHINK), COLUMN)
     yield f"![Accuracy of every method minus that of random demonstrations](table1/{name})"
+    pairs = len(model.accuracies_of(BASELINE, "plain"))
     yield (
-        f"Means over {len(model.accuracies_of(BASELINE, 'plain'))} task-seed pairs. *Thinking* is Deep-Thinking after "
-        f"random demonstrations with eta 0.1, restarted positions, and T chosen by the labels of {DEV_ROWS} dev rows; "
-        "*own labels* are those of the demonstrations alone."
+        f"Means over {pairs} task-seed pairs. In the picture *thinking* is Deep-Thinking after random demonstrations with "
+        f"eta 0.1, restarted positions, and T chosen by the labels of {DEV_ROWS} dev rows; *own labels* are those of the "
+        "demonstrations alone."
     )
 
 
