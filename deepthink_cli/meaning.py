@@ -24,7 +24,7 @@ Condition = Callable[[Values], bool]
 Shown = Callable[[str], str]
 
 # Options of most commands: in the environment or a configuration file they may be unused by one.
-SHARED = ("data_dir", "json")
+SHARED = ("data_dir", "json", "limit")
 _GATE = tuple(each.name for each in fields(Gate))
 
 
@@ -186,6 +186,7 @@ TABLE = (
     Rule(("sklearn",), ("eta",), _has("update"), "not with {update}, which is used in its place", _OMIT_ONE),
     Rule(("run", "study"), ("dev_size",), _lacks("choose_on"), "only with {choose_on} dev", _ADD),
     Rule(("run",), ("no_probe",), _lacks("dry_run"), "only with {dry_run}", _ADD),
+    Rule(("calibrate",), ("limit",), _lacks("rows"), "only with ROWS", "give them, or omit this"),
     Rule(("predict",), ("json",), _lacks("dry_run"), "only with {dry_run}", _ADD),
 )
 

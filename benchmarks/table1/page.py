@@ -441,8 +441,8 @@ def _drawn(model: Model, figures: Path) -> Iterator[str]:
     yield f"![Accuracy of every method minus that of random demonstrations](table1/{name})"
     pairs = len(model.accuracies_of(BASELINE, "plain"))
     yield (
-        f"Means over {pairs} task-seed pairs. In the picture *thinking* is Deep-Thinking after random demonstrations with "
-        f"eta 0.1, restarted positions, and T chosen by the labels of {DEV_ROWS} dev rows; *own labels* are those of the "
+        f"Means over {pairs} task-seed pairs. In the picture *thinking* is Deep-Thinking after random demonstrations, "
+        f"with eta 0.1, restarted positions and T by the labels of {DEV_ROWS} dev rows; *own labels* are those of the "
         "demonstrations alone."
     )
 

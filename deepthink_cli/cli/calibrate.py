@@ -14,7 +14,8 @@ from deepthink_cli.cli.console import Show, note, write_json
 from deepthink_cli.cli.data_options import MemoryFile, Renamed, RowFormat, row_source
 from deepthink_cli.cli.grouped import Given, Help, Without, grouped
 from deepthink_cli.cli.options import CommonArguments, for_memory
-from deepthink_cli.cli.values import read_by
+from deepthink_cli.cli.sources import is_typed
+from deepthink_cli.cli.values import check_given, read_by
 from deepthink_cli.corrections import Calibrated, FirstToken, Thresholds
 from deepthink_cli.errors import InputError, Problems, option
 from deepthink_cli.io.text import size
@@ -71,6 +72,8 @@ def calibrate(
 
     model, problems, output = for_memory(context, model), Problems(), memory if output is None else output
     with problems.collected():
+        check_given(context, "calibrate")
+    with problems.collected():
         options = model.checked()
     with problems.collected():
         chosen, first_token = _one_of(if_typed(context, correction), weight)
@@ -121,5 +124,4 @@ def _one_of(correction: Given[CorrectionOptions], weight: Given[FirstTokenOption
 
 def if_typed(context: typer.Context, correction: Given[CorrectionOptions]) -> Given[CorrectionOptions]:
     """The correction to store if the command line names it: elsewhere `calibrate` is the option of predict and eval."""
-    source = context.get_parameter_source("calibrate")
-    return correction if source is not None and source.name == "COMMANDLINE" else correction.but(calibrate=None)
+    return correction if is_typed(context, "calibrate") else correction.but(calibrate=None)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from deepthink_cli.cli.console import table
+from deepthink_cli.cli.sources import is_typed
 from deepthink_cli.data.source import RowSource
 from deepthink_cli.errors import InputError
 from deepthink_cli.io.text import named
@@ -47,9 +48,9 @@ class RowChoice:
 
         A limit that nobody typed, of the environment or a config file, is for other commands if there are no rows.
         """
-        rows, typed = TaskOptions.checked(limit=limit).limit, context.get_parameter_source("limit")
+        rows = TaskOptions.checked(limit=limit).limit
         if source is None or (file is None and task is None):
-            if limit is not None and typed is not None and typed.name == "COMMANDLINE":
+            if limit is not None and is_typed(context, "limit"):
                 raise InputError.of("limit", limit, "no rows are labelled; give ROWS or --task, or omit it")
             return None
         if file is not None and file.read_once:

@@ -4,24 +4,28 @@ from __future__ import annotations
 
 import csv
 import os
+import shlex
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from deepthink_cli.calibration.registry import STORED, choices
 from deepthink_cli.cli import completion
 from deepthink_cli.cli.options import option
+from deepthink_cli.cli.sources import came_from
 from deepthink_cli.data.chat import Chat
 from deepthink_cli.data.source import FormatName, RowSource
 from deepthink_cli.errors import InputError
 from deepthink_cli.options import DATA, METHOD, Flag, Options
 
+if TYPE_CHECKING:
+    from deepthink_cli.tasks.sources import Source
+
 
 def _labels(context: typer.Context, typed: list[str] | None) -> list[str] | None:
     """What was typed for --labels; an environment variable is one value, which typer splits at blanks."""
-    source = context.get_parameter_source("labels")
-    return [os.environ["DEEPTHINK_LABELS"]] if source is not None and source.name == "ENVIRONMENT" else typed
+    return [os.environ["DEEPTHINK_LABELS"]] if came_from(context, "labels") == "ENVIRONMENT" else typed
 
 
 MemoryFile = Annotated[Path, typer.Argument(metavar="MEMORY", help="A file written by deepthink think.")]
@@ -171,6 +175,11 @@ def row_source(path: str | None, row_format: FormatName | None, renamed: str | N
         if path is None and value is not None:
             raise InputError.of(name, value, "no rows are read from a file; name one, or omit it")
     return None if path is None else RowSource(path, row_format, renamed=columns_in(renamed))
+
+
+def task_words(name: str, source: Source) -> str:
+    """A task as it is typed after `--task`, with the directory of its rows."""
+    return shlex.join([name] if source.data_dir is None else [name, "--data-dir", str(source.data_dir)])
 
 
 def columns_in(text: str | None) -> tuple[tuple[str, str], ...]:

@@ -13,6 +13,7 @@ from deepthink_cli.options import OUTPUT, Flag
 
 if TYPE_CHECKING:
     from deepthink_cli.artifact.opening import OpenedMemory
+    from deepthink_cli.data.source import RowSource
     from deepthink_cli.model.options import ModelOptions
     from deepthink_cli.prediction.rows import OutputRows
     from deepthink_cli.scoring.probe import Answers, Probed
@@ -27,11 +28,16 @@ DryRun = Annotated[
 ]
 
 
-def check_dry_run(others: dict[str, Any]) -> None:
-    """Raise InputError if one of these options is given: their work is not that of a sample in this process."""
+def check_dry_run(others: dict[str, Any], inputs: RowSource | None = None) -> None:
+    """Raise InputError if one of these options is given: their work is not that of a sample in this process.
+
+    Also for inputs that can be read only once.
+    """
     for name, value in others.items():
         if value:
             raise InputError.of("dry_run", None, f"not with {option(name)}; omit one of the two")
+    if inputs is not None and inputs.read_once:
+        raise InputError.of("dry_run", None, f"{inputs.name} can be read only once; give a file")
 
 
 def show_estimate(estimate: dict[str, Any], json: bool) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from deepthink_cli.cli.grouped import Given
-from deepthink_cli.cli.sources import apply_config
+from deepthink_cli.cli.sources import apply_config, is_typed
 from deepthink_cli.io.documents import RUN_CODE
 from deepthink_cli.model.options import TOY, ModelOptions
 from deepthink_cli.options import OUTPUT, Flag, Options
@@ -32,10 +32,7 @@ def for_memory(context: typer.Context, model: Given[ModelOptions]) -> Given[Mode
 
     Environment variables and config files hold defaults for new memories.
     """
-    sources = {name: context.get_parameter_source(name) for name in _OF_THE_MEMORY}
-    return model.but(
-        **{name: None for name, source in sources.items() if source is None or source.name != "COMMANDLINE"}
-    )
+    return model.but(**{name: None for name in _OF_THE_MEMORY if not is_typed(context, name)})
 
 
 def tell_of_toy(model: Given[ModelOptions], tell: Tell) -> None:

@@ -30,6 +30,7 @@ from deepthink_cli.cli.executor_options import Ray, Workers, named, number_of, s
 from deepthink_cli.cli.grouped import Given, grouped
 from deepthink_cli.cli.options import CommonArguments, for_memory
 from deepthink_cli.cli.predict_folder import predict_folder
+from deepthink_cli.cli.sources import is_typed
 from deepthink_cli.cli.values import check_given, read_by
 from deepthink_cli.data.source import RowSource
 from deepthink_cli.errors import InputError, Problem, Problems, option
@@ -155,10 +156,7 @@ def predict(
     if dry_run:
         apart = {"server": server, "ray": ray, "workers": workers, "resume": resume, "show_prompt": show_prompt}
         with problems.collected():
-            check_dry_run(apart)
-            if RowSource(inputs).read_once:
-                reason = f"{RowSource(inputs).name} can be read only once; give a file"
-                raise InputError.of("dry_run", None, reason)
+            check_dry_run(apart, RowSource(inputs))
     with problems.collected():
         options = model.checked()
     with problems.collected():
@@ -184,6 +182,7 @@ def predict(
             "task": task,
             "format": row_format,
             "map": renamed,
+            "output_format": output_format != "jsonl",
         }
         values = {"iteration": at, "options": options, "calibrate": names, "score": score, "labels": chosen}
         values |= {"reread": query.reread, "nearest": query.nearest}
@@ -315,10 +314,9 @@ def _remote(context: typer.Context, address: str) -> Remote:
     """The server; raises InputError, all at once, for options that it was started with."""
     from deepthink_cli.serving.client import Remote
 
-    problems, sources = Problems(), {name: context.get_parameter_source(name) for name in context.params}
+    problems = Problems()
     for name in (*_FIXED, *ModelOptions.option_names().values()):
-        source = sources.get(name)
-        if source is not None and source.name == "COMMANDLINE":
+        if is_typed(context, name):
             reason = f"not with {option('server')}, which was started with its own; omit one of the two"
             problems.add(Problem.of(name, None, reason))
     if context.params["nearest"] is not None:

@@ -41,7 +41,7 @@ def usage_message(error: TyperException) -> str:
         return plain(error.format_message())
     reason, name = plain(error.message), variable_used(parameter)
     value = os.environ.get(name, "")
-    if _is_from(context, parameter, "ENVIRONMENT"):
+    if came_from(context, str(parameter.name)) == "ENVIRONMENT":
         return f"{name}: {boolean_reason(value) if getattr(parameter, 'is_flag', False) else reason}"
     return plain(error.format_message())
 
@@ -87,16 +87,23 @@ def _sources(context: typer.Context) -> dict[str, str]:
     for parameter in context.command.params:
         name = str(parameter.name)
         field = parameter.opts[0].lstrip("-").replace("-", "_") if parameter.opts[0].startswith("--") else name
-        if _is_from(context, parameter, "DEFAULT_MAP") and name in lines:
+        source = came_from(context, name)
+        if source == "DEFAULT_MAP" and name in lines:
             sources[field] = f"{lines[name]} "
-        elif _is_from(context, parameter, "ENVIRONMENT"):
+        elif source == "ENVIRONMENT":
             sources[field] = f"{variable_used(parameter)}="
     return sources
 
 
-def _is_from(context: typer.Context, parameter: Any, source: str) -> bool:
-    actual = context.get_parameter_source(str(parameter.name))
-    return actual is not None and actual.name == source
+def came_from(context: typer.Context, name: str) -> str | None:
+    """Where the value of an option comes from: COMMANDLINE, ENVIRONMENT, DEFAULT_MAP (a config file) or DEFAULT."""
+    source = context.get_parameter_source(name)
+    return None if source is None else source.name
+
+
+def is_typed(context: typer.Context, name: str) -> bool:
+    """Whether the command line has an option."""
+    return came_from(context, name) == "COMMANDLINE"
 
 
 def _with_source(problem: Problem, sources: Mapping[str, str]) -> Problem:

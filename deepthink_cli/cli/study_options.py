@@ -13,6 +13,7 @@ from deepthink_cli.cli.console import note
 from deepthink_cli.cli.data_options import DataDir, TaskNames
 from deepthink_cli.cli.grouped import Given, option_of
 from deepthink_cli.cli.names import flag
+from deepthink_cli.cli.sources import came_from, is_typed
 from deepthink_cli.experiments.experiment import Experiment
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.options import DATA, MODEL, OUTPUT, Flag, Options
@@ -82,7 +83,7 @@ class StudyArguments(Options):
         """
         from deepthink_cli.experiments.study import open_study
 
-        typed = {each for each in type(self).model_fields if _source(context, each) == "COMMANDLINE"} | {"data_dir"}
+        typed = {each for each in type(self).model_fields if is_typed(context, each)} | {"data_dir"}
         given = {name: value for name, value in self.model_dump().items() if name in typed and value is not None}
         given.pop("scale", None)
         checked = {name: given[name] for name in ("seeds", "iterations", "limit") if name in given}
@@ -119,7 +120,7 @@ def _computed(context: typer.Context, arguments: Given[ModelOptions], model: Mod
     """A model of the study with the options of the command line; those from elsewhere fill what the study omits."""
     checked = arguments.checked()
     names = list(arguments.values)
-    sources = {name: _source(context, name) for name in names}
+    sources = {name: came_from(context, name) for name in names}
     typed = {name: getattr(checked, name) for name, source in sources.items() if source == "COMMANDLINE"}
     defaults = {name: getattr(checked, name) for name, source in sources.items() if source not in ("DEFAULT", None)}
     return ModelOptions.checked(**{**defaults, **model.model_dump(exclude_unset=True), **typed})
@@ -128,11 +129,6 @@ def _computed(context: typer.Context, arguments: Given[ModelOptions], model: Mod
 def folder_of(output: Path | None, opened: OpenedStudy) -> Path:
     """The folder of a study's rows: the named one, or runs/NAME."""
     return output or Path("runs") / opened.study.name
-
-
-def _source(context: typer.Context, name: str) -> str | None:
-    source = context.get_parameter_source(name)
-    return None if source is None else source.name
 
 
 def _text(value: Any) -> str:

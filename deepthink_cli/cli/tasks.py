@@ -16,6 +16,7 @@ from deepthink_cli.cli.console import WIDTH, note, report, table, write_json
 from deepthink_cli.cli.data_options import DataDir, LabelField, RowFormat
 from deepthink_cli.cli.grouped import Without, grouped
 from deepthink_cli.cli.options import CommonArguments
+from deepthink_cli.cli.sources import is_typed
 from deepthink_cli.data.source import FormatName
 from deepthink_cli.errors import InputError
 from deepthink_cli.io.text import printable
@@ -93,6 +94,7 @@ Force = Annotated[
 
 @grouped
 def tasks(
+    context: typer.Context,
     name: Name = None,
     file: File = None,
     data_dir: DataDir = None,
@@ -113,7 +115,7 @@ def tasks(
     if name == NEW:
         write_task(file, rows, output, label_field, row_format, force, common.as_json)
         return
-    _check_unused(rows=rows, output=output, force=force or None)
+    _check_unused(context)
     source = source_of(data_dir, offline)
     if name == VALIDATE:
         _validate(file, common.as_json)
@@ -136,11 +138,11 @@ def tasks(
         _many(chosen, counted, whole=name is None)
 
 
-def _check_unused(**values: object) -> None:
-    """Raise InputError for options that only `new` has."""
-    for name, value in values.items():
-        if value is not None:
-            option = "from" if name == "rows" else name
+def _check_unused(context: typer.Context) -> None:
+    """Raise InputError for typed options that only `new` has."""
+    options = {"rows": "from", "output": "output", "force": "force", "label_field": "label_field"}
+    for name, option in {**options, "row_format": "format"}.items():
+        if is_typed(context, name):
             raise InputError.of(option, None, f"only for a new task, as in: {EXAMPLE}")
 
 

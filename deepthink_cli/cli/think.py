@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -22,6 +21,7 @@ from deepthink_cli.cli.data_options import (
     RowFormat,
     TaskName,
     row_source,
+    task_words,
 )
 from deepthink_cli.cli.grouped import Given, Without, grouped
 from deepthink_cli.cli.options import CommonArguments, tell_of_toy
@@ -239,7 +239,7 @@ def _from_task(
     from deepthink_cli.tasks.rows import draw
 
     task = find_task(name)
-    typed = name if source.data_dir is None else shlex.join([name, "--data-dir", str(source.data_dir)])
+    typed = task_words(name, source)
     if demos is not None:
         return demonstrations_for(task, demos), Origin(task.name, None, typed)
     return draw(task, protocol, source, options, tell).demonstrations, Origin(task.name, options.seed, typed)

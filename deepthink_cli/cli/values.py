@@ -14,6 +14,7 @@ from typing import Any
 import typer
 
 from deepthink_cli.cli.grouped import Given
+from deepthink_cli.cli.sources import came_from
 from deepthink_cli.data.formats.lines import BOM, decoded
 from deepthink_cli.engine.decoding import Decoding
 from deepthink_cli.errors import InputError, Problem, Problems
@@ -150,10 +151,9 @@ def decoding_of(given: Given[Decoding]) -> Decoding:
 
 def check_given(context: typer.Context, command: str) -> None:
     """Raise InputError for every option that was given, wherever, and has no meaning beside the others."""
-    sources = {str(each.name): context.get_parameter_source(str(each.name)) for each in context.command.params}
-    named = {name: source.name for name, source in sources.items() if source is not None}
-    typed = [name for name, source in named.items() if source == "COMMANDLINE"]
-    other = [name for name, source in named.items() if source in ("ENVIRONMENT", "DEFAULT_MAP")]
+    sources = {str(each.name): came_from(context, str(each.name)) for each in context.command.params}
+    typed = [name for name, source in sources.items() if source == "COMMANDLINE"]
+    other = [name for name, source in sources.items() if source in ("ENVIRONMENT", "DEFAULT_MAP")]
     check_meaning(command, [*typed, *(name for name in other if name not in SHARED)], context.params)
 
 

@@ -16,6 +16,7 @@ from deepthink_cli.cli.data_options import (
     RowFormat,
     TaskName,
     row_source,
+    task_words,
 )
 from deepthink_cli.cli.grouped import Given, Without, grouped
 from deepthink_cli.cli.options import CommonArguments, tell_of_toy
@@ -87,10 +88,11 @@ def vectors(
         pool = pool_rows(row_file, task, protocol, source, prompt, tell)
         plan = plan_vectors(pool, model_options, options, task, tell)
         result = extract_and_save(plan, output, tell)
-    _report(plan, result, output, task, common)
+    rows = "LABELLED" if task is None else f"--task {task_words(task, source)}"
+    _report(plan, result, output, rows, common)
 
 
-def _report(plan: VectorsPlan, result: VectorsResult, output: Path, task: str | None, common: CommonArguments) -> None:
+def _report(plan: VectorsPlan, result: VectorsResult, output: Path, rows: str, common: CommonArguments) -> None:
     file, options = result.file, plan.options
     if common.as_json:
         write_json({**file.summary(), "seconds": result.seconds})
@@ -100,6 +102,6 @@ def _report(plan: VectorsPlan, result: VectorsResult, output: Path, task: str | 
     for line in (
         f"{passes} in {result.seconds:.1f} s, from {len(plan.pool.free):,} labelled rows of {plan.pool.name}",
         f"wrote {output} ({size(file.container.size)}: {layers} layers, {labels} labels; prompt of {prompt})",
-        f"next: deepthink eval {output} {'LABELLED' if task is None else f'--task {task}'} --alpha {options.alpha:g}",
+        f"next: deepthink eval {output} {rows} --alpha {options.alpha:g}",
     ):
         note(line, common.quiet)

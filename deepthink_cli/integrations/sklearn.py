@@ -97,9 +97,8 @@ class DeepThinkingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         random_state: a seed or generator for that choice; an integer is the seed of `deepthink select`.
         candidate_score: what is compared of a label's log-probabilities: their `sum`, their `mean` per token, or `end`,
             the sum with that of the label's end.
-        calibrate: the name of a calibration, whose bias is estimated in `fit` and stored with the memory: `contextual`,
-            `domain` and `pmi` from texts of their own; `batch`, `prior` and `fitted` from the rows of X that are not
-            read, of which 20 are needed (`shots`).
+        calibrate: the name of a calibration, whose bias is estimated in `fit` and stored with the memory: from texts of
+            its own, or from the rows of X that are not read, of which 20 are needed (`shots`). Not `centroid`.
         keep: the iterations that are stored: `last`, `all`, or as in `1,3,5`.
         model_options: further options of `load_model`, as `{"dtype": "bfloat16"}`.
 
@@ -271,7 +270,10 @@ class DeepThinkingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
 
     def _calibration(self) -> Calibration | None:
         """The calibration, if there is one."""
-        return None if self.calibrate in (None, NONE) else calibration(str(self.calibrate))
+        method = None if self.calibrate in (None, NONE) else calibration(str(self.calibrate))
+        if method is not None and method.of_states:
+            raise InputError.of("calibrate", method.name, "compares hidden states, which are not kept here; use fitted")
+        return method
 
     def _correction(self, memories: Sequence[Memory], rows: Sequence[Query]) -> Calibrated | None:
         """The correction of memories by the calibration, if there is one; raises InputError for too few rows."""

@@ -34,6 +34,11 @@ SECONDS = 600.0  # for the answer to a chunk of rows, and in which a busy server
 T = TypeVar("T", bound=BaseModel)
 
 
+def _seconds(retry_after: str | None) -> float:
+    """When a busy server says to try again; a proxy may give a date, which counts as no answer."""
+    return float(retry_after) if retry_after and retry_after.isdecimal() else 1.0
+
+
 @dataclass(frozen=True)
 class Remote:
     """A server, by its address: `http://HOST:PORT`, `https://HOST:PORT` or `unix:/PATH`.
@@ -70,7 +75,7 @@ class Remote:
                 return answer
             if status != 503 or time.monotonic() - began > SECONDS:
                 raise self._refused(status, answer)
-            time.sleep(float(headers.get("Retry-After") or 1))
+            time.sleep(_seconds(headers.get("Retry-After")))
 
     def _once(self, method: str, path: str, body: bytes | None) -> tuple[int, http.client.HTTPMessage, bytes]:
         headers = {} if body is None else {"Content-Type": "application/json"}

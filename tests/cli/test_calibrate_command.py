@@ -180,6 +180,7 @@ def test_an_ensemble_is_corrected_by_the_mean_of_the_stored_biases(
         ),
         ("{mem} {rows} --calibrate pmi", "--calibrate pmi: is estimated from texts of its own; omit the rows"),
         ("{mem} --calibrate flat", "--calibrate flat: use none, contextual"),
+        ("{mem} --limit 5", "--limit 5: only with ROWS; give them, or omit this"),
         ("{mem} {few}", "--calibrate batch: the bias is estimated from rows, and there are only 3; give 20 or more"),
         ("{mem} {one} --calibrate fitted", "one.jsonl: no row has the label 'negative'; fitted needs rows of every"),
         ("{mem} {rows} -o {rows}", "-o {rows}: the same file as {rows}, which this command reads"),

@@ -103,3 +103,11 @@ def test_nothing_is_started_for_labels_that_are_there(job: FolderLabels) -> None
 def test_the_labels_of_a_folder_need_a_folder(job: FolderLabels, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["predict", job.memory, job.inputs, "--workers", "2"]) == 2
     assert "--workers 2: labels a folder of Parquet files into another; give predict" in capsys.readouterr().err
+
+
+def test_the_form_of_standard_output_is_not_that_of_a_folder(
+    job: FolderLabels, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["predict", job.memory, job.inputs, "-o", job.output, "--workers", "2", "--output-format", "csv"]
+    assert run(words) == 2
+    assert "--output-format: not with --workers, which labels the files of a folder" in capsys.readouterr().err

@@ -279,6 +279,7 @@ def test_a_bias_of_rows_needs_twenty_that_are_not_read(name: str) -> None:
         ({"eta": 0.1, "update": Gate(0.1, 0.9)}, "eta 0.1: not with update, .* omit one of the two"),
         ({"template": "no fields"}, "needs a text field and a label field"),
         ({"calibrate": "platt"}, "calibrate platt: use none, contextual"),
+        ({"calibrate": "centroid", "shots": 2}, "calibrate centroid: compares hidden states, which are not kept here"),
         ({"candidate_score": "best"}, "^candidate_score 'best': use sum, mean or end"),
         ({"shots": 9}, "^shots 9: X has 4 rows to choose from"),
         ({"shots": 1}, "^shots 1: stratified sampling needs .* or demos_by random"),

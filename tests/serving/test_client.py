@@ -163,7 +163,10 @@ def test_what_cannot_be_done_is_said_in_a_line(
     assert message in line
 
 
-@pytest.mark.parametrize(("headers", "seconds"), [({"Retry-After": "3"}, 3.0), ({}, 1.0)])
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [({"Retry-After": "3"}, 3.0), ({}, 1.0), ({"Retry-After": "Fri, 31 Dec 2027 23:59:59 GMT"}, 1.0)],
+)
 def test_a_busy_server_is_asked_again_when_it_says(
     headers: dict[str, str], seconds: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,7 +15,7 @@ import torch
 from conftest import write_rows
 from helpers.families import FAMILIES, OF_EACH_KIND, random_network
 from helpers.imports import HEAVY, modules_after
-from helpers.tiny import BAD, GOOD
+from helpers.tiny import BAD, GOOD, tiny_task
 from torch import Tensor
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
@@ -317,6 +317,16 @@ def test_too_few_rows_are_refused_by_their_label(
     assert run(words) == 2
     assert f"--shots {shots}" in (error := capsys.readouterr().err)
     assert message in error
+
+
+def test_the_next_command_names_the_task_and_where_its_rows_are(
+    models: Callable[[str], Path], tmp_path: Path, capsys: Captured
+) -> None:
+    (folder := tmp_path / "my rows").mkdir()
+    task, data = tiny_task(folder)
+    named = ["--task", str(task), "--data-dir", str(data), "--shots", "1", "--episodes", "20"]
+    assert run(["vectors", *named, "-m", str(models("llama")), "-o", str(tmp_path / "v")]) == 0
+    assert f"--task '{task}' --data-dir '{data}' --alpha" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("family", ["llama"], indirect=True)
