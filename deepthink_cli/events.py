@@ -49,11 +49,6 @@ class Progress(Event):
 Tell = Callable[[Event], None]
 
 
-def warning_of(tell: Tell) -> Callable[[str], None]:
-    """A function that tells a text as a warning."""
-    return lambda text: tell(Warn(text))
-
-
 def silent(event: Event) -> None:
     """Ignore an event."""
 

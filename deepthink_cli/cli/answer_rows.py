@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
 
 import typer
 
-from deepthink_cli.io.tables import check_suffix
+from deepthink_cli.io.tables import check_suffix, separated
 from deepthink_cli.io.text import json_line
 from deepthink_cli.options import OUTPUT
 
@@ -53,7 +53,6 @@ def check_output(output: Path | None, read: list[str | Path], resume: bool) -> N
 
 def print_rows(parts: Iterable[list[Prediction | Skipped]], form: OutputRows, output_format: str) -> RowCounts:
     from deepthink_cli.io.prefetch import behind
-    from deepthink_cli.io.tables import separated
     from deepthink_cli.prediction.rows import Numbered, RowCounts
 
     counts, numbered = RowCounts(), Numbered(form)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -92,8 +92,6 @@ def label_lines(compared: ComparedLabels) -> list[Any]:
 
 def label_json(compared: ComparedLabels) -> dict[str, Any]:
     """The same as JSON values."""
-    from dataclasses import asdict
-
     changes, labelled = compared.changes, compared.changes.labelled
     return {
         "task": compared.task,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from deepthink_cli.calibration.registry import calibrations
-from deepthink_cli.cli.accuracy import show
+from deepthink_cli.cli.accuracy import show, show_label_sets
 from deepthink_cli.cli.console import Show, note
 from deepthink_cli.cli.data_options import (
     Calibrate,
@@ -35,7 +35,7 @@ from deepthink_cli.data.source import RowSource
 from deepthink_cli.errors import InputError, Problems
 from deepthink_cli.evaluation.threshold import Threshold
 from deepthink_cli.experiments.experiment import RunCode, Unsafe
-from deepthink_cli.io.tables import check_suffix
+from deepthink_cli.io.tables import check_suffix, writing_rows
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.options import OUTPUT, Flag, QueryOptions, Score
 from deepthink_cli.prediction.options import ErrorOptions
@@ -208,7 +208,6 @@ class _Asked:
 def _evaluate_several(asked: _Asked, chosen: RowSource) -> None:
     """Evaluate a memory whose rows may have several labels, and print the result."""
     from deepthink_cli.calibration.stored import in_use
-    from deepthink_cli.cli.accuracy import show_label_sets
     from deepthink_cli.evaluation.label_sets import evaluate_label_sets
     from deepthink_cli.prediction.rows import RowCounts
     from deepthink_cli.tasks.evaluated import rows_of_file
@@ -393,7 +392,6 @@ def _samples_file(
     outputs: _Outputs, memory: OpenedMemory, rows: EvaluatedRows, calibrate: tuple[str, ...], score: ScoreName
 ) -> Iterator[Callable[[Prediction | Skipped], None] | None]:
     """A function that writes a row for each prediction; None if no samples are wanted."""
-    from deepthink_cli.io.tables import writing_rows
     from deepthink_cli.prediction.rows import ABOUT, Numbered, samples_rows
 
     if outputs.rows is None:

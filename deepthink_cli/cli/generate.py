@@ -20,7 +20,7 @@ from deepthink_cli.cli.values import decoding_of, read_by
 from deepthink_cli.data.source import STDIN, SUFFIXES, FormatName, RowSource
 from deepthink_cli.engine.decoding import Decoding
 from deepthink_cli.errors import Problems
-from deepthink_cli.io.tables import COMPRESSIONS
+from deepthink_cli.io.tables import COMPRESSIONS, is_table, writing_rows
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.prediction.options import ErrorOptions, LabelOptions
 
@@ -148,7 +148,6 @@ def _form(
 ) -> GeneratedRows:
     """The rows to write; raises InputError for a field of the input that no row has."""
     from deepthink_cli.generation.generate import GeneratedRows
-    from deepthink_cli.io.tables import is_table
     from deepthink_cli.prediction.rows import check_columns
 
     table = output is not None and is_table(output)
@@ -160,7 +159,6 @@ def _form(
 
 def _write(parts: Parts, form: GeneratedRows, output: Path | None) -> RowCounts:
     """Write a row for each answer to a file, which appears when it is complete, or to stdout as they come."""
-    from deepthink_cli.io.tables import writing_rows
     from deepthink_cli.prediction.rows import Numbered, RowCounts
 
     counts, numbered = RowCounts(), Numbered(form)

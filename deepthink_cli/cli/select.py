@@ -141,7 +141,7 @@ def select(
         named = None if model.model is None else model_options
         result = choose(rows_of_pool, options, named, targets, Store(cache or default_folder()), tell)
     _write(result, output, pool_scores)
-    _report(result, output, pool_scores, _next(output, pool, task, prompt, model, result), common)
+    _report(result, output, _next(output, task, prompt, model, result), common)
 
 
 def _check_outputs(
@@ -226,12 +226,7 @@ def _write(result: SelectResult, output: Path, scores: Path | None) -> None:
 
 
 def _next(
-    output: Path,
-    pool: str | None,
-    task: str | None,
-    prompt: PromptArguments,
-    model: Given[ModelOptions],
-    result: SelectResult,
+    output: Path, task: str | None, prompt: PromptArguments, model: Given[ModelOptions], result: SelectResult
 ) -> str:
     """The command that makes a memory of the demonstrations, with the same prompts and labels."""
     chosen = result.chosen
@@ -248,7 +243,7 @@ def _next(
     return shlex.join(words)
 
 
-def _report(result: SelectResult, output: Path, scores: Path | None, following: str, common: CommonArguments) -> None:
+def _report(result: SelectResult, output: Path, following: str, common: CommonArguments) -> None:
     chosen, cost = result.chosen, result.chosen.cost
     if common.as_json:
         write_json({**result.as_json(), "file": str(output)})

@@ -17,7 +17,7 @@ from deepthink_cli.cli.data_options import DataDir, LabelField, RowFormat
 from deepthink_cli.cli.grouped import Without, grouped
 from deepthink_cli.cli.options import CommonArguments
 from deepthink_cli.cli.sources import is_typed
-from deepthink_cli.data.source import FormatName
+from deepthink_cli.data.source import FormatName, RowSource
 from deepthink_cli.errors import InputError
 from deepthink_cli.io.text import printable
 from deepthink_cli.model.options import Offline
@@ -42,7 +42,6 @@ def write_task(
     json: bool,
 ) -> None:
     """Write the task file; print what was guessed and the next commands."""
-    from deepthink_cli.data.source import RowSource
     from deepthink_cli.tasks.starter import new_task
 
     if name is None or rows is None:

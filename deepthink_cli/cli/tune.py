@@ -18,7 +18,7 @@ from deepthink_cli.errors import Problems
 from deepthink_cli.io.text import named, size
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.options import OUTPUT
-from deepthink_cli.tuning.options import TuneOptions
+from deepthink_cli.tuning.options import TuneOptions, best_of_trajectories
 
 if TYPE_CHECKING:
     from deepthink_cli.tuning.nested import Comparison
@@ -136,7 +136,6 @@ def _described(result: TuneReport) -> str:
 def _table(result: TuneReport) -> Any:
     """The best setting of each technique and method, plain in-context learning first, and what was not tried."""
     from deepthink_cli.evaluation.metrics import wilson
-    from deepthink_cli.tuning.options import best_of_trajectories
 
     rows, count = [], len(result.plan.rows)
     best = best_of_trajectories(result.settings, result.right)

@@ -20,7 +20,7 @@ from deepthink_cli.options import DATA, METHOD, REREAD, Copies, Flag, Score, cho
 from deepthink_cli.registry import installed
 from deepthink_cli.selection.options import BALANCE, ORDER_SEED, POOL_SIZE, SAMPLING, SHOTS, Limit
 from deepthink_cli.selection.registry import Sampling, selection_method
-from deepthink_cli.techniques.base import Technique
+from deepthink_cli.techniques.base import Technique, Trained
 from deepthink_cli.techniques.options import LEARNING_RATE, STEPS
 from deepthink_cli.techniques.registry import DEEP_THINKING, TECHNIQUES, technique_of
 from deepthink_cli.updates.base import UpdateRule
@@ -162,8 +162,8 @@ class Experiment(GateOptions):
             default=False,
         ),
     ] = (DEEP_THINKING,)
-    steps: Annotated[int, Field(ge=1), STEPS] = 200
-    lr: Annotated[float, Field(gt=0), LEARNING_RATE] = 1e-3
+    steps: Annotated[int, Field(ge=1), STEPS] = Trained.steps
+    lr: Annotated[float, Field(gt=0), LEARNING_RATE] = Trained.lr
     calibrations: Annotated[
         tuple[Annotated[str, named_by(_correction)], ...],
         Flag(
@@ -218,7 +218,7 @@ class Experiment(GateOptions):
     @field_validator("seeds", mode="before")
     @classmethod
     def _written_seeds(cls, text: Any) -> Any:
-        """`10` is 0 to 9, `3,5` these two, `7,` the seventh alone."""
+        """`10` is 0 to 9, `3,5` these two, `7,` seed 7 alone."""
         if not isinstance(text, str):
             return text
         if not re.fullmatch(r"\s*[0-9]{1,6}\s*(,\s*[0-9]{1,6}\s*)*,?\s*", text) or not text.strip().strip("0"):

@@ -206,11 +206,11 @@ def plan_study(
         yield _plan(runs, out, may_load, speed, tell)
 
 
-def compute_plan(crossing: Crossing, out: Path, speed: float = SPEED) -> Iterator[ModelPlan]:
+def compute_plan(crossing: Crossing, out: Path) -> Iterator[ModelPlan]:
     """The plan of every model by arithmetic alone, from definitions and tables: the same on every machine."""
     for name, runs in _by_model(crossing).items():
         amount = sum(map(amount_of, runs), Amount())
-        yield _computed(name, runs, amount, known_size(runs[0].models[0]), speed, out, None)
+        yield _computed(name, runs, amount, known_size(runs[0].models[0]), SPEED, out, None)
 
 
 def _by_model(crossing: Crossing) -> dict[str, list[Experiment]]:

@@ -68,14 +68,14 @@ def replacing(path: str | Path, field: str = "output") -> Iterator[Path]:
 
 
 @contextmanager
-def replacing_folder(path: str | Path, names: Collection[str], field: str = "output") -> Iterator[Path]:
+def replacing_folder(path: str | Path, names: Collection[str]) -> Iterator[Path]:
     """Yield a temporary folder, which becomes the target if the block succeeds and is removed if it fails.
 
     An existing target is replaced if it is a folder with no other files than `names`. No reader sees old and new files
     together. If a process was killed while it replaced the target, the old folder is first put back. Raises InputError
     for any other target, and DeepThinkError if the write fails.
     """
-    target = check_folder(path, names, field)
+    target = check_folder(path, names)
     try:
         with suppress(OSError):
             _sweep(target)
@@ -90,20 +90,20 @@ def replacing_folder(path: str | Path, names: Collection[str], field: str = "out
                 _sync(target.parent)
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else error
-        raise DeepThinkError.of(field, path, f"cannot be written: {reason}") from error
+        raise DeepThinkError.of("output", path, f"cannot be written: {reason}") from error
 
 
-def check_folder(path: str | Path, names: Collection[str], field: str = "output") -> Path:
+def check_folder(path: str | Path, names: Collection[str]) -> Path:
     """The folder that `path` names, with links resolved; raises InputError if it cannot be written or replaced."""
     target = Path(os.path.realpath(path))
     if target.is_dir():
         others = sorted(set(os.listdir(target)) - set(names))
         if others:
-            raise InputError.of(field, path, f"holds other files, as {others[0]}; name a new folder")
+            raise InputError.of("output", path, f"holds other files, as {others[0]}; name a new folder")
         return target
     if os.path.lexists(target):
-        raise InputError.of(field, path, "a file, not a folder; name a new folder")
-    return check_output(path, field)
+        raise InputError.of("output", path, "a file, not a folder; name a new folder")
+    return check_output(path)
 
 
 @contextmanager

@@ -14,17 +14,18 @@ T = TypeVar("T")
 
 _END: Final = object()
 _PATIENCE = 0.3  # seconds to wait for the thread if the caller stops early
+PATIENCE = 0.05  # seconds in which a further item may arrive
 _NAME = "deepthink prefetch"
 
 
-def ahead(items: Iterator[T], most: int = 1) -> Iterator[T]:
-    """Yield the items, in order, while a thread prepares the next ones; at most `most` are queued.
+def ahead(items: Iterator[T]) -> Iterator[T]:
+    """Yield the items, in order, while a thread prepares the next two.
 
     An error raised while an item is prepared is raised here, in place of that item. If the caller stops early, the
     thread stops after its current item.
     """
     executor = ThreadPoolExecutor(1, _NAME)
-    prepared: deque[Future[Any]] = deque(executor.submit(next, items, _END) for _ in range(most + 1))
+    prepared: deque[Future[Any]] = deque(executor.submit(next, items, _END) for _ in range(2))
     try:
         while (item := prepared.popleft().result()) is not _END:
             prepared.append(executor.submit(next, items, _END))
@@ -33,8 +34,8 @@ def ahead(items: Iterator[T], most: int = 1) -> Iterator[T]:
         _stop(executor, prepared)
 
 
-def arriving(items: Iterator[T], most: int, patience: float = 0.05) -> Iterator[list[T]]:
-    """Yield the items that have arrived, in order, at most `most` at a time: none follows within `patience` seconds.
+def arriving(items: Iterator[T], most: int) -> Iterator[list[T]]:
+    """Yield the items that have arrived, in order, at most `most` at a time: none follows within `PATIENCE` seconds.
 
     An error of `items` is raised here, after the items before it. The thread that waits for items ends with the
     process, whatever it waits for.
@@ -57,7 +58,7 @@ def arriving(items: Iterator[T], most: int, patience: float = 0.05) -> Iterator[
             if len(part) == most:
                 break
             try:
-                item = arrived.get(timeout=patience)
+                item = arrived.get(timeout=PATIENCE)
             except queue.Empty:
                 break
         if part:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
-from deepthink_cli.errors import InputError
-from deepthink_cli.options import DATA, Flag, Options
+from deepthink_cli.options import DATA, Flag, Options, named_by
 from deepthink_cli.selection.registry import Sampling, selection_method
 
 BALANCE = Flag(DATA, "Choose equal numbers of demonstrations of every label.")
@@ -31,6 +31,7 @@ class SelectOptions(Options):
 
     demos_by: Annotated[
         str,
+        named_by(partial(selection_method, field="demos_by")),
         Flag(
             DATA,
             "How rows are chosen; --list shows the methods.",
@@ -45,15 +46,6 @@ class SelectOptions(Options):
     seed: Annotated[int, Field(ge=0), SEED] = 0
     balance: Annotated[bool, BALANCE] = False
     pool_size: Annotated[int | None, Field(ge=1), POOL_SIZE] = None
-
-    @field_validator("demos_by")
-    @classmethod
-    def _registered(cls, method: str) -> str:
-        try:
-            selection_method(method, "demos_by")
-        except InputError as error:
-            raise ValueError(error.problems[0].reason) from error
-        return method
 
 
 Limit = Annotated[

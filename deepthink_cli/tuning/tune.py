@@ -24,7 +24,7 @@ from deepthink_cli.scoring.pipeline import predicted
 from deepthink_cli.scoring.prediction import Prediction, Scores, prediction_of, score_each
 from deepthink_cli.selection.store import Store
 from deepthink_cli.tuning.held_out import TrainingSet, held_out_scores, memories_of, training_set, training_sets
-from deepthink_cli.tuning.nested import STATES, Comparison
+from deepthink_cli.tuning.nested import STATES, Comparison, Fit, best, choose_nested, correctness, fits_within
 from deepthink_cli.tuning.options import Setting
 from deepthink_cli.tuning.plan import TunePlan
 from deepthink_cli.tuning.rivals import Rival, judge_rivals
@@ -152,8 +152,6 @@ def tune(
     already loaded; `store` caches what methods of selection read; `tell` is called with every event. Raises InputError
     as `training_sets` does.
     """
-    from deepthink_cli.tuning.nested import Fit, best, choose_nested, correctness, fits_within
-
     if engine is None:
         engine = load(plan.spec, tell)
         describe_engine(engine, tell)

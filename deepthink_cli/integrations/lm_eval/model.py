@@ -200,8 +200,6 @@ class DeepThinkLM(TemplateLM):  # type: ignore[misc]  # the harness is not typed
 
     def get_model_info(self) -> dict[str, Any]:
         """What the harness stores with the results: the method, the model's digests, and what was read."""
-        from deepthink_cli.integrations.lm_eval.model import model_info
-
         return model_info(self)
 
     def _split(self, requests: Sequence[Any]) -> list[SplitContext]:

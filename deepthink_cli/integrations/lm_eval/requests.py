@@ -166,21 +166,18 @@ def likelihoods(memories: Memories, requests: Sequence[Request], quiet: bool = F
     return results
 
 
-def checked_groups(memories: Memories, requests: Sequence[Request], new: int = 0) -> list[Group]:
-    """The requests by their context, with a warning for what is costly; raises as `likelihoods` does.
-
-    `new` tokens are generated after every prompt.
-    """
+def checked_groups(memories: Memories, requests: Sequence[Request]) -> list[Group]:
+    """The requests by their context, with a warning for what is costly; raises as `likelihoods` does."""
     groups, limits = grouped(requests), memories.engine.limits
     for group in groups:
         longest = max((requests[number] for number in group.numbers), key=lambda request: request.fed)
         if group.start:
             memories.check(group.start, longest.where)
         most = limits.max_tokens(group.start)
-        if most is not None and longest.fed + new > most:
+        if most is not None and longest.fed > most:
             raise InputError(
-                f"{longest.where}: too long: {longest.fed + new} tokens, {memories.engine.identity.id} holds {most} "
-                f"({limits.reason(group.start)}); set --model_args max_length={most - new}"
+                f"{longest.where}: too long: {longest.fed} tokens, {memories.engine.identity.id} holds {most} "
+                f"({limits.reason(group.start)}); set --model_args max_length={most}"
             )
     for warning in cost_warnings(requests, groups, memories.method.iterations):
         logger.warning(warning)

@@ -15,7 +15,13 @@ from types import TracebackType
 from typing import Any, Protocol
 
 from deepthink_cli.errors import DeepThinkError, InputError, Problem
-from deepthink_cli.integrations.lm_eval.contexts import SplitContext, Turns, before_query, split_in_turn
+from deepthink_cli.integrations.lm_eval.contexts import (
+    NO_RESPONSE_CACHE,
+    SplitContext,
+    Turns,
+    before_query,
+    split_in_turn,
+)
 from deepthink_cli.io.documents import RUN_CODE, check_allows_no_code
 from deepthink_cli.io.hub import check_installed
 
@@ -194,8 +200,6 @@ def register() -> None:
 def _refuse_cache(arguments: Sequence[str]) -> None:
     for word in arguments:
         if word in _CACHE or word.startswith("--use_cache="):
-            from deepthink_cli.integrations.lm_eval.contexts import NO_RESPONSE_CACHE
-
             raise InputError(NO_RESPONSE_CACHE)
 
 
