@@ -17,9 +17,10 @@ PAGE, RECORDS = ROOT / "docs" / "measurements.md", ROOT / "benchmarks" / "record
 START = """\
 # Measurements
 
-Each table is a record in `benchmarks/records/`: what a benchmark wrote with `--record`, figures to three digits.
-*Transcribed* ones stood on a page by the commit that is named; no file was kept of them.
-[Performance](performance.md) says what follows from the figures.
+How fast scoring is beside other programs, and what its parts cost, each with the command that measures it.
+[Performance](performance.md) says what follows. Each table is a file in `benchmarks/records/`, which a benchmark wrote
+with `--record`; figures have three digits. *Transcribed* ones stood on a page by the commit that is named; no file was
+kept of them.
 
 A column with a stroke (`harness / deepthink`) is computed from the two that it names. L are demonstration tokens, c
 tokens of a candidate. Loading is not counted, nor the reading, which stands in a column of its own. The systems:
