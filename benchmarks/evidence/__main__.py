@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.jobs import COMMANDS
 from benchmarks.packing import unpacked
 from benchmarks.table1.page import Model, read_models
 
@@ -21,7 +22,6 @@ from .page import Study, page
 from .recorded import read_techniques
 from .tables import all_cells
 from .tuned import FILE as TUNED
-from .workers import COMMANDS
 
 
 def write(evidence: Path, target: Path, table1: Sequence[Model] = (), kept: Path | None = None) -> None:

@@ -8,19 +8,15 @@ tables in the folder, such as `evidence/continued.parquet`, and are packed again
 
 from __future__ import annotations
 
-import argparse
-import shlex
-import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.jobs import Job, parser_of, run_jobs
 from benchmarks.packing import continued
 from benchmarks.table1.runs import MORE_ROWS, POOL
 
 from .demonstrations import FLIPPED, drawn_examples, relabelled, repeated, write_examples
 from .methods import CHOICES, TECHNIQUES
-from .workers import Workplace, finish
 
 CLASSIC = ("sst2", "sst5", "mr", "agnews", "trec")
 SETTINGS = {
@@ -41,18 +37,6 @@ PAPER = ("--eta", "0.01")  # continued positions and no momentum are the default
 PARTS = "gate,keys-only,values-only,lower-half,upper-half"
 SUBJECT_ROWS = "30"
 DEMONSTRATIONS = "demonstrations"  # subfolder of the evidence for files of demonstrations
-
-
-@dataclass(frozen=True)
-class Job:
-    """One `deepthink run` command: the stage it belongs to, its folder, and its other arguments."""
-
-    stage: str
-    folder: str
-    arguments: tuple[str, ...]
-
-    def __str__(self) -> str:
-        return f"{self.stage} {self.folder} {shlex.join(self.arguments)}"
 
 
 def grid(stage: str, seeds: Sequence[int], at: str) -> Iterator[Job]:
@@ -174,39 +158,19 @@ def _readings(at: str) -> tuple[str, ...]:
     return ("-T", at.rpartition(",")[2], "--at", at)
 
 
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", required=True, help="folder, GGUF file or hub id")
-    parser.add_argument("--data-dir", type=Path, help="the tasks' rows; without it they come from the hub")
-    parser.add_argument("-o", "--out", type=Path, default=Path("evidence"))
+def main() -> None:
+    """Print the commands, or execute them."""
+    parser = parser_of(__doc__ or "", list(dict.fromkeys(job.stage for job in all_jobs())), "evidence_job")
     parser.add_argument("--at", default=AT, help="iterations to score; the last is T")
     parser.add_argument("--dtype", default="bfloat16")
-    parser.add_argument("--stages", nargs="+", help="only these; default: all", choices=_stages(), default=_stages())
-    parser.add_argument("--workers", type=int, default=2, help="single-threaded processes at once")
-    parser.add_argument("--name", default="evidence_job", help="word in the command line of every process")
-    parser.add_argument("--print", action="store_true", help="only print the commands")
-    return parser.parse_args()
-
-
-def _stages() -> list[str]:
-    return list(dict.fromkeys(job.stage for job in all_jobs()))
-
-
-def main() -> None:
-    """Print the commands, or execute them, two at once and never two in one folder."""
-    args = _arguments()
+    args = parser.parse_args()
     jobs = [job for job in all_jobs(args.at) if job.stage in args.stages]
-    args.out.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as folder:
-        place = Workplace.at(Path(folder), args.model, args.data_dir, args.out, args.dtype, args.name)
-        if args.print:
-            for job in jobs:
-                print(shlex.join(place.command(job.folder, job.arguments)))
-            return
-        with continued([args.out / name for name in sorted({DEMONSTRATIONS, *(job.folder for job in jobs)})]):
-            if any(DEMONSTRATIONS in word for job in jobs for word in job.arguments):
-                write_demonstrations(args.out, args.data_dir)
-            finish(place, jobs, args.workers)
+    demonstrations = args.out / DEMONSTRATIONS
+    if not args.print and any(DEMONSTRATIONS in word for job in jobs for word in job.arguments):
+        with continued([demonstrations]):
+            write_demonstrations(args.out, args.data_dir)
+    folders = [demonstrations, *(args.out / name for name in sorted({job.folder for job in jobs}))]
+    run_jobs(args, jobs, args.dtype, folders)
 
 
 if __name__ == "__main__":

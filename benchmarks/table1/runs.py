@@ -8,15 +8,9 @@ is cached. Results continue from the model's table, `table1/NAME.parquet`, and a
 
 from __future__ import annotations
 
-import argparse
-import shlex
-import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
 
-from benchmarks.evidence.workers import Workplace, finish
-from benchmarks.packing import continued
+from benchmarks.jobs import Job, parser_of, run_jobs
 
 TASKS = ("sst2", "sst5", "trec", "mr", "agnews")
 SEEDS = range(3)
@@ -46,15 +40,6 @@ TECHNIQUES = {"techniques": "repeat-2,ensemble-4", "ct-kv": "ct-kv"}
 STAGES = ("features", "techniques", "ct-kv", *list(SELECTING)[1:])
 
 
-@dataclass(frozen=True)
-class Job:
-    """One `deepthink run` command: the stage it belongs to, its folder, and its other arguments."""
-
-    stage: str
-    folder: str
-    arguments: tuple[str, ...]
-
-
 def all_jobs() -> Iterator[Job]:
     """Every command, the cheapest methods first; each task and seed has a folder of its own, for many processes.
 
@@ -70,33 +55,11 @@ def all_jobs() -> Iterator[Job]:
                 yield Job(stage, f"{stage}-{task}-{seed}", (*drawn, *common[stage], *crossed[stage]))
 
 
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", required=True, help="folder, GGUF file or hub id")
-    parser.add_argument("--data-dir", type=Path, help="the tasks' rows; without it they come from the hub")
-    parser.add_argument("-o", "--out", type=Path, required=True, help="folder of a model's results")
-    parser.add_argument(
-        "--stages", nargs="+", help="only these, in this order; default: all", choices=STAGES, default=STAGES
-    )
-    parser.add_argument("--workers", type=int, default=2, help="single-threaded processes at once")
-    parser.add_argument("--name", default="table1_job", help="word in the command line of every process")
-    parser.add_argument("--print", action="store_true", help="only print the commands")
-    return parser.parse_args()
-
-
 def main() -> None:
-    """Print the commands, or execute them, a few at once and never two in one folder."""
-    args = _arguments()
+    """Print the commands, or execute them."""
+    args = parser_of(__doc__ or "", STAGES, "table1_job").parse_args()
     jobs = [job for stage in args.stages for job in all_jobs() if job.stage == stage]
-    with tempfile.TemporaryDirectory() as folder:
-        place = Workplace.at(Path(folder), args.model, args.data_dir, args.out, DTYPE, args.name, samples=False)
-        if args.print:
-            for job in jobs:
-                print(shlex.join(place.command(job.folder, job.arguments)))
-            return
-        with continued([args.out]):
-            args.out.mkdir(parents=True, exist_ok=True)
-            finish(place, jobs, args.workers)
+    run_jobs(args, jobs, DTYPE, [args.out], samples=False)
 
 
 if __name__ == "__main__":

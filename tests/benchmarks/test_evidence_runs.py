@@ -8,27 +8,17 @@ import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
+from benchmarks.jobs import Job, Workplace, execute, finish
 from deepthink_cli.data.examples import Example
 from evidence.demonstrations import FLIPPED, relabelled, repeated, write_examples
 from evidence.runs import AT, all_jobs
-from evidence.workers import Workplace, execute, finish
 
 EXAMPLES = (Example("good", "positive"), Example("bad", "negative"))
-
-
-@dataclass(frozen=True)
-class Job:
-    """A job whose process sleeps, or fails."""
-
-    folder: str
-    fails: bool = False
 
 
 def test_the_grid_comes_first_seed_by_seed_and_stages_are_not_mixed() -> None:
@@ -102,19 +92,20 @@ def test_jobs_run_side_by_side_but_never_in_one_folder(workers: int) -> None:
         assert job.folder not in busy
         assert len(busy) < workers
         script = "import sys, time; time.sleep(0.1); sys.exit(int(sys.argv[1]))"
-        process = subprocess.Popen([sys.executable, "-c", script, str(int(job.fails))])
+        process = subprocess.Popen([sys.executable, "-c", script, str(int("--fails" in job.arguments))])
         started.append(job)
         running.append((job, process))
         return process
 
-    jobs: Sequence[Job] = [Job("a"), Job("a", fails=True), Job("b"), Job("b"), Job("c")]
+    fails = Job("grid", "a", ("--fails",))
+    jobs = [Job("grid", "a"), fails, *(Job("grid", folder) for folder in "bbc")]
     ended: list[tuple[Job, int]] = []
     failed = execute(jobs, start, lambda job, status, seconds: ended.append((job, status)), workers, poll=0.01)
-    assert failed == [Job("a", fails=True)]
+    assert failed == [fails]
     assert sorted(status for _, status in ended) == [0, 0, 0, 0, 1]
     assert sorted(started, key=lambda job: job.folder) == sorted(jobs, key=lambda job: job.folder)
     if workers == 1:
-        assert started == list(jobs)
+        assert started == jobs
 
 
 def test_every_command_that_ends_says_what_it_took(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,8 @@
-"""Processes of `deepthink run`: a few at once, never two in one folder, and what each of them took."""
+"""Commands of `deepthink run`: a few at once, never two in one folder, and what each of them took."""
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import resource
@@ -9,37 +10,30 @@ import shlex
 import signal
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, TypeVar
 
+from benchmarks.packing import continued
 from benchmarks.record import processor
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 DATA, OUT = "data", "out"
 COMMANDS = "commands.jsonl"  # in the folder of the results: the commands that ended, and what they took
 
 
-class InFolder(Protocol):
-    """A job that writes into one folder."""
+@dataclass(frozen=True)
+class Job:
+    """One `deepthink run` command: the stage it belongs to, its folder, and its other arguments."""
 
-    @property
-    def folder(self) -> str:
-        """The folder's name."""
+    stage: str
+    folder: str
+    arguments: tuple[str, ...] = ()
 
-
-class Command(InFolder, Protocol):
-    """A job that is a `deepthink run` command with these further arguments."""
-
-    @property
-    def arguments(self) -> Sequence[str]:
-        """The words after those of the workplace."""
-
-
-AnyJob = TypeVar("AnyJob", bound=InFolder)
-AnyCommand = TypeVar("AnyCommand", bound=Command)
+    def __str__(self) -> str:
+        return f"{self.stage} {self.folder} {shlex.join(self.arguments)}"
 
 
 @dataclass(frozen=True)
@@ -87,20 +81,48 @@ class Workplace:
         return subprocess.Popen(self.command(folder, arguments), cwd=self.folder, env=environment)
 
 
+def parser_of(description: str, stages: Sequence[str], name: str) -> argparse.ArgumentParser:
+    """The options of a program that runs stages of jobs."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", required=True, help="folder, GGUF file or hub id")
+    parser.add_argument("--data-dir", type=Path, help="the tasks' rows; without it they come from the hub")
+    parser.add_argument("-o", "--out", type=Path, required=True, help="folder of the results")
+    parser.add_argument("--stages", nargs="+", choices=stages, default=stages, help="only these; default: all")
+    parser.add_argument("--workers", type=int, default=2, help="single-threaded processes at once")
+    parser.add_argument("--name", default=name, help="word in the command line of every process")
+    parser.add_argument("--print", action="store_true", help="only print the commands")
+    return parser
+
+
+def run_jobs(
+    args: argparse.Namespace, jobs: Sequence[Job], dtype: str, folders: Collection[Path], samples: bool = True
+) -> None:
+    """Execute jobs by the options of `parser_of`, or print them; `folders` are unpacked before, and packed after."""
+    with tempfile.TemporaryDirectory() as folder:
+        place = Workplace.at(Path(folder), args.model, args.data_dir, args.out, dtype, args.name, samples)
+        if args.print:
+            for job in jobs:
+                print(shlex.join(place.command(job.folder, job.arguments)))
+            return
+        with continued(folders):
+            args.out.mkdir(parents=True, exist_ok=True)
+            finish(place, jobs, args.workers)
+
+
 def execute(
-    jobs: Iterable[AnyJob],
-    start: Callable[[AnyJob], subprocess.Popen[bytes]],
-    ended: Callable[[AnyJob, int, float], None],
+    jobs: Iterable[Job],
+    start: Callable[[Job], subprocess.Popen[bytes]],
+    ended: Callable[[Job, int, float], None],
     workers: int = 2,
     poll: float = 1.0,
-) -> list[AnyJob]:
+) -> list[Job]:
     """Run all jobs in order, each as soon as a worker and its folder are free; returns those that failed.
 
     `ended` is told of each job, its exit status and its processor seconds. If this process is interrupted, so are the
     running jobs; they keep the rows they have written.
     """
-    waiting, failed = list(jobs), list[AnyJob]()
-    running: list[tuple[AnyJob, subprocess.Popen[bytes]]] = []
+    waiting, failed = list(jobs), list[Job]()
+    running: list[tuple[Job, subprocess.Popen[bytes]]] = []
     try:
         while waiting or running:
             for job, process in [*running]:
@@ -124,7 +146,7 @@ def execute(
     return failed
 
 
-def finish(place: Workplace, jobs: Sequence[AnyCommand], workers: int) -> None:
+def finish(place: Workplace, jobs: Sequence[Job], workers: int) -> None:
     """Execute all jobs at low priority, name the commands that failed, and end this process with 1 if any did.
 
     Each command that ends adds a line to `commands.jsonl`; one that was interrupted adds none.
@@ -132,7 +154,7 @@ def finish(place: Workplace, jobs: Sequence[AnyCommand], workers: int) -> None:
     os.nice(10)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 
-    def ended(job: AnyCommand, status: int, seconds: float) -> None:
+    def ended(job: Job, status: int, seconds: float) -> None:
         took = {"folder": job.folder, "arguments": shlex.join(job.arguments), "status": status}
         took |= {"processor_seconds": round(seconds, 1), "processor": processor()}
         with (place.folder / OUT / COMMANDS).open("a", encoding="utf-8") as file:
