@@ -11,6 +11,8 @@ SEED ?= 0
 DATA ?=
 TOKENIZER ?=
 SHAPES ?=
+# Pages that are made of the program and of records.
+PAGES := cli architecture measurements registries reproduce
 
 .PHONY: demo real test soak gpu serving lint docs docs-check site benchmark evidence table1 release clean
 
@@ -50,19 +52,11 @@ lint: $(VENV)/.lint
 	$(BIN)/mypy
 
 docs: $(VENV)/.installed
-	$(BIN)/python docs/build_cli.py
-	$(BIN)/python docs/build_architecture.py
-	$(BIN)/python docs/build_measurements.py
-	$(BIN)/python docs/build_registries.py
-	$(BIN)/python docs/build_reproduce.py
+	for page in $(PAGES); do $(BIN)/python docs/build_$$page.py || exit 1; done
 	$(BIN)/python docs/build_tutorial.py
 
 docs-check: $(VENV)/.installed
-	$(BIN)/python docs/build_cli.py --check
-	$(BIN)/python docs/build_architecture.py --check
-	$(BIN)/python docs/build_measurements.py --check
-	$(BIN)/python docs/build_registries.py --check
-	$(BIN)/python docs/build_reproduce.py --check
+	for page in $(PAGES); do $(BIN)/python docs/build_$$page.py --check || exit 1; done
 	$(BIN)/python -m benchmarks.front_page --check
 
 # The pages as a site with search, in the folder `site`; a warning is an error.

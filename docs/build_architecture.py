@@ -10,19 +10,16 @@ import re
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+from pages import ROOT, write_or_check
+
 PACKAGE = ROOT / "deepthink_cli"
 PAGE = ROOT / "docs" / "architecture.md"
 MODULES = re.compile(r"(?<=<!-- modules -->\n).*?(?=<!-- /modules -->)", re.DOTALL)
 
 
 def main() -> None:
-    """Write the list, or exit with 1 where --check finds another one."""
-    text = PAGE.read_text(encoding="utf-8")
-    if "--check" not in sys.argv[1:]:
-        PAGE.write_text(page(text), encoding="utf-8")
-    elif text != page(text):
-        sys.exit("docs/architecture.md is stale; run: python docs/build_architecture.py")
+    """Write or check the list."""
+    write_or_check({PAGE: page(PAGE.read_text(encoding="utf-8"))})
 
 
 def page(text: str) -> str:

@@ -11,15 +11,15 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
+
+from pages import ROOT, write_or_check
 
 from deepthink_cli.cli.help import WHICH
 from deepthink_cli.cli.main import program
 from deepthink_cli.cli.renamed import former_flags
 from deepthink_cli.experiments.study import FORMER
 
-ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "cli.md"
 README = ROOT / "README.md"
 TABLE = re.compile(r"(?<=<!-- commands -->\n).*?(?=<!-- /commands -->)", re.DOTALL)
@@ -53,12 +53,8 @@ for words in json.loads(sys.argv[1]):
 
 
 def main() -> None:
-    """Write the pages, or exit with 1 where --check finds one stale."""
-    for path, text in {PAGE: page(), README: readme()}.items():
-        if "--check" not in sys.argv[1:]:
-            path.write_text(text, encoding="utf-8")
-        elif not path.is_file() or path.read_text(encoding="utf-8") != text:
-            sys.exit(f"{path.relative_to(ROOT)} is stale; run: python docs/build_cli.py")
+    """Write or check the pages."""
+    write_or_check({PAGE: page(), README: readme()})
 
 
 def readme() -> str:

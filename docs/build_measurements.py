@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import sys
 import textwrap
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
+
+from pages import ROOT, write_or_check
 
 from benchmarks.record import markdown
 
-ROOT = Path(__file__).resolve().parent.parent
 WIDTH = 125
 PAGE, RECORDS = ROOT / "docs" / "measurements.md", ROOT / "benchmarks" / "records"
 START = """\
@@ -37,15 +36,9 @@ tokens of a candidate. Loading is not counted, nor the reading, which stands in 
 
 
 def main() -> None:
-    """Write the page, or exit with 1 where --check finds another."""
-    current = page(
-        json.loads(path.read_text(encoding="utf-8"))
-        for path in sorted(RECORDS.glob("*.json"), key=lambda path: path.stem)
-    )
-    if "--check" not in sys.argv[1:]:
-        PAGE.write_text(current, encoding="utf-8")
-    elif not PAGE.exists() or PAGE.read_text(encoding="utf-8") != current:
-        sys.exit("docs/measurements.md is stale; run: python docs/build_measurements.py")
+    """Write or check the page."""
+    records = sorted(RECORDS.glob("*.json"), key=lambda path: path.stem)
+    write_or_check({PAGE: page(json.loads(path.read_text(encoding="utf-8")) for path in records)})
 
 
 def page(records: Iterator[dict[str, Any]]) -> str:

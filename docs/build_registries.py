@@ -6,33 +6,29 @@ Each is between <!-- methods --> and <!-- /methods --> of its page: docs/choose.
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterator
 from pathlib import Path
+
+from pages import ROOT, write_or_check
 
 from deepthink_cli.selection.registry import METHODS
 from deepthink_cli.techniques.registry import samples
 
-DOCS = Path(__file__).resolve().parent
+DOCS = ROOT / "docs"
 TABLE = re.compile(r"(?<=<!-- methods -->\n).*?(?=<!-- /methods -->)", re.DOTALL)
 
 
 def main() -> None:
-    """Write the tables, or exit with 1 where --check finds others."""
-    for name, current in pages().items():
-        path = DOCS / name
-        if "--check" not in sys.argv[1:]:
-            path.write_text(current, encoding="utf-8")
-        elif path.read_text(encoding="utf-8") != current:
-            sys.exit(f"docs/{name} is stale; run: python docs/build_registries.py")
+    """Write or check the tables."""
+    write_or_check(pages())
 
 
-def pages() -> dict[str, str]:
+def pages() -> dict[Path, str]:
     """The pages with what is registered now."""
-    tables = {"choose.md": selection_methods(), "think.md": techniques()}
+    tables = {DOCS / "choose.md": selection_methods(), DOCS / "think.md": techniques()}
     return {
-        name: TABLE.sub(lambda _, lines=lines: "".join(f"{line}\n" for line in lines), (DOCS / name).read_text("utf-8"))
-        for name, lines in tables.items()
+        path: TABLE.sub(lambda _, lines=lines: "".join(f"{line}\n" for line in lines), path.read_text("utf-8"))
+        for path, lines in tables.items()
     }
 
 

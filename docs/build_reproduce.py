@@ -7,17 +7,18 @@ computed by arithmetic alone, so that every machine writes the same.
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+
+from pages import ROOT, write_or_check
 
 from deepthink_cli.experiments.crossing import cross_study
 from deepthink_cli.experiments.planning import SPEED, ModelPlan, compute_plan, known_size
 from deepthink_cli.experiments.study import OpenedStudy, open_study, packaged
 from deepthink_cli.model.options import ModelOptions
 
-PAGE = Path(__file__).resolve().parent / "reproduce.md"
+PAGE = ROOT / "docs" / "reproduce.md"
 TABLES = re.compile(r"(<!-- (studies|models) -->\n).*?(<!-- /\2 -->)", re.DOTALL)
 NOWHERE = Path("runs/that-do-not-exist")
 SPEEDS = (100.0, 10.0)  # TFLOP/s that are assumed in 16 bits and in float32
@@ -25,12 +26,8 @@ ORDER = ("table1", "table2", "table3", "mmlu-categories", "shots", "seeds-and-or
 
 
 def main() -> None:
-    """Write the tables, or exit with 1 where --check finds other ones."""
-    text = PAGE.read_text(encoding="utf-8")
-    if "--check" not in sys.argv[1:]:
-        PAGE.write_text(page(text), encoding="utf-8")
-    elif text != page(text):
-        sys.exit("docs/reproduce.md is stale; run: python docs/build_reproduce.py")
+    """Write or check the tables."""
+    write_or_check({PAGE: page(PAGE.read_text(encoding="utf-8"))})
 
 
 def page(text: str) -> str:
