@@ -7,24 +7,53 @@ from typing import Any
 
 from typer.core import TyperCommand, TyperGroup
 
-# The commands of the program, in the order in which they are met; those of other packages come after them.
+# The commands of the program, in the order in which they are met: the module and function of each, which is imported
+# when the command is called, and its example. Those of other packages come after them.
 GROUPS = {
-    "The two stages": (
-        "demo",
-        "think",
-        "calibrate",
-        "inspect",
-        "predict",
-        "serve",
-        "serve-config",
-        "eval",
-        "generate",
-        "chat",
-    ),
-    "Choosing demonstrations and settings": ("select", "tune", "vectors"),
-    "Experiments": ("tasks", "run", "report", "plot", "study", "harness"),
-    "Memories elsewhere": ("export", "push", "pull", "quantize", "compose", "diff"),
-    "This machine": ("download", "doctor", "list"),
+    "The two stages": {
+        "demo": ("demo:demo", "demo"),
+        "think": ("think:think", "think demos.jsonl -m gpt2 -T 5 --eta 0.01 -o mem.safetensors"),
+        "calibrate": ("calibrate:calibrate", "calibrate mem.safetensors rows.csv --calibrate batch"),
+        "inspect": ("inspect:inspect", "inspect mem.safetensors --verify"),
+        "predict": ("predict:predict", "predict mem.safetensors inputs.csv.gz -o labels.csv --on-error skip"),
+        "serve": ("serve:serve", "serve mem.safetensors --port 8000"),
+        "serve-config": ("serve_config:serve_config", "serve-config tickets.safetensors reviews.safetensors"),
+        "eval": ("evaluate:evaluate", "eval mem.safetensors rows.csv --fail-under 0.8 --html eval.html"),
+        "generate": (
+            "generate:generate",
+            "generate mem.safetensors questions.jsonl --max-new-tokens 100 -o answers.jsonl",
+        ),
+        "chat": ("chat:chat", "chat mem.safetensors --temperature 0.7"),
+    },
+    "Choosing demonstrations and settings": {
+        "select": ("select:select", "select pool.jsonl -m gpt2 --demos-by herding --shots 16 -o demos.jsonl"),
+        "tune": ("tune:tune", "tune rows.jsonl -m gpt2 -T 15 -o mem.safetensors"),
+        "vectors": ("vectors:vectors", "vectors rows.jsonl -m gpt2 --episodes 200 -o vectors.safetensors"),
+    },
+    "Experiments": {
+        "tasks": ("tasks:tasks", "tasks new tickets --from tickets.csv"),
+        "run": ("run:run", "run --task classic -m gpt2 -T 15 --seeds 10 -o runs/gpt2"),
+        "report": ("report:report", "report runs/classic --where eta=0.1 --html report.html"),
+        "plot": ("plot:plot", "plot runs/classic -o curve.pdf"),
+        "study": ("study_run:studies", "study run example --scale small"),
+        "harness": (
+            "harness:harness",
+            "harness --model_args pretrained=gpt2,iterations=5 --tasks mmlu --num_fewshot 5",
+        ),
+    },
+    "Memories elsewhere": {
+        "export": ("export:export", "export mem.safetensors --to peft -o adapter"),
+        "push": ("hub:push", "push mem.safetensors me/sst2-memory --results eval.json --dry-run"),
+        "pull": ("hub:pull", "pull me/sst2-memory -o mem.safetensors"),
+        "quantize": ("quantize:quantize", "quantize mem.safetensors --to int8 -o mem8.safetensors --eval rows.csv"),
+        "compose": ("compose:compose", "compose bugs.safetensors accounts.safetensors -o tickets.safetensors"),
+        "diff": ("diff:diff", "diff mem.safetensors --at 1,5"),
+    },
+    "This machine": {
+        "download": ("download:download", "download -o smollm2"),
+        "doctor": ("doctor:doctor", "doctor --json"),
+        "list": ("list:list_registries", "list updates techniques"),
+    },
 }
 OTHERS = "From other packages"
 # What a user wants, and the command for it; README.md shows the same table.

@@ -63,41 +63,12 @@ def _command(name: str, value: Any) -> Any:
     return command
 
 
+# The module and function of every command, and its example.
+_PLACES = {name: place for commands in GROUPS.values() for name, place in commands.items()}
 # Reserves the names of the commands of this package, which are registered below.
-COMMANDS: Registry[Any] = Registry("commands", {name: None for names in GROUPS.values() for name in names}, _command)
+COMMANDS: Registry[Any] = Registry("commands", dict.fromkeys(_PLACES), _command)
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 MESSAGE = 1_000  # maximum length of a message; a value in it may be as long as a file
-# The module and function of every command, and its example. A module is imported when its command is called.
-_MODULES = {
-    "demo": ("demo:demo", "demo"),
-    "think": ("think:think", "think demos.jsonl -m gpt2 -T 5 --eta 0.01 -o mem.safetensors"),
-    "inspect": ("inspect:inspect", "inspect mem.safetensors --verify"),
-    "predict": ("predict:predict", "predict mem.safetensors inputs.csv.gz -o labels.csv --on-error skip"),
-    "serve": ("serve:serve", "serve mem.safetensors --port 8000"),
-    "serve-config": ("serve_config:serve_config", "serve-config tickets.safetensors reviews.safetensors"),
-    "eval": ("evaluate:evaluate", "eval mem.safetensors rows.csv --fail-under 0.8 --html eval.html"),
-    "calibrate": ("calibrate:calibrate", "calibrate mem.safetensors rows.csv --calibrate batch"),
-    "generate": ("generate:generate", "generate mem.safetensors questions.jsonl --max-new-tokens 100 -o answers.jsonl"),
-    "chat": ("chat:chat", "chat mem.safetensors --temperature 0.7"),
-    "select": ("select:select", "select pool.jsonl -m gpt2 --demos-by herding --shots 16 -o demos.jsonl"),
-    "tune": ("tune:tune", "tune rows.jsonl -m gpt2 -T 15 -o mem.safetensors"),
-    "vectors": ("vectors:vectors", "vectors rows.jsonl -m gpt2 --episodes 200 -o vectors.safetensors"),
-    "tasks": ("tasks:tasks", "tasks new tickets --from tickets.csv"),
-    "run": ("run:run", "run --task classic -m gpt2 -T 15 --seeds 10 -o runs/gpt2"),
-    "report": ("report:report", "report runs/classic --where eta=0.1 --html report.html"),
-    "plot": ("plot:plot", "plot runs/classic -o curve.pdf"),
-    "study": ("study_run:studies", "study run example --scale small"),
-    "harness": ("harness:harness", "harness --model_args pretrained=gpt2,iterations=5 --tasks mmlu --num_fewshot 5"),
-    "export": ("export:export", "export mem.safetensors --to peft -o adapter"),
-    "push": ("hub:push", "push mem.safetensors me/sst2-memory --results eval.json --dry-run"),
-    "pull": ("hub:pull", "pull me/sst2-memory -o mem.safetensors"),
-    "quantize": ("quantize:quantize", "quantize mem.safetensors --to int8 -o mem8.safetensors --eval rows.csv"),
-    "compose": ("compose:compose", "compose bugs.safetensors accounts.safetensors -o tickets.safetensors"),
-    "diff": ("diff:diff", "diff mem.safetensors --at 1,5"),
-    "download": ("download:download", "download -o smollm2"),
-    "doctor": ("doctor:doctor", "doctor --json"),
-    "list": ("list:list_registries", "list updates techniques"),
-}
 # Its words are those of another program.
 _CONTEXT_SETTINGS = {"harness": {"ignore_unknown_options": True, "allow_interspersed_args": False}}
 
@@ -130,8 +101,8 @@ def program(command: str | None = None) -> Any:
         context_settings=CONTEXT,
     )
     app.callback()(_root)
-    for name in _MODULES if command is None else [command]:
-        where, example = _MODULES[name]
+    for name in _PLACES if command is None else [command]:
+        where, example = _PLACES[name]
         module, _, attribute = where.partition(":")
         found = getattr(import_module(f"deepthink_cli.cli.{module}"), attribute)
         epilog = f"Example: deepthink {example}"
@@ -174,7 +145,7 @@ def _run(arguments: list[str]) -> int:
     for line in unread_variables(program):
         note(f"warning: {line}")
     try:
-        called = arguments[0] if arguments and arguments[0] in _MODULES else None
+        called = arguments[0] if arguments and arguments[0] in _PLACES else None
         code = program(called)(arguments, prog_name="deepthink", standalone_mode=False, obj=program)
         if code == ExitCode.INTERRUPTED:  # typer returns this code instead of raising KeyboardInterrupt
             return _interrupted()
