@@ -8,7 +8,7 @@ import platform
 import struct
 from base64 import b64decode
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from importlib.metadata import version
 from typing import Annotated, Any
@@ -39,17 +39,6 @@ from deepthink_cli.updates.registry import name_of, rule_of, values_of
 
 FORMAT_VERSIONS = (1, 2)
 MAX_ITERATIONS = 999_999  # the names of tensors have six digits for an iteration
-ADDED = (
-    "selected",
-    "technique",
-    "tuned",
-    "quantized",
-    "calibrated",
-    "first_token",
-    "thresholds",
-    "parts",
-)  # fields of format version 2, which only memories that use them have
-OPTIONAL = ("update", "chat", *ADDED)  # fields of the metadata that are absent if they are not used
 
 
 @with_config(STRICT)
@@ -78,9 +67,9 @@ class Metadata:
     """The metadata of the artifact, before they are written as canonical JSON.
 
     `eta` and `momentum` are those of the gate. For any other update rule both are 0 and `update` holds the rule;
-    `update` is absent for the gate, and `chat` if the demonstrations are not turns of a conversation. `selected`,
-    `technique`, `tuned`, `quantized`, `calibrated`, `first_token` and `thresholds` are absent unless a command recorded
-    them, and `parts` unless the demonstrations were read in parts; a file that has one has format version 2.
+    `update` is absent for the gate, and `chat` if the demonstrations are not turns of a conversation. Every later field
+    is absent unless a command recorded it (`parts` unless the demonstrations were read in parts); a file that has one
+    has format version 2.
     """
 
     format_version: int
@@ -141,6 +130,10 @@ class Metadata:
         )
         added = {name: getattr(self, name) for name in ADDED if name != "parts"}  # which the demonstrations have
         return Provenance(self.model, demonstrations, self.method, self.task, self.seed, **added)
+
+
+OPTIONAL = tuple(each.name for each in fields(Metadata) if each.default is None)  # absent if they are not used
+ADDED = tuple(name for name in OPTIONAL if name not in ("update", "chat"))  # fields of format version 2
 
 
 ADAPTER_METADATA = TypeAdapter(Metadata)
