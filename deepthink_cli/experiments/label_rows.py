@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 
 from deepthink_cli.artifact.opening import OpenedMemory, find_its_model, open_memory, warn_of_dtype
 from deepthink_cli.data.examples import Query, Skipped
@@ -19,6 +18,7 @@ from deepthink_cli.events import Progress, Tell, Warn, silent
 from deepthink_cli.experiments.executors.base import Executor, other_version
 from deepthink_cli.experiments.executors.messages import Done, Opened, RowsLabelled, Unit
 from deepthink_cli.experiments.executors.scheduler import Scheduler
+from deepthink_cli.io.prefetch import chunks
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.options import ScoreName
 from deepthink_cli.prediction.labeller import RowLabeller
@@ -134,7 +134,7 @@ class Driver:
         tell: Tell,
     ) -> None:
         self.job, self.memories, self.most, self.tell = job, memories, most, tell
-        self.chunks = enumerate(iter(lambda: list(islice(rows, CHUNK)), []))
+        self.chunks = enumerate(chunks(rows, CHUNK))
         self.queue = deque[ChunkUnit]()
         self.labelled: dict[int, RowsLabelled] = {}
         self.read = self.given_back = 0

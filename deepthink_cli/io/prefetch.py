@@ -8,13 +8,14 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
+from itertools import islice
 from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
 
 _END: Final = object()
 _PATIENCE = 0.3  # seconds to wait for the thread if the caller stops early
-PATIENCE = 0.05  # seconds in which a further item may arrive
+_AT_ONCE = 0.05  # seconds in which an item follows another one at once
 _NAME = "deepthink prefetch"
 
 
@@ -34,8 +35,13 @@ def ahead(items: Iterator[T]) -> Iterator[T]:
         _stop(executor, prepared)
 
 
+def chunks(items: Iterator[T], size: int, flush: bool = False) -> Iterator[list[T]]:
+    """Yield the items in lists of `size`; with `flush`, a list ends where no item follows at once."""
+    return arriving(items, size) if flush else iter(lambda: list(islice(items, size)), [])
+
+
 def arriving(items: Iterator[T], most: int) -> Iterator[list[T]]:
-    """Yield the items that have arrived, in order, at most `most` at a time: none follows within `PATIENCE` seconds.
+    """Yield the items that have arrived, in order, at most `most` at a time: none follows at once.
 
     An error of `items` is raised here, after the items before it. The thread that waits for items ends with the
     process, whatever it waits for.
@@ -58,7 +64,7 @@ def arriving(items: Iterator[T], most: int) -> Iterator[list[T]]:
             if len(part) == most:
                 break
             try:
-                item = arrived.get(timeout=PATIENCE)
+                item = arrived.get(timeout=_AT_ONCE)
             except queue.Empty:
                 break
         if part:

@@ -17,14 +17,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
 
 from deepthink_cli.data.examples import Query, Skipped
 from deepthink_cli.engine.base import Engine, Likelihoods, ScoringPlan
 from deepthink_cli.errors import InputError
 from deepthink_cli.events import Progress, Tell, silent
-from deepthink_cli.io.prefetch import ahead, arriving
+from deepthink_cli.io.prefetch import ahead, chunks
 from deepthink_cli.model.tokens import QueryTokenizer, TokenizedQuery, query_tokenizer
 from deepthink_cli.options import ScoreName
 from deepthink_cli.provenance import TokenizedDemonstrations
@@ -124,9 +123,7 @@ def planned(
     Queries that cannot be scored are skipped, or raise InputError, as in `predictions`.
     """
     tokenize = query_tokenizer(engine.tokenizer, demonstrations, score)
-    remaining = iter(rows)
-    parts = arriving(remaining, size) if flush else iter(lambda: list(islice(remaining, size)), [])
-    for part in parts:
+    for part in chunks(iter(rows), size, flush):
         tokenized = _tokenized(tokenize, [row for row in part if isinstance(row, Query)], skip)
         prepared, kept = list[Query | Skipped](), list[TokenizedQuery]()
         for row in part:

@@ -20,7 +20,7 @@ from deepthink_cli.data.examples import CANDIDATES, Query, Skipped, queries_or_s
 from deepthink_cli.data.source import RowSource
 from deepthink_cli.errors import DeepThinkError, InputError, option
 from deepthink_cli.events import Progress, Tell, silent
-from deepthink_cli.io.prefetch import arriving
+from deepthink_cli.io.prefetch import chunks
 from deepthink_cli.io.text import json_line
 from deepthink_cli.scoring.inputs import CheckedRows
 from deepthink_cli.scoring.pipeline import CHUNK, Part, predicted
@@ -164,14 +164,12 @@ def predict_by_server(
         rows = read_queries(source, *prompt)
     if same_labels and skip:
         rows = skipping(rows, lambda query: check_same_labels(query, demonstrations.labels))
-    remaining = islice(rows, start, None)
-    parts = arriving(remaining, chunk) if flush else iter(lambda: list(islice(remaining, chunk)), [])
     progress = Progress("predicting", start, None if checked is None else checked.count)
     told = silent if calibrate else tell
     warning, last = OneLabelWarning(demonstrations.labels, memory.name, told, checked is None), list[Prediction]()
     for earlier in before:
         warning.add(earlier)
-    for part in parts:
+    for part in chunks(islice(rows, start, None), chunk, flush):
         for row in part if same_labels else ():
             if isinstance(row, Query):
                 check_same_labels(row, demonstrations.labels)
