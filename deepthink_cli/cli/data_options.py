@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from deepthink_cli.calibration.registry import STORED, choices
-from deepthink_cli.cli import completion
-from deepthink_cli.cli.options import option
 from deepthink_cli.cli.sources import came_from
 from deepthink_cli.data.chat import Chat
 from deepthink_cli.data.source import FormatName, RowSource
@@ -31,13 +29,7 @@ def _labels(context: typer.Context, typed: list[str] | None) -> list[str] | None
 MemoryFile = Annotated[Path, typer.Argument(metavar="MEMORY", help="A file written by deepthink think.")]
 TaskName = Annotated[
     str | None,
-    option(
-        "--task",
-        panel=DATA,
-        metavar="NAME|FILE",
-        autocompletion=completion.task_names,
-        help="Built-in task (deepthink tasks lists them), or a task file.",
-    ),
+    Flag(DATA, "Built-in task (deepthink tasks lists them), or a task file.", "NAME|FILE", complete="task_names"),
 ]
 TaskNames = Annotated[
     list[str] | None,
@@ -50,12 +42,7 @@ TaskNames = Annotated[
 ]
 ProtocolName = Annotated[
     str,
-    option(
-        "--protocol",
-        panel=DATA,
-        metavar="NAME",
-        help="Rows of a task that are evaluated: official (the authors' code) or paper (the appendix).",
-    ),
+    Flag(DATA, "Rows of a task that are evaluated: official (the authors' code) or paper (the appendix).", "NAME"),
 ]
 DataDir = Annotated[
     Path | None,
@@ -67,19 +54,19 @@ DataDir = Annotated[
 ]
 RowFormat = Annotated[
     FormatName | None,
-    option(
-        "--format",
-        panel=DATA,
-        help="Format of the rows, where the suffix of their file does not say it. Default for stdin: jsonl.",
+    Flag(
+        DATA,
+        "Format of the rows, where the suffix of their file does not say it. Default for stdin: jsonl.",
+        name="format",
     ),
 ]
 Renamed = Annotated[
     str | None,
-    option(
-        "--map",
-        panel=DATA,
-        metavar="COLUMN=FIELD,...",
-        help="Columns of the rows that are read as other fields, as in --map Text=text,Class=label.",
+    Flag(
+        DATA,
+        "Columns of the rows that are read as other fields, as in --map Text=text,Class=label.",
+        "COLUMN=FIELD,...",
+        name="map",
     ),
 ]
 LabelField = Annotated[
@@ -92,12 +79,7 @@ LabelField = Annotated[
 ]
 Cache = Annotated[
     Path | None,
-    option(
-        "--cache",
-        panel=DATA,
-        metavar="DIR",
-        help="Cache of what is computed with models. Default: deepthink in $XDG_CACHE_HOME or ~/.cache.",
-    ),
+    Flag(DATA, "Cache of what is computed with models. Default: deepthink in $XDG_CACHE_HOME or ~/.cache.", "DIR"),
 ]
 
 

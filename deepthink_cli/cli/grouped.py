@@ -86,7 +86,7 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
             parameters += options.values()
         else:
             flag = next((note for note in notes if isinstance(note, Flag)), None)
-            annotation = hint if flag is None else _annotation(parameter.name, kind, flag)
+            annotation = hint if flag is None else _annotation(flag.name or parameter.name, kind, flag)
             parameters.append(parameter.replace(kind=Parameter.KEYWORD_ONLY, annotation=annotation))
     parameters = [_helped(each, None, sentence(command.__name__, each.name, typed)) for each in parameters]
 

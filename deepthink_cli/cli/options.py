@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from deepthink_cli.cli.grouped import Given
 from deepthink_cli.cli.sources import apply_config, is_typed
-from deepthink_cli.io.documents import RUN_CODE
 from deepthink_cli.model.options import TOY, ModelOptions
 from deepthink_cli.options import OUTPUT, Flag, Options
 
 if TYPE_CHECKING:
     from deepthink_cli.events import Tell
-
-
-def option(*names: str, panel: str, help: str, **more: Any) -> Any:
-    """An option with its environment variable, DEEPTHINK_ and the first name; an option that lets code run has none."""
-    name = names[0].removeprefix("--").replace("-", "_")
-    variable = None if name in RUN_CODE else f"DEEPTHINK_{name.upper()}"
-    return typer.Option(*names, envvar=variable, show_envvar=False, rich_help_panel=panel, help=help, **more)
 
 
 _OF_THE_MEMORY = ("model", "revision", "gguf", "adapter", "quantize")
