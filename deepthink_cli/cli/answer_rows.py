@@ -9,11 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
 
-import typer
-
 from deepthink_cli.io.tables import check_suffix, separated
 from deepthink_cli.io.text import json_line
-from deepthink_cli.options import OUTPUT
+from deepthink_cli.options import OUTPUT, Flag
 
 if TYPE_CHECKING:
     from deepthink_cli.data.examples import Skipped
@@ -24,19 +22,19 @@ if TYPE_CHECKING:
 PIPE_BUF = getattr(select, "PIPE_BUF", 512)  # bytes that a pipe writes atomically; POSIX guarantees 512
 Output = Annotated[
     Path | None,
-    typer.Option(
-        "--output",
-        "-o",
-        metavar="FILE",
-        rich_help_panel=OUTPUT,
-        help="Output file; the suffix decides the format: .jsonl, .json, .csv, .tsv or .parquet; .gz or .zst "
+    Flag(
+        OUTPUT,
+        "Output file; the suffix decides the format: .jsonl, .json, .csv, .tsv or .parquet; .gz or .zst "
         "after it compresses. "
         "Default: JSON Lines on stdout.",
+        "FILE",
+        short="-o",
+        variable=False,
     ),
 ]
 OutputFormat = Annotated[
     Literal["jsonl", "csv", "tsv"],
-    typer.Option("--output-format", rich_help_panel=OUTPUT, help="Format of rows on stdout."),
+    Flag(OUTPUT, "Format of rows on stdout.", variable=False),
 ]
 
 

@@ -20,7 +20,7 @@ from deepthink_cli.corrections import Calibrated, FirstToken, Thresholds
 from deepthink_cli.errors import InputError, Problems, option
 from deepthink_cli.io.text import size
 from deepthink_cli.model.options import ModelOptions
-from deepthink_cli.options import OUTPUT, QueryOptions, Score
+from deepthink_cli.options import OUTPUT, Flag, QueryOptions, Score
 from deepthink_cli.selection.options import Limit, TaskOptions
 
 Rows = Annotated[
@@ -33,9 +33,7 @@ Rows = Annotated[
 ]
 Output = Annotated[
     Path | None,
-    typer.Option(
-        "--output", "-o", metavar="FILE", rich_help_panel=OUTPUT, help="Output file. Default: MEMORY is replaced."
-    ),
+    Flag(OUTPUT, "Output file. Default: MEMORY is replaced.", "FILE", short="-o", variable=False),
 ]
 HELP = (
     f"The calibration whose bias is stored: {', '.join(CALIBRATIONS)}; {NONE} removes it. {CENTROID} stores the mean "

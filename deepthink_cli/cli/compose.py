@@ -12,7 +12,7 @@ from deepthink_cli.cli.grouped import grouped
 from deepthink_cli.cli.options import CommonArguments
 from deepthink_cli.cli.values import read_by
 from deepthink_cli.io.text import size
-from deepthink_cli.options import OUTPUT
+from deepthink_cli.options import OUTPUT, Flag
 
 Memories = Annotated[
     list[str],
@@ -22,7 +22,7 @@ Memories = Annotated[
 ]
 Output = Annotated[
     Path,
-    typer.Option("--output", "-o", metavar="FILE", rich_help_panel=OUTPUT, help="Output file of the composed memory."),
+    Flag(OUTPUT, "Output file of the composed memory.", "FILE", short="-o", variable=False),
 ]
 
 

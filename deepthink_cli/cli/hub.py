@@ -16,7 +16,7 @@ from deepthink_cli.cli.options import CommonArguments
 from deepthink_cli.cli.values import read_by
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.io.text import json_line, size
-from deepthink_cli.options import DATA, OUTPUT
+from deepthink_cli.options import DATA, OUTPUT, Flag
 
 if TYPE_CHECKING:
     from deepthink_cli.artifact.format import Header
@@ -26,42 +26,27 @@ Repo = Annotated[str, typer.Argument(metavar="REPO", help="A model repository of
 # No variable of the environment: DEEPTHINK_REVISION is the model's.
 RepoRevision = Annotated[
     str | None,
-    typer.Option("--revision", metavar="REV", rich_help_panel=DATA, help="Branch of the repository. Default: main."),
+    Flag(DATA, "Branch of the repository. Default: main.", "REV", variable=False),
 ]
-Private = Annotated[
-    bool, typer.Option("--private", rich_help_panel=OUTPUT, help="Create the repository as a private one.")
-]
-Yes = Annotated[bool, typer.Option("--yes", rich_help_panel=OUTPUT, help="Publish the demonstrations without asking.")]
-DryRun = Annotated[
-    bool, typer.Option("--dry-run", rich_help_panel=OUTPUT, help="Print what would be published; send nothing.")
-]
+Private = Annotated[bool, Flag(OUTPUT, "Create the repository as a private one.", variable=False)]
+Yes = Annotated[bool, Flag(OUTPUT, "Publish the demonstrations without asking.", variable=False)]
+DryRun = Annotated[bool, Flag(OUTPUT, "Print what would be published; send nothing.", variable=False)]
 Results = Annotated[
     Path | None,
-    typer.Option(
-        "--results",
-        metavar="FILE",
-        rich_help_panel=DATA,
-        help="Results for the card: the output of deepthink eval --json.",
-    ),
+    Flag(DATA, "Results for the card: the output of deepthink eval --json.", "FILE", variable=False),
 ]
 Licence = Annotated[
     str | None,
-    typer.Option(
-        "--licence",
-        metavar="NAME",
-        rich_help_panel=DATA,
-        help="Licence of the model for the card, as in apache-2.0. Default: the one that the model's own card names.",
+    Flag(
+        DATA,
+        "Licence of the model for the card, as in apache-2.0. Default: the one that the model's own card names.",
+        "NAME",
+        variable=False,
     ),
 ]
 Output = Annotated[
     Path | None,
-    typer.Option(
-        "--output",
-        "-o",
-        metavar="FILE",
-        rich_help_panel=OUTPUT,
-        help="Output file. Default: the repository's name with .safetensors.",
-    ),
+    Flag(OUTPUT, "Output file. Default: the repository's name with .safetensors.", "FILE", short="-o", variable=False),
 ]
 
 

@@ -6,14 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from deepthink_cli.cli.console import bar, report, table, write_json
 from deepthink_cli.cli.data_options import MemoryFile
 from deepthink_cli.cli.grouped import Without, grouped
 from deepthink_cli.cli.options import CommonArguments
 from deepthink_cli.io.text import size
-from deepthink_cli.options import OUTPUT
+from deepthink_cli.options import OUTPUT, Flag
 from deepthink_cli.provenance import method_text, origin_lines, prompt_lines, stored_text
 from deepthink_cli.techniques.registry import first_reading
 
@@ -21,9 +19,7 @@ if TYPE_CHECKING:
     from deepthink_cli.artifact.format import Header
     from deepthink_cli.artifact.metadata import Metadata, StoredDemonstrations
 
-Verify = Annotated[
-    bool, typer.Option("--verify", rich_help_panel=OUTPUT, help="Read every byte and compare with the digest.")
-]
+Verify = Annotated[bool, Flag(OUTPUT, "Read every byte and compare with the digest.", variable=False)]
 
 
 @grouped

@@ -36,7 +36,7 @@ from deepthink_cli.data.source import RowSource
 from deepthink_cli.errors import InputError, Problem, Problems, option
 from deepthink_cli.io.tables import is_table
 from deepthink_cli.model.options import ModelOptions
-from deepthink_cli.options import MODEL, OUTPUT, QueryOptions, Score
+from deepthink_cli.options import MODEL, OUTPUT, Flag, QueryOptions, Score
 from deepthink_cli.prediction.options import ErrorOptions, LabelOptions
 from deepthink_cli.vectors.options import AddedOptions
 
@@ -65,36 +65,28 @@ Inputs = Annotated[
 ]
 Flush = Annotated[
     bool,
-    typer.Option(
-        "--flush",
-        rich_help_panel=OUTPUT,
-        help="Label the rows of a stream as they arrive, without waiting for 256 of them.",
-    ),
+    Flag(OUTPUT, "Label the rows of a stream as they arrive, without waiting for 256 of them.", variable=False),
 ]
 ShowPrompt = Annotated[
     bool,
-    typer.Option(
-        "--show-prompt",
-        rich_help_panel=OUTPUT,
-        help="Label nothing: print the text of the tokens that the model reads for the first row.",
-    ),
+    Flag(OUTPUT, "Label nothing: print the text of the tokens that the model reads for the first row.", variable=False),
 ]
 Resume = Annotated[
     bool,
-    typer.Option(
-        "--resume",
-        rich_help_panel=OUTPUT,
-        help="Keep the rows of an interrupted labelling in FILE.partial; the same command continues it.",
+    Flag(
+        OUTPUT,
+        "Keep the rows of an interrupted labelling in FILE.partial; the same command continues it.",
+        variable=False,
     ),
 ]
 ServerAddress = Annotated[
     str | None,
-    typer.Option(
-        "--server",
-        metavar="URL",
-        rich_help_panel=MODEL,
-        help="Have the rows labelled by deepthink serve at this address, http://HOST:PORT or unix:/PATH, which has the "
+    Flag(
+        MODEL,
+        "Have the rows labelled by deepthink serve at this address, http://HOST:PORT or unix:/PATH, which has the "
         "memory loaded.",
+        "URL",
+        variable=False,
     ),
 ]
 # What a server was started with.

@@ -16,7 +16,7 @@ from deepthink_cli.cli.values import read_by
 from deepthink_cli.errors import Problems
 from deepthink_cli.io.text import size
 from deepthink_cli.model.options import ModelOptions
-from deepthink_cli.options import OUTPUT
+from deepthink_cli.options import OUTPUT, Flag
 from deepthink_cli.selection.options import Limit
 
 if TYPE_CHECKING:
@@ -26,19 +26,20 @@ if TYPE_CHECKING:
 
 To = Annotated[
     Literal["int8", "int4"],
-    typer.Option("--to", rich_help_panel=OUTPUT, help="Bits per number: int8 or int4."),
+    Flag(OUTPUT, "Bits per number: int8 or int4.", variable=False),
 ]
 Output = Annotated[
     Path,
-    typer.Option("--output", "-o", metavar="FILE", rich_help_panel=OUTPUT, help="Output file of the quantized memory."),
+    Flag(OUTPUT, "Output file of the quantized memory.", "FILE", short="-o", variable=False),
 ]
 Rows = Annotated[
     str | None,
-    typer.Option(
-        "--eval",
-        metavar="ROWS",
-        rich_help_panel=OUTPUT,
-        help="Also label these rows with both memories, and report what differs; --task names those of a task.",
+    Flag(
+        OUTPUT,
+        "Also label these rows with both memories, and report what differs; --task names those of a task.",
+        "ROWS",
+        name="eval",
+        variable=False,
     ),
 ]
 

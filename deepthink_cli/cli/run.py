@@ -50,27 +50,20 @@ Output = Annotated[
 ]
 Demos = Annotated[
     str | None,
-    typer.Option(
-        "--demos",
-        metavar="FILE",
-        rich_help_panel=DATA,
-        help="Use the demonstrations of this file; for one task and one seed only.",
-    ),
+    Flag(DATA, "Use the demonstrations of this file; for one task and one seed only.", "FILE", variable=False),
 ]
-Samples = Annotated[
-    bool, typer.Option("--samples", rich_help_panel=OUTPUT, help="Also write every input's scores, as Parquet.")
-]
+Samples = Annotated[bool, Flag(OUTPUT, "Also write every input's scores, as Parquet.", variable=False)]
 DryRun = Annotated[
     bool,
-    typer.Option(
-        "--dry-run",
-        rich_help_panel=OUTPUT,
-        help="Print what would be done, and an estimate of the time from a short probe if the weights are here.",
+    Flag(
+        OUTPUT,
+        "Print what would be done, and an estimate of the time from a short probe if the weights are here.",
+        variable=False,
     ),
 ]
 NoProbe = Annotated[
     bool,
-    typer.Option("--no-probe", rich_help_panel=OUTPUT, help="Do not load the model; no estimate of the time."),
+    Flag(OUTPUT, "Do not load the model; no estimate of the time.", variable=False),
 ]
 
 

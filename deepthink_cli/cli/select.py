@@ -49,21 +49,22 @@ PoolFile = Annotated[
 ]
 Output = Annotated[
     Path,
-    typer.Option(
-        "--output",
-        "-o",
-        metavar="FILE",
-        rich_help_panel=OUTPUT,
-        help="Output file of the demonstrations; the suffix decides the format, as for predict -o; - for stdout.",
+    Flag(
+        OUTPUT,
+        "Output file of the demonstrations; the suffix decides the format, as for predict -o; - for stdout.",
+        "FILE",
+        short="-o",
+        variable=False,
     ),
 ]
 Queries = Annotated[
     str | None,
-    typer.Option(
-        "--for",
-        metavar="QUERIES",
-        rich_help_panel=DATA,
-        help="Choose for these queries; only for methods that read them. Labels in the file are not read.",
+    Flag(
+        DATA,
+        "Choose for these queries; only for methods that read them. Labels in the file are not read.",
+        "QUERIES",
+        name="for",
+        variable=False,
     ),
 ]
 PoolScores = Annotated[
@@ -78,7 +79,7 @@ PoolScores = Annotated[
 ]
 Listing = Annotated[
     bool,
-    typer.Option("--list", rich_help_panel=OUTPUT, help="List the methods: what they read, what they cost."),
+    Flag(OUTPUT, "List the methods: what they read, what they cost.", name="list", variable=False),
 ]
 # Without a model, none is opened: no row is then too long for it.
 _MODEL = (

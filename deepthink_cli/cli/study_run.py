@@ -22,7 +22,7 @@ from deepthink_cli.cli.study_options import UNNAMED, StudyArguments, StudyName, 
 from deepthink_cli.cli.values import read_by
 from deepthink_cli.errors import InputError, Problems
 from deepthink_cli.model.options import ModelOptions
-from deepthink_cli.options import OUTPUT
+from deepthink_cli.options import OUTPUT, Flag
 
 if TYPE_CHECKING:
     from deepthink_cli.experiments.crossing import Crossing
@@ -84,7 +84,7 @@ def _read(opened: OpenedStudy, crossing: Crossing, config: Path | None) -> list[
 
 NoProbe = Annotated[
     bool,
-    typer.Option("--no-probe", rich_help_panel=OUTPUT, help="Load no model: compute the time from its parameters."),
+    Flag(OUTPUT, "Load no model: compute the time from its parameters.", variable=False),
 ]
 Speed = Annotated[
     float | None,

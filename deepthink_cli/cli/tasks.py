@@ -21,7 +21,7 @@ from deepthink_cli.data.source import FormatName, RowSource
 from deepthink_cli.errors import InputError
 from deepthink_cli.io.text import printable
 from deepthink_cli.model.options import Offline
-from deepthink_cli.options import DATA, OUTPUT
+from deepthink_cli.options import DATA, OUTPUT, Flag
 
 if TYPE_CHECKING:
     from deepthink_cli.tasks.format import Task
@@ -71,24 +71,18 @@ Name = Annotated[
 File = Annotated[Path | None, typer.Argument(metavar="[FILE]", help="Task file to validate, or name of the new task.")]
 Yaml = Annotated[
     bool,
-    typer.Option("--yaml", rich_help_panel=OUTPUT, help="Print the task as a task file, as a start for your own."),
+    Flag(OUTPUT, "Print the task as a task file, as a start for your own.", variable=False),
 ]
 
 FromFile = Annotated[
     str | None,
-    typer.Option(
-        "--from", metavar="FILE", rich_help_panel=DATA, help="Labelled rows for the new task: its columns are guessed."
-    ),
+    Flag(DATA, "Labelled rows for the new task: its columns are guessed.", "FILE", name="from", variable=False),
 ]
 Output = Annotated[
     Path | None,
-    typer.Option(
-        "--output", "-o", metavar="FILE", rich_help_panel=OUTPUT, help="File of the new task. Default: NAME.yaml."
-    ),
+    Flag(OUTPUT, "File of the new task. Default: NAME.yaml.", "FILE", short="-o", variable=False),
 ]
-Force = Annotated[
-    bool, typer.Option("--force", rich_help_panel=OUTPUT, help="Replace the file of the new task if it exists.")
-]
+Force = Annotated[bool, Flag(OUTPUT, "Replace the file of the new task if it exists.", variable=False)]
 
 
 @grouped

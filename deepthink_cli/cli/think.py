@@ -30,7 +30,7 @@ from deepthink_cli.errors import InputError, Problems
 from deepthink_cli.io.text import named, size
 from deepthink_cli.method import MethodOptions
 from deepthink_cli.model.options import SCORING, ModelOptions
-from deepthink_cli.options import OUTPUT
+from deepthink_cli.options import OUTPUT, Flag
 from deepthink_cli.selection.options import TaskOptions
 from deepthink_cli.techniques.options import TechniqueOptions
 
@@ -121,12 +121,8 @@ Demos = Annotated[
         "Optional with --task.",
     ),
 ]
-Output = Annotated[
-    Path, typer.Option("--output", "-o", metavar="FILE", rich_help_panel=OUTPUT, help="Output file of the memory.")
-]
-DryRun = Annotated[
-    bool, typer.Option("--dry-run", rich_help_panel=OUTPUT, help="Print the plan; load no weights, write nothing.")
-]
+Output = Annotated[Path, Flag(OUTPUT, "Output file of the memory.", "FILE", short="-o", variable=False)]
+DryRun = Annotated[bool, Flag(OUTPUT, "Print the plan; load no weights, write nothing.", variable=False)]
 
 
 @dataclass(frozen=True)

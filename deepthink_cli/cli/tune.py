@@ -17,7 +17,7 @@ from deepthink_cli.data.source import RowSource
 from deepthink_cli.errors import Problems
 from deepthink_cli.io.text import named, size
 from deepthink_cli.model.options import ModelOptions
-from deepthink_cli.options import OUTPUT
+from deepthink_cli.options import OUTPUT, Flag
 from deepthink_cli.tuning.options import TuneOptions, best_of_trajectories
 
 if TYPE_CHECKING:
@@ -36,13 +36,7 @@ Rows = Annotated[
 ]
 Output = Annotated[
     Path | None,
-    typer.Option(
-        "--output",
-        "-o",
-        metavar="FILE",
-        rich_help_panel=OUTPUT,
-        help="Also write the memory of all rows, with the chosen settings.",
-    ),
+    Flag(OUTPUT, "Also write the memory of all rows, with the chosen settings.", "FILE", short="-o", variable=False),
 ]
 
 

@@ -25,7 +25,7 @@ from deepthink_cli.cli.values import read_by
 from deepthink_cli.errors import InputError, Problems
 from deepthink_cli.io.text import size
 from deepthink_cli.model.options import SCORING, ModelOptions
-from deepthink_cli.options import OUTPUT
+from deepthink_cli.options import OUTPUT, Flag
 from deepthink_cli.vectors.options import VectorOptions
 
 if TYPE_CHECKING:
@@ -39,9 +39,7 @@ Rows = Annotated[
         "--task, which has training rows.",
     ),
 ]
-Output = Annotated[
-    Path, typer.Option("--output", "-o", metavar="FILE", rich_help_panel=OUTPUT, help="Output file of the vectors.")
-]
+Output = Annotated[Path, Flag(OUTPUT, "Output file of the vectors.", "FILE", short="-o", variable=False)]
 
 
 @grouped
