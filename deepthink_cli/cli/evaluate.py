@@ -132,7 +132,7 @@ def evaluate(
     skip = errors.on_error == "skip"
     threshold: Threshold | None = None
     with problems.collected():
-        _Outputs(output, html, ErrorOptions()).check(memory, labelled, *files, **paths)
+        _check_outputs(output, html, read_by(memory, labelled, *files, **paths))
     names: tuple[str, ...] = ()
     with problems.collected():
         names = calibrations(calibrate, stored=True)
@@ -165,8 +165,7 @@ def evaluate(
                 check_rows(opened.provenance.demonstrations, rows, problems, labelled=True, skip=skip)
     problems.raise_any()
     chosen = rows or _TaskRows(str(task), protocol, source, run_code, unsafe)
-    outputs = _Outputs(output, html, failing)
-    asked = _Asked(opened, others, chosen, row_limit, options, outputs, names, score, threshold, common)
+    asked = _Asked(opened, others, chosen, row_limit, options, output, html, failing, names, score, threshold, common)
     if has_several(opened.provenance):
         if not isinstance(chosen, RowSource) or html is not None:
             name, given = ("task", task) if html is None else ("html", html)
@@ -198,7 +197,9 @@ class _Asked:
     chosen: _TaskRows | RowSource
     limit: int | None
     options: ModelOptions
-    outputs: _Outputs
+    output: Path | None
+    html: Path | None
+    errors: ErrorOptions
     calibrate: tuple[str, ...]
     score: ScoreName
     threshold: Threshold | None
@@ -217,46 +218,34 @@ def _evaluate_several(asked: _Asked, chosen: RowSource) -> None:
     with Show(asked.common, bar=not asked.common.as_json) as tell:
         if asked.threshold is not None:
             asked.threshold.check_possible(has_labels=True, has_scores=True, several=True)
-        rows = rows_of_file(asked.memory, chosen, asked.limit, asked.outputs.errors.skip)
+        rows = rows_of_file(asked.memory, chosen, asked.limit, asked.errors.skip)
         counts = RowCounts(rows.count)
-        with _samples_file(asked.outputs, asked.memory, rows, (), asked.score) as write:
+        with _samples_file(asked, rows, ()) as write:
             result = evaluate_label_sets(
                 asked.memory,
                 rows,
                 options=asked.options,
                 observe=write,
                 score=asked.score,
-                skip=_each([counts.skip, write]) if asked.outputs.errors.skip else None,
-                truncate=asked.outputs.errors.truncate,
+                skip=_each([counts.skip, write]) if asked.errors.skip else None,
+                truncate=asked.errors.truncate,
                 tell=tell,
             )
         counts.tell(tell)
     show_label_sets(result, asked.common.as_json)
-    counts.check(asked.outputs.errors.allow_errors)
+    counts.check(asked.errors.allow_errors)
     if asked.threshold is not None:
         asked.threshold.check(result)
 
 
-@dataclass(frozen=True)
-class _Outputs:
-    """The files to write besides the result, and what becomes of bad rows."""
+def _check_outputs(output: Path | None, html: Path | None, read: Sequence[str | Path]) -> None:
+    """Raise InputError for a suffix that no format has, or if an output would overwrite a file that is read."""
+    from deepthink_cli.outputs import check_apart
 
-    rows: Path | None
-    html: Path | None
-    errors: ErrorOptions
-
-    def check(self, *rows: str | Path | None, **paths: Any) -> None:
-        """Raise InputError for a suffix that no format has, or if an output would overwrite a file that is read.
-
-        The files that are read are named as in `read_by`.
-        """
-        from deepthink_cli.outputs import check_apart
-
-        read = read_by(*rows, **paths)
-        if self.rows is not None:
-            check_apart(self.rows, read)
-            check_suffix(self.rows)
-        check_page(self.html, read)
+    if output is not None:
+        check_apart(output, read)
+        check_suffix(output)
+    check_page(html, read)
 
 
 @dataclass(frozen=True)
@@ -279,9 +268,9 @@ def _evaluate(asked: _Asked) -> tuple[EvaluationReport, RowCounts]:
     _check_model(asked)
     with Show(asked.common, bar=not asked.common.as_json) as tell:
         rows, calibrate = _rows(asked, tell)
-        observed = Observed(len({1, *asked.memory.iterations}), calibrate) if asked.outputs.html else None
+        observed = Observed(len({1, *asked.memory.iterations}), calibrate) if asked.html else None
         counts = RowCounts(rows.count)
-        with _samples_file(asked.outputs, asked.memory, rows, calibrate, asked.score) as write:
+        with _samples_file(asked, rows, calibrate) as write:
             result = evaluation_of(
                 asked.memory,
                 rows,
@@ -290,13 +279,13 @@ def _evaluate(asked: _Asked) -> tuple[EvaluationReport, RowCounts]:
                 ensemble=asked.ensemble,
                 score=asked.score,
                 observe=_each([write, None if observed is None else observed.add]),
-                skip=_each([counts.skip, write]) if asked.outputs.errors.skip else None,
-                truncate=asked.outputs.errors.truncate,
+                skip=_each([counts.skip, write]) if asked.errors.skip else None,
+                truncate=asked.errors.truncate,
                 tell=tell,
             )
         counts.tell(tell)
-    if asked.outputs.html is not None and observed is not None:
-        write_page(page_of_evaluation(result, observed, command_line()), asked.outputs.html, asked.common.quiet)
+    if asked.html is not None and observed is not None:
+        write_page(page_of_evaluation(result, observed, command_line()), asked.html, asked.common.quiet)
     return result, counts
 
 
@@ -306,7 +295,7 @@ def _estimate(asked: _Asked) -> None:
     from deepthink_cli.prediction.rows import RowCounts, samples_rows
 
     _check_model(asked)
-    errors, path = asked.outputs.errors, asked.outputs.rows
+    errors, path = asked.errors, asked.output
     with Show(asked.common, bar=not asked.common.as_json) as tell:
         rows, calibrate = _rows(asked, tell)
         if rows.free is not None:
@@ -337,11 +326,12 @@ def _rows(asked: _Asked, tell: Tell) -> tuple[EvaluatedRows, tuple[str, ...]]:
 
     chosen, demonstrations = asked.chosen, asked.memory.provenance.demonstrations
     if isinstance(chosen, RowSource):
-        rows = rows_of_file(asked.memory, chosen, asked.limit, asked.outputs.errors.skip)
+        rows = rows_of_file(asked.memory, chosen, asked.limit, asked.errors.skip)
     else:
         where = (chosen.protocol, chosen.source, asked.limit, tell)
         rows = rows_of_task(asked.memory, chosen.task, *where, run_code=chosen.run_code, unsafe=chosen.unsafe)
-        _check_page(rows, asked.outputs)
+        if rows.free is not None and asked.html is not None:
+            raise InputError.of("html", asked.html, f"task {rows.task} has free answers, without scores; use -o")
     if asked.threshold is not None:
         asked.threshold.check_possible(bool(demonstrations.labels), rows.free is None)
     if rows.free is not None:
@@ -354,7 +344,7 @@ def _check_model(asked: _Asked) -> None:
     from deepthink_cli.artifact.opening import model_options
 
     used = model_options(asked.memory, asked.options)
-    asked.outputs.check(model=used.model, adapter=used.adapter)
+    _check_outputs(asked.output, asked.html, read_by(model=used.model, adapter=used.adapter))
 
 
 def _each(observers: Sequence[Callable[[T], None] | None]) -> Callable[[T], None]:
@@ -366,12 +356,6 @@ def _each(observers: Sequence[Callable[[T], None] | None]) -> Callable[[T], None
             observer(row)
 
     return observe
-
-
-def _check_page(rows: EvaluatedRows, outputs: _Outputs) -> None:
-    """Raise InputError for a page of free answers, which have no scores to draw."""
-    if rows.free is not None and outputs.html is not None:
-        raise InputError.of("html", outputs.html, f"task {rows.task} has free answers, without scores; use -o")
 
 
 def _check_choice(labelled: str | None, task: str | None, protocol: str, memory: OpenedMemory) -> None:
@@ -389,15 +373,15 @@ def _check_choice(labelled: str | None, task: str | None, protocol: str, memory:
 
 @contextmanager
 def _samples_file(
-    outputs: _Outputs, memory: OpenedMemory, rows: EvaluatedRows, calibrate: tuple[str, ...], score: ScoreName
+    asked: _Asked, rows: EvaluatedRows, calibrate: tuple[str, ...]
 ) -> Iterator[Callable[[Prediction | Skipped], None] | None]:
     """A function that writes a row for each prediction; None if no samples are wanted."""
     from deepthink_cli.prediction.rows import ABOUT, Numbered, samples_rows
 
-    if outputs.rows is None:
+    if asked.output is None:
         yield None
         return
-    form = samples_rows(memory, rows, outputs.rows, calibrate, score, outputs.errors)
+    form = samples_rows(asked.memory, rows, asked.output, calibrate, asked.score, asked.errors)
     numbered = Numbered(form)
-    with writing_rows(outputs.rows, form.columns, "output", ABOUT) as write:
+    with writing_rows(asked.output, form.columns, "output", ABOUT) as write:
         yield lambda row: write(numbered([row]))

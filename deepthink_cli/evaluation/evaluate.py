@@ -321,22 +321,37 @@ def _evaluate(
     iterations = [memory.iteration for memory in members[0]]
     evaluator = Evaluator(iterations, known[0].labels, calibrate)
     overlap = OverlapEvaluator(known, iterations, calibrate)
+    scored = scored_rows(engine, members, rows, calibrate, score, skip is not None, truncate, tell)
+    for row in without_skipped(scored, rows, skipped, skip):
+        evaluator.add(row)
+        overlap.add(row)
+        if observe is not None:
+            observe(row)
+    return evaluator.result(), overlap.result()
+
+
+def without_skipped(
+    scored: Iterable[Prediction | Skipped],
+    rows: EvaluatedRows,
+    skipped: Counter[str],
+    skip: Callable[[Skipped], None] | None,
+) -> Iterator[Prediction]:
+    """Yield the predictions; count the rows that are skipped, by their reasons, and give them to `skip`.
+
+    Raises InputError if no row is left.
+    """
     counted, message = 0, ""
-    for row in scored_rows(engine, members, rows, calibrate, score, skip is not None, truncate, tell):
+    for row in scored:
         if isinstance(row, Skipped):
             skipped[row.reason] += 1
             message = message or row.error
             if skip is not None:
                 skip(row)
-            continue
-        counted += 1
-        evaluator.add(row)
-        overlap.add(row)
-        if observe is not None:
-            observe(row)
+        else:
+            counted += 1
+            yield row
     if not counted:
         raise _nothing(rows, message)
-    return evaluator.result(), overlap.result()
 
 
 def _nothing(rows: EvaluatedRows, message: str) -> InputError:

@@ -10,8 +10,7 @@ from typing import Any
 
 from deepthink_cli.artifact.opening import OpenedMemory, find_its_model, load_both, with_first_reading
 from deepthink_cli.data.examples import Skipped
-from deepthink_cli.errors import InputError
-from deepthink_cli.evaluation.evaluate import scored_rows
+from deepthink_cli.evaluation.evaluate import scored_rows, without_skipped
 from deepthink_cli.evaluation.metrics import wilson
 from deepthink_cli.events import Tell, silent
 from deepthink_cli.model.options import ModelOptions
@@ -88,19 +87,12 @@ def evaluate_label_sets(
         check_tokens(demonstrations, spec, rows.source or rows.split, rows.checked, score)
     started = time.perf_counter()
     engine, stored = load_both(memory, spec, tell)
-    memories, skipped, message = with_first_reading(engine, stored), Counter(rows.skipped), ""
+    memories, skipped = with_first_reading(engine, stored), Counter(rows.skipped)
     results = {each: LabelSets(demonstrations.labels) for each in sorted(memory.iteration for memory in memories)}
-    for row in scored_rows(engine, [memories], rows, (), score, skip is not None, truncate, tell):
-        if isinstance(row, Skipped):
-            skipped[row.reason] += 1
-            message = message or row.error
-            if skip is not None:
-                skip(row)
-            continue
+    scored = scored_rows(engine, [memories], rows, (), score, skip is not None, truncate, tell)
+    for row in without_skipped(scored, rows, skipped, skip):
         true = demonstrations.template.labels_of(row.query.gold or "")
         results[row.iteration].add(frozenset(true), frozenset(given(row)))
         if observe is not None:
             observe(row)
-    if not results[max(results)].n:
-        raise InputError(f"{rows.split}: no row can be evaluated, as the first one: {message}")
     return LabelSetsReport(memory, rows.split, results, dict(skipped), time.perf_counter() - started, score)
