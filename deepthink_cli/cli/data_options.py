@@ -12,8 +12,10 @@ import typer
 
 from deepthink_cli.calibration.registry import STORED, choices
 from deepthink_cli.cli.sources import came_from
+from deepthink_cli.cli.values import label_list, pattern, unescaped
 from deepthink_cli.data.chat import Chat
 from deepthink_cli.data.source import FormatName, RowSource
+from deepthink_cli.data.template import SEPARATOR
 from deepthink_cli.errors import InputError
 from deepthink_cli.options import DATA, METHOD, Flag, Options
 
@@ -124,6 +126,14 @@ class PromptArguments(Options):
             "TEXT",
         ),
     ] = None
+
+    def decoded(self) -> tuple[str | None, str | None, list[str] | None, str]:
+        """The template, the name of the label field, the label words and the separator that were typed.
+
+        Raises InputError as `pattern` and `label_list` do.
+        """
+        separator = SEPARATOR if self.separator is None else unescaped(self.separator)
+        return pattern(self.template), self.label_field, label_list(self.labels), separator
 
 
 class ChatArguments(Options):

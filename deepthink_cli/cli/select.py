@@ -22,7 +22,7 @@ from deepthink_cli.cli.data_options import (
 )
 from deepthink_cli.cli.grouped import Given, Help, grouped
 from deepthink_cli.cli.options import CommonArguments
-from deepthink_cli.cli.values import check_given, label_list, labels_option, pattern, read_by, unescaped
+from deepthink_cli.cli.values import check_given, labels_option, read_by
 from deepthink_cli.data.source import STDIN, FormatName, RowSource
 from deepthink_cli.errors import InputError, Problems
 from deepthink_cli.io.tables import check_suffix
@@ -197,7 +197,6 @@ def pool_rows(
     pool: RowSource | None, name: str | None, protocol: str, source: Source, prompt: PromptArguments, tell: Tell
 ) -> PoolRows:
     """The labelled rows of the file, or the training rows of the task; raises InputError if there is neither."""
-    from deepthink_cli.data.template import SEPARATOR
     from deepthink_cli.selection.pool import pool_of_file
     from deepthink_cli.tasks.catalogue import find_task
     from deepthink_cli.tasks.evaluated import pool_of_task
@@ -210,8 +209,7 @@ def pool_rows(
         return pool_of_task(task, evaluation_set(task, protocol, source), pool)
     if pool is None:
         raise InputError("POOL: no rows; give a file of labelled rows, or --task NAME")
-    separator = SEPARATOR if prompt.separator is None else unescaped(prompt.separator)
-    return pool_of_file(pool, pattern(prompt.template), prompt.label_field, label_list(prompt.labels), separator)
+    return pool_of_file(pool, *prompt.decoded())
 
 
 def _write(result: SelectResult, output: Path, scores: Path | None) -> None:

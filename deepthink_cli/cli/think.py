@@ -25,7 +25,7 @@ from deepthink_cli.cli.data_options import (
 )
 from deepthink_cli.cli.grouped import Given, Without, grouped
 from deepthink_cli.cli.options import CommonArguments, tell_of_toy
-from deepthink_cli.cli.values import check_given, label_list, pattern, read_by, unescaped
+from deepthink_cli.cli.values import check_given, read_by
 from deepthink_cli.errors import InputError, Problems
 from deepthink_cli.io.text import named, size
 from deepthink_cli.method import MethodOptions
@@ -218,13 +218,10 @@ def _tell_plan(plan: ThinkPlan, guessed: bool, tell: Show) -> None:
 
 def _from_rows(demos: RowSource | None, prompt: PromptArguments, label_separator: str | None) -> DemonstrationSet:
     from deepthink_cli.data.examples import read_demonstrations
-    from deepthink_cli.data.template import SEPARATOR
 
     if demos is None:
         raise InputError("DEMOS: no demonstrations; give a file of solved examples, or --task NAME")
-    separator = SEPARATOR if prompt.separator is None else unescaped(prompt.separator)
-    words = label_list(prompt.labels)
-    return read_demonstrations(demos, pattern(prompt.template), prompt.label_field, words, separator, label_separator)
+    return read_demonstrations(demos, *prompt.decoded(), label_separator)
 
 
 def _from_task(

@@ -12,7 +12,7 @@ from deepthink_cli.cli.console import Show, note, report, table, write_json
 from deepthink_cli.cli.data_options import Cache, ChatArguments, PromptArguments, Renamed, RowFormat, columns_in
 from deepthink_cli.cli.grouped import Given, grouped
 from deepthink_cli.cli.options import CommonArguments, tell_of_toy
-from deepthink_cli.cli.values import check_given, label_list, pattern, read_by, unescaped
+from deepthink_cli.cli.values import check_given, read_by
 from deepthink_cli.data.source import RowSource
 from deepthink_cli.errors import Problems
 from deepthink_cli.io.text import named, size
@@ -92,14 +92,10 @@ def tune(
 
 
 def _labelled(rows: RowSource, prompt: PromptArguments, chat: ChatArguments) -> LabelledRows:
-    from deepthink_cli.data.template import SEPARATOR
     from deepthink_cli.selection.pool import pool_of_file
     from deepthink_cli.tuning.plan import LabelledRows
 
-    separator = SEPARATOR if prompt.separator is None else unescaped(prompt.separator)
-    words = label_list(prompt.labels)
-    pool = pool_of_file(rows, pattern(prompt.template), prompt.label_field, words, separator)
-    return LabelledRows(pool, chat.value)
+    return LabelledRows(pool_of_file(rows, *prompt.decoded()), chat.value)
 
 
 def show(result: TuneReport, common: CommonArguments) -> None:
