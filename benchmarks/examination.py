@@ -19,11 +19,9 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 from deepthink_cli import (
     DemonstrationSet,
     Engine,
-    Example,
     Gate,
     Memory,
     Method,
-    Query,
     load_model,
     score,
     think,
@@ -41,11 +39,8 @@ from deepthink_cli.model.opening import open_model
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.model.spec import ModelSpec
 from plain_reference import Array, Layer, PlainReference
-from small_models import FORMS, build_tokenizer, random_network, small_config
+from small_models import FORMS, QUERIES, random_network, reviews, small_config, tokenizer_of_reviews
 
-_TEMPLATE = "Review: {text}\nKind: {kind}"
-_REVIEWS = [("a warm film", "good"), ("a dull mess", "bad"), ("tender and wise", "good"), ("far too long", "bad")]
-_QUERIES = [Query("a quiet joy", ("good", "bad", "good and bad")), Query("so so", ("bad", "badly made"))]
 _SHORT, _LONG = 2, 12  # demonstrations: two readings and a query are shorter than a window, one reading is two windows
 _ETA = 0.5
 _TOLERANCE = 1e-3  # of scores in nats; of keys and values, relative to the largest
@@ -95,7 +90,7 @@ def examine(model_type: str, form: str = "") -> Row:
 
 
 def _examined(row: Row, folder: Path) -> Row:
-    tokenizer = build_tokenizer([_demonstrations(4).template.demonstrations(_REVIEWS)] * 3)
+    tokenizer = tokenizer_of_reviews()
     config = small_config(row.model_type, len(tokenizer), **FORMS.get((row.model_type, row.form), {}))
     config.architectures = [row.architecture]
     config.save_pretrained(folder)
@@ -110,7 +105,7 @@ def _examined(row: Row, folder: Path) -> Row:
     engines = [engine, padded] if packed else [padded]
     for count, positions, each in product((_SHORT, _LONG), get_args(Positions), engines):
         try:
-            differences.append(_difference(each, spec, reference, _demonstrations(count), positions))
+            differences.append(_difference(each, spec, reference, reviews(count), positions))
         except InputError as refusal:
             notes[_note(str(refusal), positions)] = None
     return replace(
@@ -128,10 +123,6 @@ def _write_weights(config: PretrainedConfig, folder: Path) -> None:
     except ImportError:  # loading them fails in the same way
         save_file({}, folder / "model.safetensors")
     config.save_pretrained(folder)  # a network that is only the text part of the model saves only that part's
-
-
-def _demonstrations(count: int) -> DemonstrationSet:
-    return DemonstrationSet.of([Example(*_REVIEWS[number % len(_REVIEWS)]) for number in range(count)], _TEMPLATE)
 
 
 def _because(reason: str) -> str:
@@ -153,7 +144,7 @@ def _difference(
 ) -> float:
     """The largest difference of two readings and their scores from the reference; raises Wrong beyond the tolerance."""
     demos = tokenize_demonstrations(engine.tokenizer, demonstrations)
-    ids, queries = demos.token_ids, tokenize_queries(engine.tokenizer, demos.template, _QUERIES)
+    ids, queries = demos.token_ids, tokenize_queries(engine.tokenizer, demos.template, QUERIES)
     check_demonstrations(engine.limits, [len(ids)], 2, positions, "MODEL")
     memories = list(think(engine, demos, Method(2, Gate(_ETA), positions)))
     if memories[0].nbytes != spec.memory_bytes(len(ids)):

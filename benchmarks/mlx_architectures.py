@@ -25,12 +25,9 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 from transformers.utils import logging
 
 from deepthink_cli import (
-    DemonstrationSet,
     Engine,
-    Example,
     Gate,
     Method,
-    Query,
     load_model,
     score,
     think,
@@ -39,12 +36,9 @@ from deepthink_cli import (
 )
 from deepthink_cli.export.mlx import ARCHITECTURES, unread_rotation, write_prompt_cache
 from deepthink_cli.method import Positions
-from small_models import build_tokenizer, random_network, small_config
+from small_models import QUERIES, random_network, reviews, small_config, tokenizer_of_reviews
 
 TOLERANCE = 1e-3  # of scores in nats, in float32
-_REVIEWS = [("a warm film", "good"), ("a dull mess", "bad"), ("tender and wise", "good"), ("far too long", "bad")]
-_DEMONSTRATIONS = DemonstrationSet.of([Example(*each) for each in _REVIEWS], "Review: {text}\nKind: {kind}")
-_QUERIES = [Query("a quiet joy", ("good", "bad", "good and bad")), Query("so so", ("bad", "badly made"))]
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -78,7 +72,7 @@ def largest_difference(model_type: str) -> float:
 
 def small_engine(folder: Path, model_type: str) -> Engine:
     """A small random model without windows, saved with the fields that mlx-lm reads, as most models on the hub are."""
-    tokenizer = build_tokenizer([_DEMONSTRATIONS.template.demonstrations(_REVIEWS)] * 3)
+    tokenizer = tokenizer_of_reviews()
     config = small_config(model_type, len(tokenizer))
     for field, value in (("sliding_window", None), ("use_sliding_window", False)):
         if hasattr(config, field):
@@ -104,12 +98,12 @@ def difference(engine: Engine, folder: Path, iterations: int, positions: Positio
     from mlx_lm.models.cache import load_prompt_cache
     from mlx_lm.utils import load_model as load_in_mlx
 
-    demonstrations = tokenize_demonstrations(engine.tokenizer, _DEMONSTRATIONS)
+    demonstrations = tokenize_demonstrations(engine.tokenizer, reviews(4))
     *_, memory = think(engine, demonstrations, Method(iterations, Gate(0.5), positions))
     cache = folder / "cache.safetensors"
     write_prompt_cache(memory, torch.float32, str(folder), cache)
     model: Any = load_in_mlx(folder)[0]
-    queries = tokenize_queries(engine.tokenizer, demonstrations.template, _QUERIES)
+    queries = tokenize_queries(engine.tokenizer, demonstrations.template, QUERIES)
     differences = []
     for query, ours in zip(queries, score(engine, memory, queries), strict=True):
         for answer, mine in zip(query.answers, ours.sums, strict=True):

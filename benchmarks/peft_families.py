@@ -28,13 +28,10 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 from transformers.utils import logging
 
 from deepthink_cli import (
-    DemonstrationSet,
     Engine,
-    Example,
     Gate,
     Memory,
     Method,
-    Query,
     load_model,
     score,
     think,
@@ -44,12 +41,9 @@ from deepthink_cli import (
 from deepthink_cli.errors import InputError
 from deepthink_cli.export.peft import write_peft
 from deepthink_cli.model.tokens import TokenizedQuery
-from small_models import FORMS, build_tokenizer, random_network, small_config
+from small_models import FORMS, QUERIES, random_network, reviews, small_config, tokenizer_of_reviews
 
 TOLERANCE = 1e-4  # of scores in nats, in float32
-_TEMPLATE = "Review: {text}\nKind: {kind}"
-_REVIEWS = [("a warm film", "good"), ("a dull mess", "bad"), ("tender and wise", "good"), ("far too long", "bad")]
-_QUERIES = [Query("a quiet joy", ("good", "bad", "good and bad")), Query("so so", ("bad", "badly made"))]
 _COUNTS = (2, 12)  # demonstrations: within an attention window, and beyond it
 
 
@@ -92,7 +86,7 @@ def compared(model_type: str, form: str) -> str:
 
 def small_engine(folder: Path, model_type: str, form: str = "") -> Engine:
     """A small random model of an architecture, saved and loaded; raises InputError if it is not supported."""
-    tokenizer = build_tokenizer([_demonstrations(4).template.demonstrations(_REVIEWS)] * 3)
+    tokenizer = tokenizer_of_reviews()
     config = small_config(model_type, len(tokenizer), **FORMS.get((model_type, form), {}))
     config.architectures = [CLASSES[model_type]]
     random_network(config).save_pretrained(folder)
@@ -109,9 +103,9 @@ def _counts(engine: Engine) -> list[int]:
 
 def difference(engine: Engine, folder: Path, count: int, iterations: int) -> float:
     """The largest difference of a candidate's log-probability through PEFT from ours."""
-    demonstrations = tokenize_demonstrations(engine.tokenizer, _demonstrations(count))
+    demonstrations = tokenize_demonstrations(engine.tokenizer, reviews(count))
     *_, memory = think(engine, demonstrations, Method(iterations, Gate(0.5)))
-    queries = tokenize_queries(engine.tokenizer, demonstrations.template, _QUERIES)
+    queries = tokenize_queries(engine.tokenizer, demonstrations.template, QUERIES)
     ours = score(engine, memory, queries)
     theirs = peft_scores(folder, memory, queries)
     pairs = zip((each.sums for each in ours), theirs, strict=True)
@@ -135,10 +129,6 @@ def candidate_score(model: Any, prefix: Sequence[int], answer: Sequence[int]) ->
     logits_SV = model(input_ids=ids_1S, attention_mask=torch.ones_like(ids_1S)).logits[0].float()
     log_probabilities_AV = logits_SV[len(prefix) - 1 : -1].log_softmax(-1)
     return float(log_probabilities_AV[range(len(answer)), list(answer)].sum())
-
-
-def _demonstrations(count: int) -> DemonstrationSet:
-    return DemonstrationSet.of([Example(*_REVIEWS[number % len(_REVIEWS)]) for number in range(count)], _TEMPLATE)
 
 
 if __name__ == "__main__":

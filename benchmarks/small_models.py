@@ -11,6 +11,10 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, 
 from transformers import AutoModelForCausalLM, PretrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
+from deepthink_cli import DemonstrationSet, Example, Query
+
+QUERIES = [Query("a quiet joy", ("good", "bad", "good and bad")), Query("so so", ("bad", "badly made"))]
+_REVIEWS = [("a warm film", "good"), ("a dull mess", "bad"), ("tender and wise", "good"), ("far too long", "bad")]
 BOS, PAD = "<|begin|>", "<|pad|>"
 WINDOW = 64  # tokens that a layer with a window sees
 _POSITIONS = 512
@@ -177,6 +181,17 @@ def _merged(fields_: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
         if name == "layer_types" and "num_hidden_layers" in merged:
             merged["num_hidden_layers"] = len(value)
     return merged
+
+
+def reviews(count: int) -> DemonstrationSet:
+    """As many demonstrations, of four different ones in turn."""
+    examples = [Example(*_REVIEWS[number % len(_REVIEWS)]) for number in range(count)]
+    return DemonstrationSet.of(examples, "Review: {text}\nKind: {kind}")
+
+
+def tokenizer_of_reviews() -> PreTrainedTokenizerFast:
+    """A tokenizer with the words of the demonstrations."""
+    return build_tokenizer([reviews(4).template.demonstrations(_REVIEWS)] * 3)
 
 
 def build_tokenizer(
