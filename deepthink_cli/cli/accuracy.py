@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.cli.console import fits, interval_bar, report, table, write_json
-from deepthink_cli.evaluation.metrics import confusion_table, wilson
+from deepthink_cli.evaluation.metrics import by_chance, confusion_table, wilson
 from deepthink_cli.io.text import named
 from deepthink_cli.techniques.registry import first_reading, trains
 from deepthink_cli.vectors.file import ITERATIVE_VECTORS
@@ -264,8 +264,4 @@ def corrected(evaluation: Evaluation) -> list[str]:
         return []
     if not changes.changed:
         return [f"  T = {last} gives every row the label of T = 1"]
-    p = changes.p
-    verdict = "within chance" if p >= 0.05 else "beyond chance"
-    return [
-        f"  T = {last} fixes {changes.fixed} rows and breaks {changes.broken}: {verdict} (exact McNemar p = {p:.2g})"
-    ]
+    return [f"  T = {last} fixes {changes.fixed} rows and breaks {changes.broken}: {by_chance(changes.p)}"]

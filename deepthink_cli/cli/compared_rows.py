@@ -11,6 +11,7 @@ from deepthink_cli.cli.console import table
 from deepthink_cli.cli.sources import is_typed
 from deepthink_cli.data.source import RowSource
 from deepthink_cli.errors import InputError
+from deepthink_cli.evaluation.metrics import by_chance
 from deepthink_cli.io.text import named
 from deepthink_cli.selection.options import TaskOptions
 
@@ -131,11 +132,10 @@ def _accuracy(changes: LabelChanges) -> list[str]:
     ]
     if (labelled := changes.labelled) is None:
         return lines
-    of_gold, p = labelled.changes, labelled.changes.p
-    verdict = "within chance" if p >= 0.05 else "beyond chance"
+    of_gold = labelled.changes
     return [
         *lines,
         f"log-probability of the true label: mean change {of_gold.log_probability:+.4f} nats",
         f"accuracy: A {labelled.accuracy_before:.2%}, B {labelled.accuracy_after:.2%}; B fixes {of_gold.fixed} rows "
-        f"and breaks {of_gold.broken}: {verdict} (exact McNemar p = {p:.2g})",
+        f"and breaks {of_gold.broken}: {by_chance(of_gold.p)}",
     ]

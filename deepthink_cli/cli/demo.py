@@ -67,15 +67,14 @@ def story(eta: float, evaluation: Evaluation) -> str:
 
 def outcome(evaluation: Evaluation, iteration: int) -> str:
     """What T = `iteration` changed in comparison with T = 1, with an exact paired test."""
-    from deepthink_cli.report.significance import Discordant
+    from deepthink_cli.evaluation.metrics import ALPHA
 
     changes = evaluation.changes[iteration]
     points = 100 * (evaluation.results[iteration].accuracy - evaluation.results[1].accuracy)
-    p = Discordant(changes.fixed, changes.broken).p
-    verdict = "no more than chance can explain" if p >= 0.05 else "a gain" if points > 0 else "a loss"
+    verdict = "no more than chance can explain" if changes.p >= ALPHA else "a gain" if points > 0 else "a loss"
     return (
         f"T = {iteration} changes {changes.changed} of {evaluation.n} labels: fixes {changes.fixed}, breaks "
-        f"{changes.broken}, {points:+.1f} points; exact McNemar p = {p:.2g}: {verdict}."
+        f"{changes.broken}, {points:+.1f} points; exact McNemar p = {changes.p:.2g}: {verdict}."
     )
 
 

@@ -216,6 +216,14 @@ def mcnemar(gained: int, lost: int) -> float:
     return min(1.0, 2 * float(bdtr(min(gained, lost), gained + lost, 0.5)))
 
 
+ALPHA = 0.05  # of a difference that is called one
+
+
+def by_chance(p: float) -> str:
+    """Whether chance explains a difference, and the p of McNemar's exact test."""
+    return f"{'within' if p >= ALPHA else 'beyond'} chance (exact McNemar p = {p:.2g})"
+
+
 class ChangeTally:
     """Running counts of changes: memory does not grow with the number of rows."""
 

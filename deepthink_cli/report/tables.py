@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Literal
 
 from deepthink_cli.errors import InputError
+from deepthink_cli.evaluation.metrics import ALPHA
 from deepthink_cli.report.arms import Arm
 from deepthink_cli.report.baselines import Comparison, mean_plain
 from deepthink_cli.report.job_results import JobResults, Seed, different_seeds, grouped
@@ -46,9 +47,6 @@ def in_order(arms: Iterable[Arm], jobs: Sequence[JobResults]) -> list[Arm]:
     """Arms by model, in the order of the jobs, then by their values."""
     models = list(dict.fromkeys(job.arm.model for job in jobs))
     return sorted(arms, key=lambda arm: (models.index(arm.model), arm.sort_key))
-
-
-ALPHA = 0.05
 
 
 @dataclass(frozen=True)
