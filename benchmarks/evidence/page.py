@@ -41,10 +41,12 @@ happens."""
 MEASURED = """\
 Differences from T = 1 (plain in-context learning) in points of accuracy or of the area under the curve, and in nats;
 means over tasks of means over seeds. The first line has levels: those of T = 1 in the lines with 25 task-seed pairs
-({grid}). *Eta* is how large a step a reading moves the memory, and [continued and restarted](concepts.md#positions) say
-which positions later readings have; *the paper's setting* has continued positions, eta 0.01 and no momentum. *Dev rows*
-are labelled training rows. They choose T or eta by their accuracy without a correction, for all columns alike; the
-table [by setting](#where-thinking-helps-does-nothing-and-harms) has what they choose after batch calibration.
+({grid}).
+
+*Eta* is how large a step a reading moves the memory, and [continued and restarted](concepts.md#positions) say which
+positions later readings have; *the paper's setting* has continued positions, eta 0.01 and no momentum. *Dev rows* are
+labelled training rows. They choose T or eta by their accuracy without a correction, for all columns alike; the table
+[by setting](#where-thinking-helps-does-nothing-and-harms) has what they choose after batch calibration.
 
 Columns:
 
