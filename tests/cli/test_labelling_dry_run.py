@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import write_reviews, write_rows
+from conftest import write_rows
 
 from deepthink_cli.cli.main import run
 from deepthink_cli.prediction.predict import predict_file
@@ -19,11 +19,8 @@ WORDS = ("kind", "dull", "slow", "wise", "warm")
 
 
 @pytest.fixture(scope="module")
-def memory(models: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("memory")
-    demos, path = write_reviews(folder / "demos.jsonl"), folder / "mem.safetensors"
-    assert run(["think", str(demos), "-m", str(models("llama")), "-T", "2", "-q", "-o", str(path)]) == 0
-    return path
+def memory(thought_of: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return thought_of(tmp_path_factory.mktemp("memory") / "mem.safetensors", "llama", "-T", "2")
 
 
 @pytest.fixture
