@@ -133,7 +133,7 @@ REBUILD = """\
 
 ```console
 $ python -m benchmarks.evidence.runs --model MODEL --data-dir DIR -o evidence                # all runs: some 35 hours
-$ python -m benchmarks.evidence.tuned --model MODEL --data-dir DIR --budget 13m              # what `tune` chooses
+$ python -m benchmarks.evidence.tuned --model MODEL --data-dir DIR                           # what `tune` chooses
 $ python benchmarks/techniques.py --model MODEL --data-dir DIR -o evidence/techniques.jsonl  # ensemble-3, nearest mean
 ```
 

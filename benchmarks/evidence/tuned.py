@@ -31,7 +31,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", required=True)
     parser.add_argument("--data-dir", type=Path)
-    parser.add_argument("--budget", default="5m", help="of each task's tune")
+    parser.add_argument("--budget", default="13m", help="of each task's tune")
     parser.add_argument("--tasks", nargs="+", default=list(CLASSIC))
     parser.add_argument("-o", "--out", type=Path, default=Path("evidence") / FILE)
     args = parser.parse_args()
