@@ -290,10 +290,9 @@ AG News, from which the pools here are drawn: its figures say nothing of other m
 MORE = """\
 The scores of every one of these rows are kept (`evidence/random`, `techniques` and `choices`), and the first table of
 [Evidence](evidence.md) says of each method but thinking whether it tells labels apart better. Ten seeds are planned.
-*Thinking* is Deep-Thinking in the
-paper's setting (T = 5, eta 0.01, continued positions) after random demonstrations; *own labels* are those of the
-demonstrations alone. LENS and influence are not among these methods: for one task and seed they take most of an hour of
-a processor core."""
+*Thinking* is Deep-Thinking in the paper's setting (T = 5, eta 0.01, continued positions) after random demonstrations;
+*own labels* are those of the demonstrations alone. LENS and influence are not among these methods: for one task and
+seed they take most of an hour of a processor core."""
 ALL = f"### All choices, and three techniques, on {ROWS} rows, {counted(len(SEEDS), 'seed')}"
 
 
