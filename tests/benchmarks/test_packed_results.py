@@ -10,11 +10,15 @@ import pyarrow.parquet as pq
 import pytest
 from helpers.small_evidence import ITERATIONS, write_row
 
+from benchmarks.evidence.methods import FOLDERS
 from benchmarks.packing import continued, pack, table_of, unpack, unpacked
 from deepthink_cli.data.examples import Query
 from deepthink_cli.experiments.results import read_results
-from deepthink_cli.experiments.samples import find_samples, read_samples, write_texts
+from deepthink_cli.experiments.samples import find_samples, read_samples, without_samples, write_texts
 from deepthink_cli.scoring.prediction import Prediction
+
+
+EVIDENCE = Path(__file__).parents[2] / "evidence"
 
 
 @pytest.fixture
@@ -131,3 +135,9 @@ def test_a_file_that_a_table_cannot_hold_is_refused(folder: Path) -> None:
     with pytest.raises(SystemExit, match=r"free.parquet: would lose columns or types"):
         pack(folder)
     assert not table_of(folder).exists()
+
+
+def test_the_committed_runs_that_go_on_have_the_scores_and_texts_of_every_row() -> None:
+    with unpacked(EVIDENCE, FOLDERS) as folders:
+        for run in map(folders.joinpath, FOLDERS):
+            assert not without_samples(run, read_results(run))
