@@ -17,7 +17,6 @@ from deepthink_cli.experiments.results import read_results
 from deepthink_cli.experiments.samples import find_samples, read_samples, without_samples, write_texts
 from deepthink_cli.scoring.prediction import Prediction
 
-
 EVIDENCE = Path(__file__).parents[2] / "evidence"
 
 
