@@ -26,8 +26,8 @@ from matplotlib.lines import Line2D
 from deepthink_cli.report.figures import GREY, LEGEND
 from deepthink_cli.report.significance import t_interval
 
-from .evidence.cells import CORE_ETAS, choices, compare_chosen
-from .evidence.discrimination import Difference, compare, without_dev
+from .evidence.cells import ALPHA, CORE_ETAS, choices, compare_chosen
+from .evidence.discrimination import Difference, compare, holm, without_dev
 from .evidence.findings import interval, points
 from .evidence.load import TASK_NAMES, read_evidence
 from .evidence.tables import table
@@ -66,17 +66,23 @@ def chosen_in(grid: pd.DataFrame) -> list[pd.DataFrame]:
 
 
 def accuracies(chosen: Sequence[pd.DataFrame]) -> str:
-    """Accuracy of T = 1 and of thinking, raw and calibrated, for each task and all of them."""
-    lines = []
+    """Accuracy of T = 1 and of thinking, raw and calibrated, for each task and all of them.
+
+    Bold where p is below 5 % after Holm's correction over the table.
+    """
+    lines: list[tuple[str, list[Difference], Difference]] = []
     for task in (*chosen[0]["task"].unique(), None):
         settings = [rows if task is None else rows[rows["task"] == task] for rows in chosen]
         raw = [compare(without_dev(rows["before"], rows["after"]), "accuracy") for rows in settings]
         calibrated = compare(without_dev(settings[0]["before"], settings[0]["calibrated_after"]), "batch")
-        name = "all five" if task is None else TASK_NAMES[str(task)]
-        lines.append([name, _percent(raw[0].before), *map(_change, raw), _percent(calibrated.before)])
-        lines[-1].append(_change(calibrated))
+        lines.append(("all five" if task is None else TASK_NAMES[str(task)], raw, calibrated))
+    p_values = iter(holm([each.p for _, raw, calibrated in lines for each in (*raw, calibrated)]))
+    cells = []
+    for name, raw, calibrated in lines:
+        changes = [_change(each, next(p_values)) for each in (*raw, calibrated)]
+        cells.append([name, _percent(raw[0].before), *changes[:-1], _percent(calibrated.before), changes[-1]])
     names = [f"thinking, {name}" for name in SETTINGS]
-    return table(["", "T = 1", *names, "T = 1, calibrated", f"{names[0]}, calibrated"], lines)
+    return table(["", "T = 1", *names, "T = 1, calibrated", f"{names[0]}, calibrated"], cells)
 
 
 def costs(of_systems: Sequence[Times]) -> Figure:
@@ -129,8 +135,9 @@ def _percent(share: float) -> str:
     return f"{100 * share:.1f}"
 
 
-def _change(change: Difference) -> str:
-    return f"{_percent(change.after)} ({points(change.difference)}: {interval(change.interval)})"
+def _change(change: Difference, p: float) -> str:
+    step = points(change.difference)
+    return f"{_percent(change.after)} ({f'**{step}**' if p < ALPHA else step}: {interval(change.interval)})"
 
 
 def with_table(readme: str, lines: str) -> str:

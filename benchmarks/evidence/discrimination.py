@@ -82,6 +82,7 @@ class Comparison:
     by_dev: bool
     pairs: Sequence[Pair]
     chosen_by: int = 0
+    over_seeds_alone: bool = False
 
     @property
     def labels(self) -> int:
@@ -141,7 +142,7 @@ def pairwise_areas(logs: Floats, gold: Ints) -> Floats:
 def _area(scores: Floats, true: Bools) -> Floats:
     """How often a true row has the higher score, ties a half: the area plus what each row changes in it.
 
-    The variance of their mean is that of DeLong et al. (1988).
+    The variance of their mean is that of DeLong et al. (1988), but for a factor of n / (n - 1) of each kind of rows.
     """
     above = (scores[true][:, None] > scores[~true]) + 0.5 * (scores[true][:, None] == scores[~true])
     area, values = above.mean(), np.empty(len(scores))
@@ -237,6 +238,10 @@ class Compared(Protocol):
     @property
     def unchanged(self) -> int:
         """In how many of them nothing can differ, since T = 1 was chosen."""
+
+    @property
+    def over_seeds_alone(self) -> bool:
+        """Whether its intervals leave out which rows were drawn."""
 
     @property
     def differences(self) -> dict[str, Difference]:

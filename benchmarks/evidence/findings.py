@@ -18,6 +18,7 @@ from .pooled import Estimate, estimate, summary
 from .predictors import PREDICTORS, Correlation
 
 Change = Estimate | Difference
+DISCRIMINATION = ("matched", "fitted", "batch", "pairs", "AUC")
 SMALL = 0.02  # a difference of accuracies below which two ways are said to give the same
 
 
@@ -117,28 +118,27 @@ def question(found: Sequence[Compared]) -> str:
 
 
 def discriminating(found: Sequence[Compared]) -> str:
-    """The lines that rise in each measure of discrimination, by their own intervals and after Holm's correction."""
+    """Which lines rise and fall in each measure of discrimination, by their own intervals and after Holm's correction.
+
+    Lines without the scores of their rows are left out.
+    """
     p_values, parts = adjusted(found), []
-    for name, words in {
-        "matched": "*matched* accuracy",
-        "fitted": "*fitted* accuracy",
-        "batch": "*batch* accuracy",
-        "pairs": "*pairs*",
-        "AUC": "*AUC*, of lines without *pairs*",
-    }.items():
-        known = [each for each in found if name in each.differences]
-        if name == "AUC":
-            known = [each for each in known if "pairs" not in each.differences]
-        risen = [each for each in known if each.differences[name].interval[0] > 0]
-        marks = ["**" if p_values[each.name, name] < ALPHA else "" for each in risen]
-        listed = "; ".join(
-            f"{each.name.partition(':')[0]} {mark}{with_interval(each.differences[name])}{mark}"
-            for each, mark in zip(risen, marks, strict=True)
-        )
-        parts.append(f"- {words}: {len(risen)} of {len(known)}" + (f" ({listed})" if risen else ""))
+    for name in DISCRIMINATION:
+        known = [each for each in found if name in each.differences and not each.over_seeds_alone]
+        sides = []
+        for verb, sign in (("rises in", 1), ("falls in", -1)):
+            moved = [each for each in known if min(sign * end for end in each.differences[name].interval) > 0]
+            marks = ["**" if p_values[each.name, name] < ALPHA else "" for each in moved]
+            changes = [each.differences[name] for each in moved]
+            listed = "; ".join(
+                f"{each.name.partition(':')[0]} {mark}{points(change.mean)} [{interval(change.interval)}]{mark}"
+                for each, change, mark in zip(moved, changes, marks, strict=True)
+            )
+            sides.append(f"{verb} {len(moved)}" + (f" ({listed})" if moved else ""))
+        parts.append(f"- *{name}* of {len(known)} lines: {', '.join(sides)}")
     heading = (
-        "These lines of the table tell labels apart better, by their own intervals; in bold what is left after Holm's "
-        "correction over the table:"
+        "What changes, in points, by the lines' own intervals; in bold what is left after Holm's correction over the "
+        f"{len(p_values)} entries of the table:"
     )
     return "\n".join([heading, "", *parts])
 
@@ -188,7 +188,8 @@ def areas_sentence(found: Sequence[Compared]) -> str:
         moved = [each for each in found if min(sign * end for end in each.differences["pairs"].interval) > 0]
         left = sum(p_values[each.name, "pairs"] < ALPHA for each in moved)
         listed = "; ".join(f"{each.name} {with_interval(each.differences['pairs'])}" for each in moved)
-        after = f", in {left or 'none'} after Holm's correction over the table ({listed})" if moved else ""
+        entries = f"the {len(p_values)} entries of the table"
+        after = f", in {left or 'none'} after Holm's correction over {entries} ({listed})" if moved else ""
         parts.append(f"{words} in {len(moved)} of {len(found)} lines{after}")
     return f"By the lines' own intervals *pairs* {', and '.join(parts)}."
 

@@ -81,9 +81,11 @@ Lines:
   to correct, and is compared with both.
 
 Intervals are Student's at 95 %, with the variance over the seeds and the test rows of each task together (crossed
-random effects) and Satterthwaite's degrees of freedom. Biases and constants count as given. Bold: p below 5 % by the
-same test after Holm's correction over the entries of the table. Tasks, models and dev rows are not drawn at random, so
-nothing is said of others."""
+random effects) and Satterthwaite's degrees of freedom; *0* without one says that nothing differs. Biases and constants
+count as given. Bold: p below 5 % by the same test after Holm's correction over the entries of the table, of which most
+are of other methods and measures: what is not left in so wide a family may still be there. Lines whose intervals leave
+out the rows are not in bold. Tasks count as independent, though SST-2 and SST-5 share sentences; tasks, models and dev
+rows are not drawn at random, so nothing is said of others."""
 CLAIMS = """\
 Differences are points of accuracy, with the 95 % interval in brackets, made as in the table above. Others: of MMLU and
 BBH Student's over their tasks; of correlations over the seeds of the tasks, without the test rows; of standard

@@ -39,6 +39,7 @@ class Recorded:
     beside: str = ONCE
     correction: str = ""
     unchanged: int = 0
+    over_seeds_alone: bool = True
 
     @property
     def labels(self) -> int:
@@ -93,6 +94,7 @@ class OfTable1:
     method: str
     model: Model
     unchanged: int = 0
+    over_seeds_alone: bool = False
 
     @property
     def name(self) -> str:

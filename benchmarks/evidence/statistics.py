@@ -49,7 +49,7 @@ def student(difference: float, error: float, freedom: float) -> tuple[Interval, 
 
     Without an error the interval is the difference, and without degrees of freedom it has no end; both have p = 1.
     """
-    if not error > 0:
+    if not error > 1e-12:  # rounding
         return (difference, difference), 1.0
     if not freedom > 0:
         return (-np.inf, np.inf), 1.0

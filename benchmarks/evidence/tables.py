@@ -34,7 +34,8 @@ def discrimination(found: Sequence[Compared]) -> str:
     levels = [_level(name, first[name].before) if name in first and name != "matched" else "" for name in MEASURES]
     lines: list[list[object]] = [["T = 1", "", "", "", *levels]]
     for each in found:
-        cells = [_change(name, each.differences.get(name), p_values.get((each.name, name), 1.0)) for name in MEASURES]
+        bold = {name: 1.0 if each.over_seeds_alone else p_values.get((each.name, name), 1.0) for name in MEASURES}
+        cells = [_change(name, each.differences.get(name), bold[name]) for name in MEASURES]
         labels = f"up to {each.labels}" if "random-valid" in each.name else each.labels
         lines.append([each.name, labels, _cells(each), _percent(each.differences["accuracy"].before), *cells])
     return table(["", "more labels", PAIRS, "starts from", *MEASURES], lines)
@@ -124,8 +125,11 @@ def _level(name: str, value: float) -> str:
 
 
 def _change(name: str, change: Difference | None, p: float) -> str:
+    """A difference and its interval, which is left out where nothing differs."""
     if change is None:
         return ""
+    if change.interval[0] == change.interval[1]:
+        return "0"
     if name == "log p":
         first, low, high = (f"{value:+.2f}" for value in (change.difference, *change.interval))
     else:

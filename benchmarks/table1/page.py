@@ -250,7 +250,7 @@ def _above(gains: Mapping[str, Mapping[str, Change]]) -> str:
 def _points(value: Change) -> str:
     """The mean in percentage points, with its 95 % interval, unless values that do not vary give none."""
     low, high = value.interval or (value.mean, value.mean)
-    ends = f" [{100 * low:+.1f}, {100 * high:+.1f}]" if low < high else ""
+    ends = f" [{100 * low:+.1f}, {100 * high:+.1f}]" if low < high < math.inf else ""
     return f"{100 * value.mean:+.1f} points{ends}"
 
 
@@ -265,8 +265,7 @@ def _more(model: Model, figures: Path) -> Iterator[str]:
     yield _above(model.more_gains)
     panels = {
         words: [
-            Dot(name, gain.mean, gain.interval, _group(name))
-            for name, gain in ((name, model.more_gains[kind][name]) for name in others)
+            _dot(name, gain, _group(name)) for name, gain in ((name, model.more_gains[kind][name]) for name in others)
         ]
         for kind, words in SCORES.items()
     }
@@ -275,6 +274,11 @@ def _more(model: Model, figures: Path) -> Iterator[str]:
     yield f"![Accuracy of {len(others)} methods minus that of random demonstrations](table1/{name})"
     yield MORE
     yield from _first_readings(closer)
+
+
+def _dot(name: str, gain: Difference, group: str) -> Dot:
+    """Without an interval that has no end, as that of one seed."""
+    return Dot(name, gain.mean, gain.interval if np.isfinite(gain.interval).all() else None, group)
 
 
 def _group(name: str) -> str:
@@ -397,7 +401,8 @@ def _rivals(model: Model) -> Iterator[str]:
 RIVALS_WORDS = (
     "Logistic regression without in-context learning, on the same test rows: on TF-IDF weights of words, which needs "
     "no model, and on the mean of the model's last hidden states over an input's tokens. They are trained on the "
-    f"random demonstrations, or on these and the {DEV_ROWS} dev rows: the labels that T = 1 and a chosen T see."
+    f"random demonstrations, or on these and the {DEV_ROWS} dev rows: the labels that T = 1 and a chosen T see. "
+    "Intervals of these differences are over the seeds alone."
 )
 
 
@@ -427,7 +432,7 @@ def _drawn(model: Model, figures: Path) -> Iterator[str]:
         return
     panels = {
         words: [
-            Dot(name, gain.mean, gain.interval, group)
+            _dot(name, gain, group)
             for name, group, gain in (
                 (name, group, model.change((BASELINE, kind), (method, kind.replace("plain", at))))
                 for name, group, method, at in _lines_of(known)

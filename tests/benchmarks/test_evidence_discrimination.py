@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from itertools import product
 from pathlib import Path
@@ -13,6 +14,7 @@ from sklearn.metrics import roc_auc_score
 
 from evidence import discrimination
 from evidence.discrimination import Comparison, Pair, areas, compare, comparisons, holm, matched_labels, pairwise_areas
+from evidence.findings import discriminating
 from evidence.load import Scores, read_evidence
 from evidence.measures import Floats, Ints, normalised, predicted
 
@@ -79,6 +81,18 @@ def test_better_discrimination_is_seen_by_every_measure() -> None:
         change = compare(pairs(before, after), name)
         assert change.interval[0] > 0
         assert change.p < 0.05
+
+
+def test_what_rises_and_falls_is_named_and_what_is_left_after_holms_correction_is_bold() -> None:
+    before, after = made_up(200, 2, 0.5), made_up(200, 2, 3.0)
+    found = [
+        Comparison("`good`: more skill", False, pairs(before, after)),
+        Comparison("`bad`: less", False, pairs(after, before)),
+    ]
+    (line,) = [line for line in discriminating(found).splitlines() if "*pairs*" in line]
+    assert re.fullmatch(
+        r"- \*pairs\* of 2 lines: rises in 1 \(`good` \*\*\+.*\*\*\), falls in 1 \(`bad` \*\*-.*\*\*\)", line
+    )
 
 
 def test_without_dev_rows_no_bias_is_fitted() -> None:
