@@ -173,7 +173,7 @@ def _rivals_sentence(lines: Sequence[dict[str, Any]]) -> str:
         for line in lines
         if any(rival["accuracy"] > line["nested"]["accuracy"] for rival in line["rivals"])
     ]
-    return f" On {names(better)} a classifier that reads no demonstrations has a higher one." if better else ""
+    return f" On {names(better)} a classifier that reads no demonstrations has a higher estimate." if better else ""
 
 
 def tried_thinking(line: dict[str, Any]) -> bool:
