@@ -23,10 +23,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from deepthink_cli.evaluation.metrics import ALPHA
 from deepthink_cli.report.figures import GREY, LEGEND
 from deepthink_cli.report.significance import t_interval
 
-from .evidence.cells import ALPHA, CORE_ETAS, choices, compare_chosen
+from .evidence.cells import CORE_ETAS, choices, compare_chosen
 from .evidence.discrimination import Difference, compare, holm, without_dev
 from .evidence.findings import interval, points
 from .evidence.load import TASK_NAMES, read_evidence
@@ -136,7 +137,7 @@ def _percent(share: float) -> str:
 
 
 def _change(change: Difference, p: float) -> str:
-    step = points(change.difference)
+    step = points(change.mean)
     return f"{_percent(change.after)} ({f'**{step}**' if p < ALPHA else step}: {interval(change.interval)})"
 
 

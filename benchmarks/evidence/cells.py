@@ -10,13 +10,13 @@ from itertools import product
 import numpy as np
 import pandas as pd
 
+from deepthink_cli.evaluation.metrics import ALPHA
 from deepthink_cli.report.significance import Discordant, discordant
 
 from .load import in_order
 from .measures import Bools, Floats
 from .statistics import Interval, over_seeds_and_rows, over_tasks
 
-ALPHA = 0.05
 CORE_ETAS = (0.01, 0.1)
 PAPER = ("continued", 0.01)  # positions and eta of the paper, without momentum
 HELPS, HARMS, SAME = "helps", "harms", "no difference shown"

@@ -57,18 +57,13 @@ class Pair:
 
 @dataclass(frozen=True)
 class Difference:
-    """A mean over tasks of before, after and their difference, with its 95 % interval and p."""
+    """Means over tasks before and after, and the mean of the difference with its 95 % interval and p."""
 
     before: float
     after: float
-    difference: float
+    mean: float
     interval: Interval
     p: float
-
-    @property
-    def mean(self) -> float:
-        """The difference, by the name that other estimates have for it."""
-        return self.difference
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,7 +123,10 @@ def areas(logs: Floats, gold: Ints) -> Floats:
 
 
 def pairwise_areas(logs: Floats, gold: Ints) -> Floats:
-    """The area between two labels, of rows of which one is true, mean over pairs of labels, likewise."""
+    """The area between two labels, mean over their pairs, as the mean of a value for each row [n].
+
+    Rows of neither label have the area itself.
+    """
     found = []
     for one, other in combinations([label for label in range(logs.shape[1]) if (gold == label).any()], 2):
         rows = (gold == one) | (gold == other)
@@ -184,12 +182,12 @@ def _sides(name: str, pair: Pair) -> tuple[Floats, Floats]:
         assert pair.dev_after is not None
         values = _fitted(pair.before, pair.dev_before), _fitted(pair.after, pair.dev_after)
     else:
-        measure = _MEASURES[name]
+        measure = _BY_SIDE[name]
         values = measure(pair.before), measure(pair.after)
     return np.asarray(values[0], dtype=np.float64), np.asarray(values[1], dtype=np.float64)
 
 
-_MEASURES: dict[str, Callable[[Scores], Bools | Floats]] = {
+_BY_SIDE: dict[str, Callable[[Scores], Bools | Floats]] = {
     "accuracy": _accuracy,
     "batch": _batch,
     "log p": _true,

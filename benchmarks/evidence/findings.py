@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from .cells import ALPHA, HARMS, HELPS
+from deepthink_cli.evaluation.metrics import ALPHA
+
+from .cells import HARMS, HELPS
 from .controls import Flipped, Repeats
 from .discrimination import Compared, Difference, Pair, adjusted, compare, corrected
 from .load import TASK_NAMES, Evidence

@@ -38,7 +38,7 @@ def differences(chosen: pd.DataFrame) -> Figure:
             change = compare(without_dev(rows["before"], rows[after]), measure)
             if np.isfinite(change.interval).all():
                 axes.plot(100 * np.array(change.interval), [place + shift] * 2, color=colour, linewidth=1.2)
-            axes.plot(100 * change.difference, place + shift, "o", color=colour, markersize=3)
+            axes.plot(100 * change.mean, place + shift, "o", color=colour, markersize=3)
     axes.set_yticks(range(len(groups)), [f"{TASK_NAMES.get(task, task)}, {setting}" for (task, setting), _ in groups])
     axes.set_ylim(len(groups) - 0.4, -0.6)
     figure.supxlabel("accuracy minus T = 1 (points), 95 % intervals", fontsize=7)

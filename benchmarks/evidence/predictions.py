@@ -98,36 +98,36 @@ def verdict(hit: bool, miss: bool) -> str:
 
 def said(name: str, change: Difference) -> str:
     """A difference and its interval, in points."""
-    return f"{name} {points(change.difference)} [{interval(change.interval)}]"
+    return f"{name} {points(change.mean)} [{interval(change.interval)}]"
 
 
 def rises(change: Difference, by: float) -> bool:
     """Whether it is at least that large and its interval excludes 0."""
-    return change.difference >= by and change.interval[0] > 0
+    return change.mean >= by and change.interval[0] > 0
 
 
 def paper_discriminates_no_better(results: Results) -> Outcome:
     """Prediction 1."""
     change = results.difference(PAPER_BY_DEV, "AUC")
-    return Outcome(said("AUC", change), verdict(abs(change.difference) < 0.01, rises(change, 0.01)))
+    return Outcome(said("AUC", change), verdict(abs(change.mean) < 0.01, rises(change, 0.01)))
 
 
 def paper_moves_the_prior(results: Results) -> Outcome:
     """Prediction 2."""
     change = results.difference(PAPER_BY_DEV, "matched")
-    return Outcome(said("matched", change), verdict(abs(change.difference) <= 0.01, rises(change, 0.01)))
+    return Outcome(said("matched", change), verdict(abs(change.mean) <= 0.01, rises(change, 0.01)))
 
 
 def paper_gains_little(results: Results) -> Outcome:
     """Prediction 3."""
     change = results.difference(PAPER_BY_DEV, "accuracy")
-    return Outcome(said("accuracy", change), verdict(-0.01 <= change.difference <= 0.03, change.difference >= 0.05))
+    return Outcome(said("accuracy", change), verdict(-0.01 <= change.mean <= 0.03, change.mean >= 0.05))
 
 
 def batch_gains_more(results: Results) -> Outcome:
     """Prediction 4."""
     gain = results.difference(PAPER_BY_DEV, "batch").before - results.difference(PAPER_BY_DEV, "accuracy").before
-    changes = [results.difference(name, "accuracy").difference for name in CHOSEN]
+    changes = [results.difference(name, "accuracy").mean for name in CHOSEN]
     found = f"batch {points(gain)}; thinking {points(changes[0])}, at most {points(max(changes))}"
     return Outcome(found, verdict(gain >= 0.05 and gain > max(changes), changes[0] > gain))
 
@@ -136,19 +136,19 @@ def fitted_leaves_nothing(results: Results) -> Outcome:
     """Prediction 5."""
     change, before = results.difference(PAPER_BY_DEV, "fitted"), results.difference(PAPER_BY_DEV, "accuracy").before
     found = f"{said('after the bias', change)}; the bias {points(change.before - before)}"
-    return Outcome(found, verdict(abs(change.difference) < 0.015, rises(change, 0.015)))
+    return Outcome(found, verdict(abs(change.mean) < 0.015, rises(change, 0.015)))
 
 
 def large_steps_lose(results: Results) -> Outcome:
     """Prediction 6."""
     change = results.difference(LARGE_STEP, "AUC")
-    return Outcome(said("AUC", change), verdict(change.difference <= -0.05, change.difference >= 0))
+    return Outcome(said("AUC", change), verdict(change.mean <= -0.05, change.mean >= 0))
 
 
 def restarted_raises_accuracy_alone(results: Results) -> Outcome:
     """Prediction 7."""
     gain, change = results.difference(RESTARTED_TUNED, "accuracy"), results.difference(RESTARTED_TUNED, "AUC")
-    hit = gain.difference > 0 and abs(change.difference) < 0.01
+    hit = gain.mean > 0 and abs(change.mean) < 0.01
     return Outcome(f"{said('accuracy', gain)}; {said('AUC', change)}", verdict(hit, rises(change, 0.01)))
 
 

@@ -9,7 +9,9 @@ from typing import Any
 
 import pandas as pd
 
-from .cells import ALPHA, HARMS, HELPS, Comparison, choices, compare_chosen
+from deepthink_cli.evaluation.metrics import ALPHA
+
+from .cells import HARMS, HELPS, Comparison, choices, compare_chosen
 from .claims import Claim
 from .controls import Flipped, Repeats
 from .discrimination import MEASURES, NEEDS_DEV, Compared, Difference, adjusted, compare, without_dev
@@ -131,9 +133,9 @@ def _change(name: str, change: Difference | None, p: float) -> str:
     if change.interval[0] == change.interval[1]:
         return "0"
     if name == "log p":
-        first, low, high = (f"{value:+.2f}" for value in (change.difference, *change.interval))
+        first, low, high = (f"{value:+.2f}" for value in (change.mean, *change.interval))
     else:
-        first, low, high = map(points, (change.difference, *change.interval))
+        first, low, high = map(points, (change.mean, *change.interval))
     return f"{f'**{first}**' if p < ALPHA else first} ({low} to {high})"
 
 

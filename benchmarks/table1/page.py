@@ -18,6 +18,7 @@ from benchmarks.evidence.findings import Change, counted
 from benchmarks.evidence.measures import Floats
 from benchmarks.evidence.pooled import estimate
 from benchmarks.style import DEEPTHINK, NO_LABELS, POOL_LABELS, write
+from deepthink_cli.evaluation.metrics import ALPHA
 from deepthink_cli.experiments.results import FILE, Result
 from deepthink_cli.model.options import POCKET
 from deepthink_cli.report.arms import Arm
@@ -40,7 +41,6 @@ READ_ONCE = ("ct-kv",)
 ONCE = "read once"  # the cost from which those of techniques are counted
 PASSES = ("observed", "sets", "scored")  # of a cost: texts that the model reads
 POOLED, UNLABELLED = "T = 1, labels of the pool", "T = 1, own labels"
-ALPHA = 0.05
 NOTHING = "Nothing has been run for this yet."
 
 

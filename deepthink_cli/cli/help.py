@@ -1,4 +1,4 @@
-"""Help pages: commands in groups, and of each command the options that come first; --help-all shows every option."""
+"""The commands in their groups, and help pages: the options that come first; --help-all shows every option."""
 
 from __future__ import annotations
 

@@ -216,7 +216,7 @@ def mcnemar(gained: int, lost: int) -> float:
     return min(1.0, 2 * float(bdtr(min(gained, lost), gained + lost, 0.5)))
 
 
-ALPHA = 0.05  # of a difference that is called one
+ALPHA = 0.05  # of p: a difference with a smaller one is not put down to chance
 
 
 def by_chance(p: float) -> str:

@@ -41,7 +41,7 @@ def test_a_technique_is_compared_with_one_reading_after_the_same_correction() ->
     ]
     (found,) = recorded(pd.DataFrame(rows))
     assert not list(recorded(pd.DataFrame(rows), {"ct-kv"}))  # it is compared row by row instead
-    steps = {name: (each.before, pytest.approx(each.difference)) for name, each in found.differences.items()}
+    steps = {name: (each.before, pytest.approx(each.mean)) for name, each in found.differences.items()}
     assert steps == {"accuracy": (0.5, 0.1), "fitted": (0.7, 0.02), "AUC": (0.7, 0.1)}
     assert (found.cells, found.labels) == ([("sst2", 0)], 0)
 
@@ -55,7 +55,7 @@ def test_seeds_without_the_other_arm_are_left_out_and_tasks_count_alike() -> Non
     ]
     (found,) = recorded(pd.DataFrame(rows))
     assert set(found.cells) == {("sst2", 0), ("sst2", 1), ("mr", 0)}
-    assert found.differences["accuracy"].difference == pytest.approx((0.2 + 0.0) / 2)
+    assert found.differences["accuracy"].mean == pytest.approx((0.2 + 0.0) / 2)
 
 
 def test_the_nearest_mean_is_compared_with_a_bias_of_the_same_labels() -> None:
@@ -66,8 +66,8 @@ def test_the_nearest_mean_is_compared_with_a_bias_of_the_same_labels() -> None:
     ]
     (found,) = recorded(pd.DataFrame(rows))
     assert found.labels == 150
-    assert found.differences["accuracy"].difference == pytest.approx(0.25)
-    assert found.differences["fitted"].difference == pytest.approx(0.05)
+    assert found.differences["accuracy"].mean == pytest.approx(0.25)
+    assert found.differences["fitted"].mean == pytest.approx(0.05)
     assert "batch" not in found.differences
 
 
@@ -84,7 +84,7 @@ def test_slow_choices_are_compared_by_the_answers_of_table_1() -> None:
         answers[kind] = [(np.arange(10) < number).astype(float) for number in answers[kind]]
     (found,) = of_table1(Model("model", shares, [], [], answers))
     assert (found.name, found.labels, len(found.cells)) == ("`lens` demonstrations", 1000, 6)
-    assert found.differences["accuracy"].difference == pytest.approx(0.2)
+    assert found.differences["accuracy"].mean == pytest.approx(0.2)
     assert found.differences["batch"].before == pytest.approx(0.5)
     assert set(found.differences) == {"accuracy", "batch"}
 

@@ -77,9 +77,9 @@ def test_numbers_of_demonstrations_are_shown_beside_the_tasks_own(tmp_path: Path
         write_row(tmp_path / "shots", scores_with(12), eta=0.01, seed=seed, shots=4, t=5)
     four, eight = by_shots(read_evidence(tmp_path))
     assert (four.shots, eight.shots) == ("4", "8 to 8, the tasks' own")
-    assert (four.change.before, four.change.difference) == pytest.approx((0.6, 0.0))
+    assert (four.change.before, four.change.mean) == pytest.approx((0.6, 0.0))
     assert (four.spread.before, four.spread.after) == pytest.approx((0.1 * 2**0.5, 0.0))
-    assert (eight.change.before, eight.change.difference) == pytest.approx((0.8, 0.1))
+    assert (eight.change.before, eight.change.mean) == pytest.approx((0.8, 0.1))
 
 
 def test_subjects_count_alike_whatever_their_rows_and_are_grouped_by_category(tmp_path: Path) -> None:
