@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from deepthink_cli.errors import InputError
+from deepthink_cli.evaluation.metrics import ALPHA
 from deepthink_cli.io.text import html_paragraphs, html_table
 from deepthink_cli.report.arms import title, varying
 from deepthink_cli.report.cells import ReportLine, texts, values
@@ -179,14 +180,14 @@ def _legend(rows: Sequence[TableRow], columns: Sequence[str], iteration: int | N
     ]
     if "p" in columns:
         least = 2.0 ** (1 - max(len(row.scores) for row in rows))
-        bound = f"; so few seeds cannot give less than {least:.3f}" if least > 0.05 else ""
+        bound = f"; so few seeds cannot give less than {least:.3f}" if least > ALPHA else ""
         legend.append(
             "95 % interval: Student's, of the difference; p: exact Wilcoxon signed-rank test over seeds, two-sided"
             f"{bound}."
         )
     if any(row.gain is not None and row.ci95 is None and len(row.scores) > 1 for row in rows):
         legend.append("No interval: all seeds have the same difference, which says nothing about how much it varies.")
-    legend.append("McNemar: seeds that are better / worse at p < 0.05, exact, on the answers to the same inputs.")
+    legend.append(f"McNemar: seeds that are better / worse at p < {ALPHA}, exact, on the answers to the same inputs.")
     if any(row.arm.is_compared_with_plain for row in rows):
         legend.append(
             "Rows of another technique (ct-kv, repeated demonstrations, an ensemble) have its accuracy in the column "
