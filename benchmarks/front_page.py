@@ -11,13 +11,13 @@ from __future__ import annotations
 import argparse
 import json
 import re
-import statistics
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -25,12 +25,12 @@ from matplotlib.lines import Line2D
 
 from deepthink_cli.evaluation.metrics import ALPHA
 from deepthink_cli.report.figures import GREY, LEGEND
-from deepthink_cli.report.significance import t_interval
 
-from .evidence.cells import CORE_ETAS, choices, compare_chosen
+from .evidence.cells import CORE_ETAS, choices
 from .evidence.discrimination import Difference, compare, holm, without_dev
 from .evidence.findings import interval, points
 from .evidence.load import TASK_NAMES, read_evidence
+from .evidence.statistics import over_seeds_and_rows, over_tasks
 from .evidence.tables import table
 from .packing import unpacked
 from .style import CALIBRATED, DEEPTHINK, HARNESS, OFFICIAL, RAW, canvas, of_scores, write
@@ -94,19 +94,24 @@ def costs(of_systems: Sequence[Times]) -> Figure:
 
 
 def front(of_systems: Sequence[Times], shown: pd.DataFrame) -> Figure:
-    """The cost of scoring, and below it accuracy at T = 1 and with thinking, raw and calibrated."""
+    """The cost of scoring, and below it accuracy at T = 1 and with thinking, raw and calibrated.
+
+    Intervals are over seeds and test rows, as in the table.
+    """
     figure = canvas(4.7)
     above, below = figure.subfigures(2, 1)
     _costs(above.add_subplot(), of_systems)
     axes, tasks = below.add_subplot(), list(shown.groupby("task", observed=True))
     for shift, colour, calibrated in ((-0.15, RAW, False), (0.15, CALIBRATED, True)):
         for place, (_, rows) in enumerate(tasks):
-            pair = compare_chosen(rows, calibrated)
-            for side, values, face in ((-0.07, pair.before, "white"), (0.07, pair.after, colour)):
-                spread = t_interval(values) or (values[0], values[0])
-                axes.plot([place + shift + side] * 2, [100 * end for end in spread], color=colour, linewidth=0.9)
-                mean = 100 * statistics.fmean(values)
-                axes.plot(place + shift + side, mean, "o", color=colour, markerfacecolor=face, markersize=3.4)
+            name, after = ("calibrated_right", "calibrated_after") if calibrated else ("right", "after")
+            for side, column, face in ((-0.07, "before", "white"), (0.07, after, colour)):
+                right = np.stack([row[name] for row in rows[column]]).astype(np.float64)  # [seeds, rows]
+                ends, _ = over_tasks(right.mean(), [over_seeds_and_rows(right)])
+                axes.plot([place + shift + side] * 2, [100 * end for end in ends], color=colour, linewidth=0.9)
+                axes.plot(
+                    *(place + shift + side, 100 * right.mean()), "o", color=colour, markerfacecolor=face, markersize=3.4
+                )
     marked = {"T = 1": "white", "thinking, the paper's setting": GREY}
     handles = of_scores() + [
         Line2D([], [], linestyle="", marker="o", color=GREY, markerfacecolor=face, label=name)

@@ -64,7 +64,7 @@ def _studies(opened: dict[str, OpenedStudy], plans: dict[str, list[ModelPlan]]) 
 
 
 def _models(plans: dict[str, list[ModelPlan]]) -> Iterator[str]:
-    yield "| `deepthink study run ...` | weights | memory | hours |"
+    yield "| `deepthink study run ...` | weights | memory | A100 hours, at least |"
     yield "|---|--:|--:|--:|"
     for name, of_study in plans.items():
         for plan in of_study:

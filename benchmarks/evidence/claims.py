@@ -8,27 +8,19 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from benchmarks.table1.page import Model
+from benchmarks.table1.runs import DEV_ROWS
+
 from .cells import choices
-from .discrimination import (
-    AFTER_CHOICE,
-    PAPER_BY_DEV,
-    PAPER_FIVE,
-    Compared,
-    Difference,
-    compare,
-    pairs_at,
-    without_dev,
-)
+from .discrimination import AFTER_CHOICE, PAPER_BY_DEV, PAPER_FIVE, Compared, Difference, compare, pairs_at, without_dev
 from .findings import interval, shown
 from .load import Evidence
-from .measures import Floats
-from .methods import thinking_beside_choices
+from .methods import PAPER_HERE, thinking_beside_choices
 from .pooled import estimate
-from .statistics import Spreads, correlation, spreads
-from .variations import Shots, Subjects, by_group, by_shots, over_orders
+from .statistics import Interval, Spreads, correlation, spreads
+from .variations import Subjects, by_group, by_shots, over_orders
 
-NOT_MEASURED = "not measured here"
-CATEGORIES = {"stem": "STEM", "humanities": "humanities", "social_sciences": "social sciences", "others": "others"}
+CATEGORIES = {"stem": "STEM", "humanities": "humanities", "social_sciences": "social sciences", "others": "other"}
 SETTINGS = {
     "the paper's setting": ("continued", [0.01]),
     "continued, eta tuned": ("continued", [0.01, 0.1]),
@@ -37,25 +29,39 @@ SETTINGS = {
 
 
 @dataclass(frozen=True)
+class Found:
+    """Our figures for a claim, and whether they bear it out."""
+
+    figures: str = "not measured here"
+    holds: str = ""
+
+
+@dataclass(frozen=True)
 class Claim:
     """A claim, where the paper makes it and with which figure, ours, and what differs."""
 
     words: str
     paper: str
-    ours: str
+    found: Found
     differs: str = ""
 
 
-def claims(evidence: Evidence, found: Sequence[Compared]) -> Iterator[Claim]:
+def holds(*intervals: Interval | None) -> str:
+    """Whether differences are above zero: yes if all of their intervals are, no if one is below, else not shown."""
+    known = [each or (-np.inf, np.inf) for each in intervals]
+    if any(high < 0 for _, high in known):
+        return "no"
+    return "yes" if all(low > 0 for low, _ in known) else "not shown"
+
+
+def claims(evidence: Evidence, found: Sequence[Compared], table1: Model | None = None) -> Iterator[Claim]:
     """Every claim of the paper's experiments, in its order."""
     grid, subjects = evidence.grid, by_group(evidence)
-    by_name = {each.name: each.differences for each in found}
-    continued, etas = grid[grid["setting"] == "continued"], evidence.folder("etas")
-    with_etas = [(etas, 0.001), (continued, 0.01), (continued, 0.1), (etas, 0.3)]
+    gains = {each.name: each.differences["accuracy"] for each in found}
     yield Claim(
         "five readings (T = 5, eta 0.01, no dev labels) raise accuracy",
         "+22.9 (41.8 to 64.7; Table 1, GPT-2 Large)",
-        _accuracy(by_name, PAPER_FIVE),
+        _gain(gains, PAPER_FIVE, _on_other_rows(gains)),
         "the paper's T = 1 is of another program, with other prompts",
     )
     yield Claim(
@@ -67,19 +73,19 @@ def claims(evidence: Evidence, found: Sequence[Compared]) -> Iterator[Claim]:
     yield Claim(
         "after demonstrations that were chosen by dev rows, thinking still raises it",
         "+6.2 (65.8 to 72.0; Table 1)",
-        _accuracy(by_name, AFTER_CHOICE),
+        _gain(gains, AFTER_CHOICE, _after_all_choices(table1)),
         "T = 5, eta 0.01; three tasks (SST-2, SST-5, TREC), three seeds, 100 rows",
     )
     yield Claim(
         "every model gains, from 125 million to 13 billion parameters",
         "+1.9 (LLaMA2-7B and 13B) to +20.6 (GPT-2 XL); OPT-125M +13.8 (Table 2)",
-        f"{_accuracy(by_name, PAPER_BY_DEV)}; Gemma 3 270M has [a page of its own](second-model.md)",
+        _gain(gains, PAPER_BY_DEV, "; Gemma 3 270M has [a page of its own](second-model.md)"),
         "T by dev labels; Table 2 does not say how its T was chosen",
     )
     yield Claim(
         "MMLU and BBH gain on every model",
         "+2.5 to +5.0, and +3.7 to +5.6 (Table 3)",
-        _of_groups(subjects, {"mmlu": "MMLU", "bbh": "BBH"}),
+        _of_groups(subjects),
         "T = 5, eta 0.01, continued positions, float32; the demonstrations of the data sets in one order, at most "
         f"{max(each.rows for each in subjects.values())} rows of each task"
         if subjects
@@ -88,7 +94,7 @@ def claims(evidence: Evidence, found: Sequence[Compared]) -> Iterator[Claim]:
     yield Claim(
         "STEM gains more than the other categories of MMLU",
         "LLaMA2-7B: +3.9 against +2.3 to +2.6 (Figure 3)",
-        _of_groups(subjects, {f"mmlu/{name}": title for name, title in CATEGORIES.items()}) + _of_stem(subjects),
+        _of_stem(subjects),
         "as in the line above; where T = 1 is at chance, a change says nothing of what a model knows"
         if subjects
         else "",
@@ -96,145 +102,199 @@ def claims(evidence: Evidence, found: Sequence[Compared]) -> Iterator[Claim]:
     yield Claim(
         "fewer demonstrations suffice, with less variance",
         "Figure 4, no values printed",
-        "; ".join(map(_of_shots, by_shots(evidence))) or NOT_MEASURED,
-        "T = 5, eta 0.01, 100 rows, three seeds; the paper shows SST-2 and AG News. In brackets standard deviations "
-        "over the seeds of a task",
+        _of_shots(evidence),
+        "T = 5, eta 0.01, 100 rows, three seeds; the paper shows SST-2 and AG News. *Deviations* are the standard ones "
+        "over the seeds of a task, at T = 1 and then",
     )
     yield Claim(
         "accuracy varies less over seeds",
         "Figure 5 (left, SST-2), no values printed",
-        "; ".join(_spreads(grid)) or NOT_MEASURED,
-        "standard deviation over the seeds of a task, mean over tasks",
+        _over_seeds(grid),
+        "standard deviation over the seeds of a task, mean over tasks, and the interval of its change",
     )
     yield Claim(
         "accuracy varies less over orders",
         "Figure 5 (right), no values printed",
-        _of_orders(over_orders(evidence)),
-        "standard deviation over five orders of one set of demonstrations, mean over tasks; T = 5, eta 0.01",
+        _over_orders(over_orders(evidence)),
+        "the same over five orders of one set of demonstrations; T = 5, eta 0.01",
     )
     yield Claim(
         "over T, accuracy rises and later falls, sooner with a larger eta",
         "Figure 6 (left), no values printed",
-        "; ".join(f"eta {eta:g}: {_over_t(rows, eta)}" for rows, eta in with_etas),
+        _over_t(evidence),
         "difference from T = 1, mean over tasks; continued positions; eta 0.001 and 0.3 on 100 rows, three seeds",
     )
     yield Claim(
         "eta 0.01 is the best balance",
         "Figure 6 (left), no values printed",
-        _tuned(grid),
+        _of_etas(grid),
         "T is chosen by dev rows for each eta; with restarted positions as well",
     )
     yield Claim(
         "accuracies of dev and test rows over T are aligned, so that dev rows can choose T",
         "Figure 6 (right), no values printed",
-        "; ".join(f"eta {eta:g}: {_alignment(grid, eta)}" for eta in (0.01, 0.1)),
+        _alignment(grid),
         "correlation over T, mean over tasks and seeds",
     )
 
 
-def _accuracy(by_name: dict[str, dict[str, Difference]], name: str) -> str:
-    if name not in by_name:
-        return NOT_MEASURED
-    return shown(by_name[name]["accuracy"])
+def _gain(gains: dict[str, Difference], name: str, more: str = "") -> Found:
+    """A comparison by accuracy, by which the claim is judged, and what else is said."""
+    return Found(f"{shown(gains[name])}{more}", holds(gains[name].interval)) if name in gains else Found()
 
 
-def _against_choices(evidence: Evidence) -> str:
-    """The paper's setting minus the best of the choices that need no labels, raw and after batch calibration."""
-    beside_choices = thinking_beside_choices(evidence)
-    if not beside_choices:
-        return NOT_MEASURED
-    raw = {name: compare(pairs, "accuracy") for name, pairs in beside_choices.items()}
-    best = max(raw, key=lambda name: raw[name].before)
+def _on_other_rows(gains: dict[str, Difference]) -> str:
+    return f"; on the rows of [Table 1](table1.md) {shown(gains[PAPER_HERE])}" if PAPER_HERE in gains else ""
+
+
+def _after_all_choices(table1: Model | None) -> str:
+    """What thinking with tuned T changes in Table 1, over all choices of demonstrations; empty without its rows."""
+    if table1 is None:
+        return ""
+    raw, batch = (
+        table1.change(("", kind), ("", kind.replace("plain", "thinking"))) for kind in ("plain", "plain batch")
+    )
     return (
-        f"{shown(raw[best])} against {best}, the best on the test rows of {', '.join(raw)}; after batch calibration "
-        f"{shown(compare(beside_choices[best], 'batch'))}"
+        f"; after all choices of [Table 1](table1.md), with eta 0.1, restarted positions and T by {DEV_ROWS} dev rows, "
+        f"{shown(raw)}, and after batch calibration {shown(batch)}"
     )
 
 
-def _spreads(grid: pd.DataFrame) -> Iterator[str]:
-    """The standard deviation over seeds at T = 1, and its change by calibration and by thinking."""
-    for number, (name, (positions, etas)) in enumerate(SETTINGS.items()):
+def _against_choices(evidence: Evidence) -> Found:
+    """The paper's setting minus the best of the choices that need no labels, raw and after batch calibration."""
+    beside_choices = thinking_beside_choices(evidence)
+    if not beside_choices:
+        return Found()
+    raw = {name: compare(pairs, "accuracy") for name, pairs in beside_choices.items()}
+    best = max(raw, key=lambda name: raw[name].before)
+    return Found(
+        f"{shown(raw[best])} against {best}, the best on the test rows of {', '.join(raw)}; after batch calibration "
+        f"{shown(compare(beside_choices[best], 'batch'))}",
+        holds(raw[best].interval),
+    )
+
+
+def _of_groups(subjects: dict[str, Subjects]) -> Found:
+    known = {title: subjects[name] for name, title in (("mmlu", "MMLU"), ("bbh", "BBH")) if name in subjects}
+    if not known:
+        return Found()
+    figures = "; ".join(f"{title} {_of_group(each)}" for title, each in known.items())
+    return Found(figures, holds(*(each.change.interval for each in known.values())))
+
+
+def _of_group(each: Subjects) -> str:
+    return (
+        f"{shown(each.change)}, T = 1 {100 * each.before:.1f} %, chance {100 * each.chance:.1f} % "
+        f"({len(each.steps)} tasks)"
+    )
+
+
+def _of_stem(subjects: dict[str, Subjects]) -> Found:
+    """The categories of MMLU, and how much more the tasks of STEM gain than the others, if these are enough."""
+    parts = [
+        f"{title} {_of_group(subjects[f'mmlu/{name}'])}"
+        for name, title in CATEGORIES.items()
+        if f"mmlu/{name}" in subjects
+    ]
+    stem, every = subjects.get("mmlu/stem"), subjects.get("mmlu")
+    if stem is None or every is None or min(len(stem.steps), len(every.steps) - len(stem.steps)) < 2:
+        return Found("; ".join(parts)) if parts else Found()
+    beyond = stem.beyond(every)
+    return Found("; ".join([*parts, f"STEM minus the three others {shown(beyond)}"]), holds(beyond.interval))
+
+
+def _of_shots(evidence: Evidence) -> Found:
+    """Every number of demonstrations; the fewest ones decide."""
+    found = list(by_shots(evidence))
+    parts = [
+        f"{each.shots}: {100 * each.change.before:.1f} %, {shown(each.change)}, deviations "
+        f"{100 * each.spread.before:.1f} and {100 * each.spread.after:.1f}"
+        for each in found
+    ]
+    return Found("; ".join(parts), holds(found[0].change.interval)) if found else Found()
+
+
+def _over_seeds(grid: pd.DataFrame) -> Found:
+    """The standard deviation over seeds at T = 1, after calibration, and in all settings; the paper's decides."""
+    parts: list[str] = []
+    judged: list[Interval] = []
+    for name, (positions, etas) in SETTINGS.items():
         chosen = choices(grid[grid["setting"] == positions], etas)
         if chosen.empty or chosen.groupby("task", observed=True).size().min() < 2:
             continue
-        sides = {
-            words: [_values(rows, *place) for _, rows in chosen.groupby("task", observed=True)]
-            for words, place in {
-                "T = 1": ("before", "accuracy"),
-                "calibrated": ("before", "calibrated"),
-                name: ("after", "accuracy"),
-            }.items()
-        }
-        if not number:  # T = 1 is the same in all settings
-            calibrated = spreads(sides["T = 1"], sides["calibrated"])
-            yield f"{100 * calibrated.before:.1f} at T = 1; {_fallen('T = 1 calibrated', calibrated)}"
-        yield _fallen(name, spreads(sides["T = 1"], sides[name]))
+        first, calibrated, thought = (
+            [np.array([row[key] for row in rows[column]]) for _, rows in chosen.groupby("task", observed=True)]
+            for column, key in (("before", "accuracy"), ("before", "calibrated"), ("after", "accuracy"))
+        )
+        if not parts:  # T = 1 is the same in all settings
+            change = spreads(first, calibrated)
+            parts.append(f"{100 * change.before:.1f} at T = 1; {_fallen('T = 1 calibrated', change)}")
+        change = spreads(first, thought)
+        parts.append(_fallen(name, change))
+        judged.append(change.interval)
+    return Found("; ".join(parts), holds(_less(judged[0]))) if parts else Found()
 
 
 def _fallen(words: str, change: Spreads) -> str:
-    return f"{words} {100 * change.after:.1f} (change {interval(change.interval)})"
+    return f"{words} {100 * change.after:.1f} [{interval(change.interval)}]"
 
 
-def _values(rows: pd.DataFrame, column: str, key: str) -> Floats:
-    return np.array([row[key] for row in rows[column]])
+def _less(ends: Interval) -> Interval:
+    """The interval of a fall."""
+    return -ends[1], -ends[0]
 
 
-def _of_groups(subjects: dict[str, Subjects], titles: dict[str, str]) -> str:
-    found = [(title, subjects[name]) for name, title in titles.items() if name in subjects]
-    parts = [
-        f"{title} {shown(each.change)}, T = 1 {100 * each.before:.1f} %, chance {100 * each.chance:.1f} % "
-        f"({len(each.steps)} tasks)"
-        for title, each in found
-    ]
-    return "; ".join(parts) or NOT_MEASURED
+def _over_orders(found: Spreads | None) -> Found:
+    if found is None:
+        return Found()
+    return Found(f"{100 * found.before:.1f} at T = 1; {_fallen('T = 5', found)}", holds(_less(found.interval)))
 
 
-def _of_stem(subjects: dict[str, Subjects]) -> str:
-    """How much more the tasks of STEM gain than the others; empty if there are too few for an interval."""
-    stem, every = subjects.get("mmlu/stem"), subjects.get("mmlu")
-    if stem is None or every is None or min(len(stem.steps), len(every.steps) - len(stem.steps)) < 2:
-        return ""
-    return f"; STEM minus the others {shown(stem.beyond(every))}"
+def _over_t(evidence: Evidence) -> Found:
+    """Differences at three T for every eta; whether one of them rises, and whether one falls."""
+    grid, etas = evidence.grid, evidence.folder("etas")
+    continued = grid[grid["setting"] == "continued"]
+    parts, intervals = [], []
+    for eta, rows in ((0.001, etas), (0.01, continued), (0.1, continued), (0.3, etas)):
+        at = {t: compare(pairs, "accuracy") for t in (2, 5, 12) if (pairs := pairs_at(rows, eta, t))}
+        if at:
+            parts.append(f"eta {eta:g}: " + ", ".join(f"{shown(change)} at T = {t}" for t, change in at.items()))
+        intervals += [change.interval for change in at.values()]
+    if not parts:
+        return Found()
+    rises, falls = any(low > 0 for low, _ in intervals), any(high < 0 for _, high in intervals)
+    verdict = {(True, True): "yes", (False, True): "a fall, and no rise", (True, False): "a rise, and no fall"}
+    return Found("; ".join(parts), verdict.get((rises, falls), "not shown"))
 
 
-def _of_shots(found: Shots) -> str:
-    deviations = f"{100 * found.spread.before:.1f} to {100 * found.spread.after:.1f}"
-    return f"{found.shots}: {100 * found.change.before:.1f} %, {shown(found.change)} [{deviations}]"
-
-
-def _of_orders(found: Spreads | None) -> str:
-    return NOT_MEASURED if found is None else f"{100 * found.before:.1f} at T = 1; {_fallen('T = 5', found)}"
-
-
-def _over_t(of_setting: pd.DataFrame, eta: float) -> str:
-    at = {t: pairs_at(of_setting, eta, t) for t in (2, 5, 12)}
-    changes = [f"{shown(compare(pairs, 'accuracy'))} at T = {t}" for t, pairs in at.items() if pairs]
-    return ", ".join(changes) or NOT_MEASURED
-
-
-def _tuned(grid: pd.DataFrame) -> str:
-    """The accuracy with T by dev rows, eta 0.1 minus eta 0.01."""
-    found = []
+def _of_etas(grid: pd.DataFrame) -> Found:
+    """The accuracy with T by dev rows, eta 0.01 minus eta 0.1; continued positions, the paper's, decide."""
+    found = {}
     for positions in ("continued", "restarted"):
-        of_etas = [choices(grid[grid["setting"] == positions], [eta]) for eta in (0.01, 0.1)]
+        of_etas = [choices(grid[grid["setting"] == positions], [eta]) for eta in (0.1, 0.01)]
         both = of_etas[0].merge(of_etas[1], on=["task", "seed"])
         if len(both):
-            change = compare(without_dev(both["after_x"], both["after_y"]), "accuracy")
-            found.append(f"{positions} {shown(change)}")
-    return "eta 0.1 minus eta 0.01, " + "; ".join(found) if found else NOT_MEASURED
+            found[positions] = compare(without_dev(both["after_x"], both["after_y"]), "accuracy")
+    if "continued" not in found:
+        return Found()
+    figures = "; ".join(f"{positions} {shown(change)}" for positions, change in found.items())
+    return Found(f"eta 0.01 minus eta 0.1, {figures}", holds(found["continued"].interval))
 
 
-def _alignment(grid: pd.DataFrame, eta: float) -> str:
-    """The correlation over T of the accuracies of dev and test rows, mean over tasks and seeds."""
-    rows = grid[(grid["setting"] == "continued") & (grid["eta"] == eta)]
-    found = {}
-    for pair, job in rows.groupby(["task", "seed"], observed=True):
-        both = job.pivot(index="t", columns="part", values="accuracy").dropna()
-        if {"dev", "test"} <= set(both):
-            found[pair] = correlation(both["dev"].to_numpy(), both["test"].to_numpy())
-    known = {pair: value for pair, value in found.items() if not np.isnan(value)}
-    if not known:
-        return NOT_MEASURED
-    value = estimate(list(known.values()), list(known))
-    low, high = value.interval or (float("nan"), float("nan"))
-    return f"{value.mean:.2f} ({low:.2f} to {high:.2f})"
+def _alignment(grid: pd.DataFrame) -> Found:
+    """The correlation over T of the accuracies of dev and test rows, mean over tasks and seeds; eta 0.01 decides."""
+    parts: list[str] = []
+    judged: list[Interval | None] = []
+    for eta in (0.01, 0.1):
+        rows, of_pairs = grid[(grid["setting"] == "continued") & (grid["eta"] == eta)], {}
+        for pair, job in rows.groupby(["task", "seed"], observed=True):
+            both = job.pivot(index="t", columns="part", values="accuracy").dropna()
+            if {"dev", "test"} <= set(both):
+                of_pairs[pair] = correlation(both["dev"].to_numpy(), both["test"].to_numpy())
+        known = {pair: value for pair, value in of_pairs.items() if not np.isnan(value)}
+        if known:
+            mean = estimate(list(known.values()), list(known))
+            ends = f" [{mean.interval[0]:.2f} to {mean.interval[1]:.2f}]" if mean.interval else ""
+            parts.append(f"eta {eta:g}: {mean.mean:.2f}{ends}")
+            judged.append(mean.interval)
+    return Found("; ".join(parts), holds(judged[0])) if parts else Found()

@@ -38,7 +38,7 @@ MEASURES = ("accuracy", "matched", "fitted", "batch", "pairs", "AUC", "log p")
 NEEDS_DEV = ("fitted",)
 PAPER_BY_DEV, PAPER_FIVE = "the paper's setting, T by dev rows", "the paper's setting, T = 5"
 CONTINUED_TUNED, RESTARTED_TUNED = "continued, T and eta by dev rows", "restarted, T and eta by dev rows"
-MOMENTUM = "momentum 0.9 (official), eta 0.01, T by dev rows"
+MOMENTUM = "momentum 0.9 (the authors' code), eta 0.01, T by dev rows"
 LARGE_STEP = "a large step: continued, eta 0.1, T = 12"
 AFTER_CHOICE = "thinking after random-valid demonstrations (the paper's setting, T = 5)"
 

@@ -22,7 +22,7 @@ def dtype_sentence(grid: pd.DataFrame, float32: pd.DataFrame) -> str:
     nats = (both["true"] - both["true_float32"]).abs().max()
     tasks = both["task"].nunique()
     return (
-        f"{len(both)} results, each of a task, setting, eta, T and part, of {tasks} tasks were run in float32 as well: "
+        f"{len(both)} results of {tasks} tasks, on test and on dev rows, were run in float32 as well: "
         f"{100 * differing.mean():.1f} % of the labels differ. Against float32 the accuracy of a result changes by "
         f"{gaps.mean():+.2f} points in the mean and by at most {gaps.abs().max():.1f}, its mean log-probability of the "
         f"true label by at most {nats:.3f} nats."

@@ -11,7 +11,7 @@ import pandas as pd
 
 from deepthink_cli.evaluation.metrics import ALPHA
 
-from .cells import HARMS, HELPS
+from .cells import HARMS, HELPS, choices
 from .controls import Flipped, Repeats
 from .discrimination import Compared, Difference, Pair, adjusted, compare, corrected
 from .load import TASK_NAMES, Evidence
@@ -40,12 +40,12 @@ def interval(ends: tuple[float, float] | None) -> str:
 
 
 def shown(change: Change) -> str:
-    """A mean difference and its interval in parentheses, in points."""
-    return points(change.mean) + (f" ({interval(change.interval)})" if change.interval else "")
+    """A mean difference and its interval, in points."""
+    return points(change.mean) + (f" [{interval(change.interval)}]" if change.interval else "")
 
 
 def with_interval(change: Change) -> str:
-    """A mean difference and its interval in brackets, in points."""
+    """The same in a sentence: with the unit, and with words where there is no interval."""
     ends = interval(change.interval) if change.interval else "too few seeds for an interval"
     return f"{points(change.mean)} points [{ends}]"
 
@@ -73,6 +73,18 @@ def sizes(rows: pd.DataFrame, part: str) -> str:
     """How many inputs the rows of a part have."""
     found = sorted({len(right) for right in rows[rows["part"] == part]["right"]})
     return " or ".join(map(str, found)) or "no"
+
+
+def covered(rows: pd.DataFrame) -> str:
+    """The seeds of every setting of the grid that have every T and eta on test and dev rows."""
+    of_settings = {}
+    for setting, chosen in choices(rows).groupby("setting", observed=True):
+        seeds = ", ".join(map(str, sorted(set(chosen["seed"]))))
+        of_settings[str(setting)] = f"{seeds} ({len(chosen)} task-seed pairs)"
+    if len(set(of_settings.values())) == 1:
+        of_settings = {"every setting": next(iter(of_settings.values()))}
+    listed = "; ".join(f"{setting} has {seeds}" for setting, seeds in of_settings.items())
+    return f"Seeds with every T and eta on test and dev rows: {listed or 'none yet'}."
 
 
 def headline(chosen: pd.DataFrame, evidence: Evidence) -> str:
@@ -119,7 +131,7 @@ def question(found: Sequence[Compared]) -> str:
     return ". ".join([*sentences, verdict]) + "."
 
 
-def discriminating(found: Sequence[Compared]) -> str:
+def rising(found: Sequence[Compared]) -> str:
     """Which lines rise and fall in each measure of discrimination, by their own intervals and after Holm's correction.
 
     Lines without the scores of their rows are left out.
@@ -127,22 +139,25 @@ def discriminating(found: Sequence[Compared]) -> str:
     p_values, parts = adjusted(found), []
     for name in DISCRIMINATION:
         known = [each for each in found if name in each.differences and not each.over_seeds_alone]
+        if not known:
+            continue
         sides = []
-        for verb, sign in (("rises in", 1), ("falls in", -1)):
+        for verb, sign in (("rises", 1), ("falls", -1)):
             moved = [each for each in known if min(sign * end for end in each.differences[name].interval) > 0]
             marks = ["**" if p_values[each.name, name] < ALPHA else "" for each in moved]
-            changes = [each.differences[name] for each in moved]
-            listed = "; ".join(
-                f"{each.name.partition(':')[0]} {mark}{points(change.mean)} [{interval(change.interval)}]{mark}"
-                for each, change, mark in zip(moved, changes, marks, strict=True)
-            )
-            sides.append(f"{verb} {len(moved)}" + (f" ({listed})" if moved else ""))
-        parts.append(f"- *{name}* of {len(known)} lines: {', '.join(sides)}")
+            listed = [f"{mark}{_short(each.name)}{mark}" for each, mark in zip(moved, marks, strict=True)]
+            sides.append(f"{verb} in {len(moved)}" + (f" ({'; '.join(listed)})" if moved else ""))
+        parts.append(f"- *{name}*, of {len(known)} lines: {', '.join(sides)}")
     heading = (
-        "What changes, in points, by the lines' own intervals; in bold what is left after Holm's correction over the "
+        f"What rises and falls by the lines' own intervals; in bold what is left after Holm's correction over the "
         f"{len(p_values)} entries of the table:"
     )
     return "\n".join([heading, "", *parts])
+
+
+def _short(name: str) -> str:
+    """The name of a line without its explanation."""
+    return re.split(r": | \(", name)[0]
 
 
 def tuned_sentence(lines: Sequence[dict[str, Any]]) -> str:
@@ -156,15 +171,14 @@ def tuned_sentence(lines: Sequence[dict[str, Any]]) -> str:
     changed = (
         f" On test rows the correction of its memory changes accuracy by {', '.join(steps)} points." if steps else ""
     )
-    whole = [line for line in lines if tried_thinking(line)]
-    readings = sum(line["choice"]["iterations"] > 1 for line in whole)
-    unread = (
-        f"; on the other {len(lines) - len(whole)} there was no time to try that" if len(whole) < len(lines) else ""
-    )
+    tried = [line for line in lines if tried_thinking(line)]
+    readings = sum(line["choice"]["iterations"] > 1 for line in tried)
+    untried = [line["task"] for line in lines if line not in tried]
+    where = f" where there was time to try it with Deep-Thinking (not on {names(untried)})" if untried else ""
     return (
         "By its own cross-validation `tune` prefers a setting to plain in-context learning, beyond noise, on "
-        f"{len(kept)} of {counted(len(lines), 'task')}.{changed} More than one reading is chosen on {readings} of "
-        f"{counted(len(whole), 'task')}{unread}.{_rivals_sentence(lines)}"
+        f"{len(kept)} of {counted(len(lines), 'task')}.{changed} More than one reading is chosen on "
+        f"{readings or 'none'} of the {counted(len(tried), 'task')}{where}.{_rivals_sentence(lines)}"
     )
 
 
@@ -181,19 +195,6 @@ def _rivals_sentence(lines: Sequence[dict[str, Any]]) -> str:
 def tried_thinking(line: dict[str, Any]) -> bool:
     """Whether the budget of a task allowed Deep-Thinking with T > 1."""
     return not any(words.startswith("deep-thinking, T = 2") for words in line["not_tried"])
-
-
-def areas_sentence(found: Sequence[Compared]) -> str:
-    """In which variations thinking changes the area between two labels, by their intervals and after Holm."""
-    p_values, parts = adjusted(found), []
-    for words, sign in (("rises", 1), ("falls", -1)):
-        moved = [each for each in found if min(sign * end for end in each.differences["pairs"].interval) > 0]
-        left = sum(p_values[each.name, "pairs"] < ALPHA for each in moved)
-        listed = "; ".join(f"{each.name} {with_interval(each.differences['pairs'])}" for each in moved)
-        entries = f"the {len(p_values)} entries of the table"
-        after = f", in {left or 'none'} after Holm's correction over {entries} ({listed})" if moved else ""
-        parts.append(f"{words} in {len(moved)} of {len(found)} lines{after}")
-    return f"By the lines' own intervals *pairs* {', and '.join(parts)}."
 
 
 def fixed_sentence(every: pd.DataFrame) -> str:
@@ -242,19 +243,15 @@ def predictors_sentence(found: Sequence[Correlation]) -> str:
     if not telling:
         return "Nothing that was measured goes along with where thinking gains: every interval contains zero."
     telling.sort(key=lambda each: -abs(each.overall))
-    parts = [f"{_short(each)} ({each.overall:+.2f})" for each in telling]
+    parts = [f"{_short(PREDICTORS[each.name])} ({each.overall:+.2f})" for each in telling]
     inside = [each for each in found if each.within_interval and each.within_interval[0] * each.within_interval[1] > 0]
     inside.sort(key=lambda each: -abs(each.within))
-    inner = "; ".join(f"{_short(each)} ({each.within:+.2f})" for each in inside) or "none of them"
+    inner = "; ".join(f"{_short(PREDICTORS[each.name])} ({each.within:+.2f})" for each in inside) or "none of them"
     return (
         f"Rank correlations with the gain whose interval excludes zero, of "
         f"{len(found)} predictors over all runs and within each task and setting, not corrected for their number: "
         f"{'; '.join(parts)}; among the seeds of one task and setting alone: {inner}."
     )
-
-
-def _short(each: Correlation) -> str:
-    return PREDICTORS[each.name].partition(" (")[0]
 
 
 def repeats_sentence(found: Sequence[Repeats]) -> str:

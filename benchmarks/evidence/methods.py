@@ -26,16 +26,21 @@ ENSEMBLE = "ensemble-4"  # four readings beside the five of thinking, but every 
 FOLDERS = ("random", "techniques", "choices")
 CHOICES = ("k-center", "global-entropy", "local-entropy", "random-valid")
 T = 5  # of thinking, in the paper's setting after random demonstrations
+PAPER_HERE = f"the paper's setting, T = {T}, on the rows of the lines below"
 KINDS = {"accuracy": "plain", "calibrated": "plain batch"}  # the names that docs/table1.md has for them
 MEASURED = {"plain": "accuracy", "plain batch": "batch"}  # of these, the measure of a comparison
 
 
 def beside_random(evidence: Evidence) -> Iterator[Comparison]:
-    """Every technique and choice beside random demonstrations that are read once; an ensemble beside thinking, too."""
+    """Thinking and every technique and choice beside random demonstrations that are read once.
+
+    An ensemble is beside thinking, too.
+    """
     random, techniques, choices = map(evidence.folder, FOLDERS)
     once, thinking = (random[random["t"] == t] for t in (1, T))
     of_technique = {name: techniques[names_of(techniques) == name] for name in TECHNIQUES}
     found = [
+        Comparison(PAPER_HERE, False, beside(thinking, once)),
         *(
             Comparison(f"`{name}`: {words}", False, beside(of_technique[name], once))
             for name, words in TECHNIQUES.items()

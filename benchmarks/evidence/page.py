@@ -15,7 +15,7 @@ from benchmarks.style import write
 from benchmarks.table1.page import Model
 
 from . import findings, plots, tables
-from .cells import CORE_ETAS, PAPER, choices, fixed
+from .cells import PAPER, choices, fixed
 from .claims import claims
 from .controls import Flipped, Repeats, flipped, repeats
 from .discrimination import Compared, comparisons
@@ -29,9 +29,10 @@ from .variations import variations
 NOTHING = "Nothing has been run for this yet."
 INTRODUCTION = """\
 Deep-Thinking, here *thinking*, lets a frozen language model read a few solved examples, its *demonstrations*, T times
-before it labels other inputs; T = 1 is plain in-context learning. This page measures what T > 1 changes, and whether it
-is what the paper says. All of it is about one small model, and says nothing of larger ones:
-{models}.
+before it labels other inputs; T = 1 is plain in-context learning. Every reading after the first moves the model's
+memory of them by a step, *eta*. *Dev rows*, labelled training rows beyond the demonstrations, can choose T and eta.
+This page measures what T > 1 changes, and whether it is what the paper says. All of it is about one small model, and
+says nothing of larger ones: {models}.
 [What a second one gave](second-model.md) has a page of its own.
 
 Thinking changes which labels a model gives. It may do so in two ways: it may tell the inputs of different labels
@@ -39,22 +40,21 @@ apart better, or it may move the prior, so that some labels are given more often
 bias that a [calibration](predict.md#calibration) removes without another reading. This page asks which of the two
 happens."""
 MEASURED = """\
-Differences from T = 1 (plain in-context learning) in points of accuracy or of the area under the curve, and in nats;
-means over tasks of means over seeds. The first line has levels: those of T = 1 in the lines with 25 task-seed pairs
-({grid}).
+Differences are in points of accuracy or of the area under the curve, and in nats; means over tasks of means over seeds.
+The first line has levels: those of T = 1 in the lines with 25 task-seed pairs ({grid}).
 
-*Eta* is how large a step a reading moves the memory, and [continued and restarted](concepts.md#positions) say which
-positions later readings have; *the paper's setting* has continued positions, eta 0.01 and no momentum. *Dev rows* are
-labelled training rows. They choose T or eta by their accuracy without a correction, for all columns alike; the table
-[by setting](#where-thinking-helps-does-nothing-and-harms) has what they choose after batch calibration.
+*The paper's setting* has [continued positions](concepts.md#positions), eta 0.01 and no momentum; *restarted* ones are
+explained there. Dev rows choose T or eta by their accuracy without a correction, for all columns alike; the table [by
+setting](#where-thinking-helps-does-nothing-and-harms) has what they choose after batch calibration.
 
 Columns:
 
 - *more labels*: those of rows beyond the demonstrations, by which these, T or eta were chosen, or which the method
   reads.
-- *starts from*: the accuracy of what the line is compared with, on its own rows and after its own demonstrations.
+- *starts from*: the accuracy of the other side on the same rows: T = 1 after the same demonstrations, of a choice after
+  random ones, and in one line thinking.
 - *accuracy*: by the model's scores.
-- *matched*: T = 1 with one constant added to the scores of each label, such that every label is given as often as on
+- *matched*: one constant is added to the scores that T = 1 gives each label, such that it gives every label as often as
   the other side. What is left of the difference is not one of how often labels are given.
 - *fitted*: a bias of each label, fitted on the labels of the dev rows, is taken off on both sides (`--calibrate
   fitted`).
@@ -69,28 +69,32 @@ Lines:
 
 - *copies*: a file with the demonstrations two or five times, on the same rows as the first lines.
 - *thinking after random-valid*: 100 rows of three tasks.
-- `repeat-2` to `random-valid`: [techniques](think.md#other-techniques) and [choices](choose.md#methods), each with 300
-  rows and 150 dev rows of five tasks, in float32, beside random demonstrations from the same pool of 1,000 rows. They
-  are other demonstrations than those of the first lines. Ten seeds are planned. [Table 1](table1.md) has the accuracies
-  by task.
+- *on the rows of the lines below* to `random-valid`: thinking, [techniques](think.md#other-techniques) and
+  [choices](choose.md#methods), each with 300 rows and 150 dev rows of five tasks, in float32. Their demonstrations come
+  from a pool of 1,000 rows, and are others than those of the first lines. [Table 1](table1.md) has the accuracies by
+  task.
 - `ensemble-4` against thinking: thinking reads the demonstrations five times and every input once, the ensemble both
   four times, so that with many inputs it costs four times as much.
 - `lens` and `influence`: those of Table 1, with three seeds and 150 rows, of which it keeps the answers and no scores.
 - `ensemble-3` and the nearest mean: those of [think.md](think.md#what-they-give), with three seeds and 300 rows, of
-  which only figures were kept, so that their intervals leave out which rows were drawn. The nearest mean has no scores
-  to correct, and is compared with both.
+  which accuracies and areas were kept and the answers to single rows were not, so that their intervals leave out which
+  rows were drawn, and nothing of them is in bold or in the list below. The nearest mean has no scores to correct, and
+  is compared with both.
 
 Intervals are Student's at 95 %, with the variance over the seeds and the test rows of each task together (crossed
 random effects) and Satterthwaite's degrees of freedom; *0* without one says that nothing differs. Biases and constants
-count as given. Bold: p below 5 % by the same test after Holm's correction over the entries of the table, of which most
-are of other methods and measures: what is not left in so wide a family may still be there. Lines whose intervals leave
-out the rows are not in bold. Tasks count as independent, though SST-2 and SST-5 share sentences; tasks, models and dev
-rows are not drawn at random, so nothing is said of others."""
+are taken as exact. Holm's correction takes the same test's p at 5 %; over so many entries, most of them of other
+methods and measures, a true change may be lost. Tasks count as independent, though SST-2 and SST-5 share sentences;
+tasks, models and dev rows are not drawn at random, so nothing is said of others."""
 CLAIMS = """\
-Differences are points of accuracy, with the 95 % interval in brackets, made as in the table above. Others: of MMLU and
-BBH Student's over their tasks; of correlations over the seeds of the tasks, without the test rows; of standard
-deviations by resampled seeds or orders. None of the lines repeats the paper's models, prompts and rows, so none refutes
-the paper: they say what holds on another, small model."""
+*Yes* and *no* say that a 95 % interval excludes zero for the claim or against it, *not shown* that it does not; of
+several figures those of the paper's own setting decide (continued positions, eta 0.01). No line repeats the paper's
+models, prompts and rows ([what is known to differ](reproduce.md#what-is-known-to-differ)), so none refutes the paper:
+they say what holds on another, small model.
+
+Differences are points of accuracy with intervals as in the table above. Those of MMLU and BBH are Student's over their
+tasks, of correlations over the seeds of the tasks without the test rows, and of standard deviations by resampled seeds
+or orders."""
 VARIED = """\
 The paper's setting has 8 to 12 demonstrations, T = 5, eta 0.01 and continued positions; each line says what differs
 from it, and compares thinking with T = 1 after the same demonstrations and on the same rows: 100 of each task, if the
@@ -103,14 +107,16 @@ TUNED = """\
 alone, here 150 training rows of each task, of which 8 are demonstrations, within a *budget* of minutes of one core. It
 tries T = 1 before larger T, and keeps plain in-context learning (T = 1 without a correction) unless its choice is
 better beyond noise. *Plain* is the accuracy of that on the labelled rows, *nested* the estimate of how what `tune`
-chooses does on other rows, *best rival* the better of two classifiers that read no demonstrations, and *test* the
-accuracy of its memory on 300 test rows, with the correction that it stores and without. The estimates are of many sets
-of demonstrations and 150 rows (about 7 points to either side), the test accuracies of the one set in the memory."""
+chooses does on other rows, *p* that of their difference, *best rival* the better of two classifiers that read no
+demonstrations, and *test* the accuracy of its memory on 300 test rows, with the [calibration](predict.md#calibration)
+that it stores (named last in *choice*) and without. *Not tried* is what the budget left no time for. The estimates are
+of many sets of demonstrations and 150 rows (about 7 points to either side), the test accuracies of the one set in the
+memory."""
 COSTS = """\
-What the later stages took, in float32 and with one core for each command that ended; of the grid, of its controls, and
-of the first seed of `parts`, it was not kept. `own` is the paper's setting on the rows of *What else was varied*, whose
-other folders bear the names of its lines, `selected` thinking after random-valid, and `random`, `techniques` and
-`choices` the methods on 300 rows."""
+What the later stages took, in float32 and with one core ({processors}) for each command that ended; of the grid, of its
+controls, and of the first seed of `parts`, it was not kept. `selected` is thinking after random-valid, `subjects` MMLU
+and BBH, `random`, `techniques` and `choices` the methods on 300 rows, and the others are lines of *What else was
+varied*, of which `own` is the first."""
 CONDITIONS = """\
 Demonstrations and dev rows are training rows, of AG News from a subset of 5,000 of its 120,000. Test rows are
 validation rows of SST-2, SST-5 and MR, and test rows of AG News and TREC, as in the authors' code. Choosing T or eta
@@ -118,16 +124,16 @@ uses the labels of the dev rows. Batch calibration uses no label, but sees all t
 not."""
 LIMITS = """\
 - A *setting* is a kind of [positions](concepts.md#positions) with a [momentum](concepts.md#momentum); *official* has
-  continued positions and momentum 0.9, as the authors' code, and *the paper's* continued positions and eta 0.01. A
-  *run* is one task with one setting and one seed of demonstrations. Differences are in percentage points.
-- *Chosen* is the T and eta with the best accuracy on dev rows, which are training rows that are neither
-  demonstrations nor test rows. Ties go to the smaller T, so that T = 1 may be chosen. The *oracle* is the best T and
-  eta on the test rows, which a user cannot know.
+  continued positions and momentum 0.9, as the authors' code. A *run* is one task with one setting and one seed of
+  demonstrations. *The paper's* is *continued* with eta 0.01 alone, and is not counted again.
+- *Chosen* is the T and eta with the best accuracy on dev rows; the table by task has their median over the seeds, and
+  the range. Ties go to the smaller T, so that T = 1 may be chosen. The *oracle* is the best T and eta on the test rows,
+  which a user cannot know.
 - Intervals are at 95 % and made as in the first table. Those of what happens to the predicted labels are over the
   seeds of the tasks, without the test rows; those of rank correlations resample the seeds of every task.
 - *p* is Student's. *Seeds better / worse* counts those with significantly more / fewer right answers by McNemar's test.
   No correction is made: of the tests where nothing differs, up to one in twenty comes out significant.
-- *BC* is [batch calibration](predict.md#calibration) over the test rows (over the dev rows, where T and eta are
+- *Batch* is [batch calibration](predict.md#calibration) over the test rows (over the dev rows, where T and eta are
   chosen)."""
 
 REBUILD = """\
@@ -235,9 +241,14 @@ def _question(study: Study) -> list[str]:
     found = study.comparisons
     if not found:
         return [title]
-    answers = [findings.question(found), findings.discriminating(found)]
-    measured = MEASURED.format(grid=_grid(study.evidence.grid))
-    return [title, INTRODUCTION.format(models=models), *answers, tables.discrimination(found), measured]
+    return [
+        title,
+        INTRODUCTION.format(models=models),
+        findings.question(found),
+        tables.discrimination(found),
+        MEASURED.format(grid=_grid(study.evidence.grid)),
+        findings.rising(found),
+    ]
 
 
 def _grid(rows: pd.DataFrame) -> str:
@@ -250,13 +261,13 @@ def _grid(rows: pd.DataFrame) -> str:
 def _claims(study: Study) -> list[str]:
     if study.chosen.empty:
         return []
-    found = claims(study.evidence, study.comparisons)
+    found = claims(study.evidence, study.comparisons, study.table1)
     return ["## The paper's claims, one by one", CLAIMS, tables.claims_table(found)]
 
 
 def _variations(study: Study) -> list[str]:
     found = study.variations
-    return ["## What else was varied", findings.areas_sentence(found), VARIED, tables.varied(found)] if found else []
+    return ["## What else was varied", VARIED, tables.varied(found), findings.rising(found)] if found else []
 
 
 def _tuned(study: Study) -> list[str]:
@@ -270,8 +281,7 @@ def _top(study: Study) -> list[str]:
     found = []
     if len(chosen):
         found += [findings.fixed_sentence(study.every), findings.balance_sentence(chosen)]
-        found += [findings.predictors_sentence(study.correlations), findings.repeats_sentence(study.repeats)]
-        found += [findings.flipped_sentence(study.flipped)]
+        found += [findings.predictors_sentence(study.correlations)]
     heading = "## All settings"
     return [
         heading,
@@ -289,8 +299,8 @@ def _coverage(study: Study) -> list[str]:
     models, dtypes = " and ".join(evidence.models), " and ".join(sorted(set(rows["dtype"])))
     iterations = ", ".join(str(t) for t in sorted(set(rows["t"])))
     text = (
-        f"{models} in {dtypes}; {test} test rows and {dev} dev rows a task; T in {iterations}. The table counts the "
-        "seeds that have every T and eta on test and dev rows; only these are in figures with a chosen T."
+        f"{models} in {dtypes}; {test} test rows and {dev} dev rows a task; T in {iterations}. "
+        f"{findings.covered(rows)} Only these are in figures with a chosen T."
     )
     missing = findings.counted(evidence.without_samples, "row") + " without stored scores left out."
     text = " ".join(filter(None, [text, _first_readings(rows), dtype_sentence(rows, evidence.float32)]))
@@ -298,14 +308,14 @@ def _coverage(study: Study) -> list[str]:
         "## What was run",
         text,
         CONDITIONS,
-        tables.coverage(rows, CORE_ETAS),
         missing if evidence.without_samples else "",
         *_costs(study),
     ]
 
 
 def _costs(study: Study) -> list[str]:
-    return [COSTS, tables.costs(study.commands)] if study.commands else []
+    processors = " and ".join(dict.fromkeys(command["processor"] for command in study.commands))
+    return [COSTS.format(processors=processors), tables.costs(study.commands)] if study.commands else []
 
 
 def _first_readings(rows: pd.DataFrame) -> str:
@@ -386,7 +396,8 @@ def _objections(study: Study) -> list[str]:
         "## Two public objections",
         "Both were made on MR in [an issue of the authors' repository]"
         "(https://github.com/AlibabaResearch/DAMO-ConvAI/issues/51) in 2023.",
-        "### Repeating the demonstrations gives the same",
+        "### Does repeating the demonstrations give the same?",
+        findings.repeats_sentence(study.repeats),
     ]
     if study.repeats:
         text = (
@@ -396,19 +407,15 @@ def _objections(study: Study) -> list[str]:
             "with repetition."
         )
         parts += [text, tables.repeats_table(study.repeats)]
-    else:
-        parts += [NOTHING]
-    parts += ["### Exchanged label words are not learned"]
+    parts += ["### Are exchanged label words learned?", findings.flipped_sentence(study.flipped)]
     if study.flipped:
         figure = _figure(study, "flipped", "Exchanged label words", plots.following, study.evidence.folder("flipped"))
         text = (
             "In the demonstrations *negative* and *positive* are exchanged. The table has the percentage of answers "
-            "that follow them, which are the wrong words for their sentences. *Control* is the difference (BC) of the "
-            "same wrong words, on the same rows, after demonstrations whose words are not exchanged."
+            "that follow them, which are the wrong words for their sentences. *Control* is the difference (batch) of "
+            "the same wrong words, on the same rows, after demonstrations whose words are not exchanged."
         )
         parts += [text, figure, tables.flipped_table(study.flipped)]
-    else:
-        parts += [NOTHING]
     return parts
 
 

@@ -13,12 +13,11 @@ from pathlib import Path
 
 from benchmarks.jobs import Job, parser_of, run_jobs
 from benchmarks.packing import continued
-from benchmarks.table1.runs import MORE_ROWS, POOL
+from benchmarks.table1.runs import MORE_ROWS, POOL, TASKS
 
 from .demonstrations import FLIPPED, drawn_examples, relabelled, repeated, write_examples
 from .methods import CHOICES, TECHNIQUES
 
-CLASSIC = ("sst2", "sst5", "mr", "agnews", "trec")
 SETTINGS = {
     "continued": ("--eta", "0.01,0.1"),
     "restarted": ("--eta", "0.01,0.1", "--positions", "restarted"),
@@ -43,7 +42,7 @@ def grid(stage: str, seeds: Sequence[int], at: str) -> Iterator[Job]:
     """Every seed with the three settings."""
     for seed in seeds:
         for folder, method in SETTINGS.items():
-            yield Job(stage, folder, (*_tasks(CLASSIC), *_seed(seed), "--limit", ROWS, *DEV, *method, *_readings(at)))
+            yield Job(stage, folder, (*_tasks(TASKS), *_seed(seed), "--limit", ROWS, *DEV, *method, *_readings(at)))
 
 
 def controls(stage: str, at: str) -> Iterator[Job]:
@@ -79,7 +78,7 @@ def pooled(stage: str, seeds: Sequence[int]) -> Iterator[Job]:
         "choices": ("--demos-by", ",".join(CHOICES), "-T", "1"),
     }
     for seed in seeds:
-        rows = (*_tasks(CLASSIC), *_seed(seed), "--limit", ROWS, *FLOAT32, *DEV, "--pool-size", POOL)
+        rows = (*_tasks(TASKS), *_seed(seed), "--limit", ROWS, *FLOAT32, *DEV, "--pool-size", POOL)
         for folder, arguments in methods.items():
             yield Job(stage, folder, (*rows, *arguments))
 
@@ -88,7 +87,7 @@ def paper(stage: str, seeds: Sequence[int], at: str, *arguments: str) -> Iterato
     """The paper's setting with other arguments, into a folder of its own; no T is chosen, and no dev row scored."""
     gate = () if "--eta" in arguments else PAPER
     for seed in seeds:
-        yield Job(stage, stage, (*_tasks(CLASSIC), *_seed(seed), *LATER, *gate, *_readings(at), *arguments))
+        yield Job(stage, stage, (*_tasks(TASKS), *_seed(seed), *LATER, *gate, *_readings(at), *arguments))
 
 
 def all_rows(stage: str, seeds: Sequence[int]) -> Iterator[Job]:

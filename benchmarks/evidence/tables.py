@@ -11,7 +11,7 @@ import pandas as pd
 
 from deepthink_cli.evaluation.metrics import ALPHA
 
-from .cells import HARMS, HELPS, Comparison, choices, compare_chosen
+from .cells import HARMS, HELPS, Comparison, compare_chosen
 from .claims import Claim
 from .controls import Flipped, Repeats
 from .discrimination import MEASURES, NEEDS_DEV, Compared, Difference, adjusted, compare, without_dev
@@ -61,14 +61,13 @@ def _cells(each: Compared) -> str:
 
 
 def costs(commands: Sequence[dict[str, Any]]) -> str:
-    """The commands of each folder that ended well, and the hours that they took of which processor."""
+    """The commands of each folder that ended well, and the hours of a core that they took."""
     rows = pd.DataFrame(commands)
-    rows = rows[rows["status"] == 0]
     lines = [
-        [folder, len(of_folder), f"{of_folder['processor_seconds'].sum() / 3600:.1f}", processor]
-        for (folder, processor), of_folder in rows.groupby(["folder", "processor"], sort=False)
+        [folder, len(of_folder), f"{of_folder['processor_seconds'].sum() / 3600:.1f}"]
+        for folder, of_folder in rows[rows["status"] == 0].groupby("folder", sort=False)
     ]
-    return table(["folder", "commands", "hours of a core", "processor"], lines)
+    return table(["folder", "commands", "hours of a core"], lines)
 
 
 def tuned(lines: Sequence[dict[str, Any]]) -> str:
@@ -95,7 +94,7 @@ def tuned(lines: Sequence[dict[str, Any]]) -> str:
     headings = [
         "task",
         "budget",
-        "to use",
+        "choice",
         "beyond noise",
         "plain",
         "nested",
@@ -118,8 +117,8 @@ def chosen_words(choice: dict[str, Any]) -> str:
 
 def claims_table(found: Iterable[Claim]) -> str:
     """Every claim with the paper's figure and ours."""
-    lines = [[each.words, each.paper, each.ours, each.differs] for each in found]
-    return table(["claim", "the paper", "here", "what differs here"], lines, 4)
+    lines = [[each.words, each.paper, each.found.holds, each.found.figures, each.differs] for each in found]
+    return table(["claim", "the paper", "holds here", "figures here", "what differs here"], lines, 5)
 
 
 def _level(name: str, value: float) -> str:
@@ -133,23 +132,10 @@ def _change(name: str, change: Difference | None, p: float) -> str:
     if change.interval[0] == change.interval[1]:
         return "0"
     if name == "log p":
-        first, low, high = (f"{value:+.2f}" for value in (change.mean, *change.interval))
+        first, low, high = (f"{value:+.2f}".replace("-0.00", "+0.00") for value in (change.mean, *change.interval))
     else:
         first, low, high = map(points, (change.mean, *change.interval))
-    return f"{f'**{first}**' if p < ALPHA else first} ({low} to {high})"
-
-
-def coverage(rows: pd.DataFrame, etas: Sequence[float]) -> str:
-    """For every setting and task the number of seeds with every T and eta, and of those that are incomplete."""
-    complete = choices(rows, etas).groupby(["setting", "task"], observed=False).size()
-    tasks = list(rows["task"].cat.categories)
-    lines = []
-    for setting, of_setting in rows.groupby("setting", observed=True):
-        present = of_setting[of_setting["eta"].isin(etas)].groupby("task", observed=False)["seed"].nunique()
-        cells = [_seeds(int(complete.get((setting, task), 0)), int(present[task])) for task in tasks]
-        gates = ", ".join(f"{eta:g}" for eta in sorted(set(of_setting["eta"]) & set(etas)))
-        lines.append([setting, gates, *cells])
-    return table(["setting", "eta", *(TASK_NAMES.get(task, task) for task in tasks)], lines, 2)
+    return f"{f'**{first}**' if p < ALPHA else first} [{low} to {high}]"
 
 
 def by_setting(chosen: pd.DataFrame) -> str:
@@ -174,7 +160,7 @@ def by_setting(chosen: pd.DataFrame) -> str:
         "helps / harms / neither",
         "runs where T = 1 was chosen",
     ]
-    return table([*headings, "BC: T = 1", "BC: chosen", "BC: difference"], lines)
+    return table([*headings, "batch: T = 1", "batch: chosen", "batch: difference"], lines)
 
 
 def by_task(chosen: pd.DataFrame) -> str:
@@ -215,7 +201,7 @@ def by_task(chosen: pd.DataFrame) -> str:
         "p",
         "seeds better / worse",
     ]
-    more = ["oracle", "log p: T = 1", "log p: chosen", "BC: T = 1", "BC: chosen", "BC: difference"]
+    more = ["oracle", "log p: T = 1", "log p: chosen", "batch: T = 1", "batch: chosen", "batch: difference"]
     return table([*headings, *more], lines, 2)
 
 
@@ -224,7 +210,7 @@ def over_t(every: pd.DataFrame) -> str:
     iterations = sorted(set(every["t"]))
     lines = []
     for (setting, eta), rows in every.groupby(["setting", "eta"], observed=True):
-        for column, name, measure in (("raw", "raw", "accuracy"), ("calibrated", "BC", "batch")):
+        for column, name, measure in (("raw", "raw", "accuracy"), ("calibrated", "batch", "batch")):
             cells = [_over_tasks(rows[rows["t"] == t], measure) for t in iterations]
             verdicts = [verdict for comparison in rows[column] for verdict in comparison.verdicts]
             counts = f"{verdicts.count(HELPS)} / {verdicts.count(HARMS)} of {len(verdicts)}"
@@ -235,7 +221,7 @@ def over_t(every: pd.DataFrame) -> str:
 def correlation_table(found: Sequence[Correlation]) -> str:
     """Every predictor's rank correlation with the gain."""
     lines = [[PREDICTORS[each.name], each.n, each.pairs, *_both(each)] for each in found]
-    headings = ["goes along with the gain", "runs", PAIRS, "Spearman", "95 % interval"]
+    headings = ["goes along with the gain", "runs with one eta", PAIRS, "Spearman", "95 % interval"]
     return table([*headings, "within task and setting", "95 % interval"], lines)
 
 
@@ -291,8 +277,8 @@ def flipped_table(found: Sequence[Flipped]) -> str:
         change = [points(each.calibrated.mean), interval(each.calibrated.interval)]
         change.append("" if each.control is None else points(each.control.mean))
         lines.append([*cell, *_accuracies(each.raw), points(each.raw.mean), *_accuracies(each.calibrated), *change])
-    headings = ["task", "setting", "eta", "T", "seeds", "T = 1", "this T", "difference"]
-    return table([*headings, "BC: T = 1", "BC: this T", "BC: difference", "95 % interval", "control"], lines, 2)
+    headings = ["task", "setting", "eta", "T", "seeds", "T = 1", "this T", "difference", "batch: T = 1"]
+    return table([*headings, "batch: this T", "batch: difference", "95 % interval", "control"], lines, 2)
 
 
 def all_cells(every: pd.DataFrame) -> str:
@@ -331,10 +317,6 @@ def _sides(change: Difference) -> list[str]:
 
 def _accuracies(comparison: Comparison) -> list[str]:
     return [_percent(statistics.fmean(values)) for values in (comparison.before, comparison.after)]
-
-
-def _seeds(complete: int, present: int) -> str:
-    return f"{complete}" + (f" (+{present - complete} incomplete)" if present > complete else "")
 
 
 def _percent(share: float) -> str:

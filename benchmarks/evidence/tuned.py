@@ -18,9 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.record import processor
+from benchmarks.table1.runs import TASKS
 from deepthink_cli.tasks.catalogue import find_task
 
-from .runs import CLASSIC, DEV_ROWS, ROWS
+from .runs import DEV_ROWS, ROWS
 
 SHOTS = "8"
 FILE = "tuned.jsonl"  # in the folder of the evidence
@@ -32,7 +33,7 @@ def main() -> None:
     parser.add_argument("--model", required=True)
     parser.add_argument("--data-dir", type=Path)
     parser.add_argument("--budget", default="13m", help="of each task's tune")
-    parser.add_argument("--tasks", nargs="+", default=list(CLASSIC))
+    parser.add_argument("--tasks", nargs="+", default=list(TASKS))
     parser.add_argument("-o", "--out", type=Path, default=Path("evidence") / FILE)
     args = parser.parse_args()
     known = {json.loads(line)["task"] for line in args.out.read_text().splitlines()} if args.out.exists() else set()

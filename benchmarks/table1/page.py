@@ -14,13 +14,13 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.evidence.discrimination import Difference, difference, holm
-from benchmarks.evidence.findings import Change, counted
+from benchmarks.evidence.findings import Change, counted, points, with_interval
+from benchmarks.evidence.load import TASK_NAMES
 from benchmarks.evidence.measures import Floats
 from benchmarks.evidence.pooled import estimate
 from benchmarks.style import DEEPTHINK, NO_LABELS, POOL_LABELS, write
 from deepthink_cli.evaluation.metrics import ALPHA
 from deepthink_cli.experiments.results import FILE, Result
-from deepthink_cli.model.options import POCKET
 from deepthink_cli.report.arms import Arm
 from deepthink_cli.report.dots import Dot, dots_figure
 from deepthink_cli.report.figures import COLUMN
@@ -30,7 +30,6 @@ from deepthink_cli.report.tables import SeedScore, scores_of
 
 from .runs import BASELINE, DEV_ROWS, LABELS, MORE_ROWS, ROWS, SEEDS, SELECTING, TASKS, TECHNIQUES
 
-NAMES = {"sst2": "SST-2", "sst5": "SST-5", "trec": "TREC", "mr": "MR", "agnews": "AG News"}
 KINDS = ("plain", "thinking", "plain batch", "thinking batch")  # at T = 1 and at T by dev, raw and then corrected
 SCORES = {"plain": "raw scores", "plain batch": "batch-calibrated"}
 COSTS, RIVALS = "costs.jsonl", "rivals.jsonl"  # of a model, beside its runs
@@ -41,6 +40,7 @@ READ_ONCE = ("ct-kv",)
 ONCE = "read once"  # the cost from which those of techniques are counted
 PASSES = ("observed", "sets", "scored")  # of a cost: texts that the model reads
 POOLED, UNLABELLED = "T = 1, labels of the pool", "T = 1, own labels"
+PAPER_BEST = "graph-cut"  # of the paper's choices without dev labels
 NOTHING = "Nothing has been run for this yet."
 
 
@@ -149,7 +149,7 @@ def page(models: Sequence[Model], figures: Path) -> str:
     for model in models:
         parts += [
             f"## {model.name}",
-            *([TOY_WORDS] if model.name == POCKET else []),
+            *_beside_paper(model),
             *_more(model, figures),
             ALL,
             *_sentences(model),
@@ -171,23 +171,28 @@ differ](reproduce.md#what-is-known-to-differ)). On this page one program measure
 scorer, seeds and test rows.
 
 Every [method](choose.md#methods) chooses from the same seeded pool of 1,000 training rows (of AG News, from a subset of
-5,000). Test rows are validation rows of SST-2, SST-5 and MR, and test rows of AG News and TREC: 300 of each task for
-the methods that matter most, whose scores of every row are kept, and 150 for all choices and three techniques. T = 1 is
-plain in-context learning with the chosen demonstrations; T by dev rows is chosen from 1, 2, 4 and 8 by the labels of 80
-training rows (eta 0.1, restarted positions: not the paper's setting). [Batch calibration](predict.md#calibration) sees
-all test inputs and no label. SmolLM2's weights have 4 bits (GGUF Q4_1), and it is an instruct model that is read
-without its chat template.
+5,000). Methods in the last rows of a table choose nothing, and differ in how random demonstrations are read: *thinking*
+is Deep-Thinking in the paper's setting (T = 5, eta 0.01, continued positions), and of the other
+[techniques](think.md#other-techniques) repeat-2 reads them twice, ensemble-4 in four orders, composed each without the
+others, and ct-kv trains their memory. Test rows are validation rows of SST-2, SST-5 and MR, and test rows of AG News
+and TREC: 300 of each task for random demonstrations and nine methods, whose scores of every row are kept, and 150 for
+all choices and three techniques. The demonstrations are others than those of README.md and of the first lines of
+[Evidence](evidence.md). SmolLM2's weights have 4 bits (GGUF Q4_1), and it is an instruct model that is read without its
+chat template.
 
-Tables have accuracies in percent, means over seeds. *Labels* are those that a method sees beyond its demonstrations'
-own, *passes* the texts that the model reads for the choice, and *seconds* those of one processor core beyond random
-demonstrations that are read once: for choosing 8 of 1,000 rows of SST-2 with an empty cache, and for reading these 8
-rows otherwise and labelling one input. ensemble-4 takes four times as long for every further input, too. The last rows
-of a table are [techniques](think.md#other-techniques) after random demonstrations, which choose nothing: repeat-2 reads
-them twice, ensemble-4 in four orders, composed each without the others, and ct-kv trains their memory ([what they
-cost](think.md#what-they-give)).
+Tables have accuracies in percent, means over seeds:
 
-Intervals are at 95 %, and what is said to be shown has p below 5 % after Holm's correction over the methods. Both are
-made as in the first table of [Evidence](evidence.md), over seeds and test rows; that table corrects for more.
+- *T = 1* is plain in-context learning with the chosen demonstrations, *T by dev rows* is chosen from 1, 2, 4 and 8 by
+  the labels of 80 training rows (eta 0.1, restarted positions: not the paper's setting).
+- *Batch calibration* [sees all test inputs](predict.md#calibration) and no label.
+- *Labels* are those that a method sees beyond its demonstrations' own.
+- *Passes* are the texts that the model reads for a choice.
+- *Seconds* are those of one processor core beyond random demonstrations that are read once: of a choice for 8 of 1,000
+  rows of SST-2, of a technique for reading 8 rows and labelling one input. With many inputs ensemble-4 takes four times
+  as long.
+
+Intervals are at 95 % and made as in the first table of [Evidence](evidence.md). What is *shown* has p below 5 % after
+Holm's correction over the methods; that table corrects for more comparisons, so that less is shown there.
 
 Everything is computed in float32, so that the rows of a GPU and of a processor agree to rounding. Of SmolLM2, those of
 LENS and influence were made on a GPU, the others on a processor; random demonstrations of seed 0 were evaluated on
@@ -242,16 +247,34 @@ def _above(gains: Mapping[str, Mapping[str, Change]]) -> str:
         above = [name for name, gain in of_kind.items() if gain.mean > 0]
         p_values = holm([gain.p for gain in of_kind.values()])
         shown = [name for name, p in zip(of_kind, p_values, strict=True) if p < ALPHA and name in above]
-        of_these = f"of {len(shown)} it is shown ({', '.join(shown)})" if shown else "of none is it shown"
-        sentences.append(f"{words} {len(above)} of {len(of_kind)} are above random, and {of_these}.")
+        of_these = f"{len(shown)} it is shown ({', '.join(shown)})" if shown else "none is it shown"
+        sentences.append(
+            f"{words} the means of {len(above)} of {len(of_kind)} are above that of random; of {of_these}."
+        )
     return " ".join(sentences)
 
 
 def _points(value: Change) -> str:
-    """The mean in percentage points, with its 95 % interval, unless values that do not vary give none."""
+    """The mean in points, with its 95 % interval, unless values that do not vary give none."""
     low, high = value.interval or (value.mean, value.mean)
-    ends = f" [{100 * low:+.1f}, {100 * high:+.1f}]" if low < high < math.inf else ""
-    return f"{100 * value.mean:+.1f} points{ends}"
+    return with_interval(value) if low < high < math.inf else f"{points(value.mean)} points"
+
+
+def _beside_paper(model: Model) -> Iterator[str]:
+    """What the paper's Table 1 says of thinking and of its best choice, and what is found here."""
+    gains, ranked = model.more_gains.get("plain", {}), model.accuracies.groupby("method")["plain"].mean()
+    choices = ranked[[name for name in CHOICES if name in model.complete]].sort_values(ascending=False)
+    free = [name for name in gains if name in CHOICES and name not in LABELS]
+    if THINKING not in gains or PAPER_BEST not in choices or not free:
+        return
+    best = max(free, key=lambda name: gains[name].mean)
+    yield (
+        "In the paper's Table 1 Deep-Thinking without dev labels is above eleven choices of demonstrations, of which "
+        f"GraphCut is the best. Here it changes the accuracy of random demonstrations by {_points(gains[THINKING])} "
+        f"(T = 5), while {best}, the best choice without further labels, changes it by {_points(gains[best])}, and "
+        f"{PAPER_BEST} is number {list(choices.index).index(PAPER_BEST) + 1} of {len(choices)} choices by the mean of "
+        f"{ROWS} rows."
+    )
 
 
 def _more(model: Model, figures: Path) -> Iterator[str]:
@@ -288,15 +311,10 @@ def _group(name: str) -> str:
     return POOLED if name in LABELS else UNLABELLED
 
 
-TOY_WORDS = """\
-`pocket` is the [built-in toy](models.md#pocket-the-built-in-model). It was trained on training rows of SST-2, TREC and
-AG News, from which the pools here are drawn: its figures say nothing of other models."""
 MORE = """\
 The scores of every one of these rows are kept (`evidence/random`, `techniques` and `choices`), and the first table of
-[Evidence](evidence.md) says of each method but thinking whether it tells labels apart better. Ten seeds are planned.
-*Thinking* is Deep-Thinking in the paper's setting (T = 5, eta 0.01, continued positions) after random demonstrations;
-*own labels* are those of the demonstrations alone. LENS and influence are not among these methods: for one task and
-seed they take most of an hour of a processor core."""
+[Evidence](evidence.md) says of each method whether it tells labels apart better. Ten seeds are planned. LENS and
+influence are not among these methods: for one task and seed they take most of an hour of a processor core."""
 ALL = f"### All choices, and three techniques, on {ROWS} rows, {counted(len(SEEDS), 'seed')}"
 
 
@@ -349,7 +367,7 @@ def _table(model: Model, kind: str, headings: dict[str, str], cells: dict[str, l
     table = model.accuracies
     tasks = [task for task in TASKS if task in set(table["task"])]
     marks = [*headings.values(), *["--:"] * (len(tasks) + 1)]
-    lines = [[*headings, *(NAMES[task] for task in tasks), "mean"], marks]
+    lines = [[*headings, *(TASK_NAMES[task] for task in tasks), "mean"], marks]
     means = table.groupby(["method", "task"])[kind].mean()
     for method, own in cells.items():
         of_tasks = means[method].reindex(tasks)
@@ -382,7 +400,7 @@ def _rivals(model: Model) -> Iterator[str]:
     table = pd.DataFrame(model.rivals)
     table["accuracy"] = table["right"] / table["n"]
     tasks = [task for task in TASKS if task in set(table["task"])]
-    header = " | ".join(NAMES[task] for task in tasks)
+    header = " | ".join(TASK_NAMES[task] for task in tasks)
     lines = [
         f"| classifier | trained on | labels | seeds | {header} | mean |",
         "|---|---|--:|" + "--:|" * (len(tasks) + 2),
@@ -445,9 +463,8 @@ def _drawn(model: Model, figures: Path) -> Iterator[str]:
     yield f"![Accuracy of every method minus that of random demonstrations](table1/{name})"
     pairs = len(model.accuracies_of(BASELINE, "plain"))
     yield (
-        f"Means over {pairs} task-seed pairs. In the picture *thinking* is Deep-Thinking after random demonstrations, "
-        f"with eta 0.1, restarted positions and T by the labels of {DEV_ROWS} dev rows; *own labels* are those of the "
-        "demonstrations alone."
+        f"Means over {pairs} task-seed pairs. *Own labels* are those of the demonstrations alone. Here *thinking* is "
+        f"after random demonstrations, with T by the labels of {DEV_ROWS} dev rows."
     )
 
 

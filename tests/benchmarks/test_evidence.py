@@ -13,10 +13,10 @@ from scipy.stats import pearsonr
 from deepthink_cli.report.job_results import read_jobs
 from deepthink_cli.report.significance import discordant
 from deepthink_cli.report.tables import summarize
-from evidence import findings, page, statistics, tables
+from evidence import findings, page, statistics
 from evidence.__main__ import write
-from evidence.cells import CORE_ETAS, HARMS, HELPS, SAME, choices, compare_chosen, fixed, verdict
-from evidence.claims import claims
+from evidence.cells import HARMS, HELPS, SAME, choices, compare_chosen, fixed, verdict
+from evidence.claims import Found, claims, holds
 from evidence.controls import flipped, repeats
 from evidence.dtypes import dtype_sentence
 from evidence.load import read_evidence
@@ -84,7 +84,7 @@ def test_a_seed_without_every_t_has_no_chosen_t_but_counts_where_it_has_rows(fol
     cells = fixed(evidence.grid).set_index(["setting", "task", "eta", "t"])
     assert cells.loc[("continued", "sst2", 0.1, 2)]["seeds"] == 4
     assert cells.loc[("continued", "sst2", 0.1, 5)]["seeds"] == 3
-    assert "| continued | 0.01, 0.1 | 3 (+1 incomplete) | 3 |" in tables.coverage(evidence.grid, CORE_ETAS)
+    assert "every setting has 0, 1, 2 (6 task-seed pairs)." in findings.covered(evidence.grid)
 
 
 def test_rows_without_samples_are_left_out_and_counted(folder: Path) -> None:
@@ -115,14 +115,31 @@ def test_the_claim_of_aligned_curves_is_judged_by_the_correlation_of_dev_and_tes
     rows = grid[(grid["setting"] == "continued") & (grid["eta"] == 0.1)]
     tables = [job.pivot(index="t", columns="part", values="accuracy") for _, job in rows.groupby(["task", "seed"])]
     expected = np.mean([pearsonr(table["dev"], table["test"]).statistic for table in tables if len(table)])
-    (found,) = (each.ours for each in claims(evidence, []) if "aligned" in each.words)
-    assert f"eta 0.1: {expected:.2f} (" in found
+    (found,) = (each.found for each in claims(evidence, []) if "aligned" in each.words)
+    assert f"eta 0.1: {expected:.2f} [" in found.figures
 
 
 def test_a_claim_without_data_says_that_it_is_not_measured_here(folder: Path) -> None:
-    ours = {each.words: each.ours for each in claims(read_evidence(folder), [])}
-    assert ours["MMLU and BBH gain on every model"] == "not measured here"
-    assert ours["after demonstrations that were chosen by dev rows, thinking still raises it"] == "not measured here"
+    ours = {each.words: each.found for each in claims(read_evidence(folder), [])}
+    after_choice = "after demonstrations that were chosen by dev rows, thinking still raises it"
+    assert ours["MMLU and BBH gain on every model"] == ours[after_choice] == Found("not measured here", "")
+
+
+@pytest.mark.parametrize(
+    ("intervals", "verdict"),
+    [
+        ([(0.1, 0.2)], "yes"),
+        ([(-0.1, 0.2)], "not shown"),
+        ([(-0.2, -0.1)], "no"),
+        ([(0.1, 0.2), (-0.1, 0.2)], "not shown"),
+        ([(0.1, 0.2), (-0.2, -0.1)], "no"),
+        ([None], "not shown"),
+    ],
+)
+def test_a_claim_holds_where_all_intervals_exclude_zero_and_fails_where_one_is_below(
+    intervals: list[tuple[float, float] | None], verdict: str
+) -> None:
+    assert holds(*intervals) == verdict
 
 
 def test_repetition_is_compared_with_thinking_that_reads_as_often(folder: Path) -> None:
@@ -188,9 +205,7 @@ def test_rows_in_float32_are_compared_with_the_same_rows_of_the_grid(folder: Pat
     evidence = read_evidence(folder)
     assert len(evidence.grid) == len(before.grid)
     said = dtype_sentence(evidence.grid, evidence.float32)
-    assert said.startswith(
-        "1 results, each of a task, setting, eta, T and part, of 1 tasks were run in float32 as well: 10.0 %"
-    )
+    assert said.startswith("1 results of 1 tasks, on test and on dev rows, were run in float32 as well: 10.0 %")
     assert said in page._coverage(page.Study(evidence, folder))[1]
 
 

@@ -31,6 +31,7 @@ def evidence(tmp_path: Path) -> Evidence:
 @pytest.mark.parametrize(
     ("name", "labels", "before", "after"),
     [
+        ("the paper's setting, T = 5, on the rows of the lines below", 0, RANDOM, FIVE),
         ("`random-valid` demonstrations", 448, RANDOM, CHOSEN),
         ("`ct-kv`: the memory is trained by gradients", 0, RANDOM, TRAINED),
         ("`ensemble-4`: four orders, mean log p", 0, RANDOM, ENSEMBLE),
@@ -41,7 +42,7 @@ def test_a_method_is_compared_with_random_demonstrations_from_the_same_pool(
     evidence, name, labels, before, after
 ) -> None:
     found = {each.name: each for each in beside_random(evidence)}
-    assert len(found) == 4
+    assert len(found) == 5
     (pair,) = found[name].pairs
     assert found[name].labels == labels
     assert (pair.before.logs.argmax(axis=1) == before.argmax(axis=1)).all()

@@ -11,7 +11,7 @@ import pytest
 from scipy.stats import ttest_rel
 
 from benchmarks.table1.page import Model
-from evidence.findings import discriminating
+from evidence.findings import rising
 from evidence.recorded import no_techniques, of_table1, read_techniques, recorded
 from evidence.tables import discrimination
 
@@ -112,5 +112,5 @@ def test_lines_whose_intervals_leave_out_the_rows_are_neither_listed_nor_bold() 
         for arm, right in (("deep-thinking", 50), ("ct-kv", 90))
     ]
     found = list(recorded(pd.DataFrame(rows)))
-    assert "- *fitted* of 0 lines: rises in 0, falls in 0" in discriminating(found)
+    assert "- *" not in rising(found)
     assert "**" not in discrimination(found)

@@ -51,7 +51,7 @@ def test_readings_are_counted_where_there_was_time_to_try_them() -> None:
     said = tuned_sentence(LINES)
     assert "prefers a setting to plain in-context learning, beyond noise, on 2 of 3 tasks." in said
     assert "On test rows the correction of its memory changes accuracy by SST-2 +17.0 points." in said
-    assert said.endswith("chosen on 1 of 2 tasks; on the other 1 there was no time to try that.")
+    assert said.endswith("on 1 of the 2 tasks where there was time to try it with Deep-Thinking (not on MR).")
 
 
 def test_a_task_is_tuned_on_its_own_template_and_evaluated_with_and_without_the_correction(

@@ -90,6 +90,6 @@ def test_the_page_decides_what_was_run_and_names_what_was_not(tmp_path: Path, mo
     assert None not in found[:3]
     text = page(results, results)
     missing = found.count(None)
-    assert f"Of 11 predictions, with the seeds that were run so far: hits {found.count(HIT)}, " in text
+    assert f"Of 11 predictions: hits {found.count(HIT)}, " in text
     assert f"not run {missing}" in text
-    assert "of the five that were announced: continued 0, 1 (4 task-seed pairs)." in text
+    assert "every setting has 0, 1 (4 task-seed pairs). Five seeds were announced." in text

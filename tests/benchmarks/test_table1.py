@@ -78,7 +78,7 @@ def test_the_sentences_name_the_best_method_and_both_gains(folder: Path, tmp_pat
     text = page(read_models(folder), tmp_path)
     assert "the best of 2 other choices against random demonstrations: lens with +20.0 points [" in text
     assert "changes accuracy by +2.0 points [" in text
-    assert "by +0.0 points after batch calibration. Calibration alone changes T = 1 by +5.0 points [" in text
+    assert "by 0.0 points after batch calibration. Calibration alone changes T = 1 by +5.0 points [" in text
 
 
 def test_what_is_above_random_is_shown_by_students_p_after_holms_correction(folder: Path, tmp_path: Path) -> None:
@@ -87,8 +87,8 @@ def test_what_is_above_random_is_shown_by_students_p_after_holms_correction(fold
     for task, seed, right in (("sst2", 0, 95), ("sst2", 1, 35), ("trec", 1, 90), ("trec", 2, 30)):
         answers.at[("herding", task, seed), "plain"] = (np.arange(100) < right).astype(float)
     text = page([replace(model, answers=answers.reset_index())], tmp_path)
-    assert "With raw scores 2 of 2 are above random, and of 1 it is shown (lens)." in text
-    assert "After batch calibration 2 of 2 are above random, and of 2 it is shown (herding, lens)." in text
+    assert "With raw scores the means of 2 of 2 are above that of random; of 1 it is shown (lens)." in text
+    assert "the means of 2 of 2 are above that of random; of 2 it is shown (herding, lens)." in text
 
 
 def test_classifiers_stand_beside_the_methods_that_see_the_same_labels(folder: Path, tmp_path: Path) -> None:
