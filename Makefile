@@ -12,7 +12,7 @@ DATA ?=
 TOKENIZER ?=
 SHAPES ?=
 # Pages that are made of the program and of records.
-PAGES := cli architecture measurements registries reproduce
+PAGES := cli measurements registries reproduce
 
 .PHONY: demo real test soak gpu serving lint docs docs-check site benchmark evidence table1 release clean
 

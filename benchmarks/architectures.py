@@ -53,12 +53,8 @@ one that was examined. Every model is also checked when it is loaded, and refuse
 differently than after the same text.
 
 `python benchmarks/architectures.py --write docs/models.md` makes this section, here with transformers {transformers}
-and torch {torch} on a CPU in float32. It builds a small model of each architecture with random weights, and opens it
-like any other model. It reads demonstrations twice, with `continued` and `restarted` positions, once shorter and once
-longer than an attention window, and scores queries, packed and padded. Keys, values and scores must equal those of
-transformers alone: after one reading, those of one pass over the whole text without a cache; after two, those of one
-pass over the text twice (for `restarted`, of one with a cache), with the gate computed in NumPy. The command fails
-for a wrong result, and for any error other than a refusal.
+and torch {torch} on a CPU in float32, from a small model of each architecture with random weights: its keys, values and
+scores after one and two readings must equal those of transformers alone.
 
 Words in parentheses after a model type say how the configuration differs from the usual one. *Window* says whether
 layers of the small model have an attention window; a trained model may have none.

@@ -1,4 +1,10 @@
-"""Run one architecture through both stages, and compare its memories and scores with transformers' own forward pass."""
+"""Run one architecture through both stages, and compare its memories and scores with transformers' own forward pass.
+
+Demonstrations are read twice, with `continued` and `restarted` positions, once shorter and once longer than an
+attention window; queries are scored packed and padded. The reference of one reading is one pass over the whole text
+without a cache; of two, one pass over the text twice (for `restarted`, one with a cache), with the gate computed in
+NumPy.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
 """Keys and values in 8 or 4 bits, in the layout of KIVI (Liu et al. 2024, arXiv:2402.02750).
 
 Keys are quantized per channel, because some of their channels are much larger than the others for every token; values
-per token, because attention sums them over tokens.
+per token, because attention sums them over tokens. Ranges begin at any number (affine): in the same bytes, ranges
+around zero with groups of 16 move keys and values of SmolLM2-135M-Instruct by 0.35 % and 0.51 % in 8 bits (here 0.24 %
+and 0.50 %), and by 6.22 % and 9.00 % in 4 (here 3.92 % and 8.20 %).
 """
 
 from __future__ import annotations

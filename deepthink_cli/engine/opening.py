@@ -74,7 +74,7 @@ def choose_engine(model: LanguageModel, name: str = AUTO) -> Engine:
     from deepthink_cli.engine.probe import check_padded, try_packed
 
     # glibc reuses freed blocks up to the size of the largest one so far: without this, the largest tensors of a
-    # pass are mapped again each time, with a page fault for every 4 KiB (docs/performance.md).
+    # pass are mapped again each time, with a page fault for every 4 KiB.
     torch.empty(KEPT, dtype=torch.uint8)
     with model.lock:
         _check_reading(model)

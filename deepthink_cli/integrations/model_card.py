@@ -1,4 +1,8 @@
-"""The card of a published memory: what made it, its figures, how to use it, its demonstrations and licence."""
+"""The card of a published memory: what made it, its figures, how to use it, its demonstrations and licence.
+
+huggingface_hub writes the metadata (`ModelCardData`); its `EvalResult` requires a data set of the Hub, and its card
+templates escape nothing.
+"""
 
 from __future__ import annotations
 

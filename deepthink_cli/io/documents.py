@@ -1,6 +1,8 @@
 """Read a YAML or TOML file as values, with the line of each value.
 
-No file may set options that let code of others run: those are flags of the command line alone.
+No file may set options that let code of others run: those are flags of the command line alone. Libraries give fewer
+lines: ruamel.yaml 0.19 accepts 17 of the 62 files that are refused here (tests/corpus) and names no line for 14;
+tomlkit 0.15 keeps no line of a value that it has read.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""Format a page of tables as Markdown, LaTeX and CSV, independently of the content."""
+"""Format a page of tables as Markdown, LaTeX and CSV, independently of the content.
+
+Libraries do not escape all of it: tabulate 0.10 and pytablewriter 1.2 leave `*`, `_` and `<` in Markdown as they are;
+tabulate and pandas leave a LaTeX cell `[q]`, which LaTeX reads as an argument; great_tables 1.1 writes no Markdown.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Measure what pocket learns in context, with deepthink itself; prints the tables of docs/models.md.
+"""Measure what pocket learns in context, with deepthink itself; prints the tables of README.md.
 
 Sixteen demonstrations, eight a class, come from SST-2's training split, once from what pocket was trained on and once
 from sentences kept out of its training; queries are the validation split. Words: (a) the task's own, (b) those words

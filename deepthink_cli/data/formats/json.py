@@ -1,4 +1,8 @@
-"""Rows of JSON: objects one after another, or one array of them."""
+"""Rows of JSON: objects one after another, or one array of them.
+
+ijson 3.6 reads arrays faster (200,000 rows in 0.3 s, here 2.1 s), but names no line, keeps the last of duplicate
+fields, reads a lone surrogate as `?`, and stops at a number that is not finite.
+"""
 
 from __future__ import annotations
 

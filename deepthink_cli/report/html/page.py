@@ -1,4 +1,7 @@
-"""What a page holds, and how it is written: as one HTML file that needs no network and refuses any."""
+"""What a page holds, and how it is written: as one HTML file that needs no network and refuses any.
+
+Jinja escapes every text; uPlot (MIT licence) draws the curves, and `assets/vendored.json` has its version and digests.
+"""
 
 from __future__ import annotations
 
