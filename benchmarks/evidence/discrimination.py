@@ -25,7 +25,6 @@ import numpy as np
 import pandas as pd
 from scipy.optimize import linear_sum_assignment
 
-from benchmarks.table1.runs import LABELS
 from deepthink_cli.calibration.registry import CALIBRATIONS
 
 from . import statistics
@@ -40,7 +39,6 @@ PAPER_BY_DEV, PAPER_FIVE = "the paper's setting, T by dev rows", "the paper's se
 CONTINUED_TUNED, RESTARTED_TUNED = "continued, T and eta by dev rows", "restarted, T and eta by dev rows"
 MOMENTUM = "momentum 0.9 (the authors' code), eta 0.01, T by dev rows"
 LARGE_STEP = "a large step: continued, eta 0.1, T = 12"
-AFTER_CHOICE = "thinking after random-valid demonstrations (the paper's setting, T = 5)"
 
 
 @dataclass(frozen=True, eq=False)
@@ -265,8 +263,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 def comparisons(evidence: Evidence) -> Iterator[Comparison]:
     """Thinking as the paper does it, at the T that dev rows choose and at T = 5; other settings; repetition."""
-    grid, selected = evidence.grid, evidence.folder("selected")
-    valid = selected[selected["sampling"] == "random-valid"]
+    grid = evidence.grid
     found = [
         Comparison(PAPER_BY_DEV, True, chosen_pairs(grid, "continued", [0.01])),
         Comparison(PAPER_FIVE, False, _fixed(grid, "continued", 0.01, 5)),
@@ -281,12 +278,6 @@ def comparisons(evidence: Evidence) -> Iterator[Comparison]:
                 beside(evidence.folder("repeated"), grid[grid["t"] == 1], times),
             )
             for times in (2, 5)
-        ),
-        Comparison(
-            AFTER_CHOICE,
-            False,
-            pairs_at(valid, 0.01, 5),
-            LABELS["random-valid"],
         ),
     ]
     return (each for each in found if each.pairs)

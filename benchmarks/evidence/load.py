@@ -27,7 +27,7 @@ from .measures import (
     total_variation,
 )
 
-CONTROLS = ("repeated", "flipped", "selected", "random", "techniques", "choices")
+CONTROLS = ("repeated", "flipped", "random", "techniques", "choices")
 VARIED = ("own", "etas", "long", "shots", "orders", "parts", "chat", "calibrations", "all-rows", "more-seeds")
 SUBJECTS = "subjects"  # the folder of MMLU and BBH, whose inputs have their own candidates
 FLOAT32 = "float32-"  # folders whose name starts with this repeat cells of the grid in float32

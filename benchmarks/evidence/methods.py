@@ -25,8 +25,10 @@ TECHNIQUES = {
 ENSEMBLE = "ensemble-4"  # four readings beside the five of thinking, but every input is read four times, too
 FOLDERS = ("random", "techniques", "choices")
 CHOICES = ("k-center", "global-entropy", "local-entropy", "random-valid")
-T = 5  # of thinking, in the paper's setting after random demonstrations
+BY_DEV = "random-valid"  # the choice by labels of other rows, after which there is thinking, too
+T = 5  # of thinking, in the paper's setting after random demonstrations and after random-valid
 PAPER_HERE = f"the paper's setting, T = {T}, on the rows of the lines below"
+AFTER_CHOICE = f"thinking after `{BY_DEV}` demonstrations (the paper's setting, T = {T})"
 KINDS = {"accuracy": "plain", "calibrated": "plain batch"}  # the names that docs/table1.md has for them
 MEASURED = {"plain": "accuracy", "plain batch": "batch"}  # of these, the measure of a comparison
 
@@ -34,10 +36,10 @@ MEASURED = {"plain": "accuracy", "plain batch": "batch"}  # of these, the measur
 def beside_random(evidence: Evidence) -> Iterator[Comparison]:
     """Thinking and every technique and choice beside random demonstrations that are read once.
 
-    An ensemble is beside thinking, too.
+    An ensemble is beside thinking, too, and thinking after a choice beside one reading after it.
     """
-    random, techniques, choices = map(evidence.folder, FOLDERS)
-    once, thinking = (random[random["t"] == t] for t in (1, T))
+    random, techniques, chosen = map(evidence.folder, FOLDERS)
+    (once, choices), (thinking, after_choices) = ([rows[rows["t"] == t] for rows in (random, chosen)] for t in (1, T))
     of_technique = {name: techniques[names_of(techniques) == name] for name in TECHNIQUES}
     found = [
         Comparison(PAPER_HERE, False, beside(thinking, once)),
@@ -59,6 +61,12 @@ def beside_random(evidence: Evidence) -> Iterator[Comparison]:
             )
             for name in CHOICES
         ),
+        Comparison(
+            AFTER_CHOICE,
+            False,
+            beside(*(rows[rows["sampling"] == BY_DEV] for rows in (after_choices, choices))),
+            LABELS[BY_DEV],
+        ),
     ]
     return (each for each in found if each.pairs)
 
@@ -67,7 +75,7 @@ def thinking_beside_choices(evidence: Evidence) -> dict[str, list[Pair]]:
     """Thinking after random demonstrations beside every choice that sees no labels but its demonstrations' own."""
     random, choices = evidence.folder("random"), evidence.folder("choices")
     found = {
-        name: beside(random[random["t"] == T], choices[choices["sampling"] == name])
+        name: beside(random[random["t"] == T], choices[(choices["sampling"] == name) & (choices["t"] == 1)])
         for name in CHOICES
         if name not in LABELS
     }
@@ -99,7 +107,7 @@ def _test_rows(evidence: Evidence) -> pd.DataFrame:
     found = pd.concat(
         [
             random[random["t"] == 1].assign(method=BASELINE),
-            choices.assign(method=choices["sampling"]),
+            choices[choices["t"] == 1].assign(method=choices["sampling"]),
             random[random["t"] == T].assign(method=THINKING),
             techniques.assign(method=names_of(techniques)),
         ]

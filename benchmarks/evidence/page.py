@@ -68,18 +68,16 @@ Columns:
 Lines:
 
 - *copies*: a file with the demonstrations two or five times, on the same rows as the first lines.
-- *thinking after random-valid*: 100 rows of three tasks.
-- *on the rows of the lines below* to `random-valid`: thinking, [techniques](think.md#other-techniques) and
-  [choices](choose.md#methods), each with 300 rows and 150 dev rows of five tasks, in float32. Their demonstrations come
-  from a pool of 1,000 rows, and are others than those of the first lines. [Table 1](table1.md) has the accuracies by
-  task.
+- from *on the rows of the lines below* to *thinking after* `random-valid`: thinking,
+  [techniques](think.md#other-techniques) and [choices](choose.md#methods), each with 300 rows and 150 dev rows of five
+  tasks, in float32. Their demonstrations come from a pool of 1,000 rows, and are others than those of the first lines.
+  [Table 1](table1.md) has the accuracies by task.
 - `ensemble-4` against thinking: thinking reads the demonstrations five times and every input once, the ensemble both
   four times, so that with many inputs it costs four times as much.
 - `lens` and `influence`: those of Table 1, with three seeds and 150 rows, of which it keeps the answers and no scores.
-- `ensemble-3` and the nearest mean: those of [think.md](think.md#what-they-give), with three seeds and 300 rows, of
-  which accuracies and areas were kept and the answers to single rows were not, so that their intervals leave out which
-  rows were drawn, and nothing of them is in bold or in the list below. The nearest mean has no scores to correct, and
-  is compared with both.
+- the nearest mean: that of [think.md](think.md#what-they-give), with three seeds and 300 rows, of which accuracies and
+  areas were kept and the answers to single rows were not, so that its intervals leave out which rows were drawn, and
+  nothing of it is in bold or in the list below. It has no scores to correct, and is compared with both.
 
 Intervals are Student's at 95 %, with the variance over the seeds and the test rows of each task together (crossed
 random effects) and Satterthwaite's degrees of freedom; *0* without one says that nothing differs. Biases and constants
@@ -114,9 +112,9 @@ of many sets of demonstrations and 150 rows (about 7 points to either side), the
 memory."""
 COSTS = """\
 What the later stages took, in float32 and with one core ({processors}) for each command that ended; of the grid, of its
-controls, and of the first seed of `parts`, it was not kept. `selected` is thinking after random-valid, `subjects` MMLU
-and BBH, `random`, `techniques` and `choices` the methods on 300 rows, and the others are lines of *What else was
-varied*, of which `own` is the first."""
+controls, and of the first seed of `parts`, it was not kept. `subjects` is MMLU and BBH, `random`, `techniques` and
+`choices` are the methods on 300 rows, and the others are lines of *What else was varied*, of which `own` is the
+first."""
 CONDITIONS = """\
 Demonstrations and dev rows are training rows, of AG News from a subset of 5,000 of its 120,000. Test rows are
 validation rows of SST-2, SST-5 and MR, and test rows of AG News and TREC, as in the authors' code. Choosing T or eta
@@ -142,7 +140,7 @@ REBUILD = """\
 ```console
 $ python -m benchmarks.evidence.runs --model MODEL --data-dir DIR -o evidence                # all runs: some 35 hours
 $ python -m benchmarks.evidence.tuned --model MODEL --data-dir DIR                           # what `tune` chooses
-$ python benchmarks/techniques.py --model MODEL --data-dir DIR -o evidence/techniques.jsonl  # ensemble-3, nearest mean
+$ python benchmarks/techniques.py --model MODEL --data-dir DIR -o evidence/techniques.jsonl  # the nearest mean
 ```
 
 and those of Table 1 by the commands of [its page](table1.md). MODEL is `SmolLM2-135M-Instruct.Q4_1.gguf` of the package

@@ -75,11 +75,10 @@ def measured(rows: pd.DataFrame, arm: str, correction: str, measure: str) -> pd.
 
 def recorded(rows: pd.DataFrame, sampled: Collection[str] = ()) -> Iterator[Recorded]:
     """Every technique beside one reading, as far as it was run; those of `sampled` are compared row by row instead."""
-    techniques = {**TECHNIQUES, "ensemble-3": "three orders, mean log p"}
     found = [
         *(
             Recorded(f"`{name}`: {words}", rows, f"{name} T=1")
-            for name, words in techniques.items()
+            for name, words in TECHNIQUES.items()
             if name not in sampled
         ),
         Recorded("nearest mean hidden state of labelled rows", rows, "centroid T=1", correction="centroid"),

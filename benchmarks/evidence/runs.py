@@ -16,7 +16,7 @@ from benchmarks.packing import continued
 from benchmarks.table1.runs import MORE_ROWS, POOL, TASKS
 
 from .demonstrations import FLIPPED, drawn_examples, relabelled, repeated, write_examples
-from .methods import CHOICES, TECHNIQUES
+from .methods import BY_DEV, CHOICES, TECHNIQUES
 
 SETTINGS = {
     "continued": ("--eta", "0.01,0.1"),
@@ -31,7 +31,6 @@ CONTROL_SEEDS = range(3)
 # longer in it.
 FLOAT32, LATER_ROWS = ("--dtype", "float32"), "100"
 LATER = ("--limit", LATER_ROWS, *FLOAT32)
-SELECTED_TASKS = ("sst2", "sst5", "trec")  # random-valid scores 3,000 training rows, which are long in MR and AG News
 PAPER = ("--eta", "0.01")  # continued positions and no momentum are the defaults
 PARTS = "gate,keys-only,values-only,lower-half,upper-half"
 SUBJECT_ROWS = "30"
@@ -62,24 +61,18 @@ def controls(stage: str, at: str) -> Iterator[Job]:
                 yield Job(stage, "flipped", (*_tasks([task]), *_seed(seed), "--limit", ROWS, *method, *demos))
 
 
-def selected(stage: str, seeds: Sequence[int]) -> Iterator[Job]:
-    """The paper's setting after demonstrations that are chosen by labels of other rows, and after random ones."""
-    for seed in seeds:
-        demonstrations = ("--demos-by", "random,random-valid", "--pool-size", POOL)
-        rows = (*_tasks(SELECTED_TASKS), *_seed(seed), *LATER, "--choose-on", "dev", "--dev-size", LATER_ROWS)
-        yield Job(stage, stage, (*rows, *demonstrations, *PAPER, *_readings("1,5")))
-
-
 def pooled(stage: str, seeds: Sequence[int]) -> Iterator[Job]:
     """Methods of Table 1 with the scores of every row, of test rows and of dev rows for a bias; seed after seed."""
-    methods = {
-        "random": ("--demos-by", "random", *PAPER, *_readings("1,5")),
-        "techniques": ("--demos-by", "random", "--technique", ",".join(TECHNIQUES), "-T", "1"),
-        "choices": ("--demos-by", ",".join(CHOICES), "-T", "1"),
-    }
+    thinking = (*PAPER, *_readings("1,5"))
+    methods = [
+        ("random", ("--demos-by", "random", *thinking)),
+        ("techniques", ("--demos-by", "random", "--technique", ",".join(TECHNIQUES), "-T", "1")),
+        ("choices", ("--demos-by", ",".join(CHOICES), "-T", "1")),
+        ("choices", ("--demos-by", BY_DEV, *thinking)),  # its rows at T = 1 are there already
+    ]
     for seed in seeds:
         rows = (*_tasks(TASKS), *_seed(seed), "--limit", ROWS, *FLOAT32, *DEV, "--pool-size", POOL)
-        for folder, arguments in methods.items():
+        for folder, arguments in methods:
             yield Job(stage, folder, (*rows, *arguments))
 
 
@@ -116,7 +109,6 @@ def all_jobs(at: str = AT) -> list[Job]:
         *paper("long", CONTROL_SEEDS, "1,15", "--eta", "0.01,0.1"),
         *paper("more-seeds", range(5, 10), "1,5"),
         *paper("chat", CONTROL_SEEDS, "1,5", "--chat"),
-        *selected("selected", CONTROL_SEEDS),
         *pooled("methods", range(10)),
         *paper("parts", CONTROL_SEEDS, "1,5", "--eta", "0.1", "--update", PARTS),
         *paper("calibrations", CONTROL_SEEDS, "1,5", "--calibrate", "contextual,pmi"),

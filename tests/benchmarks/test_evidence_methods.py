@@ -11,8 +11,8 @@ from benchmarks.table1.page import Model, page
 from evidence.load import Evidence, read_evidence
 from evidence.methods import accuracies, beside_random, gains
 
-RANDOM, CHOSEN, TRAINED, ENSEMBLE, FIVE = (
-    made_up_scores(40, name, bias=1.0) for name in ("random", "chosen", "trained", "ensemble", "five")
+RANDOM, CHOSEN, TRAINED, ENSEMBLE, FIVE, AFTER = (
+    made_up_scores(40, name, bias=1.0) for name in ("random", "chosen", "trained", "ensemble", "five", "after")
 )
 
 
@@ -23,6 +23,7 @@ def evidence(tmp_path: Path) -> Evidence:
     write_row(tmp_path / "random", RANDOM)
     write_row(tmp_path / "random", FIVE, t=5)
     write_row(tmp_path / "choices", CHOSEN, sampling="random-valid")
+    write_row(tmp_path / "choices", AFTER, sampling="random-valid", t=5)
     write_row(tmp_path / "techniques", TRAINED, technique="ct-kv steps=200")
     write_row(tmp_path / "techniques", ENSEMBLE, technique="ensemble-4")
     return read_evidence(tmp_path)
@@ -32,6 +33,7 @@ def evidence(tmp_path: Path) -> Evidence:
     ("name", "labels", "before", "after"),
     [
         ("the paper's setting, T = 5, on the rows of the lines below", 0, RANDOM, FIVE),
+        ("thinking after `random-valid` demonstrations (the paper's setting, T = 5)", 448, CHOSEN, AFTER),
         ("`random-valid` demonstrations", 448, RANDOM, CHOSEN),
         ("`ct-kv`: the memory is trained by gradients", 0, RANDOM, TRAINED),
         ("`ensemble-4`: four orders, mean log p", 0, RANDOM, ENSEMBLE),
@@ -42,7 +44,7 @@ def test_a_method_is_compared_with_random_demonstrations_from_the_same_pool(
     evidence, name, labels, before, after
 ) -> None:
     found = {each.name: each for each in beside_random(evidence)}
-    assert len(found) == 5
+    assert len(found) == 6
     (pair,) = found[name].pairs
     assert found[name].labels == labels
     assert (pair.before.logs.argmax(axis=1) == before.argmax(axis=1)).all()

@@ -32,20 +32,22 @@ def test_the_grid_comes_first_seed_by_seed_and_stages_are_not_mixed() -> None:
     assert all(first <= second for first, second in pairwise(seeds))
 
 
-def test_every_command_of_a_folder_scores_the_same_iterations_and_rows() -> None:
+def test_every_command_of_a_folder_scores_the_same_rows_and_one_reading_too() -> None:
     scored: dict[str, set[tuple[str, ...]]] = {}
     for job in all_jobs():
         words = dict(pairwise(job.arguments))
-        scored.setdefault(job.folder, set()).add((words.get("--at", "1"), words.get("--limit", "all")))
-    assert all(len(each) == 1 for each in scored.values())
+        at, rows = words.get("--at", "1"), words.get("--limit", "all")
+        assert at.split(",")[0] == "1"
+        scored.setdefault(job.folder, set()).add((at, rows))
+    assert all(len({rows for _, rows in each}) == 1 for each in scored.values())
     assert scored["continued"] == {(AT, "300")}
 
 
 def test_methods_are_run_seed_by_seed_so_that_all_have_the_same_seeds() -> None:
     jobs = [job for job in all_jobs() if job.stage == "methods"]
-    assert [job.folder for job in jobs] == ["random", "techniques", "choices"] * 10
+    assert [job.folder for job in jobs] == ["random", "techniques", "choices", "choices"] * 10
     seeds = [job.arguments[job.arguments.index("--seeds") + 1] for job in jobs]
-    assert seeds == [f"{place // 3}," for place in range(30)]
+    assert seeds == [f"{place // 4}," for place in range(40)]
 
 
 def test_demonstrations_are_repeated_in_order_and_relabelled(tmp_path: Path) -> None:
