@@ -108,10 +108,9 @@ def front(of_systems: Sequence[Times], shown: pd.DataFrame) -> Figure:
             for side, column, face in ((-0.07, "before", "white"), (0.07, after, colour)):
                 right = np.stack([row[name] for row in rows[column]]).astype(np.float64)  # [seeds, rows]
                 ends, _ = over_tasks(right.mean(), [over_seeds_and_rows(right)])
-                axes.plot([place + shift + side] * 2, [100 * end for end in ends], color=colour, linewidth=0.9)
-                axes.plot(
-                    *(place + shift + side, 100 * right.mean()), "o", color=colour, markerfacecolor=face, markersize=3.4
-                )
+                x = place + shift + side
+                axes.plot([x, x], [100 * end for end in ends], color=colour, linewidth=0.9)
+                axes.plot(x, 100 * right.mean(), "o", color=colour, markerfacecolor=face, markersize=3.4)
     marked = {"T = 1": "white", "thinking, the paper's setting": GREY}
     handles = of_scores() + [
         Line2D([], [], linestyle="", marker="o", color=GREY, markerfacecolor=face, label=name)
