@@ -149,7 +149,7 @@ def rising(found: Sequence[Compared]) -> str:
             sides.append(f"{verb} in {len(moved)}" + (f" ({'; '.join(listed)})" if moved else ""))
         parts.append(f"- *{name}*, of {len(known)} lines: {', '.join(sides)}")
     heading = (
-        f"What rises and falls by the lines' own intervals; in bold what is left after Holm's correction over the "
+        "What rises and falls by the lines' own intervals; in bold what is left after Holm's correction over the "
         f"{len(p_values)} entries of the table:"
     )
     return "\n".join([heading, "", *parts])

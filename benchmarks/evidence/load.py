@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet
 
+from benchmarks.table1.runs import TASKS
 from deepthink_cli.experiments.results import FILE, Result, read_results
 from deepthink_cli.experiments.samples import find_samples
 
@@ -32,7 +33,6 @@ VARIED = ("own", "etas", "long", "shots", "orders", "parts", "chat", "calibratio
 SUBJECTS = "subjects"  # the folder of MMLU and BBH, whose inputs have their own candidates
 FLOAT32 = "float32-"  # folders whose name starts with this repeat cells of the grid in float32
 ORDER = ("continued", "restarted", "official")
-TASK_ORDER = ("sst2", "sst5", "mr", "agnews", "trec")
 TASK_NAMES = {"sst2": "SST-2", "sst5": "SST-5", "mr": "MR", "agnews": "AG News", "trec": "TREC"}
 COLUMNS = (
     *(
@@ -184,12 +184,12 @@ def _setting_names(folder: str, results: list[Result]) -> dict[tuple[str, float]
 
 def named(tasks: Collection[str]) -> str:
     """The names of tasks, in the order of tables."""
-    return ", ".join(TASK_NAMES[task] for task in TASK_ORDER if task in tasks)
+    return ", ".join(TASK_NAMES[task] for task in TASKS if task in tasks)
 
 
 def in_order(rows: pd.DataFrame) -> pd.DataFrame:
     """The rows with tasks and settings as ordered categories, in the order of tables, however they were run."""
-    for name, order in (("task", TASK_ORDER), ("setting", ORDER)):
+    for name, order in (("task", TASKS), ("setting", ORDER)):
         values = set(rows[name])
         known = [value for value in order if value in values]
         rows[name] = pd.Categorical(rows[name], [*known, *sorted(values - set(known))], ordered=True)

@@ -39,7 +39,8 @@ def beside_random(evidence: Evidence) -> Iterator[Comparison]:
     An ensemble is beside thinking, too, and thinking after a choice beside one reading after it.
     """
     random, techniques, chosen = map(evidence.folder, FOLDERS)
-    (once, choices), (thinking, after_choices) = ([rows[rows["t"] == t] for rows in (random, chosen)] for t in (1, T))
+    once, thinking = (random[random["t"] == t] for t in (1, T))
+    choices, after_choices = (chosen[chosen["t"] == t] for t in (1, T))
     of_technique = {name: techniques[names_of(techniques) == name] for name in TECHNIQUES}
     found = [
         Comparison(PAPER_HERE, False, beside(thinking, once)),

@@ -9,6 +9,7 @@ from typing import Any
 
 import pandas as pd
 
+from benchmarks.table1.runs import TASKS
 from deepthink_cli.evaluation.metrics import ALPHA
 
 from .cells import HARMS, HELPS, Comparison, compare_chosen
@@ -16,7 +17,7 @@ from .claims import Claim
 from .controls import Flipped, Repeats
 from .discrimination import MEASURES, NEEDS_DEV, Compared, Difference, adjusted, compare, without_dev
 from .findings import interval, points, shown
-from .load import TASK_NAMES, TASK_ORDER, named
+from .load import TASK_NAMES, named
 from .pooled import estimate, summary
 from .predictors import PREDICTORS, Correlation
 
@@ -56,7 +57,7 @@ def varied(found: Sequence[Compared]) -> str:
 def _cells(each: Compared) -> str:
     """How many task-seed pairs are compared, with the tasks if some are missing."""
     tasks = {task for task, _ in each.cells}
-    missing = "" if len(tasks) == len(TASK_ORDER) else f" ({named(tasks)})"
+    missing = "" if len(tasks) == len(TASKS) else f" ({named(tasks)})"
     return f"{len(each.cells)}{missing}"
 
 
