@@ -149,10 +149,15 @@ class Case:
     shared: SharedRows = field(default_factory=SharedRows)
 
     def planned(self, **options: Any) -> tuple[RunPlan, RunJob]:
-        """The plan and the job of a run of one technique with these fields of an `Experiment`."""
+        """The plan and the job of a run of one technique with these fields of an `Experiment`.
+
+        With `demos_by`, its demonstrations are chosen.
+        """
         experiment = Experiment.checked(tasks=(self.task,), seeds=(self.seed,), **{**self.common, **options})
         plan, nowhere = planned(experiment), Path("no-folder")  # whose rows would be continued
-        (job,) = prepare_run(plan, self.spec, nowhere, shared=self.shared).jobs
+        run = prepare_run(plan, self.spec, nowhere, shared=self.shared)
+        chosen = (job for each in run.pending for job in each.jobs(plan, self.spec, self.engine, None))
+        (job,) = (*run.jobs, *chosen)
         return plan, job
 
 

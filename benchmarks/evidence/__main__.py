@@ -19,7 +19,6 @@ from benchmarks.table1.page import Model, read_models
 
 from .load import read_evidence
 from .page import Study, page
-from .recorded import read_techniques
 from .tables import all_cells
 from .tuned import FILE as TUNED
 
@@ -35,7 +34,7 @@ def write(evidence: Path, target: Path, table1: Sequence[Model] = (), kept: Path
     of_model = (each for each in table1 if each.is_among(found.models))
     beside = kept or evidence
     lines = (_lines(beside / name) for name in (COMMANDS, TUNED))
-    study = Study(found, figures, next(of_model, None), read_techniques(beside), *lines)
+    study = Study(found, figures, next(of_model, None), *lines)
     for old in (*figures.glob("*.png"), *figures.glob("*.csv")):
         old.unlink()
     text = page(study)

@@ -35,6 +35,7 @@ from .statistics import Interval
 
 MEASURES = ("accuracy", "matched", "fitted", "batch", "pairs", "AUC", "log p")
 NEEDS_DEV = ("fitted",)
+NEEDS_EVERY_LABEL = ("batch", "log p")  # a label that is never given has a log-probability of minus infinity
 PAPER_BY_DEV, PAPER_FIVE = "the paper's setting, T by dev rows", "the paper's setting, T = 5"
 CONTINUED_TUNED, RESTARTED_TUNED = "continued, T and eta by dev rows", "restarted, T and eta by dev rows"
 MOMENTUM = "momentum 0.9 (the authors' code), eta 0.01, T by dev rows"
@@ -43,7 +44,10 @@ LARGE_STEP = "a large step: continued, eta 0.1, T = 12"
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """One task and seed: scores of the test rows before and after, and of the dev rows, if they were scored."""
+    """One task and seed: scores of the test rows before and after, and of the dev rows, if they were scored.
+
+    `trained` are scores after that the labels of the dev rows made: no bias is fitted on these rows again.
+    """
 
     task: str
     seed: int
@@ -51,6 +55,7 @@ class Pair:
     after: Scores
     dev_before: Scores | None
     dev_after: Scores | None
+    trained: bool = False
 
 
 @dataclass(frozen=True)
@@ -96,8 +101,10 @@ class Comparison:
     @cached_property
     def differences(self) -> dict[str, Difference]:
         """Those of the measures that its rows allow, by name."""
-        fitted = all(pair.dev_before is not None and pair.dev_after is not None for pair in self.pairs)
-        return {name: compare(self.pairs, name) for name in MEASURES if fitted or name not in NEEDS_DEV}
+        fitted = all(pair.dev_before and (pair.dev_after or pair.trained) for pair in self.pairs)
+        scored = all(np.isfinite(pair.after.logs).all() for pair in self.pairs)
+        unknown = {*(() if fitted else NEEDS_DEV), *(() if scored else NEEDS_EVERY_LABEL)}
+        return {name: compare(self.pairs, name) for name in MEASURES if name not in unknown}
 
 
 def matched_labels(logs: Floats, counts: Ints) -> Ints:
@@ -128,7 +135,9 @@ def pairwise_areas(logs: Floats, gold: Ints) -> Floats:
     found = []
     for one, other in combinations([label for label in range(logs.shape[1]) if (gold == label).any()], 2):
         rows = (gold == one) | (gold == other)
-        inside = _area((logs[:, one] - logs[:, other])[rows], gold[rows] == one)
+        with np.errstate(invalid="ignore"):
+            steps = np.where(logs[:, one] == logs[:, other], 0.0, logs[:, one] - logs[:, other])  # both may be -inf
+        inside = _area(steps[rows], gold[rows] == one)
         values = np.full(len(gold), inside.mean())
         values[rows] += (inside - inside.mean()) * len(gold) / rows.sum()
         found.append(values)
@@ -177,8 +186,12 @@ def _sides(name: str, pair: Pair) -> tuple[Floats, Floats]:
         values = _matched(pair.before, pair.after), _accuracy(pair.after)
     elif name == "fitted":
         assert pair.dev_before is not None
-        assert pair.dev_after is not None
-        values = _fitted(pair.before, pair.dev_before), _fitted(pair.after, pair.dev_after)
+        if pair.trained:
+            after = _accuracy(pair.after)
+        else:
+            assert pair.dev_after is not None
+            after = _fitted(pair.after, pair.dev_after)
+        values = _fitted(pair.before, pair.dev_before), after
     else:
         measure = _BY_SIDE[name]
         values = measure(pair.before), measure(pair.after)

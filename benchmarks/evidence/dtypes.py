@@ -1,9 +1,14 @@
-"""Cells of the grid that were run in float32 too: how far the grid's dtype is from it."""
+"""What was run in the grid's dtype and in float32: how far the two are apart."""
 
 from __future__ import annotations
 
 import numpy as np
 import pandas as pd
+
+from .discrimination import difference
+from .findings import with_interval
+from .load import Scores
+from .measures import Bools, Floats, predicted
 
 _CELL = ["setting", "task", "seed", "eta", "t", "part"]
 
@@ -27,3 +32,44 @@ def dtype_sentence(grid: pd.DataFrame, float32: pd.DataFrame) -> str:
         f"{gaps.mean():+.2f} points in the mean and by at most {gaps.abs().max():.1f}, its mean log-probability of the "
         f"true label by at most {nats:.3f} nats."
     )
+
+
+def changes_sentence(grid: pd.DataFrame, own: pd.DataFrame, eta: float, t: int) -> str:
+    """How far T = 1, and what T readings change, differ between the dtypes, on rows and after demonstrations of both.
+
+    `own` has the paper's setting in float32, on some of the grid's test rows; empty if nothing was run in both.
+    """
+    ours, grids = (_test_rows(rows, eta, t) for rows in (own, grid[grid["setting"] == "continued"]))
+    pairs = [pair for pair in ours if pair in grids]
+    if not pairs:
+        return ""
+    sides: dict[str, list[tuple[Floats, Floats]]] = {"first": [], "step": []}
+    for task in dict.fromkeys(task for task, *_ in pairs):
+        both = np.array([_both_right(ours[pair], grids[pair]) for pair in pairs if pair[0] == task], dtype=np.float64)
+        sides["first"].append((both[:, 0, 0], both[:, 1, 0]))
+        sides["step"].append((both[:, 0, 1] - both[:, 0, 0], both[:, 1, 1] - both[:, 1, 0]))
+    first, step = (difference(values) for values in sides.values())
+    return (
+        f"On the float32 rows of the paper's setting ({len(pairs)} task-seed pairs) the grid's dtype changes T = 1 by "
+        f"{with_interval(first)}, and what T = {t} changes by {with_interval(step)}."
+    )
+
+
+def _test_rows(rows: pd.DataFrame, eta: float, t: int) -> dict[tuple[str, int, str], list[Scores]]:
+    """The scores of the test rows at T = 1 and at T, by task, seed and the digest of the demonstrations."""
+    test = rows[(rows["part"] == "test") & (rows["eta"] == eta)]
+    of_jobs = {
+        (str(task), int(seed), digest): job.set_index("t")["scores"]
+        for (task, seed, digest), job in test.groupby(["task", "seed", "demonstrations"], observed=True)
+    }
+    return {pair: [scores[1], scores[t]] for pair, scores in of_jobs.items() if {1, t} <= set(scores.index)}
+
+
+def _both_right(ours: list[Scores], grids: list[Scores]) -> list[list[Bools]]:
+    """Which of our rows are labelled correctly, by ours and by the grid's scores, at T = 1 and at T [2, 2, rows]."""
+    places = {where: place for place, where in enumerate(grids[0].where)}
+    same = [places[where] for where in ours[0].where]
+    return [
+        [predicted(each.logs) == each.gold for each in ours],
+        [(predicted(each.logs) == each.gold)[same] for each in grids],
+    ]

@@ -13,14 +13,14 @@ from deepthink_cli.evaluation.metrics import ALPHA
 
 from .cells import HARMS, HELPS, choices
 from .controls import Flipped, Repeats
-from .discrimination import Compared, Difference, Pair, adjusted, compare, corrected
+from .discrimination import MEASURES, Compared, Difference, Pair, adjusted, compare, corrected
 from .load import TASK_NAMES, Evidence
 from .measures import Floats
 from .pooled import Estimate, estimate, summary
 from .predictors import PREDICTORS, Correlation
 
 Change = Estimate | Difference
-DISCRIMINATION = ("matched", "fitted", "batch", "pairs", "AUC")
+ZERO = 1e-9  # what rounding leaves of an end that is zero
 SMALL = 0.02  # a difference of accuracies below which two ways are said to give the same
 
 
@@ -36,7 +36,12 @@ def points(difference: float) -> str:
 
 def interval(ends: tuple[float, float] | None) -> str:
     """An interval in points; empty if there is none."""
-    return "" if ends is None else f"{points(ends[0])} to {points(ends[1])}"
+    return "" if ends is None else " to ".join(signed(100 * end, 1) for end in ends)
+
+
+def signed(end: float, digits: int) -> str:
+    """An end of an interval, with its sign also where it rounds to zero."""
+    return f"{end:+.{digits}f}" if abs(end) > ZERO else f"{0:.{digits}f}"
 
 
 def shown(change: Change) -> str:
@@ -132,12 +137,12 @@ def question(found: Sequence[Compared]) -> str:
 
 
 def rising(found: Sequence[Compared]) -> str:
-    """Which lines rise and fall in each measure of discrimination, by their own intervals and after Holm's correction.
+    """Which lines rise and fall in each measure, by their intervals and after Holm's correction.
 
-    Lines without the scores of their rows are left out.
+    Lines whose intervals leave out which rows were drawn are left out.
     """
     p_values, parts = adjusted(found), []
-    for name in DISCRIMINATION:
+    for name in MEASURES:
         known = [each for each in found if name in each.differences and not each.over_seeds_alone]
         if not known:
             continue
@@ -174,12 +179,22 @@ def tuned_sentence(lines: Sequence[dict[str, Any]]) -> str:
     tried = [line for line in lines if tried_thinking(line)]
     readings = sum(line["choice"]["iterations"] > 1 for line in tried)
     untried = [line["task"] for line in lines if line not in tried]
-    where = f" where there was time to try it with Deep-Thinking (not on {names(untried)})" if untried else ""
+    where = f" where there was time to try T = 2 with Deep-Thinking (not on {names(untried)})" if untried else ""
+    outside = [line["task"] for line in lines if not _inside(line["test"]["accuracy"], line["nested"]["ci95"])]
+    if outside:
+        changed += (
+            f" On {names(outside)} the accuracy of its memory is outside the 95 % interval of its own estimate, which "
+            "is one of many sets of demonstrations."
+        )
     return (
         "By its own cross-validation `tune` prefers a setting to plain in-context learning, beyond noise, on "
         f"{len(kept)} of {counted(len(lines), 'task')}.{changed} More than one reading is chosen on "
         f"{readings or 'none'} of the {counted(len(tried), 'task')}{where}.{_rivals_sentence(lines)}"
     )
+
+
+def _inside(value: float, ends: Sequence[float]) -> bool:
+    return ends[0] <= value <= ends[1]
 
 
 def _rivals_sentence(lines: Sequence[dict[str, Any]]) -> str:
@@ -236,7 +251,7 @@ def balance_sentence(chosen: pd.DataFrame) -> str:
 
 
 def predictors_sentence(found: Sequence[Correlation]) -> str:
-    """What goes along with a gain: the predictors whose interval does not contain zero."""
+    """What goes along with a gain: the predictors whose interval does not contain zero, or whose p is small."""
     if not any(each.interval for each in found):
         return "There are too few runs to say what goes along with a gain."
     telling = [each for each in found if each.interval and (each.interval[0] > 0 or each.interval[1] < 0)]
@@ -244,13 +259,13 @@ def predictors_sentence(found: Sequence[Correlation]) -> str:
         return "Nothing that was measured goes along with where thinking gains: every interval contains zero."
     telling.sort(key=lambda each: -abs(each.overall))
     parts = [f"{_short(PREDICTORS[each.name])} ({each.overall:+.2f})" for each in telling]
-    inside = [each for each in found if each.within_interval and each.within_interval[0] * each.within_interval[1] > 0]
+    inside = [each for each in found if each.within_p is not None and each.within_p < ALPHA]
     inside.sort(key=lambda each: -abs(each.within))
     inner = "; ".join(f"{_short(PREDICTORS[each.name])} ({each.within:+.2f})" for each in inside) or "none of them"
     return (
-        f"Rank correlations with the gain whose interval excludes zero, of "
-        f"{len(found)} predictors over all runs and within each task and setting, not corrected for their number: "
-        f"{'; '.join(parts)}; among the seeds of one task and setting alone: {inner}."
+        f"Rank correlations with the gain whose interval excludes zero, of {len(found)} predictors over all runs: "
+        f"{'; '.join(parts)}; with p below {100 * ALPHA:.0f} % among the seeds of one task and setting alone: {inner}. "
+        "Neither is corrected for the number of predictors."
     )
 
 

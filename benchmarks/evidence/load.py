@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -30,8 +30,10 @@ from .measures import (
 
 CONTROLS = ("repeated", "flipped", "random", "techniques", "choices")
 VARIED = ("own", "etas", "long", "shots", "orders", "parts", "chat", "calibrations", "all-rows", "more-seeds")
+NEAREST = "nearest"  # the folder of what the nearest mean hidden state gives; it has no results
 SUBJECTS = "subjects"  # the folder of MMLU and BBH, whose inputs have their own candidates
 FLOAT32 = "float32-"  # folders whose name starts with this repeat cells of the grid in float32
+DIGEST = "demonstrations_sha256"
 ORDER = ("continued", "restarted", "official")
 TASK_NAMES = {"sst2": "SST-2", "sst5": "SST-5", "mr": "MR", "agnews": "AG News", "trec": "TREC"}
 COLUMNS = (
@@ -47,6 +49,7 @@ COLUMNS = (
         "t",
         "part",
         "rows",
+        "demonstrations",
         "accuracy",
         "drift",
         "length",
@@ -61,24 +64,27 @@ COLUMNS = (
 
 @dataclass(frozen=True, eq=False)
 class Scores:
-    """Normalised log-probabilities [n, C] of the labels, and the true label [n] as an index."""
+    """Normalised log-probabilities [n, C] of the labels, the true label [n] as an index, and where the rows are [n]."""
 
     labels: tuple[str, ...]
     logs: Floats
     gold: Ints
+    where: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
     """All rows of all folders, with measures; `without_samples` counts rows whose scores are not there.
 
-    `subjects` are the results of MMLU and BBH.
+    `subjects` are the results of MMLU and BBH; `nearest` has the scores of test rows by the nearest mean hidden state,
+    by task, seed and the digest of the demonstrations.
     """
 
     rows: pd.DataFrame
     subjects: tuple[Result, ...]
     without_samples: int
     models: tuple[str, ...]
+    nearest: Mapping[tuple[str, int, str], Scores] = field(default_factory=dict)
 
     def folder(self, *names: str) -> pd.DataFrame:
         """The rows of these folders."""
@@ -113,12 +119,30 @@ def read_evidence(folder: Path) -> Evidence:
             models.add(PurePath(result.setting.model).name)
     rows = pd.DataFrame(lines, columns=None if lines else [*COLUMNS])
     rows = in_order(rows).sort_values(["setting", "task", "seed", "eta", "t", "part", "shots"], ignore_index=True)
-    return Evidence(rows, subjects, missing, tuple(sorted(models)))
+    return Evidence(rows, subjects, missing, tuple(sorted(models)), dict(_nearest(folder)))
+
+
+def nearest_path(folder: Path, task: str, seed: int) -> Path:
+    """The file of the nearest mean hidden state for a task and a seed, in the folder of all results."""
+    return folder / NEAREST / f"{task}-{seed}.parquet"
+
+
+def _nearest(folder: Path) -> Iterator[tuple[tuple[str, int, str], Scores]]:
+    for path in sorted((folder / NEAREST).glob("*.parquet")):
+        task, _, seed = path.stem.rpartition("-")
+        (digest,) = set(pyarrow.parquet.read_table(path, columns=[DIGEST])[DIGEST].to_pylist())
+        yield (task, int(seed), digest), stored_scores(path)
 
 
 def read_scores(path: Path, result: Result) -> Scores:
     """The scores of one row of a run, corrected if it has a calibration; all its inputs have the same candidates."""
     name = "scores" if result.setting.calibration is None else "calibrated"
+    where = pyarrow.parquet.read_table(path, columns=["where"])["where"].to_pylist()
+    return replace(stored_scores(path, name), where=tuple(where))
+
+
+def stored_scores(path: Path, name: str = "scores") -> Scores:
+    """The scores of a file of samples, before a correction or with it (`calibrated`)."""
     table = pyarrow.parquet.read_table(path, columns=["gold", "candidates", name])
     labels = tuple(table["candidates"][0].as_py())
     flat = table[name].combine_chunks().flatten().to_numpy(zero_copy_only=False)
@@ -145,6 +169,7 @@ def _line(folder: str, setting: str, result: Result, scores: Scores) -> dict[str
         "sampling": result.setting.sampling,
         "part": result.setting.part,
         "rows": result.setting.rows_sha256,
+        "demonstrations": result.demonstrations_sha256,
         "shots": result.shots_used,
         "order": result.setting.order_seed,
         "update": result.setting.update or "",

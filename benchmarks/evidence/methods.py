@@ -1,13 +1,16 @@
 """Methods of Table 1 on more rows, with the scores of every row: `evidence/random`, `techniques` and `choices`.
 
 Techniques and thinking read random demonstrations; the others choose them from the same pool. LENS and influence, which
-take most of an hour of a processor core for each task and seed, are not among them.
+take most of an hour of a processor core for each task and seed, are not among them. `evidence/nearest` has the nearest
+mean hidden state after the random demonstrations.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
+import numpy as np
 import pandas as pd
 
 from benchmarks.table1.page import THINKING
@@ -25,6 +28,7 @@ TECHNIQUES = {
 ENSEMBLE = "ensemble-4"  # four readings beside the five of thinking, but every input is read four times, too
 FOLDERS = ("random", "techniques", "choices")
 CHOICES = ("k-center", "global-entropy", "local-entropy", "random-valid")
+PAPER_CHOICES = ("k-center",)  # of these, those of the paper's Table 1
 BY_DEV = "random-valid"  # the choice by labels of other rows, after which there is thinking, too
 T = 5  # of thinking, in the paper's setting after random demonstrations and after random-valid
 PAPER_HERE = f"the paper's setting, T = {T}, on the rows of the lines below"
@@ -68,8 +72,19 @@ def beside_random(evidence: Evidence) -> Iterator[Comparison]:
             beside(*(rows[rows["sampling"] == BY_DEV] for rows in (after_choices, choices))),
             LABELS[BY_DEV],
         ),
+        Comparison("nearest mean hidden state of labelled rows", True, list(_nearest(evidence, once))),
     ]
     return (each for each in found if each.pairs)
+
+
+def _nearest(evidence: Evidence, once: pd.DataFrame) -> Iterator[Pair]:
+    """The nearest mean hidden state beside random demonstrations that are read once, where these are the same."""
+    digests = once.set_index(["task", "seed", "part"])["demonstrations"]
+    for pair in beside(once, once):
+        found = evidence.nearest.get((pair.task, pair.seed, digests[pair.task, pair.seed, "test"]))
+        if found is not None:
+            assert np.array_equal(found.gold, pair.before.gold)
+            yield replace(pair, after=found, dev_after=None, trained=True)
 
 
 def thinking_beside_choices(evidence: Evidence) -> dict[str, list[Pair]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -19,12 +19,12 @@ from .cells import PAPER, choices, fixed
 from .claims import claims
 from .controls import Flipped, Repeats, flipped, repeats
 from .discrimination import Compared, comparisons
-from .dtypes import dtype_sentence
+from .dtypes import changes_sentence, dtype_sentence
 from .load import ORDER, Evidence
-from .methods import beside_random, names_of
+from .methods import beside_random
 from .predictors import Correlation, correlations, gain_cells
-from .recorded import no_techniques, of_table1, recorded
-from .variations import variations
+from .recorded import of_table1
+from .variations import ETA, T, variations
 
 NOTHING = "Nothing has been run for this yet."
 INTRODUCTION = """\
@@ -55,7 +55,8 @@ Columns:
   random ones, and in one line thinking.
 - *accuracy*: by the model's scores.
 - *matched*: one constant is added to the scores that T = 1 gives each label, such that it gives every label as often as
-  the other side. What is left of the difference is not one of how often labels are given.
+  the other side. What is left of the difference is not one of how often labels are given. Where most rows get one
+  label, few differences can be left: a large step, which *pairs* shows to tell labels apart far less well, leaves few.
 - *fitted*: a bias of each label, fitted on the labels of the dev rows, is taken off on both sides (`--calibrate
   fitted`).
 - *batch*: both sides after batch calibration, which sees the test inputs and no label.
@@ -75,15 +76,18 @@ Lines:
 - `ensemble-4` against thinking: thinking reads the demonstrations five times and every input once, the ensemble both
   four times, so that with many inputs it costs four times as much.
 - `lens` and `influence`: those of Table 1, with three seeds and 150 rows, of which it keeps the answers and no scores.
-- the nearest mean: that of [think.md](think.md#what-they-give), with three seeds and 300 rows, of which accuracies and
-  areas were kept and the answers to single rows were not, so that its intervals leave out which rows were drawn, and
-  nothing of it is in bold or in the list below. It has no scores to correct, and is compared with both.
+- the [nearest mean](predict.md#the-nearest-mean-hidden-state) of the dev rows, after the random demonstrations of the
+  lines above it. Its labels are fitted as they are; a label of fewer than two dev rows has no mean and is never given,
+  so that it has no *batch* and no *log p*.
 
 Intervals are Student's at 95 %, with the variance over the seeds and the test rows of each task together (crossed
-random effects) and Satterthwaite's degrees of freedom; *0* without one says that nothing differs. Biases and constants
-are taken as exact. Holm's correction takes the same test's p at 5 %; over so many entries, most of them of other
-methods and measures, a true change may be lost. Tasks count as independent, though SST-2 and SST-5 share sentences;
-tasks, models and dev rows are not drawn at random, so nothing is said of others."""
+random effects) and Satterthwaite's degrees of freedom; an end of *-0.0* is below zero, one of *+0.0* above, and *0*
+without an interval says that nothing differs. Biases and constants are taken as exact. Holm's correction takes the same
+test's p at 5 %; over so many entries, most of them of other methods and measures, a true change may be lost. Tasks
+count as independent, though SST-2 and SST-5 share sentences; tasks, models and dev rows are not drawn at random, so
+nothing is said of others; the dev rows of the first lines are the same for all seeds of a task. These intervals
+replaced others, too wide here and too narrow in Table 1, when first figures had been seen; those of the lines with ten
+seeds were also looked at after two, four, six and eight."""
 CLAIMS = """\
 *Yes* and *no* say that a 95 % interval excludes zero for the claim or against it, *not shown* that it does not; of
 several figures those of the paper's own setting decide (continued positions, eta 0.01). No line repeats the paper's
@@ -99,7 +103,9 @@ from it, and compares thinking with T = 1 after the same demonstrations and on t
 line does not say that it has all. Everything is in float32. Orders stand for seeds: five of one set of demonstrations.
 Columns and intervals are those of the first table, and Holm's correction is over this one; no dev rows were scored, so
 that no bias could be fitted. After `contextual` and `pmi` both sides have that [calibration](predict.md#calibration).
-*Keys only* and *values only* move that part of the memory alone, *lower* and *upper half* those layers."""
+The first line and these two have the same demonstrations and rows, so that their *pairs*, which constants do not
+change, are one finding. *Keys only* and *values only* move that part of the memory alone, *lower* and *upper half*
+those layers."""
 TUNED = """\
 [`deepthink tune`](choose.md#t-eta-and-calibration-tune) chooses technique, T, eta and calibration with labelled rows
 alone, here 150 training rows of each task, of which 8 are demonstrations, within a *budget* of minutes of one core. It
@@ -128,9 +134,10 @@ LIMITS = """\
   the range. Ties go to the smaller T, so that T = 1 may be chosen. The *oracle* is the best T and eta on the test rows,
   which a user cannot know.
 - Intervals are at 95 % and made as in the first table. Those of what happens to the predicted labels are over the
-  seeds of the tasks, without the test rows; those of rank correlations resample the seeds of every task.
-- *p* is Student's. *Seeds better / worse* counts those with significantly more / fewer right answers by McNemar's test.
-  No correction is made: of the tests where nothing differs, up to one in twenty comes out significant.
+  seeds of the tasks, without the test rows; those of rank correlations resample the seeds of every task, five of which
+  make them somewhat too narrow. *Within task and setting*, p is that of seeds which change places within their tasks.
+- Other *p* are Student's. *Seeds better / worse* counts those with significantly more / fewer right answers by
+  McNemar's test. No correction is made: of the tests where nothing differs, up to one in twenty comes out significant.
 - *Batch* is [batch calibration](predict.md#calibration) over the test rows (over the dev rows, where T and eta are
   chosen)."""
 
@@ -140,7 +147,7 @@ REBUILD = """\
 ```console
 $ python -m benchmarks.evidence.runs --model MODEL --data-dir DIR -o evidence                # all runs: some 35 hours
 $ python -m benchmarks.evidence.tuned --model MODEL --data-dir DIR                           # what `tune` chooses
-$ python benchmarks/techniques.py --model MODEL --data-dir DIR -o evidence/techniques.jsonl  # the nearest mean
+$ python -m benchmarks.evidence.nearest --model MODEL --data-dir DIR -o evidence              # the nearest mean
 ```
 
 and those of Table 1 by the commands of [its page](table1.md). MODEL is `SmolLM2-135M-Instruct.Q4_1.gguf` of the package
@@ -153,12 +160,11 @@ hours are of one core, and an estimate: of the grid no times were kept."""
 
 @dataclass(frozen=True)
 class Study:
-    """The evidence, the model's results in Table 1, techniques, commands and what `tune` chose, and what follows."""
+    """The evidence, the model's results in Table 1, commands and what `tune` chose, and what follows."""
 
     evidence: Evidence
     figures: Path
     table1: Model | None = None
-    techniques: pd.DataFrame = field(default_factory=no_techniques)
     commands: Sequence[dict[str, Any]] = ()
     tuned: Sequence[dict[str, Any]] = ()
 
@@ -193,9 +199,7 @@ class Study:
     @cached_property
     def comparisons(self) -> list[Compared]:
         """What is compared with T = 1 by measures of discrimination and of the prior."""
-        sampled = set(names_of(self.evidence.folder("techniques")))
-        known = (*of_table1(self.table1), *recorded(self.techniques, sampled))
-        return [*comparisons(self.evidence), *beside_random(self.evidence), *known]
+        return [*comparisons(self.evidence), *beside_random(self.evidence), *of_table1(self.table1)]
 
     @cached_property
     def variations(self) -> list[Compared]:
@@ -294,14 +298,15 @@ def _coverage(study: Study) -> list[str]:
     if rows.empty:
         return ["## What was run", NOTHING]
     test, dev = (findings.sizes(rows, part) for part in ("test", "dev"))
-    models, dtypes = " and ".join(evidence.models), " and ".join(sorted(set(rows["dtype"])))
+    models, dtype = " and ".join(evidence.models), " and ".join(sorted(set(rows["dtype"])))
     iterations = ", ".join(str(t) for t in sorted(set(rows["t"])))
     text = (
-        f"{models} in {dtypes}; {test} test rows and {dev} dev rows a task; T in {iterations}. "
+        f"{models} in {dtype}; {test} test rows and {dev} dev rows a task; T in {iterations}. "
         f"{findings.covered(rows)} Only these are in figures with a chosen T."
     )
     missing = findings.counted(evidence.without_samples, "row") + " without stored scores left out."
-    text = " ".join(filter(None, [text, _first_readings(rows), dtype_sentence(rows, evidence.float32)]))
+    dtypes = (dtype_sentence(rows, evidence.float32), changes_sentence(rows, evidence.folder("own"), ETA, T))
+    text = " ".join(filter(None, [text, _first_readings(rows), *dtypes]))
     return [
         "## What was run",
         text,

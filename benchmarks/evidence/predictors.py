@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from .load import in_order
-from .statistics import Interval, correlation, rank_correlation, ranks_within, seed_interval
+from .statistics import Interval, correlation, permuted_p, rank_correlation, ranks_within, seed_interval
 
 PREDICTORS = {
     "largest": "label bias of T = 1 (largest share of one predicted label)",
@@ -25,7 +25,8 @@ PREDICTORS = {
 class Correlation:
     """Spearman's correlation over `n` cells of `pairs` of a task and a seed, and within cells of one task and setting.
 
-    `within` is the correlation of ranks among the seeds of each task, setting and eta; its interval keeps these ranks.
+    `within` is the correlation of ranks among the seeds of each task, setting and eta, and `within_p` how often it is
+    as far from zero where the seeds of each task change places.
     """
 
     name: str
@@ -34,7 +35,7 @@ class Correlation:
     overall: float
     interval: Interval | None
     within: float
-    within_interval: Interval | None
+    within_p: float | None
 
 
 def gain_cells(rows: pd.DataFrame) -> pd.DataFrame:
@@ -90,6 +91,7 @@ def _correlation(name: str, cells: pd.DataFrame, gain: str) -> Correlation:
     groups = list(zip(cells["setting"], cells["eta"], cells["task"], strict=True))
     inner = ranks_within(first, groups), ranks_within(second, groups)
     pairs = list(zip(cells["task"], cells["seed"], strict=True))
+    whole = [(task, seed, group[:2]) for (task, seed), group in zip(pairs, groups, strict=True)]
     return Correlation(
         name,
         len(cells),
@@ -97,5 +99,5 @@ def _correlation(name: str, cells: pd.DataFrame, gain: str) -> Correlation:
         rank_correlation(first, second),
         seed_interval(pairs, lambda chosen: rank_correlation(first[chosen], second[chosen])),
         correlation(*inner),
-        seed_interval(pairs, lambda chosen: correlation(inner[0][chosen], inner[1][chosen])),
+        permuted_p(whole, lambda order: correlation(inner[0], inner[1][order])),
     )

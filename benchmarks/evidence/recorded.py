@@ -5,7 +5,7 @@ They are computed from the rows that `benchmarks/techniques.py` wrote: one for e
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -73,14 +73,10 @@ def measured(rows: pd.DataFrame, arm: str, correction: str, measure: str) -> pd.
     return kept["auc"] if measure == AREA else kept["right"] / kept["n"]
 
 
-def recorded(rows: pd.DataFrame, sampled: Collection[str] = ()) -> Iterator[Recorded]:
-    """Every technique beside one reading, as far as it was run; those of `sampled` are compared row by row instead."""
+def recorded(rows: pd.DataFrame) -> Iterator[Recorded]:
+    """Every technique beside one reading, as far as it was run."""
     found = [
-        *(
-            Recorded(f"`{name}`: {words}", rows, f"{name} T=1")
-            for name, words in TECHNIQUES.items()
-            if name not in sampled
-        ),
+        *(Recorded(f"`{name}`: {words}", rows, f"{name} T=1") for name, words in TECHNIQUES.items()),
         Recorded("nearest mean hidden state of labelled rows", rows, "centroid T=1", correction="centroid"),
     ]
     return (each for each in found if each.cells)

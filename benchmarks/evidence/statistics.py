@@ -44,6 +44,29 @@ def seed_interval(pairs: Sequence[tuple[str, int]], statistic: Callable[[Ints], 
     return float(low), float(high)
 
 
+def permuted_p(cells: Sequence[tuple[str, int, object]], statistic: Callable[[Ints], float]) -> float | None:
+    """How often a statistic of row numbers is as far from zero where the seeds of every task change places at random.
+
+    `cells` are the rows' tasks, seeds and groups; the rows of a seed stay together. None if a task has one seed, or if
+    a seed lacks one of the groups of its task.
+    """
+    places = {cell: place for place, cell in enumerate(cells)}
+    of_tasks = []
+    for task in dict.fromkeys(task for task, _, _ in cells):
+        seeds, groups = (list(dict.fromkeys(cell[n] for cell in cells if cell[0] == task)) for n in (1, 2))
+        own = [[places.get((task, seed, group), -1) for group in groups] for seed in seeds]
+        if len(seeds) < 2 or any(-1 in row for row in own):
+            return None
+        of_tasks.append(np.array(own))
+    generator, order, found = np.random.default_rng(0), np.arange(len(cells)), abs(statistic(np.arange(len(cells))))
+    above = 0
+    for _ in range(ROUNDS):
+        for own in of_tasks:
+            order[own] = generator.permutation(own)
+        above += abs(statistic(order)) >= found - 1e-12  # rounding
+    return (1 + above) / (1 + ROUNDS)
+
+
 def student(difference: float, error: float, freedom: float) -> tuple[Interval, float]:
     """Student's 95 % interval and p-value of a difference with this standard error.
 

@@ -16,7 +16,7 @@ from .cells import HARMS, HELPS, Comparison, compare_chosen
 from .claims import Claim
 from .controls import Flipped, Repeats
 from .discrimination import MEASURES, NEEDS_DEV, Compared, Difference, adjusted, compare, without_dev
-from .findings import interval, points, shown
+from .findings import interval, points, shown, signed
 from .load import TASK_NAMES, named
 from .pooled import estimate, summary
 from .predictors import PREDICTORS, Correlation
@@ -84,7 +84,8 @@ def tuned(lines: Sequence[dict[str, Any]]) -> str:
                 chosen_words(line["choice"]),
                 "yes" if line["difference_beyond_noise"] else "no",
                 _percent(nested["plain"]),
-                f"{_percent(nested['accuracy'])} ({points(nested['difference'])})",
+                f"{_percent(nested['accuracy'])} [{' to '.join(map(_percent, nested['ci95']))}] "
+                f"({points(nested['difference'])})",
                 _p(nested["p"]),
                 "" if rival is None else f"{_percent(rival['accuracy'])} ({rival['name'].partition(',')[0]})",
                 _percent(test["uncorrected"]),
@@ -133,10 +134,10 @@ def _change(name: str, change: Difference | None, p: float) -> str:
     if change.interval[0] == change.interval[1]:
         return "0"
     if name == "log p":
-        first, low, high = (f"{value:+.2f}".replace("-0.00", "+0.00") for value in (change.mean, *change.interval))
+        first, ends = f"{change.mean:+.2f}", " to ".join(signed(end, 2) for end in change.interval)
     else:
-        first, low, high = map(points, (change.mean, *change.interval))
-    return f"{f'**{first}**' if p < ALPHA else first} [{low} to {high}]"
+        first, ends = points(change.mean), interval(change.interval)
+    return f"{f'**{first}**' if p < ALPHA else first} [{ends}]"
 
 
 def by_setting(chosen: pd.DataFrame) -> str:
@@ -223,7 +224,7 @@ def correlation_table(found: Sequence[Correlation]) -> str:
     """Every predictor's rank correlation with the gain."""
     lines = [[PREDICTORS[each.name], each.n, each.pairs, *_both(each)] for each in found]
     headings = ["goes along with the gain", "runs with one eta", PAIRS, "Spearman", "95 % interval"]
-    return table([*headings, "within task and setting", "95 % interval"], lines)
+    return table([*headings, "within task and setting", "p"], lines)
 
 
 def distributions(every: pd.DataFrame) -> str:
@@ -338,7 +339,7 @@ def _p(p: float | None) -> str:
 
 def _both(each: Correlation) -> list[str]:
     overall, within = (_correlation(value) for value in (each.overall, each.within))
-    return [overall, _range(each.interval), within, _range(each.within_interval)]
+    return [overall, _range(each.interval), within, _p(each.within_p)]
 
 
 def _correlation(value: float) -> str:

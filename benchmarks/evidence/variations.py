@@ -96,10 +96,13 @@ def over_orders(evidence: Evidence) -> Spreads | None:
 class Subjects:
     """A group of MMLU or BBH: the most rows of a task, means over tasks at T = 1 and by chance, and each task's change.
 
-    `steps` is what T = 5 changes, by task; `change` its mean, with Student's interval over tasks.
+    `steps` is what T = 5 changes, by task; `change` its mean, with Student's interval over tasks. Of the `answers` to
+    all rows, `more` is how many more are right at T = 5.
     """
 
     rows: int
+    answers: int
+    more: int
     before: float
     chance: float
     steps: dict[str, float]
@@ -111,10 +114,9 @@ class Subjects:
         return Estimate(float(np.mean(steps)), t_interval(steps))
 
     def beyond(self, others: Subjects) -> Estimate:
-        """How much more it gains than the other tasks of a group that holds it; Welch's interval over tasks."""
-        rest = [step for task, step in others.steps.items() if task not in self.steps]
-        ends = ttest_ind(list(self.steps.values()), rest, equal_var=False).confidence_interval()
-        return Estimate(self.change.mean - float(np.mean(rest)), (float(ends.low), float(ends.high)))
+        """How much more it gains than another group; Welch's interval over tasks."""
+        ends = ttest_ind(list(self.steps.values()), list(others.steps.values()), equal_var=False).confidence_interval()
+        return Estimate(self.change.mean - others.change.mean, (float(ends.low), float(ends.high)))
 
 
 def by_group(evidence: Evidence) -> dict[str, Subjects]:
@@ -129,6 +131,8 @@ def by_group(evidence: Evidence) -> dict[str, Subjects]:
     return {
         group: Subjects(
             max(at[1].n for at in tasks),
+            sum(at[1].n for at in tasks),
+            sum(at[T].right - at[1].right for at in tasks),
             float(np.mean([at[1].accuracy for at in tasks])),
             float(np.mean([at[1].chance for at in tasks])),
             {at[1].setting.task: at[T].accuracy - at[1].accuracy for at in tasks},

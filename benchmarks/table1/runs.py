@@ -17,8 +17,10 @@ SEEDS = range(3)
 POOL, ROWS, DEV_ROWS = "1000", "150", "80"
 MORE_ROWS = "300"  # of the methods that benchmarks/evidence/methods.py names
 FITTING = ("--positions", "restarted", "-T", "8")  # the demonstrations that fit
-READING = ("--eta", "0.1", *FITTING, "--at", "1,2,4,8")
-COMMON = ("--limit", ROWS, "--choose-on", "dev", "--dev-size", DEV_ROWS, "--calibrate", "none,batch")
+READING = ("--eta", "0.1", *FITTING)
+AT = ("--at", "1,2,4,8")
+COMMON = ("--limit", ROWS, "--calibrate", "none,batch")
+CHOSEN = ("--choose-on", "dev", "--dev-size", DEV_ROWS)
 DTYPE = "float32"  # so that rows of a GPU and of a processor agree to rounding
 BASELINE = "random"  # it reads nothing of the model
 FEATURES = (
@@ -43,16 +45,18 @@ STAGES = ("features", "techniques", "ct-kv", *list(SELECTING)[1:])
 def all_jobs() -> Iterator[Job]:
     """Every command, the cheapest methods first; each task and seed has a folder of its own, for many processes.
 
-    Seeds come one after another, so that all tasks have the first one early.
+    Seeds come one after another, so that all tasks have the first one early. The scores of every row are kept at T = 1.
     """
     crossed = {stage: ("--demos-by", ",".join(methods)) for stage, methods in SELECTING.items()}
     crossed |= {stage: ("--demos-by", "random", "--technique", names) for stage, names in TECHNIQUES.items()}
-    common = {stage: (*FITTING, *COMMON) if stage == "ct-kv" else (*READING, *COMMON) for stage in STAGES}
     for stage in STAGES:
+        reading, at = (FITTING, ()) if stage == "ct-kv" else (READING, AT)
         for seed in SEEDS:
             for task in TASKS:
-                drawn = ("--task", task, "--seeds", f"{seed},", "--pool-size", POOL)
-                yield Job(stage, f"{stage}-{task}-{seed}", (*drawn, *common[stage], *crossed[stage]))
+                drawn = ("--task", task, "--seeds", f"{seed},", "--pool-size", POOL, *crossed[stage], *COMMON, *reading)
+                folder = f"{stage}-{task}-{seed}"
+                yield Job(stage, folder, (*drawn, "--at", "1", "--samples"))
+                yield Job(stage, folder, (*drawn, *at, *CHOSEN))
 
 
 def main() -> None:

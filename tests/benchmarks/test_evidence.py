@@ -18,7 +18,7 @@ from evidence.__main__ import write
 from evidence.cells import HARMS, HELPS, SAME, choices, compare_chosen, fixed, verdict
 from evidence.claims import Found, claims, holds
 from evidence.controls import flipped, repeats
-from evidence.dtypes import dtype_sentence
+from evidence.dtypes import changes_sentence, dtype_sentence
 from evidence.load import read_evidence
 
 HEADINGS = (
@@ -206,6 +206,22 @@ def test_rows_in_float32_are_compared_with_the_same_rows_of_the_grid(folder: Pat
     assert len(evidence.grid) == len(before.grid)
     said = dtype_sentence(evidence.grid, evidence.float32)
     assert said.startswith("1 results of 1 tasks, on test and on dev rows, were run in float32 as well: 10.0 %")
+    assert said in page._coverage(page.Study(evidence, folder))[1]
+
+
+def test_what_changes_in_float32_is_compared_on_the_rows_that_both_dtypes_have(folder: Path) -> None:
+    grid = read_evidence(folder).grid
+    ours = grid[(grid["setting"] == "continued") & (grid["part"] == "test") & (grid["eta"] == 0.01)]
+    expected = []
+    for (task, seed), job in ours.groupby(["task", "seed"], observed=True):
+        right = dict(zip(job["t"], job["right"], strict=True))
+        expected.append((right[5] * 1.0 - right[1])[:20].mean())  # float32 changes nothing
+        for t in (1, 5):
+            write_row(folder / "own", made_up_scores(20, task, 0), task=task, seed=int(seed), eta=0.01, t=t)
+    evidence = read_evidence(folder)
+    said = changes_sentence(evidence.grid, evidence.folder("own"), 0.01, 5)
+    assert f"what T = 5 changes by {100 * np.mean(expected):+.1f} points [" in said
+    assert changes_sentence(evidence.grid, evidence.folder("chat"), 0.01, 5) == ""
     assert said in page._coverage(page.Study(evidence, folder))[1]
 
 

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.stats import spearmanr, ttest_1samp, ttest_ind
+from scipy.stats import permutation_test, spearmanr, ttest_1samp, ttest_ind
 
 from evidence import statistics
 from evidence.cells import HARMS, HELPS, SAME, Comparison, verdict
@@ -27,6 +27,7 @@ from evidence.statistics import (
     correlation,
     over_seeds,
     over_seeds_and_rows,
+    permuted_p,
     rank_correlation,
     ranks_within,
     seed_interval,
@@ -188,3 +189,14 @@ def test_students_interval_and_p_are_those_of_the_table_of_t() -> None:
     assert interval == pytest.approx((0.02 - 2.776 * 0.01, 0.02 + 2.776 * 0.01), abs=1e-5)
     assert student(0.1, 0.01, 0) == ((-math.inf, math.inf), 1.0)  # one seed of each task
     assert student(0.0, 0.0, 4) == ((0.0, 0.0), 1.0)
+
+
+def test_p_of_a_correlation_within_tasks_is_that_of_scipys_permutations_and_seeds_stay_together() -> None:
+    first, second = RANDOM.normal(size=7), RANDOM.normal(size=7)
+    expected = permutation_test((first,), lambda order: correlation(order, second), permutation_type="pairings")
+    once = permuted_p([("a", seed, 0) for seed in range(7)], lambda order: correlation(first, second[order]))
+    assert once == pytest.approx(expected.pvalue, abs=0.04)
+    cells = [("a", seed, group) for group in range(5) for seed in range(7)]
+    again = permuted_p(cells, lambda order: correlation(np.tile(first, 5), np.tile(second, 5)[order]))
+    assert again == pytest.approx(expected.pvalue, abs=0.04)
+    assert permuted_p(cells[1:], lambda order: 0.0) is None

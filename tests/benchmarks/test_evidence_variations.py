@@ -82,7 +82,7 @@ def test_subjects_count_alike_whatever_their_rows_and_are_grouped_by_category(tm
     }
 
 
-def test_a_category_is_compared_with_the_others_as_welchs_test_does(tmp_path: Path) -> None:
+def test_a_category_is_compared_with_another_as_welchs_test_does(tmp_path: Path) -> None:
     steps = {"mmlu/stem": (2, 4, 3), "mmlu/others": (0, 2)}
     for category, of_category in steps.items():
         for number, step in enumerate(of_category):
@@ -90,7 +90,8 @@ def test_a_category_is_compared_with_the_others_as_welchs_test_does(tmp_path: Pa
                 task, groups = f"{category}-{number}", ("mmlu", category)
                 write_row(tmp_path / "subjects", scores_with(right), task=task, t=t, groups=groups)
     found = by_group(read_evidence(tmp_path))
-    more = found["mmlu/stem"].beyond(found["mmlu"])
+    assert (found["mmlu/stem"].answers, found["mmlu/stem"].more) == (60, 9)
+    more = found["mmlu/stem"].beyond(found["mmlu/others"])
     expected = ttest_ind([0.1, 0.2, 0.15], [0.0, 0.1], equal_var=False).confidence_interval()
     assert more.mean == pytest.approx(0.1)
     assert more.interval == pytest.approx((expected.low, expected.high))

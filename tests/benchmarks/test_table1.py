@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import json
+import re
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from helpers.synthetic import curve, write
+from helpers.synthetic import N, curve, write
 
 from benchmarks.table1.page import page, read_models
 from benchmarks.table1.runs import SEEDS, SELECTING, STAGES, TASKS, all_jobs
 from deepthink_cli.cli.main import program
+from deepthink_cli.experiments.results import read_results
+from deepthink_cli.experiments.samples import samples_path
 from deepthink_cli.selection.registry import METHODS
 
 BASE = {"random": 50, "herding": 60, "lens": 70}
@@ -138,8 +144,40 @@ def test_a_method_is_compared_only_when_it_has_every_pair_of_a_task_and_a_seed(f
 def test_every_method_of_the_table_is_run_once_for_each_task_and_seed() -> None:
     named = [name for methods in SELECTING.values() for name in methods]
     assert set(named) == set(METHODS) - {"stratified", "first"}
-    folders = [job.folder for job in all_jobs()]
-    assert len(folders) == len(set(folders)) == len(STAGES) * len(TASKS) * len(SEEDS)
+    folders = Counter(job.folder for job in all_jobs())
+    assert len(folders) == len(STAGES) * len(TASKS) * len(SEEDS)
+    assert set(folders.values()) == {2}  # T = 1 with its scores, and then every T
+
+
+def write_scores(folder: Path, calibration: str | None, gold: list[int]) -> Path:
+    """Scores of the random demonstrations of a task and seed, which give label 1 by one nat or three, in turns.
+
+    So batch calibration, which takes 1.67 nats off, gives label 0 and label 1 in turns.
+    """
+    run = folder / "model" / "features-sst2"
+    (result,) = [
+        each
+        for each in read_results(run)
+        if (each.setting.sampling, each.setting.seed, each.setting.part) == ("random", 0, "test")
+        and (each.setting.task, each.setting.iteration, each.setting.calibration) == ("sst2", 1, calibration)
+    ]
+    columns = {"gold": [str(label) for label in gold], "candidates": [["0", "1"]] * N}
+    columns["scores"] = [[0.0, 1.0 if place % 2 == 0 else 3.0] for place in range(N)]
+    path = samples_path(run, result)
+    path.parent.mkdir(exist_ok=True)
+    pq.write_table(pa.table(columns), path)
+    return path
+
+
+def test_answers_are_those_of_the_scores_before_and_after_batch_calibration(folder: Path) -> None:
+    (known,) = read_models(folder)
+    write_scores(folder, None, [1 if place < 50 else 0 for place in range(N)])
+    file = write_scores(folder, "batch", [place % 2 if place < 55 else 1 - place % 2 for place in range(N)])
+    (model,) = read_models(folder)
+    assert model.accuracies.equals(known.accuracies)
+    write_scores(folder, "batch", [place % 2 for place in range(N)])
+    with pytest.raises(SystemExit, match=re.escape(f"{file}: its scores do not give the answers of its result")):
+        read_models(folder)
 
 
 def test_the_commands_are_commands_of_the_program() -> None:

@@ -105,8 +105,8 @@ def write_row(
     with open(folder / FILE, "a", encoding="utf-8") as file:
         file.write(row.line())
     predictions = [
-        Prediction(Query("text", LABELS, true), t, label, 0.5, sums, label, False, means=sums)
-        for true, label, line in zip(gold, labels, scores.tolist(), strict=True)
+        Prediction(Query("text", LABELS, true, f"rows:{place}"), t, label, 0.5, sums, label, False, means=sums)
+        for place, (true, label, line) in enumerate(zip(gold, labels, scores.tolist(), strict=True))
         for sums in [dict(zip(LABELS, line, strict=True))]
     ]
     write_samples(folder, row, predictions)
