@@ -61,7 +61,7 @@ WHICH = {
     "labels for my own rows": "think, then predict",
     "technique, T, eta and calibration for my own rows": "tune",
     "how good one memory is": "eval",
-    "a memory without label bias": "calibrate",
+    "a memory with its label bias corrected": "calibrate",
     "accuracy over T on tasks, over seeds": "run",
     "many such runs, as one YAML file": "study",
     "tasks of lm-evaluation-harness": "harness",
