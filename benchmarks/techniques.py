@@ -245,16 +245,13 @@ def centroid_arm(case: Case, iteration: int) -> Iterator[Outcome]:
     making, between = engine.making - before, engine.scoring
     dev, test = (_observed(engine, memory, job.queries(plan, part)) for part in ("dev", "test"))
     scoring = engine.scoring - between
-    own = predicted(observed_demonstrations(engine, memory.provenance, [iteration], "sum", silent))
-    leaving = engine.making - before - making
-    length, shots = len(job.plain.token_ids), len(own)
+    length, shots = len(job.plain.token_ids), len(job.plain.examples)
     gold = [labels.index(str(query.gold)) for query, _ in test]
+    yield Outcome("centroid", _by_centroids(dev, test, labels), gold, shots + len(dev), length, making, scoring)
+    own = predicted(observed_demonstrations(engine, memory.provenance, [iteration], "sum", silent))
+    scores, making = _by_centroids(own, test, labels), engine.making - before
     test_rows = scoring.share(len(test) / (len(test) + len(dev)))
-    for rows, name, seen, made, scored in (
-        (dev, "centroid", shots + len(dev), making, scoring),
-        (own, "centroid of demonstrations", shots, making + leaving, test_rows),
-    ):
-        yield Outcome(name, _by_centroids(rows, test, labels), gold, seen, length, made, scored)
+    yield Outcome("centroid of demonstrations", scores, gold, shots, length, making, test_rows)
 
 
 def _observed(engine: Engine, memory: Memory, queries: Iterable[Query]) -> list[tuple[Query, list[Tensor]]]:

@@ -71,7 +71,7 @@ class Difference:
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """What is compared with T = 1, or with what its name says: its pairs, the measures, and whether dev rows chose T.
+    """What is compared with T = 1, or with what its name says: its pairs, the measures, and whether it used dev labels.
 
     `chosen_by` is how many more labels the demonstrations were chosen by.
     """
@@ -84,7 +84,7 @@ class Comparison:
 
     @property
     def labels(self) -> int:
-        """How many labels the demonstrations, T or eta were chosen by."""
+        """How many labels beyond those of the demonstrations were used whatever is corrected."""
         dev = self.pairs[0].dev_before
         return self.chosen_by + (0 if dev is None or not self.by_dev else len(dev.gold))
 
@@ -258,11 +258,17 @@ class Compared(Protocol):
 
 
 def adjusted(found: Sequence[Compared]) -> dict[tuple[str, str], float]:
-    """Holm's p-value of each comparison and measure, by their names, over all of them together."""
-    names = [(each.name, name) for each in found for name in each.differences]
-    return dict(
-        zip(names, holm([each.differences[name].p for each in found for name in each.differences]), strict=True)
-    )
+    """Holm's p-value of each comparison and measure, by their names, over all of them together.
+
+    Comparisons whose p leaves out which rows were drawn are left out.
+    """
+    known = {
+        (each.name, name): change.p
+        for each in found
+        if not each.over_seeds_alone
+        for name, change in each.differences.items()
+    }
+    return dict(zip(known, holm(list(known.values())), strict=True))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -184,7 +184,7 @@ def tuned_sentence(lines: Sequence[dict[str, Any]]) -> str:
     if outside:
         changed += (
             f" On {names(outside)} the accuracy of its memory is outside the 95 % interval of its own estimate, which "
-            "is one of many sets of demonstrations."
+            "is a mean over many sets of demonstrations, where the memory has one of them."
         )
     return (
         "By its own cross-validation `tune` prefers a setting to plain in-context learning, beyond noise, on "
@@ -254,19 +254,19 @@ def predictors_sentence(found: Sequence[Correlation]) -> str:
     """What goes along with a gain: the predictors whose interval does not contain zero, or whose p is small."""
     if not any(each.interval for each in found):
         return "There are too few runs to say what goes along with a gain."
-    telling = [each for each in found if each.interval and (each.interval[0] > 0 or each.interval[1] < 0)]
-    if not telling:
-        return "Nothing that was measured goes along with where thinking gains: every interval contains zero."
-    telling.sort(key=lambda each: -abs(each.overall))
-    parts = [f"{_short(PREDICTORS[each.name])} ({each.overall:+.2f})" for each in telling]
-    inside = [each for each in found if each.within_p is not None and each.within_p < ALPHA]
-    inside.sort(key=lambda each: -abs(each.within))
-    inner = "; ".join(f"{_short(PREDICTORS[each.name])} ({each.within:+.2f})" for each in inside) or "none of them"
+    telling = {each.name: each.overall for each in found if each.interval and each.interval[0] * each.interval[1] > 0}
+    inside = {each.name: each.within for each in found if each.within_p is not None and each.within_p < ALPHA}
     return (
         f"Rank correlations with the gain whose interval excludes zero, of {len(found)} predictors over all runs: "
-        f"{'; '.join(parts)}; with p below {100 * ALPHA:.0f} % among the seeds of one task and setting alone: {inner}. "
-        "Neither is corrected for the number of predictors."
+        f"{_strongest(telling)}; with p below {100 * ALPHA:.0f} % among the seeds of one task and setting alone: "
+        f"{_strongest(inside)}. Neither is corrected for the number of predictors."
     )
+
+
+def _strongest(found: Mapping[str, float]) -> str:
+    """Predictors with their correlations, the strongest first."""
+    ordered = sorted(found, key=lambda name: -abs(found[name]))
+    return "; ".join(f"{_short(PREDICTORS[name])} ({found[name]:+.2f})" for name in ordered) or "none of them"
 
 
 def repeats_sentence(found: Sequence[Repeats]) -> str:

@@ -24,7 +24,7 @@ from deepthink_cli.experiments.jobs import SharedRows
 from deepthink_cli.io.atomic import replacing
 from deepthink_cli.model.options import ModelOptions
 
-from .load import NEAREST, nearest_path
+from .load import DIGEST, NEAREST, nearest_path
 from .runs import DEV_ROWS
 
 SEEDS = range(10)
@@ -33,14 +33,14 @@ SEEDS = range(10)
 def write(case: Case, path: Path) -> None:
     """Write what the means of the dev rows give the test rows: columns `gold`, `candidates` and `scores`.
 
-    `demonstrations_sha256` is that of the demonstrations, as results have it. A label of fewer than two dev rows has no
+    `DIGEST` is that of the demonstrations, as results have it. A label of fewer than two dev rows has no
     mean, and scores of minus infinity.
     """
     _, job = case.planned(iterations=1, at="1")
     labels, outcome = list(job.plain.labels), next(centroid_arm(case, 1))
     number = len(outcome.gold)
     columns = {
-        "demonstrations_sha256": [job.sha256] * number,
+        DIGEST: [job.sha256] * number,
         "gold": [labels[place] for place in outcome.gold],
         "candidates": [labels] * number,
         "scores": outcome.scores.tolist(),

@@ -55,8 +55,8 @@ Columns:
   random ones, and in one line thinking.
 - *accuracy*: by the model's scores.
 - *matched*: one constant is added to the scores that T = 1 gives each label, such that it gives every label as often as
-  the other side. What is left of the difference is not one of how often labels are given. Where most rows get one
-  label, few differences can be left: a large step, which *pairs* shows to tell labels apart far less well, leaves few.
+  the other side. What is left of the difference is not one of how often labels are given. Of what a large step loses in
+  *pairs* it shows a small part.
 - *fitted*: a bias of each label, fitted on the labels of the dev rows, is taken off on both sides (`--calibrate
   fitted`).
 - *batch*: both sides after batch calibration, which sees the test inputs and no label.
@@ -77,17 +77,18 @@ Lines:
   four times, so that with many inputs it costs four times as much.
 - `lens` and `influence`: those of Table 1, with three seeds and 150 rows, of which it keeps the answers and no scores.
 - the [nearest mean](predict.md#the-nearest-mean-hidden-state) of the dev rows, after the random demonstrations of the
-  lines above it. Its labels are fitted as they are; a label of fewer than two dev rows has no mean and is never given,
-  so that it has no *batch* and no *log p*.
+  lines above it. In *fitted* no bias is taken off its own scores; a label of fewer than two dev rows has no mean, is
+  never given and not told apart from others, so that the line has no *batch* and no *log p*.
 
 Intervals are Student's at 95 %, with the variance over the seeds and the test rows of each task together (crossed
 random effects) and Satterthwaite's degrees of freedom; an end of *-0.0* is below zero, one of *+0.0* above, and *0*
 without an interval says that nothing differs. Biases and constants are taken as exact. Holm's correction takes the same
 test's p at 5 %; over so many entries, most of them of other methods and measures, a true change may be lost. Tasks
 count as independent, though SST-2 and SST-5 share sentences; tasks, models and dev rows are not drawn at random, so
-nothing is said of others; the dev rows of the first lines are the same for all seeds of a task. These intervals
-replaced others, too wide here and too narrow in Table 1, when first figures had been seen; those of the lines with ten
-seeds were also looked at after two, four, six and eight."""
+nothing is said of others; the dev rows of a task are nearly the same for all seeds, so that no interval has what other
+dev rows would change, least of all that of the nearest mean, which is made of them. The method of the intervals was
+changed after the first figures had been seen: the former ones were too wide here and too narrow in Table 1. Figures of
+the lines with ten seeds were also looked at after two, four, six and eight of them."""
 CLAIMS = """\
 *Yes* and *no* say that a 95 % interval excludes zero for the claim or against it, *not shown* that it does not; of
 several figures those of the paper's own setting decide (continued positions, eta 0.01). No line repeats the paper's
@@ -133,9 +134,10 @@ LIMITS = """\
 - *Chosen* is the T and eta with the best accuracy on dev rows; the table by task has their median over the seeds, and
   the range. Ties go to the smaller T, so that T = 1 may be chosen. The *oracle* is the best T and eta on the test rows,
   which a user cannot know.
-- Intervals are at 95 % and made as in the first table. Those of what happens to the predicted labels are over the
-  seeds of the tasks, without the test rows; those of rank correlations resample the seeds of every task, five of which
-  make them somewhat too narrow. *Within task and setting*, p is that of seeds which change places within their tasks.
+- Intervals are at 95 % and made as in the first table. Those of what happens to the predicted labels are over the seeds
+  of the tasks, without the test rows; those of rank correlations resample the seeds of every task, five of which make
+  them somewhat too narrow. *Within task and setting*, p is how often a correlation is as far from zero when the seeds
+  of each task are permuted.
 - Other *p* are Student's. *Seeds better / worse* counts those with significantly more / fewer right answers by
   McNemar's test. No correction is made: of the tests where nothing differs, up to one in twenty comes out significant.
 - *Batch* is [batch calibration](predict.md#calibration) over the test rows (over the dev rows, where T and eta are
@@ -147,7 +149,7 @@ REBUILD = """\
 ```console
 $ python -m benchmarks.evidence.runs --model MODEL --data-dir DIR -o evidence                # all runs: some 35 hours
 $ python -m benchmarks.evidence.tuned --model MODEL --data-dir DIR                           # what `tune` chooses
-$ python -m benchmarks.evidence.nearest --model MODEL --data-dir DIR -o evidence              # the nearest mean
+$ python -m benchmarks.evidence.nearest --model MODEL --data-dir DIR -o evidence             # the nearest mean
 ```
 
 and those of Table 1 by the commands of [its page](table1.md). MODEL is `SmolLM2-135M-Instruct.Q4_1.gguf` of the package

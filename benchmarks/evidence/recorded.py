@@ -14,14 +14,13 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.table1.page import Model
-from benchmarks.table1.runs import BASELINE, LABELS
+from benchmarks.table1.runs import BASELINE, LABELS, SLOW
 
 from .discrimination import Difference
 from .methods import TECHNIQUES
 from .pooled import estimate
 
 FILE = "techniques.jsonl"
-SLOW = ("lens", "influence")
 ONCE, AREA = "deep-thinking T=1", "AUC"
 CORRECTIONS = {"accuracy": "none", "fitted": "fitted", "batch": "batch"}
 

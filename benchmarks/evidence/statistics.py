@@ -47,19 +47,20 @@ def seed_interval(pairs: Sequence[tuple[str, int]], statistic: Callable[[Ints], 
 def permuted_p(cells: Sequence[tuple[str, int, object]], statistic: Callable[[Ints], float]) -> float | None:
     """How often a statistic of row numbers is as far from zero where the seeds of every task change places at random.
 
-    `cells` are the rows' tasks, seeds and groups; the rows of a seed stay together. None if a task has one seed, or if
-    a seed lacks one of the groups of its task.
+    `cells` are the rows' tasks, seeds and groups; the rows of a seed stay together. None if the statistic is NaN, if a
+    task has one seed, or if a seed lacks one of the groups of its task.
     """
+    order = np.arange(len(cells))
+    found = abs(statistic(order))
     places = {cell: place for place, cell in enumerate(cells)}
     of_tasks = []
     for task in dict.fromkeys(task for task, _, _ in cells):
         seeds, groups = (list(dict.fromkeys(cell[n] for cell in cells if cell[0] == task)) for n in (1, 2))
         own = [[places.get((task, seed, group), -1) for group in groups] for seed in seeds]
-        if len(seeds) < 2 or any(-1 in row for row in own):
+        if np.isnan(found) or len(seeds) < 2 or any(-1 in row for row in own):
             return None
         of_tasks.append(np.array(own))
-    generator, order, found = np.random.default_rng(0), np.arange(len(cells)), abs(statistic(np.arange(len(cells))))
-    above = 0
+    generator, above = np.random.default_rng(0), 0
     for _ in range(ROUNDS):
         for own in of_tasks:
             order[own] = generator.permutation(own)

@@ -37,8 +37,7 @@ def discrimination(found: Sequence[Compared]) -> str:
     levels = [_level(name, first[name].before) if name in first and name != "matched" else "" for name in MEASURES]
     lines: list[list[object]] = [["T = 1", "", "", "", *levels]]
     for each in found:
-        bold = {name: 1.0 if each.over_seeds_alone else p_values.get((each.name, name), 1.0) for name in MEASURES}
-        cells = [_change(name, each.differences.get(name), bold[name]) for name in MEASURES]
+        cells = [_change(name, each.differences.get(name), p_values.get((each.name, name), 1.0)) for name in MEASURES]
         labels = f"up to {each.labels}" if "random-valid" in each.name else each.labels
         lines.append([each.name, labels, _cells(each), _percent(each.differences["accuracy"].before), *cells])
     return table(["", "more labels", PAIRS, "starts from", *MEASURES], lines)
@@ -134,7 +133,8 @@ def _change(name: str, change: Difference | None, p: float) -> str:
     if change.interval[0] == change.interval[1]:
         return "0"
     if name == "log p":
-        first, ends = f"{change.mean:+.2f}", " to ".join(signed(end, 2) for end in change.interval)
+        first = f"{change.mean:+.2f}".replace("-0.00", "0.00").replace("+0.00", "0.00")
+        ends = " to ".join(signed(end, 2) for end in change.interval)
     else:
         first, ends = points(change.mean), interval(change.interval)
     return f"{f'**{first}**' if p < ALPHA else first} [{ends}]"

@@ -142,20 +142,17 @@ def _answers(jobs: Sequence[JobResults], samples: Mapping[str, Path]) -> pd.Data
 
 
 def _right(result: Result, samples: Mapping[str, Path]) -> Floats:
-    """1.0 for every test row that is labelled correctly and 0.0 for others [rows], by its scores if they are kept.
+    """1.0 for every test row that is labelled correctly and 0.0 for others [rows].
 
-    Raises SystemExit if these do not give the answers that the result has.
+    Raises SystemExit if the scores of the rows, where they are kept, do not give these answers.
     """
-    file = samples.get(result.key)
-    if file is None:
-        return np.array(result.was_right(), dtype=np.float64)
-    scores = stored_scores(file)
-    right = (
-        predicted(scores.logs if result.setting.calibration is None else batch_calibrated(scores.logs)) == scores.gold
-    )
-    if right.tolist() != result.was_right():
-        raise SystemExit(f"{file}: its scores do not give the answers of its result")
-    return right.astype(np.float64)
+    right = result.was_right()
+    if (file := samples.get(result.key)) is not None:
+        scores = stored_scores(file)
+        logs = scores.logs if result.setting.calibration is None else batch_calibrated(scores.logs)
+        if (predicted(logs) == scores.gold).tolist() != right:
+            raise SystemExit(f"{file}: its scores do not give the answers of its result")
+    return np.array(right, dtype=np.float64)
 
 
 def _lines(file: Path) -> list[dict[str, Any]]:
@@ -195,10 +192,10 @@ Every [method](choose.md#methods) chooses from the same seeded pool of 1,000 tra
 is Deep-Thinking in the paper's setting (T = 5, eta 0.01, continued positions), and of the other
 [techniques](think.md#other-techniques) repeat-2 reads them twice, ensemble-4 in four orders, composed each without the
 others, and ct-kv trains their memory. Test rows are validation rows of SST-2, SST-5 and MR, and test rows of AG News
-and TREC: 300 of each task for random demonstrations and nine methods, and 150 for all choices and three techniques. The
-scores of every row are kept at T = 1, of LENS and influence and at other T the answers alone. The demonstrations are
-others than those of README.md and of the first lines of [Evidence](evidence.md). SmolLM2's weights have 4 bits (GGUF
-Q4_1), and it is an instruct model that is read without its chat template.
+and TREC: 300 of each task for random demonstrations and nine methods, and 150 for all choices and three techniques. At
+T = 1 the scores of every row are kept. At other T, and of LENS and influence, it is kept which rows are labelled
+correctly. The demonstrations are others than those of README.md and of the first lines of [Evidence](evidence.md).
+SmolLM2's weights have 4 bits (GGUF Q4_1), and it is an instruct model that is read without its chat template.
 
 Tables have accuracies in percent, means over seeds:
 

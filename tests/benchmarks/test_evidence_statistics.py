@@ -11,6 +11,7 @@ from scipy.stats import permutation_test, spearmanr, ttest_1samp, ttest_ind
 
 from evidence import statistics
 from evidence.cells import HARMS, HELPS, SAME, Comparison, verdict
+from evidence.findings import interval
 from evidence.measures import (
     batch_calibrated,
     from_uniform,
@@ -200,3 +201,18 @@ def test_p_of_a_correlation_within_tasks_is_that_of_scipys_permutations_and_seed
     again = permuted_p(cells, lambda order: correlation(np.tile(first, 5), np.tile(second, 5)[order]))
     assert again == pytest.approx(expected.pvalue, abs=0.04)
     assert permuted_p(cells[1:], lambda order: 0.0) is None
+    assert permuted_p(cells, lambda order: math.nan) is None
+
+
+def test_seeds_change_places_within_their_own_tasks_alone() -> None:
+    cells = [(task, seed, 0) for task in ("a", "b") for seed in range(4)]
+
+    def differs_between_tasks(order: np.ndarray) -> float:
+        return float(order[:4].mean() - order[4:].mean())
+
+    assert permuted_p(cells, differs_between_tasks) == 1  # the same in every round
+
+
+@pytest.mark.parametrize(("end", "said"), [(-0.0004, "-0.0"), (0.0004, "+0.0"), (0.0, "0.0"), (-0.0123, "-1.2")])
+def test_an_end_of_an_interval_keeps_its_sign_where_it_rounds_to_zero(end: float, said: str) -> None:
+    assert interval((end, end)) == f"{said} to {said}"

@@ -69,7 +69,8 @@ def test_a_large_step_must_lose_five_points_of_the_area(change: float, verdict: 
 
 @pytest.mark.parametrize(("raw", "composed", "verdict"), [(50, 53, HIT), (50, 52, OPEN), (50, 49, MISS)])
 def test_composed_demonstrations_must_gain_three_points(raw: int, composed: int, verdict: str) -> None:
-    found = Found({}, [row("deep-thinking T=1", "none", raw), row("composed T=1", "none", composed)])
+    others = [row("deep-thinking T=1", "none", 90, "agnews"), row("composed T=1", "none", 0, "agnews")]  # too long
+    found = Found({}, [row("deep-thinking T=1", "none", raw), row("composed T=1", "none", composed), *others])
     assert RULES[8](found).verdict == verdict
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +14,7 @@ import pytest
 from helpers.synthetic import N, curve, write
 
 from benchmarks.table1.page import page, read_models
-from benchmarks.table1.runs import SEEDS, SELECTING, STAGES, TASKS, all_jobs
+from benchmarks.table1.runs import SEEDS, SELECTING, SLOW, STAGES, TASKS, all_jobs
 from deepthink_cli.cli.main import program
 from deepthink_cli.experiments.results import read_results
 from deepthink_cli.experiments.samples import samples_path
@@ -144,9 +143,16 @@ def test_a_method_is_compared_only_when_it_has_every_pair_of_a_task_and_a_seed(f
 def test_every_method_of_the_table_is_run_once_for_each_task_and_seed() -> None:
     named = [name for methods in SELECTING.values() for name in methods]
     assert set(named) == set(METHODS) - {"stratified", "first"}
-    folders = Counter(job.folder for job in all_jobs())
-    assert len(folders) == len(STAGES) * len(TASKS) * len(SEEDS)
-    assert set(folders.values()) == {2}  # T = 1 with its scores, and then every T
+    whole = [job for job in all_jobs() if "--choose-on" in job.arguments]
+    folders = [job.folder for job in whole]
+    assert len(folders) == len(set(folders)) == len(STAGES) * len(TASKS) * len(SEEDS)
+    assert not any("--samples" in job.arguments for job in whole)
+
+
+def test_scores_are_kept_of_one_reading_of_all_methods_but_the_slow_ones() -> None:
+    kept = [job for job in all_jobs() if "--samples" in job.arguments]
+    assert {job.stage for job in kept} == set(STAGES) - set(SLOW)
+    assert all(job.arguments[job.arguments.index("--at") + 1] == "1" for job in kept)
 
 
 def write_scores(folder: Path, calibration: str | None, gold: list[int]) -> Path:

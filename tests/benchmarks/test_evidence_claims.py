@@ -1,0 +1,84 @@
+"""By which figures the paper's claims are judged."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from helpers.small_evidence import write_row
+
+from evidence import statistics
+from evidence.claims import claims
+from evidence.load import read_evidence
+
+ROWS = 40
+
+
+@pytest.fixture(autouse=True)
+def _few_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Intervals by few resamplings: what is tested is not how exact they are."""
+    monkeypatch.setattr(statistics, "ROUNDS", 50)
+
+
+def scores_with(right: int) -> np.ndarray:
+    """Scores whose first `right` inputs are labelled as the truth, which alternates, and the others not."""
+    true = np.array([[0.0, -1.0], [-1.0, 0.0]] * (ROWS // 2))
+    true[right:] = true[right:, ::-1]
+    return true
+
+
+def verdict(folder: Path, words: str) -> str:
+    """What the claim that has these words is found to be."""
+    (found,) = (each.found for each in claims(read_evidence(folder), []) if words in each.words)
+    return found.holds
+
+
+def write_curve(folder: Path, rights: dict[int, int], **more: object) -> None:
+    """Two seeds with as many right answers at each T."""
+    for seed in range(2):
+        for t, right in rights.items():
+            write_row(folder, scores_with(right), seed=seed, t=t, **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("small", "large", "found"),
+    [((20, 34, 20), (20, 20, 20), "yes"), ((20, 20, 6), (20, 34, 34), "no"), ((20, 20, 20), (20, 34, 34), "not shown")],
+)
+def test_readings_are_judged_at_the_papers_eta(
+    small: Sequence[int], large: Sequence[int], found: str, tmp_path: Path
+) -> None:
+    for eta, rights in ((0.01, small), (0.1, large)):
+        write_curve(tmp_path / "continued", dict(zip((1, 2, 5), rights, strict=True)), eta=eta)
+    assert verdict(tmp_path, "with more readings accuracy rises") == found
+
+
+@pytest.mark.parametrize(("k_center", "found"), [(8, "yes"), (36, "no"), (21, "not shown")])
+def test_thinking_is_judged_beside_the_papers_choice_whatever_others_give(
+    k_center: int, found: str, tmp_path: Path
+) -> None:
+    write_curve(tmp_path / "random", {1: 20, 5: 22})
+    write_curve(tmp_path / "choices", {1: 38}, sampling="global-entropy")
+    write_curve(tmp_path / "choices", {1: k_center}, sampling="k-center")
+    assert verdict(tmp_path, "than any of the paper's choices") == found
+
+
+@pytest.mark.parametrize(("others", "found"), [(20, "yes"), (33, "not shown")])
+def test_stem_must_gain_more_than_each_of_the_others(others: int, found: str, tmp_path: Path) -> None:
+    after = {"stem": 33, "humanities": 20, "social_sciences": 20, "others": others}
+    for category, right in after.items():
+        for number in range(4):
+            for t, count in ((1, 20), (5, right + number % 2)):
+                task, groups = f"mmlu/{category}{number}", ("mmlu", f"mmlu/{category}")
+                write_row(tmp_path / "subjects", scores_with(count), task=task, t=t, groups=groups)
+    assert verdict(tmp_path, "STEM gains more") == found
+
+
+@pytest.mark.parametrize(("four", "found"), [(36, "not shown"), (8, "no")])
+def test_every_number_of_demonstrations_is_judged_and_how_accuracy_varies(
+    four: int, found: str, tmp_path: Path
+) -> None:
+    write_curve(tmp_path / "own", {1: 20, 5: 36}, eta=0.01)
+    write_curve(tmp_path / "shots", {1: 20, 5: four}, eta=0.01, shots=4)
+    assert verdict(tmp_path, "with every number of demonstrations") == found  # which never varies less
