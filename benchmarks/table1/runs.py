@@ -18,7 +18,7 @@ POOL, ROWS, DEV_ROWS = "1000", "150", "80"
 MORE_ROWS = "300"  # of the methods that benchmarks/evidence/methods.py names
 FITTING = ("--positions", "restarted", "-T", "8")  # the demonstrations that fit
 READING = ("--eta", "0.1", *FITTING)
-AT = ("--at", "1,2,4,8")
+AT, ONCE = ("--at", "1,2,4,8"), ("--at", "1")
 COMMON = ("--limit", ROWS, "--calibrate", "none,batch")
 CHOSEN = ("--choose-on", "dev", "--dev-size", DEV_ROWS)
 DTYPE = "float32"  # so that rows of a GPU and of a processor agree to rounding
@@ -47,18 +47,18 @@ def all_jobs() -> Iterator[Job]:
     """Every command, the cheapest methods first; each task and seed has a folder of its own, for many processes.
 
     Seeds come one after another, so that all tasks have the first one early. The scores of every row are kept at T = 1,
-    but not those of `SLOW`, whose choice would be made twice where its rows are there.
+    but not those of `SLOW`, whose choice takes most of an hour of a core.
     """
     crossed = {stage: ("--demos-by", ",".join(methods)) for stage, methods in SELECTING.items()}
     crossed |= {stage: ("--demos-by", "random", "--technique", names) for stage, names in TECHNIQUES.items()}
     for stage in STAGES:
-        reading, at = (FITTING, ()) if stage == "ct-kv" else (READING, AT)
+        reading, at, once = (FITTING, (), ()) if stage == "ct-kv" else (READING, AT, ONCE)
         for seed in SEEDS:
             for task in TASKS:
                 drawn = ("--task", task, "--seeds", f"{seed},", "--pool-size", POOL, *crossed[stage], *COMMON, *reading)
                 folder = f"{stage}-{task}-{seed}"
                 if stage not in SLOW:
-                    yield Job(stage, folder, (*drawn, "--at", "1", "--samples"))
+                    yield Job(stage, folder, (*drawn, *once, "--samples"))
                 yield Job(stage, folder, (*drawn, *at, *CHOSEN))
 
 

@@ -152,7 +152,7 @@ def test_every_method_of_the_table_is_run_once_for_each_task_and_seed() -> None:
 def test_scores_are_kept_of_one_reading_of_all_methods_but_the_slow_ones() -> None:
     kept = [job for job in all_jobs() if "--samples" in job.arguments]
     assert {job.stage for job in kept} == set(STAGES) - set(SLOW)
-    assert all(job.arguments[job.arguments.index("--at") + 1] == "1" for job in kept)
+    assert all(job.arguments[-3:] == ("--at", "1", "--samples") for job in kept if job.stage != "ct-kv")
 
 
 def write_scores(folder: Path, calibration: str | None, gold: list[int]) -> Path:
