@@ -28,7 +28,7 @@ from deepthink_cli.report.job_results import JobResults, read_jobs
 from deepthink_cli.report.ranking import FEWEST_BLOCKS
 from deepthink_cli.report.tables import SeedScore, scores_of
 
-from .runs import BASELINE, DEV_ROWS, LABELS, MORE_ROWS, ROWS, SEEDS, SELECTING, TASKS, TECHNIQUES
+from .runs import BASELINE, DEV_ROWS, LABELS, MORE_ROWS, READ_ONCE, ROWS, SEEDS, SELECTING, TASKS, TECHNIQUES
 
 KINDS = ("plain", "thinking", "plain batch", "thinking batch")  # at T = 1 and at T by dev, raw and then corrected
 SCORES = {"plain": "raw scores", "plain batch": "batch-calibrated"}
@@ -36,7 +36,6 @@ COSTS, RIVALS = "costs.jsonl", "rivals.jsonl"  # of a model, beside its runs
 CHOICES = list(dict.fromkeys(name for methods in SELECTING.values() for name in methods))
 THINKING = "thinking"  # in the paper's setting, among the methods on more rows
 METHODS = [*CHOICES, THINKING, *(name for names in TECHNIQUES.values() for name in names.split(","))]
-READ_ONCE = ("ct-kv",)
 ONCE = "read once"  # the cost from which those of techniques are counted
 PASSES = ("observed", "sets", "scored")  # of a cost: texts that the model reads
 POOLED, UNLABELLED = "T = 1, labels of the pool", "T = 1, own labels"
@@ -354,7 +353,7 @@ def _thinking(model: Model) -> Iterator[str]:
         f"Further cost: up to 8 readings, and the {DEV_ROWS} rows at each of four T. ct-kv has one reading and is left "
         "out."
     )
-    cells = {method: _labels(method, int(DEV_ROWS)) for method in _ordered(model) if method not in READ_ONCE}
+    cells = {method: _labels(method, int(DEV_ROWS)) for method in _ordered(model) if method != READ_ONCE}
     yield _table(model, "thinking", {"method": "---", "labels": "--:"}, {name: [cell] for name, cell in cells.items()})
     yield "After batch calibration, by which T is chosen, too:"
     yield _table(model, "thinking batch", {"method": "---"}, {method: [] for method in cells})
