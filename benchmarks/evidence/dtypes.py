@@ -50,8 +50,8 @@ def changes_sentence(grid: pd.DataFrame, own: pd.DataFrame, eta: float, t: int) 
         sides["step"].append((both[:, 0, 1] - both[:, 0, 0], both[:, 1, 1] - both[:, 1, 0]))
     first, step = (difference(values) for values in sides.values())
     return (
-        f"The grid's dtype minus float32, on the same rows of the paper's setting ({len(pairs)} task-seed pairs): accuracy "
-        f"at T = 1 {with_interval(first)}, its change from T = 1 to T = {t} {with_interval(step)}."
+        f"The grid's dtype minus float32, on the same rows of the paper's setting ({len(pairs)} task-seed pairs): "
+        f"accuracy at T = 1 {with_interval(first)}, its change from T = 1 to T = {t} {with_interval(step)}."
     )
 
 
