@@ -191,10 +191,11 @@ Every [method](choose.md#methods) chooses from the same seeded pool of 1,000 tra
 is Deep-Thinking in the paper's setting (T = 5, eta 0.01, continued positions), and of the other
 [techniques](think.md#other-techniques) repeat-2 reads them twice, ensemble-4 in four orders, composed each without the
 others, and ct-kv trains their memory. Test rows are validation rows of SST-2, SST-5 and MR, and test rows of AG News
-and TREC: 300 of each task for random demonstrations and nine methods, and 150 for all choices and three techniques. At
-T = 1 the scores of every row are kept. At other T, and of LENS and influence, it is kept which rows are labelled
-correctly. The demonstrations are others than those of README.md and of the first lines of [Evidence](evidence.md).
-SmolLM2's weights have 4 bits (GGUF Q4_1), and it is an instruct model that is read without its chat template.
+and TREC: 300 of each task for random demonstrations and nine methods, with the scores of every row, and 150 for all
+choices and three techniques. Of the 150 the scores are kept at T = 1; at other T, and of ct-kv, LENS and influence,
+only which rows are labelled correctly. The demonstrations are others than those of README.md and of the first lines of
+[Evidence](evidence.md). SmolLM2's weights have 4 bits (GGUF Q4_1), and it is an instruct model that is read without its
+chat template.
 
 Tables have accuracies in percent, means over seeds:
 
@@ -214,7 +215,9 @@ then.
 
 Everything is computed in float32, so that the rows of a GPU and of a processor agree to rounding. Of SmolLM2, those of
 LENS and influence were made on a GPU, the others on a processor; random demonstrations of seed 0 were evaluated on
-both, and no answer differed.
+both, and no answer differed. At T = 1 the 270 lines of a method, task and seed that have scores were made a second time
+for these: 268 gave the same answers to every row, and k-means chose other demonstrations in two, which replace the
+former.
 
     python -m benchmarks.table1.runs --model MODEL --data-dir DIR -o table1/NAME
     python -m benchmarks.table1.costs --model MODEL --data-dir DIR -o table1/NAME/costs.jsonl
