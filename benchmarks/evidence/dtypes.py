@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from .cells import PAPER
 from .discrimination import difference
 from .findings import with_interval
 from .load import Scores
@@ -34,21 +35,23 @@ def dtype_sentence(grid: pd.DataFrame, float32: pd.DataFrame) -> str:
     )
 
 
-def changes_sentence(grid: pd.DataFrame, own: pd.DataFrame, eta: float, t: int) -> str:
-    """How far T = 1, and what T readings change, differ between the dtypes, on rows and after demonstrations of both.
+def changes_sentence(grid: pd.DataFrame, own: pd.DataFrame, t: int) -> str:
+    """How far accuracy at T = 1, and its change from there to T, differ between the dtypes in the paper's setting.
 
-    `own` has the paper's setting in float32, on some of the grid's test rows; empty if nothing was run in both.
+    `own` has that setting in float32, on some of the grid's test rows; empty if nothing was run in both.
     """
-    ours, grids = (_test_rows(rows, eta, t) for rows in (own, grid[grid["setting"] == "continued"]))
+    positions, eta = PAPER
+    ours, grids = (_test_rows(rows, eta, t) for rows in (own, grid[grid["setting"] == positions]))
     pairs = [pair for pair in ours if pair in grids]
     if not pairs:
         return ""
-    sides: dict[str, list[tuple[Floats, Floats]]] = {"first": [], "step": []}
+    firsts, steps = list[tuple[Floats, Floats]](), list[tuple[Floats, Floats]]()
     for task in dict.fromkeys(task for task, *_ in pairs):
         both = np.array([_both_right(ours[pair], grids[pair]) for pair in pairs if pair[0] == task], dtype=np.float64)
-        sides["first"].append((both[:, 0, 0], both[:, 1, 0]))
-        sides["step"].append((both[:, 0, 1] - both[:, 0, 0], both[:, 1, 1] - both[:, 1, 0]))
-    first, step = (difference(values) for values in sides.values())
+        float32, other = both[:, 0], both[:, 1]  # [seeds, T, rows]
+        firsts.append((float32[:, 0], other[:, 0]))
+        steps.append((float32[:, 1] - float32[:, 0], other[:, 1] - other[:, 0]))
+    first, step = difference(firsts), difference(steps)
     return (
         f"The grid's dtype minus float32, on the same rows of the paper's setting ({len(pairs)} task-seed pairs): "
         f"accuracy at T = 1 {with_interval(first)}, its change from T = 1 to T = {t} {with_interval(step)}."

@@ -143,7 +143,7 @@ def rising(found: Sequence[Compared]) -> str:
     """
     p_values, parts = adjusted(found), []
     for name in MEASURES:
-        known = [each for each in found if name in each.differences and not each.over_seeds_alone]
+        known = [each for each in found if (each.name, name) in p_values]
         if not known:
             continue
         sides = []
@@ -181,14 +181,15 @@ def tuned_sentence(lines: Sequence[dict[str, Any]]) -> str:
     untried = [line["task"] for line in lines if line not in tried]
     where = f" where there was time to try T = 2 with Deep-Thinking (not on {names(untried)})" if untried else ""
     outside = [line["task"] for line in lines if not _inside(line["test"]["accuracy"], line["nested"]["ci95"])]
+    missed = ""
     if outside:
-        changed += (
+        missed = (
             f" On {names(outside)} the accuracy of its memory is outside the 95 % interval of its own estimate, which "
             "is a mean over many sets of demonstrations, where the memory has one of them."
         )
     return (
         "By its own cross-validation `tune` prefers a setting to plain in-context learning, beyond noise, on "
-        f"{len(kept)} of {counted(len(lines), 'task')}.{changed} More than one reading is chosen on "
+        f"{len(kept)} of {counted(len(lines), 'task')}.{changed}{missed} More than one reading is chosen on "
         f"{readings or 'none'} of the {counted(len(tried), 'task')}{where}.{_rivals_sentence(lines)}"
     )
 

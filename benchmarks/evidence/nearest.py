@@ -1,4 +1,4 @@
-"""The nearest mean hidden state of 150 dev rows, on the rows of `evidence/random` and after its demonstrations.
+"""The nearest mean hidden state of the dev rows, on the rows of `evidence/random` and after its demonstrations.
 
     python -m benchmarks.evidence.nearest --model MODEL --data-dir DIR -o evidence
 

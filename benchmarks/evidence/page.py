@@ -24,7 +24,7 @@ from .load import ORDER, Evidence
 from .methods import beside_random
 from .predictors import Correlation, correlations, gain_cells
 from .recorded import of_table1
-from .variations import ETA, T, variations
+from .variations import T, variations
 
 NOTHING = "Nothing has been run for this yet."
 INTRODUCTION = """\
@@ -307,7 +307,7 @@ def _coverage(study: Study) -> list[str]:
         f"{findings.covered(rows)} Only these are in figures with a chosen T."
     )
     missing = findings.counted(evidence.without_samples, "row") + " without stored scores left out."
-    dtypes = (dtype_sentence(rows, evidence.float32), changes_sentence(rows, evidence.folder("own"), ETA, T))
+    dtypes = (dtype_sentence(rows, evidence.float32), changes_sentence(rows, evidence.folder("own"), T))
     text = " ".join(filter(None, [text, _first_readings(rows), *dtypes]))
     return [
         "## What was run",

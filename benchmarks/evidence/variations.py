@@ -12,13 +12,15 @@ from scipy.stats import ttest_ind
 from deepthink_cli.experiments.results import Result
 from deepthink_cli.report.significance import t_interval
 
+from .cells import PAPER
 from .discrimination import Comparison, Difference, compare, pairs_at
 from .load import Evidence
 from .measures import Floats
+from .methods import T
 from .pooled import Estimate
 from .statistics import Spreads, spreads
 
-ETA, T = 0.01, 5  # the paper's, where nothing else is said
+_, ETA = PAPER  # where nothing else is said
 
 
 @dataclass(frozen=True)

@@ -56,14 +56,24 @@ def all_jobs() -> Iterator[Job]:
         reading = FITTING if stage == READ_ONCE else READING
         for seed in SEEDS:
             for task in TASKS:
-                drawn = ("--task", task, "--seeds", f"{seed},", "--pool-size", POOL, *crossed[stage], *COMMON, *reading)
+                common = (
+                    "--task",
+                    task,
+                    "--seeds",
+                    f"{seed},",
+                    "--pool-size",
+                    POOL,
+                    *crossed[stage],
+                    *COMMON,
+                    *reading,
+                )
                 folder = f"{stage}-{task}-{seed}"
                 if stage == READ_ONCE:
-                    yield Job(stage, folder, (*drawn, *CHOSEN, "--samples"))
+                    yield Job(stage, folder, (*common, *CHOSEN, "--samples"))
                     continue
                 if stage not in SLOW:
-                    yield Job(stage, folder, (*drawn, "--at", "1", "--samples"))
-                yield Job(stage, folder, (*drawn, *AT, *CHOSEN))
+                    yield Job(stage, folder, (*common, "--at", "1", "--samples"))
+                yield Job(stage, folder, (*common, *AT, *CHOSEN))
 
 
 def main() -> None:

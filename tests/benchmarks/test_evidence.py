@@ -220,10 +220,10 @@ def test_what_changes_in_float32_is_compared_on_the_rows_that_both_dtypes_have(f
             write_row(folder / "own", made_up_scores(20, task, 0), task=task, seed=int(seed), eta=0.01, t=t)
             write_row(folder / "own", made_up_scores(20, "9", 0), task=task, seed=9, eta=0.01, t=t)  # of others
     evidence = read_evidence(folder)
-    said = changes_sentence(evidence.grid, evidence.folder("own"), 0.01, 5)
+    said = changes_sentence(evidence.grid, evidence.folder("own"), 5)
     assert f"its change from T = 1 to T = 5 {100 * np.mean(expected):+.1f} points [" in said
     assert f"({len(expected)} task-seed pairs)" in said
-    assert changes_sentence(evidence.grid, evidence.folder("chat"), 0.01, 5) == ""
+    assert changes_sentence(evidence.grid, evidence.folder("chat"), 5) == ""
     assert said in page._coverage(page.Study(evidence, folder))[1]
 
 
