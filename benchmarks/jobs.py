@@ -57,7 +57,7 @@ class Workplace:
     ) -> Workplace:
         """Create the links in an empty folder; a model that is neither a file nor a folder is a hub id.
 
-        With `samples`, every command keeps every input's scores, without it those that ask for them.
+        With `samples` every command keeps every input's scores; without it, only commands that ask for them do.
         """
         (folder / OUT).symlink_to(out.resolve())
         if data_dir is not None:

@@ -185,7 +185,7 @@ def tuned_sentence(lines: Sequence[dict[str, Any]]) -> str:
     if outside:
         missed = (
             f" On {names(outside)} the accuracy of its memory is outside the 95 % interval of its own estimate, which "
-            "is a mean over many sets of demonstrations, where the memory has one of them."
+            "is a mean over many sets of demonstrations; the memory has one."
         )
     return (
         "By its own cross-validation `tune` prefers a setting to plain in-context learning, beyond noise, on "

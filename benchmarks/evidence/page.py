@@ -85,10 +85,10 @@ random effects) and Satterthwaite's degrees of freedom; an end of *-0.0* is belo
 without an interval says that nothing differs. Biases and constants are taken as exact. Holm's correction takes the same
 test's p at 5 %; over so many entries, most of them of other methods and measures, a true change may be lost. Tasks
 count as independent, though SST-2 and SST-5 share sentences; tasks, models and dev rows are not drawn at random, so
-nothing is said of others; the dev rows of a task are nearly the same for all seeds, so that no interval has what other
-dev rows would change, least of all that of the nearest mean, which is made of them. The method of the intervals was
-changed after the first figures had been seen: the former ones were too wide here and too narrow in Table 1. Figures of
-the lines with ten seeds were also looked at after two, four, six and eight of them."""
+nothing is said of others; the dev rows of a task are nearly the same for all seeds, so that no interval contains what
+other dev rows would change, least of all that of the nearest mean, which is made of them. The method of the intervals
+was changed after the first figures had been seen: the former ones were too wide here and too narrow in Table 1. Figures
+of the lines with ten seeds were also looked at after two, four, six and eight of them."""
 CLAIMS = """\
 *Yes* and *no* say that a 95 % interval excludes zero for the claim or against it, *not shown* that it does not; of
 several figures those of the paper's own setting decide (continued positions, eta 0.01). No line repeats the paper's

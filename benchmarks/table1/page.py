@@ -210,14 +210,14 @@ Tables have accuracies in percent, means over seeds:
 
 Intervals are at 95 % and made as in the first table of [Evidence](evidence.md). What is *shown* has p below 5 % after
 Holm's correction over the methods; that table corrects for more comparisons, so that less is shown there. The figures
-of 300 rows were also looked at after two, four, six and eight of the ten seeds, and more or fewer methods were shown
-then.
+of 300 rows were also looked at after two, four, six and eight of the ten seeds, when more or fewer methods were shown
+to differ.
 
 Everything is computed in float32, so that the rows of a GPU and of a processor agree to rounding. Of SmolLM2, those of
 LENS and influence were made on a GPU, the others on a processor; random demonstrations of seed 0 were evaluated on
-both, and no answer differed. At T = 1 the 270 lines of a method, task and seed that have scores were made a second time
-for these: 268 gave the same answers to every row, and k-means chose other demonstrations in two, which replace the
-former.
+both, and no answer differed. To keep the scores of the 150 rows, 270 combinations of a method, a task and a seed were
+run a second time at T = 1: 268 gave the same answers to every row. In the other two, k-means chose other
+demonstrations, and their rows replace the former ones.
 
     python -m benchmarks.table1.runs --model MODEL --data-dir DIR -o table1/NAME
     python -m benchmarks.table1.costs --model MODEL --data-dir DIR -o table1/NAME/costs.jsonl
