@@ -17,10 +17,9 @@ from benchmarks.evidence.discrimination import Difference, difference, holm
 from benchmarks.evidence.findings import Change, counted, points, with_interval
 from benchmarks.evidence.load import TASK_NAMES, stored_scores
 from benchmarks.evidence.measures import Floats, batch_calibrated, predicted
-from benchmarks.evidence.pooled import estimate
 from benchmarks.style import DEEPTHINK, NO_LABELS, POOL_LABELS, write
 from deepthink_cli.evaluation.metrics import ALPHA
-from deepthink_cli.experiments.results import FILE, Result
+from deepthink_cli.experiments.results import FILE, Result, from_bits
 from deepthink_cli.report.arms import Arm
 from deepthink_cli.report.dots import Dot, dots_figure
 from deepthink_cli.report.figures import COLUMN
@@ -48,6 +47,16 @@ def nothing() -> pd.DataFrame:
     return pd.DataFrame(columns=["method", "task", "seed", *KINDS])
 
 
+Answers = dict[tuple[str, int], Floats]  # by task and seed: 1.0 for every test row that is labelled correctly [rows]
+
+
+def between(first: Answers, last: Answers) -> Difference:
+    """The difference on the tasks and seeds of both."""
+    pairs = [pair for pair in first if pair in last]
+    of_tasks = [[pair for pair in pairs if pair[0] == task] for task in dict.fromkeys(task for task, _ in pairs)]
+    return difference([(np.stack([first[p] for p in own]), np.stack([last[p] for p in own])) for own in of_tasks])
+
+
 @dataclass(frozen=True, eq=False)
 class Model:
     """The results of one model: a line for each method, task and seed, with an accuracy for each of `KINDS`.
@@ -72,13 +81,10 @@ class Model:
 
     def change(self, before: tuple[str, str], after: tuple[str, str]) -> Difference:
         """From one (method, kind) to another, on the tasks and seeds of both; of all choices if the names are empty."""
-        first, last = self._answers_of(*before), self._answers_of(*after)
-        pairs = [pair for pair in first if pair in last]
-        of_tasks = [[pair for pair in pairs if pair[0] == task] for task in dict.fromkeys(task for task, _ in pairs)]
-        return difference([(np.stack([first[p] for p in own]), np.stack([last[p] for p in own])) for own in of_tasks])
+        return between(self.answers_of(*before), self.answers_of(*after))
 
-    def _answers_of(self, method: str, kind: str) -> dict[tuple[str, int], Floats]:
-        """By task and seed; of several methods their mean."""
+    def answers_of(self, method: str, kind: str) -> Answers:
+        """The answers of a method, or the mean of all choices if its name is empty."""
         rows = self.answers[self.answers["method"].isin([method] if method else CHOICES)]
         return {
             (str(task), int(seed)): np.mean(np.stack(of_pair[kind].tolist()), axis=0)
@@ -440,8 +446,7 @@ def _rivals(model: Model) -> Iterator[str]:
 RIVALS_WORDS = (
     "Logistic regression without in-context learning, on the same test rows: on TF-IDF weights of words, which needs "
     "no model, and on the mean of the model's last hidden states over an input's tokens. They are trained on the "
-    f"random demonstrations, or on these and the {DEV_ROWS} dev rows: the labels that T = 1 and a chosen T see. "
-    "Intervals of these differences are over the seeds alone."
+    f"random demonstrations, or on these and the {DEV_ROWS} dev rows: the labels that T = 1 and a chosen T see."
 )
 
 
@@ -450,15 +455,13 @@ def _against_rivals(model: Model, table: pd.DataFrame) -> Iterator[str]:
     seen = {"plain batch": "demonstrations", "thinking batch": "demonstrations and dev rows"}
     words = {"plain batch": "T = 1", "thinking batch": "T chosen on dev rows"}
     for kind, trained_on in seen.items():
-        rows = table[table["trained_on"] == trained_on].groupby(["classifier", "task", "seed"])["accuracy"].mean()
-        by_classifier = {name: rows[name] for name in rows.index.get_level_values(0).unique()}
-        known = {
-            name: (model.accuracies_of(BASELINE, kind) - values).dropna() for name, values in by_classifier.items()
-        }
+        answers: dict[str, Answers] = {}
+        for _, row in table[table["trained_on"] == trained_on].iterrows():
+            right = np.array(from_bits(row["correct"], row["n"]), dtype=np.float64)
+            answers.setdefault(row["classifier"], {})[row["task"], row["seed"]] = right
+        random = model.answers_of(BASELINE, kind)
         differences = "; ".join(
-            f"{_points(estimate(gain.to_numpy(), list(gain.index)))} against {name}"
-            for name, gain in known.items()
-            if len(gain)
+            f"{_points(between(own, random))} against {name}" for name, own in answers.items() if own.keys() & random
         )
         if differences:
             yield f"Random demonstrations with {words[kind]}, after batch calibration: {differences}."

@@ -4,7 +4,8 @@
 
 The test rows, demonstrations and dev rows are those of the table. A classifier is trained on the random demonstrations,
 which every method with random demonstrations reads, and on these with the dev rows, which choose T. Rows that are in
-the file, or in the table of its folder, are skipped.
+the file, or in the table of its folder, are skipped. `correct` says which test rows are labelled correctly, as in the
+results of a run.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from deepthink_cli.experiments.experiment import Experiment
 from deepthink_cli.experiments.jobs import RunJob
 from deepthink_cli.experiments.plan import RunPlan, planned
 from deepthink_cli.experiments.prepare import prepare_run
+from deepthink_cli.experiments.results import bits
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.selection.store import Store
@@ -69,11 +71,13 @@ def measure(engine: Engine, plan: RunPlan, job: RunJob, store: Store) -> Iterato
         for seen, with_dev in SEEN.items():
             started, end = time.process_time(), len(rows) if with_dev else len(test) + len(read)
             found = labelled(untrained, inputs[:end], gold[:end], range(len(test), end))
+            right = [label == true for label, true in zip(found, gold, strict=False)][: len(test)]
             yield {
                 **dict(zip(KEY, (job.task.name, job.seed, name, seen), strict=True)),
                 "labels": end - len(test),
                 "n": len(test),
-                "right": sum(label == true for label, true in zip(found, gold, strict=False)),
+                "right": sum(right),
+                "correct": bits(right),
                 "demonstrations_sha256": job.sha256,
                 "rows_sha256": dict(job.rows_sha256),
                 "dtype": DTYPE,

@@ -183,8 +183,7 @@ class Result:
 
     def was_right(self) -> list[bool]:
         """For every scored input, in order, whether its label is correct."""
-        packed = base64.b64decode(self.correct)
-        return [bool(packed[place // 8] >> (place % 8) & 1) for place in range(self.n)]
+        return from_bits(self.correct, self.n)
 
 
 ADAPTER = TypeAdapter(Result)
@@ -196,6 +195,12 @@ def bits(right: Sequence[bool]) -> str:
     for number, value in enumerate(right):
         packed[number // 8] |= value << (number % 8)
     return base64.b64encode(packed).decode()
+
+
+def from_bits(text: str, number: int) -> list[bool]:
+    """The booleans that `bits` packed."""
+    packed = base64.b64decode(text)
+    return [bool(packed[place // 8] >> (place % 8) & 1) for place in range(number)]
 
 
 def read_results(folder: str | Path) -> list[Result]:

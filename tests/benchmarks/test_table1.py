@@ -16,7 +16,7 @@ from helpers.synthetic import N, curve, write
 from benchmarks.table1.page import page, read_models
 from benchmarks.table1.runs import READ_ONCE, SEEDS, SELECTING, SLOW, STAGES, TASKS, all_jobs
 from deepthink_cli.cli.main import program
-from deepthink_cli.experiments.results import read_results
+from deepthink_cli.experiments.results import bits, read_results
 from deepthink_cli.experiments.samples import samples_path
 from deepthink_cli.selection.registry import METHODS
 
@@ -59,12 +59,13 @@ def folder(tmp_path: Path) -> Path:
             "classifier": "TF-IDF",
             "trained_on": trained_on,
             "labels": 8,
-            "n": 50,
+            "n": N,
             "right": right,
+            "correct": bits([place < right for place in range(N)]),
         }
         for task in ("sst2", "trec")
         for seed in range(3)
-        for trained_on, right in (("demonstrations", 20 + seed), ("demonstrations and dev rows", 40))
+        for trained_on, right in (("demonstrations", 40 + 2 * seed), ("demonstrations and dev rows", 80))
     ]
     (tmp_path / "model" / "rivals.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rivals))
     return tmp_path
