@@ -198,8 +198,8 @@ is Deep-Thinking in the paper's setting (T = 5, eta 0.01, continued positions), 
 [techniques](think.md#other-techniques) repeat-2 reads them twice, ensemble-4 in four orders, composed each without the
 others, and ct-kv trains their memory. Test rows are validation rows of SST-2, SST-5 and MR, and test rows of AG News
 and TREC: 300 of each task for random demonstrations and nine methods, with the scores of every row, and 150 for all
-choices and three techniques. Of the 150 the scores are kept at T = 1; at other T, and of ct-kv, LENS and influence,
-only which rows are labelled correctly. The demonstrations are others than those of README.md and of the first lines of
+choices and three techniques. Of the 150 the scores are kept at T = 1; at other T, and of LENS and influence, only
+which rows are labelled correctly. The demonstrations are others than those of README.md and of the first lines of
 [Evidence](evidence.md). SmolLM2's weights have 4 bits (GGUF Q4_1), and it is an instruct model that is read without its
 chat template.
 
@@ -221,8 +221,8 @@ to differ.
 
 Everything is computed in float32, so that the rows of a GPU and of a processor agree to rounding. Of SmolLM2, those of
 LENS and influence were made on a GPU, the others on a processor; random demonstrations of seed 0 were evaluated on
-both, and no answer differed. To keep the scores of the 150 rows, 270 combinations of a method, a task and a seed were
-run a second time at T = 1: 268 gave the same answers to every row. In the other two, k-means chose other
+both, and no answer differed. To keep the scores of the 150 rows, 285 combinations of a method, a task and a seed were
+run a second time at T = 1: 283 gave the same answers to every row. In the other two, k-means chose other
 demonstrations, and their rows replace the former ones.
 
     python -m benchmarks.table1.runs --model MODEL --data-dir DIR -o table1/NAME
