@@ -1,11 +1,12 @@
 """What every technique and correction of the package gains and costs, beside classifiers of the same labelled rows.
 
-    python benchmarks/techniques.py --model MODEL --data-dir DIR -o DIR/techniques.jsonl [--arms NAME ...]
-    python benchmarks/techniques.py -o DIR/techniques.jsonl --table
+    python -m benchmarks.techniques --model MODEL --data-dir DIR -o DIR/techniques.jsonl [--arms NAME ...]
+    python -m benchmarks.techniques -o DIR/techniques.jsonl --table  # refuses rows that are not those of their samples
 
 An arm is a line of `ARMS`: one for each technique of the registry and T, which gives raw scores and those after every
 calibration of the registry; one for each classifier; and one for the nearest mean hidden state at each T. A row is
 appended for each arm, correction, task and seed, and a second run skips what is there. The model is loaded once.
+`DIR/arms` has the samples, a file for each arm, task and seed (`write_samples`); it is packed as `DIR/arms.parquet`.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.packing import continued, unpacked
 from deepthink_cli.calibration.centroids import observed, observed_demonstrations
 from deepthink_cli.calibration.registry import CALIBRATIONS, NONE, choices
 from deepthink_cli.data.examples import Query
@@ -33,7 +35,7 @@ from deepthink_cli.experiments.jobs import RunJob, SharedRows
 from deepthink_cli.experiments.plan import RunPlan, planned, settings
 from deepthink_cli.experiments.prepare import prepare_run
 from deepthink_cli.experiments.runner import run_jobs
-from deepthink_cli.io.atomic import append, cut, whole_lines
+from deepthink_cli.io.atomic import append, cut, replacing, whole_lines
 from deepthink_cli.method import Method
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.model.spec import ModelSpec
@@ -57,6 +59,8 @@ BACKWARD = 2  # a backward pass costs about two forward ones
 NUMBERS = {"ensemble": "ensemble-3"}  # of a family with a parameter; of the others the smallest
 READINGS = {DEEP_THINKING: (1, 5), "fresh": (5,)}  # T of a technique; of the others 1
 SLOW = ("ct-kv",)  # trained by gradients: measured last
+AREA_DIGITS = 5
+SAMPLES = "arms"  # the folder of the samples, beside the file of the rows
 
 
 @dataclass
@@ -122,7 +126,8 @@ class Outcome:
     """What an arm gives with one correction: scores (n, C) in nats, the places (n,) of the true labels, and its cost.
 
     `labels` is the number of rows whose true labels it has seen; `making` is the cost of the memory, `scoring` that of
-    the n rows and of what the correction needs. `length` is that of the demonstrations in tokens.
+    the n rows and of what the correction needs. `length` is that of the demonstrations in tokens. `dev` are the scores
+    and true labels of the dev rows, if these were scored.
     """
 
     correction: str
@@ -132,6 +137,7 @@ class Outcome:
     length: int
     making: Cost
     scoring: Cost
+    dev: tuple[Floats, Sequence[int]] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,7 +201,9 @@ def run_arm(case: Case, technique: str, iteration: int, **options: Any) -> Itera
     for name in choices():
         scores, _ = scores_of(found["test", name], labels)
         own = Cost() if name == NONE or CALIBRATIONS[name].from_rows else texts
-        yield Outcome(name, scores, gold, shots, length, making, test_rows + own)
+        yield Outcome(
+            name, scores, gold, shots, length, making, test_rows + own, (dev, dev_gold) if name == NONE else None
+        )
     for name, calibration in CALIBRATIONS.items():
         if calibration.labelled and not calibration.of_states:
             scores = calibration.corrected(raw, dev, dev_gold)
@@ -313,12 +321,68 @@ def measured(outcome: Outcome) -> dict[str, Any]:
         "correction": outcome.correction,
         "n": n,
         "right": right,
-        "auc": round(area(outcome.scores, outcome.gold), 5),
+        "auc": round(area(outcome.scores, outcome.gold), AREA_DIGITS),
         "labels": outcome.labels,
         "passes": round(outcome.making.tokens / outcome.length, 2),
         "tokens_per_row": round(outcome.scoring.tokens / n, 1),
         "seconds": round(cost.seconds, 2),
     }
+
+
+def samples_path(out: Path, arm: str, task: str, seed: int) -> Path:
+    """The file of an arm's samples for a task and a seed, beside the file of the rows."""
+    return out.parent / SAMPLES / arm / f"{task}-{seed}.parquet"
+
+
+def write_samples(path: Path, labels: Sequence[str], outcomes: Sequence[Outcome]) -> None:
+    """Write a row for each test row, and for each dev row if these were scored.
+
+    `scores` are those of the first outcome, in the order of `candidates`; `answers` are the labels that are given to a
+    test row after each of `corrections`.
+    """
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    first = outcomes[0]
+    parts = {"test": (first.scores, first.gold), **({} if first.dev is None else {"dev": first.dev})}
+    given = np.array(labels)[[each.scores.argmax(axis=1) for each in outcomes]].T.tolist()
+    number, rest = len(first.gold), sum(len(gold) for _, gold in parts.values()) - len(first.gold)
+    columns = {
+        "part": [part for part, (_, gold) in parts.items() for _ in gold],
+        "gold": [labels[place] for _, gold in parts.values() for place in gold],
+        "candidates": [list(labels)] * (number + rest),
+        "scores": [row for scores, _ in parts.values() for row in scores.tolist()],
+        "corrections": [[each.correction for each in outcomes]] * number + [None] * rest,
+        "answers": given + [None] * rest,
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as temporary:
+        pq.write_table(pa.table(columns), temporary, compression="zstd", write_page_checksum=True)
+
+
+def check_rows(rows: Sequence[dict[str, Any]], out: Path) -> None:
+    """Raise SystemExit for the first row whose accuracy or, of a first correction, area its samples do not give.
+
+    Rows without samples count as given.
+    """
+    import numpy as np
+    import pyarrow.parquet as pq
+
+    with unpacked(out.parent, [SAMPLES]) as folder:
+        for row in rows:
+            path = samples_path(folder / out.name, row["arm"], row["task"], row["seed"])
+            if not path.exists():
+                continue
+            samples = [each for each in pq.read_table(path).to_pylist() if each["part"] == "test"]
+            place = samples[0]["corrections"].index(row["correction"])
+            found = {"n": len(samples), "right": sum(each["answers"][place] == each["gold"] for each in samples)}
+            if place == 0:
+                gold = [each["candidates"].index(each["gold"]) for each in samples]
+                found["auc"] = round(area(np.array([each["scores"] for each in samples]), gold), AREA_DIGITS)
+            for name, value in found.items():
+                if row[name] != value:
+                    raise SystemExit(f"{out}: {name} is {row[name]} in a row, and {value} in its samples, {path}")
 
 
 def rows_of(file: Path) -> list[dict[str, Any]]:
@@ -327,25 +391,24 @@ def rows_of(file: Path) -> list[dict[str, Any]]:
 
 
 def table(rows: Sequence[dict[str, Any]]) -> str:
-    """Means over tasks of means over seeds, as a Markdown table with a line for every model and arm.
+    """Means over tasks of means over seeds, as a Markdown table with a line for every arm.
 
     They are of the tasks and seeds that all arms have. After the accuracy of each correction come the area under the
     ROC curve and the cost of the first.
     """
-    pairs: dict[tuple[str, str], set[tuple[str, int]]] = {}
+    pairs: dict[str, set[tuple[str, int]]] = {}
     for row in rows:
-        pairs.setdefault((row["model"], row["arm"]), set()).add((row["task"], row["seed"]))
+        pairs.setdefault(row["arm"], set()).add((row["task"], row["seed"]))
     common = set.intersection(*pairs.values()) if pairs else set()
     rows = [row for row in rows if (row["task"], row["seed"]) in common]
     corrections = list(dict.fromkeys(row["correction"] for row in rows))
     costs = ("labels", "passes", "tokens_per_row", "seconds")
     headings = ["method", "runs", *corrections, "AUC", *(name.replace("_", " ") for name in costs)]
     lines = [f"| {' | '.join(headings)} |", f"|---{'|--:' * (len(headings) - 1)}|"]
-    arms: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    arms: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
-        arms.setdefault((Path(row["model"]).name, row["arm"]), []).append(row)
-    several = len({model for model, _ in arms}) > 1
-    for (model, arm), of_arm in arms.items():
+        arms.setdefault(row["arm"], []).append(row)
+    for arm, of_arm in arms.items():
         by_name = {name: [row for row in of_arm if row["correction"] == name] for name in corrections}
         accuracies = [
             f"{100 * _mean(same, lambda row: row['right'] / row['n']):.1f}" if same else "" for same in by_name.values()
@@ -353,7 +416,7 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
         first = next(same for same in by_name.values() if same)
         means = [f"{_mean(first, lambda row, name=name: row[name]):,.1f}" for name in costs]
         cells = [*accuracies, f"{100 * _mean(first, lambda row: row['auc']):.1f}", *means]
-        lines.append(f"| {' | '.join([f'{model}, {arm}' if several else arm, str(len(first)), *cells])} |")
+        lines.append(f"| {' | '.join([arm, str(len(first)), *cells])} |")
     return "\n".join(lines)
 
 
@@ -379,30 +442,38 @@ def main() -> None:
     parser.add_argument("--table", action="store_true", help="only print the table of the rows that are there")
     args = parser.parse_args()
     if not args.table:
-        measure(args)
-    print(table([row for row in rows_of(args.out) if row["arm"] in args.arms]))
+        with continued([args.out.parent / SAMPLES]):
+            measure(args)
+    rows = [row for row in rows_of(args.out) if row["arm"] in args.arms]
+    check_rows(rows, args.out)
+    print(table(rows))
 
 
 def measure(args: argparse.Namespace) -> None:
-    """Append the rows that are missing, seed by seed; those of an arm, a task and a seed are appended together."""
+    """Append the rows that are missing, seed by seed; those of an arm, a task and a seed are appended together.
+
+    Raises SystemExit if the file has rows of another model or setting.
+    """
     args.out.parent.mkdir(parents=True, exist_ok=True)
     args.out.touch()
     cut(args.out, whole_lines(args.out))
+    setting = {name: getattr(args, name) for name in ("model", "limit", "dev_rows", "eta", "positions")}
+    if any(not setting.items() <= row.items() for row in rows_of(args.out)):
+        raise SystemExit(f"{args.out} has rows of another model or setting than {setting}: name another folder")
     spec = find_model(ModelOptions.checked(model=args.model, device="cpu", dtype="float32"), silent)
     engine, shared = Meter(load(spec, silent)), SharedRows()
     common = {"limit": args.limit, "dev_size": args.dev_rows, "etas": (args.eta,), "positions": (args.positions,)}
-    key = {"model": args.model, "limit": args.limit, "dev_rows": args.dev_rows, "eta": args.eta}
-    key["positions"] = args.positions
     for seed in range(args.seeds):  # first, so that all arms have the same pairs early
         for arm in args.arms:
             for task in args.tasks:
-                asked = {**key, "arm": arm, "task": task, "seed": seed}
+                asked = {**setting, "arm": arm, "task": task, "seed": seed}
                 if any(asked.items() <= row.items() for row in rows_of(args.out)):
                     continue
                 case = Case(engine, spec, task, seed, {**common, "data_dir": args.data_dir, "choose_on": "dev"}, shared)
-                rows = [{**asked, **measured(outcome)} for outcome in ARMS[arm](case)]
-                append(args.out, [json.dumps(row) + "\n" for row in rows])
-                print(f"{arm}, {task}, seed {seed}: {len(rows)} rows", flush=True)
+                outcomes = list(ARMS[arm](case))
+                write_samples(samples_path(args.out, arm, task, seed), case.planned()[1].plain.labels, outcomes)
+                append(args.out, [json.dumps({**asked, **measured(outcome)}) + "\n" for outcome in outcomes])
+                print(f"{arm}, {task}, seed {seed}: {len(outcomes)} rows", flush=True)
 
 
 if __name__ == "__main__":

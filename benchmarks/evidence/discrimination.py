@@ -80,7 +80,6 @@ class Comparison:
     by_dev: bool
     pairs: Sequence[Pair]
     chosen_by: int = 0
-    over_seeds_alone: bool = False
 
     @property
     def labels(self) -> int:
@@ -249,25 +248,13 @@ class Compared(Protocol):
         """In how many of them nothing can differ, since T = 1 was chosen."""
 
     @property
-    def over_seeds_alone(self) -> bool:
-        """Whether its intervals leave out which rows were drawn."""
-
-    @property
     def differences(self) -> dict[str, Difference]:
         """The measures that are known, by name."""
 
 
 def adjusted(found: Sequence[Compared]) -> dict[tuple[str, str], float]:
-    """Holm's p-value of each comparison and measure, by their names, over all of them together.
-
-    Comparisons whose p leaves out which rows were drawn are left out.
-    """
-    known = {
-        (each.name, name): change.p
-        for each in found
-        if not each.over_seeds_alone
-        for name, change in each.differences.items()
-    }
+    """Holm's p-value of each comparison and measure, by their names, over all of them together."""
+    known = {(each.name, name): change.p for each in found for name, change in each.differences.items()}
     return dict(zip(known, holm(list(known.values())), strict=True))
 
 

@@ -137,13 +137,10 @@ def question(found: Sequence[Compared]) -> str:
 
 
 def rising(found: Sequence[Compared]) -> str:
-    """Which lines rise and fall in each measure, by their intervals and after Holm's correction.
-
-    Lines whose intervals leave out which rows were drawn are left out.
-    """
+    """Which lines rise and fall in each measure, by their intervals and after Holm's correction."""
     p_values, parts = adjusted(found), []
     for name in MEASURES:
-        known = [each for each in found if (each.name, name) in p_values]
+        known = [each for each in found if name in each.differences]
         if not known:
             continue
         sides = []

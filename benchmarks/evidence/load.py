@@ -12,6 +12,7 @@ import pandas as pd
 import pyarrow.parquet
 
 from benchmarks.table1.runs import TASKS
+from benchmarks.techniques import SAMPLES
 from deepthink_cli.experiments.results import FILE, Result, read_results
 from deepthink_cli.experiments.samples import find_samples
 
@@ -77,7 +78,8 @@ class Evidence:
     """All rows of all folders, with measures; `without_samples` counts rows whose scores are not there.
 
     `subjects` are the results of MMLU and BBH; `nearest` has the scores of test rows by the nearest mean hidden state,
-    by task, seed and the digest of the demonstrations.
+    by task, seed and the digest of the demonstrations; `arms` has those of `benchmarks/techniques.py` of test rows and
+    dev rows (`part`), by arm, task and seed.
     """
 
     rows: pd.DataFrame
@@ -85,6 +87,7 @@ class Evidence:
     without_samples: int
     models: tuple[str, ...]
     nearest: Mapping[tuple[str, int, str], Scores] = field(default_factory=dict)
+    arms: Mapping[tuple[str, str, int], Mapping[str, Scores]] = field(default_factory=dict)
 
     def folder(self, *names: str) -> pd.DataFrame:
         """The rows of these folders."""
@@ -119,7 +122,7 @@ def read_evidence(folder: Path) -> Evidence:
             models.add(PurePath(result.setting.model).name)
     rows = pd.DataFrame(lines, columns=None if lines else [*COLUMNS])
     rows = in_order(rows).sort_values(["setting", "task", "seed", "eta", "t", "part", "shots"], ignore_index=True)
-    return Evidence(rows, subjects, missing, tuple(sorted(models)), dict(_nearest(folder)))
+    return Evidence(rows, subjects, missing, tuple(sorted(models)), dict(_nearest(folder)), dict(_arms(folder)))
 
 
 def nearest_path(folder: Path, task: str, seed: int) -> Path:
@@ -132,6 +135,17 @@ def _nearest(folder: Path) -> Iterator[tuple[tuple[str, int, str], Scores]]:
         task, _, seed = path.stem.rpartition("-")
         (digest,) = set(pyarrow.parquet.read_table(path, columns=[DIGEST])[DIGEST].to_pylist())
         yield (task, int(seed), digest), stored_scores(path)
+
+
+def _arms(folder: Path) -> Iterator[tuple[tuple[str, str, int], dict[str, Scores]]]:
+    for path in sorted((folder / SAMPLES).glob("*/*.parquet")):
+        task, _, seed = path.stem.rpartition("-")
+        parts, scores = pyarrow.parquet.read_table(path, columns=["part"])["part"].to_numpy(), stored_scores(path)
+        of_parts = {
+            str(part): replace(scores, logs=scores.logs[parts == part], gold=scores.gold[parts == part])
+            for part in np.unique(parts)
+        }
+        yield (path.parent.name, task, int(seed)), of_parts
 
 
 def read_scores(path: Path, result: Result) -> Scores:

@@ -1,20 +1,21 @@
 """Methods of Table 1 on more rows, with the scores of every row: `evidence/random`, `techniques` and `choices`.
 
-Techniques and thinking read random demonstrations; the others choose them from the same pool. LENS and influence, which
-take most of an hour of a processor core for each task and seed, are not among them. `evidence/nearest` has the nearest
-mean hidden state after the random demonstrations.
+Techniques and thinking read random demonstrations; the others choose them from the same pool. LENS and influence take
+most of an hour of a processor core for each task and seed: they have the rows of Table 1 alone. `evidence/nearest` has
+the nearest mean hidden state after the random demonstrations.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import pandas as pd
 
-from benchmarks.table1.page import THINKING
-from benchmarks.table1.runs import BASELINE, LABELS
+from benchmarks.table1.page import THINKING, Model
+from benchmarks.table1.runs import BASELINE, LABELS, SLOW
 
 from .discrimination import Comparison, Difference, Pair, beside, compare
 from .load import Evidence
@@ -25,6 +26,7 @@ TECHNIQUES = {
     "ct-kv": "the memory is trained by gradients",
     "composed": "demonstrations read apart",
 }
+NEAREST_MEAN = "nearest mean hidden state of labelled rows"
 ENSEMBLE = "ensemble-4"  # four readings beside the five of thinking, but every input is read four times, too
 FOLDERS = ("random", "techniques", "choices")
 CHOICES = ("k-center", "global-entropy", "local-entropy", "random-valid")
@@ -72,7 +74,7 @@ def beside_random(evidence: Evidence) -> Iterator[Comparison]:
             beside(*(rows[rows["sampling"] == BY_DEV] for rows in (after_choices, choices))),
             LABELS[BY_DEV],
         ),
-        Comparison("nearest mean hidden state of labelled rows", True, list(_nearest(evidence, once))),
+        Comparison(NEAREST_MEAN, True, list(_nearest(evidence, once))),
     ]
     return (each for each in found if each.pairs)
 
@@ -85,6 +87,41 @@ def _nearest(evidence: Evidence, once: pd.DataFrame) -> Iterator[Pair]:
         if found is not None:
             assert np.array_equal(found.gold, pair.before.gold)
             yield replace(pair, after=found, dev_after=None, trained=True)
+
+
+@dataclass(frozen=True, eq=False)
+class OfTable1:
+    """A choice of demonstrations of Table 1 that is too slow to be run on more rows, beside random ones."""
+
+    method: str
+    model: Model
+    unchanged: int = 0
+
+    @property
+    def name(self) -> str:
+        """The line's name."""
+        return f"`{self.method}` demonstrations"
+
+    @property
+    def labels(self) -> int:
+        """How many labels the demonstrations were chosen by."""
+        return LABELS[self.method]
+
+    @property
+    def cells(self) -> list[tuple[str, int]]:
+        """Its tasks and seeds."""
+        return list(self.model.accuracies_of(self.method, "plain").index)
+
+    @cached_property
+    def differences(self) -> dict[str, Difference]:
+        """By the two measures whose answers are kept."""
+        kinds = {measure: kind for kind, measure in MEASURED.items()}
+        return {name: self.model.change((BASELINE, kind), (self.method, kind)) for name, kind in kinds.items()}
+
+
+def of_table1(model: Model | None) -> Iterator[OfTable1]:
+    """LENS and influence, as far as they have every task and seed."""
+    return (OfTable1(name, model) for name in SLOW if model is not None and name in model.complete)
 
 
 def thinking_beside_choices(evidence: Evidence) -> dict[str, list[Pair]]:

@@ -21,9 +21,8 @@ from .controls import Flipped, Repeats, flipped, repeats
 from .discrimination import Compared, comparisons
 from .dtypes import changes_sentence, dtype_sentence
 from .load import ORDER, Evidence
-from .methods import beside_random
+from .methods import beside_random, of_table1
 from .predictors import Correlation, correlations, gain_cells
-from .recorded import of_table1
 from .variations import T, variations
 
 NOTHING = "Nothing has been run for this yet."

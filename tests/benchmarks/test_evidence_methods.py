@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 from helpers.small_evidence import made_up_scores, write_row
 
 from benchmarks.table1.page import Model, page
 from evidence.load import Evidence, read_evidence
-from evidence.methods import accuracies, beside_random, gains
+from evidence.methods import accuracies, beside_random, gains, of_table1
 
 RANDOM, CHOSEN, TRAINED, ENSEMBLE, FIVE, AFTER = (
     made_up_scores(40, name, bias=1.0) for name in ("random", "chosen", "trained", "ensemble", "five", "after")
@@ -86,3 +88,21 @@ def test_the_page_of_table_1_has_the_accuracies_of_these_rows(evidence: Evidence
     accuracy = f"{100 * (CHOSEN.argmax(axis=1) == [0, 1] * 20).mean():.1f}"
     assert f"| random-valid | up to 448 | 3,030 | 72 | {accuracy} | {accuracy} |" in text
     assert (tmp_path / "model-more.png").exists()
+
+
+def test_slow_choices_are_compared_by_the_answers_of_table_1() -> None:
+    lines = [
+        {"method": method, "task": task, "seed": seed, "plain": right, "plain batch": right + 1}
+        for method, right in (("random", 4), ("lens", 6), ("herding", 8))
+        for task in ("sst2", "trec")
+        for seed in range(3)
+    ]
+    shares = pd.DataFrame(lines).replace({kind: {n: n / 10 for n in range(10)} for kind in ("plain", "plain batch")})
+    answers = pd.DataFrame(lines)
+    for kind in ("plain", "plain batch"):
+        answers[kind] = [(np.arange(10) < number).astype(float) for number in answers[kind]]
+    (found,) = of_table1(Model("model", shares, [], [], answers))
+    assert (found.name, found.labels, len(found.cells)) == ("`lens` demonstrations", 1000, 6)
+    assert found.differences["accuracy"].mean == pytest.approx(0.2)
+    assert found.differences["batch"].before == pytest.approx(0.5)
+    assert set(found.differences) == {"accuracy", "batch"}

@@ -2,40 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
-from typing import Any
 
-import pandas as pd
 import pytest
-from helpers.small_evidence import write_grid
+from helpers.small_evidence import made_up_scores, write_arm, write_grid
 
+from benchmarks.table1.runs import TASKS
 from evidence import statistics
+from evidence.arms import COMPOSED, CONTEXT_TUNING
 from evidence.discrimination import LARGE_STEP, PAPER_BY_DEV, Difference
 from evidence.load import read_evidence
-from evidence.predictions import HIT, MISS, OPEN, PREDICTIONS, Results, outcomes, page
+from evidence.methods import NEAREST_MEAN
+from evidence.predictions import HIT, MISS, OPEN, PREDICTIONS, WITHIN_WINDOWS, Results, outcomes, page
 
 RULES = dict(enumerate((rule for _, rule in PREDICTIONS), start=1))
 
 
 class Found(Results):
-    """Results with given differences from 0.5, by comparison and measure, and given rows of the techniques."""
+    """Results with given differences from 0.5, by comparison and measure, whatever the tasks."""
 
-    def __init__(self, differences: dict[tuple[str, str], tuple[float, float]], rows: list[dict[str, Any]]) -> None:
-        super().__init__(None, pd.DataFrame(rows))  # type: ignore[arg-type]
+    def __init__(self, differences: dict[tuple[str, str], tuple[float, float]]) -> None:
+        super().__init__(None)  # type: ignore[arg-type]
         object.__setattr__(self, "differences", differences)
 
-    def difference(self, name: str, measure: str) -> Difference:
+    def difference(self, name: str, measure: str, tasks: Collection[str] = TASKS) -> Difference:
         change, low = self.differences[name, measure]  # type: ignore[attr-defined]
         return Difference(0.5, 0.5 + change, change, (low, change + 0.01), 0.5)
 
 
 def of_paper(measure: str, change: float, low: float = -1.0) -> Found:
-    return Found({(PAPER_BY_DEV, measure): (change, low), (PAPER_BY_DEV, "accuracy"): (change, low)}, [])
-
-
-def row(arm: str, correction: str, right: int, task: str = "trec", auc: float = 0.9) -> dict[str, Any]:
-    given = {"arm": arm, "correction": correction, "task": task, "seed": 0, "n": 100, "labels": 8}
-    return {**given, "right": right, "auc": auc}
+    return Found({(PAPER_BY_DEV, measure): (change, low), (PAPER_BY_DEV, "accuracy"): (change, low)})
 
 
 @pytest.mark.parametrize(
@@ -64,29 +61,49 @@ def test_the_papers_setting_is_judged_by_its_difference_and_interval(
 
 @pytest.mark.parametrize(("change", "verdict"), [(-0.05, HIT), (-0.04, OPEN), (0.0, MISS)])
 def test_a_large_step_must_lose_five_points_of_the_area(change: float, verdict: str) -> None:
-    assert RULES[6](Found({(LARGE_STEP, "AUC"): (change, change)}, [])).verdict == verdict
+    assert RULES[6](Found({(LARGE_STEP, "AUC"): (change, change)})).verdict == verdict
 
 
-@pytest.mark.parametrize(("raw", "composed", "verdict"), [(50, 53, HIT), (50, 52, OPEN), (50, 49, MISS)])
-def test_composed_demonstrations_must_gain_three_points(raw: int, composed: int, verdict: str) -> None:
-    others = [row("deep-thinking T=1", "none", 90, "agnews"), row("composed T=1", "none", 0, "agnews")]  # too long
-    found = Found({}, [row("deep-thinking T=1", "none", raw), row("composed T=1", "none", composed), *others])
+@pytest.mark.parametrize(
+    ("change", "area", "verdict"), [(0.03, 0.019, HIT), (0.02, 0.0, OPEN), (0.03, -0.02, OPEN), (-0.01, 0.0, MISS)]
+)
+def test_composed_demonstrations_must_gain_three_points_and_keep_the_area(
+    change: float, area: float, verdict: str
+) -> None:
+    found = Found({(COMPOSED, "accuracy"): (change, change), (COMPOSED, "AUC"): (area, area)})
     assert RULES[8](found).verdict == verdict
 
 
-@pytest.mark.parametrize(("after", "verdict"), [(61, HIT), (55, OPEN), (52, MISS)])
-def test_context_tuning_is_judged_on_trec_alone(after: int, verdict: str) -> None:
-    before = [row("deep-thinking T=1", "batch", 50), row("deep-thinking T=1", "batch", 90, "sst2")]
-    assert RULES[10](Found({}, [*before, row("ct-kv T=1", "batch", after)])).verdict == verdict
+@pytest.mark.parametrize(("change", "verdict"), [(-0.02, HIT), (-0.04, OPEN), (-0.05, MISS)])
+def test_the_nearest_mean_may_be_two_points_below_a_fitted_bias(change: float, verdict: str) -> None:
+    assert RULES[9](Found({(NEAREST_MEAN, "fitted"): (change, change)})).verdict == verdict
+
+
+@pytest.mark.parametrize(("change", "verdict"), [(0.11, HIT), (0.05, OPEN), (0.02, MISS)])
+def test_context_tuning_must_gain_ten_points(change: float, verdict: str) -> None:
+    assert RULES[10](Found({(CONTEXT_TUNING, "batch"): (change, change)})).verdict == verdict
+
+
+def test_techniques_are_judged_on_their_tasks_alone(tmp_path: Path) -> None:
+    for arm in ("deep-thinking", "ct-kv", "composed"):
+        for task, bias in (("sst2", 0.0), ("agnews", 3.0)):
+            write_arm(tmp_path, f"{arm} T=1", made_up_scores(40, arm, bias if arm == "composed" else 1.0), task)
+    results = Results(read_evidence(tmp_path))
+    both, within = (results.difference(COMPOSED, "accuracy", tasks) for tasks in (TASKS, WITHIN_WINDOWS))
+    assert both.mean != within.mean
+    assert RULES[8](results).found.startswith(f"accuracy {100 * within.mean:+.1f} ")
+    with pytest.raises(KeyError, match="ct-kv"):
+        RULES[10](results)  # not run on TREC
 
 
 def test_the_page_decides_what_was_run_and_names_what_was_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(statistics, "ROUNDS", 50)
     write_grid(tmp_path / "continued", "continued", seeds=(0, 1))
-    techniques = pd.DataFrame([row("deep-thinking T=1", "none", 50), row("composed T=1", "none", 60)])
-    results = Results(read_evidence(tmp_path), techniques)
+    for arm, bias in (("deep-thinking T=1", 3.0), ("composed T=1", 0.0)):
+        write_arm(tmp_path, arm, made_up_scores(40, arm, bias))
+    results = Results(read_evidence(tmp_path))
     found = [None if each is None else each.verdict for each in outcomes(results)]
-    assert found[7] == HIT
+    assert found[7] is not None
     assert found[6] is None
     assert None not in found[:3]
     text = page(results, results)

@@ -12,8 +12,23 @@ import numpy as np
 import pytest
 from helpers.task_rows import write_task_rows
 
+from benchmarks.packing import pack
 from benchmarks.table1 import rivals
-from benchmarks.techniques import ARMS, Case, Cost, Meter, area, main, rows_of, table
+from benchmarks.techniques import (
+    ARMS,
+    Case,
+    Cost,
+    Meter,
+    Outcome,
+    area,
+    check_rows,
+    main,
+    measured,
+    rows_of,
+    samples_path,
+    table,
+    write_samples,
+)
 from deepthink_cli import Method, load_model, predict, think
 from deepthink_cli.calibration.registry import CALIBRATIONS, choices
 from deepthink_cli.engine.opening import find_model
@@ -86,11 +101,32 @@ def test_a_second_run_adds_nothing_and_the_table_has_means(
     out.write_bytes(first + b'{"torn')
     main()
     assert out.read_bytes() == first
+    assert (tmp_path / "arms.parquet").exists()
     rows = rows_of(out)
     assert [(row["arm"], row["seed"]) for row in rows] == [(arm, seed) for seed in range(2) for arm in arms]
     mean = 100 * sum(row["right"] for row in rows[::2]) / 48
     assert f"| {arms[0]} | 2 | {mean:.1f} |" in table(rows)
     assert capsys.readouterr().out.endswith(f"{table(rows)}\n")
+    monkeypatch.setattr(sys, "argv", ["techniques.py", *words, "--eta", "0.2"])
+    with pytest.raises(SystemExit, match="rows of another model or setting"):
+        main()
+
+
+def test_rows_are_refused_if_their_samples_do_not_give_them(tmp_path: Path) -> None:
+    scores = np.array([[0.0, 1.0], [1.0, 0.0], [0.0, 1.0]])
+    outcomes = [
+        Outcome(name, given, [1, 0, 0], 8, 100, Cost(), Cost()) for name, given in (("none", scores), ("pmi", -scores))
+    ]
+    out = tmp_path / "rows.jsonl"
+    write_samples(samples_path(out, "arm", "sst2", 0), ["bad", "good"], outcomes)
+    pack(tmp_path / "arms")
+    rows = [{"arm": "arm", "task": "sst2", "seed": 0, **measured(each)} for each in outcomes]
+    assert [(row["right"], row["n"]) for row in rows] == [(2, 3), (1, 3)]
+    check_rows([*rows, {**rows[0], "seed": 1, "right": 3}], out)  # the last one has no samples
+    with pytest.raises(SystemExit, match=r"right is 2 in a row, and 1 in its samples, .*arm/sst2-0"):
+        check_rows([rows[0], {**rows[1], "right": 2}], out)
+    with pytest.raises(SystemExit, match=r"auc is 0.25 in a row, and 0.75 in its samples"):
+        check_rows([{**rows[0], "auc": 0.25}], out)
 
 
 def test_costs_add_up() -> None:
