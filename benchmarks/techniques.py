@@ -1,18 +1,20 @@
 """What every technique and correction of the package gains and costs, beside classifiers of the same labelled rows.
 
     python -m benchmarks.techniques --model MODEL --data-dir DIR -o DIR/techniques.jsonl [--arms NAME ...]
-    python -m benchmarks.techniques -o DIR/techniques.jsonl --table  # refuses rows that are not those of their samples
+    python -m benchmarks.techniques -o DIR/techniques.jsonl --table
 
 An arm is a line of `ARMS`: one for each technique of the registry and T, which gives raw scores and those after every
 calibration of the registry; one for each classifier; and one for the nearest mean hidden state at each T. A row is
 appended for each arm, correction, task and seed, and a second run skips what is there. The model is loaded once.
-`DIR/arms` has the samples, a file for each arm, task and seed (`write_samples`); it is packed as `DIR/arms.parquet`.
+`DIR/arms` has the scores and answers of every row, a file for each arm, task and seed (`write_samples`); it is packed
+as `DIR/arms.parquet`. The table is refused if they do not give its accuracies and areas.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -22,6 +24,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.evidence.load import ARMS_FOLDER
 from benchmarks.packing import continued, unpacked
 from deepthink_cli.calibration.centroids import observed, observed_demonstrations
 from deepthink_cli.calibration.registry import CALIBRATIONS, NONE, choices
@@ -49,6 +52,7 @@ from deepthink_cli.tuning.rivals import states, words
 from deepthink_cli.updates.gate import Gate
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from torch import Tensor
 
     from deepthink_cli.calibration.base import Floats
@@ -60,7 +64,6 @@ NUMBERS = {"ensemble": "ensemble-3"}  # of a family with a parameter; of the oth
 READINGS = {DEEP_THINKING: (1, 5), "fresh": (5,)}  # T of a technique; of the others 1
 SLOW = ("ct-kv",)  # trained by gradients: measured last
 AREA_DIGITS = 5
-SAMPLES = "arms"  # the folder of the samples, beside the file of the rows
 
 
 @dataclass
@@ -331,7 +334,7 @@ def measured(outcome: Outcome) -> dict[str, Any]:
 
 def samples_path(out: Path, arm: str, task: str, seed: int) -> Path:
     """The file of an arm's samples for a task and a seed, beside the file of the rows."""
-    return out.parent / SAMPLES / arm / f"{task}-{seed}.parquet"
+    return out.parent / ARMS_FOLDER / arm / f"{task}-{seed}.parquet"
 
 
 def write_samples(path: Path, labels: Sequence[str], outcomes: Sequence[Outcome]) -> None:
@@ -344,45 +347,66 @@ def write_samples(path: Path, labels: Sequence[str], outcomes: Sequence[Outcome]
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    first = outcomes[0]
-    parts = {"test": (first.scores, first.gold), **({} if first.dev is None else {"dev": first.dev})}
-    given = np.array(labels)[[each.scores.argmax(axis=1) for each in outcomes]].T.tolist()
-    number, rest = len(first.gold), sum(len(gold) for _, gold in parts.values()) - len(first.gold)
-    columns = {
-        "part": [part for part, (_, gold) in parts.items() for _ in gold],
-        "gold": [labels[place] for _, gold in parts.values() for place in gold],
-        "candidates": [list(labels)] * (number + rest),
-        "scores": [row for scores, _ in parts.values() for row in scores.tolist()],
-        "corrections": [[each.correction for each in outcomes]] * number + [None] * rest,
-        "answers": given + [None] * rest,
-    }
+    first, names = outcomes[0], np.array(labels)
+    answers = names[[each.scores.argmax(axis=1) for each in outcomes]].T.tolist()
+    corrections = [[each.correction for each in outcomes]] * len(first.gold)
+    tables = [_samples("test", labels, first.scores, first.gold, {"corrections": corrections, "answers": answers})]
+    if first.dev is not None:
+        tables.append(_samples("dev", labels, *first.dev, {}))
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as temporary:
-        pq.write_table(pa.table(columns), temporary, compression="zstd", write_page_checksum=True)
+        table = pa.concat_tables(tables, promote_options="default")
+        pq.write_table(table, temporary, compression="zstd", write_page_checksum=True)
 
 
-def check_rows(rows: Sequence[dict[str, Any]], out: Path) -> None:
-    """Raise SystemExit for the first row whose accuracy or, of a first correction, area its samples do not give.
+def _samples(
+    part: str, labels: Sequence[str], scores: Floats, gold: Sequence[int], more: dict[str, list[list[str]]]
+) -> pa.Table:
+    import pyarrow as pa
 
-    Rows without samples count as given.
+    known = {
+        "part": [part] * len(gold),
+        "gold": [labels[place] for place in gold],
+        "candidates": [list(labels)] * len(gold),
+        "scores": scores.tolist(),
+    }
+    return pa.table({**known, **more})
+
+
+def check_rows(rows: Sequence[dict[str, Any]], out: Path) -> int:
+    """Compare accuracies, and areas of first corrections, with the kept scores; return how many runs have none.
+
+    A run is an arm with a task and a seed. Raises SystemExit for the first figure that differs.
     """
     import numpy as np
     import pyarrow.parquet as pq
 
-    with unpacked(out.parent, [SAMPLES]) as folder:
-        for row in rows:
-            path = samples_path(folder / out.name, row["arm"], row["task"], row["seed"])
+    runs: dict[tuple[str, str, int], list[dict[str, Any]]] = {}
+    for row in rows:
+        runs.setdefault((row["arm"], row["task"], row["seed"]), []).append(row)
+    missing = 0
+    with unpacked(out.parent, [ARMS_FOLDER]) as folder:
+        for run, of_run in runs.items():
+            path = samples_path(folder / out.name, *run)
             if not path.exists():
+                missing += 1
                 continue
             samples = [each for each in pq.read_table(path).to_pylist() if each["part"] == "test"]
-            place = samples[0]["corrections"].index(row["correction"])
-            found = {"n": len(samples), "right": sum(each["answers"][place] == each["gold"] for each in samples)}
-            if place == 0:
-                gold = [each["candidates"].index(each["gold"]) for each in samples]
-                found["auc"] = round(area(np.array([each["scores"] for each in samples]), gold), AREA_DIGITS)
-            for name, value in found.items():
-                if row[name] != value:
-                    raise SystemExit(f"{out}: {name} is {row[name]} in a row, and {value} in its samples, {path}")
+            gold = [each["candidates"].index(each["gold"]) for each in samples]
+            first = round(area(np.array([each["scores"] for each in samples]), gold), AREA_DIGITS)
+            corrections = samples[0]["corrections"]
+            for row in of_run:
+                place = corrections.index(row["correction"])
+                found = {"n": len(samples), "right": sum(each["answers"][place] == each["gold"] for each in samples)}
+                found |= {"auc": first} if place == 0 else {}
+                for name, value in found.items():
+                    if row[name] != value:
+                        asked = ", ".join(map(str, (*run, row["correction"])))
+                        raise SystemExit(
+                            f"{out}: {name} of {asked} is {row[name]}, but {value} by the scores in "
+                            f"{ARMS_FOLDER}.parquet; run it again with -o in another folder"
+                        )
+    return missing
 
 
 def rows_of(file: Path) -> list[dict[str, Any]]:
@@ -442,10 +466,11 @@ def main() -> None:
     parser.add_argument("--table", action="store_true", help="only print the table of the rows that are there")
     args = parser.parse_args()
     if not args.table:
-        with continued([args.out.parent / SAMPLES]):
+        with continued([args.out.parent / ARMS_FOLDER]):
             measure(args)
     rows = [row for row in rows_of(args.out) if row["arm"] in args.arms]
-    check_rows(rows, args.out)
+    if missing := check_rows(rows, args.out):
+        print(f"the scores of {missing} runs are not kept, and their figures not checked", file=sys.stderr)
     print(table(rows))
 
 
@@ -458,8 +483,12 @@ def measure(args: argparse.Namespace) -> None:
     args.out.touch()
     cut(args.out, whole_lines(args.out))
     setting = {name: getattr(args, name) for name in ("model", "limit", "dev_rows", "eta", "positions")}
-    if any(not setting.items() <= row.items() for row in rows_of(args.out)):
-        raise SystemExit(f"{args.out} has rows of another model or setting than {setting}: name another folder")
+    for row in rows_of(args.out):
+        for name, value in setting.items():
+            if row[name] != value:
+                raise SystemExit(
+                    f"{args.out} has rows with {name} {row[name]}, not {value}: name another folder with -o"
+                )
     spec = find_model(ModelOptions.checked(model=args.model, device="cpu", dtype="float32"), silent)
     engine, shared = Meter(load(spec, silent)), SharedRows()
     common = {"limit": args.limit, "dev_size": args.dev_rows, "etas": (args.eta,), "positions": (args.positions,)}

@@ -12,7 +12,6 @@ import pandas as pd
 import pyarrow.parquet
 
 from benchmarks.table1.runs import TASKS
-from benchmarks.techniques import SAMPLES
 from deepthink_cli.experiments.results import FILE, Result, read_results
 from deepthink_cli.experiments.samples import find_samples
 
@@ -32,6 +31,7 @@ from .measures import (
 CONTROLS = ("repeated", "flipped", "random", "techniques", "choices")
 VARIED = ("own", "etas", "long", "shots", "orders", "parts", "chat", "calibrations", "all-rows", "more-seeds")
 NEAREST = "nearest"  # the folder of what the nearest mean hidden state gives; it has no results
+ARMS_FOLDER = "arms"  # the folder of the samples of `benchmarks/techniques.py`
 SUBJECTS = "subjects"  # the folder of MMLU and BBH, whose inputs have their own candidates
 FLOAT32 = "float32-"  # folders whose name starts with this repeat cells of the grid in float32
 DIGEST = "demonstrations_sha256"
@@ -138,7 +138,7 @@ def _nearest(folder: Path) -> Iterator[tuple[tuple[str, int, str], Scores]]:
 
 
 def _arms(folder: Path) -> Iterator[tuple[tuple[str, str, int], dict[str, Scores]]]:
-    for path in sorted((folder / SAMPLES).glob("*/*.parquet")):
+    for path in sorted((folder / ARMS_FOLDER).glob("*/*.parquet")):
         task, _, seed = path.stem.rpartition("-")
         parts, scores = pyarrow.parquet.read_table(path, columns=["part"])["part"].to_numpy(), stored_scores(path)
         of_parts = {

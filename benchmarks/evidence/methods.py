@@ -39,6 +39,11 @@ KINDS = {"accuracy": "plain", "calibrated": "plain batch"}  # the names that doc
 MEASURED = {"plain": "accuracy", "plain batch": "batch"}  # of these, the measure of a comparison
 
 
+def line_of(technique: str) -> str:
+    """The name of a technique's line."""
+    return f"`{technique}`: {TECHNIQUES[technique]}"
+
+
 def beside_random(evidence: Evidence) -> Iterator[Comparison]:
     """Thinking and every technique and choice beside random demonstrations that are read once.
 
@@ -50,10 +55,7 @@ def beside_random(evidence: Evidence) -> Iterator[Comparison]:
     of_technique = {name: techniques[names_of(techniques) == name] for name in TECHNIQUES}
     found = [
         Comparison(PAPER_HERE, False, beside(thinking, once)),
-        *(
-            Comparison(f"`{name}`: {words}", False, beside(of_technique[name], once))
-            for name, words in TECHNIQUES.items()
-        ),
+        *(Comparison(line_of(name), False, beside(of_technique[name], once)) for name in TECHNIQUES),
         Comparison(
             f"`{ENSEMBLE}` against thinking (the paper's setting, T = {T})",
             False,

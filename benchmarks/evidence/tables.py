@@ -37,7 +37,7 @@ def discrimination(found: Sequence[Compared]) -> str:
     levels = [_level(name, first[name].before) if name in first and name != "matched" else "" for name in MEASURES]
     lines: list[list[object]] = [["T = 1", "", "", "", *levels]]
     for each in found:
-        cells = [_change(name, each.differences.get(name), p_values.get((each.name, name), 1.0)) for name in MEASURES]
+        cells = [_change(name, each.differences.get(name), p_values.get((each.name, name))) for name in MEASURES]
         labels = f"up to {each.labels}" if "random-valid" in each.name else each.labels
         lines.append([each.name, labels, _cells(each), _percent(each.differences["accuracy"].before), *cells])
     return table(["", "more labels", PAIRS, "starts from", *MEASURES], lines)
@@ -48,7 +48,7 @@ def varied(found: Sequence[Compared]) -> str:
     p_values, names = adjusted(found), [name for name in MEASURES if name not in NEEDS_DEV]
     lines = []
     for each in found:
-        cells = [_change(name, each.differences.get(name), p_values.get((each.name, name), 1.0)) for name in names]
+        cells = [_change(name, each.differences.get(name), p_values.get((each.name, name))) for name in names]
         lines.append([each.name, _cells(each), _percent(each.differences["accuracy"].before), *cells])
     return table(["", PAIRS, "T = 1", *names], lines)
 
@@ -126,9 +126,9 @@ def _level(name: str, value: float) -> str:
     return f"{value:.2f}" if name == "log p" else _percent(value)
 
 
-def _change(name: str, change: Difference | None, p: float) -> str:
-    """A difference and its interval, which is left out where nothing differs."""
-    if change is None:
+def _change(name: str, change: Difference | None, p: float | None) -> str:
+    """A difference and its interval, which is left out where nothing differs; empty where it is not known."""
+    if change is None or p is None:
         return ""
     if change.interval[0] == change.interval[1]:
         return "0"

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.evidence.discrimination import Difference, difference, holm
-from benchmarks.evidence.findings import Change, counted, points, with_interval
+from benchmarks.evidence.findings import counted, points, with_interval
 from benchmarks.evidence.load import TASK_NAMES, stored_scores
 from benchmarks.evidence.measures import Floats, batch_calibrated, predicted
 from benchmarks.style import DEEPTHINK, NO_LABELS, POOL_LABELS, write
@@ -40,21 +40,12 @@ PASSES = ("observed", "sets", "scored")  # of a cost: texts that the model reads
 POOLED, UNLABELLED = "T = 1, labels of the pool", "T = 1, own labels"
 PAPER_BEST = "graph-cut"  # of the paper's choices without dev labels
 NOTHING = "Nothing has been run for this yet."
+Answers = dict[tuple[str, int], Floats]  # by task and seed: 1.0 for every test row that is labelled correctly [rows]
 
 
 def nothing() -> pd.DataFrame:
     """A table of accuracies without lines."""
     return pd.DataFrame(columns=["method", "task", "seed", *KINDS])
-
-
-Answers = dict[tuple[str, int], Floats]  # by task and seed: 1.0 for every test row that is labelled correctly [rows]
-
-
-def between(first: Answers, last: Answers) -> Difference:
-    """The difference on the tasks and seeds of both."""
-    pairs = [pair for pair in first if pair in last]
-    of_tasks = [[pair for pair in pairs if pair[0] == task] for task in dict.fromkeys(task for task, _ in pairs)]
-    return difference([(np.stack([first[p] for p in own]), np.stack([last[p] for p in own])) for own in of_tasks])
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,6 +95,13 @@ class Model:
         """The methods that have every task and seed that random demonstrations have."""
         counts = self.accuracies.groupby("method").size()
         return [str(name) for name in counts.index if counts[name] == counts.get(BASELINE)]
+
+
+def between(first: Answers, last: Answers) -> Difference:
+    """What changes from the first answers to the last, on the tasks and seeds of both."""
+    pairs = [pair for pair in first if pair in last]
+    of_tasks = [[pair for pair in pairs if pair[0] == task] for task in dict.fromkeys(task for task, _ in pairs)]
+    return difference([(np.stack([first[p] for p in own]), np.stack([last[p] for p in own])) for own in of_tasks])
 
 
 def read_models(folder: Path) -> list[Model]:
@@ -266,7 +264,7 @@ def _sentences(model: Model) -> list[str]:
     ]
 
 
-def _above(gains: Mapping[str, Mapping[str, Change]]) -> str:
+def _above(gains: Mapping[str, Mapping[str, Difference]]) -> str:
     """How many methods are above random demonstrations, and of how many this is shown, by both kinds of scores."""
     sentences = []
     for kind, words in (("plain", "With raw scores"), ("plain batch", "After batch calibration")):
@@ -281,9 +279,9 @@ def _above(gains: Mapping[str, Mapping[str, Change]]) -> str:
     return " ".join(sentences)
 
 
-def _points(value: Change) -> str:
-    """The mean in points, with its 95 % interval, unless values that do not vary give none."""
-    low, high = value.interval or (value.mean, value.mean)
+def _points(value: Difference) -> str:
+    """The mean in points, with its 95 % interval unless nothing varies."""
+    low, high = value.interval
     return with_interval(value) if low < high < math.inf else f"{points(value.mean)} points"
 
 

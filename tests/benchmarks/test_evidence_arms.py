@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from helpers.small_evidence import made_up_scores, write_arm
 
+from deepthink_cli.calibration.registry import CALIBRATIONS
 from evidence.arms import beside_once
 from evidence.discrimination import Comparison
 from evidence.load import read_evidence
@@ -28,7 +30,11 @@ def test_a_technique_is_compared_with_one_reading_of_the_same_task_and_seed(tmp_
     before, after = (float((scores[name].argmax(axis=1) == TRUE).mean()) for name in ("once", "trained"))
     accuracy = found.differences["accuracy"]
     assert (accuracy.before, accuracy.after) == (pytest.approx(before), pytest.approx(after))
-    assert "fitted" in found.differences
+    fitted = found.differences["fitted"]
+    biased = [
+        CALIBRATIONS["fitted"].corrected(each, each[:20], TRUE[:20]) for each in (scores["once"], scores["trained"])
+    ]
+    assert [fitted.before, fitted.after] == [pytest.approx(np.mean(each.argmax(axis=1) == TRUE)) for each in biased]
 
 
 def test_the_nearest_mean_is_compared_with_a_bias_of_the_same_labels(tmp_path: Path) -> None:

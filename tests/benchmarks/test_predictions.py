@@ -94,16 +94,22 @@ def test_techniques_are_judged_on_their_tasks_alone(tmp_path: Path) -> None:
     assert RULES[8](results).found.startswith(f"accuracy {100 * within.mean:+.1f} ")
     with pytest.raises(KeyError, match="ct-kv"):
         RULES[10](results)  # not run on TREC
+    for arm, bias in (("deep-thinking", 1.0), ("ct-kv", -4.0)):
+        write_arm(tmp_path, f"{arm} T=1", made_up_scores(40, f"{arm} on trec", bias), "trec")
+    results = Results(read_evidence(tmp_path))
+    change = results.difference(CONTEXT_TUNING, "batch", ["trec"])
+    assert change.mean != results.difference(CONTEXT_TUNING, "batch").mean
+    assert RULES[10](results).found == f"batch {100 * change.before:.1f} to {100 * change.after:.1f}"
 
 
 def test_the_page_decides_what_was_run_and_names_what_was_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(statistics, "ROUNDS", 50)
     write_grid(tmp_path / "continued", "continued", seeds=(0, 1))
     for arm, bias in (("deep-thinking T=1", 3.0), ("composed T=1", 0.0)):
-        write_arm(tmp_path, arm, made_up_scores(40, arm, bias))
+        write_arm(tmp_path, arm, made_up_scores(40, "of both", bias))
     results = Results(read_evidence(tmp_path))
     found = [None if each is None else each.verdict for each in outcomes(results)]
-    assert found[7] is not None
+    assert found[7] == HIT
     assert found[6] is None
     assert None not in found[:3]
     text = page(results, results)

@@ -13,6 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 from helpers.synthetic import N, curve, write
 
+from benchmarks.evidence.discrimination import difference
+from benchmarks.evidence.findings import with_interval
 from benchmarks.table1.page import page, read_models
 from benchmarks.table1.runs import READ_ONCE, SEEDS, SELECTING, SLOW, STAGES, TASKS, all_jobs
 from deepthink_cli.cli.main import program
@@ -100,7 +102,9 @@ def test_what_is_above_random_is_shown_by_students_p_after_holms_correction(fold
 def test_classifiers_stand_beside_the_methods_that_see_the_same_labels(folder: Path, tmp_path: Path) -> None:
     text = page(read_models(folder), tmp_path)
     assert "| TF-IDF | demonstrations | 8 | 3 | 42.0 | 42.0 | 42.0 |" in text
-    assert "T = 1, after batch calibration: +14.0 points [" in text  # 55 + seed against 40 + 2 seed
+    rights = [np.array([np.arange(N) < right for right in each], dtype=float) for each in ((40, 42, 44), (55, 56, 57))]
+    change = difference([(rights[0], rights[1])] * 2)
+    assert f"T = 1, after batch calibration: {with_interval(change)} against TF-IDF." in text
     assert "T chosen on dev rows, after batch calibration: -24.0 points [" in text
 
 

@@ -33,6 +33,7 @@ from deepthink_cli import Method, load_model, predict, think
 from deepthink_cli.calibration.registry import CALIBRATIONS, choices
 from deepthink_cli.engine.opening import find_model
 from deepthink_cli.events import silent
+from deepthink_cli.experiments.results import from_bits
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.scoring.softmax import log_softmax
 from deepthink_cli.selection.store import Store
@@ -108,7 +109,7 @@ def test_a_second_run_adds_nothing_and_the_table_has_means(
     assert f"| {arms[0]} | 2 | {mean:.1f} |" in table(rows)
     assert capsys.readouterr().out.endswith(f"{table(rows)}\n")
     monkeypatch.setattr(sys, "argv", ["techniques.py", *words, "--eta", "0.2"])
-    with pytest.raises(SystemExit, match="rows of another model or setting"):
+    with pytest.raises(SystemExit, match=r"has rows with eta 0\.1, not 0\.2"):
         main()
 
 
@@ -122,10 +123,10 @@ def test_rows_are_refused_if_their_samples_do_not_give_them(tmp_path: Path) -> N
     pack(tmp_path / "arms")
     rows = [{"arm": "arm", "task": "sst2", "seed": 0, **measured(each)} for each in outcomes]
     assert [(row["right"], row["n"]) for row in rows] == [(2, 3), (1, 3)]
-    check_rows([*rows, {**rows[0], "seed": 1, "right": 3}], out)  # the last one has no samples
-    with pytest.raises(SystemExit, match=r"right is 2 in a row, and 1 in its samples, .*arm/sst2-0"):
+    assert check_rows([*rows, {**rows[0], "seed": 1, "right": 3}], out) == 1  # the last one has no samples
+    with pytest.raises(SystemExit, match="right of arm, sst2, 0, pmi is 2, but 1 by the scores"):
         check_rows([rows[0], {**rows[1], "right": 2}], out)
-    with pytest.raises(SystemExit, match=r"auc is 0.25 in a row, and 0.75 in its samples"):
+    with pytest.raises(SystemExit, match=r"auc of arm, sst2, 0, none is 0\.25, but 0\.75 by the scores"):
         check_rows([{**rows[0], "auc": 0.25}], out)
 
 
@@ -142,6 +143,7 @@ def test_the_classifiers_of_table_1_see_the_labels_of_the_methods_and_continue(
     shots = len(jobs[0].demonstrations.examples)
     dev = len(list(jobs[0].queries(plan, "dev")))
     assert [row["labels"] for row in rows] == [shots, shots + dev] * 2
+    assert [sum(from_bits(row["correct"], row["n"])) for row in rows] == [row["right"] for row in rows]
     out = tmp_path / "table1" / "model" / "rivals.jsonl"
     monkeypatch.setattr(rivals, "TASKS", ("trec",))
     given = ["rivals", "--model", str(case.spec.id), "--data-dir", case.common["data_dir"], "-o", str(out)]
