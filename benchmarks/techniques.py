@@ -463,12 +463,12 @@ def main() -> None:
     parser.add_argument("--positions", default="restarted")
     parser.add_argument("--arms", nargs="+", default=list(ARMS), choices=ARMS)
     parser.add_argument("-o", "--out", type=Path, required=True)
-    parser.add_argument("--table", action="store_true", help="only print the table of the rows that are there")
+    parser.add_argument("--table", action="store_true", help="only print the table of the rows that are there, in the order of --arms")
     args = parser.parse_args()
     if not args.table:
         with continued([args.out.parent / ARMS_FOLDER]):
             measure(args)
-    rows = [row for row in rows_of(args.out) if row["arm"] in args.arms]
+    rows = [row for arm in args.arms for row in rows_of(args.out) if row["arm"] == arm]
     if missing := check_rows(rows, args.out):
         print(f"the scores of {missing} runs are not kept, and their figures not checked", file=sys.stderr)
     print(table(rows))
