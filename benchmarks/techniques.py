@@ -463,7 +463,7 @@ def main() -> None:
     parser.add_argument("--positions", default="restarted")
     parser.add_argument("--arms", nargs="+", default=list(ARMS), choices=ARMS)
     parser.add_argument("-o", "--out", type=Path, required=True)
-    parser.add_argument("--table", action="store_true", help="only print the table of the rows that are there, in the order of --arms")
+    parser.add_argument("--table", action="store_true", help="only print the table, in the order of --arms")
     args = parser.parse_args()
     if not args.table:
         with continued([args.out.parent / ARMS_FOLDER]):
