@@ -19,7 +19,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
@@ -345,68 +345,75 @@ def write_samples(path: Path, labels: Sequence[str], outcomes: Sequence[Outcome]
     """
     import numpy as np
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     first, names = outcomes[0], np.array(labels)
-    answers = names[[each.scores.argmax(axis=1) for each in outcomes]].T.tolist()
-    corrections = [[each.correction for each in outcomes]] * len(first.gold)
-    tables = [_samples("test", labels, first.scores, first.gold, {"corrections": corrections, "answers": answers})]
+    number = len(first.gold)
+    of_test = {
+        "part": ["test"] * number,
+        "corrections": [[each.correction for each in outcomes]] * number,
+        "answers": names[[each.scores.argmax(axis=1) for each in outcomes]].T.tolist(),
+    }
+    parts = [scores_table(labels, first.scores, first.gold, of_test)]
     if first.dev is not None:
-        tables.append(_samples("dev", labels, *first.dev, {}))
+        parts.append(scores_table(labels, *first.dev, {"part": ["dev"] * len(first.dev[1])}))
+    write_table(path, pa.concat_tables(parts, promote_options="default"))
+
+
+def scores_table(labels: Sequence[str], scores: Floats, gold: Sequence[int], more: dict[str, list[Any]]) -> pa.Table:
+    """A row for each input, with columns `gold`, `candidates` and `scores`, and `more` columns."""
+    import pyarrow as pa
+
+    known = {"gold": [labels[place] for place in gold], "candidates": [list(labels)] * len(gold)}
+    return pa.table({**more, **known, "scores": scores.tolist()})
+
+
+def write_table(path: Path, table: pa.Table) -> None:
+    """Write a Parquet file, atomically, into a folder that may not exist yet."""
+    import pyarrow.parquet as pq
+
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as temporary:
-        table = pa.concat_tables(tables, promote_options="default")
         pq.write_table(table, temporary, compression="zstd", write_page_checksum=True)
 
 
-def _samples(
-    part: str, labels: Sequence[str], scores: Floats, gold: Sequence[int], more: dict[str, list[list[str]]]
-) -> pa.Table:
-    import pyarrow as pa
-
-    known = {
-        "part": [part] * len(gold),
-        "gold": [labels[place] for place in gold],
-        "candidates": [list(labels)] * len(gold),
-        "scores": scores.tolist(),
-    }
-    return pa.table({**known, **more})
-
-
-def check_rows(rows: Sequence[dict[str, Any]], out: Path) -> int:
-    """Compare accuracies, and areas of first corrections, with the kept scores; return how many runs have none.
-
-    A run is an arm with a task and a seed. Raises SystemExit for the first figure that differs.
-    """
+def figures_of(path: Path) -> dict[str, dict[str, float]]:
+    """What a file of samples gives: `n` and `right` after each correction, and the `auc` of the first."""
     import numpy as np
     import pyarrow.parquet as pq
 
-    runs: dict[tuple[str, str, int], list[dict[str, Any]]] = {}
-    for row in rows:
-        runs.setdefault((row["arm"], row["task"], row["seed"]), []).append(row)
-    missing = 0
+    samples = [each for each in pq.read_table(path).to_pylist() if each["part"] == "test"]
+    right = [
+        sum(each["answers"][place] == each["gold"] for each in samples) for place in range(len(samples[0]["answers"]))
+    ]
+    figures: dict[str, dict[str, float]] = {
+        name: {"n": len(samples), "right": count} for name, count in zip(samples[0]["corrections"], right, strict=True)
+    }
+    gold = [each["candidates"].index(each["gold"]) for each in samples]
+    first = next(iter(figures.values()))
+    first["auc"] = round(area(np.array([each["scores"] for each in samples]), gold), AREA_DIGITS)
+    return figures
+
+
+def check_rows(rows: Sequence[dict[str, Any]], out: Path) -> int:
+    """Compare rows with the figures of their samples; return how many files of samples are missing.
+
+    Raises SystemExit for the first figure that differs.
+    """
+    missing, figures = set(), cache(figures_of)
     with unpacked(out.parent, [ARMS_FOLDER]) as folder:
-        for run, of_run in runs.items():
-            path = samples_path(folder / out.name, *run)
+        for row in rows:
+            path = samples_path(folder / out.name, row["arm"], row["task"], row["seed"])
             if not path.exists():
-                missing += 1
+                missing.add(path)
                 continue
-            samples = [each for each in pq.read_table(path).to_pylist() if each["part"] == "test"]
-            gold = [each["candidates"].index(each["gold"]) for each in samples]
-            first = round(area(np.array([each["scores"] for each in samples]), gold), AREA_DIGITS)
-            corrections = samples[0]["corrections"]
-            for row in of_run:
-                place = corrections.index(row["correction"])
-                found = {"n": len(samples), "right": sum(each["answers"][place] == each["gold"] for each in samples)}
-                found |= {"auc": first} if place == 0 else {}
-                for name, value in found.items():
-                    if row[name] != value:
-                        asked = ", ".join(map(str, (*run, row["correction"])))
-                        raise SystemExit(
-                            f"{out}: {name} of {asked} is {row[name]}, but {value} by the scores in "
-                            f"{ARMS_FOLDER}.parquet; run it again with -o in another folder"
-                        )
-    return missing
+            for name, value in figures(path)[row["correction"]].items():
+                if row[name] != value:
+                    asked = ", ".join(str(row[key]) for key in ("arm", "task", "seed", "correction"))
+                    raise SystemExit(
+                        f"{out}: {name} of {asked} is {row[name]}, but {value} by the scores in "
+                        f"{ARMS_FOLDER}.parquet; run it again with -o in another folder"
+                    )
+    return len(missing)
 
 
 def rows_of(file: Path) -> list[dict[str, Any]]:

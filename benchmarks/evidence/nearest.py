@@ -12,16 +12,12 @@ import argparse
 from itertools import product
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from benchmarks.packing import continued
 from benchmarks.table1.runs import MORE_ROWS, POOL, TASKS
-from benchmarks.techniques import Case, Meter, centroid_arm
+from benchmarks.techniques import Case, Meter, centroid_arm, scores_table, write_table
 from deepthink_cli.engine.opening import find_model, load
 from deepthink_cli.events import silent
 from deepthink_cli.experiments.jobs import SharedRows
-from deepthink_cli.io.atomic import replacing
 from deepthink_cli.model.options import ModelOptions
 
 from .load import DIGEST, NEAREST, nearest_path
@@ -38,16 +34,8 @@ def write(case: Case, path: Path) -> None:
     """
     _, job = case.planned(iterations=1, at="1")
     labels, outcome = list(job.plain.labels), next(centroid_arm(case, 1))
-    number = len(outcome.gold)
-    columns = {
-        DIGEST: [job.sha256] * number,
-        "gold": [labels[place] for place in outcome.gold],
-        "candidates": [labels] * number,
-        "scores": outcome.scores.tolist(),
-    }
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(path) as temporary:
-        pq.write_table(pa.table(columns), temporary, compression="zstd", write_page_checksum=True)
+    digests = {DIGEST: [job.sha256] * len(outcome.gold)}
+    write_table(path, scores_table(labels, outcome.scores, outcome.gold, digests))
 
 
 def main() -> None:
