@@ -29,7 +29,9 @@ from .measures import (
 )
 
 CONTROLS = ("repeated", "flipped", "random", "techniques", "choices")
-VARIED = ("own", "etas", "long", "shots", "orders", "parts", "chat", "calibrations", "all-rows", "more-seeds")
+ALL_ROWS = "all-rows"
+VARIED = ("own", "etas", "long", "shots", "orders", "parts", "chat", "calibrations", ALL_ROWS, "more-seeds")
+PROCESSOR = f"{ALL_ROWS}-processor"  # the folder of what was scored on a GPU and then on a processor
 NEAREST = "nearest"  # the folder of what the nearest mean hidden state gives; it has no results
 ARMS_FOLDER = "arms"  # the folder of the samples of `benchmarks/techniques.py`
 SUBJECTS = "subjects"  # the folder of MMLU and BBH, whose inputs have their own candidates
@@ -95,9 +97,9 @@ class Evidence:
 
     @property
     def grid(self) -> pd.DataFrame:
-        """The rows that are neither of a control nor of a variation."""
+        """The rows that are neither of a control nor of a variation, nor repeat one."""
         names = self.rows["folder"].astype(str)
-        return self.rows[~names.isin((*CONTROLS, *VARIED)) & ~names.str.startswith(FLOAT32)]
+        return self.rows[~names.isin((*CONTROLS, *VARIED, PROCESSOR)) & ~names.str.startswith(FLOAT32)]
 
     @property
     def float32(self) -> pd.DataFrame:

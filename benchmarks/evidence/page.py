@@ -15,12 +15,12 @@ from benchmarks.style import write
 from benchmarks.table1.page import Model
 
 from . import findings, plots, tables
+from .agreement import changes_sentence, device_sentence, dtype_sentence
 from .cells import PAPER, choices, fixed
 from .claims import claims
 from .controls import Flipped, Repeats, flipped, repeats
 from .discrimination import Compared, comparisons
-from .dtypes import changes_sentence, dtype_sentence
-from .load import ORDER, Evidence
+from .load import ALL_ROWS, ORDER, PROCESSOR, Evidence
 from .methods import beside_random, of_table1
 from .predictors import Correlation, correlations, gain_cells
 from .variations import T, variations
@@ -100,12 +100,12 @@ or orders."""
 VARIED = """\
 The paper's setting has 8 to 12 demonstrations, T = 5, eta 0.01 and continued positions; each line says what differs
 from it, and compares thinking with T = 1 after the same demonstrations and on the same rows: 100 of each task, if the
-line does not say that it has all. Everything is in float32. Orders stand for seeds: five of one set of demonstrations.
-Columns and intervals are those of the first table, and Holm's correction is over this one; no dev rows were scored, so
-that no bias could be fitted. After `contextual` and `pmi` both sides have that [calibration](predict.md#calibration).
-The first line and these two have the same demonstrations and rows, so that their *pairs*, which constants do not
-change, are one finding. *Keys only* and *values only* move that part of the memory alone, *lower* and *upper half*
-those layers."""
+line does not say that it has all (of AG News the 2,000 of the authors' code, made on a GPU). Everything is in float32.
+Orders stand for seeds: five of one set of demonstrations. Columns and intervals are those of the first table, and
+Holm's correction is over this one; no dev rows were scored, so that no bias could be fitted. After `contextual` and
+`pmi` both sides have that [calibration](predict.md#calibration). The first line and these two have the same
+demonstrations and rows, so that their *pairs*, which constants do not change, are one finding. *Keys only* and *values
+only* move that part of the memory alone, *lower* and *upper half* those layers."""
 TUNED = """\
 [`deepthink tune`](choose.md#t-eta-and-calibration-tune) chooses technique, T, eta and calibration with labelled rows
 alone, here 150 training rows of each task, of which 8 are demonstrations, within a *budget* of minutes of one core. It
@@ -117,10 +117,10 @@ that it stores (named last in *choice*) and without. *Not tried* is what the bud
 of many sets of demonstrations and 150 rows (about 7 points to either side), the test accuracies of the one set in the
 memory."""
 COSTS = """\
-What the later stages took, in float32 and with one core ({processors}) for each command that ended; of the grid, of its
-controls, and of the first seed of `parts`, it was not kept. `subjects` is MMLU and BBH, `random`, `techniques` and
-`choices` are the methods on 300 rows, and the others are lines of *What else was varied*, of which `own` is the
-first."""
+What the later stages took, in float32: on a processor the hours of one core, on a GPU those of the clock, with 14
+commands at once; of the grid, of its controls, and of the first seed of `parts`, it was not kept. `subjects` is MMLU
+and BBH, `random`, `techniques` and `choices` are the methods on 300 rows, `all-rows-processor` repeats results of
+`all-rows`, and the others are lines of *What else was varied*, of which `own` is the first."""
 CONDITIONS = """\
 Demonstrations and dev rows are training rows, of AG News from a subset of 5,000 of its 120,000. Test rows are
 validation rows of SST-2, SST-5 and MR, and test rows of AG News and TREC, as in the authors' code. Choosing T or eta
@@ -306,8 +306,12 @@ def _coverage(study: Study) -> list[str]:
         f"{findings.covered(rows)} Only these are in figures with a chosen T."
     )
     missing = findings.counted(evidence.without_samples, "row") + " without stored scores left out."
-    dtypes = (dtype_sentence(rows, evidence.float32), changes_sentence(rows, evidence.folder("own"), T))
-    text = " ".join(filter(None, [text, _first_readings(rows), *dtypes]))
+    twice = (
+        dtype_sentence(rows, evidence.float32),
+        changes_sentence(rows, evidence.folder("own"), T),
+        device_sentence(evidence.folder(ALL_ROWS), evidence.folder(PROCESSOR)),
+    )
+    text = " ".join(filter(None, [text, _first_readings(rows), *twice]))
     return [
         "## What was run",
         text,
@@ -318,8 +322,7 @@ def _coverage(study: Study) -> list[str]:
 
 
 def _costs(study: Study) -> list[str]:
-    processors = " and ".join(dict.fromkeys(command["processor"] for command in study.commands))
-    return [COSTS.format(processors=processors), tables.costs(study.commands)] if study.commands else []
+    return [COSTS, tables.costs(study.commands)] if study.commands else []
 
 
 def _first_readings(rows: pd.DataFrame) -> str:

@@ -61,13 +61,18 @@ def _cells(each: Compared) -> str:
 
 
 def costs(commands: Sequence[dict[str, Any]]) -> str:
-    """The commands of each folder that ended well, and the hours of a core that they took."""
-    rows = pd.DataFrame(commands)
+    """The commands of each folder that ended well, where they ran, and the hours that they took.
+
+    On a processor hours are those of a core, on a GPU those of the clock (`seconds`).
+    """
+    rows = pd.DataFrame([{"GPU": "", "seconds": 0.0, "processor_seconds": 0.0, **line} for line in commands])
+    rows["device"] = rows["GPU"].where(rows["GPU"] != "", rows["processor"])
+    hours = rows["seconds"].where(rows["GPU"] != "", rows["processor_seconds"]) / 3600
     lines = [
-        [folder, len(of_folder), f"{of_folder['processor_seconds'].sum() / 3600:.1f}"]
-        for folder, of_folder in rows[rows["status"] == 0].groupby("folder", sort=False)
+        [folder, device, len(of_folder), f"{hours[of_folder.index].sum():.1f}"]
+        for (folder, device), of_folder in rows[rows["status"] == 0].groupby(["folder", "device"], sort=False)
     ]
-    return table(["folder", "commands", "hours of a core"], lines)
+    return table(["folder", "device", "commands", "hours"], lines, 2)
 
 
 def tuned(lines: Sequence[dict[str, Any]]) -> str:

@@ -14,7 +14,7 @@ from deepthink_cli.report.significance import t_interval
 
 from .cells import PAPER
 from .discrimination import Comparison, Difference, compare, pairs_at
-from .load import Evidence
+from .load import ALL_ROWS, Evidence
 from .measures import Floats
 from .methods import T
 from .pooled import Estimate
@@ -48,7 +48,7 @@ VARIATIONS = (
     *(Variation(f"{shots} demonstrations", "shots", where={"shots": shots}) for shots in (4, 16)),
     Variation("five orders of the same demonstrations", "orders"),
     Variation("demonstrations and queries as a conversation (`--chat`)", "chat"),
-    Variation("all test rows of SST-2 and TREC", "all-rows"),
+    Variation("all test rows, seeds 0 to 4", ALL_ROWS),
     Variation("other demonstrations: seeds 5 to 9", "more-seeds"),
     *(Variation(f"both after `{name}`", "calibrations", where={"calibration": name}) for name in ("contextual", "pmi")),
     Variation("eta 0.1, keys and values", "parts", eta=0.1, where={"update": ""}),

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from helpers.small_evidence import ITERATIONS, LABELS, made_up_scores, write_grid, write_row
+from scipy.special import log_softmax
 from scipy.stats import pearsonr
 
 from deepthink_cli.report.job_results import read_jobs
@@ -15,10 +16,10 @@ from deepthink_cli.report.significance import discordant
 from deepthink_cli.report.tables import summarize
 from evidence import findings, page, statistics
 from evidence.__main__ import write
+from evidence.agreement import changes_sentence, device_sentence, dtype_sentence
 from evidence.cells import HARMS, HELPS, SAME, choices, compare_chosen, fixed, verdict
 from evidence.claims import Found, claims, holds
 from evidence.controls import flipped, repeats
-from evidence.dtypes import changes_sentence, dtype_sentence
 from evidence.load import read_evidence
 
 HEADINGS = (
@@ -189,7 +190,7 @@ def test_a_page_is_written_from_incomplete_evidence(tmp_path: Path, what: str) -
 
 def test_controls_and_variations_are_not_cells_of_the_grid(folder: Path) -> None:
     before = read_evidence(folder).grid
-    for name in ("repeated", "flipped", "all-rows", "more-seeds"):
+    for name in ("repeated", "flipped", "all-rows", "all-rows-processor", "more-seeds"):
         write_row(folder / name, made_up_scores(60, name, 0))
     assert len(read_evidence(folder).grid) == len(before)
 
@@ -225,6 +226,23 @@ def test_what_changes_in_float32_is_compared_on_the_rows_that_both_dtypes_have(f
     assert f"({len(expected)} task-seed pairs)" in said
     assert changes_sentence(evidence.grid, evidence.folder("chat"), 5) == ""
     assert said in page._coverage(page.Study(evidence, folder))[1]
+
+
+def test_what_a_gpu_scored_is_compared_with_a_processor_where_both_have_the_same_rows(folder: Path) -> None:
+    scores = made_up_scores(20, "1", 0)
+    others = scores + np.array([[0.25, -0.25]])
+    for seed, on_processor in ((0, scores), (1, others)):
+        write_row(folder / "all-rows", scores, seed=seed, eta=0.01, t=5)
+        write_row(folder / "all-rows-processor", on_processor, seed=seed, eta=0.01, t=5)
+    write_row(folder / "all-rows", scores, seed=2, eta=0.01, t=5)  # on the GPU alone
+    evidence = read_evidence(folder)
+    said = device_sentence(evidence.folder("all-rows"), evidence.folder("all-rows-processor"))
+    differing = (scores.argmax(1) != others.argmax(1)).sum()
+    first, second = (log_softmax(each, axis=1) for each in (scores, others))
+    assert f"2 results, all in float32, were made on a GPU and on a processor: of 40 labels {differing} differ" in said
+    assert f"by at most {np.abs(first - second).max():.1e} nats" in said
+    assert said in page._coverage(page.Study(evidence, folder))[1]
+    assert device_sentence(evidence.folder("all-rows"), evidence.folder("chat")) == ""
 
 
 def test_the_headline_counts_the_runs_that_are_helped_and_harmed(folder: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -102,8 +103,9 @@ def test_the_tables_have_a_line_for_each_variation_and_each_folder_that_was_run(
         write_row(tmp_path / "chat", made_up_scores(20, f"{t}", bias=0.0), eta=0.01, t=t)
     lines = varied(list(variations(read_evidence(tmp_path)))).splitlines()
     assert lines[2].startswith("| demonstrations and queries as a conversation (`--chat`) | 1 (SST-2) | ")
-    commands = [
+    commands: list[dict[str, Any]] = [
         {"folder": "chat", "status": status, "processor_seconds": seconds, "processor": "some"}
         for status, seconds in ((0, 3600), (0, 1800), (1, 60))
     ]
-    assert costs(commands).splitlines()[2] == "| chat | 2 | 1.5 |"
+    commands += [{"folder": "chat", "status": 0, "seconds": 360, "processor": "some", "GPU": "one"}]
+    assert costs(commands).splitlines()[2:] == ["| chat | some | 2 | 1.5 |", "| chat | one | 1 | 0.1 |"]

@@ -1,4 +1,4 @@
-"""What was run in the grid's dtype and in float32: how far the two are apart."""
+"""What was run twice, in another dtype or on another device: how far the two are apart."""
 
 from __future__ import annotations
 
@@ -32,6 +32,22 @@ def dtype_sentence(grid: pd.DataFrame, float32: pd.DataFrame) -> str:
         f"{100 * differing.mean():.1f} % of the labels differ. Against float32 the accuracy of a result changes by "
         f"{gaps.mean():+.2f} points in the mean and by at most {gaps.abs().max():.1f}, its mean log-probability of the "
         f"true label by at most {nats:.3f} nats."
+    )
+
+
+def device_sentence(gpu: pd.DataFrame, processor: pd.DataFrame) -> str:
+    """How far the results of a GPU and of a processor are apart; empty if none was made on both."""
+    same, said = ["task", "seed", "eta", "t", "part", "rows", "demonstrations"], ["labels", "scores"]
+    first, second = (rows[[*same, *said]].astype({"task": str}) for rows in (gpu, processor))
+    both = first.merge(second, on=same, suffixes=("", "_processor"))
+    if both.empty:
+        return ""
+    differing = np.concatenate([a != b for a, b in zip(both["labels"], both["labels_processor"], strict=True)])
+    pairs = zip(both["scores"], both["scores_processor"], strict=True)
+    nats = max(float(np.abs(one.logs - other.logs).max()) for one, other in pairs)
+    return (
+        f"{len(both)} results, all in float32, were made on a GPU and on a processor: of {len(differing):,} labels "
+        f"{differing.sum()} differ, and log-probabilities by at most {nats:.1e} nats."
     )
 
 
