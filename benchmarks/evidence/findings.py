@@ -107,9 +107,11 @@ def headline(chosen: pd.DataFrame, evidence: Evidence) -> str:
     )
 
 
-def question(found: Sequence[Compared]) -> str:
-    """What the first comparison shows: more discrimination, less, or a move of the prior alone."""
-    first = found[0]
+def question(first: Compared, whole: Compared | None = None) -> str:
+    """What a comparison of the paper's setting shows: more discrimination, less, or a move of the prior alone.
+
+    `whole` is the same setting at a fixed T on all test rows.
+    """
     changes, area = first.differences, first.differences["pairs"]
     kept = f", and choose T = 1 in {first.unchanged} of {len(first.cells)} cases" if first.unchanged else ""
     chosen = f"; {first.labels} labelled rows choose T{kept}" if first.labels else ""
@@ -133,7 +135,14 @@ def question(found: Sequence[Compared]) -> str:
         0: "So in this setting thinking is not shown to tell the inputs of different labels apart better, or less well",
         -1: "So in this setting thinking tells the inputs of different labels apart less well",
     }[int(area.interval[0] > 0) - int(area.interval[1] < 0)]
-    return ". ".join([*sentences, verdict]) + "."
+    sentences.append(verdict)
+    if whole is not None:
+        accuracy, matched, pairs = (with_interval(whole.differences[name]) for name in ("accuracy", "matched", "pairs"))
+        sentences.append(
+            f"On all test rows, and with T = 5 for all, accuracy changes by {accuracy}, with every label given as often "
+            f"by {matched}, and that area by {pairs}"
+        )
+    return ". ".join(sentences) + "."
 
 
 def rising(found: Sequence[Compared]) -> str:

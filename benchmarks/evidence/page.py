@@ -23,7 +23,7 @@ from .discrimination import Compared, comparisons
 from .load import ALL_ROWS, ORDER, PROCESSOR, Evidence
 from .methods import beside_random, of_table1
 from .predictors import Correlation, correlations, gain_cells
-from .variations import T, variations
+from .variations import EVERY_ROW, T, variations
 
 NOTHING = "Nothing has been run for this yet."
 INTRODUCTION = """\
@@ -247,7 +247,7 @@ def _question(study: Study) -> list[str]:
     return [
         title,
         INTRODUCTION.format(models=models),
-        findings.question(found),
+        findings.question(found[0], next((each for each in study.variations if each.name == EVERY_ROW), None)),
         tables.discrimination(found),
         MEASURED.format(grid=_grid(study.evidence.grid)),
         findings.rising(found),

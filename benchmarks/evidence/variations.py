@@ -21,6 +21,7 @@ from .pooled import Estimate
 from .statistics import Spreads, spreads
 
 _, ETA = PAPER  # where nothing else is said
+EVERY_ROW = "all test rows, seeds 0 to 4"
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ VARIATIONS = (
     *(Variation(f"{shots} demonstrations", "shots", where={"shots": shots}) for shots in (4, 16)),
     Variation("five orders of the same demonstrations", "orders"),
     Variation("demonstrations and queries as a conversation (`--chat`)", "chat"),
-    Variation("all test rows, seeds 0 to 4", ALL_ROWS),
+    Variation(EVERY_ROW, ALL_ROWS),
     Variation("other demonstrations: seeds 5 to 9", "more-seeds"),
     *(Variation(f"both after `{name}`", "calibrations", where={"calibration": name}) for name in ("contextual", "pmi")),
     Variation("eta 0.1, keys and values", "parts", eta=0.1, where={"update": ""}),
