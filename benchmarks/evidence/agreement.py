@@ -7,9 +7,9 @@ import pandas as pd
 
 from .cells import PAPER
 from .discrimination import difference
-from .findings import with_interval
+from .findings import counted, with_interval
 from .load import Scores
-from .measures import Bools, Floats, predicted
+from .measures import Floats, predicted
 
 _CELL = ["setting", "task", "seed", "eta", "t", "part"]
 
@@ -35,48 +35,58 @@ def dtype_sentence(grid: pd.DataFrame, float32: pd.DataFrame) -> str:
     )
 
 
-def device_sentence(gpu: pd.DataFrame, processor: pd.DataFrame) -> str:
-    """How far the results of a GPU and of a processor are apart; empty if none was made on both."""
-    same, said = ["task", "seed", "eta", "t", "part", "rows", "demonstrations"], ["labels", "scores"]
-    first, second = (rows[[*same, *said]].astype({"task": str}) for rows in (gpu, processor))
-    both = first.merge(second, on=same, suffixes=("", "_processor"))
-    if both.empty:
+def device_sentence(gpu: pd.DataFrame, processor: pd.DataFrame, t: int) -> str:
+    """How far labels and log-probabilities of a GPU and of a processor are apart, on the rows that both scored."""
+    both = _on_the_same_rows(gpu, processor, t)
+    pairs = [pair for of_gpu, of_processor in both.values() for pair in zip(of_gpu, of_processor, strict=True)]
+    if not pairs:
         return ""
-    differing = np.concatenate([a != b for a, b in zip(both["labels"], both["labels_processor"], strict=True)])
-    pairs = zip(both["scores"], both["scores_processor"], strict=True)
-    nats = max(float(np.abs(one.logs - other.logs).max()) for one, other in pairs)
+    differing = np.concatenate([predicted(first.logs) != predicted(second.logs) for first, second in pairs])
+    nats = max(float(np.abs(first.logs - second.logs).max()) for first, second in pairs)
+    tasks = len({task for task, *_ in both})
     return (
-        f"{len(both)} results, all in float32, were made on a GPU and on a processor: of {len(differing):,} labels "
-        f"{differing.sum()} differ, and log-probabilities by at most {nats:.1e} nats."
+        f"{len(pairs)} results of {counted(tasks, 'task')} in float32, at T = 1 and T = {t}, were made on a GPU and on a "
+        f"processor: of {len(differing):,} labels {differing.sum()} differ, and log-probabilities by at most {nats:.1e} "
+        "nats."
     )
 
 
-def changes_sentence(grid: pd.DataFrame, own: pd.DataFrame, t: int) -> str:
-    """How far accuracy at T = 1, and its change from there to T, differ between the dtypes in the paper's setting.
-
-    `own` has that setting in float32, on some of the grid's test rows; empty if nothing was run in both.
-    """
-    positions, eta = PAPER
-    ours, grids = (_test_rows(rows, eta, t) for rows in (own, grid[grid["setting"] == positions]))
-    pairs = [pair for pair in ours if pair in grids]
-    if not pairs:
+def changes_sentence(grid: pd.DataFrame, float32: pd.DataFrame, t: int) -> str:
+    """How far accuracy at T = 1, and its change from there to T, differ between the dtypes in the paper's setting."""
+    both = _on_the_same_rows(grid[grid["setting"] == PAPER[0]], float32, t)
+    if not both:
         return ""
     firsts, steps = list[tuple[Floats, Floats]](), list[tuple[Floats, Floats]]()
-    for task in dict.fromkeys(task for task, *_ in pairs):
-        both = np.array([_both_right(ours[pair], grids[pair]) for pair in pairs if pair[0] == task], dtype=np.float64)
-        float32, other = both[:, 0], both[:, 1]  # [seeds, T, rows]
-        firsts.append((float32[:, 0], other[:, 0]))
-        steps.append((float32[:, 1] - float32[:, 0], other[:, 1] - other[:, 0]))
+    for task in dict.fromkeys(task for task, *_ in both):
+        right = np.array([[_right(side) for side in sides] for pair, sides in both.items() if pair[0] == task])
+        other, exact = right[:, 0], right[:, 1]  # [seeds, T, rows]
+        firsts.append((exact[:, 0], other[:, 0]))
+        steps.append((exact[:, 1] - exact[:, 0], other[:, 1] - other[:, 0]))
     first, step = difference(firsts), difference(steps)
     return (
-        f"The grid's dtype minus float32, on the same rows of the paper's setting ({len(pairs)} task-seed pairs): "
+        f"The grid's dtype minus float32, on the same rows of the paper's setting ({len(both)} task-seed pairs): "
         f"accuracy at T = 1 {with_interval(first)}, its change from T = 1 to T = {t} {with_interval(step)}."
     )
 
 
-def _test_rows(rows: pd.DataFrame, eta: float, t: int) -> dict[tuple[str, int, str], list[Scores]]:
-    """The scores of the test rows at T = 1 and at T, by task, seed and the digest of the demonstrations."""
-    test = rows[(rows["part"] == "test") & (rows["eta"] == eta)]
+def _on_the_same_rows(
+    first: pd.DataFrame, second: pd.DataFrame, t: int
+) -> dict[tuple[str, int, str], tuple[list[Scores], list[Scores]]]:
+    """The scores of both at T = 1 and at T with the paper's eta, on the test rows that both have.
+
+    By task, seed and the digest of the demonstrations.
+    """
+    jobs, others = (_test_rows(rows, t) for rows in (first, second))
+    found = {}
+    for pair in (pair for pair in jobs if pair in others):
+        known = set(others[pair][0].where)
+        where = [each for each in jobs[pair][0].where if each in known]
+        found[pair] = ([each.at(where) for each in jobs[pair]], [each.at(where) for each in others[pair]])
+    return found
+
+
+def _test_rows(rows: pd.DataFrame, t: int) -> dict[tuple[str, int, str], list[Scores]]:
+    test = rows[(rows["part"] == "test") & (rows["eta"] == PAPER[1])]
     of_jobs = {
         (str(task), int(seed), digest): job.set_index("t")["scores"]
         for (task, seed, digest), job in test.groupby(["task", "seed", "demonstrations"], observed=True)
@@ -84,11 +94,6 @@ def _test_rows(rows: pd.DataFrame, eta: float, t: int) -> dict[tuple[str, int, s
     return {pair: [scores[1], scores[t]] for pair, scores in of_jobs.items() if {1, t} <= set(scores.index)}
 
 
-def _both_right(ours: list[Scores], grids: list[Scores]) -> list[list[Bools]]:
-    """Which of our rows are labelled correctly, by ours and by the grid's scores, at T = 1 and at T [2, 2, rows]."""
-    places = {where: place for place, where in enumerate(grids[0].where)}
-    same = [places[where] for where in ours[0].where]
-    return [
-        [predicted(each.logs) == each.gold for each in ours],
-        [(predicted(each.logs) == each.gold)[same] for each in grids],
-    ]
+def _right(at: list[Scores]) -> Floats:
+    """1.0 for every row that is labelled correctly, and 0.0 for others [T, rows]."""
+    return np.array([predicted(each.logs) == each.gold for each in at], dtype=np.float64)

@@ -101,8 +101,10 @@ class Comparison:
     def differences(self) -> dict[str, Difference]:
         """Those of the measures that its rows allow, by name."""
         fitted = all(pair.dev_before and (pair.dev_after or pair.trained) for pair in self.pairs)
-        scored = all(np.isfinite(pair.after.logs).all() for pair in self.pairs)
-        unknown = {*(() if fitted else NEEDS_DEV), *(() if scored else NEEDS_EVERY_LABEL)}
+        scored = [len(_scored(pair)) for pair in self.pairs]
+        every = all(number == len(pair.after.labels) for number, pair in zip(scored, self.pairs, strict=True))
+        unknown = {*(() if fitted else NEEDS_DEV), *(() if every else NEEDS_EVERY_LABEL)}
+        unknown |= set() if min(scored) > 1 else _AREAS.keys()
         return {name: compare(self.pairs, name) for name in MEASURES if name not in unknown}
 
 
@@ -116,27 +118,25 @@ def matched_labels(logs: Floats, counts: Ints) -> Ints:
     return np.asarray(columns[places], dtype=np.int64)
 
 
-def areas(logs: Floats, gold: Ints) -> Floats:
-    """The macro area under the ROC curve as the mean of a value for each row [n].
+def areas(logs: Floats, gold: Ints, labels: Sequence[int]) -> Floats:
+    """The macro area under the ROC curve over these labels, as the mean of a value for each row [n].
 
     Labels that are true of no row, or of all, are left out.
     """
     probabilities = np.exp(logs)
-    labels = [label for label in range(logs.shape[1]) if 0 < (gold == label).sum() < len(gold)]
-    return np.mean([_area(probabilities[:, label], gold == label) for label in labels], axis=0)
+    known = [label for label in labels if 0 < (gold == label).sum() < len(gold)]
+    return np.mean([_area(probabilities[:, label], gold == label) for label in known], axis=0)
 
 
-def pairwise_areas(logs: Floats, gold: Ints) -> Floats:
-    """The area between two labels, mean over their pairs, as the mean of a value for each row [n].
+def pairwise_areas(logs: Floats, gold: Ints, labels: Sequence[int]) -> Floats:
+    """The area between two labels, mean over the pairs of these, as the mean of a value for each row [n].
 
-    Rows of neither label have the area itself.
+    Rows of neither label have the area itself, and pairs with a label that is true of no row are left out.
     """
     found = []
-    for one, other in combinations([label for label in range(logs.shape[1]) if (gold == label).any()], 2):
+    for one, other in combinations([label for label in labels if (gold == label).any()], 2):
         rows = (gold == one) | (gold == other)
-        with np.errstate(invalid="ignore"):
-            steps = np.where(logs[:, one] == logs[:, other], 0.0, logs[:, one] - logs[:, other])  # both may be -inf
-        inside = _area(steps[rows], gold[rows] == one)
+        inside = _area(logs[rows, one] - logs[rows, other], gold[rows] == one)
         values = np.full(len(gold), inside.mean())
         values[rows] += (inside - inside.mean()) * len(gold) / rows.sum()
         found.append(values)
@@ -178,8 +178,17 @@ def _true(scores: Scores) -> Floats:
     return found
 
 
+def _scored(pair: Pair) -> list[int]:
+    """The labels that have a score on both sides, in every row."""
+    known = np.isfinite(pair.before.logs).all(axis=0) & np.isfinite(pair.after.logs).all(axis=0)
+    return [int(label) for label in np.flatnonzero(known)]
+
+
 def _sides(name: str, pair: Pair) -> tuple[Floats, Floats]:
-    """The measure before and after, each as the mean of a value for each row [n]."""
+    """The measure before and after, each as the mean of a value for each row [n].
+
+    Areas are over the labels that both sides score.
+    """
     values: tuple[Bools | Floats, Bools | Floats]
     if name == "matched":
         values = _matched(pair.before, pair.after), _accuracy(pair.after)
@@ -191,6 +200,12 @@ def _sides(name: str, pair: Pair) -> tuple[Floats, Floats]:
             assert pair.dev_after is not None
             after = _fitted(pair.after, pair.dev_after)
         values = _fitted(pair.before, pair.dev_before), after
+    elif name in _AREAS:
+        area, labels = _AREAS[name], _scored(pair)
+        values = (
+            area(pair.before.logs, pair.before.gold, labels),
+            area(pair.after.logs, pair.after.gold, labels),
+        )
     else:
         measure = _BY_SIDE[name]
         values = measure(pair.before), measure(pair.after)
@@ -201,9 +216,8 @@ _BY_SIDE: dict[str, Callable[[Scores], Bools | Floats]] = {
     "accuracy": _accuracy,
     "batch": _batch,
     "log p": _true,
-    "AUC": lambda scores: areas(scores.logs, scores.gold),
-    "pairs": lambda scores: pairwise_areas(scores.logs, scores.gold),
 }
+_AREAS: dict[str, Callable[[Floats, Ints, Sequence[int]], Floats]] = {"AUC": areas, "pairs": pairwise_areas}
 
 
 def compare(pairs: Sequence[Pair], name: str) -> Difference:

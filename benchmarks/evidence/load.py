@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
 from typing import Any
@@ -31,7 +31,6 @@ from .measures import (
 CONTROLS = ("repeated", "flipped", "random", "techniques", "choices")
 ALL_ROWS = "all-rows"
 VARIED = ("own", "etas", "long", "shots", "orders", "parts", "chat", "calibrations", ALL_ROWS, "more-seeds")
-PROCESSOR = f"{ALL_ROWS}-processor"  # the folder of what was scored on a GPU and then on a processor
 NEAREST = "nearest"  # the folder of what the nearest mean hidden state gives; it has no results
 ARMS_FOLDER = "arms"  # the folder of the samples of `benchmarks/techniques.py`
 SUBJECTS = "subjects"  # the folder of MMLU and BBH, whose inputs have their own candidates
@@ -74,6 +73,12 @@ class Scores:
     gold: Ints
     where: tuple[str, ...] = ()
 
+    def at(self, where: Sequence[str]) -> Scores:
+        """Those of the rows that are there, in this order."""
+        places = {each: place for place, each in enumerate(self.where)}
+        rows = [places[each] for each in where]
+        return replace(self, logs=self.logs[rows], gold=self.gold[rows], where=tuple(where))
+
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
@@ -97,9 +102,9 @@ class Evidence:
 
     @property
     def grid(self) -> pd.DataFrame:
-        """The rows that are neither of a control nor of a variation, nor repeat one."""
+        """The rows that are neither of a control nor of a variation."""
         names = self.rows["folder"].astype(str)
-        return self.rows[~names.isin((*CONTROLS, *VARIED, PROCESSOR)) & ~names.str.startswith(FLOAT32)]
+        return self.rows[~names.isin((*CONTROLS, *VARIED)) & ~names.str.startswith(FLOAT32)]
 
     @property
     def float32(self) -> pd.DataFrame:

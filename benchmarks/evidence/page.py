@@ -20,7 +20,7 @@ from .cells import PAPER, choices, fixed
 from .claims import claims
 from .controls import Flipped, Repeats, flipped, repeats
 from .discrimination import Compared, comparisons
-from .load import ALL_ROWS, ORDER, PROCESSOR, Evidence
+from .load import ALL_ROWS, ORDER, Evidence
 from .methods import beside_random, of_table1
 from .predictors import Correlation, correlations, gain_cells
 from .variations import EVERY_ROW, T, variations
@@ -76,8 +76,9 @@ Lines:
   four times, so that with many inputs it costs four times as much.
 - `lens` and `influence`: those of Table 1, with three seeds and 150 rows, of which it keeps the answers and no scores.
 - the [nearest mean](predict.md#the-nearest-mean-hidden-state) of the dev rows, after the random demonstrations of the
-  lines above it. In *fitted* no bias is taken off its own scores; a label of fewer than two dev rows has no mean, is
-  never given and not told apart from others, so that the line has no *batch* and no *log p*.
+  lines above it. In *fitted* no bias is taken off its own scores. A label of fewer than two dev rows (Abbreviation in
+  TREC) has no mean and is never given: *pairs* and *AUC* leave it out on both sides, and there is no *batch* and no
+  *log p*.
 
 Intervals are Student's at 95 %, with the variance over the seeds and the test rows of each task together (crossed
 random effects) and Satterthwaite's degrees of freedom; an end of *-0.0* is below zero, one of *+0.0* above, and *0*
@@ -117,10 +118,10 @@ that it stores (named last in *choice*) and without. *Not tried* is what the bud
 of many sets of demonstrations and 150 rows (about 7 points to either side), the test accuracies of the one set in the
 memory."""
 COSTS = """\
-What the later stages took, in float32: on a processor the hours of one core, on a GPU those of the clock, with 14
-commands at once; of the grid, of its controls, and of the first seed of `parts`, it was not kept. `subjects` is MMLU
-and BBH, `random`, `techniques` and `choices` are the methods on 300 rows, `all-rows-processor` repeats results of
-`all-rows`, and the others are lines of *What else was varied*, of which `own` is the first."""
+What the later stages took, in float32: on a processor the hours of one core; on a GPU the sum over commands, of which
+14 ran at once. Of the grid, of its controls, and of the first seed of `parts`, it was not kept. `subjects` is MMLU and
+BBH, `random`, `techniques` and `choices` are the methods on 300 rows, and the others are lines of *What else was
+varied*, of which `own` is the first."""
 CONDITIONS = """\
 Demonstrations and dev rows are training rows, of AG News from a subset of 5,000 of its 120,000. Test rows are
 validation rows of SST-2, SST-5 and MR, and test rows of AG News and TREC, as in the authors' code. Choosing T or eta
@@ -308,8 +309,8 @@ def _coverage(study: Study) -> list[str]:
     missing = findings.counted(evidence.without_samples, "row") + " without stored scores left out."
     twice = (
         dtype_sentence(rows, evidence.float32),
-        changes_sentence(rows, evidence.folder("own"), T),
-        device_sentence(evidence.folder(ALL_ROWS), evidence.folder(PROCESSOR)),
+        changes_sentence(rows, evidence.folder(ALL_ROWS), T),
+        device_sentence(evidence.folder(ALL_ROWS), evidence.folder("own"), T),
     )
     text = " ".join(filter(None, [text, _first_readings(rows), *twice]))
     return [

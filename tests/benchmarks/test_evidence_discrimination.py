@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -52,15 +53,17 @@ def test_the_area_is_that_of_scikit_learn_with_ties() -> None:
     scores = made_up(60, 3, 0.7)
     rounded = Scores(scores.labels, np.round(scores.logs, 1), scores.gold)
     expected = [roc_auc_score(rounded.gold == label, rounded.logs[:, label]) for label in range(3)]
-    assert areas(rounded.logs, rounded.gold).mean() == pytest.approx(np.mean(expected))
+    assert areas(rounded.logs, rounded.gold, range(3)).mean() == pytest.approx(np.mean(expected))
 
 
 @pytest.mark.parametrize("area", [areas, pairwise_areas])
-def test_the_values_of_the_rows_vary_as_the_area_of_resampled_rows(area: Callable[[Floats, Ints], Floats]) -> None:
+def test_the_values_of_the_rows_vary_as_the_area_of_resampled_rows(
+    area: Callable[[Floats, Ints, Sequence[int]], Floats],
+) -> None:
     scores, draw = made_up(200, 3, 1.0), np.random.default_rng(1)
     samples = [draw.integers(200, size=200) for _ in range(400)]
-    resampled = [area(scores.logs[rows], scores.gold[rows]).mean() for rows in samples]
-    values = area(scores.logs, scores.gold)
+    resampled = [area(scores.logs[rows], scores.gold[rows], range(3)).mean() for rows in samples]
+    values = area(scores.logs, scores.gold, range(3))
     assert values.std() / np.sqrt(200) == pytest.approx(np.std(resampled), rel=0.1)
 
 
@@ -132,9 +135,24 @@ def test_areas_between_two_labels_are_those_of_scikit_learn_and_no_constants_cha
         between = scores.logs[rows, one] - scores.logs[rows, other]
         expected.append(roc_auc_score(scores.gold[rows] == one, between))
     moved = shifted(scores, [2.0, -1.0, 0.5])
-    assert pairwise_areas(scores.logs, scores.gold).mean() == pytest.approx(np.mean(expected))
-    assert pairwise_areas(moved.logs, moved.gold).mean() == pytest.approx(np.mean(expected))
-    assert areas(moved.logs, moved.gold).mean() != pytest.approx(areas(scores.logs, scores.gold).mean())
+    assert pairwise_areas(scores.logs, scores.gold, range(3)).mean() == pytest.approx(np.mean(expected))
+    assert pairwise_areas(moved.logs, moved.gold, range(3)).mean() == pytest.approx(np.mean(expected))
+    first, last = (areas(each.logs, each.gold, range(3)).mean() for each in (scores, moved))
+    assert first != pytest.approx(last)
+
+
+def test_areas_leave_out_labels_that_one_side_does_not_score() -> None:
+    before, after = made_up(120, 3, 1.0), made_up(120, 3, 2.0)
+    logs = after.logs.copy()
+    logs[:, 2] = -np.inf
+    pairs = [Pair("a", seed, before, replace(after, logs=logs), None, None) for seed in (0, 1)]
+    found = Comparison("", False, pairs).differences
+    rows = np.isin(before.gold, (0, 1))
+    for side, scores in (("before", before), ("after", after)):
+        between = roc_auc_score(before.gold[rows] == 0, scores.logs[rows, 0] - scores.logs[rows, 1])
+        assert getattr(found["pairs"], side) == pytest.approx(between)
+    rest = [roc_auc_score(before.gold == label, before.logs[:, label]) for label in (0, 1)]
+    assert found["AUC"].before == pytest.approx(np.mean(rest))
 
 
 def test_one_seed_of_each_task_shows_nothing() -> None:
