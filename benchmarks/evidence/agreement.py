@@ -45,9 +45,9 @@ def device_sentence(gpu: pd.DataFrame, processor: pd.DataFrame, t: int) -> str:
     nats = max(float(np.abs(first.logs - second.logs).max()) for first, second in pairs)
     tasks = len({task for task, *_ in both})
     return (
-        f"{len(pairs)} results of {counted(tasks, 'task')} in float32, at T = 1 and T = {t}, were made on a GPU and on a "
-        f"processor: of {len(differing):,} labels {differing.sum()} differ, and log-probabilities by at most {nats:.1e} "
-        "nats."
+        f"{len(pairs)} results of {counted(tasks, 'task')} in float32, at T = 1 and T = {t}, were made on a GPU and on "
+        f"a processor: of {len(differing):,} labels {differing.sum()} differ, and log-probabilities by at most "
+        f"{nats:.1e} nats."
     )
 
 

@@ -107,16 +107,21 @@ def headline(chosen: pd.DataFrame, evidence: Evidence) -> str:
     )
 
 
-def question(first: Compared, whole: Compared | None = None) -> str:
+def question(first: Compared, chosen: pd.Series, whole: Compared | None = None) -> str:
     """What a comparison of the paper's setting shows: more discrimination, less, or a move of the prior alone.
 
-    `whole` is the same setting at a fixed T on all test rows.
+    `chosen` are the T that its dev rows chose, `whole` is the same setting at a fixed T on all test rows.
     """
     changes, area = first.differences, first.differences["pairs"]
-    kept = f", and choose T = 1 in {first.unchanged} of {len(first.cells)} cases" if first.unchanged else ""
-    chosen = f"; {first.labels} labelled rows choose T{kept}" if first.labels else ""
+    by_labels = ""
+    if len(chosen):
+        first_of, last_of = ((chosen == t).sum() for t in (1, chosen.max()))
+        by_labels = (
+            f"; {first.labels} labelled rows choose T = 1 in {first_of} of {len(chosen)} cases, and at most T = "
+            f"{chosen.max()}, in {last_of}"
+        )
     sentences = [
-        f"In the setting of the paper (eta 0.01, no momentum{chosen}) thinking changes accuracy by "
+        f"In the setting of the paper (eta 0.01, no momentum{by_labels}) thinking changes accuracy by "
         f"{with_interval(changes['accuracy'])}, from {percent(changes['accuracy'].before)} at T = 1",
         "If T = 1 gives every label as often as thinking does (one constant for each label is added to its scores), "
         f"the difference is {with_interval(changes['matched'])}",
@@ -139,8 +144,8 @@ def question(first: Compared, whole: Compared | None = None) -> str:
     if whole is not None:
         accuracy, matched, pairs = (with_interval(whole.differences[name]) for name in ("accuracy", "matched", "pairs"))
         sentences.append(
-            f"On all test rows, and with T = 5 for all, accuracy changes by {accuracy}, with every label given as often "
-            f"by {matched}, and that area by {pairs}"
+            f"On all test rows (of AG News 2,000), and with T = 5 for all, accuracy changes by {accuracy}, with every "
+            f"label given as often by {matched}, and that area by {pairs}"
         )
     return ". ".join(sentences) + "."
 

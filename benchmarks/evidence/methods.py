@@ -7,7 +7,7 @@ the nearest mean hidden state after the random demonstrations.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -18,7 +18,7 @@ from benchmarks.table1.page import THINKING, Model
 from benchmarks.table1.runs import BASELINE, LABELS, SLOW
 
 from .discrimination import Comparison, Difference, Pair, beside, compare
-from .load import Evidence
+from .load import Evidence, Scores
 
 TECHNIQUES = {
     "repeat-2": "the demonstrations twice in one prompt",
@@ -135,6 +135,18 @@ def thinking_beside_choices(evidence: Evidence) -> dict[str, list[Pair]]:
         if name not in LABELS
     }
     return {name: pairs for name, pairs in found.items() if pairs}
+
+
+def thinking_beside(evidence: Evidence, chosen: Mapping[tuple[str, int], Scores]) -> list[Pair]:
+    """Thinking after random demonstrations beside the scores of a choice by task and seed, on the rows of these."""
+    random = evidence.folder("random")
+    rows = random[(random["t"] == T) & (random["part"] == "test")]
+    after = {(str(row["task"]), int(row["seed"])): row["scores"] for _, row in rows.iterrows()}
+    return [
+        Pair(task, seed, before, after[task, seed].at(before.where), None, None)
+        for (task, seed), before in chosen.items()
+        if (task, seed) in after
+    ]
 
 
 def accuracies(evidence: Evidence) -> pd.DataFrame:

@@ -132,29 +132,19 @@ def over_tasks(mean: float, variances: Sequence[Variance]) -> tuple[Interval, fl
 
 @dataclass(frozen=True)
 class Spreads:
-    """Mean standard deviations before and after, and the 95 % interval of the difference."""
+    """Mean standard deviations before and after, and Student's 95 % interval of the difference over groups."""
 
     before: float
     after: float
     interval: Interval
 
 
-def spreads(before: Sequence[Floats], after: Sequence[Floats], seed: int = 0) -> Spreads:
-    """The standard deviations over the values of each group, at least two, mean over groups.
-
-    The interval draws pairs of a value before and after within each group, with replacement; a sample of n values that
-    is drawn so has (n - 1) / n of the variance, which is made good.
-    """
-    generator = np.random.default_rng(seed)
-    drawn, whole = [], []
-    for first, last in zip(before, after, strict=True):
-        places = generator.integers(len(first), size=(ROUNDS, len(first)))
-        scale = np.sqrt(len(first) / (len(first) - 1))
-        drawn.append(scale * (last[places].std(axis=1, ddof=1) - first[places].std(axis=1, ddof=1)))
-        whole.append([first.std(ddof=1), last.std(ddof=1)])
-    low, high = np.quantile(np.mean(drawn, axis=0), [0.025, 0.975])
-    means = np.mean(whole, axis=0)
-    return Spreads(float(means[0]), float(means[1]), (float(low), float(high)))
+def spreads(before: Sequence[Floats], after: Sequence[Floats]) -> Spreads:
+    """The standard deviations over the values of each group, at least two, mean over groups."""
+    first, last = (np.array([values.std(ddof=1) for values in side]) for side in (before, after))
+    steps, number = last - first, len(first)
+    error = float(steps.std(ddof=1)) / np.sqrt(number) if number > 1 else np.inf
+    return Spreads(float(first.mean()), float(last.mean()), student(float(steps.mean()), error, number - 1)[0])
 
 
 def rank_correlation(first: Floats, second: Floats) -> float:

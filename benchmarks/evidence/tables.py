@@ -63,14 +63,17 @@ def _cells(each: Compared) -> str:
 def costs(commands: Sequence[dict[str, Any]]) -> str:
     """The commands of each folder that ended well, where they ran, and the hours that they took.
 
-    On a processor hours are those of a core, on a GPU those of the clock (`seconds`).
+    Hours are those of a core, but those of the clock for commands of a GPU that have them (`seconds`).
     """
-    rows = pd.DataFrame([{"GPU": "", "seconds": 0.0, "processor_seconds": 0.0, **line} for line in commands])
-    rows["device"] = rows["GPU"].where(rows["GPU"] != "", rows["processor"])
-    hours = rows["seconds"].where(rows["GPU"] != "", rows["processor_seconds"]) / 3600
+    rows = [
+        (line["folder"], line.get("GPU", line["processor"]), line.get("seconds", line.get("processor_seconds")))
+        for line in commands
+        if line["status"] == 0
+    ]
+    groups = pd.DataFrame(rows, columns=["folder", "device", "seconds"]).groupby(["folder", "device"], sort=False)
     lines = [
-        [folder, device, len(of_folder), f"{hours[of_folder.index].sum():.1f}"]
-        for (folder, device), of_folder in rows[rows["status"] == 0].groupby(["folder", "device"], sort=False)
+        [folder, device, len(of_folder), f"{of_folder['seconds'].sum() / 3600:.1f}"]
+        for (folder, device), of_folder in groups
     ]
     return table(["folder", "device", "commands", "hours"], lines, 2)
 

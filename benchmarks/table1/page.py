@@ -15,7 +15,7 @@ import pandas as pd
 
 from benchmarks.evidence.discrimination import Difference, difference, holm
 from benchmarks.evidence.findings import counted, points, with_interval
-from benchmarks.evidence.load import TASK_NAMES, stored_scores
+from benchmarks.evidence.load import TASK_NAMES, Scores, read_scores, stored_scores
 from benchmarks.evidence.measures import Floats, batch_calibrated, predicted
 from benchmarks.style import DEEPTHINK, NO_LABELS, POOL_LABELS, write
 from deepthink_cli.evaluation.metrics import ALPHA
@@ -53,8 +53,9 @@ class Model:
     """The results of one model: a line for each method, task and seed, with an accuracy for each of `KINDS`.
 
     `answers` has the same lines, with 1.0 for every test row that was labelled correctly and 0.0 for others [rows].
-    `more` has the methods that were run on more rows, with the two of `KINDS` at T = 1; *thinking* is a method there.
-    `more_gains` has what they change, for both of these kinds and by method.
+    `best` has the scores of `PAPER_BEST` at T = 1 by task and seed. `more` has the methods that were run on more rows,
+    with the two of `KINDS` at T = 1; *thinking* is a method there. `more_gains` has what they change, for both of these
+    kinds and by method.
     """
 
     name: str
@@ -62,6 +63,7 @@ class Model:
     costs: list[dict[str, Any]]
     rivals: list[dict[str, Any]]
     answers: pd.DataFrame = field(default_factory=nothing)
+    best: Mapping[tuple[str, int], Scores] = field(default_factory=dict)
     more: pd.DataFrame = field(default_factory=nothing)
     more_gains: dict[str, dict[str, Difference]] = field(default_factory=dict)
 
@@ -112,10 +114,19 @@ def read_models(folder: Path) -> list[Model]:
         if runs:
             kept = (_lines(path / name) for name in (COSTS, RIVALS))
             samples = {file.stem.rpartition("-")[2]: file for file in path.glob("*/samples/*.parquet")}
-            answers = _answers(read_jobs(runs), samples)
+            jobs = read_jobs(runs)
+            answers = _answers(jobs, samples)
             accuracies = answers.assign(**{kind: answers[kind].map(np.mean) for kind in KINDS})
-            models.append(Model(path.name, accuracies, *kept, answers))
+            models.append(Model(path.name, accuracies, *kept, answers, dict(_best(jobs, samples))))
     return models
+
+
+def _best(jobs: Sequence[JobResults], samples: Mapping[str, Path]) -> Iterator[tuple[tuple[str, int], Scores]]:
+    """The scores of `PAPER_BEST` at T = 1, where they are kept, by task and seed."""
+    for each in scores_of([job for job in jobs if job.arm.sampling == PAPER_BEST], 1):
+        result = each.score.comparisons[0].result
+        if each.arm.calibration is None and (file := samples.get(result.key)) is not None:
+            yield (each.task, each.seed.number), read_scores(file, result)
 
 
 def _answers(jobs: Sequence[JobResults], samples: Mapping[str, Path]) -> pd.DataFrame:
@@ -217,11 +228,11 @@ Holm's correction over the methods; that table corrects for more comparisons, so
 of 300 rows were also looked at after two, four, six and eight of the ten seeds, when more or fewer methods were shown
 to differ.
 
-Everything is computed in float32, so that the rows of a GPU and of a processor agree to rounding. Of SmolLM2, those of
-LENS and influence were made on a GPU, the others on a processor; random demonstrations of seed 0 were evaluated on
-both, and no answer differed. To keep the scores of the 150 rows, 285 combinations of a method, a task and a seed were
-run a second time at T = 1: 283 gave the same answers to every row. In the other two, k-means chose other
-demonstrations, and their rows replace the former ones.
+Everything is computed in float32, so that the rows of a GPU and of a processor [agree to
+rounding](evidence.md#what-was-run). Of SmolLM2, those of LENS and influence were made on a GPU, the others on a
+processor. To keep the scores of the 150 rows, 285 combinations of a method, a task and a seed were run a second time at
+T = 1: 283 gave the same answers to every row. In the other two, k-means chose other demonstrations, and their rows
+replace the former ones, which are not kept.
 
     python -m benchmarks.table1.runs --model MODEL --data-dir DIR -o table1/NAME
     python -m benchmarks.table1.costs --model MODEL --data-dir DIR -o table1/NAME/costs.jsonl
@@ -258,7 +269,7 @@ def _sentences(model: Model) -> list[str]:
     )
     return [
         f"At T = 1 with raw scores, the best of {len(others)} other choices against random demonstrations: {named}. "
-        f"{_above(gains)} Over all choices, tasks and seeds, "
+        f"{_above(gains)} In the mean of all {len(CHOICES)} methods, random among them, "
         f"thinking with T chosen on dev rows changes accuracy by {raw} with raw scores and by {corrected} after batch "
         f"calibration. Calibration alone changes T = 1 by {correction}."
     ]

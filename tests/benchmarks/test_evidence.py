@@ -240,7 +240,7 @@ def test_a_gpu_is_compared_with_a_processor_on_the_rows_that_both_scored(folder:
     said = device_sentence(evidence.folder("all-rows"), evidence.folder("own"), 5)
     differing = 2 * (scores[:12].argmax(1) != others.argmax(1)).sum()
     first, second = (log_softmax(each, axis=1) for each in (scores[:12], others))
-    assert said.startswith("4 results of 1 task in float32, at T = 1 and T = 5, were made on a GPU and on a processor: ")
+    assert said.startswith("4 results of 1 task in float32, at T = 1 and T = 5, were made on a GPU and on a processor")
     assert f"of 48 labels {differing} differ, and" in said
     assert f"by at most {np.abs(first - second).max():.1e} nats" in said
     assert said in page._coverage(page.Study(evidence, folder))[1]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from statistics import stdev
 
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.stats import permutation_test, spearmanr, ttest_1samp, ttest_ind
+from scipy.stats import permutation_test, spearmanr, ttest_1samp, ttest_ind, ttest_rel
 
 from evidence import statistics
 from evidence.cells import HARMS, HELPS, SAME, Comparison, verdict
@@ -175,13 +176,14 @@ def test_a_predictor_that_does_not_vary_or_is_unknown_is_omitted(monkeypatch: py
     assert all(each.overall == pytest.approx(1) and each.pairs == 6 for each in correlations(cells))
 
 
-def test_a_change_of_spread_is_the_difference_of_the_standard_deviations() -> None:
-    generator = np.random.default_rng(1)
-    before = [generator.normal(size=400) for _ in range(2)]
-    found = statistics.spreads(before, [values / 2 for values in before])
-    expected = np.mean([values.std(ddof=1) for values in before])
-    assert (found.before, found.after) == pytest.approx((expected, expected / 2))
-    assert found.interval[0] < -expected / 2 < found.interval[1] < 0
+def test_a_change_of_spread_is_that_of_the_standard_deviations_and_its_interval_is_of_a_paired_t_test() -> None:
+    before, after = ([RANDOM.normal(scale=scale, size=5) for _ in range(4)] for scale in (1.0, 2.0))
+    found = statistics.spreads(before, after)
+    first, last = ([stdev(values) for values in side] for side in (before, after))
+    expected = ttest_rel(last, first).confidence_interval()
+    assert (found.before, found.after) == pytest.approx((np.mean(first), np.mean(last)))
+    assert found.interval == pytest.approx((expected.low, expected.high))
+    assert statistics.spreads(before[:1], after[:1]).interval == (-math.inf, math.inf)
 
 
 def test_students_interval_and_p_are_those_of_the_table_of_t() -> None:

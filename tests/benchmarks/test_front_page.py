@@ -26,8 +26,8 @@ def test_the_times_are_those_of_the_record() -> None:
 
 
 def test_the_table_has_every_task_and_their_mean(tmp_path: Path) -> None:
-    for positions in ("continued", "restarted"):
-        write_grid(tmp_path / positions, positions, range(3))
+    for setting, positions in (("continued", "continued"), ("restarted", "restarted"), ("official", "continued")):
+        write_grid(tmp_path / setting, positions, range(3))
     chosen = chosen_in(read_evidence(tmp_path).grid)
     headings, _, *tasks, all_tasks = accuracies(chosen).splitlines()
     assert headings.count("|") == all_tasks.count("|") == 7

@@ -9,7 +9,7 @@ import pytest
 from helpers.small_evidence import made_up_scores, write_arm, write_grid
 
 from benchmarks.table1.runs import TASKS
-from evidence import statistics
+from evidence import predictions, statistics
 from evidence.arms import COMPOSED, CONTEXT_TUNING
 from evidence.discrimination import LARGE_STEP, PAPER_BY_DEV, Difference
 from evidence.load import read_evidence
@@ -117,3 +117,11 @@ def test_the_page_decides_what_was_run_and_names_what_was_not(tmp_path: Path, mo
     assert f"Of 11 predictions: hits {found.count(HIT)}, " in text
     assert f"not run {missing}" in text
     assert "every setting has 0, 1 (4 task-seed pairs). Five seeds were announced." in text
+
+
+def test_hits_that_say_where_a_gain_comes_from_are_counted_where_none_is_shown() -> None:
+    verdicts = [HIT, HIT, MISS, HIT, HIT, HIT, HIT, MISS, None, OPEN, HIT]
+    counts = "Of 11 predictions: hits 7, misses 2, open 1, not run 1"
+    assert predictions._decided(verdicts, gains=True) == f"**{counts}.**"
+    little = "; 3 of the hits say little, since no gain of thinking is shown"
+    assert predictions._decided(verdicts, gains=False) == f"**{counts}{little}.**"
