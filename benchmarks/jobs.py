@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.packing import continued
-from benchmarks.record import gpu, processor
+from benchmarks.record import processor
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA, OUT = "data", "out"
@@ -156,7 +156,7 @@ def finish(place: Workplace, jobs: Sequence[Job], workers: int) -> None:
 
     def ended(job: Job, status: int, seconds: float) -> None:
         took = {"folder": job.folder, "arguments": shlex.join(job.arguments), "status": status}
-        took |= {"processor_seconds": round(seconds, 1), "processor": processor(), **gpu()}
+        took |= {"processor_seconds": round(seconds, 1), "processor": processor()}
         with (place.folder / OUT / COMMANDS).open("a", encoding="utf-8") as file:
             file.write(json.dumps(took) + "\n")
         ending = "done" if status == 0 else f"exit status {status}"

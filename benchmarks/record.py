@@ -121,16 +121,11 @@ def _machine() -> dict[str, str | int]:
     torch = sys.modules.get("torch")
     found: dict[str, str | int] = {"processor": processor(), "cores": os.cpu_count() or 1}
     if torch is not None:
-        found |= {"threads": torch.get_num_threads(), **gpu()}
+        found["threads"] = torch.get_num_threads()
+        if torch.cuda.is_available():
+            found["GPU"] = torch.cuda.get_device_name()
     found["GiB"] = round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30)
     return found | {"Python": platform.python_version()} | {name: version(name) for name in ("torch", "transformers")}
-
-
-def gpu() -> dict[str, str]:
-    """The name of the GPU, if there is one."""
-    import torch
-
-    return {"GPU": torch.cuda.get_device_name()} if torch.cuda.is_available() else {}
 
 
 def processor() -> str:

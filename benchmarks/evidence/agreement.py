@@ -81,7 +81,8 @@ def _on_the_same_rows(
     for pair in (pair for pair in jobs if pair in others):
         known = set(others[pair][0].where)
         where = [each for each in jobs[pair][0].where if each in known]
-        found[pair] = ([each.at(where) for each in jobs[pair]], [each.at(where) for each in others[pair]])
+        if where:
+            found[pair] = ([each.at(where) for each in jobs[pair]], [each.at(where) for each in others[pair]])
     return found
 
 

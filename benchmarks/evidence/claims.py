@@ -13,7 +13,7 @@ from benchmarks.table1.runs import DEV_ROWS, ROWS
 
 from .cells import choices
 from .discrimination import PAPER_BY_DEV, PAPER_FIVE, Compared, Difference, compare, pairs_at, without_dev
-from .findings import interval, shown
+from .findings import counted, interval, shown
 from .load import ALL_ROWS, Evidence
 from .methods import AFTER_CHOICE, BY_DEV, PAPER_CHOICES, PAPER_HERE, T, thinking_beside, thinking_beside_choices
 from .pooled import estimate
@@ -69,8 +69,8 @@ def claims(evidence: Evidence, found: Sequence[Compared], table1: Model | None =
         "they raise it more than any of the paper's choices of demonstrations without dev labels",
         "+18.1 (64.7 against 46.6 of GraphCut, the best of eleven; Table 1)",
         _against_choices(evidence, table1),
-        "T = 5, eta 0.01; choices that the paper has, too, decide: graph-cut, its best, on the 150 rows of Table 1, "
-        "and on 300 rows, which contain these, k-center, the best of them on the 150 by its mean",
+        "T = 5, eta 0.01; two choices of the paper decide: graph-cut, the best there, which sees the labels of the "
+        "pool, on 150 rows, and on 300 rows, which contain these, k-center, the best here of the paper's on the 150",
     )
     yield Claim(
         "after demonstrations that were chosen by dev rows, thinking still raises it",
@@ -82,8 +82,8 @@ def claims(evidence: Evidence, found: Sequence[Compared], table1: Model | None =
         "every model gains, from 125 million to 13 billion parameters",
         "+1.9 (LLaMA2-7B and 13B) to +20.6 (GPT-2 XL); OPT-125M +13.8 (Table 2)",
         _gain(gains, PAPER_BY_DEV, "; Gemma 3 270M has [a page of its own](second-model.md)"),
-        "T of 1, 2, 3, 5, 8 and 12 by 150 dev rows; the paper goes up to 15, with as many dev rows as test rows, and "
-        "does not say how T was chosen in Table 2",
+        "T of 1, 2, 3, 5, 8 and 12 by 150 dev rows; in Table 1 the paper chooses T up to 15 by as many dev rows as "
+        "test rows, of Table 2 it does not say how",
     )
     yield Claim(
         "MMLU and BBH gain on every model",
@@ -168,19 +168,17 @@ def _by_dev_rows(table1: Model | None) -> str:
 
 
 def _against_choices(evidence: Evidence, table1: Model | None) -> Found:
-    """The paper's setting minus each choice that needs no labels, raw and after batch calibration.
-
-    Those that the paper has, too, come first and decide.
-    """
-    beside_choices = thinking_beside_choices(evidence)
-    if table1 is not None and (pairs := thinking_beside(evidence, table1.best)):
-        beside_choices[f"{PAPER_BEST}, on {ROWS} rows and three seeds"] = pairs
-    ordered = sorted(beside_choices.items(), key=lambda each: not each[0].startswith((*PAPER_CHOICES, PAPER_BEST)))
-    changes = {name: (compare(pairs, "accuracy"), compare(pairs, "batch")) for name, pairs in ordered}
+    """The paper's setting minus each choice without dev labels, raw and after batch calibration; the paper's decide."""
+    others = thinking_beside_choices(evidence)
+    of_paper = {name: others.pop(name) for name in PAPER_CHOICES if name in others}
+    if table1 is not None and (pairs := thinking_beside(evidence, table1.paper_best)):
+        seeds = counted(len({pair.seed for pair in pairs}), "seed")
+        of_paper[f"{PAPER_BEST} ({len(pairs[0].before.gold)} rows, {seeds})"] = pairs
     figures = [
-        f"{shown(raw)} against {name}, after batch calibration {shown(batch)}" for name, (raw, batch) in changes.items()
+        f"{shown(compare(pairs, 'accuracy'))} against {name}, after batch calibration {shown(compare(pairs, 'batch'))}"
+        for name, pairs in {**of_paper, **others}.items()
     ]
-    judged = [raw.interval for name, (raw, _) in changes.items() if name.startswith((*PAPER_CHOICES, PAPER_BEST))]
+    judged = [compare(pairs, "accuracy").interval for pairs in of_paper.values()]
     return Found("; ".join(figures), holds(*judged) if judged else "") if figures else Found()
 
 

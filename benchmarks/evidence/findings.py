@@ -107,18 +107,18 @@ def headline(chosen: pd.DataFrame, evidence: Evidence) -> str:
     )
 
 
-def question(first: Compared, chosen: pd.Series, whole: Compared | None = None) -> str:
+def question(first: Compared, chosen: pd.Series, largest: int, whole: Compared | None = None) -> str:
     """What a comparison of the paper's setting shows: more discrimination, less, or a move of the prior alone.
 
-    `chosen` are the T that its dev rows chose, `whole` is the same setting at a fixed T on all test rows.
+    `chosen` are the T that its dev rows chose, up to the `largest` that was run; `whole` is the same setting at T = 5
+    on all test rows.
     """
     changes, area = first.differences, first.differences["pairs"]
     by_labels = ""
     if len(chosen):
-        first_of, last_of = ((chosen == t).sum() for t in (1, chosen.max()))
         by_labels = (
-            f"; {first.labels} labelled rows choose T = 1 in {first_of} of {len(chosen)} cases, and at most T = "
-            f"{chosen.max()}, in {last_of}"
+            f"; {first.labels} labelled rows choose T = 1 in {(chosen == 1).sum()} of {len(chosen)} cases, and the "
+            f"largest, T = {largest}, in {(chosen == largest).sum()}"
         )
     sentences = [
         f"In the setting of the paper (eta 0.01, no momentum{by_labels}) thinking changes accuracy by "
@@ -144,8 +144,8 @@ def question(first: Compared, chosen: pd.Series, whole: Compared | None = None) 
     if whole is not None:
         accuracy, matched, pairs = (with_interval(whole.differences[name]) for name in ("accuracy", "matched", "pairs"))
         sentences.append(
-            f"On all test rows (of AG News 2,000), and with T = 5 for all, accuracy changes by {accuracy}, with every "
-            f"label given as often by {matched}, and that area by {pairs}"
+            f"With T = 5 for all, on {whole.name}, accuracy changes by {accuracy}, with every label given as often by "
+            f"{matched}, and that area by {pairs}"
         )
     return ". ".join(sentences) + "."
 

@@ -63,7 +63,7 @@ def _cells(each: Compared) -> str:
 def costs(commands: Sequence[dict[str, Any]]) -> str:
     """The commands of each folder that ended well, where they ran, and the hours that they took.
 
-    Hours are those of a core, but those of the clock for commands of a GPU that have them (`seconds`).
+    Hours are those of a core (`processor_seconds`), of a GPU those of the clock (`seconds`).
     """
     rows = [
         (line["folder"], line.get("GPU", line["processor"]), line.get("seconds", line.get("processor_seconds")))

@@ -53,9 +53,9 @@ class Model:
     """The results of one model: a line for each method, task and seed, with an accuracy for each of `KINDS`.
 
     `answers` has the same lines, with 1.0 for every test row that was labelled correctly and 0.0 for others [rows].
-    `best` has the scores of `PAPER_BEST` at T = 1 by task and seed. `more` has the methods that were run on more rows,
-    with the two of `KINDS` at T = 1; *thinking* is a method there. `more_gains` has what they change, for both of these
-    kinds and by method.
+    `paper_best` has the scores of `PAPER_BEST` at T = 1 by task and seed. `more` has the methods that were run on more
+    rows, with the two of `KINDS` at T = 1; *thinking* is a method there. `more_gains` has what they change, for both of
+    these kinds and by method.
     """
 
     name: str
@@ -63,7 +63,7 @@ class Model:
     costs: list[dict[str, Any]]
     rivals: list[dict[str, Any]]
     answers: pd.DataFrame = field(default_factory=nothing)
-    best: Mapping[tuple[str, int], Scores] = field(default_factory=dict)
+    paper_best: Mapping[tuple[str, int], Scores] = field(default_factory=dict)
     more: pd.DataFrame = field(default_factory=nothing)
     more_gains: dict[str, dict[str, Difference]] = field(default_factory=dict)
 
@@ -117,16 +117,16 @@ def read_models(folder: Path) -> list[Model]:
             jobs = read_jobs(runs)
             answers = _answers(jobs, samples)
             accuracies = answers.assign(**{kind: answers[kind].map(np.mean) for kind in KINDS})
-            models.append(Model(path.name, accuracies, *kept, answers, dict(_best(jobs, samples))))
+            models.append(Model(path.name, accuracies, *kept, answers, dict(_paper_best(jobs, samples))))
     return models
 
 
-def _best(jobs: Sequence[JobResults], samples: Mapping[str, Path]) -> Iterator[tuple[tuple[str, int], Scores]]:
+def _paper_best(jobs: Sequence[JobResults], samples: Mapping[str, Path]) -> Iterator[tuple[tuple[str, int], Scores]]:
     """The scores of `PAPER_BEST` at T = 1, where they are kept, by task and seed."""
-    for each in scores_of([job for job in jobs if job.arm.sampling == PAPER_BEST], 1):
-        result = each.score.comparisons[0].result
-        if each.arm.calibration is None and (file := samples.get(result.key)) is not None:
-            yield (each.task, each.seed.number), read_scores(file, result)
+    for result in (job.test[1] for job in jobs if 1 in job.test):
+        setting, file = result.setting, samples.get(result.key)
+        if setting.sampling == PAPER_BEST and setting.calibration is None and file is not None:
+            yield (setting.task, setting.seed), read_scores(file, result)
 
 
 def _answers(jobs: Sequence[JobResults], samples: Mapping[str, Path]) -> pd.DataFrame:
@@ -258,7 +258,8 @@ def _sentences(model: Model) -> list[str]:
         return [
             f"Random demonstrations have {pairs} pairs of a task and a seed so far: too few to say what the table says."
         ]
-    others = [name for name in CHOICES if name != BASELINE and name in model.complete]
+    known = [name for name in CHOICES if name in model.complete]
+    others = [name for name in known if name != BASELINE]
     gains = model.gains(others)
     most = max(gain.mean for gain in gains["plain"].values())
     best = [name for name in others if math.isclose(gains["plain"][name].mean, most)]
@@ -269,7 +270,7 @@ def _sentences(model: Model) -> list[str]:
     )
     return [
         f"At T = 1 with raw scores, the best of {len(others)} other choices against random demonstrations: {named}. "
-        f"{_above(gains)} In the mean of all {len(CHOICES)} methods, random among them, "
+        f"{_above(gains)} In the mean of all {len(known)} choices, random among them, "
         f"thinking with T chosen on dev rows changes accuracy by {raw} with raw scores and by {corrected} after batch "
         f"calibration. Calibration alone changes T = 1 by {correction}."
     ]

@@ -6,12 +6,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from helpers.small_evidence import write_row
 
+from benchmarks.table1.page import Model, read_models
 from evidence import statistics
-from evidence.claims import claims
+from evidence.claims import Found, claims
+from evidence.discrimination import comparisons
 from evidence.load import read_evidence
+from evidence.methods import beside_random
 
 ROWS = 40
 
@@ -29,10 +33,17 @@ def scores_with(right: int) -> np.ndarray:
     return true
 
 
+def judged(folder: Path, words: str, table1: Model | None = None) -> Found:
+    """What is found for the claim that has these words."""
+    evidence = read_evidence(folder)
+    compared = [*comparisons(evidence), *beside_random(evidence)]
+    (found,) = (each.found for each in claims(evidence, compared, table1) if words in each.words)
+    return found
+
+
 def verdict(folder: Path, words: str) -> str:
-    """What the claim that has these words is found to be."""
-    (found,) = (each.found for each in claims(read_evidence(folder), []) if words in each.words)
-    return found.holds
+    """Whether the claim that has these words holds."""
+    return judged(folder, words).holds
 
 
 def write_curve(folder: Path, rights: dict[int, int], **more: object) -> None:
@@ -62,6 +73,35 @@ def test_thinking_is_judged_beside_the_papers_choice_whatever_others_give(
     write_curve(tmp_path / "choices", {1: 38}, sampling="global-entropy")
     write_curve(tmp_path / "choices", {1: k_center}, sampling="k-center")
     assert verdict(tmp_path, "than any of the paper's choices") == found
+
+
+def test_the_papers_best_choice_decides_by_its_scores_in_table_1(tmp_path: Path) -> None:
+    write_curve(tmp_path / "random", {1: 20, 5: 22})
+    write_curve(tmp_path / "choices", {1: 8}, sampling="k-center")
+    write_curve(tmp_path / "table1" / "tiny" / "run", {1: 36, 2: 4}, sampling="graph-cut")
+    (model,) = read_models(tmp_path / "table1")
+    found = judged(tmp_path, "than any of the paper's choices", model)
+    assert "; -35.0 [-50.4 to -19.6] against graph-cut (40 rows, 2 seeds), after batch calibration " in found.figures
+    assert found.holds == "no"
+
+
+def test_other_rows_and_choices_by_dev_rows_stand_beside_the_figure_that_decides(tmp_path: Path) -> None:
+    write_curve(tmp_path / "continued", {1: 20, 5: 22}, eta=0.01)
+    write_curve(tmp_path / "all-rows", {1: 20, 5: 24}, eta=0.01)
+    assert "; after the same demonstrations on all test rows +10.0 [" in judged(tmp_path, "five readings").figures
+    write_curve(tmp_path / "random", {1: 20})
+    write_curve(tmp_path / "choices", {1: 20, 5: 22}, sampling="random-valid", eta=0.01)
+    rights = {"plain": 10, "thinking": 12, "plain batch": 20, "thinking batch": 16}
+    lines = [
+        {"method": method, "task": "sst2", "seed": seed, **{kind: np.arange(40.0) < n for kind, n in rights.items()}}
+        for method in ("random", "random-valid")
+        for seed in range(2)
+    ]
+    answers = pd.DataFrame(lines)
+    accuracies = answers.assign(**{kind: answers[kind].map(np.mean) for kind in rights})
+    found = judged(tmp_path, "chosen by dev rows", Model("tiny", accuracies, [], [], answers))
+    assert "T by 80 dev rows, +5.0 [" in found.figures
+    assert "after batch calibration -10.0 [" in found.figures
 
 
 @pytest.mark.parametrize(("others", "found"), [(20, "yes"), (33, "not shown")])

@@ -141,18 +141,27 @@ def test_areas_between_two_labels_are_those_of_scikit_learn_and_no_constants_cha
     assert first != pytest.approx(last)
 
 
-def test_areas_leave_out_labels_that_one_side_does_not_score() -> None:
-    before, after = made_up(120, 3, 1.0), made_up(120, 3, 2.0)
-    logs = after.logs.copy()
+@pytest.mark.parametrize("order", [1, -1])
+def test_areas_leave_out_labels_that_one_side_does_not_score(order: int) -> None:
+    whole, other = made_up(120, 3, 1.0), made_up(120, 3, 2.0)
+    logs = other.logs.copy()
     logs[:, 2] = -np.inf
-    pairs = [Pair("a", seed, before, replace(after, logs=logs), None, None) for seed in (0, 1)]
-    found = Comparison("", False, pairs).differences
-    rows = np.isin(before.gold, (0, 1))
-    for side, scores in (("before", before), ("after", after)):
-        between = roc_auc_score(before.gold[rows] == 0, scores.logs[rows, 0] - scores.logs[rows, 1])
-        assert getattr(found["pairs"], side) == pytest.approx(between)
-    rest = [roc_auc_score(before.gold == label, before.logs[:, label]) for label in (0, 1)]
-    assert found["AUC"].before == pytest.approx(np.mean(rest))
+    before, after = (whole, replace(other, logs=logs))[::order]
+    pairs = [Pair("a", seed, before, after, None, None) for seed in (0, 1)]
+    between, rest = (compare(pairs, name) for name in ("pairs", "AUC"))
+    rows, names = np.isin(whole.gold, (0, 1)), ("before", "after")[::order]
+    for name, scores in zip(names, (whole, other), strict=True):
+        steps = scores.logs[rows, 0] - scores.logs[rows, 1]
+        assert getattr(between, name) == pytest.approx(roc_auc_score(whole.gold[rows] == 0, steps))
+    expected = [roc_auc_score(whole.gold == label, whole.logs[:, label]) for label in (0, 1)]
+    assert getattr(rest, names[0]) == pytest.approx(np.mean(expected))
+
+
+def test_there_are_no_areas_if_one_seed_has_a_single_label_that_both_sides_score() -> None:
+    whole = made_up(120, 3, 1.0)
+    single = replace(whole, logs=np.where([[True, False, False]], whole.logs, -np.inf))
+    pairs = [Pair("a", seed, whole, after, None, None) for seed, after in enumerate((whole, single))]
+    assert Comparison("", False, pairs).differences.keys() == {"accuracy", "matched"}
 
 
 def test_one_seed_of_each_task_shows_nothing() -> None:

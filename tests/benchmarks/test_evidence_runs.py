@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.jobs import Job, Workplace, execute, finish
+from benchmarks.table1.runs import TASKS
 from deepthink_cli.data.examples import Example
 from evidence.demonstrations import FLIPPED, relabelled, repeated, write_examples
 from evidence.runs import AT, all_jobs
@@ -48,6 +49,14 @@ def test_methods_are_run_seed_by_seed_so_that_all_have_the_same_seeds() -> None:
     assert [job.folder for job in jobs] == ["random", "techniques", "choices", "choices"] * 10
     seeds = [job.arguments[job.arguments.index("--seeds") + 1] for job in jobs]
     assert seeds == [f"{place // 4}," for place in range(40)]
+
+
+def test_all_test_rows_are_scored_of_every_task() -> None:
+    jobs = [job for job in all_jobs() if job.stage == "all-rows"]
+    assert len(jobs) == 5
+    for job in jobs:
+        assert [word for before, word in pairwise(job.arguments) if before == "--task"] == list(TASKS)
+        assert "--limit" not in job.arguments
 
 
 def test_demonstrations_are_repeated_in_order_and_relabelled(tmp_path: Path) -> None:

@@ -177,7 +177,8 @@ def test_a_predictor_that_does_not_vary_or_is_unknown_is_omitted(monkeypatch: py
 
 
 def test_a_change_of_spread_is_that_of_the_standard_deviations_and_its_interval_is_of_a_paired_t_test() -> None:
-    before, after = ([RANDOM.normal(scale=scale, size=5) for _ in range(4)] for scale in (1.0, 2.0))
+    generator = np.random.default_rng(1)
+    before, after = ([generator.normal(scale=scale, size=5) for _ in range(4)] for scale in (1.0, 2.0))
     found = statistics.spreads(before, after)
     first, last = ([stdev(values) for values in side] for side in (before, after))
     expected = ttest_rel(last, first).confidence_interval()
@@ -195,7 +196,7 @@ def test_students_interval_and_p_are_those_of_the_table_of_t() -> None:
 
 
 def test_p_of_a_correlation_within_tasks_is_that_of_scipys_permutations_and_seeds_stay_together() -> None:
-    first, second = RANDOM.normal(size=7), RANDOM.normal(size=7)
+    first, second = np.random.default_rng(2).normal(size=(2, 7))
     expected = permutation_test((first,), lambda order: correlation(order, second), permutation_type="pairings")
     once = permuted_p([("a", seed, 0) for seed in range(7)], lambda order: correlation(first, second[order]))
     assert once == pytest.approx(expected.pvalue, abs=0.04)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from itertools import product
 from pathlib import Path
 
 import pytest
-from helpers.small_evidence import made_up_scores, write_arm, write_grid
+from helpers.small_evidence import ITERATIONS, made_up_scores, write_arm, write_grid, write_row
 
 from benchmarks.table1.runs import TASKS
-from evidence import predictions, statistics
+from evidence import statistics
 from evidence.arms import COMPOSED, CONTEXT_TUNING
 from evidence.discrimination import LARGE_STEP, PAPER_BY_DEV, Difference
 from evidence.load import read_evidence
@@ -119,9 +120,18 @@ def test_the_page_decides_what_was_run_and_names_what_was_not(tmp_path: Path, mo
     assert "every setting has 0, 1 (4 task-seed pairs). Five seeds were announced." in text
 
 
-def test_hits_that_say_where_a_gain_comes_from_are_counted_where_none_is_shown() -> None:
-    verdicts = [HIT, HIT, MISS, HIT, HIT, HIT, HIT, MISS, None, OPEN, HIT]
-    counts = "Of 11 predictions: hits 7, misses 2, open 1, not run 1"
-    assert predictions._decided(verdicts, gains=True) == f"**{counts}.**"
-    little = "; 3 of the hits say little, since no gain of thinking is shown"
-    assert predictions._decided(verdicts, gains=False) == f"**{counts}{little}.**"
+def test_hits_that_say_where_a_gain_comes_from_say_little_where_none_is_shown(tmp_path: Path) -> None:
+    for setting, seed, t, eta in product(("continued", "restarted"), range(2), ITERATIONS, (0.01, 0.1)):
+        for part, number in (("test", 40), ("dev", 20)):
+            scores = made_up_scores(number, f"{seed}{part}", bias=1.0)
+            write_row(tmp_path / setting, scores, seed=seed, t=t, eta=eta, part=part, positions=setting)
+    alike = Results(read_evidence(tmp_path))
+    assert [each and each.verdict for each in outcomes(alike)][1:5:3] == [HIT, HIT]
+    assert "; 2 of the hits say little, since no gain of thinking is shown.**" in page(alike, alike)
+    for setting, seed, part, eta in product(("continued", "restarted"), range(4), ("test", "dev"), (0.01, 0.1)):
+        for t in ITERATIONS:
+            scores = made_up_scores(40, part, bias=3.0 if t == 1 else 0.01 * seed)
+            place = {"seed": seed, "t": t, "eta": eta, "part": part, "positions": setting}
+            write_row(tmp_path / "gaining" / setting, scores, **place)
+    gaining = Results(read_evidence(tmp_path / "gaining"))
+    assert "say little" not in page(gaining, gaining)
