@@ -72,7 +72,7 @@ def chosen_in(grid: pd.DataFrame) -> list[pd.DataFrame]:
 def accuracies(chosen: Sequence[pd.DataFrame]) -> str:
     """Accuracy of T = 1 and of thinking, raw and calibrated, for each task and all of them.
 
-    Bold where p is below 5 % after Holm's correction over all settings, raw and calibrated.
+    Bold where p is below 5 % after Holm's correction over all settings, raw and calibrated; a sentence says what is.
     """
     lines: list[tuple[str, list[Difference], list[Difference]]] = []
     for task in (*chosen[0]["task"].unique(), None):
@@ -80,13 +80,18 @@ def accuracies(chosen: Sequence[pd.DataFrame]) -> str:
         raw = [compare(without_dev(rows["before"], rows["after"]), "accuracy") for rows in settings]
         calibrated = [compare(without_dev(rows["before"], rows["calibrated_after"]), "batch") for rows in settings]
         lines.append(("all five" if task is None else TASK_NAMES[str(task)], raw, calibrated))
-    p_values = iter(holm([each.p for _, *both in lines for of_kind in both for each in of_kind]))
-    cells = []
+    adjusted = holm([each.p for _, *both in lines for of_kind in both for each in of_kind])
+    p_values, cells = iter(adjusted), []
     for name, raw, calibrated in lines:
         steps, corrected = ([_change(each, next(p_values)) for each in of_kind] for of_kind in (raw, calibrated))
         cells.append([name, _percent(raw[0].before), *steps[:SHOWN], _percent(calibrated[0].before), corrected[0]])
     names = [f"thinking, {name}" for name in [*SETTINGS][:SHOWN]]
-    return table(["", "T = 1", *names, "T = 1, calibrated", f"{names[0]}, calibrated"], cells)
+    left = "those in bold are" if min(adjusted) < ALPHA else "no difference is"
+    return (
+        table(["", "T = 1", *names, "T = 1, calibrated", f"{names[0]}, calibrated"], cells)
+        + f"\n\nAfter Holm's correction over {len(adjusted)} comparisons ({len(chosen)} settings, of which {SHOWN} are "
+        f"shown; raw and calibrated; every task and their mean) {left} left."
+    )
 
 
 def costs(of_systems: Sequence[Times]) -> Figure:

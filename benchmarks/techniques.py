@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -394,26 +393,24 @@ def figures_of(path: Path) -> dict[str, dict[str, float]]:
     return figures
 
 
-def check_rows(rows: Sequence[dict[str, Any]], out: Path) -> int:
-    """Compare rows with the figures of their samples; return how many files of samples are missing.
+def check_rows(rows: Sequence[dict[str, Any]], out: Path) -> None:
+    """Compare rows with the figures of their samples.
 
-    Raises SystemExit for the first figure that differs.
+    Raises SystemExit for the first row without samples, and for the first figure that differs.
     """
-    missing, figures = set(), cache(figures_of)
+    known, figures = f"the scores in {ARMS_FOLDER}.parquet", cache(figures_of)
     with unpacked(out.parent, [ARMS_FOLDER]) as folder:
         for row in rows:
             path = samples_path(folder / out.name, row["arm"], row["task"], row["seed"])
+            asked = ", ".join(str(row[key]) for key in ("arm", "task", "seed", "correction"))
             if not path.exists():
-                missing.add(path)
-                continue
+                raise SystemExit(f"{out}: {asked} is not among {known}; run it again with -o in another folder")
             for name, value in figures(path)[row["correction"]].items():
                 if row[name] != value:
-                    asked = ", ".join(str(row[key]) for key in ("arm", "task", "seed", "correction"))
                     raise SystemExit(
-                        f"{out}: {name} of {asked} is {row[name]}, but {value} by the scores in "
-                        f"{ARMS_FOLDER}.parquet; run it again with -o in another folder"
+                        f"{out}: {name} of {asked} is {row[name]}, but {value} by {known}; run it again with -o in "
+                        "another folder"
                     )
-    return len(missing)
 
 
 def rows_of(file: Path) -> list[dict[str, Any]]:
@@ -476,8 +473,7 @@ def main() -> None:
         with continued([args.out.parent / ARMS_FOLDER]):
             measure(args)
     rows = [row for arm in args.arms for row in rows_of(args.out) if row["arm"] == arm]
-    if missing := check_rows(rows, args.out):
-        print(f"the scores of {missing} runs are not kept, and their figures not checked", file=sys.stderr)
+    check_rows(rows, args.out)
     print(table(rows))
 
 

@@ -69,8 +69,8 @@ def claims(evidence: Evidence, found: Sequence[Compared], table1: Model | None =
         "they raise it more than any of the paper's choices of demonstrations without dev labels",
         "+18.1 (64.7 against 46.6 of GraphCut, the best of eleven; Table 1)",
         _against_choices(evidence, table1),
-        "T = 5, eta 0.01; two choices of the paper decide: graph-cut, the best there, which sees the labels of the "
-        "pool, on 150 rows, and on 300 rows, which contain these, k-center, the best here of the paper's on the 150",
+        "T = 5, eta 0.01; two choices of the paper decide: graph-cut, its best, which sees the labels of the pool, and "
+        "k-center, which had the best mean of them on the 150 rows, a part of the 300",
     )
     yield Claim(
         "after demonstrations that were chosen by dev rows, thinking still raises it",

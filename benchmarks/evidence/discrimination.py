@@ -103,8 +103,11 @@ class Comparison:
         fitted = all(pair.dev_before and (pair.dev_after or pair.trained) for pair in self.pairs)
         scored = [len(_scored(pair)) for pair in self.pairs]
         every = all(number == len(pair.after.labels) for number, pair in zip(scored, self.pairs, strict=True))
-        unknown = {*(() if fitted else NEEDS_DEV), *(() if every else NEEDS_EVERY_LABEL)}
-        unknown |= set() if min(scored) > 1 else _AREAS.keys()
+        unknown = {
+            *(() if fitted else NEEDS_DEV),
+            *(() if every else NEEDS_EVERY_LABEL),
+            *(() if min(scored) > 1 else _AREAS),
+        }
         return {name: compare(self.pairs, name) for name in MEASURES if name not in unknown}
 
 

@@ -128,9 +128,9 @@ def of_table1(model: Model | None) -> Iterator[OfTable1]:
 
 def thinking_beside_choices(evidence: Evidence) -> dict[str, list[Pair]]:
     """Thinking after random demonstrations beside every choice that sees no labels but its demonstrations' own."""
-    random, choices = evidence.folder("random"), evidence.folder("choices")
+    choices = evidence.folder("choices")
     found = {
-        name: beside(random[random["t"] == T], choices[(choices["sampling"] == name) & (choices["t"] == 1)])
+        name: thinking_beside(evidence, _scores(choices[choices["sampling"] == name], 1))
         for name in CHOICES
         if name not in LABELS
     }
@@ -139,14 +139,18 @@ def thinking_beside_choices(evidence: Evidence) -> dict[str, list[Pair]]:
 
 def thinking_beside(evidence: Evidence, chosen: Mapping[tuple[str, int], Scores]) -> list[Pair]:
     """Thinking after random demonstrations beside the scores of a choice by task and seed, on the rows of these."""
-    random = evidence.folder("random")
-    rows = random[(random["t"] == T) & (random["part"] == "test")]
-    after = {(str(row["task"]), int(row["seed"])): row["scores"] for _, row in rows.iterrows()}
+    after = _scores(evidence.folder("random"), T)
     return [
         Pair(task, seed, before, after[task, seed].at(before.where), None, None)
         for (task, seed), before in chosen.items()
         if (task, seed) in after
     ]
+
+
+def _scores(rows: pd.DataFrame, t: int) -> dict[tuple[str, int], Scores]:
+    """The scores of test rows at T by task and seed."""
+    rows = rows[(rows["t"] == t) & (rows["part"] == "test")]
+    return {(str(row["task"]), int(row["seed"])): row["scores"] for _, row in rows.iterrows()}
 
 
 def accuracies(evidence: Evidence) -> pd.DataFrame:

@@ -29,7 +29,11 @@ def test_the_table_has_every_task_and_their_mean(tmp_path: Path) -> None:
     for setting, positions in (("continued", "continued"), ("restarted", "restarted"), ("official", "continued")):
         write_grid(tmp_path / setting, positions, range(3))
     chosen = chosen_in(read_evidence(tmp_path).grid)
-    headings, _, *tasks, all_tasks = accuracies(chosen).splitlines()
+    headings, _, *tasks, all_tasks, _, said = accuracies(chosen).splitlines()
+    assert said.startswith("After Holm's correction over 24 comparisons (4 settings, of which 2 are shown;")
+    assert said.endswith(
+        "those in bold are left." if "**" in "".join([*tasks, all_tasks]) else "no difference is left."
+    )
     assert headings.count("|") == all_tasks.count("|") == 7
     assert all_tasks.startswith("| all five |")
     assert len(tasks) == chosen[0]["task"].nunique()

@@ -123,7 +123,9 @@ def test_rows_are_refused_if_their_samples_do_not_give_them(tmp_path: Path) -> N
     pack(tmp_path / "arms")
     rows = [{"arm": "arm", "task": "sst2", "seed": 0, **measured(each)} for each in outcomes]
     assert [(row["right"], row["n"]) for row in rows] == [(2, 3), (1, 3)]
-    assert check_rows([*rows, {**rows[0], "seed": 1, "right": 3}], out) == 1  # the last one has no samples
+    check_rows(rows, out)
+    with pytest.raises(SystemExit, match=r"arm, sst2, 1, none is not among the scores in arms\.parquet"):
+        check_rows([*rows, {**rows[0], "seed": 1}], out)
     with pytest.raises(SystemExit, match="right of arm, sst2, 0, pmi is 2, but 1 by the scores"):
         check_rows([rows[0], {**rows[1], "right": 2}], out)
     with pytest.raises(SystemExit, match=r"auc of arm, sst2, 0, none is 0\.25, but 0\.75 by the scores"):
