@@ -13,7 +13,7 @@ import pyarrow.parquet
 
 from benchmarks.table1.runs import TASKS
 from deepthink_cli.experiments.results import FILE, Result, read_results
-from deepthink_cli.experiments.samples import find_samples
+from deepthink_cli.experiments.samples import find_samples, read_texts
 
 from .measures import (
     Floats,
@@ -86,7 +86,7 @@ class Evidence:
 
     `subjects` are the results of MMLU and BBH; `nearest` has the scores of test rows by the nearest mean hidden state,
     by task, seed and the digest of the demonstrations; `arms` has those of `benchmarks/techniques.py` of test rows and
-    dev rows (`part`), by arm, task and seed.
+    dev rows (`part`), by arm, task and seed; `texts` are those of all test rows, by task.
     """
 
     rows: pd.DataFrame
@@ -95,6 +95,7 @@ class Evidence:
     models: tuple[str, ...]
     nearest: Mapping[tuple[str, int, str], Scores] = field(default_factory=dict)
     arms: Mapping[tuple[str, str, int], Mapping[str, Scores]] = field(default_factory=dict)
+    texts: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
     def folder(self, *names: str) -> pd.DataFrame:
         """The rows of these folders."""
@@ -129,7 +130,9 @@ def read_evidence(folder: Path) -> Evidence:
             models.add(PurePath(result.setting.model).name)
     rows = pd.DataFrame(lines, columns=None if lines else [*COLUMNS])
     rows = in_order(rows).sort_values(["setting", "task", "seed", "eta", "t", "part", "shots"], ignore_index=True)
-    return Evidence(rows, subjects, missing, tuple(sorted(models)), dict(_nearest(folder)), dict(_arms(folder)))
+    digests = {line["task"]: line["rows"] for line in lines if line["folder"] == ALL_ROWS}
+    texts = {task: frozenset(read_texts(folder / ALL_ROWS, digest).values()) for task, digest in digests.items()}
+    return Evidence(rows, subjects, missing, tuple(sorted(models)), dict(_nearest(folder)), dict(_arms(folder)), texts)
 
 
 def nearest_path(folder: Path, task: str, seed: int) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,9 +12,12 @@ from helpers.small_evidence import ITERATIONS, LABELS, made_up_scores, write_gri
 from scipy.special import log_softmax
 from scipy.stats import pearsonr
 
+from deepthink_cli.data.examples import Query
+from deepthink_cli.experiments.samples import write_texts
 from deepthink_cli.report.job_results import read_jobs
 from deepthink_cli.report.significance import discordant
 from deepthink_cli.report.tables import summarize
+from deepthink_cli.scoring.prediction import Prediction
 from evidence import findings, page, statistics
 from evidence.__main__ import write
 from evidence.agreement import changes_sentence, device_sentence, dtype_sentence
@@ -248,6 +252,18 @@ def test_a_gpu_is_compared_with_a_processor_on_the_rows_that_both_scored(folder:
     assert f"by at most {np.abs(first - second).max():.1e} nats" in said
     assert said in page._coverage(page.Study(evidence, folder))[1]
     assert device_sentence(evidence.folder("all-rows"), evidence.folder("chat"), 5) == ""
+
+
+def test_how_many_test_sentences_two_tasks_share_is_counted_in_the_texts(folder: Path) -> None:
+    for task, texts in (("sst2", "abcd"), ("sst5", "cdefgh"), ("mr", "ab")):
+        row = write_row(folder / "all-rows", made_up_scores(len(texts), task, 0), task=task)
+        inputs = [Query(text, LABELS, None, f"{task}:{place}") for place, text in enumerate(texts)]
+        predictions = [Prediction(each, 1, "negative", 0.5, {}, "negative", False, means={}) for each in inputs]
+        write_texts(folder / "all-rows", str(row.setting.rows_sha256), predictions)
+    evidence = read_evidence(folder)
+    said = ", though 2 of the 4 validation sentences of SST-2 are among those of SST-5;"
+    assert f"Tasks count as independent{said}" in page.page(page.Study(evidence, folder))
+    assert "Tasks count as independent;" in page.page(page.Study(replace(evidence, texts={}), folder))
 
 
 def test_the_first_paragraph_says_which_t_dev_rows_choose_and_what_all_rows_give(folder: Path) -> None:
