@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 Value = str | int | float | None
+RECORDS = "records"  # the folder beside this file, into which scripts write one after another
 
 
 def parser(documentation: str | None) -> ArgumentParser:
@@ -49,7 +50,7 @@ class Table:
             "note": note,
             "command": _command(args.record),
             "date": f"{datetime.now(UTC):%Y-%m-%d}",
-            "commit": _commit(),
+            "commit": commit_of(Path(__file__).parent),
             "machine": _machine(),
             "columns": [*columns],
             "ratios": [*ratios],
@@ -109,11 +110,16 @@ def _command(record: Path | None) -> str:
     return shlex.join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *words])
 
 
-def _commit() -> str:
-    """The commit of this checkout, marked where files differ from it; nothing where there is none."""
-    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--exclude=*"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    return done.stdout.strip()
+def commit_of(folder: Path) -> str:
+    """The commit of a checkout, marked where files other than records differ from it; nothing where there is none."""
+    commands = ("rev-parse", "--short=8", "HEAD"), ("diff", "--quiet", "HEAD", "--", ":/", f":(exclude){RECORDS}")
+    commit, changes = (
+        subprocess.run(["git", "-C", str(folder), *command], capture_output=True, text=True, check=False)
+        for command in commands
+    )
+    if commit.returncode:
+        return ""
+    return commit.stdout.strip() + ("-dirty" if changes.returncode else "")
 
 
 def _machine() -> dict[str, str | int]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import runpy
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from benchmarks.record import Table, markdown, parser
+from benchmarks.record import RECORDS, Table, commit_of, markdown, parser
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -51,6 +52,23 @@ def test_a_row_is_printed_and_in_the_file_as_soon_as_it_is_added(
 def test_a_part_has_a_file_of_its_own(path: Path) -> None:
     table(path, "more").add("a", 1.0, 2.0)
     assert [each.name for each in path.parent.iterdir()] == ["a-more.json"]
+
+
+def test_a_record_that_was_written_before_does_not_mark_the_commit_as_changed(tmp_path: Path) -> None:
+    assert commit_of(tmp_path) == ""
+    (tmp_path / RECORDS).mkdir()
+    script, record = tmp_path / "script.py", tmp_path / RECORDS / "a.json"
+    script.touch()
+    record.touch()
+    author = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false")
+    for command in (["init", "-q"], ["add", "-A"], [*author, "commit", "-q", "-m", "a"]):
+        subprocess.run(["git", "-C", str(tmp_path), *command], check=True)
+    commit = commit_of(tmp_path)
+    assert len(commit) == 8
+    record.write_text("{}", encoding="utf-8")
+    assert commit_of(tmp_path) == commit
+    script.write_text("1", encoding="utf-8")
+    assert commit_of(tmp_path) == f"{commit}-dirty"
 
 
 def test_the_page_has_a_section_with_the_conditions_of_every_record() -> None:
