@@ -70,7 +70,7 @@ def _speed(args: argparse.Namespace, rounds: Rounds) -> None:
         f"tokens each, after L demonstration tokens; text of questions ({_source(args)}) for models with weights, and "
         f"random ids for shapes without. {_best_of(rounds)}"
     )
-    table = Table(args, "Scoring beside other systems", COLUMNS, RATIOS, note)
+    table = Table(args, _title(args), COLUMNS, RATIOS, note)
     for shape in args.shapes:
         _say(f"{shape}: building")
         engine = build_engine(shape, getattr(torch, args.dtype))
@@ -143,6 +143,13 @@ def _systems(names: list[str], length: int, tokens: int) -> list[str]:
 def _longest(queries: Sequence[TokenizedQuery]) -> int:
     """Tokens of the longest candidate."""
     return max(len(answer) for query in queries for answer in query.answers)
+
+
+def _title(args: argparse.Namespace) -> str:
+    """The title of the part `speed`, so that records of other conditions are sections of their own on the page."""
+    if args.dtype != "float32":
+        return f"Scoring in {args.dtype}"
+    return "Scoring beside other systems" if any(map(weights_of, args.shapes)) else "Scoring random weights"
 
 
 def _source(args: argparse.Namespace) -> str:
