@@ -42,7 +42,7 @@ def main() -> None:
     engines = [load_model(weights_of(args.model) or args.model, dtype=dtype) for dtype in ("float32", "bfloat16")]
     note = (
         "Differences of the log-probabilities of all candidates in nats, the rows whose best candidate changes, and "
-        f"the median seconds of scoring all rows ({args.clock} clock); eta {ETA}, seed {SEED}."
+        f"the median seconds of scoring all rows ({args.clock} clock); {Path(args.model).name}, eta {ETA}, seed {SEED}."
     )
     table = Table(args, "bfloat16 beside float32", COLUMNS, ("float32 / bfloat16",), note)
     for name in args.tasks:
