@@ -65,14 +65,21 @@ site: $(VENV)/.docs
 
 # `make benchmark DATA=DIR TOKENIZER=DIR`; without rows or GPT-2's tokenizer, measurements that need them are skipped.
 benchmark: RECORDS = benchmarks/records
-benchmark: ROWS = $(DATA:%=--data-dir %) $(TOKENIZER:%=--tokenizer %)
-benchmark: CHOSEN = $(if $(SHAPES),--shapes $(SHAPES))
+benchmark: ROWS = $(DATA:%=--data-dir %)
+benchmark: REAL = smollm2-135m-instruct
+benchmark: RANDOM = gpt2 pythia-160m smollm-135m
+benchmark: SPEED = $(BIN)/python benchmarks/speed.py --record $(RECORDS)
 benchmark: $(VENV)/.benchmark
-	$(BIN)/python benchmarks/speed.py --record $(RECORDS)/speed.json $(ROWS) $(CHOSEN)
-	$(BIN)/python benchmarks/speed.py --record $(RECORDS)/speed-bfloat16.json --dtype bfloat16 $(CHOSEN) $(DATA:%=--data-dir %) \
-	  --parts speed --lengths 512 --candidate-tokens 2 --systems deepthink no-memory products
-	$(BIN)/python benchmarks/readings.py --record $(RECORDS)/readings.json $(CHOSEN)
-	$(if $(DATA),$(BIN)/python benchmarks/predicting.py --record $(RECORDS)/predicting.json $(ROWS) $(CHOSEN))
+	$(SPEED)/speed.json --parts speed trec --shapes $(REAL) --harness-inputs 16 $(ROWS)
+	$(SPEED)/speed-random.json --parts speed --lengths 512 --shapes $(RANDOM) --rounds 3 --official-rounds 1 --harness-rounds 1
+	$(SPEED)/speed-bfloat16.json --parts speed --lengths 512 --shapes $(RANDOM) $(REAL) $(ROWS) --dtype bfloat16 \
+	  --candidate-tokens 2 --systems deepthink no-memory products
+	$(SPEED)/speed.json --parts peak
+	$(BIN)/python benchmarks/readings.py --record $(RECORDS)/readings.json --shapes pocket gpt2 $(REAL)
+	$(if $(DATA),$(BIN)/python benchmarks/half_precision.py --record $(RECORDS)/half_precision.json $(ROWS) --rounds 2)
+	$(if $(and $(DATA),$(TOKENIZER)),$(SPEED)/speed.json --parts agnews --shapes gpt2 $(REAL) $(ROWS) --tokenizer $(TOKENIZER))
+	$(if $(and $(DATA),$(TOKENIZER)),$(BIN)/python benchmarks/predicting.py --record $(RECORDS)/predicting.json $(ROWS) \
+	  --tokenizer $(TOKENIZER) --shapes pocket gpt2 $(REAL))
 
 # docs/table1.md and its figures from the tables of table1/; needs no model.
 table1: $(VENV)/.installed

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 Value = str | int | float | None
-RECORDS = "records"  # the folder beside this file, into which scripts write one after another
+RECORDS_FOLDER = "records"  # in the folder of the scripts, which write one record after another
 
 
 def parser(documentation: str | None) -> ArgumentParser:
@@ -111,8 +111,12 @@ def _command(record: Path | None) -> str:
 
 
 def commit_of(folder: Path) -> str:
-    """The commit of a checkout, marked where files other than records differ from it; nothing where there is none."""
-    commands = ("rev-parse", "--short=8", "HEAD"), ("diff", "--quiet", "HEAD", "--", ":/", f":(exclude){RECORDS}")
+    """The commit of the checkout that this folder of scripts is in; nothing where there is none.
+
+    It is marked where tracked files of the checkout differ from it, other than the folder's records.
+    """
+    others = ":/", f":(exclude){RECORDS_FOLDER}"
+    commands = ("rev-parse", "--short=8", "HEAD"), ("diff", "--quiet", "HEAD", "--", *others)
     commit, changes = (
         subprocess.run(["git", "-C", str(folder), *command], capture_output=True, text=True, check=False)
         for command in commands

@@ -67,8 +67,7 @@ def _speed(args: argparse.Namespace, rounds: Rounds) -> None:
     """Inputs of drawn lengths on every shape, after memories of every length."""
     note = (
         f"Seconds for {args.inputs} inputs in {args.dtype}: queries of 16 to 48 tokens with four candidates of c "
-        f"tokens each, after L demonstration tokens; text of questions ({_source(args)}) for models with weights, and "
-        f"random ids for shapes without. {_best_of(rounds)}"
+        f"tokens each, after L demonstration tokens; {_text(args)}. {_best_of(rounds)}"
     )
     table = Table(args, _title(args), COLUMNS, RATIOS, note)
     for shape in args.shapes:
@@ -146,10 +145,17 @@ def _longest(queries: Sequence[TokenizedQuery]) -> int:
 
 
 def _title(args: argparse.Namespace) -> str:
-    """The title of the part `speed`, so that records of other conditions are sections of their own on the page."""
+    """The title of the part `speed`, by its dtype and whether any model has trained weights; each is a section."""
     if args.dtype != "float32":
         return f"Scoring in {args.dtype}"
     return "Scoring beside other systems" if any(map(weights_of, args.shapes)) else "Scoring random weights"
+
+
+def _text(args: argparse.Namespace) -> str:
+    """What is scored."""
+    if not any(map(weights_of, args.shapes)):
+        return "random ids"
+    return f"text of questions ({_source(args)}) for models with weights, and random ids for shapes without"
 
 
 def _source(args: argparse.Namespace) -> str:

@@ -19,7 +19,7 @@ START = """\
 How fast scoring is beside other programs, and what its parts cost, each with the command that measures it.
 [Performance](performance.md) says what follows. Each table is a file in `benchmarks/records/`, which a benchmark wrote
 with `--record`; figures have three digits. *Transcribed* ones stood on a page by the commit that is named; no file was
-kept of them.
+kept of them. Machines and days differ, so figures are best compared within a table.
 
 A column with a stroke (`harness / deepthink`) is computed from the two that it names. L are demonstration tokens, c
 tokens of a candidate. Loading is not counted, nor the reading, which stands in a column of its own. The systems:
@@ -30,8 +30,8 @@ tokens of a candidate. Loading is not counted, nor the reading, which stands in 
 - *official*: what the official Deep-Thinking code does, reimplemented from a description: a copy of the memory for
   every row, rows padded to the longest, one row a candidate.
 - *padded*: this package with one sequence a row, the path of models that cannot be packed.
-- *no-memory*: deepthink on the same tokens with nothing before them; *products*: the matrix products of these tokens
-  alone.
+- *no-memory*: deepthink on the same tokens with nothing before them; *products*: the matrix products of the tokens
+  alone, those with the memory included.
 """
 
 
@@ -51,7 +51,16 @@ def section(record: dict[str, Any]) -> Iterator[str]:
     yield from (f"## {record['title']}", "")
     for text in (record["note"], f"{conditions(record)}."):
         yield from (textwrap.fill(text, WIDTH, break_long_words=False, break_on_hyphens=False), "")
-    yield from (*markdown(record), "")
+    yield from (*markdown(without_empty_columns(record)), "")
+
+
+def without_empty_columns(record: dict[str, Any]) -> dict[str, Any]:
+    """The record without the columns, and the ratios of these, that none of its rows has."""
+    names, rows = record["columns"], record["rows"]
+    kept = [place for place in range(len(names)) if any(row[place] is not None for row in rows)]
+    columns = [names[place] for place in kept]
+    ratios = [ratio for ratio in record.get("ratios", []) if set(ratio.split(" / ")) <= {*columns}]
+    return record | {"columns": columns, "ratios": ratios, "rows": [[row[place] for place in kept] for row in rows]}
 
 
 def conditions(record: dict[str, Any]) -> str:

@@ -269,7 +269,7 @@ def _grid(rows: pd.DataFrame) -> str:
 
 
 def _shared(texts: Mapping[str, Collection[str]]) -> str:
-    """That two tasks share test rows; empty if they do not, or if not all rows of both are there."""
+    """How many sentences of SST-2 are among those of SST-5; empty if none is, or if the texts of one are missing."""
     first, second = (texts.get(task, ()) for task in ("sst2", "sst5"))
     if not (both := sum(text in second for text in first)):
         return ""

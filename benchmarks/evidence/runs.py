@@ -28,8 +28,7 @@ AT, ROWS, DEV_ROWS = "1,2,3,5,8,12", MORE_ROWS, "150"
 DEV = ("--choose-on", "dev", "--dev-size", DEV_ROWS)
 REPEATED_TASKS, FLIPPED_TASKS, TIMES = ("sst2", "mr", "trec"), ("sst2", "mr"), (2, 5)
 CONTROL_SEEDS = range(3)
-# The stages after the grid are smaller, and in float32: a processor without instructions for bfloat16 takes seven times
-# longer in it.
+# The stages after the grid are smaller, and in float32: a processor without instructions for bfloat16 is slower in it.
 FLOAT32, LATER_ROWS = ("--dtype", "float32"), "100"
 LATER = ("--limit", LATER_ROWS, *FLOAT32)
 PAPER = ("--eta", "0.01")  # continued positions and no momentum are the defaults

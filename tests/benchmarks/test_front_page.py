@@ -32,6 +32,25 @@ def test_the_times_are_those_of_the_record() -> None:
     assert f"timed on {row['harness inputs']} of the inputs" in said
 
 
+def test_the_page_of_performance_has_the_figures_of_the_record() -> None:
+    record = json.loads(RECORD.read_text(encoding="utf-8"))
+    rows = {
+        (row["L"], row["c"]): row for row in (dict(zip(record["columns"], row, strict=True)) for row in record["rows"])
+    }
+    said = " ".join((README.parent / "docs" / "performance.md").read_text(encoding="utf-8").split())
+    times_as_long = [rows[place]["harness"] / rows[place]["deepthink"] for place in ((512, 2), (1536, 2), (512, 1))]
+    for ratio, words in zip(
+        times_as_long, ("[{} times as long]", "and {} times at L = 1,536", "leaves {} times"), strict=True
+    ):
+        assert words.format(f"{ratio:.0f}") in said
+    row = rows[512, 2]
+    assert f"({record['date']})" in said
+    assert f"that of {row['harness inputs']} of the inputs, multiplied by four" in said
+    assert row["scaled by"] == 4
+    assert f"take {100 * row['products'] / row['deepthink']:.0f} % of the time" in said
+    assert f"the same to {max(rows[length, 2]['difference'] for length in (0, 128, 512, 1536)):.1e} nats" in said
+
+
 def test_the_table_has_every_task_and_their_mean(tmp_path: Path) -> None:
     for setting, positions in (("continued", "continued"), ("restarted", "restarted"), ("official", "continued")):
         write_grid(tmp_path / setting, positions, range(3))

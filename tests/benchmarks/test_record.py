@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.record import RECORDS, Table, commit_of, markdown, parser
+from benchmarks.record import RECORDS_FOLDER, Table, commit_of, markdown, parser
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -56,19 +56,20 @@ def test_a_part_has_a_file_of_its_own(path: Path) -> None:
 
 def test_a_record_that_was_written_before_does_not_mark_the_commit_as_changed(tmp_path: Path) -> None:
     assert commit_of(tmp_path) == ""
-    (tmp_path / RECORDS).mkdir()
-    script, record = tmp_path / "script.py", tmp_path / RECORDS / "a.json"
-    script.touch()
+    scripts = tmp_path / "scripts"
+    (scripts / RECORDS_FOLDER).mkdir(parents=True)
+    code, record = tmp_path / "code.py", scripts / RECORDS_FOLDER / "a.json"
+    code.touch()
     record.touch()
     author = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false")
     for command in (["init", "-q"], ["add", "-A"], [*author, "commit", "-q", "-m", "a"]):
         subprocess.run(["git", "-C", str(tmp_path), *command], check=True)
-    commit = commit_of(tmp_path)
+    commit = commit_of(scripts)
     assert len(commit) == 8
     record.write_text("{}", encoding="utf-8")
-    assert commit_of(tmp_path) == commit
-    script.write_text("1", encoding="utf-8")
-    assert commit_of(tmp_path) == f"{commit}-dirty"
+    assert commit_of(scripts) == commit
+    code.write_text("1", encoding="utf-8")
+    assert commit_of(scripts) == f"{commit}-dirty"
 
 
 def test_the_page_has_a_section_with_the_conditions_of_every_record() -> None:
@@ -80,3 +81,9 @@ def test_the_page_has_a_section_with_the_conditions_of_every_record() -> None:
         "\n## Title\n\nSeconds.\n\n`python it.py`, P, 2 cores, 1 thread, torch 2, 2026-01-02, commit abc.\n\n| n |"
         in page
     )
+    record |= {
+        "columns": ["n", "slow", "fast"],
+        "ratios": ["n / slow", "n / fast"],
+        "rows": [[3, None, 2], [4, None, None]],
+    }
+    assert "\n| n | fast | n / fast |\n|--:|--:|--:|\n| 3 | 2 | 1.5 |\n| 4 | - | - |\n" in names["page"](iter([record]))

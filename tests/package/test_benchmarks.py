@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -202,6 +203,13 @@ def test_a_folder_with_weights_is_loaded_as_it_is_and_scores_text(llama: Engine)
     for query in workload(words, inputs=3, candidate_tokens=2):
         runs = [text[start : start + len(query.prefix)] for start in range(len(words))]
         assert [*query.prefix] in runs
+
+
+def test_records_of_other_conditions_have_titles_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(speed, "weights_of", lambda shape: "folder" if shape == "real" else None)
+    given = [(["real", "gpt2"], "float32"), (["gpt2"], "float32"), (["real"], "bfloat16")]
+    titles = [speed._title(Namespace(shapes=shapes, dtype=dtype)) for shapes, dtype in given]
+    assert titles == ["Scoring beside other systems", "Scoring random weights", "Scoring in bfloat16"]
 
 
 def test_trec_takes_the_demonstrations_that_come_nearest_to_a_length(llama: Engine) -> None:
