@@ -66,6 +66,7 @@ site: $(VENV)/.docs
 # `make benchmark DATA=DIR TOKENIZER=DIR`; without rows or GPT-2's tokenizer, measurements that need them are skipped.
 benchmark: RECORDS = benchmarks/records
 benchmark: ROWS = $(DATA:%=--data-dir %)
+benchmark: WORDS = $(TOKENIZER:%=--tokenizer %)
 benchmark: REAL = smollm2-135m-instruct
 benchmark: RANDOM = gpt2 pythia-160m smollm-135m
 benchmark: SPEED = $(BIN)/python benchmarks/speed.py --record $(RECORDS)
@@ -77,9 +78,8 @@ benchmark: $(VENV)/.benchmark
 	$(SPEED)/speed.json --parts peak
 	$(BIN)/python benchmarks/readings.py --record $(RECORDS)/readings.json --shapes pocket gpt2 $(REAL)
 	$(if $(DATA),$(BIN)/python benchmarks/half_precision.py --record $(RECORDS)/half_precision.json $(ROWS) --rounds 2)
-	$(if $(and $(DATA),$(TOKENIZER)),$(SPEED)/speed.json --parts agnews --shapes gpt2 $(REAL) $(ROWS) --tokenizer $(TOKENIZER))
-	$(if $(and $(DATA),$(TOKENIZER)),$(BIN)/python benchmarks/predicting.py --record $(RECORDS)/predicting.json $(ROWS) \
-	  --tokenizer $(TOKENIZER) --shapes pocket gpt2 $(REAL))
+	$(if $(DATA),$(SPEED)/speed.json --parts agnews --shapes gpt2 $(REAL) $(ROWS) $(WORDS))
+	$(if $(DATA),$(BIN)/python benchmarks/predicting.py --record $(RECORDS)/predicting.json $(ROWS) $(WORDS) --shapes pocket gpt2 $(REAL))
 
 # docs/table1.md and its figures from the tables of table1/; needs no model.
 table1: $(VENV)/.installed

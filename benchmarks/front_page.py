@@ -33,10 +33,11 @@ from .evidence.load import TASK_NAMES, read_evidence
 from .evidence.statistics import over_seeds_and_rows, over_tasks
 from .evidence.tables import table
 from .packing import unpacked
+from .record import RECORDS
 from .style import CALIBRATED, DEEPTHINK, HARNESS, OFFICIAL, RAW, canvas, of_scores, write
 
 ROOT = Path(__file__).resolve().parent.parent
-README, RECORD, EVIDENCE = ROOT / "README.md", ROOT / "benchmarks" / "records" / "speed.json", ROOT / "evidence"
+README, RECORD, EVIDENCE = ROOT / "README.md", RECORDS / "speed.json", ROOT / "evidence"
 TABLE = re.compile(r"(?<=<!-- table -->\n).*?(?=<!-- /table -->)", re.DOTALL)
 SYSTEMS = {"harness": "lm-evaluation-harness", "official": "official way", "deepthink": "deepthink"}
 REAL, CANDIDATE_TOKENS = "smollm2-135m-instruct", 2

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 Value = str | int | float | None
-RECORDS_FOLDER = "records"  # in the folder of the scripts, which write one record after another
+RECORDS = Path(__file__).parent / "records"  # what is published
 
 
 def parser(documentation: str | None) -> ArgumentParser:
@@ -50,7 +50,7 @@ class Table:
             "note": note,
             "command": _command(args.record),
             "date": f"{datetime.now(UTC):%Y-%m-%d}",
-            "commit": commit_of(Path(__file__).parent),
+            "commit": commit_of(RECORDS),
             "machine": _machine(),
             "columns": [*columns],
             "ratios": [*ratios],
@@ -110,20 +110,20 @@ def _command(record: Path | None) -> str:
     return shlex.join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *words])
 
 
-def commit_of(folder: Path) -> str:
-    """The commit of the checkout that this folder of scripts is in; nothing where there is none.
+def commit_of(records: Path) -> str:
+    """The commit of the checkout around this folder of records; nothing where there is none.
 
-    It is marked where tracked files of the checkout differ from it, other than the folder's records.
+    It is marked where other tracked files of the checkout differ from it.
     """
-    others = ":/", f":(exclude){RECORDS_FOLDER}"
-    commands = ("rev-parse", "--short=8", "HEAD"), ("diff", "--quiet", "HEAD", "--", *others)
-    commit, changes = (
-        subprocess.run(["git", "-C", str(folder), *command], capture_output=True, text=True, check=False)
-        for command in commands
-    )
+    commit = _git(records.parent, "rev-parse", "--short=8", "HEAD")
     if commit.returncode:
         return ""
+    changes = _git(records.parent, "diff", "--quiet", "HEAD", "--", ":/", f":(exclude){records.name}")
     return commit.stdout.strip() + ("-dirty" if changes.returncode else "")
+
+
+def _git(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(["git", "-C", str(folder), *words], capture_output=True, text=True, check=False)
 
 
 def _machine() -> dict[str, str | int]:

@@ -65,11 +65,12 @@ def main() -> None:
 
 def _speed(args: argparse.Namespace, rounds: Rounds) -> None:
     """Inputs of drawn lengths on every shape, after memories of every length."""
+    trained = any(map(weights_of, args.shapes))
     note = (
         f"Seconds for {args.inputs} inputs in {args.dtype}: queries of 16 to 48 tokens with four candidates of c "
-        f"tokens each, after L demonstration tokens; {_text(args)}. {_best_of(rounds)}"
+        f"tokens each, after L demonstration tokens; {_text(args, trained)}. {_best_of(rounds)}"
     )
-    table = Table(args, _title(args), COLUMNS, RATIOS, note)
+    table = Table(args, _title(args.dtype, trained), COLUMNS, RATIOS, note)
     for shape in args.shapes:
         _say(f"{shape}: building")
         engine = build_engine(shape, getattr(torch, args.dtype))
@@ -144,16 +145,16 @@ def _longest(queries: Sequence[TokenizedQuery]) -> int:
     return max(len(answer) for query in queries for answer in query.answers)
 
 
-def _title(args: argparse.Namespace) -> str:
+def _title(dtype: str, trained: bool) -> str:
     """The title of the part `speed`, by its dtype and whether any model has trained weights; each is a section."""
-    if args.dtype != "float32":
-        return f"Scoring in {args.dtype}"
-    return "Scoring beside other systems" if any(map(weights_of, args.shapes)) else "Scoring random weights"
+    if dtype != "float32":
+        return f"Scoring in {dtype}"
+    return "Scoring beside other systems" if trained else "Scoring random weights"
 
 
-def _text(args: argparse.Namespace) -> str:
+def _text(args: argparse.Namespace, trained: bool) -> str:
     """What is scored."""
-    if not any(map(weights_of, args.shapes)):
+    if not trained:
         return "random ids"
     return f"text of questions ({_source(args)}) for models with weights, and random ids for shapes without"
 

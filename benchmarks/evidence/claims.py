@@ -174,11 +174,12 @@ def _against_choices(evidence: Evidence, table1: Model | None) -> Found:
     if table1 is not None and (pairs := thinking_beside(evidence, table1.paper_best)):
         seeds = counted(len({pair.seed for pair in pairs}), "seed")
         of_paper[f"{PAPER_BEST} ({len(pairs[0].before.gold)} rows, {seeds})"] = pairs
-    figures = [
-        f"{shown(compare(pairs, 'accuracy'))} against {name}, after batch calibration {shown(compare(pairs, 'batch'))}"
-        for name, pairs in {**of_paper, **others}.items()
-    ]
-    judged = [compare(pairs, "accuracy").interval for pairs in of_paper.values()]
+    raw, batch = (
+        {name: compare(pairs, measure) for name, pairs in {**of_paper, **others}.items()}
+        for measure in ("accuracy", "batch")
+    )
+    figures = [f"{shown(raw[name])} against {name}, after batch calibration {shown(batch[name])}" for name in raw]
+    judged = [raw[name].interval for name in of_paper]
     return Found("; ".join(figures), holds(*judged) if judged else "") if figures else Found()
 
 

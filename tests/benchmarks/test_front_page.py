@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
+from helpers.records import recorded
 from helpers.small_evidence import write_grid
 
 from benchmarks.evidence.cells import compare_chosen
 from benchmarks.evidence.load import read_evidence
 from benchmarks.front_page import README, RECORD, accuracies, chosen_in, costs, times, with_table
+
+
+def measured(length: int, c: int = 2) -> dict[str, Any]:
+    """The row of the record after so many demonstration tokens, with candidates of c tokens."""
+    (row,) = (row for row in recorded(RECORD) if (row["L"], row["c"]) == (length, c))
+    return row
 
 
 def test_the_times_are_those_of_the_record() -> None:
@@ -20,8 +28,7 @@ def test_the_times_are_those_of_the_record() -> None:
         *("lm-evaluation-harness", "official way", "deepthink")
     ]
     assert list(deepthink.seconds) == [0, 128, 512, 1536]
-    rows = [dict(zip(record["columns"], row, strict=True)) for row in record["rows"]]
-    (row,) = (row for row in rows if (row["L"], row["c"]) == (512, 2))
+    row = measured(512)
     of_row = row["harness"], row["official"], row["deepthink"]
     assert (harness.seconds[512], official.seconds[512], deepthink.seconds[512]) == of_row
     assert len(costs([harness, official, deepthink]).axes[0].lines) == 3
@@ -33,22 +40,16 @@ def test_the_times_are_those_of_the_record() -> None:
 
 
 def test_the_page_of_performance_has_the_figures_of_the_record() -> None:
-    record = json.loads(RECORD.read_text(encoding="utf-8"))
-    rows = {
-        (row["L"], row["c"]): row for row in (dict(zip(record["columns"], row, strict=True)) for row in record["rows"])
-    }
     said = " ".join((README.parent / "docs" / "performance.md").read_text(encoding="utf-8").split())
-    times_as_long = [rows[place]["harness"] / rows[place]["deepthink"] for place in ((512, 2), (1536, 2), (512, 1))]
-    for ratio, words in zip(
-        times_as_long, ("[{} times as long]", "and {} times at L = 1,536", "leaves {} times"), strict=True
-    ):
-        assert words.format(f"{ratio:.0f}") in said
-    row = rows[512, 2]
-    assert f"({record['date']})" in said
+    row, one_token, longest = measured(512), measured(512, c=1), measured(1536)
+    assert f"[{row['harness'] / row['deepthink']:.0f} times as long]" in said
+    assert f"and {longest['harness'] / longest['deepthink']:.0f} times at L = 1,536" in said
+    assert f"leaves {one_token['harness'] / one_token['deepthink']:.0f} times" in said
+    assert f"({json.loads(RECORD.read_text(encoding='utf-8'))['date']})" in said
     assert f"that of {row['harness inputs']} of the inputs, multiplied by four" in said
     assert row["scaled by"] == 4
     assert f"take {100 * row['products'] / row['deepthink']:.0f} % of the time" in said
-    assert f"the same to {max(rows[length, 2]['difference'] for length in (0, 128, 512, 1536)):.1e} nats" in said
+    assert f"the same to {max(measured(length)['difference'] for length in (0, 128, 512, 1536)):.1e} nats" in said
 
 
 def test_the_table_has_every_task_and_their_mean(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.record import RECORDS_FOLDER, Table, commit_of, markdown, parser
+from benchmarks.record import Table, commit_of, markdown, parser
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -55,21 +55,21 @@ def test_a_part_has_a_file_of_its_own(path: Path) -> None:
 
 
 def test_a_record_that_was_written_before_does_not_mark_the_commit_as_changed(tmp_path: Path) -> None:
-    assert commit_of(tmp_path) == ""
-    scripts = tmp_path / "scripts"
-    (scripts / RECORDS_FOLDER).mkdir(parents=True)
-    code, record = tmp_path / "code.py", scripts / RECORDS_FOLDER / "a.json"
+    records = tmp_path / "scripts" / "records"
+    records.mkdir(parents=True)
+    assert commit_of(records) == ""
+    code, record = tmp_path / "code.py", records / "a.json"
     code.touch()
     record.touch()
     author = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false")
     for command in (["init", "-q"], ["add", "-A"], [*author, "commit", "-q", "-m", "a"]):
         subprocess.run(["git", "-C", str(tmp_path), *command], check=True)
-    commit = commit_of(scripts)
+    commit = commit_of(records)
     assert len(commit) == 8
     record.write_text("{}", encoding="utf-8")
-    assert commit_of(scripts) == commit
+    assert commit_of(records) == commit
     code.write_text("1", encoding="utf-8")
-    assert commit_of(scripts) == f"{commit}-dirty"
+    assert commit_of(records) == f"{commit}-dirty"
 
 
 def test_the_page_has_a_section_with_the_conditions_of_every_record() -> None:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import sys
-from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
+from helpers.records import recorded
 from helpers.wheels import wheel
 from transformers import AutoConfig
 
@@ -56,12 +54,6 @@ def shape(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 @pytest.fixture
 def engine(shape: Path) -> BatchedEngine:
     return build_engine(str(shape))
-
-
-def recorded(path: Path) -> list[dict[str, Any]]:
-    """The rows of a record by their columns."""
-    content = json.loads(path.read_text(encoding="utf-8"))
-    return [dict(zip(content["columns"], row, strict=True)) for row in content["rows"]]
 
 
 def first_reading(engine: BatchedEngine) -> Memory:
@@ -205,10 +197,8 @@ def test_a_folder_with_weights_is_loaded_as_it_is_and_scores_text(llama: Engine)
         assert [*query.prefix] in runs
 
 
-def test_records_of_other_conditions_have_titles_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(speed, "weights_of", lambda shape: "folder" if shape == "real" else None)
-    given = [(["real", "gpt2"], "float32"), (["gpt2"], "float32"), (["real"], "bfloat16")]
-    titles = [speed._title(Namespace(shapes=shapes, dtype=dtype)) for shapes, dtype in given]
+def test_records_of_other_conditions_have_titles_of_their_own() -> None:
+    titles = [speed._title(*given) for given in (("float32", True), ("float32", False), ("bfloat16", True))]
     assert titles == ["Scoring beside other systems", "Scoring random weights", "Scoring in bfloat16"]
 
 
