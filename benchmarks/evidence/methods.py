@@ -1,20 +1,18 @@
 """Methods of Table 1 on more rows, with the scores of every row: `evidence/random`, `techniques` and `choices`.
 
-Techniques and thinking read random demonstrations; the others choose them from the same pool. LENS and influence take
-most of an hour of a processor core for each task and seed: they have the rows of Table 1 alone. `evidence/nearest` has
-the nearest mean hidden state after the random demonstrations.
+Techniques and thinking read random demonstrations; the others choose them from the same pool, LENS and influence, which
+are slow, with fewer seeds. `evidence/nearest` has the nearest mean hidden state after the random demonstrations.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 
-from benchmarks.table1.page import THINKING, Model
+from benchmarks.table1.page import THINKING
 from benchmarks.table1.runs import BASELINE, LABELS, SLOW
 
 from .discrimination import Comparison, Difference, Pair, beside, compare
@@ -68,7 +66,7 @@ def beside_random(evidence: Evidence) -> Iterator[Comparison]:
                 beside(choices[choices["sampling"] == name], once),
                 LABELS.get(name, 0),
             )
-            for name in CHOICES
+            for name in (*CHOICES, *SLOW)
         ),
         Comparison(
             AFTER_CHOICE,
@@ -89,41 +87,6 @@ def _nearest(evidence: Evidence, once: pd.DataFrame) -> Iterator[Pair]:
         if found is not None:
             assert np.array_equal(found.gold, pair.before.gold)
             yield replace(pair, after=found, dev_after=None, trained=True)
-
-
-@dataclass(frozen=True, eq=False)
-class OfTable1:
-    """A choice of demonstrations of Table 1 that is too slow to be run on more rows, beside random ones."""
-
-    method: str
-    model: Model
-    unchanged: int = 0
-
-    @property
-    def name(self) -> str:
-        """The line's name."""
-        return f"`{self.method}` demonstrations"
-
-    @property
-    def labels(self) -> int:
-        """How many labels the demonstrations were chosen by."""
-        return LABELS[self.method]
-
-    @property
-    def cells(self) -> list[tuple[str, int]]:
-        """Its tasks and seeds."""
-        return list(self.model.accuracies_of(self.method, "plain").index)
-
-    @cached_property
-    def differences(self) -> dict[str, Difference]:
-        """By the two measures whose answers are kept."""
-        kinds = {measure: kind for kind, measure in MEASURED.items()}
-        return {name: self.model.change((BASELINE, kind), (self.method, kind)) for name, kind in kinds.items()}
-
-
-def of_table1(model: Model | None) -> Iterator[OfTable1]:
-    """LENS and influence, as far as they have every task and seed."""
-    return (OfTable1(name, model) for name in SLOW if model is not None and name in model.complete)
 
 
 def thinking_beside_choices(evidence: Evidence) -> dict[str, list[Pair]]:
@@ -173,12 +136,12 @@ def gains(evidence: Evidence) -> dict[str, dict[str, Difference]]:
 
 
 def _test_rows(evidence: Evidence) -> pd.DataFrame:
-    """The test rows of the tasks and seeds that every method has, with a column `method`."""
+    """The test rows of the tasks and seeds that every method but the slow ones has, with a column `method`."""
     random, techniques, choices = (rows[rows["part"] == "test"] for rows in map(evidence.folder, FOLDERS))
     found = pd.concat(
         [
             random[random["t"] == 1].assign(method=BASELINE),
-            choices[choices["t"] == 1].assign(method=choices["sampling"]),
+            choices[(choices["t"] == 1) & choices["sampling"].isin(CHOICES)].assign(method=choices["sampling"]),
             random[random["t"] == T].assign(method=THINKING),
             techniques.assign(method=names_of(techniques)),
         ]

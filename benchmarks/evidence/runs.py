@@ -13,7 +13,7 @@ from pathlib import Path
 
 from benchmarks.jobs import Job, parser_of, run_jobs
 from benchmarks.packing import continued
-from benchmarks.table1.runs import MORE_ROWS, POOL, TASKS
+from benchmarks.table1.runs import MORE_ROWS, POOL, SLOW, TASKS
 
 from .demonstrations import FLIPPED, drawn_examples, relabelled, repeated, write_examples
 from .load import ALL_ROWS
@@ -71,9 +71,14 @@ def pooled(stage: str, seeds: Sequence[int]) -> Iterator[Job]:
         ("choices", ("--demos-by", BY_DEV, *thinking)),  # its rows at T = 1 are there already
     ]
     for seed in seeds:
-        rows = (*_tasks(TASKS), *_seed(seed), "--limit", ROWS, *FLOAT32, *DEV, "--pool-size", POOL)
         for folder, arguments in methods:
-            yield Job(stage, folder, (*rows, *arguments))
+            yield Job(stage, folder, (*_with_dev_rows(seed), *arguments))
+    for seed in CONTROL_SEEDS:
+        yield Job(stage, "choices", (*_with_dev_rows(seed), "--demos-by", ",".join(SLOW), "-T", "1"))
+
+
+def _with_dev_rows(seed: int) -> tuple[str, ...]:
+    return (*_tasks(TASKS), *_seed(seed), "--limit", ROWS, *FLOAT32, *DEV, "--pool-size", POOL)
 
 
 def paper(stage: str, seeds: Sequence[int], at: str, *arguments: str) -> Iterator[Job]:

@@ -207,10 +207,9 @@ is Deep-Thinking in the paper's setting (T = 5, eta 0.01, continued positions), 
 [techniques](think.md#other-techniques) repeat-2 reads them twice, ensemble-4 in four orders, composed each without the
 others, and ct-kv trains their memory. Test rows are validation rows of SST-2, SST-5 and MR, and test rows of AG News
 and TREC: 300 of each task for random demonstrations and nine methods, with the scores of every row, and 150 for all
-choices and three techniques. Of the 150 the scores are kept at T = 1; at other T, and of LENS and influence, only
-which rows are labelled correctly. The demonstrations are others than those of README.md and of the first lines of
-[Evidence](evidence.md). SmolLM2's weights have 4 bits (GGUF Q4_1), and it is an instruct model that is read without its
-chat template.
+choices and three techniques. Of the 150 the scores are kept at T = 1, and at other T which rows are labelled
+correctly. The demonstrations are others than those of README.md and of the first lines of [Evidence](evidence.md).
+SmolLM2's weights have 4 bits (GGUF Q4_1), and it is an instruct model that is read without its chat template.
 
 Tables have accuracies in percent, means over seeds:
 
@@ -230,9 +229,9 @@ to differ.
 
 Everything is computed in float32, so that the rows of a GPU and of a processor [agree to
 rounding](evidence.md#what-was-run). Of SmolLM2, those of LENS and influence were made on a GPU, the others on a
-processor. To keep the scores of the 150 rows, 285 combinations of a method, a task and a seed were run a second time at
-T = 1: 283 gave the same answers to every row. In the other two, k-means chose other demonstrations, and their rows
-replace the former ones, which are not kept.
+processor. To keep the scores of the 150 rows, 315 combinations of a method, a task and a seed were run a second time at
+T = 1, those of LENS and influence in part on a processor: 313 gave the same answers to every row. In the other two,
+k-means chose other demonstrations, and their rows replace the former ones, which are not kept.
 
     python -m benchmarks.table1.runs --model MODEL --data-dir DIR -o table1/NAME
     python -m benchmarks.table1.costs --model MODEL --data-dir DIR -o table1/NAME/costs.jsonl
@@ -350,8 +349,8 @@ def _group(name: str) -> str:
 
 MORE = """\
 The scores of every one of these rows are kept (`evidence/random`, `techniques` and `choices`), and the first table of
-[Evidence](evidence.md) says of each method whether it tells labels apart better. LENS and influence are not among these
-methods: for one task and seed they take most of an hour of a processor core."""
+[Evidence](evidence.md) says of each method whether it tells labels apart better. LENS and influence, which take most of
+an hour of a processor core for one task and seed, have three of the seeds there, and are not in this table."""
 ALL = f"### All choices, and three techniques, on {ROWS} rows, {counted(len(SEEDS), 'seed')}"
 
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
-import pandas as pd
 import pytest
 from helpers.small_evidence import made_up_scores, write_row
 
 from benchmarks.table1.page import Model, page
 from evidence.load import Evidence, read_evidence
-from evidence.methods import accuracies, beside_random, gains, of_table1, thinking_beside
+from evidence.methods import accuracies, beside_random, gains, thinking_beside
 
 RANDOM, CHOSEN, TRAINED, ENSEMBLE, FIVE, AFTER = (
     made_up_scores(40, name, bias=1.0) for name in ("random", "chosen", "trained", "ensemble", "five", "after")
@@ -99,19 +97,19 @@ def test_the_page_of_table_1_has_the_accuracies_of_these_rows(evidence: Evidence
     assert (tmp_path / "model-more.png").exists()
 
 
-def test_slow_choices_are_compared_by_the_answers_of_table_1() -> None:
-    lines = [
-        {"method": method, "task": task, "seed": seed, "plain": right, "plain batch": right + 1}
-        for method, right in (("random", 4), ("lens", 6), ("herding", 8))
-        for task in ("sst2", "trec")
-        for seed in range(3)
+def test_a_slow_choice_is_compared_and_leaves_the_table_of_300_rows_its_seeds(tmp_path: Path) -> None:
+    for seed in (0, 1):
+        write_row(tmp_path / "random", RANDOM, seed=seed)
+        write_row(tmp_path / "choices", CHOSEN, sampling="k-center", seed=seed)
+    write_row(tmp_path / "choices", AFTER, sampling="lens")
+    evidence = read_evidence(tmp_path)
+    found = {each.name: each for each in beside_random(evidence)}
+    assert [(each.labels, each.cells) for each in found.values()] == [
+        (0, [("sst2", 0), ("sst2", 1)]),
+        (1000, [("sst2", 0)]),
     ]
-    shares = pd.DataFrame(lines).replace({kind: {n: n / 10 for n in range(10)} for kind in ("plain", "plain batch")})
-    answers = pd.DataFrame(lines)
-    for kind in ("plain", "plain batch"):
-        answers[kind] = [(np.arange(10) < number).astype(float) for number in answers[kind]]
-    (found,) = of_table1(Model("model", shares, [], [], answers))
-    assert (found.name, found.labels, len(found.cells)) == ("`lens` demonstrations", 1000, 6)
-    assert found.differences["accuracy"].mean == pytest.approx(0.2)
-    assert found.differences["batch"].before == pytest.approx(0.5)
-    assert set(found.differences) == {"accuracy", "batch"}
+    table = accuracies(evidence)
+    assert list(zip(table["method"], table["seed"], strict=True)) == [
+        *(("random", 0), ("random", 1)),
+        *(("k-center", 0), ("k-center", 1)),
+    ]
