@@ -115,7 +115,7 @@ def has_varlen(device: torch.device) -> bool:
         return False
     from torch.nn.attention.varlen import varlen_attn
 
-    return "enable_gqa" in signature(varlen_attn).parameters  # torch 2.10 has it without
+    return "enable_gqa" in signature(varlen_attn).parameters  # torch 2.10 and 2.11 have it without
 
 
 def has_kernel(device: str) -> bool:
