@@ -3,11 +3,11 @@
     python benchmarks/gpu.py --shapes gpt2 smollm2-135m-instruct --dtypes float32 bfloat16
     python benchmarks/gpu.py --shapes smollm2-135m-instruct llama-3.2-1b llama-2-7b --dtypes bfloat16 --data-dir DIR
 
-Scores `--inputs` inputs of 32 tokens on average with four candidates of one token, after a memory that is the plain
-reading of L tokens: by the engine that `load_model` chooses; by it without recorded passes; without these and with a
-call for each length of rows; with one sequence a row; and by transformers alone, after a cache of the L tokens and with
-whole prompts, each in padded batches in which an input is read once for all its candidates. With `--data-dir`,
-`predict` also labels AG News' rows from file to file with each model that has trained weights.
+Scores `--inputs` inputs with candidates of one token, after a memory that is the plain reading of L tokens: by the
+engine that `load_model` chooses; by it without recorded passes; without these and with a call for each length of rows;
+with one sequence a row; and by transformers alone, after a cache of the L tokens and with whole prompts, each in padded
+batches in which an input is read once for all its candidates. With `--data-dir`, `predict` also labels AG News' rows
+from file to file with each model that has trained weights.
 """
 
 from __future__ import annotations
@@ -32,18 +32,21 @@ from deepthink_cli.engine.padded import PaddedEngine
 from deepthink_cli.model.tokens import TokenizedQuery
 from real_model import REAL
 from record import Table, parser
-from shapes import build_engine, memory_ids, weights_of, workload
+from shapes import CANDIDATES, QUERY_TOKENS, build_engine, memory_ids, weights_of, workload
 from timed import measured
 from trec import words_of
 
 Result = TypeVar("Result")
+SHAPES = ["gpt2", "pythia-160m", REAL]
 WAYS = ("deepthink", "not recorded", "a call for each length", "one a row", "transformers, cache", "whole prompts")
 COLUMNS = ("model", "dtype", "L", "reading ms", *WAYS, "from whole prompts", "from the processor")
 NOTE = (
-    "Inputs per second, of 16 to 48 tokens with four candidates of one token, the best of the rounds, and milliseconds "
-    "of a second reading. Differences are the largest of a score in nats: from whole prompts, and for a model with "
-    "trained weights from float32 on the processor. Without a call for all lengths (before torch 2.12, and in float32) "
-    "nothing is recorded: the first three ways are then the same."
+    f"Inputs per second, of {QUERY_TOKENS[0]} to {QUERY_TOKENS[1]} tokens with {CANDIDATES} candidates of one token, "
+    "the best of the rounds, and milliseconds of a second reading. Weights are random but for SmolLM2's. Differences "
+    "are the largest of a score in nats: from whole prompts, and for a model with trained weights from float32 on the "
+    "processor, over the first inputs (`--compared`, 64). Where torch has no call for attention of rows of different "
+    "lengths (before 2.12, and in float32), passes are not recorded either: the columns *deepthink*, *not recorded* "
+    "and *a call for each length* are then the same computation."
 )
 GOALS = {REAL: (10, 30_000), "llama-3.2-1b": (None, 7_600), "llama-2-7b": (None, 1_170)}  # ms of a reading, inputs/s
 
@@ -159,7 +162,7 @@ def main() -> None:
     """Measure and print."""
     options = parser(__doc__)
     options.add_argument("--device", default="cuda")
-    options.add_argument("--shapes", nargs="+", default=["gpt2", "pythia-160m", REAL], help="as in speed.py")
+    options.add_argument("--shapes", nargs="+", default=SHAPES, help="as in speed.py")
     options.add_argument("--dtypes", nargs="+", default=["float32", "bfloat16"])
     options.add_argument("--lengths", type=int, nargs="+", default=[512], help="L")
     options.add_argument("--inputs", type=int, default=2048, help="N")
@@ -170,7 +173,8 @@ def main() -> None:
     options.add_argument("--rows", type=int, default=100_000, help="rows of that file")
     args = options.parse_args()
     logging.set_verbosity_error()
-    table = Table(args, "On a GPU", COLUMNS, ("deepthink / whole prompts",), NOTE)
+    title = "On a GPU" if args.shapes == SHAPES else f"{', '.join(args.shapes)} on a GPU"
+    table = Table(args, title, COLUMNS, ("deepthink / whole prompts",), NOTE)
     for shape in args.shapes:
         for dtype in args.dtypes:
             for length in args.lengths:

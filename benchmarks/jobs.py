@@ -49,21 +49,15 @@ class Workplace:
     data_dir: str | None
     dtype: str
     name: str
-    samples: bool = True
 
     @classmethod
-    def at(
-        cls, folder: Path, model: str, data_dir: Path | None, out: Path, dtype: str, name: str, samples: bool = True
-    ) -> Workplace:
-        """Create the links in an empty folder; a model that is neither a file nor a folder is a hub id.
-
-        With `samples` every command keeps every input's scores; without it, only commands that ask for them do.
-        """
+    def at(cls, folder: Path, model: str, data_dir: Path | None, out: Path, dtype: str, name: str) -> Workplace:
+        """Create the links in an empty folder; a model that is neither a file nor a folder is a hub id."""
         (folder / OUT).symlink_to(out.resolve())
         if data_dir is not None:
             (folder / DATA).symlink_to(data_dir.resolve())
         named = str(Path(model).absolute()) if Path(model).exists() else model
-        return cls(folder, named, DATA if data_dir else None, dtype, name, samples)
+        return cls(folder, named, DATA if data_dir else None, dtype, name)
 
     def command(self, folder: str, arguments: Sequence[str]) -> list[str]:
         """The command of one run; `-X NAME` has no effect but to name the process."""
@@ -71,8 +65,7 @@ class Workplace:
         data = ["--data-dir", self.data_dir] if self.data_dir else []
         program = [sys.executable, "-X", self.name, "-m", "deepthink_cli", "run", "-m", self.model, *data]
         dtype = [] if "--dtype" in arguments else ["--dtype", self.dtype]
-        samples = ["--samples"] if self.samples else []
-        return [*program, *paths, *dtype, *samples, "--quiet", "-o", f"{OUT}/{folder}"]
+        return [*program, *paths, *dtype, "--samples", "--quiet", "-o", f"{OUT}/{folder}"]
 
     def start(self, folder: str, arguments: Sequence[str]) -> subprocess.Popen[bytes]:
         """Start one run with a single thread."""
@@ -94,12 +87,10 @@ def parser_of(description: str, stages: Sequence[str], name: str) -> argparse.Ar
     return parser
 
 
-def run_jobs(
-    args: argparse.Namespace, jobs: Sequence[Job], dtype: str, folders: Collection[Path], samples: bool = True
-) -> None:
+def run_jobs(args: argparse.Namespace, jobs: Sequence[Job], dtype: str, folders: Collection[Path]) -> None:
     """Execute jobs by the options of `parser_of`, or print them; `folders` are unpacked before, and packed after."""
     with tempfile.TemporaryDirectory() as folder:
-        place = Workplace.at(Path(folder), args.model, args.data_dir, args.out, dtype, args.name, samples)
+        place = Workplace.at(Path(folder), args.model, args.data_dir, args.out, dtype, args.name)
         if args.print:
             for job in jobs:
                 print(shlex.join(place.command(job.folder, job.arguments)))

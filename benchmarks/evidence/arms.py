@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from .discrimination import Comparison, Pair
+from .discrimination import Compared, Pair
 from .load import Evidence
 from .methods import NEAREST_MEAN, TECHNIQUES, line_of
 
@@ -14,11 +14,11 @@ ONCE = "deep-thinking T=1"
 COMPOSED, CONTEXT_TUNING = line_of("composed"), line_of("ct-kv")
 
 
-def beside_once(evidence: Evidence) -> Iterator[Comparison]:
+def beside_once(evidence: Evidence) -> Iterator[Compared]:
     """Every technique, and the nearest mean hidden state of the dev rows, as far as they were run."""
     found = [
-        *(Comparison(line_of(name), False, _pairs(evidence, f"{name} T=1")) for name in TECHNIQUES),
-        Comparison(NEAREST_MEAN, True, _pairs(evidence, "centroid T=1", trained=True)),
+        *(Compared(line_of(name), False, _pairs(evidence, f"{name} T=1")) for name in TECHNIQUES),
+        Compared(NEAREST_MEAN, True, _pairs(evidence, "centroid T=1", trained=True)),
     ]
     return (each for each in found if each.pairs)
 

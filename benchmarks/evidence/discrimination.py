@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
-from typing import Protocol
 
 import numpy as np
 import pandas as pd
@@ -70,7 +69,7 @@ class Difference:
 
 
 @dataclass(frozen=True, eq=False)
-class Comparison:
+class Compared:
     """What is compared with T = 1, or with what its name says: its pairs, the measures, and whether it used dev labels.
 
     `chosen_by` is how many more labels the demonstrations were chosen by.
@@ -245,30 +244,6 @@ def difference(sides: Sequence[tuple[Floats, Floats]]) -> Difference:
     return Difference(first, last, last - first, *statistics.over_tasks(last - first, variances))
 
 
-class Compared(Protocol):
-    """A line of the table: what is compared, the labels it was chosen by, its tasks and seeds, and the measures."""
-
-    @property
-    def name(self) -> str:
-        """What is compared with T = 1, or with what else."""
-
-    @property
-    def labels(self) -> int:
-        """How many labels beyond the demonstrations were used whatever is corrected."""
-
-    @property
-    def cells(self) -> Sequence[tuple[str, int]]:
-        """The tasks and seeds that are compared."""
-
-    @property
-    def unchanged(self) -> int:
-        """In how many of them nothing can differ, since T = 1 was chosen."""
-
-    @property
-    def differences(self) -> dict[str, Difference]:
-        """The measures that are known, by name."""
-
-
 def adjusted(found: Sequence[Compared]) -> dict[tuple[str, str], float]:
     """Holm's p-value of each comparison and measure, by their names, over all of them together."""
     known = {(each.name, name): change.p for each in found for name, change in each.differences.items()}
@@ -284,18 +259,18 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return [float(value) for value in adjusted]
 
 
-def comparisons(evidence: Evidence) -> Iterator[Comparison]:
+def comparisons(evidence: Evidence) -> Iterator[Compared]:
     """Thinking as the paper does it, at the T that dev rows choose and at T = 5; other settings; repetition."""
     grid = evidence.grid
     found = [
-        Comparison(PAPER_BY_DEV, True, chosen_pairs(grid, "continued", [0.01])),
-        Comparison(PAPER_FIVE, False, _fixed(grid, "continued", 0.01, 5)),
-        Comparison(CONTINUED_TUNED, True, chosen_pairs(grid, "continued", [0.01, 0.1])),
-        Comparison(RESTARTED_TUNED, True, chosen_pairs(grid, "restarted", [0.01, 0.1])),
-        Comparison(MOMENTUM, True, chosen_pairs(grid, "official", [0.01])),
-        Comparison(LARGE_STEP, False, _fixed(grid, "continued", 0.1, 12)),
+        Compared(PAPER_BY_DEV, True, chosen_pairs(grid, "continued", [0.01])),
+        Compared(PAPER_FIVE, False, _fixed(grid, "continued", 0.01, 5)),
+        Compared(CONTINUED_TUNED, True, chosen_pairs(grid, "continued", [0.01, 0.1])),
+        Compared(RESTARTED_TUNED, True, chosen_pairs(grid, "restarted", [0.01, 0.1])),
+        Compared(MOMENTUM, True, chosen_pairs(grid, "official", [0.01])),
+        Compared(LARGE_STEP, False, _fixed(grid, "continued", 0.1, 12)),
         *(
-            Comparison(
+            Compared(
                 f"{times} copies of the demonstrations, T = 1",
                 False,
                 beside(evidence.folder("repeated"), grid[grid["t"] == 1], times),

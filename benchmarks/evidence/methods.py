@@ -13,9 +13,9 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.table1.page import THINKING
-from benchmarks.table1.runs import BASELINE, LABELS, SLOW
+from benchmarks.table1.runs import BASELINE, LABELS
 
-from .discrimination import Comparison, Difference, Pair, beside, compare
+from .discrimination import Compared, Difference, Pair, beside, compare
 from .load import Evidence, Scores
 
 TECHNIQUES = {
@@ -28,6 +28,7 @@ NEAREST_MEAN = "nearest mean hidden state of labelled rows"
 ENSEMBLE = "ensemble-4"  # four readings beside the five of thinking, but every input is read four times, too
 FOLDERS = ("random", "techniques", "choices")
 CHOICES = ("k-center", "global-entropy", "local-entropy", "random-valid")
+SLOW = ("lens", "influence")  # choices, too, but most of an hour of a processor core for each task and seed
 PAPER_CHOICES = ("k-center",)  # of these, those of the paper's Table 1
 BY_DEV = "random-valid"  # the choice by labels of other rows, after which there is thinking, too
 T = 5  # of thinking, in the paper's setting after random demonstrations and after random-valid
@@ -42,7 +43,7 @@ def line_of(technique: str) -> str:
     return f"`{technique}`: {TECHNIQUES[technique]}"
 
 
-def beside_random(evidence: Evidence) -> Iterator[Comparison]:
+def beside_random(evidence: Evidence) -> Iterator[Compared]:
     """Thinking and every technique and choice beside random demonstrations that are read once.
 
     An ensemble is beside thinking, too, and thinking after a choice beside one reading after it.
@@ -52,15 +53,15 @@ def beside_random(evidence: Evidence) -> Iterator[Comparison]:
     choices, after_choices = (chosen[chosen["t"] == t] for t in (1, T))
     of_technique = {name: techniques[names_of(techniques) == name] for name in TECHNIQUES}
     found = [
-        Comparison(PAPER_HERE, False, beside(thinking, once)),
-        *(Comparison(line_of(name), False, beside(of_technique[name], once)) for name in TECHNIQUES),
-        Comparison(
+        Compared(PAPER_HERE, False, beside(thinking, once)),
+        *(Compared(line_of(name), False, beside(of_technique[name], once)) for name in TECHNIQUES),
+        Compared(
             f"`{ENSEMBLE}` against thinking (the paper's setting, T = {T})",
             False,
             beside(of_technique[ENSEMBLE], thinking),
         ),
         *(
-            Comparison(
+            Compared(
                 f"`{name}` demonstrations",
                 False,
                 beside(choices[choices["sampling"] == name], once),
@@ -68,13 +69,13 @@ def beside_random(evidence: Evidence) -> Iterator[Comparison]:
             )
             for name in (*CHOICES, *SLOW)
         ),
-        Comparison(
+        Compared(
             AFTER_CHOICE,
             False,
             beside(*(rows[rows["sampling"] == BY_DEV] for rows in (after_choices, choices))),
             LABELS[BY_DEV],
         ),
-        Comparison(NEAREST_MEAN, True, list(_nearest(evidence, once))),
+        Compared(NEAREST_MEAN, True, list(_nearest(evidence, once))),
     ]
     return (each for each in found if each.pairs)
 

@@ -74,7 +74,8 @@ Lines:
   [Table 1](table1.md) has the accuracies by task.
 - `ensemble-4` against thinking: thinking reads the demonstrations five times and every input once, the ensemble both
   four times, so that with many inputs it costs four times as much.
-- `lens` and `influence`: three of the ten seeds.
+- `lens` and `influence`: seeds 0 to 2, hence another *starts from*. Table 1 has them on 150 of the rows, whose
+  accuracies were known before.
 - the [nearest mean](predict.md#the-nearest-mean-hidden-state) of the dev rows, after the random demonstrations of the
   lines above it. In *fitted* no bias is taken off its own scores. A label of fewer than two dev rows (Abbreviation in
   TREC) has no mean and is never given: *pairs* and *AUC* leave it out on both sides, and there is no *batch* and no
@@ -119,10 +120,11 @@ of many sets of demonstrations and 150 rows (about 7 points to either side), the
 memory. The budget was 3 minutes at first, and was raised after the results had been seen."""
 COSTS = """\
 What the later stages took, in float32: on a processor the hours of one core; on a GPU, written down by hand, those of
-the clock, summed over commands that ran beside each other. Of the grid, of its controls, of the first seed of `parts`,
-and of LENS and influence, it was not kept ([Table 1](table1.md) has the seconds of one choice). `subjects` is MMLU and
-BBH, `random`, `techniques` and `choices` are the methods on 300 rows, and the others are lines of *What else was
-varied*, of which `own` is the first."""
+the clock, summed over commands that ran beside each other. The times of the grid, its controls, the first seed of
+`parts`, and LENS and influence were not kept; the last two, which ran on a processor and on a GPU, are not among
+`choices`, and one of their choices takes most of an hour of a core ([Table 1](table1.md)). `subjects` is MMLU and BBH,
+`random`, `techniques` and `choices` are the methods on 300 rows, and the others are lines of *What else was varied*, of
+which `own` is the first."""
 CONDITIONS = """\
 Demonstrations and dev rows are training rows, of AG News from a subset of 5,000 of its 120,000. Test rows are
 validation rows of SST-2, SST-5 and MR, and test rows of AG News and TREC, as in the authors' code. Choosing T or eta

@@ -23,7 +23,7 @@ from .discrimination import (
     MOMENTUM,
     PAPER_BY_DEV,
     RESTARTED_TUNED,
-    Comparison,
+    Compared,
     Difference,
     compare,
     comparisons,
@@ -55,7 +55,7 @@ class Results:
     evidence: Evidence
 
     @cached_property
-    def compared(self) -> dict[str, Comparison]:
+    def compared(self) -> dict[str, Compared]:
         """The comparisons with T = 1, by name."""
         return {each.name: each for each in (*comparisons(self.evidence), *beside_once(self.evidence))}
 

@@ -13,11 +13,11 @@ from pathlib import Path
 
 from benchmarks.jobs import Job, parser_of, run_jobs
 from benchmarks.packing import continued
-from benchmarks.table1.runs import MORE_ROWS, POOL, SLOW, TASKS
+from benchmarks.table1.runs import MORE_ROWS, POOL, SEEDS, TASKS
 
 from .demonstrations import FLIPPED, drawn_examples, relabelled, repeated, write_examples
 from .load import ALL_ROWS
-from .methods import BY_DEV, CHOICES, TECHNIQUES
+from .methods import BY_DEV, CHOICES, SLOW, TECHNIQUES
 
 SETTINGS = {
     "continued": ("--eta", "0.01,0.1"),
@@ -72,13 +72,13 @@ def pooled(stage: str, seeds: Sequence[int]) -> Iterator[Job]:
     ]
     for seed in seeds:
         for folder, arguments in methods:
-            yield Job(stage, folder, (*_with_dev_rows(seed), *arguments))
-    for seed in CONTROL_SEEDS:
-        yield Job(stage, "choices", (*_with_dev_rows(seed), "--demos-by", ",".join(SLOW), "-T", "1"))
+            yield Job(stage, folder, (*_from_a_pool(seed), *arguments))
 
 
-def _with_dev_rows(seed: int) -> tuple[str, ...]:
-    return (*_tasks(TASKS), *_seed(seed), "--limit", ROWS, *FLOAT32, *DEV, "--pool-size", POOL)
+def slow_choices(stage: str, seeds: Sequence[int]) -> Iterator[Job]:
+    """LENS and influence, on the rows of the other choices."""
+    for seed in seeds:
+        yield Job(stage, "choices", (*_from_a_pool(seed), "--demos-by", ",".join(SLOW), "-T", "1"))
 
 
 def paper(stage: str, seeds: Sequence[int], at: str, *arguments: str) -> Iterator[Job]:
@@ -119,6 +119,7 @@ def all_jobs(at: str = AT) -> list[Job]:
         *paper("calibrations", CONTROL_SEEDS, "1,5", "--calibrate", "contextual,pmi"),
         *subjects("subjects"),
         *all_rows(ALL_ROWS, range(5)),
+        *slow_choices("slow-choices", SEEDS),
     ]
 
 
@@ -148,6 +149,10 @@ def _tasks(names: Sequence[str]) -> list[str]:
 
 def _seed(seed: int) -> tuple[str, str]:
     return "--seeds", f"{seed},"
+
+
+def _from_a_pool(seed: int) -> tuple[str, ...]:
+    return (*_tasks(TASKS), *_seed(seed), "--limit", ROWS, *FLOAT32, *DEV, "--pool-size", POOL)
 
 
 def _readings(at: str) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from deepthink_cli.experiments.results import Result
 from deepthink_cli.report.significance import t_interval
 
 from .cells import PAPER
-from .discrimination import Comparison, Difference, compare, pairs_at
+from .discrimination import Compared, Difference, compare, pairs_at
 from .load import ALL_ROWS, Evidence
 from .measures import Floats
 from .methods import T
@@ -60,11 +60,11 @@ VARIATIONS = (
 )
 
 
-def variations(evidence: Evidence) -> Iterator[Comparison]:
+def variations(evidence: Evidence) -> Iterator[Compared]:
     """Thinking at a fixed T in every variation that was run."""
     for each in VARIATIONS:
         if pairs := pairs_at(each.rows(evidence), each.eta, each.t):
-            yield Comparison(each.name, False, pairs)
+            yield Compared(each.name, False, pairs)
 
 
 @dataclass(frozen=True)

@@ -135,10 +135,12 @@ def _answers(jobs: Sequence[JobResults], samples: Mapping[str, Path]) -> pd.Data
     `samples` are the files of scores by the key of their result.
     """
     lines: dict[tuple[str, str, int], dict[str, Floats]] = {}
+    results = [result for job in jobs for result in (*job.test.values(), *job.dev.values())]  # dev rows choose T
+    right = {result.key: _right(result, samples.get(result.key)) for result in results}
 
     def put(each: SeedScore, kind: str, result: Result) -> None:
         line = lines.setdefault((_method(each.arm), each.task, each.seed.number), {})
-        line[f"{kind} {each.arm.calibration}" if each.arm.calibration else kind] = _right(result, samples)
+        line[f"{kind} {each.arm.calibration}" if each.arm.calibration else kind] = right[result.key]
 
     for each in scores_of(jobs, None):
         (compared,) = each.score.comparisons
@@ -155,13 +157,13 @@ def _answers(jobs: Sequence[JobResults], samples: Mapping[str, Path]) -> pd.Data
     return pd.DataFrame(rows, columns=["method", "task", "seed", *KINDS])
 
 
-def _right(result: Result, samples: Mapping[str, Path]) -> Floats:
-    """1.0 for every test row that is labelled correctly and 0.0 for others [rows].
+def _right(result: Result, file: Path | None) -> Floats:
+    """1.0 for every row that is labelled correctly and 0.0 for others [rows].
 
-    Raises SystemExit if the scores of the rows, where they are kept, do not give these answers.
+    Raises SystemExit if the scores of the rows, where a file has them, do not give these answers.
     """
     right = result.was_right()
-    if (file := samples.get(result.key)) is not None:
+    if file is not None:
         scores = stored_scores(file)
         logs = scores.logs if result.setting.calibration is None else batch_calibrated(scores.logs)
         if (predicted(logs) == scores.gold).tolist() != right:

@@ -17,10 +17,8 @@ SEEDS = range(3)
 POOL, ROWS, DEV_ROWS = "1000", "150", "80"
 MORE_ROWS = "300"  # of the methods that benchmarks/evidence/methods.py names
 FITTING = ("--positions", "restarted", "-T", "8")  # the demonstrations that fit
-READING = ("--eta", "0.1", *FITTING)
-AT = ("--at", "1,2,4,8")
-COMMON = ("--limit", ROWS, "--calibrate", "none,batch")
-CHOSEN = ("--choose-on", "dev", "--dev-size", DEV_ROWS)
+READING = ("--eta", "0.1", *FITTING, "--at", "1,2,4,8")
+COMMON = ("--limit", ROWS, "--calibrate", "none,batch", "--choose-on", "dev", "--dev-size", DEV_ROWS)
 DTYPE = "float32"  # so that rows of a GPU and of a processor agree to rounding
 BASELINE = "random"  # it reads nothing of the model
 FEATURES = (
@@ -38,7 +36,6 @@ LABELS = {
     **dict.fromkeys(("craig", "gradmatch", "facility-location", "graph-cut", "lens", "influence"), int(POOL)),
     "random-valid": 30 * 12 + 100 - 12,
 }
-SLOW = ("lens", "influence")  # most of an hour of a processor core for each task and seed
 READ_ONCE = "ct-kv"
 TECHNIQUES = {"techniques": "repeat-2,ensemble-4", READ_ONCE: READ_ONCE}
 STAGES = ("features", "techniques", READ_ONCE, *list(SELECTING)[1:])
@@ -47,7 +44,7 @@ STAGES = ("features", "techniques", READ_ONCE, *list(SELECTING)[1:])
 def all_jobs() -> Iterator[Job]:
     """Every command, the cheapest methods first; each task and seed has a folder of its own, for many processes.
 
-    Seeds come one after another, so that all tasks have the first one early. The scores of every row are kept at T = 1.
+    Seeds come one after another, so that all tasks have the first one early.
     """
     crossed = {stage: ("--demos-by", ",".join(methods)) for stage, methods in SELECTING.items()}
     crossed |= {stage: ("--demos-by", "random", "--technique", names) for stage, names in TECHNIQUES.items()}
@@ -55,30 +52,15 @@ def all_jobs() -> Iterator[Job]:
         reading = FITTING if stage == READ_ONCE else READING
         for seed in SEEDS:
             for task in TASKS:
-                common = (
-                    "--task",
-                    task,
-                    "--seeds",
-                    f"{seed},",
-                    "--pool-size",
-                    POOL,
-                    *crossed[stage],
-                    *COMMON,
-                    *reading,
-                )
-                folder = f"{stage}-{task}-{seed}"
-                if stage == READ_ONCE:
-                    yield Job(stage, folder, (*common, *CHOSEN, "--samples"))
-                    continue
-                yield Job(stage, folder, (*common, "--at", "1", "--samples"))
-                yield Job(stage, folder, (*common, *AT, *CHOSEN))
+                row = ("--task", task, "--seeds", f"{seed},", "--pool-size", POOL)
+                yield Job(stage, f"{stage}-{task}-{seed}", (*row, *crossed[stage], *COMMON, *reading))
 
 
 def main() -> None:
     """Print the commands, or execute them."""
     args = parser_of(__doc__ or "", STAGES, "table1_job").parse_args()
     jobs = [job for stage in args.stages for job in all_jobs() if job.stage == stage]
-    run_jobs(args, jobs, DTYPE, [args.out], samples=False)
+    run_jobs(args, jobs, DTYPE, [args.out])
 
 
 if __name__ == "__main__":

@@ -10,13 +10,13 @@ from helpers.small_evidence import made_up_scores, write_arm
 
 from deepthink_cli.calibration.registry import CALIBRATIONS
 from evidence.arms import beside_once
-from evidence.discrimination import Comparison
+from evidence.discrimination import Compared
 from evidence.load import read_evidence
 
 TRUE = [place % 2 for place in range(40)]
 
 
-def compared(folder: Path) -> list[Comparison]:
+def compared(folder: Path) -> list[Compared]:
     return list(beside_once(read_evidence(folder)))
 
 

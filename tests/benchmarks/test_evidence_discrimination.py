@@ -13,7 +13,7 @@ from helpers.small_evidence import made_up_scores, write_grid, write_row
 from sklearn.metrics import roc_auc_score
 
 from evidence import discrimination
-from evidence.discrimination import Comparison, Pair, areas, compare, comparisons, holm, matched_labels, pairwise_areas
+from evidence.discrimination import Compared, Pair, areas, compare, comparisons, holm, matched_labels, pairwise_areas
 from evidence.findings import rising
 from evidence.load import Scores, read_evidence
 from evidence.measures import Floats, Ints, normalised, predicted
@@ -88,15 +88,15 @@ def test_better_discrimination_is_seen_by_every_measure() -> None:
 def test_what_rises_and_falls_is_named_and_what_is_left_after_holms_correction_is_bold() -> None:
     before, after = made_up(200, 2, 0.5), made_up(200, 2, 3.0)
     found = [
-        Comparison("`good`: more skill", False, pairs(before, after)),
-        Comparison("`bad`: less", False, pairs(after, before)),
+        Compared("`good`: more skill", False, pairs(before, after)),
+        Compared("`bad`: less", False, pairs(after, before)),
     ]
     assert "- *pairs*, of 2 lines: rises in 1 (**`good`**), falls in 1 (**`bad`**)" in rising(found).splitlines()
 
 
 def test_without_dev_rows_no_bias_is_fitted() -> None:
     scores = made_up(60, 2, 1.0)
-    found = Comparison("one", False, [Pair("sst2", 0, scores, scores, None, None)])
+    found = Compared("one", False, [Pair("sst2", 0, scores, scores, None, None)])
     assert set(discrimination.MEASURES) - set(found.differences) == {"fitted"}
 
 
@@ -161,7 +161,7 @@ def test_there_are_no_areas_if_one_seed_has_a_single_label_that_both_sides_score
     whole = made_up(120, 3, 1.0)
     single = replace(whole, logs=np.where([[True, False, False]], whole.logs, -np.inf))
     pairs = [Pair("a", seed, whole, after, None, None) for seed, after in enumerate((whole, single))]
-    assert Comparison("", False, pairs).differences.keys() == {"accuracy", "matched"}
+    assert Compared("", False, pairs).differences.keys() == {"accuracy", "matched"}
 
 
 def test_one_seed_of_each_task_shows_nothing() -> None:

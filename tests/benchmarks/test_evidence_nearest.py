@@ -15,14 +15,14 @@ from helpers.task_rows import write_task_rows
 
 from benchmarks.evidence import nearest
 from deepthink_cli.__main__ import main
-from evidence.discrimination import Comparison
+from evidence.discrimination import Compared
 from evidence.load import DIGEST, nearest_path, read_evidence
 from evidence.methods import beside_random
 
 TRUE = [place % 2 for place in range(40)]
 
 
-def nearest_beside_random(folder: Path, scores: np.ndarray, demonstrations: str = "0") -> list[Comparison]:
+def nearest_beside_random(folder: Path, scores: np.ndarray, demonstrations: str = "0") -> list[Compared]:
     """What is compared if the rows of one reading, of test and dev rows, are beside these scores of test rows."""
     write_row(folder / "random", made_up_scores(40, "random", bias=1.0))
     write_row(folder / "random", made_up_scores(20, "random dev", bias=1.0), part="dev")

@@ -48,7 +48,7 @@ Models = Callable[[str], Path]
 Both = tuple[BatchedEngine, BatchedEngine]
 ROWS = [
     {"review": f"a {word} and {other} film", "sentiment": label}
-    for label, words in (("positive", ("warm", "wise", "kind")), ("negative", ("dull", "flat", "cold")))
+    for label, words in (("positive", ("warm", "wise", "kind", "fine")), ("negative", ("dull", "flat", "cold", "long")))
     for word in words
     for other in words
 ]
@@ -224,11 +224,10 @@ def test_memory_files_are_the_same(words: list[str], paths: dict[str, Path], mod
 @pytest.mark.parametrize("calibration", ["batch", "contextual", "domain", "pmi", "prior"])
 def test_labels_are_the_same(calibration: str, paths: dict[str, Path], models: Models) -> None:
     lines = []
-    rows = str(write_rows(paths["cpu"] / "inputs.jsonl", ROWS * 2))  # 20 at least, from which a bias is estimated
     for device in ("cpu", "cuda"):
         memory, output = str(paths[device] / "mem.safetensors"), paths[device] / "labels.jsonl"
         made(["think", str(paths["demos"]), "-T", "2", "-q", "-o", memory], device, models)
-        words = ["predict", memory, rows, "--calibrate", calibration, "-q", "-o", str(output)]
+        words = ["predict", memory, str(paths["rows"]), "--calibrate", calibration, "-q", "-o", str(output)]
         made(words, device, models)
         lines.append([json.loads(line) for line in output.read_text().splitlines()])
     assert [row["label"] for row in lines[0]] == [row["label"] for row in lines[1]]
