@@ -13,6 +13,7 @@ import gc
 import os
 import tempfile
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from time import process_time
 from typing import TypeVar
@@ -92,10 +93,9 @@ def stages(folder: Path, inputs: str, data_dir: str, tokenizer: str) -> tuple[fl
     tokenising, chunks = timed(lambda: list(planned(engine, demonstrations, queries)))
     predicting, parts = timed(lambda: [scored(engine, labeller.members, chunk) for chunk in chunks])
     form = output_rows(memory, checked, False, (), "sum", LabelOptions.checked(), ErrorOptions.checked())
-    writing, _ = timed(lambda: write_labels(lambda **_: iter(parts), folder / "labels.jsonl", form))
-    whole, _ = timed(
-        lambda: write_labels(lambda **_: predict_file(memory, source, loaded=labeller), folder / "labels.jsonl", form)
-    )
+    writing, _ = timed(lambda: write_labels(lambda **_: iter(parts), folder / "labels.jsonl", form, silent))
+    labelled = partial(predict_file, memory, source, loaded=labeller)
+    whole, _ = timed(lambda: write_labels(labelled, folder / "labels.jsonl", form, silent))
     return checking, reading, tokenising, tokenizer_alone, predicting, writing, whole
 
 
