@@ -232,8 +232,8 @@ to differ.
 Everything is computed in float32, so that the rows of a GPU and of a processor [agree to
 rounding](evidence.md#what-was-run). Of SmolLM2, those of LENS and influence were made on a GPU, the others on a
 processor. To keep the scores of the 150 rows, 315 combinations of a method, a task and a seed were run a second time at
-T = 1, those of LENS and influence in part on a processor: 313 gave the same answers to every row. In the other two,
-k-means chose other demonstrations, and their rows replace the former ones, which are not kept.
+T = 1, ten of LENS on a processor now: 313 gave the same answers to every row. In the other two, k-means chose other
+demonstrations, and their rows replace the former ones, which are not kept.
 
     python -m benchmarks.table1.runs --model MODEL --data-dir DIR -o table1/NAME
     python -m benchmarks.table1.costs --model MODEL --data-dir DIR -o table1/NAME/costs.jsonl
