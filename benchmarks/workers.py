@@ -22,8 +22,9 @@ from record import Table, parser
 
 
 def seconds(*words: str, **variables: str) -> float:
-    """The seconds of one command with these environment variables, which must succeed."""
-    command, environment = [sys.executable, "-m", "deepthink_cli", *words, "-q"], os.environ | variables
+    """The seconds of one command, which must succeed; OMP_NUM_THREADS is set only if `variables` has it."""
+    command = [sys.executable, "-m", "deepthink_cli", *words, "-q"]
+    environment = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"} | variables
     began = time.perf_counter()
     subprocess.run(command, check=True, env=environment)
     return time.perf_counter() - began

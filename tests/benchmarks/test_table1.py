@@ -152,7 +152,7 @@ def test_every_method_of_the_table_is_run_once_for_each_task_and_seed() -> None:
     assert len(folders) == len(set(folders)) == len(STAGES) * len(TASKS) * len(SEEDS)
 
 
-def write_scores(folder: Path, calibration: str | None, gold: list[int]) -> Path:
+def write_scores(folder: Path, calibration: str | None, gold: list[int], part: str = "test") -> Path:
     """Scores of the random demonstrations of a task and seed, which give label 1 by one nat or three, in turns.
 
     So batch calibration, which takes 1.67 nats off, gives label 0 and label 1 in turns.
@@ -161,7 +161,7 @@ def write_scores(folder: Path, calibration: str | None, gold: list[int]) -> Path
     (result,) = [
         each
         for each in read_results(run)
-        if (each.setting.sampling, each.setting.seed, each.setting.part) == ("random", 0, "test")
+        if (each.setting.sampling, each.setting.seed, each.setting.part) == ("random", 0, part)
         and (each.setting.task, each.setting.iteration, each.setting.calibration) == ("sst2", 1, calibration)
     ]
     columns = {"gold": [str(label) for label in gold], "candidates": [["0", "1"]] * N}
@@ -179,6 +179,12 @@ def test_answers_are_those_of_the_scores_before_and_after_batch_calibration(fold
     (model,) = read_models(folder)
     assert model.accuracies.equals(known.accuracies)
     write_scores(folder, "batch", [place % 2 for place in range(N)])
+    with pytest.raises(SystemExit, match=re.escape(f"{file}: its scores do not give the answers of its result")):
+        read_models(folder)
+
+
+def test_answers_of_dev_rows_which_choose_T_are_those_of_the_scores_too(folder: Path) -> None:
+    file = write_scores(folder, None, [0] * N, "dev")  # all wrong
     with pytest.raises(SystemExit, match=re.escape(f"{file}: its scores do not give the answers of its result")):
         read_models(folder)
 
