@@ -127,7 +127,7 @@ def front(of_systems: Sequence[Times], shown: pd.DataFrame) -> Figure:
     ]
     below.legend(handles=handles, ncols=2, **{**LEGEND, "handlelength": 1.2})
     axes.set_xticks(range(len(tasks)), [TASK_NAMES[str(task)] for task, _ in tasks])
-    axes.set_ylabel("accuracy (%), 5 seeds")
+    axes.set_ylabel("accuracy (%), 5 seeds,\n95 % intervals")
     axes.set_ylim(0, 100)
     return figure
 

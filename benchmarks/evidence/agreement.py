@@ -7,7 +7,7 @@ import pandas as pd
 
 from .cells import PAPER
 from .discrimination import difference
-from .findings import counted, with_interval
+from .findings import counted, names, with_interval
 from .load import Scores
 from .measures import Floats, predicted
 
@@ -26,12 +26,14 @@ def dtype_sentence(grid: pd.DataFrame, float32: pd.DataFrame) -> str:
     differing = np.concatenate([a != b for a, b in zip(both["labels"], both["labels_float32"], strict=True)])
     gaps = 100 * (both["accuracy"] - both["accuracy_float32"])
     nats = (both["true"] - both["true_float32"]).abs().max()
-    tasks = both["task"].nunique()
+    seeds, ends = sorted(set(both["seed"])), (both["t"].min(), both["t"].max())
+    first, last = (gaps[both["t"] == t].mean() for t in ends)
     return (
-        f"{len(both)} results of {tasks} tasks, on test and on dev rows, were run in float32 as well: "
-        f"{100 * differing.mean():.1f} % of the labels differ. Against float32 the accuracy of a result changes by "
-        f"{gaps.mean():+.2f} points in the mean and by at most {gaps.abs().max():.1f}, its mean log-probability of the "
-        f"true label by at most {nats:.3f} nats."
+        f"{len(both)} results ({names(sorted(set(both['task'])))}, {'seeds' if len(seeds) > 1 else 'seed'} "
+        f"{', '.join(map(str, seeds))}, every T, test and dev rows) were run in float32 as well: "
+        f"{100 * differing.mean():.1f} % of the labels differ. Against float32 the accuracy of these changes by "
+        f"{gaps.mean():+.2f} points in the mean ({first:+.2f} at T = {ends[0]}, {last:+.2f} at T = {ends[1]}) and by "
+        f"at most {gaps.abs().max():.1f}, the mean log-probability of the true label by at most {nats:.3f} nats."
     )
 
 
@@ -64,8 +66,9 @@ def changes_sentence(grid: pd.DataFrame, float32: pd.DataFrame, t: int) -> str:
         steps.append((exact[:, 1] - exact[:, 0], other[:, 1] - other[:, 0]))
     first, step = difference(firsts), difference(steps)
     return (
-        f"The grid's dtype minus float32, on the same rows of the paper's setting ({len(both)} task-seed pairs): "
-        f"accuracy at T = 1 {with_interval(first)}, its change from T = 1 to T = {t} {with_interval(step)}."
+        f"Over all tasks, the grid's dtype minus float32 on the same rows of the paper's setting ({len(both)} "
+        f"task-seed pairs): accuracy at T = 1 {with_interval(first)}, its change from T = 1 to T = {t} "
+        f"{with_interval(step)}."
     )
 
 

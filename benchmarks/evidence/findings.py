@@ -21,6 +21,7 @@ from .predictors import PREDICTORS, Correlation
 
 Change = Estimate | Difference
 ZERO = 1e-9  # what rounding leaves of an end that is zero
+BEYOND_PRIOR = ("matched", "fitted", "pairs", "AUC")  # measures that a moved prior does not raise
 SMALL = 0.02  # a difference of accuracies below which two ways are said to give the same
 
 
@@ -107,11 +108,13 @@ def headline(chosen: pd.DataFrame, evidence: Evidence) -> str:
     )
 
 
-def question(first: Compared, chosen: pd.Series, largest: int, whole: Compared | None = None) -> str:
+def question(
+    first: Compared, chosen: pd.Series, largest: int, biased: Sequence[Pair] = (), whole: Compared | None = None
+) -> str:
     """What a comparison of the paper's setting shows: more discrimination, less, or a move of the prior alone.
 
-    `chosen` are the T that its dev rows chose, up to the `largest` that was run; `whole` is the same setting at T = 5
-    on all test rows.
+    `chosen` are the T that its dev rows chose, up to the `largest` that was run; `biased` are the pairs at the T that
+    they choose after a bias; `whole` is the same setting at T = 5 on all test rows.
     """
     changes, area = first.differences, first.differences["pairs"]
     by_labels = ""
@@ -130,6 +133,7 @@ def question(first: Compared, chosen: pd.Series, largest: int, whole: Compared |
         sentences.append(
             "With a bias of each label fitted on the same labelled rows, T = 1 has "
             f"{percent(changes['fitted'].before)}, and thinking changes that by {with_interval(changes['fitted'])}"
+            + (f", and, with T chosen after the bias, by {with_interval(compare(biased, 'fitted'))}" if biased else "")
         )
     sentences.append(
         "The area under the ROC curve between two labels, which no such constants change, is "
@@ -169,6 +173,35 @@ def rising(found: Sequence[Compared]) -> str:
         f"{len(p_values)} entries of the table:"
     )
     return "\n".join([heading, "", *parts])
+
+
+def without_one_task(found: Sequence[Compared]) -> str:
+    """What is left of discrimination after Holm's correction, without the task that adds most to it."""
+    p_values, parts = adjusted(found), []
+    for name in BEYOND_PRIOR:
+        listed = []
+        for each in found:
+            if name in each.differences and p_values[each.name, name] < ALPHA:
+                task = _most(each, name)
+                rest = compare([pair for pair in each.pairs if pair.task != task], name)
+                whole = points(each.differences[name].mean)
+                listed.append(f"{_short(each.name)} {whole}, without {names([task])} {shown(rest)}")
+        if listed:
+            parts.append(f"- *{name}*: {'; '.join(listed)}")
+    if not parts:
+        return ""
+    heading = (
+        "What is left in *matched*, *fitted*, *pairs* and *AUC* after this correction, and the mean without the task "
+        "that adds most to it:"
+    )
+    return "\n".join([heading, "", *parts])
+
+
+def _most(each: Compared, name: str) -> str:
+    """The task that adds most to the mean of a measure."""
+    mean, tasks = each.differences[name].mean, dict.fromkeys(task for task, _ in each.cells)
+    parts = {task: compare([pair for pair in each.pairs if pair.task == task], name).mean for task in tasks}
+    return max(parts, key=lambda task: parts[task] * mean)
 
 
 def _short(name: str) -> str:
@@ -271,7 +304,7 @@ def predictors_sentence(found: Sequence[Correlation]) -> str:
     return (
         f"Rank correlations with the gain whose interval excludes zero, of {len(found)} predictors over all runs: "
         f"{_strongest(telling)}; with p below {100 * ALPHA:.0f} % among the seeds of one task and setting alone: "
-        f"{_strongest(inside)}. Neither is corrected for the number of predictors."
+        f"{_strongest(inside)}. Neither list is corrected for the number of predictors."
     )
 
 

@@ -56,7 +56,7 @@ def beside_random(evidence: Evidence) -> Iterator[Compared]:
         Compared(PAPER_HERE, False, beside(thinking, once)),
         *(Compared(line_of(name), False, beside(of_technique[name], once)) for name in TECHNIQUES),
         Compared(
-            f"`{ENSEMBLE}` against thinking (the paper's setting, T = {T})",
+            f"`{ENSEMBLE}` against thinking (the paper's setting, T = {T}; four times its cost)",
             False,
             beside(of_technique[ENSEMBLE], thinking),
         ),
@@ -88,6 +88,13 @@ def _nearest(evidence: Evidence, once: pd.DataFrame) -> Iterator[Pair]:
         if found is not None:
             assert np.array_equal(found.gold, pair.before.gold)
             yield replace(pair, after=found, dev_after=None, trained=True)
+
+
+def after_choice_beside_lens(evidence: Evidence) -> list[Pair]:
+    """Thinking after the choice by dev labels beside one reading of the demonstrations of LENS."""
+    chosen = evidence.folder("choices")
+    after, lens = ((chosen["sampling"] == name) & (chosen["t"] == t) for name, t in ((BY_DEV, T), ("lens", 1)))
+    return beside(chosen[after], chosen[lens])
 
 
 def thinking_beside_choices(evidence: Evidence) -> dict[str, list[Pair]]:

@@ -19,7 +19,7 @@ from .agreement import changes_sentence, device_sentence, dtype_sentence
 from .cells import PAPER, choices, fixed
 from .claims import claims
 from .controls import Flipped, Repeats, flipped, repeats
-from .discrimination import Compared, comparisons
+from .discrimination import Compared, Pair, after_bias, chosen_pairs, comparisons
 from .load import ALL_ROWS, ORDER, Evidence
 from .methods import beside_random
 from .predictors import Correlation, correlations, gain_cells
@@ -38,13 +38,19 @@ Thinking changes which labels a model gives. It may do so in two ways: it may te
 apart better, or it may move the prior, so that some labels are given more often whatever the input. The second is a
 bias that a [calibration](predict.md#calibration) removes without another reading. This page asks which of the two
 happens."""
+LEADS = """\
+Of every change, of the memory or of what it is made of, the picture shows three measures, and the table all:
+differences with 95 % intervals, mostly from T = 1, in bold what is left after Holm's correction over all its entries. A
+move of the prior alone changes *accuracy*, but not *matched* or *pairs*; what these and the lines are is said below the
+table. *Own labels* are those of the demonstrations alone."""
 MEASURED = """\
 Differences are in points of accuracy or of the area under the curve, and in nats; means over tasks of means over seeds.
 The first line has levels: those of T = 1 in the lines with 25 task-seed pairs ({grid}).
 
 *The paper's setting* has [continued positions](concepts.md#positions), eta 0.01 and no momentum; *restarted* ones are
 explained there. Dev rows choose T or eta by their accuracy without a correction, for all columns alike; the table [by
-setting](#where-thinking-helps-does-nothing-and-harms) has what they choose after batch calibration.
+setting](#where-thinking-helps-does-nothing-and-harms) has what they choose after batch calibration, and the paragraph
+above what they choose after a bias.
 
 Columns:
 
@@ -73,7 +79,7 @@ Lines:
   tasks, in float32. Their demonstrations come from a pool of 1,000 rows, and are others than those of the first lines.
   [Table 1](table1.md) has the accuracies by task.
 - `ensemble-4` against thinking: thinking reads the demonstrations five times and every input once, the ensemble both
-  four times, so that with many inputs it costs four times as much.
+  four times. With one input both cost about the same; with many the ensemble costs four times as much.
 - `lens` and `influence`: seeds 0 to 2, hence another *starts from*. Table 1 has them on 150 of the rows, whose
   accuracies were known before.
 - the [nearest mean](predict.md#the-nearest-mean-hidden-state) of the dev rows, after the random demonstrations of the
@@ -120,11 +126,12 @@ of many sets of demonstrations and 150 rows (about 7 points to either side), the
 memory. The budget was 3 minutes at first, and was raised after the results had been seen."""
 COSTS = """\
 What the later stages took, in float32: on a processor the hours of one core; on a GPU, written down by hand, those of
-the clock, summed over commands that ran beside each other. The times of the grid, its controls, the first seed of
-`parts`, and LENS and influence were not kept; the last two, which ran on a processor and on a GPU, are not among
-`choices`, and one of their choices takes most of an hour of a core ([Table 1](table1.md)). `subjects` is MMLU and BBH,
-`random`, `techniques` and `choices` are the methods on 300 rows, and the others are lines of *What else was varied*, of
-which `own` is the first."""
+the clock, summed over commands that ran beside each other. Not kept were the times of the grid, its controls and
+`float32-*`, of the first seed of `parts`, of `nearest` and `arms`, of [the second model](second-model.md), of Table 1's
+150 rows, and of LENS and influence; these last two, which ran on a processor and on a GPU, are not among `choices`, and
+one of their choices takes most of an hour of a core ([Table 1](table1.md)). Those of `tune` are its budgets. `subjects`
+is MMLU and BBH, `random`, `techniques` and `choices` are the methods on 300 rows, and the others are lines of *What
+else was varied*, of which `own` is the first."""
 CONDITIONS = """\
 Demonstrations and dev rows are training rows, of AG News from a subset of 5,000 of its 120,000. Test rows are
 validation rows of SST-2, SST-5 and MR, and test rows of AG News and TREC, as in the authors' code. Choosing T or eta
@@ -137,10 +144,10 @@ LIMITS = """\
 - *Chosen* is the T and eta with the best accuracy on dev rows; the table by task has their median over the seeds, and
   the range. Ties go to the smaller T, so that T = 1 may be chosen. The *oracle* is the best T and eta on the test rows,
   which a user cannot know.
-- Intervals are at 95 % and made as in the first table. Those of what happens to the predicted labels are over the seeds
-  of the tasks, without the test rows; those of rank correlations resample the seeds of every task, five of which make
-  them somewhat too narrow. *Within task and setting*, p is how often a correlation is as far from zero when the seeds
-  of each task are permuted.
+- Intervals are at 95 % and made as in the first table. Those of what happens to the predicted labels, and of the
+  pictures over T, are over the seeds of the tasks, without the test rows; those of rank correlations resample the seeds
+  of every task, five of which make them somewhat too narrow. *Within task and setting*, p is how often a correlation is
+  as far from zero when the seeds of each task are permuted.
 - Other *p* are Student's. *Seeds better / worse* counts those with significantly more / fewer right answers by
   McNemar's test. No correction is made: of the tests where nothing differs, up to one in twenty comes out significant.
 - *Batch* is [batch calibration](predict.md#calibration) over the test rows (over the dev rows, where T and eta are
@@ -184,6 +191,13 @@ class Study:
         """T of the paper's setting chosen on dev rows."""
         (positions, eta), grid = PAPER, self.evidence.grid
         return choices(grid[grid["setting"] == positions], [eta]).assign(setting="the paper's")
+
+    @cached_property
+    def biased(self) -> list[Pair]:
+        """The pairs of the paper's setting at the T that dev rows choose after a bias fitted on them."""
+        (positions, eta), grid = PAPER, self.evidence.grid
+        rows = grid[(grid["setting"] == positions) & (grid["eta"] == eta)]
+        return chosen_pairs(after_bias(rows), positions, [eta])
 
     @cached_property
     def with_paper(self) -> pd.DataFrame:
@@ -257,10 +271,13 @@ def _question(study: Study) -> list[str]:
     return [
         title,
         INTRODUCTION.format(models=models),
-        findings.question(found[0], study.of_paper["t"], study.evidence.grid["t"].max(), whole),
+        findings.question(found[0], study.of_paper["t"], study.evidence.grid["t"].max(), study.biased, whole),
+        LEADS,
+        _figure(study, "question", "Accuracy, matched accuracy and the area between labels", plots.question, found),
         tables.discrimination(found),
         MEASURED.format(grid=_grid(study.evidence.grid), shared=_shared(study.evidence.texts)),
         findings.rising(found),
+        findings.without_one_task(found),
     ]
 
 
@@ -396,12 +413,12 @@ def _distribution(study: Study) -> list[str]:
     if study.every.empty:
         return [title, NOTHING]
     rows = study.evidence.grid
-    restarted = rows[rows["setting"] == "restarted"]
-    shown = restarted if len(restarted) else rows
-    setting, eta = str(shown["setting"].iloc[0]), float(shown["eta"].max())
+    has_paper = ((rows["setting"] == PAPER[0]) & (rows["eta"] == PAPER[1])).any()
+    setting, eta = PAPER if has_paper else (str(rows["setting"].iloc[0]), float(rows["eta"].max()))
     text = (
         "The largest share of one predicted label, and the total variation (in points) between predicted and true "
-        "labels, mean over tasks and seeds."
+        "labels, mean over tasks and seeds. The picture has the first three seeds of one setting, of the paper's where "
+        "it was run."
     )
     figure = _figure(study, "labels", "Predicted labels over T", plots.labels, rows, setting, eta)
     return [title, text, tables.distributions(study.every), figure]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -12,18 +13,63 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from benchmarks.style import CALIBRATED, RAW, canvas, legend, marks, of_scores
-from deepthink_cli.report.figures import GREY, MARKERS
+from benchmarks.style import CALIBRATED, DEEPTHINK, NO_LABELS, POOL_LABELS, RAW, canvas, legend, marks, of_scores
+from deepthink_cli.report.dots import Dot, dots_figure
+from deepthink_cli.report.figures import COLUMN, GREY, MARKERS
 from deepthink_cli.report.significance import t_interval
 
 from .cells import PAPER
 from .controls import follows
-from .discrimination import compare, without_dev
+from .discrimination import (
+    CONTINUED_TUNED,
+    LARGE_STEP,
+    MOMENTUM,
+    PAPER_BY_DEV,
+    PAPER_FIVE,
+    RESTARTED_TUNED,
+    Compared,
+    compare,
+    without_dev,
+)
 from .load import TASK_NAMES
+from .methods import AFTER_CHOICE, PAPER_HERE
 
 Colour = tuple[float, float, float]
 LINE, PANEL = 0.2, 0.95  # inches of a line of dots, and of a panel's height
+THINKING = (PAPER_BY_DEV, PAPER_FIVE, CONTINUED_TUNED, RESTARTED_TUNED, MOMENTUM, LARGE_STEP, PAPER_HERE, AFTER_CHOICE)
+SHORT = {
+    "the paper's setting, ": "the paper's, ",
+    "T and eta by dev rows": "tuned",
+    " by dev rows": " by dev",
+    ", on the rows of the lines below": ", below",
+    " against ": " minus ",
+    " of the demonstrations, T = 1": "",
+    " demonstrations": "",
+    " hidden state of labelled rows": "",
+    "`": "",
+}
 SIDES = ((RAW, False, -0.17), (CALIBRATED, True, 0.17))
+
+
+def question(found: Sequence[Compared]) -> Figure:
+    """Every line of the first table: accuracy, and two measures that a moved prior does not raise."""
+
+    def dot(each: Compared, name: str) -> Dot:
+        group = "thinking" if each.name in THINKING else "further labels" if each.labels else "own labels"
+        change = each.differences[name]
+        return Dot(_label(each.name), change.mean, change.interval, group)
+
+    panels = {name: [dot(each, name) for each in found] for name in ("accuracy", "matched", "pairs")}
+    looks = {"thinking": DEEPTHINK, "own labels": NO_LABELS, "further labels": POOL_LABELS}
+    groups = dict.fromkeys(each.group for each in panels["accuracy"])
+    return dots_figure(panels, "difference (points), 95 % intervals", [looks[group] for group in groups], COLUMN)
+
+
+def _label(name: str) -> str:
+    """The name of a line, short enough for a column."""
+    for words, short in SHORT.items():
+        name = name.replace(words, short)
+    return re.split(r": | \(", name)[0]
 
 
 def differences(chosen: pd.DataFrame) -> Figure:
@@ -94,7 +140,7 @@ def gains(runs: pd.DataFrame) -> Figure:
             look: Any = {"color": colour, "marker": MARKERS[task_number % len(MARKERS)], "alpha": 0.6}
             axes.plot(100 * here["largest"], 100 * here[column], linestyle="", markersize=3, **look)
         axes.set_title(title, pad=3)
-    figure.supylabel("mean gain over T > 1 and settings (points)", fontsize=7)
+    figure.supylabel("mean gain over T > 1, settings and eta (points)", fontsize=7)
     figure.supxlabel("largest share of one label at T = 1, dev rows (%)", fontsize=7)
     legend(figure, marks([TASK_NAMES.get(task, task) for task in tasks]), 3)
     return figure
@@ -184,5 +230,5 @@ def _bars(axes: Axes, rows: pd.DataFrame, colours: Sequence[Colour]) -> None:
 
 def _colours(words: Iterable[str]) -> dict[str, Colour]:
     """A colour for each label word, the same for all tasks; they are the colours of nothing else."""
-    known = [*colormaps["Set3"].colors, *colormaps["Dark2"].colors]
+    known = [*colormaps["Set3"].colors, *colormaps["Dark2"].colors[2:]]  # the first two are near those of `style`
     return {word: known[place % len(known)] for place, word in enumerate(dict.fromkeys(words))}

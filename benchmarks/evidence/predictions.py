@@ -177,10 +177,13 @@ PREDICTIONS: tuple[tuple[str, Callable[[Results], Outcome]], ...] = (
 PAGE = """\
 # A second model
 
-What was found on SmolLM2-135M-Instruct ([evidence](evidence.md)) may hold on that model alone. So eleven
-[predictions](preregistration.md) for another one were written down before it had labelled any row (commit e108292f,
-2026-11-25), with the numbers that would refute them. This page has what it gave: Gemma 3 270M, a base model with twice
-the parameters, its weights in 4 to 8 bits (Q4_K_M), computed in bfloat16, and in float32 in rows 8 to 10.
+In Deep-Thinking, here *thinking*, a language model reads its solved examples several times before it labels inputs. On
+SmolLM2-135M-Instruct that changed how often labels are given, and was not shown to tell the inputs of different labels
+apart better ([evidence](evidence.md), which explains the measures *matched*, *batch*, *pairs* and *AUC*). This may hold
+on that model alone. So eleven [predictions](preregistration.md) for another one were written down before it had
+labelled any row (commit e108292f, 2026-11-25), with the numbers that would refute them. This page has what it gave:
+Gemma 3 270M, a base model with twice the parameters, its weights in 4 to 8 bits (Q4_K_M), computed in bfloat16, and in
+float32 in rows 8 to 10.
 
 {predictions}
 

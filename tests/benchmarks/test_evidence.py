@@ -210,7 +210,7 @@ def test_rows_in_float32_are_compared_with_the_same_rows_of_the_grid(folder: Pat
     evidence = read_evidence(folder)
     assert len(evidence.grid) == len(before.grid)
     said = dtype_sentence(evidence.grid, evidence.float32)
-    assert said.startswith("1 results of 1 tasks, on test and on dev rows, were run in float32 as well: 10.0 %")
+    assert said.startswith("1 results (SST-2, seed 0, every T, test and dev rows) were run in float32 as well: 10.0 %")
     assert said in page._coverage(page.Study(evidence, folder))[1]
 
 

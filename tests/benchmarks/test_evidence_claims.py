@@ -53,6 +53,13 @@ def write_curve(folder: Path, rights: dict[int, int], **more: object) -> None:
             write_row(folder, scores_with(right), seed=seed, t=t, **more)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(("lens", "found"), [(10, "yes"), (30, "no"), (20, "not shown")])
+def test_thinking_after_a_choice_is_judged_beside_one_reading_of_lens(lens: int, found: str, tmp_path: Path) -> None:
+    write_curve(tmp_path / "choices", {1: 38, 5: 20}, eta=0.01, sampling="random-valid")
+    write_curve(tmp_path / "choices", {1: lens, 5: 2}, eta=0.01, sampling="lens")
+    assert verdict(tmp_path, "LENS") == found
+
+
 @pytest.mark.parametrize(
     ("small", "large", "found"),
     [((20, 34, 20), (20, 20, 20), "yes"), ((20, 20, 6), (20, 34, 34), "no"), ((20, 20, 20), (20, 34, 34), "not shown")],

@@ -8,13 +8,24 @@ from itertools import product
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from helpers.small_evidence import made_up_scores, write_grid, write_row
 from sklearn.metrics import roc_auc_score
 
 from evidence import discrimination
-from evidence.discrimination import Compared, Pair, areas, compare, comparisons, holm, matched_labels, pairwise_areas
-from evidence.findings import rising
+from evidence.discrimination import (
+    Compared,
+    Pair,
+    after_bias,
+    areas,
+    compare,
+    comparisons,
+    holm,
+    matched_labels,
+    pairwise_areas,
+)
+from evidence.findings import points, rising, without_one_task
 from evidence.load import Scores, read_evidence
 from evidence.measures import Floats, Ints, normalised, predicted
 
@@ -92,6 +103,25 @@ def test_what_rises_and_falls_is_named_and_what_is_left_after_holms_correction_i
         Compared("`bad`: less", False, pairs(after, before)),
     ]
     assert "- *pairs*, of 2 lines: rises in 1 (**`good`**), falls in 1 (**`bad`**)" in rising(found).splitlines()
+
+
+def test_a_mean_that_one_task_makes_is_said_without_it() -> None:
+    same, better = made_up(200, 2, 0.5), made_up(200, 2, 3.0)
+    only_mr = [replace(pair, after=better if pair.task == "mr" else same) for pair in pairs(same, same)]
+    gained = compare([pair for pair in only_mr if pair.task == "mr"], "pairs").mean
+    said = without_one_task([Compared("`one`: of a task", False, only_mr)])
+    assert f"- *pairs*: `one` {points(gained / 2)}, without MR 0.0" in said
+    assert without_one_task([Compared("none", False, pairs(same, same))]) == ""
+
+
+def test_after_a_bias_dev_rows_choose_the_better_discrimination_and_not_the_fewer_labels() -> None:
+    plain, better = made_up(200, 2, 0.5), shifted(made_up(200, 2, 3.0), [5.0, 0.0])
+    rows = pd.DataFrame({"part": ["dev", "dev", "test"], "scores": [plain, better, better]})
+    rows["accuracy"] = [float((predicted(each.logs) == each.gold).mean()) for each in rows["scores"]]
+    found = after_bias(rows)["accuracy"]
+    assert rows["accuracy"][0] > rows["accuracy"][1]
+    assert found[0] < found[1]
+    assert found[2] == rows["accuracy"][2]
 
 
 def test_without_dev_rows_no_bias_is_fitted() -> None:
