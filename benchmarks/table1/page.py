@@ -55,7 +55,7 @@ class Model:
     `answers` has the same lines, with 1.0 for every test row that was labelled correctly and 0.0 for others [rows].
     `paper_best` has the scores of `PAPER_BEST` at T = 1 by task and seed. `more` has the methods that were run on more
     rows, with the two of `KINDS` at T = 1; *thinking* is a method there. `more_gains` has what they change, for both of
-    these kinds and by method.
+    these kinds and by method. `unscored` are methods that have results without the scores of their rows.
     """
 
     name: str
@@ -66,6 +66,7 @@ class Model:
     paper_best: Mapping[tuple[str, int], Scores] = field(default_factory=dict)
     more: pd.DataFrame = field(default_factory=nothing)
     more_gains: dict[str, dict[str, Difference]] = field(default_factory=dict)
+    unscored: frozenset[str] = frozenset()
 
     def accuracies_of(self, method: str, kind: str) -> pd.Series:
         """The accuracies of a method by task and seed."""
@@ -117,8 +118,15 @@ def read_models(folder: Path) -> list[Model]:
             jobs = read_jobs(runs)
             answers = _answers(jobs, samples)
             accuracies = answers.assign(**{kind: answers[kind].map(np.mean) for kind in KINDS})
-            models.append(Model(path.name, accuracies, *kept, answers, dict(_paper_best(jobs, samples))))
+            unscored = frozenset(_method(job.arm) for job in jobs if any(r.key not in samples for r in _results(job)))
+            best = dict(_paper_best(jobs, samples))
+            models.append(Model(path.name, accuracies, *kept, answers, best, unscored=unscored))
     return models
+
+
+def _results(job: JobResults) -> list[Result]:
+    """The results of test rows, and those of dev rows, which choose T."""
+    return [*job.test.values(), *job.dev.values()]
 
 
 def _paper_best(jobs: Sequence[JobResults], samples: Mapping[str, Path]) -> Iterator[tuple[tuple[str, int], Scores]]:
@@ -135,8 +143,7 @@ def _answers(jobs: Sequence[JobResults], samples: Mapping[str, Path]) -> pd.Data
     `samples` are the files of scores by the key of their result.
     """
     lines: dict[tuple[str, str, int], dict[str, Floats]] = {}
-    results = [result for job in jobs for result in (*job.test.values(), *job.dev.values())]  # dev rows choose T
-    right = {result.key: _right(result, samples.get(result.key)) for result in results}
+    right = {result.key: _right(result, samples.get(result.key)) for job in jobs for result in _results(job)}
 
     def put(each: SeedScore, kind: str, result: Result) -> None:
         line = lines.setdefault((_method(each.arm), each.task, each.seed.number), {})
@@ -209,9 +216,9 @@ is Deep-Thinking in the paper's setting (T = 5, eta 0.01, continued positions), 
 [techniques](think.md#other-techniques) repeat-2 reads them twice, ensemble-4 in four orders, composed each without the
 others, and ct-kv trains their memory. Test rows are validation rows of SST-2, SST-5 and MR, and test rows of AG News
 and TREC: 300 of each task for random demonstrations and nine methods, with the scores of every row, and 150 for all
-choices and three techniques. Of the 150 the scores are kept at T = 1, and at other T which rows are labelled
-correctly. The demonstrations are others than those of README.md and of the first lines of [Evidence](evidence.md).
-SmolLM2's weights have 4 bits (GGUF Q4_1), and it is an instruct model that is read without its chat template.
+choices and three techniques ([what is kept of these](#with-t-by-dev-rows)). The demonstrations are others than those of
+README.md and of the first lines of [Evidence](evidence.md). SmolLM2's weights have 4 bits (GGUF Q4_1), and it is an
+instruct model that is read without its chat template.
 
 Tables have accuracies in percent, means over seeds:
 
@@ -219,15 +226,16 @@ Tables have accuracies in percent, means over seeds:
   the labels of 80 training rows (eta 0.1, restarted positions: not the paper's setting).
 - *Batch calibration* [sees all test inputs](predict.md#calibration) and no label.
 - *Labels* are those that a method sees beyond its demonstrations' own.
-- *Passes* are the texts that the model reads for a choice.
+- *Passes* are the texts that the model reads for a choice; techniques choose nothing.
 - *Seconds* are those of one processor core beyond random demonstrations that are read once: of a choice for 8 of 1,000
   rows of SST-2, of a technique for reading 8 rows and labelling one input. With many inputs ensemble-4 takes four times
   as long.
 
-Intervals are at 95 % and made as in the first table of [Evidence](evidence.md). What is *shown* has p below 5 % after
-Holm's correction over the methods; that table corrects for more comparisons, so that less is shown there. The figures
-of 300 rows were also looked at after two, four, six and eight of the ten seeds, when more or fewer methods were shown
-to differ.
+*Own labels* are those of the demonstrations alone, *labels of the pool* those of the rows to choose from. Intervals,
+also those of the pictures, are at 95 % and made as in the first table of [Evidence](evidence.md). What is *shown* has p
+below 5 % after Holm's correction over the methods; that table corrects for more comparisons, so that less is shown
+there. The figures of 300 rows were also looked at after two, four, six and eight of the ten seeds, when more or fewer
+methods were shown to differ.
 
 Everything is computed in float32, so that the rows of a GPU and of a processor [agree to
 rounding](evidence.md#what-was-run). Of SmolLM2, those of LENS and influence were made on a GPU, the others on a
@@ -345,7 +353,7 @@ def _dot(name: str, gain: Difference, group: str) -> Dot:
 def _group(name: str) -> str:
     """The legend's line of a method on more rows."""
     if name == THINKING:
-        return "T = 5, own labels"
+        return "T = 5, eta 0.01, own labels"
     return POOLED if name in LABELS else UNLABELLED
 
 
@@ -371,12 +379,24 @@ def _thinking(model: Model) -> Iterator[str]:
     yield (
         f"After thinking, with T chosen for each task and seed by the labels of {DEV_ROWS} dev rows, by raw scores. "
         f"Further cost: up to 8 readings, and the {DEV_ROWS} rows at each of four T. ct-kv has one reading and is left "
-        "out."
+        "out; composed was not run with other T, and no method on more rows."
     )
     cells = {method: _labels(method, int(DEV_ROWS)) for method in _ordered(model) if method != READ_ONCE}
+    yield _kept(model, [method for method in cells if method not in model.unscored])
     yield _table(model, "thinking", {"method": "---", "labels": "--:"}, {name: [cell] for name, cell in cells.items()})
     yield "After batch calibration, by which T is chosen, too:"
     yield _table(model, "thinking batch", {"method": "---"}, {method: [] for method in cells})
+
+
+def _kept(model: Model, scored: Sequence[str]) -> str:
+    """Of which methods the scores of every row are kept at every T."""
+    if not model.unscored:
+        return "The scores of every row are kept, of dev rows too."
+    whole = f"The scores of every row, of dev rows too, are kept of {', '.join(scored)}. " if scored else ""
+    return whole + (
+        f"Of {'the other methods' if scored else 'all methods'} those of test rows at T = 1 are kept, and otherwise "
+        "which rows are labelled correctly, before and after batch calibration."
+    )
 
 
 def _ordered(model: Model) -> list[str]:
@@ -498,8 +518,8 @@ def _drawn(model: Model, figures: Path) -> Iterator[str]:
     yield f"![Accuracy of every method minus that of random demonstrations](table1/{name})"
     pairs = len(model.accuracies_of(BASELINE, "plain"))
     yield (
-        f"Means over {pairs} task-seed pairs. *Own labels* are those of the demonstrations alone. Here *thinking* is "
-        f"after random demonstrations, with T by the labels of {DEV_ROWS} dev rows."
+        f"Means over {pairs} task-seed pairs. Here *thinking* is after random demonstrations with eta 0.1, restarted "
+        f"positions and T by the labels of {DEV_ROWS} dev rows, and not, as above, in the paper's setting."
     )
 
 
@@ -510,4 +530,4 @@ def _lines_of(known: Sequence[str]) -> Iterator[tuple[str, str, str, str]]:
     """Name, group and method of every dot, and whether it is at T = 1 or at T by dev rows."""
     for name in known:
         yield name, _group(name), name, "plain"
-    yield "thinking", f"T by {DEV_ROWS} dev labels", BASELINE, "thinking"
+    yield "thinking", f"eta 0.1, T by {DEV_ROWS} dev labels", BASELINE, "thinking"
