@@ -241,7 +241,9 @@ Everything is computed in float32, so that the rows of a GPU and of a processor 
 rounding](evidence.md#what-was-run). Of SmolLM2, those of LENS and influence were made on a GPU, the others on a
 processor. To keep the scores of the 150 rows, 315 combinations of a method, a task and a seed were run a second time at
 T = 1, ten of LENS on a processor now: 313 gave the same answers to every row. In the other two, k-means chose other
-demonstrations, and their rows replace the former ones, which are not kept.
+demonstrations, and their rows replace the former ones, which are not kept. At every T, with dev rows, 36 combinations
+have been run again so far (repeat-2 and ensemble-4, three of LENS on a GPU, three of random-valid): their 504 further
+results have the same answers.
 
     python -m benchmarks.table1.runs --model MODEL --data-dir DIR -o table1/NAME
     python -m benchmarks.table1.costs --model MODEL --data-dir DIR -o table1/NAME/costs.jsonl
@@ -392,9 +394,9 @@ def _kept(model: Model, scored: Sequence[str]) -> str:
     """Of which methods the scores of every row are kept at every T."""
     if not model.unscored:
         return "The scores of every row are kept, of dev rows too."
-    whole = f"The scores of every row, of dev rows too, are kept of {', '.join(scored)}. " if scored else ""
+    whole = f"The scores of every row, of dev rows too, are kept for {', '.join(scored)}. " if scored else ""
     return whole + (
-        f"Of {'the other methods' if scored else 'all methods'} those of test rows at T = 1 are kept, and otherwise "
+        f"For {'the other methods' if scored else 'all methods'} those of test rows at T = 1 are kept, and otherwise "
         "which rows are labelled correctly, before and after batch calibration."
     )
 

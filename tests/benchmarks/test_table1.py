@@ -191,9 +191,9 @@ def test_answers_of_dev_rows_which_choose_T_are_those_of_the_scores_too(folder: 
 
 def test_the_page_says_of_which_methods_all_scores_are_kept(folder: Path, tmp_path: Path) -> None:
     (model,) = read_models(folder)
-    assert "Of all methods those of test rows at T = 1 are kept" in page([model], tmp_path)
+    assert "For all methods those of test rows at T = 1 are kept" in page([model], tmp_path)
     text = page([replace(model, unscored=frozenset({"lens"}))], tmp_path)
-    assert "are kept of random, herding. Of the other methods those of test rows at T = 1 are kept" in text
+    assert "are kept for random, herding. For the other methods those of test rows at T = 1 are kept" in text
     assert "The scores of every row are kept, of dev rows too." in page(
         [replace(model, unscored=frozenset())], tmp_path
     )
