@@ -122,8 +122,8 @@ def claims(evidence: Evidence, found: Sequence[Compared], table1: Model | None =
         "Figure 4, no values printed",
         _of_shots(evidence),
         "T = 5, eta 0.01, 100 rows, three seeds; the paper shows SST-2 and AG News, and says that both gain with more "
-        "demonstrations. *Deviations* are the standard ones "
-        "over the seeds of a task, at T = 1 and then, and the interval of their change",
+        "demonstrations. *Deviations* are the standard ones over the seeds of a task, at T = 1 and then, and the "
+        "interval of their change",
     )
     yield Claim(
         "accuracy varies less over seeds",

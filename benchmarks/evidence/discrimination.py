@@ -294,11 +294,11 @@ def chosen_pairs(grid: pd.DataFrame, setting: str, etas: Sequence[float]) -> lis
 
 def after_bias(rows: pd.DataFrame) -> pd.DataFrame:
     """The same rows, with the accuracy of dev rows after a bias that is fitted on them: T can be chosen by it."""
-    dev = [
+    accuracy = [
         float(_fitted(row["scores"], row["scores"]).mean()) if row["part"] == "dev" else row["accuracy"]
         for _, row in rows.iterrows()
     ]
-    return rows.assign(accuracy=dev)
+    return rows.assign(accuracy=accuracy)
 
 
 def _fixed(grid: pd.DataFrame, setting: str, eta: float, t: int) -> list[Pair]:

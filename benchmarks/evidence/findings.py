@@ -21,7 +21,7 @@ from .predictors import PREDICTORS, Correlation
 
 Change = Estimate | Difference
 ZERO = 1e-9  # what rounding leaves of an end that is zero
-BEYOND_PRIOR = ("matched", "fitted", "pairs", "AUC")  # measures that a moved prior does not raise
+BEYOND_PRIOR = ("matched", "fitted", "pairs", "AUC")  # what a move of the prior alone changes little or not at all
 SMALL = 0.02  # a difference of accuracies below which two ways are said to give the same
 
 
@@ -165,7 +165,7 @@ def rising(found: Sequence[Compared]) -> str:
         for verb, sign in (("rises", 1), ("falls", -1)):
             moved = [each for each in known if min(sign * end for end in each.differences[name].interval) > 0]
             marks = ["**" if p_values[each.name, name] < ALPHA else "" for each in moved]
-            listed = [f"{mark}{_short(each.name)}{mark}" for each, mark in zip(moved, marks, strict=True)]
+            listed = [f"{mark}{short_name(each.name)}{mark}" for each, mark in zip(moved, marks, strict=True)]
             sides.append(f"{verb} in {len(moved)}" + (f" ({'; '.join(listed)})" if moved else ""))
         parts.append(f"- *{name}*, of {len(known)} lines: {', '.join(sides)}")
     heading = (
@@ -185,7 +185,7 @@ def without_one_task(found: Sequence[Compared]) -> str:
                 task = _most(each, name)
                 rest = compare([pair for pair in each.pairs if pair.task != task], name)
                 whole = points(each.differences[name].mean)
-                listed.append(f"{_short(each.name)} {whole}, without {names([task])} {shown(rest)}")
+                listed.append(f"{short_name(each.name)} {whole}, without {names([task])} {shown(rest)}")
         if listed:
             parts.append(f"- *{name}*: {'; '.join(listed)}")
     if not parts:
@@ -204,7 +204,7 @@ def _most(each: Compared, name: str) -> str:
     return max(parts, key=lambda task: parts[task] * mean)
 
 
-def _short(name: str) -> str:
+def short_name(name: str) -> str:
     """The name of a line without its explanation."""
     return re.split(r": | \(", name)[0]
 
@@ -311,7 +311,7 @@ def predictors_sentence(found: Sequence[Correlation]) -> str:
 def _strongest(found: Mapping[str, float]) -> str:
     """Predictors with their correlations, the strongest first."""
     ordered = sorted(found, key=lambda name: -abs(found[name]))
-    return "; ".join(f"{_short(PREDICTORS[name])} ({found[name]:+.2f})" for name in ordered) or "none of them"
+    return "; ".join(f"{short_name(PREDICTORS[name])} ({found[name]:+.2f})" for name in ordered) or "none of them"
 
 
 def repeats_sentence(found: Sequence[Repeats]) -> str:

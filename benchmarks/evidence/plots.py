@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -14,6 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from benchmarks.style import CALIBRATED, DEEPTHINK, NO_LABELS, POOL_LABELS, RAW, canvas, legend, marks, of_scores
+from benchmarks.table1.page import dot
 from deepthink_cli.report.dots import Dot, dots_figure
 from deepthink_cli.report.figures import COLUMN, GREY, MARKERS
 from deepthink_cli.report.significance import t_interval
@@ -31,6 +31,7 @@ from .discrimination import (
     compare,
     without_dev,
 )
+from .findings import short_name
 from .load import TASK_NAMES
 from .methods import AFTER_CHOICE, PAPER_HERE
 
@@ -54,12 +55,11 @@ SIDES = ((RAW, False, -0.17), (CALIBRATED, True, 0.17))
 def question(found: Sequence[Compared]) -> Figure:
     """Every line of the first table: accuracy, and two measures that a moved prior does not raise."""
 
-    def dot(each: Compared, name: str) -> Dot:
+    def line(each: Compared, name: str) -> Dot:
         group = "thinking" if each.name in THINKING else "further labels" if each.labels else "own labels"
-        change = each.differences[name]
-        return Dot(_label(each.name), change.mean, change.interval, group)
+        return dot(_label(each.name), each.differences[name], group)
 
-    panels = {name: [dot(each, name) for each in found] for name in ("accuracy", "matched", "pairs")}
+    panels = {name: [line(each, name) for each in found] for name in ("accuracy", "matched", "pairs")}
     looks = {"thinking": DEEPTHINK, "own labels": NO_LABELS, "further labels": POOL_LABELS}
     groups = dict.fromkeys(each.group for each in panels["accuracy"])
     return dots_figure(panels, "difference (points), 95 % intervals", [looks[group] for group in groups], COLUMN)
@@ -69,7 +69,7 @@ def _label(name: str) -> str:
     """The name of a line, short enough for a column."""
     for words, short in SHORT.items():
         name = name.replace(words, short)
-    return re.split(r": | \(", name)[0]
+    return short_name(name)
 
 
 def differences(chosen: pd.DataFrame) -> Figure:

@@ -336,7 +336,7 @@ def _more(model: Model, figures: Path) -> Iterator[str]:
     yield _above(model.more_gains)
     panels = {
         words: [
-            _dot(name, gain, _group(name)) for name, gain in ((name, model.more_gains[kind][name]) for name in others)
+            dot(name, gain, _group(name)) for name, gain in ((name, model.more_gains[kind][name]) for name in others)
         ]
         for kind, words in SCORES.items()
     }
@@ -347,7 +347,7 @@ def _more(model: Model, figures: Path) -> Iterator[str]:
     yield from _first_readings(closer)
 
 
-def _dot(name: str, gain: Difference, group: str) -> Dot:
+def dot(name: str, gain: Difference, group: str) -> Dot:
     """Without an interval that has no end, as that of one seed."""
     return Dot(name, gain.mean, gain.interval if np.isfinite(gain.interval).all() else None, group)
 
@@ -507,7 +507,7 @@ def _drawn(model: Model, figures: Path) -> Iterator[str]:
         return
     panels = {
         words: [
-            _dot(name, gain, group)
+            dot(name, gain, group)
             for name, group, gain in (
                 (name, group, model.change((BASELINE, kind), (method, kind.replace("plain", at))))
                 for name, group, method, at in _lines_of(known)
