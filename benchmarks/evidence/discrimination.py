@@ -72,13 +72,14 @@ class Difference:
 class Compared:
     """What is compared with T = 1, or with what its name says: its pairs, the measures, and whether it used dev labels.
 
-    `chosen_by` is how many more labels the demonstrations were chosen by.
+    `chosen_by` is how many more labels the demonstrations were chosen by; `thinks` is true of several readings.
     """
 
     name: str
     by_dev: bool
     pairs: Sequence[Pair]
     chosen_by: int = 0
+    thinks: bool = False
 
     @property
     def labels(self) -> int:
@@ -263,12 +264,12 @@ def comparisons(evidence: Evidence) -> Iterator[Compared]:
     """Thinking as the paper does it, at the T that dev rows choose and at T = 5; other settings; repetition."""
     grid = evidence.grid
     found = [
-        Compared(PAPER_BY_DEV, True, chosen_pairs(grid, "continued", [0.01])),
-        Compared(PAPER_FIVE, False, _fixed(grid, "continued", 0.01, 5)),
-        Compared(CONTINUED_TUNED, True, chosen_pairs(grid, "continued", [0.01, 0.1])),
-        Compared(RESTARTED_TUNED, True, chosen_pairs(grid, "restarted", [0.01, 0.1])),
-        Compared(MOMENTUM, True, chosen_pairs(grid, "official", [0.01])),
-        Compared(LARGE_STEP, False, _fixed(grid, "continued", 0.1, 12)),
+        Compared(PAPER_BY_DEV, True, chosen_pairs(grid, "continued", [0.01]), thinks=True),
+        Compared(PAPER_FIVE, False, _fixed(grid, "continued", 0.01, 5), thinks=True),
+        Compared(CONTINUED_TUNED, True, chosen_pairs(grid, "continued", [0.01, 0.1]), thinks=True),
+        Compared(RESTARTED_TUNED, True, chosen_pairs(grid, "restarted", [0.01, 0.1]), thinks=True),
+        Compared(MOMENTUM, True, chosen_pairs(grid, "official", [0.01]), thinks=True),
+        Compared(LARGE_STEP, False, _fixed(grid, "continued", 0.1, 12), thinks=True),
         *(
             Compared(
                 f"{times} copies of the demonstrations, T = 1",

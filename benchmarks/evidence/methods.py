@@ -53,7 +53,7 @@ def beside_random(evidence: Evidence) -> Iterator[Compared]:
     choices, after_choices = (chosen[chosen["t"] == t] for t in (1, T))
     of_technique = {name: techniques[names_of(techniques) == name] for name in TECHNIQUES}
     found = [
-        Compared(PAPER_HERE, False, beside(thinking, once)),
+        Compared(PAPER_HERE, False, beside(thinking, once), thinks=True),
         *(Compared(line_of(name), False, beside(of_technique[name], once)) for name in TECHNIQUES),
         Compared(
             f"`{ENSEMBLE}` against thinking (the paper's setting, T = {T}; four times its cost)",
@@ -74,6 +74,7 @@ def beside_random(evidence: Evidence) -> Iterator[Compared]:
             False,
             beside(*(rows[rows["sampling"] == BY_DEV] for rows in (after_choices, choices))),
             LABELS[BY_DEV],
+            thinks=True,
         ),
         Compared(NEAREST_MEAN, True, list(_nearest(evidence, once))),
     ]

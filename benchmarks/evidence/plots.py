@@ -20,24 +20,12 @@ from deepthink_cli.report.significance import t_interval
 
 from .cells import PAPER
 from .controls import follows
-from .discrimination import (
-    CONTINUED_TUNED,
-    LARGE_STEP,
-    MOMENTUM,
-    PAPER_BY_DEV,
-    PAPER_FIVE,
-    RESTARTED_TUNED,
-    Compared,
-    compare,
-    without_dev,
-)
+from .discrimination import Compared, compare, without_dev
 from .findings import short_name
 from .load import TASK_NAMES
-from .methods import AFTER_CHOICE, PAPER_HERE
 
 Colour = tuple[float, float, float]
 LINE, PANEL = 0.2, 0.95  # inches of a line of dots, and of a panel's height
-THINKING = (PAPER_BY_DEV, PAPER_FIVE, CONTINUED_TUNED, RESTARTED_TUNED, MOMENTUM, LARGE_STEP, PAPER_HERE, AFTER_CHOICE)
 SHORT = {
     "the paper's setting, ": "the paper's, ",
     "T and eta by dev rows": "tuned",
@@ -56,7 +44,7 @@ def question(found: Sequence[Compared]) -> Figure:
     """Every line of the first table: accuracy, and two measures that a moved prior does not raise."""
 
     def line(each: Compared, name: str) -> Dot:
-        group = "thinking" if each.name in THINKING else "further labels" if each.labels else "own labels"
+        group = "thinking" if each.thinks else "further labels" if each.labels else "own labels"
         return dot(_label(each.name), each.differences[name], group)
 
     panels = {name: [line(each, name) for each in found] for name in ("accuracy", "matched", "pairs")}

@@ -64,7 +64,7 @@ def variations(evidence: Evidence) -> Iterator[Compared]:
     """Thinking at a fixed T in every variation that was run."""
     for each in VARIATIONS:
         if pairs := pairs_at(each.rows(evidence), each.eta, each.t):
-            yield Compared(each.name, False, pairs)
+            yield Compared(each.name, False, pairs, thinks=True)
 
 
 @dataclass(frozen=True)
