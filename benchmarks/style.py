@@ -16,8 +16,9 @@ from deepthink_cli.report.figures import COLOURS, COLUMN, GREY, LEGEND, MARKERS,
 
 DPI = 200
 RAW, CALIBRATED = COLOURS[0], COLOURS[1]  # the model's scores, and those after batch calibration
-DEEPTHINK, OFFICIAL, HARNESS = COLOURS[2], COLOURS[4], GREY
-NO_LABELS, POOL_LABELS = COLOURS[6], COLOURS[3]  # what a choice of demonstrations sees beyond them
+DEEPTHINK, OFFICIAL, HARNESS = COLOURS[5], COLOURS[4], GREY  # programs
+# Colour and marker of thinking, and of other methods by the labels that they see beyond those of their demonstrations.
+THINKS, OWN_LABELS, MORE_LABELS = ((COLOURS[2], "^"), (COLOURS[6], "o"), (COLOURS[3], "s"))
 SCORES = {"raw scores": RAW, "after batch calibration": CALIBRATED}
 
 

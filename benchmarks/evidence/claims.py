@@ -12,12 +12,22 @@ from benchmarks.table1.page import PAPER_BEST, Model
 from benchmarks.table1.runs import DEV_ROWS, ROWS
 
 from .cells import choices
-from .discrimination import PAPER_BY_DEV, PAPER_FIVE, Compared, Difference, compare, pairs_at, without_dev
+from .discrimination import (
+    PAPER_BY_DEV,
+    PAPER_FIVE,
+    Compared,
+    Difference,
+    beside,
+    compare,
+    pairs_at,
+    without_dev,
+)
 from .findings import counted, interval, shown
 from .load import ALL_ROWS, Evidence
 from .methods import (
     AFTER_CHOICE,
     BY_DEV,
+    FOLDERS,
     PAPER_CHOICES,
     PAPER_HERE,
     T,
@@ -94,11 +104,23 @@ def claims(evidence: Evidence, found: Sequence[Compared], table1: Model | None =
         "thinking after random-valid at T = 5, eta 0.01, where the paper chose T up to 15 by dev rows; three seeds",
     )
     yield Claim(
+        "dev labels, by which demonstrations and T are chosen, raise the accuracy of thinking",
+        "+7.3 (64.7 to 72.0; Table 1)",
+        _with_labels(evidence),
+        "thinking after random-valid minus thinking after random demonstrations, T = 5 on both sides",
+    )
+    yield Claim(
         "every model gains, from 125 million to 13 billion parameters",
         "+1.9 (LLaMA2-7B and 13B) to +20.6 (GPT-2 XL); OPT-125M +13.8 (Table 2)",
         _gain(gains, PAPER_BY_DEV, "; Gemma 3 270M has [a page of its own](second-model.md)"),
         "T of 1, 2, 3, 5, 8 and 12 by 150 dev rows; in Table 1 the paper chooses T up to 15 by as many dev rows as "
         "test rows, of Table 2 it does not say how",
+    )
+    yield Claim(
+        "smaller models gain more",
+        "of MMLU and BBH, as with Pythia, no figure printed",
+        Found(),
+        "two models, which differ in more than their size",
     )
     yield Claim(
         "MMLU and BBH gain on every model",
@@ -121,9 +143,14 @@ def claims(evidence: Evidence, found: Sequence[Compared], table1: Model | None =
         "with every number of demonstrations thinking raises accuracy, which varies less",
         "Figure 4, no values printed",
         _of_shots(evidence),
-        "T = 5, eta 0.01, 100 rows, three seeds; the paper shows SST-2 and AG News, and says that both gain with more "
-        "demonstrations. *Deviations* are the standard ones over the seeds of a task, at T = 1 and then, and the "
-        "interval of their change",
+        "T = 5, eta 0.01, 100 rows, three seeds; the paper shows SST-2 and AG News. *Deviations* are the standard ones "
+        "over the seeds of a task, at T = 1 and then, and the interval of their change",
+    )
+    yield Claim(
+        "more demonstrations raise accuracy, at T = 1 and with thinking",
+        "Figure 4, no values printed",
+        _of_more_shots(evidence),
+        "16 minus 4 demonstrations, on the rows of the line above",
     )
     yield Claim(
         "accuracy varies less over seeds",
@@ -154,7 +181,7 @@ def claims(evidence: Evidence, found: Sequence[Compared], table1: Model | None =
         "accuracies of dev and test rows over T are aligned",
         "Figure 6 (right), no values printed",
         _alignment(grid),
-        "correlation over T, mean over tasks and seeds; what T by dev rows gives is in the fourth line",
+        "correlation over T, mean over tasks and seeds; what T by dev rows gives is in the line *every model gains*",
     )
 
 
@@ -205,6 +232,31 @@ def _against_lens(evidence: Evidence) -> Found:
         return Found()
     raw, batch = (compare(pairs, measure) for measure in ("accuracy", "batch"))
     return Found(f"{shown(raw)}; after batch calibration {shown(batch)}", holds(raw.interval))
+
+
+def _with_labels(evidence: Evidence) -> Found:
+    """Thinking after the choice by dev labels minus thinking after random demonstrations, and the same at T = 1."""
+    random, _, chosen = map(evidence.folder, FOLDERS)
+    by_dev = chosen[chosen["sampling"] == BY_DEV]
+    thought, once = (beside(by_dev[by_dev["t"] == t], random[random["t"] == t]) for t in (T, 1))
+    if not thought or not once:
+        return Found()
+    change, first = (compare(pairs, "accuracy") for pairs in (thought, once))
+    return Found(f"{shown(change)}; of one reading {shown(first)}", holds(change.interval))
+
+
+def _of_more_shots(evidence: Evidence, few: int = 4, many: int = 16) -> Found:
+    """What more demonstrations change at T = 1 and at T = 5; both decide."""
+    rows = evidence.folder("shots")
+    found = {}
+    for t in (1, T):
+        of_few, of_many = (rows[(rows["t"] == t) & (rows["shots"] == shots)] for shots in (few, many))
+        if pairs := beside(of_many, of_few):
+            found[t] = compare(pairs, "accuracy")
+    if len(found) < 2:
+        return Found()
+    figures = "; ".join(f"{shown(change)} at T = {t}" for t, change in found.items())
+    return Found(figures, holds(*(change.interval for change in found.values())))
 
 
 def _of_groups(subjects: dict[str, Subjects]) -> Found:

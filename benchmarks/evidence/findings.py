@@ -11,7 +11,7 @@ import pandas as pd
 
 from deepthink_cli.evaluation.metrics import ALPHA
 
-from .cells import HARMS, HELPS, choices
+from .cells import HARMS, HELPS, PAPER, choices
 from .controls import Flipped, Repeats
 from .discrimination import MEASURES, Compared, Difference, Pair, adjusted, compare, corrected
 from .load import TASK_NAMES, Evidence
@@ -123,35 +123,37 @@ def question(
             f"; {first.labels} labelled rows choose T = 1 in {(chosen == 1).sum()} of {len(chosen)} cases, and the "
             f"largest, T = {largest}, in {(chosen == largest).sum()}"
         )
-    sentences = [
-        f"In the setting of the paper (eta 0.01, no momentum{by_labels}) thinking changes accuracy by "
-        f"{with_interval(changes['accuracy'])}, from {percent(changes['accuracy'].before)} at T = 1",
-        "If T = 1 gives every label as often as thinking does (one constant for each label is added to its scores), "
-        f"the difference is {with_interval(changes['matched'])}",
+    bullets = [
+        f"*Accuracy* changes by {with_interval(changes['accuracy'])}, from {percent(changes['accuracy'].before)} at "
+        "T = 1.",
+        "*Labels given as often*: if one constant for each label, added to the scores of T = 1, makes it give every "
+        f"label as often as thinking does, the difference is {with_interval(changes['matched'])}.",
     ]
     if "fitted" in changes:
-        sentences.append(
-            "With a bias of each label fitted on the same labelled rows, T = 1 has "
+        bullets.append(
+            "*Equal labels*: with a bias of each label fitted on the same labelled rows, T = 1 has "
             f"{percent(changes['fitted'].before)}, and thinking changes that by {with_interval(changes['fitted'])}"
-            + (f", and, with T chosen after the bias, by {with_interval(compare(biased, 'fitted'))}" if biased else "")
+            + (f" (with T chosen after the bias by {shown(compare(biased, 'fitted'))})." if biased else ".")
         )
-    sentences.append(
-        "The area under the ROC curve between two labels, which no such constants change, is "
-        f"{percent(area.before)}, and changes by {with_interval(area)}"
+    bullets.append(
+        "*Telling labels apart*: the area under the ROC curve between two labels, which is how often an input of one "
+        "ranks above an input of the other, and which no constants change, changes by "
+        f"{with_interval(area)}, from {percent(area.before)}."
     )
     verdict = {
         1: "So in this setting thinking tells the inputs of different labels apart better",
         0: "So in this setting thinking is not shown to tell the inputs of different labels apart better, or less well",
         -1: "So in this setting thinking tells the inputs of different labels apart less well",
     }[int(area.interval[0] > 0) - int(area.interval[1] < 0)]
-    sentences.append(verdict)
+    heading = f"In the setting of the paper (eta 0.01, no momentum{by_labels}) thinking does this:"
+    said = [f"{verdict}, by the interval of this one comparison."]
     if whole is not None:
         accuracy, matched, pairs = (with_interval(whole.differences[name]) for name in ("accuracy", "matched", "pairs"))
-        sentences.append(
+        said.append(
             f"With T = 5 for all, on {whole.name}, accuracy changes by {accuracy}, with every label given as often by "
-            f"{matched}, and that area by {pairs}"
+            f"{matched}, and that area by {pairs}."
         )
-    return ". ".join(sentences) + "."
+    return "\n".join([heading, "", *(f"- {each}" for each in bullets), "", " ".join(said)])
 
 
 def rising(found: Sequence[Compared]) -> str:
@@ -257,15 +259,56 @@ def tried_thinking(line: dict[str, Any]) -> bool:
     return not any(words.startswith("deep-thinking, T = 2") for words in line["not_tried"])
 
 
-def fixed_sentence(every: pd.DataFrame) -> str:
-    """How many results are helped and harmed where no T or eta is chosen; empty without rows."""
-    verdicts = [verdict for comparison in every["raw"] for verdict in comparison.verdicts]
-    if not verdicts:
+def fixed_sentence(every: pd.DataFrame, page: str = "") -> str:
+    """How many results are helped and harmed where no T or eta is chosen; empty without rows.
+
+    `page` is that of the evidence, on other pages.
+    """
+    of_paper = every[(every["setting"] == PAPER[0]) & (every["eta"] == PAPER[1])]
+    whole, paper = ([each for change in rows["raw"] for each in change.verdicts] for rows in (every, of_paper))
+    if not whole:
         return ""
+    own = f"; of these, in the paper's setting, in {_of_results(paper)}" if paper else ""
     return (
-        f"With nothing chosen, each T > 1 and eta counted apart, thinking helps in {verdicts.count(HELPS)} of "
-        f"{len(verdicts)} results and harms in {verdicts.count(HARMS)}."
+        f"With nothing chosen, each T > 1 and eta of [four settings]({page}#all-settings) counted apart for each task "
+        f"and seed, thinking helps in {_of_results(whole)}{own} (McNemar's test at 5 % on the test rows of each, not "
+        "corrected for their number)."
     )
+
+
+def _of_results(verdicts: Sequence[str]) -> str:
+    return f"{verdicts.count(HELPS)} of {len(verdicts)} results and harms in {verdicts.count(HARMS)}"
+
+
+def variations_sentence(found: Sequence[Compared]) -> str:
+    """How many variations of the paper's setting tell labels apart better, before and after Holm's correction."""
+    p_values = adjusted(found)
+    better = [each.name for each in found if "pairs" in each.differences and each.differences["pairs"].interval[0] > 0]
+    left = [name for name in better if p_values[name, "pairs"] < ALPHA]
+    return (
+        f"Of {len(found)} [variations of this setting](#what-else-was-varied), {len(better)} raise that area by their "
+        f"own intervals, and {len(left) or 'none'} after a correction for the number of comparisons."
+    )
+
+
+def of_thinking(found: Sequence[Compared]) -> str:
+    """What is left of the lines of thinking when Holm's correction is over their entries alone."""
+    own = [each for each in found if each.thinks]
+    p_values = adjusted(own)
+    left = []
+    for each in own:
+        moved = [
+            f"*{name}* {_value(name, change.mean)}"
+            for name, change in each.differences.items()
+            if p_values[each.name, name] < ALPHA
+        ]
+        left += [f"{short_name(each.name)} ({', '.join(moved)})"] * bool(moved)
+    corrected_for = f"the {len(p_values)} entries of the {counted(len(own), 'line')} of thinking alone"
+    return f"After Holm's correction over {corrected_for} is left: {'; '.join(left) or 'nothing'}."
+
+
+def _value(measure: str, mean: float) -> str:
+    return f"{mean:+.2f}" if measure == "log p" else points(mean)
 
 
 def tasks_sentence(chosen: pd.DataFrame) -> str:
@@ -316,12 +359,11 @@ def _strongest(found: Mapping[str, float]) -> str:
 
 def repeats_sentence(found: Sequence[Repeats]) -> str:
     """Whether repeating the demonstrations gives the same as thinking."""
+    of_paper = [each for each in found if (each.setting, each.eta) == PAPER]
+    found = [each for each in found if each not in of_paper]
     if not found:
         return "That repeating the demonstrations gives the same is not tested yet."
-    repeating, thinking, between, calibrated, closer = (
-        _pooled([(each.task, each.seeds, getattr(each, name).gains) for each in found])
-        for name in ("repeating", "thinking", "between", "calibrated", "agreement")
-    )
+    repeating, thinking, between, calibrated, closer = _beside_repeating(found)
     same = between.interval is not None and max(map(abs, between.interval)) < SMALL
     verdict = {
         1: "does not give the same: by the model's scores thinking is better",
@@ -339,8 +381,27 @@ def repeats_sentence(found: Sequence[Repeats]) -> str:
         f"{with_interval(repeating)}, thinking {with_interval(thinking)}, thinking minus repeating "
         f"{with_interval(between)}). After batch calibration of both, {_shown(calibrated)} (thinking minus repeating "
         f"{with_interval(calibrated)}). Input by input, thinking {toward} with the labels of repetition than T = 1 "
-        f"does ({with_interval(closer)})."
+        f"does ({with_interval(closer)})." + _of_paper(of_paper)
     )
+
+
+def _of_paper(found: Sequence[Repeats]) -> str:
+    """The same for the paper's setting alone."""
+    if not found:
+        return ""
+    _, thinking, between, calibrated, closer = map(with_interval, _beside_repeating(found))
+    return (
+        f" In the paper's setting thinking changes accuracy by {thinking}; thinking minus repeating is {between}, and "
+        f"after batch calibration of both {calibrated}; agreement with the labels of repetition changes by {closer}."
+    )
+
+
+def _beside_repeating(found: Sequence[Repeats]) -> list[Estimate]:
+    """Repeating and thinking minus T = 1, thinking minus repeating, the same calibrated, and the agreement."""
+    return [
+        _pooled([(each.task, each.seeds, getattr(each, name).gains) for each in found])
+        for name in ("repeating", "thinking", "between", "calibrated", "agreement")
+    ]
 
 
 def _shown(difference: Estimate) -> str:

@@ -41,16 +41,18 @@ happens."""
 LEADS = """\
 Of every change, of the memory or of what it is made of, the picture shows three measures, and the table all:
 differences with 95 % intervals, mostly from T = 1, in bold what is left after Holm's correction over all its entries. A
-move of the prior alone changes *accuracy*, but not *matched* or *pairs*; what these and the lines are is said below the
-table. *Own labels* are those of the demonstrations alone."""
+move of the prior alone changes *accuracy*, but not *matched*, which has labels given as often, or *pairs*, that area;
+the other columns and the lines are explained below the table. *Own labels* are those of the demonstrations alone. The
+picture omits *a large step*, whose losses would leave no room for the rest; *here* are the demonstrations of the lines
+below."""
 MEASURED = """\
 Differences are in points of accuracy or of the area under the curve, and in nats; means over tasks of means over seeds.
 The first line has levels: those of T = 1 in the lines with 25 task-seed pairs ({grid}).
 
 *The paper's setting* has [continued positions](concepts.md#positions), eta 0.01 and no momentum; *restarted* ones are
 explained there. Dev rows choose T or eta by their accuracy without a correction, for all columns alike; the table [by
-setting](#where-thinking-helps-does-nothing-and-harms) has what they choose after batch calibration, and the paragraph
-above what they choose after a bias.
+setting](#where-thinking-helps-harms-or-is-not-shown-to-differ) has what they choose after batch calibration, and the
+list at the top what they choose after a bias.
 
 Columns:
 
@@ -73,7 +75,8 @@ Columns:
 
 Lines:
 
-- *copies*: a file with the demonstrations two or five times, on the same rows as the first lines.
+- *copies*: a file with the demonstrations two or five times, on the same rows as the first lines; no dev rows were
+  scored after them, so that no bias could be fitted.
 - from *on the rows of the lines below* to *thinking after* `random-valid`: thinking,
   [techniques](think.md#other-techniques) and [choices](choose.md#methods), each with 300 rows and 150 dev rows of five
   tasks, in float32. Their demonstrations come from a pool of 1,000 rows, and are others than those of the first lines.
@@ -272,11 +275,13 @@ def _question(study: Study) -> list[str]:
         title,
         INTRODUCTION.format(models=models),
         findings.question(found[0], study.of_paper["t"], study.evidence.grid["t"].max(), study.biased, whole),
+        " ".join([findings.fixed_sentence(study.every), findings.variations_sentence(study.variations)]),
         LEADS,
         _figure(study, "question", "Accuracy, matched accuracy and the area between labels", plots.question, found),
         tables.discrimination(found),
         MEASURED.format(grid=_grid(study.evidence.grid), shared=_shared(study.evidence.texts)),
         findings.rising(found),
+        findings.of_thinking(found),
         findings.without_one_task(found),
     ]
 
@@ -318,8 +323,7 @@ def _top(study: Study) -> list[str]:
     chosen = study.chosen
     found = []
     if len(chosen):
-        found += [findings.fixed_sentence(study.every), findings.balance_sentence(chosen)]
-        found += [findings.predictors_sentence(study.correlations)]
+        found = [findings.balance_sentence(chosen), findings.predictors_sentence(study.correlations)]
     heading = "## All settings"
     return [
         heading,
@@ -374,7 +378,7 @@ def _first_readings(rows: pd.DataFrame) -> str:
 
 def _helps(study: Study) -> list[str]:
     chosen = study.chosen
-    title = "## Where thinking helps, does nothing, and harms"
+    title = "## Where thinking helps, harms, or is not shown to differ"
     if chosen.empty:
         return [title, NOTHING]
     return [
@@ -444,14 +448,16 @@ def _objections(study: Study) -> list[str]:
     if study.repeats:
         text = (
             "A prompt with the demonstrations several times, read once (T = 1), beside thinking with T equal to that "
-            "number (or the nearest that was scored), so that the model reads them about as often. Each setting has "
-            "its largest eta, and all have the same test rows. *Same* is the share of inputs with the same label as "
+            "number (or the nearest that was scored), so that the model reads them about as often. Beside the "
+            "paper's setting, each has its largest eta, since a small one leaves T = 2 nearly at T = 1; all have the "
+            "same test rows. *Same* is the share of inputs with the same label as "
             "with repetition."
         )
         parts += [text, tables.repeats_table(study.repeats)]
     parts += ["### Are exchanged label words learned?", findings.flipped_sentence(study.flipped)]
     if study.flipped:
-        figure = _figure(study, "flipped", "Exchanged label words", plots.following, study.evidence.folder("flipped"))
+        flips = study.evidence.folder("flipped")
+        figure = _figure(study, "flipped", "Exchanged label words", plots.following, flips, study.evidence.grid)
         text = (
             "In the demonstrations *negative* and *positive* are exchanged. The table has the percentage of answers "
             "that follow them, which are the wrong words for their sentences. *Control* is the difference (batch) of "

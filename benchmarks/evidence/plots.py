@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from benchmarks.style import CALIBRATED, DEEPTHINK, NO_LABELS, POOL_LABELS, RAW, canvas, legend, marks, of_scores
+from benchmarks.style import CALIBRATED, MORE_LABELS, OWN_LABELS, RAW, THINKS, canvas, legend, marks, of_scores
 from benchmarks.table1.page import dot
 from deepthink_cli.report.dots import Dot, dots_figure
 from deepthink_cli.report.figures import COLUMN, GREY, MARKERS
@@ -20,7 +20,7 @@ from deepthink_cli.report.significance import t_interval
 
 from .cells import PAPER
 from .controls import follows
-from .discrimination import Compared, compare, without_dev
+from .discrimination import LARGE_STEP, Compared, compare, without_dev
 from .findings import short_name
 from .load import TASK_NAMES
 
@@ -30,7 +30,7 @@ SHORT = {
     "the paper's setting, ": "the paper's, ",
     "T and eta by dev rows": "tuned",
     " by dev rows": " by dev",
-    ", on the rows of the lines below": ", below",
+    ", on the rows of the lines below": ", here",
     " against ": " minus ",
     " of the demonstrations, T = 1": "",
     " demonstrations": "",
@@ -41,16 +41,16 @@ SIDES = ((RAW, False, -0.17), (CALIBRATED, True, 0.17))
 
 
 def question(found: Sequence[Compared]) -> Figure:
-    """Every line of the first table: accuracy, and two measures that a moved prior does not raise."""
+    """The lines of the first table: accuracy, and two measures that a moved prior does not raise."""
 
     def line(each: Compared, name: str) -> Dot:
         group = "thinking" if each.thinks else "further labels" if each.labels else "own labels"
         return dot(_label(each.name), each.differences[name], group)
 
-    panels = {name: [line(each, name) for each in found] for name in ("accuracy", "matched", "pairs")}
-    looks = {"thinking": DEEPTHINK, "own labels": NO_LABELS, "further labels": POOL_LABELS}
-    groups = dict.fromkeys(each.group for each in panels["accuracy"])
-    return dots_figure(panels, "difference (points), 95 % intervals", [looks[group] for group in groups], COLUMN)
+    drawn = [each for each in found if each.name != LARGE_STEP]  # its losses would leave no room for the others
+    panels = {name: [line(each, name) for each in drawn] for name in ("accuracy", "matched", "pairs")}
+    looks = {"thinking": THINKS, "own labels": OWN_LABELS, "further labels": MORE_LABELS}
+    return dots_figure(panels, "difference (points), 95 % intervals", looks, COLUMN, one_scale=False)
 
 
 def _label(name: str) -> str:
@@ -162,8 +162,8 @@ def labels(rows: pd.DataFrame, setting: str, eta: float, most: int = 3) -> Figur
     return figure
 
 
-def following(rows: pd.DataFrame) -> Figure:
-    """Demonstrations with exchanged label words: how many answers follow them, over T."""
+def following(rows: pd.DataFrame, grid: pd.DataFrame) -> Figure:
+    """Demonstrations with exchanged label words: how many answers follow them, over T, and how many do so without."""
     panels = list(rows.groupby(["task", "setting", "eta"], observed=True))
     columns = min(2, len(panels))
     figure = canvas(0.6 + 1.15 * -(-len(panels) // columns))
@@ -175,11 +175,16 @@ def following(rows: pd.DataFrame) -> Figure:
         for colour, calibrated, _ in SIDES:
             shown = here.assign(following=[float(follows(row, calibrated).mean()) for _, row in here.iterrows()])
             _lines(axes, shown, "following", colour)
+        usual = grid.merge(here[["task", "setting", "eta", "t", "seed", "rows"]])
+        if len(usual):
+            wrong = [float(follows(row, calibrated=True).mean()) for _, row in usual.iterrows()]
+            _lines(axes, usual.assign(following=wrong), "following", GREY)
         axes.set_title(f"{TASK_NAMES.get(task, task)}, {setting}, eta {eta:g}", pad=3, fontsize=7)
     axes.set_ylim(0, 100)
-    figure.supylabel("follow the demonstrations (%)", fontsize=7)
+    figure.supylabel("exchanged words given (%)", fontsize=7)
     figure.supxlabel("iterations T; mean and 95 % interval over seeds; dotted: half", fontsize=7)
-    legend(figure, of_scores())
+    control = Line2D([], [], color=GREY, label="words not exchanged (calibrated)")
+    legend(figure, [*of_scores(), control])
     return figure
 
 

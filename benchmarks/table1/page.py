@@ -17,7 +17,7 @@ from benchmarks.evidence.discrimination import Difference, difference, holm
 from benchmarks.evidence.findings import counted, points, with_interval
 from benchmarks.evidence.load import TASK_NAMES, Scores, read_scores, stored_scores
 from benchmarks.evidence.measures import Floats, batch_calibrated, predicted
-from benchmarks.style import DEEPTHINK, NO_LABELS, POOL_LABELS, write
+from benchmarks.style import MORE_LABELS, OWN_LABELS, THINKS, write
 from deepthink_cli.evaluation.metrics import ALPHA
 from deepthink_cli.experiments.results import FILE, Result, from_bits
 from deepthink_cli.report.arms import Arm
@@ -38,6 +38,8 @@ METHODS = [*CHOICES, THINKING, *(name for names in TECHNIQUES.values() for name 
 ONCE = "read once"  # the cost from which those of techniques are counted
 PASSES = ("observed", "sets", "scored")  # of a cost: texts that the model reads
 POOLED, UNLABELLED = "T = 1, labels of the pool", "T = 1, own labels"
+FIXED, BY_DEV = "T = 5, eta 0.01, own labels", f"eta 0.1, T by {DEV_ROWS} dev labels"  # of thinking
+LOOKS = {UNLABELLED: OWN_LABELS, POOLED: MORE_LABELS, FIXED: THINKS, BY_DEV: THINKS}
 PAPER_BEST = "graph-cut"  # of the paper's choices without dev labels
 NOTHING = "Nothing has been run for this yet."
 Answers = dict[tuple[str, int], Floats]  # by task and seed: 1.0 for every test row that is labelled correctly [rows]
@@ -211,10 +213,10 @@ differ](reproduce.md#what-is-known-to-differ)). On this page one program measure
 scorer, seeds and test rows.
 
 Every [method](choose.md#methods) chooses from the same seeded pool of 1,000 training rows (of AG News, from a subset of
-5,000). Methods in the last rows of a table choose nothing, and differ in how random demonstrations are read: *thinking*
-is Deep-Thinking in the paper's setting (T = 5, eta 0.01, continued positions), and of the other
-[techniques](think.md#other-techniques) repeat-2 reads them twice, ensemble-4 in four orders, composed each without the
-others, and ct-kv trains their memory. Test rows are validation rows of SST-2, SST-5 and MR, and test rows of AG News
+5,000). *Thinking* and the other [techniques](think.md#other-techniques) choose nothing, and differ in how random
+demonstrations are read: *thinking* is Deep-Thinking in the paper's setting (T = 5, eta 0.01, continued positions),
+repeat-2 reads them twice, ensemble-4 in four orders, composed each without the others, and ct-kv trains their
+memory. Test rows are validation rows of SST-2, SST-5 and MR, and test rows of AG News
 and TREC: 300 of each task for random demonstrations and nine methods, with the scores of every row, and 150 for all
 choices and three techniques ([what is kept of these](#with-t-by-dev-rows)). The demonstrations are others than those of
 README.md and of the first lines of [Evidence](evidence.md). SmolLM2's weights have 4 bits (GGUF Q4_1), and it is an
@@ -231,19 +233,18 @@ Tables have accuracies in percent, means over seeds:
   rows of SST-2, of a technique for reading 8 rows and labelling one input. With many inputs ensemble-4 takes four times
   as long.
 
-*Own labels* are those of the demonstrations alone, *labels of the pool* those of the rows to choose from. Intervals,
-also those of the pictures, are at 95 % and made as in the first table of [Evidence](evidence.md). What is *shown* has p
-below 5 % after Holm's correction over the methods; that table corrects for more comparisons, so that less is shown
-there. The figures of 300 rows were also looked at after two, four, six and eight of the ten seeds, when more or fewer
-methods were shown to differ.
+*Own labels* are those of the demonstrations alone, *labels of the pool* those of the rows to choose from; methods that
+see the latter come last in every table, below a line of their own. Intervals, also those of the pictures, are at 95 %
+and made as in the first table of [Evidence](evidence.md). What is *shown* has p below 5 % after Holm's correction over
+the methods; that table corrects for more comparisons, so that less is shown there. The figures of 300 rows were also
+looked at after two, four, six and eight of the ten seeds, when more or fewer methods were shown to differ.
 
 Everything is computed in float32, so that the rows of a GPU and of a processor [agree to
 rounding](evidence.md#what-was-run). Of SmolLM2, those of LENS and influence were made on a GPU, the others on a
 processor. To keep the scores of the 150 rows, 315 combinations of a method, a task and a seed were run a second time at
 T = 1, ten of LENS on a processor now: 313 gave the same answers to every row. In the other two, k-means chose other
-demonstrations, and their rows replace the former ones, which are not kept. At every T, with dev rows, 36 combinations
-have been run again so far (repeat-2 and ensemble-4, three of LENS on a GPU, three of random-valid): their 504 further
-results have the same answers.
+demonstrations, and their rows replace the former ones, which are not kept. What has been run again at other T, and on
+dev rows ([of which methods](#with-t-by-dev-rows)), gave the same answers to every row.
 
     python -m benchmarks.table1.runs --model MODEL --data-dir DIR -o table1/NAME
     python -m benchmarks.table1.costs --model MODEL --data-dir DIR -o table1/NAME/costs.jsonl
@@ -341,7 +342,7 @@ def _more(model: Model, figures: Path) -> Iterator[str]:
         for kind, words in SCORES.items()
     }
     name = f"{PurePath(model.name).name}-more.png"
-    write(figures / name, dots_figure, panels, AXIS, (NO_LABELS, POOL_LABELS, DEEPTHINK), COLUMN)
+    write(figures / name, dots_figure, panels, AXIS, LOOKS, COLUMN)
     yield f"![Accuracy of {len(others)} methods minus that of random demonstrations](table1/{name})"
     yield MORE
     yield from _first_readings(closer)
@@ -355,7 +356,7 @@ def dot(name: str, gain: Difference, group: str) -> Dot:
 def _group(name: str) -> str:
     """The legend's line of a method on more rows."""
     if name == THINKING:
-        return "T = 5, eta 0.01, own labels"
+        return FIXED
     return POOLED if name in LABELS else UNLABELLED
 
 
@@ -402,10 +403,10 @@ def _kept(model: Model, scored: Sequence[str]) -> str:
 
 
 def _ordered(model: Model) -> list[str]:
-    """The methods of a model by the labels that they see, techniques last; of these last what has no 150 rows."""
+    """The methods of a model: choices and techniques without labels of the pool, and then those that see some."""
     known = set(model.accuracies["method"])
     ordered = [*(name for name in METHODS if name in known), *sorted(known.difference(METHODS))]
-    return sorted(ordered, key=lambda name: (name not in CHOICES, LABELS.get(name, 0)))
+    return sorted(ordered, key=lambda name: (LABELS.get(name, 0), name not in CHOICES))
 
 
 def _cost(method: str, costs: dict[str, dict[str, Any]]) -> list[str]:
@@ -423,13 +424,19 @@ def _labels(method: str, more: int = 0) -> str:
 
 
 def _table(model: Model, kind: str, headings: dict[str, str], cells: dict[str, list[str]]) -> str:
-    """A line for each method of `cells`: its cells, and its accuracies by task, means over seeds."""
+    """A line for each method of `cells`: its cells, and its accuracies by task, means over seeds.
+
+    A line without figures stands before the methods that see labels of the pool.
+    """
     table = model.accuracies
     tasks = [task for task in TASKS if task in set(table["task"])]
     marks = [*headings.values(), *["--:"] * (len(tasks) + 1)]
     lines = [[*headings, *(TASK_NAMES[task] for task in tasks), "mean"], marks]
     means = table.groupby(["method", "task"])[kind].mean()
+    pooled = next((method for method in cells if method in LABELS), None)
     for method, own in cells.items():
+        if method == pooled:
+            lines.append(["*labels of the pool:*", *[""] * (len(marks) - 1)])
         of_tasks = means[method].reindex(tasks)
         numbers = [*of_tasks, of_tasks.mean(skipna=False)]
         lines.append([method, *own, *("" if pd.isna(number) else f"{100 * number:.1f}" for number in numbers)])
@@ -516,12 +523,12 @@ def _drawn(model: Model, figures: Path) -> Iterator[str]:
         for kind, words in SCORES.items()
     }
     name = f"{PurePath(model.name).name}.png"
-    write(figures / name, dots_figure, panels, AXIS, (NO_LABELS, POOL_LABELS, DEEPTHINK), COLUMN)
+    write(figures / name, dots_figure, panels, AXIS, LOOKS, COLUMN)
     yield f"![Accuracy of every method minus that of random demonstrations](table1/{name})"
     pairs = len(model.accuracies_of(BASELINE, "plain"))
     yield (
-        f"Means over {pairs} task-seed pairs. Here *thinking* is after random demonstrations with eta 0.1, restarted "
-        f"positions and T by the labels of {DEV_ROWS} dev rows, and not, as above, in the paper's setting."
+        f"Means over {pairs} task-seed pairs. *Thinking, T by dev* is after random demonstrations with eta 0.1, "
+        f"restarted positions and T by the labels of {DEV_ROWS} dev rows; the picture above has the paper's setting."
     )
 
 
@@ -532,4 +539,4 @@ def _lines_of(known: Sequence[str]) -> Iterator[tuple[str, str, str, str]]:
     """Name, group and method of every dot, and whether it is at T = 1 or at T by dev rows."""
     for name in known:
         yield name, _group(name), name, "plain"
-    yield "thinking", f"eta 0.1, T by {DEV_ROWS} dev labels", BASELINE, "thinking"
+    yield "thinking, T by dev", BY_DEV, BASELINE, "thinking"

@@ -36,34 +36,41 @@ def differences_from_first(accuracies: Mapping[str, Sequence[float]]) -> list[Do
 
 def draw_dots(dots: Sequence[Dot], axis: str, files: Mapping[Path, str]) -> None:
     """Draw methods and write them to every file, in the format of the suffix that `files` gives it."""
-    save(lambda: dots_figure({"": dots}, axis, COLOURS, PAGE), files)
+    save(lambda: dots_figure({"": dots}, axis, {"": (COLOURS[0], MARKERS[0])}, PAGE), files)
 
 
-def dots_figure(panels: Mapping[str, Sequence[Dot]], axis: str, colours: Sequence[str], width: float) -> Figure:
-    """Panels, which have the same methods and share their axis, side by side; a colour for each group of dots."""
+def dots_figure(
+    panels: Mapping[str, Sequence[Dot]],
+    axis: str,
+    looks: Mapping[str, tuple[str, str]],
+    width: float,
+    one_scale: bool = True,
+) -> Figure:
+    """Panels with the same methods side by side; `looks` are the colour and the marker of each group of dots."""
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
+    from matplotlib.ticker import MaxNLocator
 
     dots = next(iter(panels.values()))
-    groups = list(dict.fromkeys(dot.group for dot in dots))
-    looks = {group: (colours[n % len(colours)], MARKERS[n % len(MARKERS)]) for n, group in enumerate(groups)}
+    groups = dict.fromkeys(dot.group for dot in dots)
     figure = Figure(figsize=(width, AROUND + LINE * len(dots)), layout="constrained")
     for number, (title, of_panel) in enumerate(panels.items()):
-        axes = figure.add_subplot(1, len(panels), number + 1, sharex=figure.axes[0] if number else None)
+        axes = figure.add_subplot(1, len(panels), number + 1, sharex=figure.axes[0] if number and one_scale else None)
         axes.set_title(title, pad=3)
         axes.axvline(0, color=GREY, linewidth=0.8, zorder=1)
         for place, dot in enumerate(of_panel):
             colour, marker = looks[dot.group]
             if dot.interval:
                 axes.plot([100 * end for end in dot.interval], [place] * 2, color=colour, linewidth=1.2)
-            axes.plot(100 * dot.mean, place, marker, color=colour, markersize=3.6)
+            axes.plot(100 * dot.mean, place, marker, color=colour, markersize=3)
         axes.set_yticks(range(len(of_panel)), ["" if number else dot.name for dot in of_panel])
         axes.set_ylim(len(of_panel) - 0.4, -0.6)
+        axes.xaxis.set_major_locator(MaxNLocator(3, integer=True))
     figure.supxlabel(axis, fontsize=7.5)
     if any(groups):
         handles = [
             Line2D([], [], color=colour, marker=marker, linestyle="", label=group)
-            for group, (colour, marker) in looks.items()
+            for group, (colour, marker) in ((group, looks[group]) for group in groups)
         ]
         figure.legend(handles=handles, ncols=max(1, int(width / 1.5)), **{**LEGEND, "handlelength": 1.0})
     return figure

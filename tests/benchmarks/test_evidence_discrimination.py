@@ -25,7 +25,7 @@ from evidence.discrimination import (
     matched_labels,
     pairwise_areas,
 )
-from evidence.findings import points, rising, without_one_task
+from evidence.findings import of_thinking, points, rising, variations_sentence, without_one_task
 from evidence.load import Scores, read_evidence
 from evidence.measures import Floats, Ints, normalised, predicted
 
@@ -198,3 +198,27 @@ def test_one_seed_of_each_task_shows_nothing() -> None:
     before, after = made_up(200, 2, 0.5), made_up(200, 2, 3.0)
     change = compare([Pair("sst2", 0, before, after, None, None)], "accuracy")
     assert (change.p, change.interval) == (1.0, (-np.inf, np.inf))
+
+
+def test_holms_correction_over_the_lines_of_thinking_leaves_out_all_others() -> None:
+    same, better = made_up(200, 2, 0.5), made_up(200, 2, 3.0)
+    other = Compared("not thinking", False, pairs(same, better))
+    thought = Compared("several readings: more skill", False, pairs(same, better), thinks=True)
+    entries = len(thought.differences)
+    said = of_thinking([other, thought])
+    assert said.startswith(
+        f"After Holm's correction over the {entries} entries of the 1 line of thinking alone is left:"
+    )
+    assert f"several readings (*accuracy* {points(thought.differences['accuracy'].mean)}" in said
+    assert "not thinking" not in said
+    assert of_thinking([replace(thought, pairs=pairs(same, same))]).endswith("is left: nothing.")
+
+
+def test_variations_that_tell_labels_apart_better_are_counted_before_and_after_a_correction() -> None:
+    same, better = made_up(200, 2, 0.5), made_up(200, 2, 3.0)
+    found = [Compared("one", False, pairs(same, better)), Compared("other", False, pairs(same, same))]
+    said = variations_sentence(found)
+    assert said.startswith("Of 2 [variations of this setting]")
+    assert said.endswith(
+        "1 raise that area by their own intervals, and 1 after a correction for the number of comparisons."
+    )

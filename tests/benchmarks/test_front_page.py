@@ -11,6 +11,7 @@ from helpers.records import recorded
 from helpers.small_evidence import write_grid
 
 from benchmarks.evidence.cells import compare_chosen
+from benchmarks.evidence.discrimination import chosen_pairs
 from benchmarks.evidence.load import read_evidence
 from benchmarks.front_page import README, RECORD, accuracies, chosen_in, costs, times, with_table
 
@@ -55,13 +56,14 @@ def test_the_page_of_performance_has_the_figures_of_the_record() -> None:
 def test_the_table_has_every_task_and_their_mean(tmp_path: Path) -> None:
     for setting, positions in (("continued", "continued"), ("restarted", "restarted"), ("official", "continued")):
         write_grid(tmp_path / setting, positions, range(3))
-    chosen = chosen_in(read_evidence(tmp_path).grid)
-    headings, _, *tasks, all_tasks, _, said = accuracies(chosen).splitlines()
+    grid = read_evidence(tmp_path).grid
+    chosen, paired = chosen_in(grid), chosen_pairs(grid, "continued", [0.01])
+    headings, _, *tasks, all_tasks, _, said = accuracies(chosen, paired).splitlines()
     assert said.startswith("After Holm's correction over 24 comparisons (4 settings, of which 2 are shown;")
     assert said.endswith(
         "those in bold are left." if "**" in "".join([*tasks, all_tasks]) else "no difference is left."
     )
-    assert headings.count("|") == all_tasks.count("|") == 7
+    assert headings.count("|") == all_tasks.count("|") == 8
     assert all_tasks.startswith("| all five |")
     assert len(tasks) == chosen[0]["task"].nunique()
     first = chosen[0][chosen[0]["task"] == chosen[0]["task"].iloc[0]]
