@@ -77,17 +77,17 @@ def accuracies(chosen: Sequence[pd.DataFrame], paired: Sequence[Pair]) -> str:
     `paired` has the dev rows of the first setting, on which a bias is fitted for T = 1. Bold where p is below 5 % after
     Holm's correction over all settings, raw and calibrated; a sentence says what is.
     """
-    lines: list[tuple[str, list[Difference], list[Difference]]] = []
+    lines: list[tuple[str, float, list[Difference], list[Difference]]] = []
     for task in (*chosen[0]["task"].unique(), None):
         settings = [rows if task is None else rows[rows["task"] == task] for rows in chosen]
         raw = [compare(without_dev(rows["before"], rows["after"]), "accuracy") for rows in settings]
         calibrated = [compare(without_dev(rows["before"], rows["calibrated_after"]), "batch") for rows in settings]
-        lines.append(("all five" if task is None else TASK_NAMES[str(task)], raw, calibrated))
-    adjusted = holm([each.p for _, *both in lines for of_kind in both for each in of_kind])
+        biased = compare([pair for pair in paired if task in (None, pair.task)], "fitted").before
+        lines.append(("all five" if task is None else TASK_NAMES[str(task)], biased, raw, calibrated))
+    adjusted = holm([each.p for _, _, *both in lines for of_kind in both for each in of_kind])
     p_values, cells = iter(adjusted), []
-    for name, raw, calibrated in lines:
+    for name, biased, raw, calibrated in lines:
         steps, corrected = ([_change(each, next(p_values)) for each in of_kind] for of_kind in (raw, calibrated))
-        biased = compare([pair for pair in paired if name in ("all five", TASK_NAMES[pair.task])], "fitted").before
         firsts = [_percent(biased), _percent(calibrated[0].before)]
         cells.append([name, _percent(raw[0].before), *steps[:SHOWN], *firsts, corrected[0]])
     names = [f"thinking, {name}" for name in [*SETTINGS][:SHOWN]]
@@ -104,8 +104,9 @@ def beside_the_table(grid: pd.DataFrame, paired: Sequence[Pair]) -> str:
     """What thinking changes after the bias, with T = 5 for all, and at every T and eta."""
     biased, five = compare(paired, "fitted"), pairs_at(grid[grid["setting"] == PAPER[0]], PAPER[1], 5)
     said = (
-        f"After that bias thinking in the paper's setting changes T = 1 by {with_interval(biased)}. With T = 5 for all "
-        f"and no further labels it changes accuracy by {with_interval(compare(five, 'accuracy'))}. "
+        "After the bias that these labels fit, thinking in the paper's setting changes the mean of T = 1 by "
+        f"{with_interval(biased)}. With T = 5 for all and no further labels it changes accuracy by "
+        f"{with_interval(compare(five, 'accuracy'))}. "
         f"{fixed_sentence(fixed(grid), 'docs/evidence.md')}"
     )
     return textwrap.fill(said, 120, break_long_words=False, break_on_hyphens=False)

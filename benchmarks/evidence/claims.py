@@ -12,26 +12,17 @@ from benchmarks.table1.page import PAPER_BEST, Model
 from benchmarks.table1.runs import DEV_ROWS, ROWS
 
 from .cells import choices
-from .discrimination import (
-    PAPER_BY_DEV,
-    PAPER_FIVE,
-    Compared,
-    Difference,
-    beside,
-    compare,
-    pairs_at,
-    without_dev,
-)
+from .discrimination import PAPER_BY_DEV, PAPER_FIVE, Compared, Difference, beside, compare, pairs_at, without_dev
 from .findings import counted, interval, shown
 from .load import ALL_ROWS, Evidence
 from .methods import (
     AFTER_CHOICE,
     BY_DEV,
-    FOLDERS,
     PAPER_CHOICES,
     PAPER_HERE,
     T,
     after_choice_beside_lens,
+    after_choice_beside_random,
     thinking_beside,
     thinking_beside_choices,
 )
@@ -117,8 +108,8 @@ def claims(evidence: Evidence, found: Sequence[Compared], table1: Model | None =
         "test rows, of Table 2 it does not say how",
     )
     yield Claim(
-        "smaller models gain more",
-        "of MMLU and BBH, as with Pythia, no figure printed",
+        "smaller models gain more, relative to T = 1",
+        "said of MMLU and BBH, with Pythia as the example (text to Table 3)",
         Found(),
         "two models, which differ in more than their size",
     )
@@ -236,9 +227,7 @@ def _against_lens(evidence: Evidence) -> Found:
 
 def _with_labels(evidence: Evidence) -> Found:
     """Thinking after the choice by dev labels minus thinking after random demonstrations, and the same at T = 1."""
-    random, _, chosen = map(evidence.folder, FOLDERS)
-    by_dev = chosen[chosen["sampling"] == BY_DEV]
-    thought, once = (beside(by_dev[by_dev["t"] == t], random[random["t"] == t]) for t in (T, 1))
+    thought, once = (after_choice_beside_random(evidence, t) for t in (T, 1))
     if not thought or not once:
         return Found()
     change, first = (compare(pairs, "accuracy") for pairs in (thought, once))

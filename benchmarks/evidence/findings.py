@@ -268,7 +268,7 @@ def fixed_sentence(every: pd.DataFrame, page: str = "") -> str:
     whole, paper = ([each for change in rows["raw"] for each in change.verdicts] for rows in (every, of_paper))
     if not whole:
         return ""
-    own = f"; of these, in the paper's setting, in {_of_results(paper)}" if paper else ""
+    own = f"; in the paper's setting it helps in {_of_results(paper)}" if paper else ""
     return (
         f"With nothing chosen, each T > 1 and eta of [four settings]({page}#all-settings) counted apart for each task "
         f"and seed, thinking helps in {_of_results(whole)}{own} (McNemar's test at 5 % on the test rows of each, not "
@@ -298,7 +298,7 @@ def of_thinking(found: Sequence[Compared]) -> str:
     left = []
     for each in own:
         moved = [
-            f"*{name}* {_value(name, change.mean)}"
+            f"*{name}* {in_unit(name, change.mean)}"
             for name, change in each.differences.items()
             if p_values[each.name, name] < ALPHA
         ]
@@ -307,8 +307,9 @@ def of_thinking(found: Sequence[Compared]) -> str:
     return f"After Holm's correction over {corrected_for} is left: {'; '.join(left) or 'nothing'}."
 
 
-def _value(measure: str, mean: float) -> str:
-    return f"{mean:+.2f}" if measure == "log p" else points(mean)
+def in_unit(measure: str, mean: float) -> str:
+    """A mean difference of a measure, with its sign: in nats for log p, otherwise in points."""
+    return f"{mean:+.2f}".replace("-0.00", "0.00").replace("+0.00", "0.00") if measure == "log p" else points(mean)
 
 
 def tasks_sentence(chosen: pd.DataFrame) -> str:

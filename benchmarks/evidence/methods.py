@@ -98,6 +98,12 @@ def after_choice_beside_lens(evidence: Evidence) -> list[Pair]:
     return beside(chosen[after], chosen[lens])
 
 
+def after_choice_beside_random(evidence: Evidence, t: int) -> list[Pair]:
+    """The demonstrations chosen by dev labels beside random ones, both at T."""
+    random, _, chosen = map(evidence.folder, FOLDERS)
+    return beside(chosen[(chosen["sampling"] == BY_DEV) & (chosen["t"] == t)], random[random["t"] == t])
+
+
 def thinking_beside_choices(evidence: Evidence) -> dict[str, list[Pair]]:
     """Thinking after random demonstrations beside every choice that sees no labels but its demonstrations' own."""
     choices = evidence.folder("choices")

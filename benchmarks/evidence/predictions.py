@@ -210,8 +210,8 @@ seeds and rows. Rows 1 to 7 and 11 were also looked at before the fifth seed was
 - Row 11 is the mean change of accuracy over T > 1 at eta 0.1, with both kinds of positions.
 
 What follows: Gemma differs from SmolLM2 in size, vocabulary, training, windows and the bits of its weights at once.
-What both give is unlikely to hang on one of these; what only one gives (rows 8 and 10) cannot be put down to any of
-them, and row 11 shows no effect of windows. Nothing is said of larger models.
+What both models show probably does not depend on one of these; what only one shows (rows 8 and 10) cannot be attributed
+to any of them, and row 11 shows no effect of windows. Nothing is said of larger models.
 
 ## What thinking and techniques change
 

@@ -16,7 +16,7 @@ from .cells import HARMS, HELPS, Comparison, compare_chosen
 from .claims import Claim
 from .controls import Flipped, Repeats
 from .discrimination import MEASURES, NEEDS_DEV, Compared, Difference, adjusted, compare, without_dev
-from .findings import interval, points, shown, signed
+from .findings import in_unit, interval, points, shown, signed
 from .load import TASK_NAMES, named
 from .pooled import estimate, summary
 from .predictors import PREDICTORS, Correlation
@@ -140,11 +140,8 @@ def _change(name: str, change: Difference | None, p: float | None) -> str:
         return ""
     if change.interval[0] == change.interval[1]:
         return "0"
-    if name == "log p":
-        first = f"{change.mean:+.2f}".replace("-0.00", "0.00").replace("+0.00", "0.00")
-        ends = " to ".join(signed(end, 2) for end in change.interval)
-    else:
-        first, ends = points(change.mean), interval(change.interval)
+    first = in_unit(name, change.mean)
+    ends = " to ".join(signed(end, 2) for end in change.interval) if name == "log p" else interval(change.interval)
     return f"{f'**{first}**' if p < ALPHA else first} [{ends}]"
 
 

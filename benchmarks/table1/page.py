@@ -38,8 +38,8 @@ METHODS = [*CHOICES, THINKING, *(name for names in TECHNIQUES.values() for name 
 ONCE = "read once"  # the cost from which those of techniques are counted
 PASSES = ("observed", "sets", "scored")  # of a cost: texts that the model reads
 POOLED, UNLABELLED = "T = 1, labels of the pool", "T = 1, own labels"
-FIXED, BY_DEV = "T = 5, eta 0.01, own labels", f"eta 0.1, T by {DEV_ROWS} dev labels"  # of thinking
-LOOKS = {UNLABELLED: OWN_LABELS, POOLED: MORE_LABELS, FIXED: THINKS, BY_DEV: THINKS}
+FIXED_T, CHOSEN_T = "T = 5, eta 0.01, own labels", f"eta 0.1, T by {DEV_ROWS} dev labels"  # of thinking
+LOOKS = {UNLABELLED: OWN_LABELS, POOLED: MORE_LABELS, FIXED_T: THINKS, CHOSEN_T: THINKS}
 PAPER_BEST = "graph-cut"  # of the paper's choices without dev labels
 NOTHING = "Nothing has been run for this yet."
 Answers = dict[tuple[str, int], Floats]  # by task and seed: 1.0 for every test row that is labelled correctly [rows]
@@ -356,7 +356,7 @@ def dot(name: str, gain: Difference, group: str) -> Dot:
 def _group(name: str) -> str:
     """The legend's line of a method on more rows."""
     if name == THINKING:
-        return FIXED
+        return FIXED_T
     return POOLED if name in LABELS else UNLABELLED
 
 
@@ -539,4 +539,4 @@ def _lines_of(known: Sequence[str]) -> Iterator[tuple[str, str, str, str]]:
     """Name, group and method of every dot, and whether it is at T = 1 or at T by dev rows."""
     for name in known:
         yield name, _group(name), name, "plain"
-    yield "thinking, T by dev", BY_DEV, BASELINE, "thinking"
+    yield "thinking, T by dev", CHOSEN_T, BASELINE, "thinking"

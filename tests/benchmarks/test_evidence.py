@@ -316,5 +316,6 @@ def test_results_at_a_fixed_t_are_counted_without_a_choice(folder: Path) -> None
     every = fixed(read_evidence(folder).grid)
     said = findings.fixed_sentence(every)
     counts = [every["raw"].map(lambda each, name=name: getattr(each, name)).sum() for name in ("better", "worse")]
-    assert f"helps in {counts[0]} of {every['seeds'].sum()} results and harms in {counts[1]}; of these, " in said
+    assert f"helps in {counts[0]} of {every['seeds'].sum()} results and harms in {counts[1]}; " in said
+    assert "in the paper's setting it helps in " in said
     assert findings.fixed_sentence(every.iloc[:0]) == ""
