@@ -21,7 +21,7 @@ from deepthink_cli.io.text import canonical_json
 
 KEY = "deepthink"  # the key of a memory's metadata
 VECTORS = "deepthink-vectors"  # that of vectors (docs/think.md#iterative-vectors)
-MAX_HEADER = 16 * 2**20  # bytes; safetensors needs 25 s and 2 GB for a header of a million tensors
+MAX_HEADER = 16 * 2**20  # bytes; safetensors needs many seconds and gigabytes for a header of a million tensors
 _ALIGNED = 8  # the header is padded with spaces to a multiple of this many bytes
 
 
