@@ -76,12 +76,12 @@ class Model:
         return table[table["method"] == method].set_index(["task", "seed"])[kind]
 
     def change(self, before: tuple[str, str], after: tuple[str, str]) -> Difference:
-        """From one (method, kind) to another, on the tasks and seeds of both; of all choices if the names are empty."""
-        return between(self.answers_of(*before), self.answers_of(*after))
+        """From one (method, kind) to another, on the tasks and seeds of both."""
+        return between(self.answers_of([before[0]], before[1]), self.answers_of([after[0]], after[1]))
 
-    def answers_of(self, method: str, kind: str) -> Answers:
-        """The answers of a method, or the mean of all choices if its name is empty."""
-        rows = self.answers[self.answers["method"].isin([method] if method else CHOICES)]
+    def answers_of(self, methods: Sequence[str], kind: str) -> Answers:
+        """The mean of what these methods answer."""
+        rows = self.answers[self.answers["method"].isin(methods)]
         return {
             (str(task), int(seed)): np.mean(np.stack(of_pair[kind].tolist()), axis=0)
             for (task, seed), of_pair in rows.groupby(["task", "seed"])
@@ -100,6 +100,11 @@ class Model:
         """The methods that have every task and seed that random demonstrations have."""
         counts = self.accuracies.groupby("method").size()
         return [str(name) for name in counts.index if counts[name] == counts.get(BASELINE)]
+
+    @cached_property
+    def scored(self) -> list[str]:
+        """The complete methods whose results all have the scores of their rows, at every T and of dev rows."""
+        return [name for name in self.complete if name not in self.unscored]
 
 
 def between(first: Answers, last: Answers) -> Difference:
@@ -217,10 +222,9 @@ Every [method](choose.md#methods) chooses from the same seeded pool of 1,000 tra
 demonstrations are read: *thinking* is Deep-Thinking in the paper's setting (T = 5, eta 0.01, continued positions),
 repeat-2 reads them twice, ensemble-4 in four orders, composed each without the others, and ct-kv trains their
 memory. Test rows are validation rows of SST-2, SST-5 and MR, and test rows of AG News
-and TREC: 300 of each task for random demonstrations and nine methods, with the scores of every row, and 150 for all
-choices and three techniques ([what is kept of these](#with-t-by-dev-rows)). The demonstrations are others than those of
-README.md and of the first lines of [Evidence](evidence.md). SmolLM2's weights have 4 bits (GGUF Q4_1), and it is an
-instruct model that is read without its chat template.
+and TREC: 300 of each task for random demonstrations and nine methods, and 150 for all choices and three techniques. The
+demonstrations are others than those of README.md and of the first lines of [Evidence](evidence.md). SmolLM2's weights
+have 4 bits (GGUF Q4_1), and it is an instruct model that is read without its chat template.
 
 Tables have accuracies in percent, means over seeds:
 
@@ -243,8 +247,8 @@ Everything is computed in float32, so that the rows of a GPU and of a processor 
 rounding](evidence.md#what-was-run). Of SmolLM2, those of LENS and influence were made on a GPU, the others on a
 processor. To keep the scores of the 150 rows, 315 combinations of a method, a task and a seed were run a second time at
 T = 1, ten of LENS on a processor now: 313 gave the same answers to every row. In the other two, k-means chose other
-demonstrations, and their rows replace the former ones, which are not kept. What has been run again at other T, and on
-dev rows ([of which methods](#with-t-by-dev-rows)), gave the same answers to every row.
+demonstrations, and their rows replace the former ones, which are not kept. What was run again at other T, and on dev
+rows, gave the same answers to every row. What this page says of methods follows from these scores.
 
     python -m benchmarks.table1.runs --model MODEL --data-dir DIR -o table1/NAME
     python -m benchmarks.table1.costs --model MODEL --data-dir DIR -o table1/NAME/costs.jsonl
@@ -276,16 +280,25 @@ def _sentences(model: Model) -> list[str]:
     most = max(gain.mean for gain in gains["plain"].values())
     best = [name for name in others if math.isclose(gains["plain"][name].mean, most)]
     named = " and ".join(f"{name} with {_points(gains['plain'][name])}" for name in best)
-    raw, corrected, correction = (
-        _points(model.change(("", before), ("", after)))
-        for before, after in (("plain", "thinking"), ("plain batch", "thinking batch"), ("plain", "plain batch"))
-    )
     return [
         f"At T = 1 with raw scores, the best of {len(others)} other choices against random demonstrations: {named}. "
-        f"{_above(gains)} In the mean of all {len(known)} choices, random among them, "
-        f"thinking with T chosen on dev rows changes accuracy by {raw} with raw scores and by {corrected} after batch "
-        f"calibration. Calibration alone changes T = 1 by {correction}."
+        f"{_above(gains)}{_of_thinking(model, [name for name in known if name in model.scored])}"
     ]
+
+
+def _of_thinking(model: Model, choices: Sequence[str]) -> str:
+    """What thinking with T by dev rows, and calibration alone, change in the mean of these choices."""
+    if BASELINE not in choices:
+        return ""
+    raw, corrected, correction = (
+        _points(between(model.answers_of(choices, before), model.answers_of(choices, after)))
+        for before, after in (("plain", "thinking"), ("plain batch", "thinking batch"), ("plain", "plain batch"))
+    )
+    return (
+        f" In the mean of {len(choices)} choices, random among them, thinking with [T chosen on dev "
+        f"rows](#with-t-by-dev-rows) changes accuracy by {raw} with raw scores and by {corrected} after batch "
+        f"calibration. Calibration alone changes T = 1 by {correction}."
+    )
 
 
 def _above(gains: Mapping[str, Mapping[str, Difference]]) -> str:
@@ -377,28 +390,30 @@ def _first_readings(model: Model) -> Iterator[str]:
 
 
 def _thinking(model: Model) -> Iterator[str]:
-    """Every method with T chosen on dev rows; not those that are read once."""
+    """The methods whose scores are kept with T chosen on dev rows; not those that are read once."""
+    shown = [name for name in _ordered(model) if name in model.scored and name != READ_ONCE]
+    if not shown:
+        return
     yield "#### With T by dev rows"
     yield (
         f"After thinking, with T chosen for each task and seed by the labels of {DEV_ROWS} dev rows, by raw scores. "
         f"Further cost: up to 8 readings, and the {DEV_ROWS} rows at each of four T. ct-kv has one reading and is left "
-        "out; composed was not run with other T, and no method on more rows."
+        f"out; composed was not run with other T, and no method on more rows.{_left_out(model)}"
     )
-    cells = {method: _labels(method, int(DEV_ROWS)) for method in _ordered(model) if method != READ_ONCE}
-    yield _kept(model, [method for method in cells if method not in model.unscored])
-    yield _table(model, "thinking", {"method": "---", "labels": "--:"}, {name: [cell] for name, cell in cells.items()})
+    cells = {method: [_labels(method, int(DEV_ROWS))] for method in shown}
+    yield _table(model, "thinking", {"method": "---", "labels": "--:"}, cells)
     yield "After batch calibration, by which T is chosen, too:"
     yield _table(model, "thinking batch", {"method": "---"}, {method: [] for method in cells})
 
 
-def _kept(model: Model, scored: Sequence[str]) -> str:
-    """Of which methods the scores of every row are kept at every T."""
-    if not model.unscored:
-        return "The scores of every row are kept, of dev rows too."
-    whole = f"The scores of every row, of dev rows too, are kept for {', '.join(scored)}. " if scored else ""
-    return whole + (
-        f"For {'the other methods' if scored else 'all methods'} those of test rows at T = 1 are kept, and otherwise "
-        "which rows are labelled correctly, before and after batch calibration."
+def _left_out(model: Model) -> str:
+    """Which methods have no figures with T by dev rows, and why."""
+    names = [name for name in _ordered(model) if name in model.unscored]
+    if not names:
+        return ""
+    return (
+        f" Also left out: {' and '.join(names) if len(names) < 3 else ', '.join(names)}, of which scores are kept at "
+        "T = 1 alone (of other T only which rows were labelled correctly)."
     )
 
 
@@ -499,7 +514,7 @@ def _against_rivals(model: Model, table: pd.DataFrame) -> Iterator[str]:
         for _, row in table[table["trained_on"] == trained_on].iterrows():
             right = np.array(from_bits(row["correct"], row["n"]), dtype=np.float64)
             answers.setdefault(row["classifier"], {})[row["task"], row["seed"]] = right
-        random = model.answers_of(BASELINE, kind)
+        random = model.answers_of([BASELINE], kind)
         differences = "; ".join(
             f"{_points(between(own, random))} against {name}" for name, own in answers.items() if own.keys() & random
         )

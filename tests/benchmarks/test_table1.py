@@ -15,7 +15,7 @@ from helpers.synthetic import N, curve, write
 
 from benchmarks.evidence.discrimination import difference
 from benchmarks.evidence.findings import with_interval
-from benchmarks.table1.page import page, read_models
+from benchmarks.table1.page import Model, page, read_models
 from benchmarks.table1.runs import SEEDS, SELECTING, STAGES, TASKS, all_jobs
 from deepthink_cli.cli.main import program
 from deepthink_cli.experiments.results import bits, read_results
@@ -73,8 +73,13 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def with_scores(folder: Path, unscored: frozenset[str] = frozenset()) -> list[Model]:
+    """The models of a folder as if the scores of every row were kept, except those of some methods."""
+    return [replace(model, unscored=unscored) for model in read_models(folder)]
+
+
 def test_the_table_has_the_means_over_seeds_raw_and_corrected(folder: Path, tmp_path: Path) -> None:
-    text = page(read_models(folder), tmp_path)
+    text = page(with_scores(folder), tmp_path)
     assert "| herding | 0 | 1,000 | 12 | 61.0 | 61.0 | 61.0 |" in text  # at T = 1, with what it costs
     assert "| herding | 66.0 | 66.0 | 66.0 |" in text
     assert "| herding | 80 | 63.0 | 63.0 | 63.0 |" in text  # with T by the labels of dev rows
@@ -83,14 +88,14 @@ def test_the_table_has_the_means_over_seeds_raw_and_corrected(folder: Path, tmp_
 
 
 def test_the_sentences_name_the_best_method_and_both_gains(folder: Path, tmp_path: Path) -> None:
-    text = page(read_models(folder), tmp_path)
+    text = page(with_scores(folder), tmp_path)
     assert "the best of 2 other choices against random demonstrations: lens with +20.0 points [" in text
     assert "changes accuracy by +2.0 points [" in text
     assert "by 0.0 points after batch calibration. Calibration alone changes T = 1 by +5.0 points [" in text
 
 
 def test_what_is_above_random_is_shown_by_students_p_after_holms_correction(folder: Path, tmp_path: Path) -> None:
-    (model,) = read_models(folder)
+    (model,) = with_scores(folder)
     answers = model.answers.set_index(["method", "task", "seed"])
     for task, seed, right in (("sst2", 0, 95), ("sst2", 1, 35), ("trec", 1, 90), ("trec", 2, 30)):
         answers.at[("herding", task, seed), "plain"] = (np.arange(100) < right).astype(float)
@@ -100,7 +105,7 @@ def test_what_is_above_random_is_shown_by_students_p_after_holms_correction(fold
 
 
 def test_classifiers_stand_beside_the_methods_that_see_the_same_labels(folder: Path, tmp_path: Path) -> None:
-    text = page(read_models(folder), tmp_path)
+    text = page(with_scores(folder), tmp_path)
     assert "| TF-IDF | demonstrations | 8 | 3 | 42.0 | 42.0 | 42.0 |" in text
     rights = [np.array([np.arange(N) < right for right in each], dtype=float) for each in ((40, 42, 44), (55, 56, 57))]
     change = difference([(rights[0], rights[1])] * 2)
@@ -109,7 +114,7 @@ def test_classifiers_stand_beside_the_methods_that_see_the_same_labels(folder: P
 
 
 def test_methods_that_were_not_run_are_named(folder: Path, tmp_path: Path) -> None:
-    (line,) = [line for line in page(read_models(folder), tmp_path).splitlines() if line.startswith("Not run yet")]
+    (line,) = [line for line in page(with_scores(folder), tmp_path).splitlines() if line.startswith("Not run yet")]
     assert "random-valid" in line
     assert "lens" not in line
 
@@ -138,7 +143,7 @@ def test_a_method_is_compared_only_when_it_has_every_pair_of_a_task_and_a_seed(f
         )
     ]
     write(folder / "model" / "influence-sst2", rows)
-    text = page(read_models(folder), tmp_path)
+    text = page(with_scores(folder), tmp_path)
     assert "| influence | 1,000 | – | – | 59.0 |  |  |" in text
     assert "have been run yet for: influence (1)." in text
     assert "the best of 2 other choices against random demonstrations: lens with" in text
@@ -189,14 +194,15 @@ def test_answers_of_dev_rows_which_choose_T_are_those_of_the_scores_too(folder: 
         read_models(folder)
 
 
-def test_the_page_says_of_which_methods_all_scores_are_kept(folder: Path, tmp_path: Path) -> None:
-    (model,) = read_models(folder)
-    assert "For all methods those of test rows at T = 1 are kept" in page([model], tmp_path)
-    text = page([replace(model, unscored=frozenset({"lens"}))], tmp_path)
-    assert "are kept for random, herding. For the other methods those of test rows at T = 1 are kept" in text
-    assert "The scores of every row are kept, of dev rows too." in page(
-        [replace(model, unscored=frozenset())], tmp_path
-    )
+def test_without_the_scores_of_dev_rows_a_method_has_no_T_chosen_by_them(folder: Path, tmp_path: Path) -> None:
+    whole = page(with_scores(folder), tmp_path)
+    assert "| lens | 1,080 |" in whole
+    assert "In the mean of 3 choices, random among them" in whole
+    text = page(with_scores(folder, unscored=frozenset({"lens"})), tmp_path)
+    assert "| lens | 1,080 |" not in text
+    assert "Also left out: lens, of which scores are kept at T = 1 alone" in text
+    assert "In the mean of 2 choices, random among them" in text
+    assert "T chosen on dev" not in page(read_models(folder), tmp_path).partition("## model")[2].partition("#### At")[0]
 
 
 def test_the_commands_are_commands_of_the_program() -> None:
