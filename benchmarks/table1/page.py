@@ -246,9 +246,9 @@ looked at after two, four, six and eight of the ten seeds, when more or fewer me
 Everything is computed in float32, so that the rows of a GPU and of a processor [agree to
 rounding](evidence.md#what-was-run). Of SmolLM2, those of LENS and influence were made on a GPU, the others on a
 processor. To keep the scores of the 150 rows, 315 combinations of a method, a task and a seed were run a second time at
-T = 1, ten of LENS on a processor now: 313 gave the same answers to every row. In the other two, k-means chose other
-demonstrations, and their rows replace the former ones, which are not kept. What was run again at other T, and on dev
-rows, gave the same answers to every row. What this page says of methods follows from these scores.
+T = 1, ten of LENS on a processor now. In two of them k-means chose other demonstrations, and later margin did in one of
+TREC; their rows replace the former ones, which are not kept. All else that was run again, at other T and on dev rows
+too, gave the same answers to every row. The accuracies of methods on this page follow from these scores.
 
     python -m benchmarks.table1.runs --model MODEL --data-dir DIR -o table1/NAME
     python -m benchmarks.table1.costs --model MODEL --data-dir DIR -o table1/NAME/costs.jsonl
@@ -412,8 +412,8 @@ def _left_out(model: Model) -> str:
     if not names:
         return ""
     return (
-        f" Also left out: {' and '.join(names) if len(names) < 3 else ', '.join(names)}, of which scores are kept at "
-        "T = 1 alone (of other T only which rows were labelled correctly)."
+        f" Also left out: {' and '.join(names) if len(names) < 3 else ', '.join(names)}, of which the scores at T > 1 "
+        "and of dev rows are not all kept."
     )
 
 
