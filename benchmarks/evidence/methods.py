@@ -6,17 +6,17 @@ are slow, with fewer seeds. `evidence/nearest` has the nearest mean hidden state
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 
-from benchmarks.table1.page import THINKING
+from benchmarks.table1.page import PAPER_BEST, THINKING
 from benchmarks.table1.runs import BASELINE, LABELS
 
 from .discrimination import Compared, Difference, Pair, beside, compare
-from .load import Evidence, Scores
+from .load import Evidence
 
 TECHNIQUES = {
     "repeat-2": "the demonstrations twice in one prompt",
@@ -27,9 +27,9 @@ TECHNIQUES = {
 NEAREST_MEAN = "nearest mean hidden state of labelled rows"
 ENSEMBLE = "ensemble-4"  # four readings beside the five of thinking, but every input is read four times, too
 FOLDERS = ("random", "techniques", "choices")
-CHOICES = ("k-center", "global-entropy", "local-entropy", "random-valid")
+CHOICES = (PAPER_BEST, "k-center", "global-entropy", "local-entropy", "random-valid")
 SLOW = ("lens", "influence")  # choices, too, but most of an hour of a processor core for each task and seed
-PAPER_CHOICES = ("k-center",)  # of these, those of the paper's Table 1
+PAPER_CHOICES = (PAPER_BEST, "k-center")  # of these, those of the paper's Table 1
 BY_DEV = "random-valid"  # the choice by labels of other rows, after which there is thinking, too
 T = 5  # of thinking, in the paper's setting after random demonstrations and after random-valid
 PAPER_HERE = f"the paper's setting, T = {T}, on the rows of the lines below"
@@ -105,30 +105,15 @@ def after_choice_beside_random(evidence: Evidence, t: int) -> list[Pair]:
 
 
 def thinking_beside_choices(evidence: Evidence) -> dict[str, list[Pair]]:
-    """Thinking after random demonstrations beside every choice that sees no labels but its demonstrations' own."""
-    choices = evidence.folder("choices")
+    """Thinking after random demonstrations beside the paper's choices and those that see no labels of the pool."""
+    random, _, choices = map(evidence.folder, FOLDERS)
+    thinking, once = random[random["t"] == T], choices[choices["t"] == 1]
     found = {
-        name: thinking_beside(evidence, _scores(choices[choices["sampling"] == name], 1))
+        name: beside(thinking, once[once["sampling"] == name])
         for name in CHOICES
-        if name not in LABELS
+        if name in PAPER_CHOICES or name not in LABELS
     }
     return {name: pairs for name, pairs in found.items() if pairs}
-
-
-def thinking_beside(evidence: Evidence, chosen: Mapping[tuple[str, int], Scores]) -> list[Pair]:
-    """Thinking after random demonstrations beside the scores of a choice by task and seed, on the rows of these."""
-    after = _scores(evidence.folder("random"), T)
-    return [
-        Pair(task, seed, before, after[task, seed].at(before.where), None, None)
-        for (task, seed), before in chosen.items()
-        if (task, seed) in after
-    ]
-
-
-def _scores(rows: pd.DataFrame, t: int) -> dict[tuple[str, int], Scores]:
-    """The scores of test rows at T by task and seed."""
-    rows = rows[(rows["t"] == t) & (rows["part"] == "test")]
-    return {(str(row["task"]), int(row["seed"])): row["scores"] for _, row in rows.iterrows()}
 
 
 def accuracies(evidence: Evidence) -> pd.DataFrame:

@@ -15,7 +15,7 @@ import pandas as pd
 
 from benchmarks.evidence.discrimination import Difference, difference, holm
 from benchmarks.evidence.findings import counted, points, with_interval
-from benchmarks.evidence.load import TASK_NAMES, Scores, read_scores, stored_scores
+from benchmarks.evidence.load import TASK_NAMES, stored_scores
 from benchmarks.evidence.measures import Floats, batch_calibrated, predicted
 from benchmarks.style import MORE_LABELS, OWN_LABELS, THINKS, write
 from deepthink_cli.evaluation.metrics import ALPHA
@@ -55,9 +55,9 @@ class Model:
     """The results of one model: a line for each method, task and seed, with an accuracy for each of `KINDS`.
 
     `answers` has the same lines, with 1.0 for every test row that was labelled correctly and 0.0 for others [rows].
-    `paper_best` has the scores of `PAPER_BEST` at T = 1 by task and seed. `more` has the methods that were run on more
-    rows, with the two of `KINDS` at T = 1; *thinking* is a method there. `more_gains` has what they change, for both of
-    these kinds and by method. `unscored` are methods that have results without the scores of their rows.
+    `more` has the methods that were run on more rows, with the two of `KINDS` at T = 1; *thinking* is a method there.
+    `more_gains` has what they change, for both of these kinds and by method. `unscored` are methods that have results
+    without the scores of their rows.
     """
 
     name: str
@@ -65,7 +65,6 @@ class Model:
     costs: list[dict[str, Any]]
     rivals: list[dict[str, Any]]
     answers: pd.DataFrame = field(default_factory=nothing)
-    paper_best: Mapping[tuple[str, int], Scores] = field(default_factory=dict)
     more: pd.DataFrame = field(default_factory=nothing)
     more_gains: dict[str, dict[str, Difference]] = field(default_factory=dict)
     unscored: frozenset[str] = frozenset()
@@ -126,22 +125,13 @@ def read_models(folder: Path) -> list[Model]:
             answers = _answers(jobs, samples)
             accuracies = answers.assign(**{kind: answers[kind].map(np.mean) for kind in KINDS})
             unscored = frozenset(_method(job.arm) for job in jobs if any(r.key not in samples for r in _results(job)))
-            best = dict(_paper_best(jobs, samples))
-            models.append(Model(path.name, accuracies, *kept, answers, best, unscored=unscored))
+            models.append(Model(path.name, accuracies, *kept, answers, unscored=unscored))
     return models
 
 
 def _results(job: JobResults) -> list[Result]:
     """The results of test rows, and those of dev rows, which choose T."""
     return [*job.test.values(), *job.dev.values()]
-
-
-def _paper_best(jobs: Sequence[JobResults], samples: Mapping[str, Path]) -> Iterator[tuple[tuple[str, int], Scores]]:
-    """The scores of `PAPER_BEST` at T = 1, where they are kept, by task and seed."""
-    for result in (job.test[1] for job in jobs if 1 in job.test):
-        setting, file = result.setting, samples.get(result.key)
-        if setting.sampling == PAPER_BEST and setting.calibration is None and file is not None:
-            yield (setting.task, setting.seed), read_scores(file, result)
 
 
 def _answers(jobs: Sequence[JobResults], samples: Mapping[str, Path]) -> pd.DataFrame:
@@ -222,7 +212,7 @@ Every [method](choose.md#methods) chooses from the same seeded pool of 1,000 tra
 demonstrations are read: *thinking* is Deep-Thinking in the paper's setting (T = 5, eta 0.01, continued positions),
 repeat-2 reads them twice, ensemble-4 in four orders, composed each without the others, and ct-kv trains their
 memory. Test rows are validation rows of SST-2, SST-5 and MR, and test rows of AG News
-and TREC: 300 of each task for random demonstrations and nine methods, and 150 for all choices and three techniques. The
+and TREC: 300 of each task for random demonstrations and ten methods, and 150 for all choices and three techniques. The
 demonstrations are others than those of README.md and of the first lines of [Evidence](evidence.md). SmolLM2's weights
 have 4 bits (GGUF Q4_1), and it is an instruct model that is read without its chat template.
 
@@ -241,14 +231,16 @@ Tables have accuracies in percent, means over seeds:
 see the latter come last in every table, below a line of their own. Intervals, also those of the pictures, are at 95 %
 and made as in the first table of [Evidence](evidence.md). What is *shown* has p below 5 % after Holm's correction over
 the methods; that table corrects for more comparisons, so that less is shown there. The figures of 300 rows were also
-looked at after two, four, six and eight of the ten seeds, when more or fewer methods were shown to differ.
+looked at after two, four, six and eight of the ten seeds, when more or fewer methods were shown to differ; graph-cut,
+the paper's best choice, was added after that.
 
 Everything is computed in float32, so that the rows of a GPU and of a processor [agree to
-rounding](evidence.md#what-was-run). Of SmolLM2, those of LENS and influence were made on a GPU, the others on a
-processor. To keep the scores of the 150 rows, 315 combinations of a method, a task and a seed were run a second time at
-T = 1, ten of LENS on a processor now. In two of them k-means chose other demonstrations, and later margin did in one of
-TREC; their rows replace the former ones, which are not kept. All else that was run again, at other T and on dev rows
-too, gave the same answers to every row. The accuracies of methods on this page follow from these scores.
+rounding](evidence.md#what-was-run). Of SmolLM2, the results of LENS and influence were made on a GPU, the others on a
+processor. To keep the scores of the 150 rows, all was run a second time, mostly on a processor, influence at T = 1
+alone. For two of the 15 pairs of a task and a seed k-means chose other demonstrations then, and margin for one; their
+rows replace the former ones, which are not kept. All else gave the same answers to every row. At T > 1 the
+demonstrations of LENS for twelve pairs were not searched again, but recognised by their digest among those that its
+search can reach. The accuracies of methods on this page follow from these scores.
 
     python -m benchmarks.table1.runs --model MODEL --data-dir DIR -o table1/NAME
     python -m benchmarks.table1.costs --model MODEL --data-dir DIR -o table1/NAME/costs.jsonl
@@ -327,15 +319,15 @@ def _beside_paper(model: Model) -> Iterator[str]:
     gains, ranked = model.more_gains.get("plain", {}), model.accuracies.groupby("method")["plain"].mean()
     choices = ranked[[name for name in CHOICES if name in model.complete]].sort_values(ascending=False)
     free = [name for name in gains if name in CHOICES and name not in LABELS]
-    if THINKING not in gains or PAPER_BEST not in choices or not free:
+    if not {THINKING, PAPER_BEST} <= set(gains) or PAPER_BEST not in choices or not free:
         return
     best = max(free, key=lambda name: gains[name].mean)
     yield (
         "In the paper's Table 1 Deep-Thinking without dev labels is above eleven choices of demonstrations, of which "
         f"GraphCut is the best. Here it changes the accuracy of random demonstrations by {_points(gains[THINKING])} "
-        f"(T = 5), while {best}, the best choice without further labels, changes it by {_points(gains[best])}. "
-        f"On {ROWS} rows {PAPER_BEST} changes it by {_points(model.gains([PAPER_BEST])['plain'][PAPER_BEST])}, and is "
-        f"number {list(choices.index).index(PAPER_BEST) + 1} of {len(choices)} choices by the mean."
+        f"(T = 5), {PAPER_BEST} by {_points(gains[PAPER_BEST])}, and {best}, the best choice without further labels, "
+        f"by {_points(gains[best])}. By the mean on {ROWS} rows {PAPER_BEST} is number "
+        f"{list(choices.index).index(PAPER_BEST) + 1} of {len(choices)} choices."
     )
 
 
@@ -397,8 +389,8 @@ def _thinking(model: Model) -> Iterator[str]:
     yield "#### With T by dev rows"
     yield (
         f"After thinking, with T chosen for each task and seed by the labels of {DEV_ROWS} dev rows, by raw scores. "
-        f"Further cost: up to 8 readings, and the {DEV_ROWS} rows at each of four T. ct-kv has one reading and is left "
-        f"out; composed was not run with other T, and no method on more rows.{_left_out(model)}"
+        f"Further cost: up to 8 readings, and the {DEV_ROWS} rows at each of four T. ct-kv, which has one "
+        f"reading, and the results on {MORE_ROWS} rows, for which no T was chosen, are left out.{_left_out(model)}"
     )
     cells = {method: [_labels(method, int(DEV_ROWS))] for method in shown}
     yield _table(model, "thinking", {"method": "---", "labels": "--:"}, cells)
