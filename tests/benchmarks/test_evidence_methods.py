@@ -9,7 +9,7 @@ from helpers.small_evidence import made_up_scores, write_row
 
 from benchmarks.table1.page import Model, page
 from evidence.load import Evidence, read_evidence
-from evidence.methods import accuracies, beside_random, gains, thinking_beside
+from evidence.methods import accuracies, beside_random, gains
 
 RANDOM, CHOSEN, TRAINED, ENSEMBLE, FIVE, AFTER = (
     made_up_scores(40, name, bias=1.0) for name in ("random", "chosen", "trained", "ensemble", "five", "after")
@@ -59,15 +59,6 @@ def test_biases_are_fitted_on_dev_rows_that_may_differ_and_test_rows_may_not(tmp
     (found,) = beside_random(read_evidence(tmp_path))
     assert found.cells == [("sst2", 0)]
     assert "fitted" in found.differences
-
-
-def test_thinking_is_beside_a_choice_of_table_1_on_the_rows_that_this_labelled(evidence: Evidence) -> None:
-    (chosen,) = evidence.folder("choices").query("t == 1")["scores"]
-    rows = [30, 2, 17]
-    before = chosen.at([chosen.where[row] for row in rows])
-    (pair,) = thinking_beside(evidence, {("sst2", 0): before, ("sst2", 1): before})
-    assert pair.before.logs.argmax(axis=1).tolist() == CHOSEN[rows].argmax(axis=1).tolist()
-    assert pair.after.logs.argmax(axis=1).tolist() == FIVE[rows].argmax(axis=1).tolist()
 
 
 def test_the_page_of_table_1_has_the_accuracies_of_these_rows(evidence: Evidence, tmp_path: Path) -> None:
