@@ -98,7 +98,7 @@ Tasks count as independent{shared}; tasks, models and dev rows are not drawn at 
 the dev rows of a task are nearly the same for all seeds, so that no interval contains what other dev rows would change,
 least of all that of the nearest mean, which is made of them. The method of the intervals was changed after the first
 figures had been seen: the former ones were too wide here and too narrow in Table 1. Figures of the lines with ten seeds
-were also looked at after two, four, six and eight of them; that of `graph-cut` was added later."""
+were also looked at after two, four, six and eight of them; the line of `graph-cut` was added later."""
 CLAIMS = """\
 *Yes* and *no* say that a 95 % interval excludes zero for the claim or against it, *not shown* that it does not; of
 several figures those of the paper's own setting decide (continued positions, eta 0.01). No line repeats the paper's
