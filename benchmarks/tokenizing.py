@@ -32,7 +32,7 @@ from deepthink_cli.engine.delegating import DelegatingEngine
 from deepthink_cli.errors import Problems
 from deepthink_cli.events import silent
 from deepthink_cli.memory import Memory
-from deepthink_cli.model.tokens import encode
+from deepthink_cli.model.boundary import encode
 from deepthink_cli.prediction.files import write_labels
 from deepthink_cli.prediction.labeller import RowLabeller
 from deepthink_cli.prediction.options import ErrorOptions, LabelOptions

@@ -132,6 +132,13 @@ TABLE = (
         "not with {chat}, whose template separates the turns",
         _OMIT_ONE,
     ),
+    Rule(
+        _WHOLE,
+        ("tokens",),
+        _has("chat"),
+        "not with {chat}, whose template ends every turn with a token of its own",
+        _OMIT_ONE,
+    ),
     Rule((*_WHOLE, "tune"), ("system",), _lacks("chat"), "only with {chat}", _ADD),
     Rule(
         ("run", "study"),

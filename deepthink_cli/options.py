@@ -134,6 +134,16 @@ Score = Annotated[
     ),
 ]
 
+TokensName = Literal["prompt", "parts"]  # whose token ids a prompt has
+TokenIds = Annotated[
+    TokensName,
+    Flag(
+        DATA,
+        "Token ids of the whole prompt, or of its parts, demonstrations and query, alone, as in the official code.",
+        hint="use prompt or parts",
+    ),
+]
+
 MOST_COPIES = 10  # of a query in its prompt
 Copies = Annotated[int, Field(ge=1, le=MOST_COPIES)]
 REREAD = Flag(

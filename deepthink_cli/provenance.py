@@ -14,7 +14,7 @@ from pydantic import Field, TypeAdapter, with_config
 from deepthink_cli.corrections import Calibrated, FirstToken, Thresholds
 from deepthink_cli.data.chat import Chat
 from deepthink_cli.data.examples import Example
-from deepthink_cli.data.template import Template
+from deepthink_cli.data.template import PARTS, Template
 from deepthink_cli.errors import InputError, option
 from deepthink_cli.io.mistakes import STRICT
 from deepthink_cli.io.text import canonical_json, named
@@ -159,6 +159,8 @@ class TokenizedDemonstrations:
             del values["parts"]
         if self.template.label_separator is None:
             del values["template"]["label_separator"]
+        if self.template.tokens != PARTS:
+            del values["template"]["tokens"]
         return hashlib.sha256(canonical_json(values).encode()).hexdigest()
 
 
@@ -364,6 +366,7 @@ def prompt_lines(labels: Sequence[str], template: Template, chat: Chat | None) -
     return {
         "labels": ", ".join(map(named, labels)) or "with every input",
         "template": f"{template.pattern!r}, separator {template.separator!r}",
+        **({"token ids": "of demonstrations and query, each alone"} if template.tokens == PARTS else {}),
         **({"prompts": f"{chat}, template {chat.template_sha256[:12]}"} if chat else {}),
     }
 

@@ -18,7 +18,7 @@ from pydantic import Field, TypeAdapter, ValidationError, with_config
 from deepthink_cli.corrections import Calibrated, Centroids, FirstToken, Thresholds
 from deepthink_cli.data.chat import Chat
 from deepthink_cli.data.examples import Example
-from deepthink_cli.data.template import Template
+from deepthink_cli.data.template import PARTS, Template
 from deepthink_cli.errors import InputError
 from deepthink_cli.io.mistakes import STRICT, place, reason
 from deepthink_cli.io.text import canonical_json
@@ -173,6 +173,8 @@ def as_json(metadata: Metadata) -> dict[str, Any]:
             del fields["calibrated"][name]
     if metadata.template.label_separator is None:
         del fields["template"]["label_separator"]
+    if metadata.template.tokens != PARTS:
+        del fields["template"]["tokens"]
     return {name: value for name, value in fields.items() if name not in OPTIONAL or value is not None}
 
 

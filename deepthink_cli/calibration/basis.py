@@ -16,7 +16,7 @@ from deepthink_cli.calibration.registry import CALIBRATIONS, NONE, STORED, calib
 from deepthink_cli.data.examples import Query, Text
 from deepthink_cli.errors import InputError, option
 from deepthink_cli.model.spec import ModelSpec
-from deepthink_cli.model.tokens import QueryTokenizer, TokenizedQuery, encode, query_tokenizer, separator_end
+from deepthink_cli.model.tokens import Ending, QueryTokenizer, TokenizedQuery, end_of_demonstrations, query_tokenizer
 from deepthink_cli.options import ScoreName
 from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.scoring.prediction import check_fits
@@ -86,11 +86,12 @@ class BasisInputs:
         self.name, self.texts = name, basis_texts(basis, demonstrations)
         self._tokenize: Callable[[Sequence[Query]], list[TokenizedQuery]]
         if basis == "premise":
-            start = _premise(demonstrations)
+            start, end = _premise(demonstrations), end_of_demonstrations(tokenizer, demonstrations)
+            template = demonstrations.template
             self._tokenize = QueryTokenizer(
                 lambda query: (start, [start + candidate for candidate in query.candidates]),
-                lambda texts: encode(tokenizer, texts, special=False),
-                end=separator_end(demonstrations.template) if score == "end" else "",
+                lambda texts: end.after(tokenizer, texts),
+                end=Ending.of_separator(tokenizer, template) if score == "end" else None,
             )
         else:
             self._tokenize = query_tokenizer(tokenizer, demonstrations, score)

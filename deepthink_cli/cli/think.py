@@ -30,7 +30,7 @@ from deepthink_cli.errors import InputError, Problems
 from deepthink_cli.io.text import named, size
 from deepthink_cli.method import MethodOptions
 from deepthink_cli.model.options import SCORING, ModelOptions
-from deepthink_cli.options import OUTPUT, Flag
+from deepthink_cli.options import OUTPUT, Flag, TokenIds
 from deepthink_cli.selection.options import TaskOptions
 from deepthink_cli.techniques.options import TechniqueOptions
 
@@ -148,6 +148,7 @@ def think(
     renamed: Renamed = None,
     prompt: PromptArguments,
     label_separator: LabelSeparator = None,
+    tokens: TokenIds = "prompt",
     chat: ChatArguments,
     task: TaskName = None,
     drawing: Annotated[Given[TaskOptions], Without("limit")],
@@ -196,7 +197,8 @@ def think(
     with Show(common, bar=not common.as_json) as tell:
         tell_of_toy(model, tell)
         warnings = _warnings(demonstrations, prompt, tell) if task is None else []
-        demonstrations = replace(demonstrations, chat=as_chat)
+        template = replace(demonstrations.template, tokens=tokens)
+        demonstrations = replace(demonstrations, template=template, chat=as_chat)
         chosen = None if demos is None else read_selected(demos, demonstrations.examples, tell)
         origin_of = (origin.task, origin.seed, tell, chosen, technique_options, stored)
         plan = plan_thinking(demonstrations, model_options, method_options, *origin_of)

@@ -11,8 +11,10 @@ from string import Formatter
 from typing import Any
 
 from deepthink_cli.errors import InputError, Problem
+from deepthink_cli.options import TokensName
 
 SEPARATOR = "\n\n"
+PARTS: TokensName = "parts"
 
 
 @dataclass(frozen=True)
@@ -20,13 +22,15 @@ class Template:
     r"""A string with named fields that ends with the label's: `Review: {text}\nSentiment: {label}`.
 
     `separator` is written between demonstrations and after the last one. `{{` and `}}` are literal braces.
-    `label_separator` divides the labels of a row that may have several; None if every row has one label.
+    `label_separator` divides the labels of a row that may have several; None if every row has one label. `tokens` says
+    whether the ids are those that the tokenizer gives the whole prompt, or those of its parts, each alone.
     Raises InputError if the pattern cannot be filled or does not end with its label field.
     """
 
     pattern: str
     separator: str = SEPARATOR
     label_separator: str | None = None
+    tokens: TokensName = "prompt"
 
     def __post_init__(self) -> None:
         names = [name for _, name in _parsed(self.pattern) if name is not None]

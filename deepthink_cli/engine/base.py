@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 from deepthink_cli.engine.decoding import Decoding, NewToken, Prompt
 from deepthink_cli.engine.registry import without_own_passes
 from deepthink_cli.errors import InputError, option
+from deepthink_cli.model.boundary import common_length
 from deepthink_cli.model.limits import Limits
-from deepthink_cli.model.tokens import TokenizedQuery, common_length
+from deepthink_cli.model.tokens import TokenizedQuery
 from deepthink_cli.provenance import ModelIdentity
 
 if TYPE_CHECKING:

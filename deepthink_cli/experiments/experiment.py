@@ -16,7 +16,7 @@ from deepthink_cli.calibration.registry import NONE, choices, unlabelled
 from deepthink_cli.data.chat import Chat
 from deepthink_cli.method import ITERATIONS, POSITIONS, GateOptions, Positions
 from deepthink_cli.model.options import ModelOptions
-from deepthink_cli.options import DATA, METHOD, REREAD, Copies, Flag, Score, chosen_iterations, named_by
+from deepthink_cli.options import DATA, METHOD, REREAD, Copies, Flag, Score, TokenIds, chosen_iterations, named_by
 from deepthink_cli.registry import installed
 from deepthink_cli.selection.options import BALANCE, ORDER_SEED, POOL_SIZE, SAMPLING, SHOTS, Limit
 from deepthink_cli.selection.registry import Sampling, selection_method
@@ -102,6 +102,7 @@ class Experiment(GateOptions):
     limit: Limit = None
     data_dir: Word | None = None
     demos: Word | None = None
+    tokens: TokenIds = "prompt"
     chat: bool = False
     system: str | None = None
     iterations: Annotated[int, Field(ge=1), ITERATIONS] = 5

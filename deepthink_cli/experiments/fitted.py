@@ -36,7 +36,7 @@ def fitted(plan: RunPlan, spec: ModelSpec, job: str, drawn: DemonstrationSet) ->
 
     Raises InputError if the last one does not fit with a technique, and for tokens that the model does not know.
     """
-    drawn = replace(drawn, chat=plan.chat)
+    drawn = replace(drawn, template=replace(drawn.template, tokens=plan.options.tokens), chat=plan.chat)
     fit, bound_by = _fitting(plan, spec, job, drawn)
     demonstrations = last_of(drawn, fit)
     (plain,) = _tokenized(plan, spec, job, technique_of(DEEP_THINKING), demonstrations)

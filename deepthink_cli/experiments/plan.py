@@ -131,6 +131,7 @@ def settings(plan: RunPlan, job: RunJob, identity: ModelIdentity) -> list[Settin
         demonstrations_sha256=job.sha256,
         weights_sha256=identity.weights_sha256 or None,
         chat=job.demonstrations.chat,
+        tokens=None if plan.options.tokens == "prompt" else plan.options.tokens,
         pool_size=plan.options.pool_size if job.from_pool else None,
         balanced=plan.options.balance if job.from_pool else None,
         technique=job.recorded,

@@ -27,7 +27,7 @@ from deepthink_cli.updates.registry import parse_rule
 
 FILE = "results.jsonl"
 # Fields that are absent in rows that do not use them.
-OPTIONAL = ("chat", "pool_size", "balanced", "technique", "calibration", "score", "reread", "update")
+OPTIONAL = ("tokens", "chat", "pool_size", "balanced", "technique", "calibration", "score", "reread", "update")
 DIGESTS = ("demonstrations_sha256", "rows_sha256", "weights_sha256")
 _UNSET = (*DIGESTS, *OPTIONAL)  # fields that do not change the key if they are None
 Part = Literal["test", "dev"]
@@ -42,7 +42,8 @@ class Setting:
     of the task's definition. `part` is `dev` for rows that only choose T and eta, and `limit` is then the
     number of rows requested. The three digests are those of the demonstrations as the model read them, of the
     evaluated rows in order, and of every byte of the weights; rows of older versions lack them, and keep their keys.
-    `chat` is set if the demonstrations are turns of a conversation; `pool_size` and `balanced` if `sampling` chose them
+    `tokens` is set if the token ids are not those of the whole prompt (`run --tokens`), `chat` if the demonstrations
+    are turns of a conversation; `pool_size` and `balanced` if `sampling` chose them
     from a pool with a model (`run --demos-by`); `technique` names what made the memory other than Deep-Thinking alone
     (`run --technique`), with its parameters; `calibration` is the correction of the scores; `score` is what is compared
     of log-probabilities other than their sum (`run --score`); `reread` is how often a query
@@ -72,6 +73,7 @@ class Setting:
     demonstrations_sha256: str | None = None
     rows_sha256: str | None = None
     weights_sha256: str | None = None
+    tokens: Literal["parts"] | None = None
     chat: Chat | None = None
     pool_size: int | None = None
     balanced: bool | None = None

@@ -75,7 +75,15 @@ def _names(setting: Setting) -> dict[str, Name]:
     dev = drawn if setting.part == "dev" else ()  # dev rows depend on the demonstrations, which are excluded
     return {
         TASK: (TASK, setting.task),
-        DEMONSTRATIONS: (DEMONSTRATIONS, *task, setting.model_sha256, setting.positions, setting.chat, *drawn),
+        DEMONSTRATIONS: (
+            DEMONSTRATIONS,
+            *task,
+            setting.model_sha256,
+            setting.positions,
+            setting.tokens,
+            setting.chat,
+            *drawn,
+        ),
         ROWS: (ROWS, *task, setting.part, setting.split, setting.limit, *dev),
         WEIGHTS: (WEIGHTS, setting.model_sha256),  # model_sha256 covers samples of the weights
     }

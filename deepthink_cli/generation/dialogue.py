@@ -12,9 +12,10 @@ from deepthink_cli.engine.base import Engine, Reading
 from deepthink_cli.engine.decoding import Decoding, Prompt
 from deepthink_cli.errors import InputError
 from deepthink_cli.generation.generation import ended, pieces
+from deepthink_cli.model.boundary import common_length
 from deepthink_cli.model.chat import Conversation
 from deepthink_cli.model.limits import remaining_tokens
-from deepthink_cli.model.tokens import common_length, encode
+from deepthink_cli.model.tokens import end_of_demonstrations
 from deepthink_cli.provenance import check_model
 
 if TYPE_CHECKING:
@@ -52,8 +53,9 @@ class Dialogue:
         self.forgotten = 0
         # `_read` are the tokens after the demonstrations whose keys and values are in the past.
         self._past, self._read = engine.place(memory), tuple[int, ...]()
-        chat = demonstrations.chat
-        self._conversation = None if chat is None else Conversation(engine.tokenizer, demonstrations, chat)
+        chat, tokenizer = demonstrations.chat, engine.tokenizer
+        self._conversation = None if chat is None else Conversation(tokenizer, demonstrations, chat)
+        self._end = end_of_demonstrations(tokenizer, demonstrations) if chat is None else None
 
     def ask(self, question: str) -> Generator[str, None, None]:
         """Yield the pieces of the answer as they are generated.
@@ -112,4 +114,5 @@ class Dialogue:
             turns = solved_turns(template, solved)
             return tuple(self._conversation.dialogue(turns + ([] if question is None else [asked(template, question)])))
         text = template.demonstrations(solved) + ("" if question is None else template.query(question).rstrip(" "))
-        return tuple(encode(self.engine.tokenizer, [text], special=False)[0])
+        assert self._end is not None
+        return tuple(self._end.after(self.engine.tokenizer, [text])[0])

@@ -208,6 +208,12 @@ class Conversation:
         (text,) = self._rendering.render([[*self._turns, asked, reply(_PROBES[1])]])
         return text.rpartition(_PROBES[1])[2]
 
+    def after_reply(self) -> str:
+        """What the template writes between the text of a reply and the text of the next question."""
+        asked: Turn = {"role": "user", "content": _PROBES[0]}
+        (text,) = self._rendering.render([[*self._turns, asked, reply(_PROBES[1]), asked]])
+        return text.rpartition(_PROBES[1])[2].partition(_PROBES[0])[0]
+
     def _cut(self, asked: Sequence[Turn]) -> tuple[str, str]:
         """The text of the demonstrations up to the last special token before the query's own text, and that token."""
         common = _common(*self._rendering.render([[*self._turns, turn] for turn in asked], prompt=True))

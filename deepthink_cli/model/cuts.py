@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 _END_OF_WHITE_SPACE = r"(?!\\S)"  # as JSON
+_SPACE = "▁"  # as SentencePiece writes it
 _AFTER_A_WORD = frozenset(":?.!,;)]>=")
 
 
@@ -24,9 +25,11 @@ def cut_in(tokenizer: PreTrainedTokenizerBase, text: str) -> int | None:
 
     if not tokenizer.is_fast or not isinstance(tokenizer.backend_tokenizer.model, models.BPE | models.Unigram):
         return None
-    steps = (tokenizer.backend_tokenizer.normalizer, tokenizer.backend_tokenizer.pre_tokenizer)
-    if any(_looks_around(step) for step in steps if step is not None):
+    normalizer, pre_tokenizer = tokenizer.backend_tokenizer.normalizer, tokenizer.backend_tokenizer.pre_tokenizer
+    if any(_looks_around(step) for step in (normalizer, pre_tokenizer) if step is not None):
         return None
+    if normalizer is not None and not normalizer.normalize_str(text).replace(_SPACE, " ").endswith(text):
+        return None  # the vocabulary holds the normalised text
     pairs = {
         left + right: place
         for place, (left, right) in reversed([*enumerate(pairwise(text), start=1)])

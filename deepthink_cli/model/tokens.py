@@ -12,6 +12,15 @@ from typing import TYPE_CHECKING
 from deepthink_cli.data.examples import DemonstrationSet, Query
 from deepthink_cli.data.template import Template
 from deepthink_cli.errors import InputError, Problem, option
+from deepthink_cli.model.boundary import (
+    ORDINARY,
+    Boundary,
+    boundary,
+    common_length,
+    demonstration_ids,
+    encode,
+    followed,
+)
 from deepthink_cli.model.chat import Conversation
 from deepthink_cli.model.cuts import cut_in
 from deepthink_cli.options import ScoreName
@@ -47,12 +56,13 @@ def own_tokens(
                 "with a fast tokenizer (tokenizer.json)"
             )
         )
-    template = demonstrations.template
-    texts = [
-        template.demonstrations([(each.text, demonstrations.word(each.label))]) for each in demonstrations.examples
-    ]
+    template, texts = demonstrations.template, _solved(demonstrations)
     encoded = tokenizer(
-        "".join(texts), add_special_tokens=True, split_special_tokens=True, return_offsets_mapping=True, verbose=False
+        followed(template, "".join(texts)),
+        add_special_tokens=True,
+        split_special_tokens=True,
+        return_offsets_mapping=True,
+        verbose=False,
     )
     length = len(demonstrations.token_ids)
     if tuple(encoded["input_ids"][:length]) != demonstrations.token_ids:
@@ -77,22 +87,14 @@ def answer_places(tokenizer: PreTrainedTokenizerBase, demonstrations: TokenizedD
     As for a query, that is the last token of what the text up to the label and the whole text begin with.
     """
     template, places, before = demonstrations.template, list[int](), ""
-    for each in demonstrations.examples:
-        solved = [(each.text, demonstrations.word(each.label))]
+    for each, solved in zip(demonstrations.examples, _solved(demonstrations), strict=True):
         asked = demonstration_ids(tokenizer, (before + template.query(each.text)).rstrip(" "))
         places.append(common_length(tuple(asked), demonstrations.token_ids) - 1)
-        before += template.demonstrations(solved)
+        before += solved
     return tuple(places)
 
 
 _FEW = 8  # queries with the same candidates, for which a cut of their text is not looked for
-_PROBE = 100  # characters that show which special tokens the tokenizer appends
-# Ordinary words: arbitrary ids may be tokens that were never trained, whose activations are extreme.
-_ORDINARY = (
-    "It was late in the evening when the two friends came home from the theatre. They had seen a play about a small "
-    "town by the sea, and they still talked about it: the first act was slow, but the end was warm, clever and very "
-    "funny. One of them wanted to see it again, and the other one had already bought the book."
-)
 
 
 @dataclass(frozen=True)
@@ -132,7 +134,7 @@ class TokenizedQuery:
 def tokenize_demonstrations(
     tokenizer: PreTrainedTokenizerBase, demonstrations: DemonstrationSet
 ) -> TokenizedDemonstrations:
-    """Tokenise solved examples as one text that ends with the separator, or as turns if they have a `chat`.
+    """Tokenise solved examples, as the beginning of a prompt (`model.boundary`), or as turns if they have a `chat`.
 
     Those that are `apart` are texts of their own, each with the special tokens of a text. Raises InputError for a chat
     that the tokenizer's chat template cannot write, as `Conversation` does.
@@ -140,38 +142,15 @@ def tokenize_demonstrations(
     examples, template, chat = demonstrations.examples, demonstrations.template, demonstrations.chat
     parts: tuple[int, ...] = ()
     if chat is None:
-        solved = [(example.text, demonstrations.word(example.label)) for example in examples]
+        solved = _solved(demonstrations)
         groups = [[each] for each in solved] if demonstrations.apart else [solved]
-        texts = [demonstration_ids(tokenizer, template.demonstrations(group)) for group in groups]
+        texts = [boundary(tokenizer, template, group).ids for group in groups]
         ids = tuple(chain.from_iterable(texts))
         parts = tuple(map(len, texts)) if demonstrations.apart else ()
     else:
         conversation = Conversation(tokenizer, demonstrations, chat)
         ids, chat = conversation.token_ids, conversation.chat
     return TokenizedDemonstrations(examples, template, demonstrations.labels, ids, chat, demonstrations.words, parts)
-
-
-def demonstration_ids(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
-    """Token ids of the demonstrations' text, after the special tokens that the tokenizer adds before a text.
-
-    Those that it appends, such as EOS, are omitted, because the query follows.
-    """
-    ids = encode(tokenizer, [text], special=True)[0]
-    return ids[: len(ids) - _appended(tokenizer, text[:_PROBE])]
-
-
-def special_ids(tokenizer: PreTrainedTokenizerBase) -> tuple[int, ...]:
-    """The special tokens, such as BOS, that the tokenizer adds before a text; often none."""
-    (plain,) = encode(tokenizer, [_ORDINARY], special=False)
-    ids = demonstration_ids(tokenizer, _ORDINARY)
-    return tuple(ids[: len(ids) - len(plain)])
-
-
-def _appended(tokenizer: PreTrainedTokenizerBase, text: str) -> int:
-    """How many special tokens the tokenizer appends, found by locating the text's own tokens among all."""
-    whole, (plain,) = encode(tokenizer, [text], special=True)[0], encode(tokenizer, [text], special=False)
-    most = len(whole) - len(plain)  # the text itself may end with such a token
-    return next((count for count in range(most + 1) if whole[most - count : len(whole) - count] == plain), 0)
 
 
 def check_known(tokenizer: PreTrainedTokenizerBase, ids: Iterable[int], known: int, model: str, where: str) -> None:
@@ -191,7 +170,7 @@ def tokenize_queries(
     queries: Sequence[Query],
     score: ScoreName = "sum",
 ) -> list[TokenizedQuery]:
-    """Tokenise every query with each of its candidates, by a template or as the queries of demonstrations.
+    """Tokenise every query with each of its candidates, after demonstrations, or by a template after none.
 
     For the score `end`, every candidate's last token is the first one of what follows a label among the demonstrations:
     the separator, or the end of the reply in a chat. Raises InputError, naming the query, for a candidate that adds no
@@ -212,43 +191,78 @@ def query_tokenizer(
                 "the chat template writes the demonstrations in another way than when this memory was made; "
                 "run deepthink think again"
             )
-        end = _written(conversation.end(), "the chat template writes nothing after a reply") if with_end else ""
+        end = Ending(after := conversation.after_reply(), conversation.ids([after])[0]) if with_end else None
         return QueryTokenizer(conversation.texts, conversation.ids, conversation.added, end)
     template, word, copies = (
         (prompt, str, 1) if isinstance(prompt, Template) else (prompt.template, prompt.word, prompt.query_copies)
     )
+    between = end_of_demonstrations(tokenizer, prompt)
 
     def texts(query: Query) -> tuple[str, list[str]]:
         start = template.query(query.text, copies)
         return start, [start + word(candidate) for candidate in query.candidates]
 
-    end = separator_end(template) if with_end else ""
     return QueryTokenizer(
         texts,
-        lambda texts: encode(tokenizer, texts, special=False),
-        end=end,
+        lambda texts: between.after(tokenizer, texts),
+        end=Ending.of_separator(tokenizer, template) if with_end else None,
         after_cut=cache(lambda: _after_cut(tokenizer, template.introduction)),
     )
 
 
-def separator_end(template: Template) -> str:
-    """What follows a label in demonstrations without a chat; raises InputError for an empty separator."""
-    return _written(template.separator, "the separator after the demonstrations is empty")
+def end_of_demonstrations(tokenizer: PreTrainedTokenizerBase, prompt: Template | TokenizedDemonstrations) -> Boundary:
+    """The boundary between demonstrations without a chat and a query; a template stands for no demonstrations.
+
+    Raises InputError if the tokenizer writes the demonstrations in another way than when they were tokenised.
+    """
+    if isinstance(prompt, Template):
+        return Boundary()
+    texts = _solved(prompt)
+    found = boundary(tokenizer, prompt.template, texts[-1:] if prompt.parts else texts)
+    if texts and found.ids != prompt.texts[-1]:
+        raise InputError(
+            "the tokenizer writes the demonstrations in another way than when this memory was made; run deepthink "
+            "think again"
+        )
+    return found
+
+
+def _solved(demonstrations: DemonstrationSet | TokenizedDemonstrations) -> list[str]:
+    """The text of every demonstration, with the separator after it."""
+    template, word = demonstrations.template, demonstrations.word
+    return [template.demonstrations([(each.text, word(each.label))]) for each in demonstrations.examples]
+
+
+@dataclass(frozen=True)
+class Ending:
+    """What follows a label among the demonstrations, up to the next one's own text, and its ids alone."""
+
+    text: str
+    ids: list[int]
+
+    @classmethod
+    def of_separator(cls, tokenizer: PreTrainedTokenizerBase, template: Template) -> Ending:
+        """The separator and what follows it; raises InputError for an empty one."""
+        if not template.separator:
+            reason = f"the separator after the demonstrations is empty; use {option('score')} sum or mean"
+            raise InputError.of("score", "end", reason)
+        text = followed(template, template.separator)
+        return cls(text, encode(tokenizer, [text], special=False)[0])
 
 
 @dataclass(frozen=True)
 class QueryTokenizer:
     """Tokenises queries, given their texts up to the candidates and with each of them, and the ids of such texts.
 
-    `added` is the number of bytes around a query's own text, which a chat template writes. `end` is the text after a
-    candidate whose first token is the candidate's last; empty if candidates have no end. `after_cut` gives the number
+    `added` is the number of bytes around a query's own text, which a chat template writes. `end` is what follows a
+    candidate, whose first token is the candidate's last; None if candidates have no end. `after_cut` gives the number
     of characters at the end of every query whose tokens do not depend on what is before them; 0 if none is known.
     """
 
     texts: Callable[[Query], tuple[str, list[str]]]
     ids: Callable[[Sequence[str]], list[list[int]]]
     added: int = 0
-    end: str = ""
+    end: Ending | None = None
     after_cut: Callable[[], int] = lambda: 0
 
     def __call__(self, queries: Sequence[Query]) -> list[TokenizedQuery]:
@@ -279,7 +293,7 @@ class QueryTokenizer:
         texts = [_spaced(*self.texts(query)) for query in queries]
         every = list(dict.fromkeys(text for of_query in texts for text in of_query))
         ids = dict(zip(every, self.ids(every), strict=True))
-        ended = self._ended(texts, ids) if self.end else ids
+        ended = ids if self.end is None else self._ended(self.end, texts, ids)
         return [
             _spans(query, *(ids[text] for text in of_query), ended=[ended[text] for text in of_query[2:]])
             for query, of_query in zip(queries, texts, strict=True)
@@ -290,28 +304,18 @@ class QueryTokenizer:
         starts = [self.texts(replace(query, candidates=()))[0].rstrip(" ") for query in queries]
         return [tuple(ids) for ids in self.ids(starts)]
 
-    def _ended(self, texts: Iterable[Sequence[str]], ids: Mapping[str, list[int]]) -> Mapping[str, list[int]]:
+    def _ended(
+        self, end: Ending, texts: Iterable[Sequence[str]], ids: Mapping[str, list[int]]
+    ) -> Mapping[str, list[int]]:
         """The ids of every text with a candidate, with the candidate's end; `ids` are those without it."""
         wholes = list(dict.fromkeys(text for of_query in texts for text in of_query[2:]))
-        of_end, *followed = self.ids([self.end, *(whole + self.end for whole in wholes)])
-        return {whole: _with_end(ids[whole], after, of_end) for whole, after in zip(wholes, followed, strict=True)}
-
-
-def encode(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], special: bool) -> list[list[int]]:
-    """Token ids of each text; a special token written in a text stays text.
-
-    With `special`, the tokenizer adds its own special tokens by its own rule.
-    """
-    encoded = tokenizer(
-        list(texts), add_special_tokens=special, split_special_tokens=True, return_attention_mask=False, verbose=False
-    )
-    ids: list[list[int]] = encoded["input_ids"]
-    return ids
+        followed = self.ids([whole + end.text for whole in wholes])
+        return {whole: _with_end(ids[whole], after, end.ids) for whole, after in zip(wholes, followed, strict=True)}
 
 
 def ordinary_ids(tokenizer: PreTrainedTokenizerBase, known: int, count: int) -> list[int]:
     """`count` token ids below `known` from an ordinary text, repeated if it is too short."""
-    ids = [token for token in encode(tokenizer, [_ORDINARY], special=True)[0] if token < known] or [0]
+    ids = [token for token in encode(tokenizer, [ORDINARY], special=True)[0] if token < known] or [0]
     return (ids * (count // len(ids) + 1))[:count]
 
 
@@ -324,12 +328,6 @@ def _spaced(start: str, whole: Sequence[str]) -> list[str]:
     """The query without and with the space before its label, and with every candidate."""
     # The space before a label is part of the label's first token, never of the query.
     return [start.rstrip(" "), start, *whole]
-
-
-def _written(end: str, problem: str) -> str:
-    if not end:
-        raise InputError.of("score", "end", f"{problem}; use {option('score')} sum or mean")
-    return end
 
 
 def _with_end(plain: list[int], followed: list[int], of_end: list[int]) -> list[int]:
@@ -370,11 +368,3 @@ def _spans(
     if start == 0:
         raise InputError(f"{where}there is no text before the label; put text before it in the template")
     return TokenizedQuery(tuple(alone[:start]), answers, query.where)
-
-
-def common_length(left: Sequence[int], right: Sequence[int]) -> int:
-    """How many leading tokens two sequences share."""
-    length = min(len(left), len(right))
-    if left[:length] == right[:length]:
-        return length
-    return next(n for n in range(length) if left[n] != right[n])

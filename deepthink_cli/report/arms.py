@@ -17,6 +17,7 @@ SPLITTING = ("sampling", "pool_size", "balanced", "shots", "limit")
 POOL = ("sampling", "pool_size", "balanced")  # they always distinguish arms whose demonstrations a method chose
 
 STEP = ("momentum", "eta", "update")  # what a technique that reads once does not have
+_IF_SET = ("tokens", "score", "reread", "update")  # written only if they are not the default
 READING = ("positions", *STEP)  # what T = 1 does not depend on
 
 
@@ -54,6 +55,7 @@ class Arm:
     eta: float | None
     sampling: str | None = None
     shots: int | None = None
+    tokens: str | None = None
     chat: Chat | None = None
     pool_size: int | None = None
     balanced: bool | None = None
@@ -108,7 +110,14 @@ class Arm:
         """The sort key of arms of the same model."""
         return (
             *(self.dtype, self.quantize or "", self.protocol, self.positions),
-            *(self.sampling or "", self.pool_size or 0, bool(self.balanced), self.shots or 0, str(self.chat or "")),
+            *(
+                self.sampling or "",
+                self.pool_size or 0,
+                bool(self.balanced),
+                self.shots or 0,
+                self.tokens or "",
+                str(self.chat or ""),
+            ),
             *(self.technique or "", self.calibration or "", self.score or "", self.reread or 1, self.update or ""),
             *(self.momentum, self.eta or 0.0),
             *(self.limit == "all", 0 if self.limit in (None, "all") else self.limit),
@@ -117,7 +126,7 @@ class Arm:
     def values(self) -> dict[str, Any]:
         """Every field by name, for JSON and CSV: the chat as text, score, reread and update rule if not default."""
         values = {**asdict(self), "chat": str(self.chat) if self.chat else None}
-        return {name: value for name, value in values.items() if value or name not in ("score", "reread", "update")}
+        return {name: value for name, value in values.items() if value or name not in _IF_SET}
 
     def label(self, names: Collection[str], short: bool = False) -> str:
         """The named fields as text; `short` omits a model's owner or folder."""
@@ -131,6 +140,7 @@ class Arm:
             "eta": "eta chosen on dev" if self.eta is None else f"eta {self.eta:g}",
             "sampling": f"{self.sampling} sampling" if self.sampling else "",
             "shots": f"{self.shots} shots" if self.shots is not None else "",
+            "tokens": f"token ids of {self.tokens}" if self.tokens else "token ids of the prompt",
             "chat": str(self.chat) if self.chat else "as plain text",
             "pool_size": f"pool of {self.pool_size}" if self.pool_size is not None else "",
             "balanced": "balanced" if self.balanced else "",

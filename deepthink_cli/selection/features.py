@@ -13,7 +13,8 @@ from deepthink_cli.engine.base import Engine, Observation, Reading, ScoringPlan,
 from deepthink_cli.errors import DeepThinkError
 from deepthink_cli.events import Progress, Tell, silent
 from deepthink_cli.io.prefetch import ahead
-from deepthink_cli.model.tokens import TokenizedQuery, query_tokenizer, special_ids
+from deepthink_cli.model.boundary import special_ids
+from deepthink_cli.model.tokens import TokenizedQuery, query_tokenizer
 from deepthink_cli.scoring.pipeline import CHUNK
 from deepthink_cli.scoring.prediction import check_length
 from deepthink_cli.scoring.softmax import softmax

@@ -15,8 +15,9 @@ from deepthink_cli.data.same_input import row_digest, rows_digest
 from deepthink_cli.data.source import RowSource
 from deepthink_cli.data.template import SEPARATOR, Template
 from deepthink_cli.errors import option
+from deepthink_cli.model.boundary import boundary, special_ids
 from deepthink_cli.model.limits import Limits
-from deepthink_cli.model.tokens import demonstration_ids, query_tokenizer, special_ids
+from deepthink_cli.model.tokens import query_tokenizer
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -128,6 +129,6 @@ def fits(tokenizer: PreTrainedTokenizerBase, limits: Limits, template: Template)
         if special + len(solved.encode()) + longest <= most:  # no text has more tokens than bytes
             return True
         tokens = special + tokenize([query])[0].longest
-        return tokens <= most and (query.gold is None or len(demonstration_ids(tokenizer, solved)) <= most)
+        return tokens <= most and (query.gold is None or len(boundary(tokenizer, template, [solved]).ids) <= most)
 
     return fit

@@ -14,7 +14,8 @@ from deepthink_cli.engine.base import Engine, ScoringPlan, Sums
 from deepthink_cli.errors import InputError, option
 from deepthink_cli.events import Progress, Tell, silent
 from deepthink_cli.method import Method
-from deepthink_cli.model.tokens import query_tokenizer, special_ids, tokenize_demonstrations
+from deepthink_cli.model.boundary import special_ids
+from deepthink_cli.model.tokens import end_of_demonstrations, query_tokenizer, tokenize_demonstrations
 from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.scoring.prediction import check_finite, score_each
 from deepthink_cli.scoring.softmax import softmax
@@ -99,25 +100,28 @@ class EngineTrials:
         return np.array([self._known[trials[tuple(each)].key] for each in sets], np.float64).reshape(shape)
 
     def _prepared(self, sets: Sequence[tuple[int, ...]], queries: Sequence[Query]) -> dict[tuple[int, ...], _Trial]:
-        """The trial of every set; all that share a template share a plan."""
-        template, labels = self._empty.template, self._empty.labels
-        by_template = self._asked(template, queries)
+        """The trial of every set; all after which queries have the same tokens share a plan."""
+        tokenizer, template, labels = self._engine.tokenizer, self._empty.template, self._empty.labels
+        alike: dict[tuple[str, tuple[int, ...]], _Asked] = {}
         trials = {}
         for rows in sets:
-            asked = by_template
             if not rows:
-                read = TokenizedDemonstrations((), template, labels, special_ids(self._engine.tokenizer))
+                read = TokenizedDemonstrations((), template, labels, special_ids(tokenizer))
             else:
                 examples = tuple(self._examples[row] for row in rows)
-                read = tokenize_demonstrations(self._engine.tokenizer, replace(self._empty, examples=examples))
-                if read.chat is not None:  # a chat template may write queries in another way after other turns
-                    asked = self._asked(read, queries)
+                read = tokenize_demonstrations(tokenizer, replace(self._empty, examples=examples))
+            if read.chat is not None:  # a chat template may write queries in another way after other turns
+                asked = self._asked(read, queries)
+            else:
+                follows = end_of_demonstrations(tokenizer, read).follows
+                asked = alike.get(follows) or self._asked(read, queries)
+                alike[follows] = asked
             self._check(len(rows), read.token_ids, asked.plan)
             key = key_of(_NAME, *model_parts(self._engine.identity), read.token_ids, asked.sha256)
             trials[rows] = _Trial(read, asked, key)
         return trials
 
-    def _asked(self, prompt: Template | TokenizedDemonstrations, queries: Sequence[Query]) -> _Asked:
+    def _asked(self, prompt: TokenizedDemonstrations, queries: Sequence[Query]) -> _Asked:
         tokenized = query_tokenizer(self._engine.tokenizer, prompt)(queries)
         plan = self._engine.plan(tokenized)
         rest = [replace(query, prefix=query.prefix[len(plan.shared) :]) for query in tokenized]

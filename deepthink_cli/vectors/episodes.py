@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from deepthink_cli.data.examples import DemonstrationSet, example_of
 from deepthink_cli.errors import InputError
-from deepthink_cli.model.tokens import answer_places, query_tokenizer, special_ids, tokenize_demonstrations
+from deepthink_cli.model.boundary import special_ids
+from deepthink_cli.model.tokens import answer_places, query_tokenizer, tokenize_demonstrations
 from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.selection.pool import PoolRows
 from deepthink_cli.vectors.options import VectorOptions
@@ -71,9 +72,11 @@ class Draws:
             chosen = self._drawn(random)
             while (query := random.choice(self.pool.free)) in chosen:
                 pass
-            prompt, (asked,) = self._prompt(chosen), tokenize([self.pool.queries[query]])
-            ids = prompt.demonstrations.token_ids + asked.prefix
-            yield Episode(ids, (*prompt.places, len(ids) - 1), prompt.classes, special + asked.prefix)
+            prompt, asked = self._prompt(chosen), [self.pool.queries[query]]
+            (after,) = query_tokenizer(self.tokenizer, prompt.demonstrations)(asked)
+            (alone,) = tokenize(asked)
+            ids = prompt.demonstrations.token_ids + after.prefix
+            yield Episode(ids, (*prompt.places, len(ids) - 1), prompt.classes, special + alone.prefix)
 
     def _drawn(self, random: Random) -> list[int]:
         """The places of the demonstrations, in the order of the prompt."""

@@ -18,7 +18,7 @@ from deepthink_cli import DemonstrationSet, Method, load_model, predict, think, 
 from deepthink_cli.cli.main import run
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.engine.opening import choose_engine
-from deepthink_cli.model.tokens import encode
+from deepthink_cli.model.boundary import encode
 
 Captured = pytest.CaptureFixture[str]
 PLAIN = ["a warm film", "long and dull", "wise", "so so, and then again not so bad at all"]

@@ -18,7 +18,7 @@ from deepthink_cli.engine.decoding import Decoding, NewToken, Prompt
 from deepthink_cli.engine.delegating import DelegatingEngine
 from deepthink_cli.engine.network import LanguageModel
 from deepthink_cli.errors import DeepThinkError, InputError
-from deepthink_cli.model.tokens import encode
+from deepthink_cli.model.boundary import encode
 
 TEXTS = ["Review: so so", "Review: a quiet joy of a film, told slowly and with care\nSentiment:", "Re", "A film"]
 NEW = 12

@@ -6,7 +6,7 @@ import pytest
 from conftest import REVIEWS, TEMPLATE, shared
 from helpers.chats import MARKS, chat_tokenizer, turns, whole_ids
 from helpers.families import build_tokenizer
-from tokenizers import Tokenizer, models, pre_tokenizers
+from tokenizers import Tokenizer, models
 from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from deepthink_cli import Chat, DemonstrationSet, Example, Query, tokenize_demonstrations, tokenize_queries
@@ -18,8 +18,8 @@ KIND = Template("Text: {text}\nKind: {kind}")
 
 
 def with_separator(tokenizer: PreTrainedTokenizerBase, template: Template, text: str, label: str) -> list[int]:
-    """The ids of a query, a label and the separator, as the demonstrations are tokenised."""
-    ids = tokenizer.encode(template.query(text) + label + template.separator, add_special_tokens=False)
+    """The ids of a query, a label, the separator and what follows it among the demonstrations."""
+    ids = tokenizer.encode(template.query(text) + label + template.separator + "Text: it", add_special_tokens=False)
     return list(ids)
 
 
@@ -92,19 +92,20 @@ def test_the_end_in_a_chat_is_the_token_after_the_reply(name: str) -> None:
         assert answer[-2] not in tokenizer.all_special_ids
 
 
-def test_without_an_end_the_score_is_refused_with_a_hint() -> None:
-    words = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.WordLevel({"?": 0, "bug": 1}, unk_token="?")))
-    words.backend_tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    with pytest.raises(InputError, match=r"^score end: the tokenizer writes no token .*; use score sum or mean$"):
-        tokenize_queries(words, KIND, [Query("it fails", ("bug", "feature"))], "end")
-    with pytest.raises(InputError, match=r"^score end: the separator after the demonstrations is empty"):
+def test_without_a_separator_the_score_is_refused_with_a_hint() -> None:
+    reason = r"^score end: the separator after the demonstrations is empty; use score sum or mean$"
+    with pytest.raises(InputError, match=reason):
         tokenize_queries(build_tokenizer(), Template(KIND.pattern, ""), [Query("it fails", WORDS)], "end")
-    chat = chat_tokenizer("smollm2")
-    chat.chat_template = (
-        "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}{% endfor %}"
-        "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
-    )
-    examples = [Example(text, label) for text, label in REVIEWS]
-    read = tokenize_demonstrations(chat, DemonstrationSet.of(examples, TEMPLATE, chat=Chat()))
-    with pytest.raises(InputError, match=r"^score end: the chat template writes nothing after a reply"):
-        tokenize_queries(chat, read, [Query("a joy", ("positive", "negative"))], "end")
+
+
+@pytest.mark.parametrize("name", ["gpt2", "pythia", "llama2"])
+def test_the_end_is_the_token_after_every_label_among_the_demonstrations(name: str) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(shared(f"tokenizers/{name}"))
+    examples = [Example("it fails", "bug"), Example("add a page", "feature"), Example("it stops", "bug")]
+    read = tokenize_demonstrations(tokenizer, DemonstrationSet(tuple(examples), KIND, ("bug", "feature")))
+    (query,) = tokenize_queries(tokenizer, read, [Query("it fails", ("bug", "feature"))], "end")
+    prompt = KIND.demonstrations([("it fails", "bug"), ("add a page", "feature"), ("it stops", "bug")])
+    for label, answer in zip(("bug", "feature"), query.answers, strict=True):
+        another = f"{prompt}{KIND.query('it fails')}{label}\n\n{KIND.query('another')}"
+        whole = tokenizer(another)["input_ids"]
+        assert whole[len(read.token_ids) + len(query.prefix) :][: len(answer)] == list(answer)

@@ -14,12 +14,12 @@ from helpers.texts import TEMPLATE, TOKENIZERS, WORDS, tokenizer_of
 from helpers.tiny import run_words
 from hypothesis import given
 from hypothesis import strategies as st
+from transformers import PreTrainedTokenizerFast
 
 from deepthink_cli import DemonstrationSet, Example, tokenize_demonstrations
 from deepthink_cli.cli.main import run
 from deepthink_cli.data.template import Template
 from deepthink_cli.experiments.results import read_results
-from deepthink_cli.model import tokens
 from deepthink_cli.model.limits import Limits, check_fit, count_tokens, max_count, max_demonstrations
 
 Models = Callable[[str], Path]
@@ -30,13 +30,13 @@ Captured = pytest.CaptureFixture[str]
 def tokenised(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The length in characters of every text that is tokenised."""
     counted: list[int] = []
-    encode = tokens.encode
+    call = PreTrainedTokenizerFast.__call__
 
-    def counting(tokenizer: object, texts: list[str], special: bool) -> list[list[int]]:
-        counted.extend(map(len, texts))
-        return encode(tokenizer, texts, special)  # type: ignore[arg-type]
+    def counting(tokenizer: object, text: str | list[str], **options: object) -> object:
+        counted.extend(map(len, [text] if isinstance(text, str) else text))
+        return call(tokenizer, text, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(tokens, "encode", counting)
+    monkeypatch.setattr(PreTrainedTokenizerFast, "__call__", counting)
     return counted
 
 

@@ -18,9 +18,10 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 from deepthink_cli import DemonstrationSet, Example, Method, Query, load_model, score, think, tokenize_queries
 from deepthink_cli.cli.main import run
 from deepthink_cli.errors import InputError
+from deepthink_cli.model.boundary import demonstration_ids, encode, special_ids
 from deepthink_cli.model.opening import open_model
 from deepthink_cli.model.options import ModelOptions
-from deepthink_cli.model.tokens import demonstration_ids, encode, special_ids, tokenize_demonstrations
+from deepthink_cli.model.tokens import tokenize_demonstrations
 
 Models = Callable[[str], Path]
 Captured = pytest.CaptureFixture[str]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import takewhile
 
 import pytest
@@ -14,7 +15,8 @@ from deepthink_cli import DemonstrationSet, Example
 from deepthink_cli.data.examples import Query
 from deepthink_cli.data.template import Template
 from deepthink_cli.errors import InputError
-from deepthink_cli.model.tokens import encode, tokenize_demonstrations, tokenize_queries
+from deepthink_cli.model.boundary import encode
+from deepthink_cli.model.tokens import tokenize_demonstrations, tokenize_queries
 
 QUERY = st.builds(Query, WORDS, st.lists(WORDS, min_size=1, max_size=4, unique=True).map(tuple))
 
@@ -90,10 +92,10 @@ def test_a_special_token_written_in_a_text_is_no_special_token(tokenizer: PreTra
 
 
 @given(TEMPLATE, st.lists(st.builds(Example, WORDS, WORDS), min_size=1, max_size=4))
-def test_demonstrations_are_the_tokenizers_own_start_and_their_text(
+def test_tokens_of_parts_are_the_tokenizers_own_start_and_the_text_alone(
     tokenizer: PreTrainedTokenizerBase, template: Template, examples: list[Example]
 ) -> None:
-    given = DemonstrationSet.of(examples, template)
+    given = DemonstrationSet.of(examples, replace(template, tokens="parts"))
     text = "".join(template.query(one.text) + one.label + template.separator for one in examples)
     token_ids = list(tokenize_demonstrations(tokenizer, given).token_ids)
     start = tokenizer("")["input_ids"]

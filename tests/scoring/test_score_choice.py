@@ -64,7 +64,8 @@ def test_the_scores_are_those_of_one_pass_over_all_tokens(llama: Engine, memorie
     for text in TEXTS:
         plain = by_forward(llama, memories[0], text, "")
         ended = {
-            label: logs[: len(plain[label]) + 1] for label, logs in by_forward(llama, memories[0], text, "\n\n").items()
+            label: logs[: len(plain[label]) + 1]
+            for label, logs in by_forward(llama, memories[0], text, "\n\nT").items()
         }
         expected = {
             "sum": {label: sum(logs) for label, logs in plain.items()},

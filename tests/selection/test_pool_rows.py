@@ -13,8 +13,8 @@ from deepthink_cli.data.examples import Query
 from deepthink_cli.data.template import Template
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError
+from deepthink_cli.model.boundary import demonstration_ids, special_ids
 from deepthink_cli.model.limits import Limits
-from deepthink_cli.model.tokens import demonstration_ids, special_ids
 from deepthink_cli.selection.pool import IDENTICAL, TOO_LONG, PoolRows, pool_of_file
 from deepthink_cli.tasks.catalogue import find_task
 from deepthink_cli.tasks.evaluated import pool_of_task

@@ -35,7 +35,7 @@ from deepthink_cli.engine.delegating import DelegatingEngine
 from deepthink_cli.engine.packed import PackedEngine
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.events import Event, Progress
-from deepthink_cli.model.tokens import special_ids
+from deepthink_cli.model.boundary import special_ids
 from deepthink_cli.selection.store import Store
 from deepthink_cli.selection.trials import EngineTrials
 

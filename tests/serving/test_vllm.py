@@ -22,9 +22,10 @@ from deepthink_cli.artifact.format import read_header
 from deepthink_cli.cli.main import run
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import DeepThinkError, InputError
+from deepthink_cli.model.boundary import encode
 from deepthink_cli.model.opening import open_model
 from deepthink_cli.model.options import ModelOptions
-from deepthink_cli.model.tokens import TokenizedQuery, encode, tokenize_demonstrations
+from deepthink_cli.model.tokens import TokenizedQuery, tokenize_demonstrations
 from deepthink_cli.serving.vllm.checks import (
     block_size,
     check_fits,

@@ -61,7 +61,7 @@ def request_of(
     `alone` are the ids of the context; it ends at the last token that it shares with the prompt. Raises InputError for
     a continuation with more tokens than the model holds.
     """
-    from deepthink_cli.model.tokens import common_length
+    from deepthink_cli.model.boundary import common_length
 
     if not prompt:
         raise InputError(f"{context.place}: its prompt has no tokens; leave the task out")

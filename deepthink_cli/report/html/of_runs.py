@@ -205,6 +205,7 @@ def _shared(result: Result, tested: Result) -> tuple[Any, ...]:
         ("--positions", setting.positions),
         ("--score", setting.score),
         ("--reread", setting.reread),
+        ("--tokens", setting.tokens),
         ("--demos", "FILE" if setting.sampling == GIVEN else None),
         ("--sampling", setting.sampling if drawn else None),
         ("--system", setting.chat.system if setting.chat else None),

@@ -16,7 +16,7 @@ from deepthink_cli.artifact.format import provenance_of
 from deepthink_cli.data.chat import solved
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.model.opening import open_model
-from deepthink_cli.model.tokens import encode
+from deepthink_cli.model.tokens import end_of_demonstrations
 from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.serving.vllm.checks import options_of
 from deepthink_cli.serving.vllm.settings import parse_served
@@ -80,7 +80,8 @@ class Prompts:
         """The ids of the demonstrations and of a prompt, or of each of several; a prompt is a text or token ids."""
         if isinstance(prompt, str):
             with self._lock:  # a tokenizer cannot be used by two threads
-                return [*shown.token_ids, *encode(self._tokenizer, [prompt], special=False)[0]]
+                ids = end_of_demonstrations(self._tokenizer, shown).after(self._tokenizer, [prompt])[0]
+            return [*shown.token_ids, *ids]
         if isinstance(prompt, list) and prompt and all(type(token) is int for token in prompt):
             return [*shown.token_ids, *prompt]
         if isinstance(prompt, list) and prompt:
