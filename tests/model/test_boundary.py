@@ -22,7 +22,8 @@ from deepthink_cli.model.boundary import boundary
 from deepthink_cli.model.tokens import tokenize_queries
 
 CORPUS = ["Review: A joy.\nSentiment: good\n\nReview: Dull!\nSentiment: bad\n\n", "Text: 12 of 3\n\nText: \n\n\n"] * 20
-LLAMA3 = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+MARKS = r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+LLAMA3 = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+" + MARKS
 PATTERNS = ("Review: {text}\nSentiment: {label}", "{text}\nSentiment: {label}", "{text} => {label}", "({text}) {label}")
 SEPARATORS = ("\n\n", "\n", " ", "\n###\n", "; ", "")
 WORDS_OF_ROWS = ("A joy", "dull!", "12 films", '"Fine," he said', "(so so)", "Ça va", "不错", "- no -", "'s")

@@ -109,3 +109,10 @@ def test_the_end_is_the_token_after_every_label_among_the_demonstrations(name: s
         another = f"{prompt}{KIND.query('it fails')}{label}\n\n{KIND.query('another')}"
         whole = tokenizer(another)["input_ids"]
         assert whole[len(read.token_ids) + len(query.prefix) :][: len(answer)] == list(answer)
+
+
+def test_a_tokenizer_without_a_token_for_what_follows_a_label_is_refused() -> None:
+    vocabulary = {token: number for number, token in enumerate("kindug")}  # others are left out
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.BPE(vocabulary, [])))
+    with pytest.raises(InputError, match=r"^score end: the tokenizer writes no token .*; use score sum or mean$"):
+        tokenize_queries(tokenizer, Template("X{text}Y kind{label}"), [Query("k", ("ug", "ku"))], "end")

@@ -63,10 +63,8 @@ def by_forward(engine: Engine, memory: Memory, text: str, after: str) -> dict[st
 def test_the_scores_are_those_of_one_pass_over_all_tokens(llama: Engine, memories: list[Memory]) -> None:
     for text in TEXTS:
         plain = by_forward(llama, memories[0], text, "")
-        ended = {
-            label: logs[: len(plain[label]) + 1]
-            for label, logs in by_forward(llama, memories[0], text, "\n\nT").items()
-        }
+        followed = by_forward(llama, memories[0], text, "\n\nText")
+        ended = {label: logs[: len(plain[label]) + 1] for label, logs in followed.items()}
         expected = {
             "sum": {label: sum(logs) for label, logs in plain.items()},
             "mean": {label: fmean(logs) for label, logs in plain.items()},
@@ -104,7 +102,7 @@ class Bigrams(Engine):
 
 
 def test_a_label_that_begins_with_another_wins_by_a_mean_or_with_an_end_and_never_by_a_sum(llama: Engine) -> None:
-    line = llama.tokenizer.convert_ids_to_tokens(llama.tokenizer.encode("\n\n", add_special_tokens=False))[0]
+    line = llama.tokenizer.convert_ids_to_tokens(llama.tokenizer.encode("\n\nText", add_special_tokens=False))[0]
     likely = {("Ġb", "u"): 0.5, ("b", "u"): 0.5, ("b", line): 0.1, ("u", line): 0.8, ("Ġb", line): 0.1}
     engine = Bigrams(llama, likely)
     demonstrations = DemonstrationSet.of([Example("x", "b"), Example("y", "bu"), Example("z", "k")], PATTERN)
