@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from importlib.metadata import version
 from typing import Any
@@ -33,7 +33,7 @@ from deepthink_cli.serving.options import ServeOptions
 from deepthink_cli.serving.schema import Health, Mistake, Mistakes, openapi, page
 
 BODY_SECONDS = 30.0  # in which the body of a request must arrive
-RETRY_SECONDS = 1
+RETRY = {"Retry-After": "1"}
 
 
 class Server:
@@ -67,6 +67,8 @@ class Server:
 
     async def predict(self, request: Request) -> Response:
         """Label the rows of a request."""
+        if not self.labeller.loaded:
+            raise HTTPException(503, "the model is being loaded; try again later", RETRY)
         began, skip = time.perf_counter(), _skips(request)
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
             raise HTTPException(415, "send the header Content-Type: application/json")
@@ -110,8 +112,7 @@ class Server:
         try:
             waiting: Future[list[Part]] = self.batches.submit(rows, alone)
         except Overloaded as error:
-            advice = {"Retry-After": str(RETRY_SECONDS)}
-            raise HTTPException(503, "too many requests wait; try again later", advice) from error
+            raise HTTPException(503, "too many requests wait; try again later", RETRY) from error
         try:
             return await asyncio.wrap_future(waiting)
         except DeepThinkError as error:
@@ -125,11 +126,12 @@ class Server:
         return self.labeller(rows)
 
     async def health(self, request: Request) -> Response:
-        """What is served."""
+        """What is served, and whether the model is loaded."""
         served = self.labeller
+        status, code, headers = ("ok", 200, {}) if served.loaded else ("loading", 503, RETRY)
         return _json(
             Health(
-                status="ok",
+                status=status,
                 version=version("deepthink-cli"),
                 memory=served.memory.sha256 or "",
                 model=served.memory.provenance.model.id,
@@ -139,7 +141,9 @@ class Server:
                 reread=served.memory.reread,
                 max_rows=self.options.max_rows,
                 waiting=self.batches.waiting,
-            ).model_dump()
+            ).model_dump(),
+            code,
+            headers,
         )
 
     async def show_metrics(self, request: Request) -> Response:
@@ -177,7 +181,7 @@ def _placeless(row: dict[str, Any]) -> dict[str, Any]:
     return row | {"error": without_place(row["error"])} if "error" in row else row
 
 
-def _json(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+def _json(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     return Response(json_line(value), status, headers, "application/json")
 
 

@@ -6,19 +6,21 @@ import signal
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from threading import Thread
 from types import FrameType
 
 import uvicorn
 
+from deepthink_cli.io.prefetch import OURS
 from deepthink_cli.serving.app import Server
 
 CONNECTIONS = 1024  # at once; a request on another one is answered with 503
 
 
-def serve(server: Server, listener: socket.socket, ready: Callable[[], None]) -> None:
-    """Answer requests until SIGTERM or Ctrl-C, first those that have arrived; calls `ready` when it can be reached.
+def serve(server: Server, listener: socket.socket, load: Callable[[], None]) -> None:
+    """Answer requests until SIGTERM or Ctrl-C, first those that have arrived, while `load` loads the model.
 
-    Raises KeyboardInterrupt after Ctrl-C; a second one does not wait for requests.
+    Raises what `load` raises, and KeyboardInterrupt after Ctrl-C; a second one does not wait for requests.
     """
     config = uvicorn.Config(
         server.app(),
@@ -31,23 +33,31 @@ def serve(server: Server, listener: socket.socket, ready: Callable[[], None]) ->
         server_header=False,
         limit_concurrency=CONNECTIONS,
     )
-    running = _Running(config, ready)
+    running = _Running(config, load)
     running.run([listener])
     if running.interrupted:
         raise KeyboardInterrupt
-    server.batches.close()
+    if running.failure is not None:
+        raise running.failure
 
 
 class _Running(uvicorn.Server):
-    """A server that ends without sending its signals to the process again."""
+    """A server that ends without sending its signals to the process again, and if the model cannot be loaded."""
 
-    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config, load: Callable[[], None]) -> None:
         super().__init__(config)
-        self.ready, self.interrupted = ready, False
+        self.load, self.interrupted = load, False
+        self.failure: BaseException | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        self.ready()
+        Thread(target=self._load, name=f"{OURS} loading", daemon=True).start()
+
+    def _load(self) -> None:
+        try:
+            self.load()
+        except BaseException as error:
+            self.failure, self.should_exit = error, True
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -67,7 +67,6 @@ def address(memory: Path) -> Iterator[str]:
     server = Server(labeller, options)
     with serving(server.app(), options) as found:
         yield found
-    server.batches.close()
 
 
 @pytest.fixture
