@@ -65,4 +65,4 @@ def serve(
             note(f"serving {memory} at {address}; Ctrl-C ends it", common.quiet)
 
         with raising_ctrl_c():
-            answer(Server(labeller, options, token), listener, load)
+            answer(Server(labeller, options, token, tell), listener, load)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import signal
 import socket
 from collections.abc import Callable, Iterator
@@ -11,30 +13,34 @@ from types import FrameType
 
 import uvicorn
 
+from deepthink_cli.events import Detail, Tell, Warn
 from deepthink_cli.io.prefetch import OURS
 from deepthink_cli.serving.app import Server
+from deepthink_cli.serving.connection import Connection
 
-CONNECTIONS = 1024  # at once; a request on another one is answered with 503
+END_SECONDS = 20  # in which the requests that have arrived are answered after a signal
 
 
 def serve(server: Server, listener: socket.socket, load: Callable[[], None]) -> None:
-    """Answer requests until SIGTERM or Ctrl-C, first those that have arrived, while `load` loads the model.
+    """Answer requests while `load` loads the model, and on; SIGTERM or Ctrl-C ends it after those that have arrived.
 
     Raises what `load` raises, and KeyboardInterrupt after Ctrl-C; a second one does not wait for requests.
     """
     config = uvicorn.Config(
         server.app(),
         loop="asyncio",
-        http="h11",
+        http=Connection,
         ws="none",
         lifespan="off",
         log_config=None,
         access_log=False,
         server_header=False,
-        limit_concurrency=CONNECTIONS,
+        timeout_graceful_shutdown=END_SECONDS,
     )
     running = _Running(config, load)
-    running.run([listener])
+    server.connections = lambda: len(running.server_state.connections)
+    with _told_by(server.tell):
+        running.run([listener])
     if running.interrupted:
         raise KeyboardInterrupt
     if running.failure is not None:
@@ -72,3 +78,31 @@ class _Running(uvicorn.Server):
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         self.interrupted = self.interrupted or sig == signal.SIGINT
         super().handle_exit(sig, frame)
+
+
+@contextmanager
+def _told_by(tell: Tell) -> Iterator[None]:
+    """Tell, inside the block, what uvicorn and asyncio log."""
+    handler = _Told(tell)
+    loggers = [logging.getLogger(name) for name in ("uvicorn.error", "asyncio")]
+    for logger in loggers:
+        logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        for logger in loggers:
+            logger.removeHandler(handler)
+
+
+class _Told(logging.Handler):
+    """Tells errors in a line, and details of mistakes of clients and of requests that the end of the server cuts."""
+
+    def __init__(self, tell: Tell) -> None:
+        super().__init__()
+        self.tell = tell
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[1] if record.exc_info else None
+        text = record.getMessage().strip() + ("" if error is None else f": {error!r}")
+        detail = record.levelno < logging.ERROR or isinstance(error, asyncio.CancelledError)
+        self.tell(Detail(text) if detail else Warn(text))
