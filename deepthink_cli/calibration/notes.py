@@ -71,8 +71,8 @@ def row_check(
     def check(query: Query) -> None:
         if set(query.candidates) == set(labels):
             return
-        if same_labels:
-            check_same_labels(query, labels)
+        if same_labels and not set(query.candidates) <= set(labels):
+            raise InputError(f"{query.where}: has candidates of its own, which are no columns of a table; write .jsonl")
         for name in of_labels(calibrate):
             raise own_candidates(name, query.where)
         try:
@@ -83,12 +83,6 @@ def row_check(
             raise InputError(*(f"{query.where}: {message}" for message in error.messages)) from error
 
     return check
-
-
-def check_same_labels(query: Query, labels: tuple[str, ...]) -> None:
-    """Raise InputError, naming the row, for candidates that are no labels of the memory."""
-    if not set(query.candidates) <= set(labels):
-        raise InputError(f"{query.where}: has candidates of its own, which are no columns of a table; write .jsonl")
 
 
 def skipping(rows: Iterable[Query | Skipped], check: CheckRow) -> Iterator[Query | Skipped]:

@@ -31,7 +31,7 @@ from deepthink_cli.errors import (
     panicked,
     ran_out_of_memory,
 )
-from deepthink_cli.io.prefetch import still_working
+from deepthink_cli.io.prefetch import OURS, still_working
 from deepthink_cli.io.text import printable
 from deepthink_cli.registry import Registry
 
@@ -128,7 +128,7 @@ def main() -> None:
         sys.stdout.flush()
     except OSError:
         _discard_output()
-    if code == ExitCode.INTERRUPTED or still_working():
+    if code == ExitCode.INTERRUPTED or still_working(OURS):
         # A normal exit takes a second and can crash threads in native code.
         os._exit(code)
     sys.exit(code)

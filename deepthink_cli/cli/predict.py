@@ -30,13 +30,12 @@ from deepthink_cli.cli.executor_options import Ray, Workers, named, number_of, s
 from deepthink_cli.cli.grouped import Given, grouped
 from deepthink_cli.cli.options import CommonArguments, for_memory
 from deepthink_cli.cli.predict_folder import predict_folder
-from deepthink_cli.cli.sources import is_typed
 from deepthink_cli.cli.values import check_given, read_by
 from deepthink_cli.data.source import RowSource
-from deepthink_cli.errors import InputError, Problem, Problems, option
+from deepthink_cli.errors import InputError, Problems, option
 from deepthink_cli.io.tables import is_table
 from deepthink_cli.model.options import ModelOptions
-from deepthink_cli.options import MODEL, OUTPUT, Flag, QueryOptions, Score
+from deepthink_cli.options import OUTPUT, Flag, QueryOptions, Score
 from deepthink_cli.prediction.options import ErrorOptions, LabelOptions
 from deepthink_cli.vectors.options import AddedOptions
 
@@ -52,7 +51,6 @@ if TYPE_CHECKING:
     from deepthink_cli.prediction.rows import OutputRows, RowCounts
     from deepthink_cli.scoring.inputs import CheckedRows
     from deepthink_cli.scoring.prediction import Prediction
-    from deepthink_cli.serving.client import Remote
 
 
 Inputs = Annotated[
@@ -79,18 +77,6 @@ Resume = Annotated[
         variable=False,
     ),
 ]
-ServerAddress = Annotated[
-    str | None,
-    Flag(
-        MODEL,
-        "Have the rows labelled by deepthink serve at this address, http://HOST:PORT or unix:/PATH, which has the "
-        "memory loaded.",
-        "URL",
-        variable=False,
-    ),
-]
-# What a server was started with.
-_FIXED = ("at", "calibrate", "ensemble", "score", "reread", "truncate", "ray", "workers", "show_prompt")
 
 
 @grouped
@@ -113,7 +99,6 @@ def predict(
     renamed: Renamed = None,
     ray: Ray = None,
     workers: Workers = None,
-    server: ServerAddress = None,
     *,
     labels: Given[LabelOptions],
     errors: Given[ErrorOptions],
@@ -141,12 +126,11 @@ def predict(
 
     output = None if str(output) == "-" else output
     model, problems, files = for_memory(context, model), Problems(), ensemble or []
-    remote = None if server is None else _remote(context, server)
     skip, names = errors.on_error == "skip", tuple[str, ...]()
     with problems.collected():
         check_given(context, "predict")
     if dry_run:
-        apart = {"server": server, "ray": ray, "workers": workers, "resume": resume, "show_prompt": show_prompt}
+        apart = {"ray": ray, "workers": workers, "resume": resume, "show_prompt": show_prompt}
         with problems.collected():
             check_dry_run(apart, RowSource(inputs))
     with problems.collected():
@@ -195,14 +179,8 @@ def predict(
         opened = (
             open_for_scoring(memory, at, vectors.checked().alpha).asked_again(query.reread).attending_to(query.nearest)
         )
-        if divided or remote is not None:
-            read_header(memory)  # refuses vectors, which workers and servers do not add
-        if remote is not None:
-            from deepthink_cli.serving.client import served
-
-            problems.raise_any()
-            opened, health = served(remote, opened)
-            names, score = tuple(health.calibrate), health.score
+        if divided:
+            read_header(memory)  # refuses vectors, which workers do not add
         source = in_columns(opened, RowSource(inputs, row_format, renamed=columns), task)
         with problems.collected():
             others = open_ensemble(opened, files, at)
@@ -217,7 +195,7 @@ def predict(
     _check_model(opened, options, output, resume)
     table = output_format != "jsonl" if output is None else is_table(output)
     form = output_rows(opened, checked, table, names, score, chosen, failing)
-    label = partial(_labeller(opened, others, source, options, checked, form, remote), flush=flush)
+    label = partial(_labeller(opened, others, source, options, checked, form), flush=flush)
     if dry_run:
         return _estimate(label, opened, options, form, output or f".{output_format}", failing, common)
     identity = identity_of(opened, others, source, checked, options, form) if resume and checked is not None else None
@@ -264,7 +242,6 @@ def _labeller(
     options: ModelOptions | None,
     checked: CheckedRows | None,
     form: OutputRows,
-    remote: Remote | None,
 ) -> Callable[..., Iterator[list[Prediction | Skipped]]]:
     """The function that labels the inputs."""
     from deepthink_cli.prediction.predict import predict_file
@@ -272,20 +249,6 @@ def _labeller(
 
     # Lines typed at a terminal are scored one by one, unless their labels depend on each other; others in batches.
     chunk = 1 if inputs.is_stdin and sys.stdin.isatty() and not from_rows(form.calibrate) else CHUNK
-    if remote is not None:
-        from deepthink_cli.serving.client import predict_by_server
-
-        return partial(
-            predict_by_server,
-            remote,
-            memory,
-            inputs,
-            checked=checked,
-            chunk=chunk,
-            calibrate=form.calibrate,
-            skip=form.skip,
-            same_labels=form.by_label,
-        )
     return partial(
         predict_file,
         memory,
@@ -300,24 +263,6 @@ def _labeller(
         truncate=form.truncate,
         same_labels=form.by_label,
     )
-
-
-def _remote(context: typer.Context, address: str) -> Remote:
-    """The server; raises InputError, all at once, for options that it was started with."""
-    from deepthink_cli.serving.client import Remote
-
-    problems = Problems()
-    for name in (*_FIXED, *ModelOptions.option_names().values()):
-        if is_typed(context, name):
-            reason = f"not with {option('server')}, which was started with its own; omit one of the two"
-            problems.add(Problem.of(name, None, reason))
-    if context.params["nearest"] is not None:
-        reason = f"not with {option('server')}, whose inputs attend to all demonstrations; omit one of the two"
-        problems.add(Problem.of("nearest", context.params["nearest"], reason))
-    with problems.collected():
-        remote = Remote(address)
-    problems.raise_any()
-    return remote
 
 
 def _elsewhere(

@@ -52,14 +52,17 @@ def serve(
         options = listen.checked()
         token = options.token()
     problems.raise_any()
-    opened = open_memory(memory, at).asked_again(query.reread)
     with listening(options) as listener, Show(common) as tell:
         from deepthink_cli.serving.app import Server
         from deepthink_cli.serving.labeller import Labeller
         from deepthink_cli.serving.serve import serve as answer
 
-        labeller = Labeller(opened, names, score)
-        labeller.load(model_options, tell)
+        labeller = Labeller(open_memory(memory, at).asked_again(query.reread), names, score)
+        address = address_of(listener)
+
+        def load() -> None:
+            labeller.load(model_options, tell)
+            note(f"serving {memory} at {address}; Ctrl-C ends it", common.quiet)
+
         with raising_ctrl_c():
-            text = f"serving {memory} at {address_of(listener)}; Ctrl-C ends it"
-            answer(Server(labeller, options, token), listener, lambda: note(text, common.quiet))
+            answer(Server(labeller, options, token, tell), listener, load)

@@ -16,7 +16,8 @@ T = TypeVar("T")
 _END: Final = object()
 _PATIENCE = 0.3  # seconds to wait for the thread if the caller stops early
 _AT_ONCE = 0.05  # seconds in which an item follows another one at once
-_NAME = "deepthink prefetch"
+OURS = "deepthink"  # begins the names of threads that may be at work when the process ends
+_NAME = f"{OURS} prefetch"
 
 
 def ahead(items: Iterator[T]) -> Iterator[T]:
@@ -108,9 +109,9 @@ def behind(use: Callable[[T], None], most: int = 1) -> Iterator[Callable[[T], No
         _stop(executor, handed)
 
 
-def still_working() -> bool:
-    """Whether a thread whose caller stopped early is still working on its last item; Python waits for it at exit."""
-    return any(thread.name.startswith(_NAME) for thread in threading.enumerate())
+def still_working(names: str = _NAME) -> bool:
+    """Whether a thread whose name begins so is still at work: a normal exit waits for it, or ends it in native code."""
+    return any(thread.name.startswith(names) for thread in threading.enumerate())
 
 
 def _stop(executor: ThreadPoolExecutor, futures: Iterable[Future[Any]]) -> None:

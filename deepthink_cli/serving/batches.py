@@ -9,6 +9,8 @@ from queue import Full, Queue
 from threading import Thread
 from typing import Generic, TypeVar
 
+from deepthink_cli.io.prefetch import OURS
+
 Row = TypeVar("Row")
 Answer = TypeVar("Answer")
 
@@ -31,9 +33,8 @@ class Batches(Generic[Row, Answer]):
 
     def __init__(self, answer: Callable[[Sequence[Row]], list[Answer]], most: int, waiting: int) -> None:
         self._answer, self._most = answer, most
-        self._queue: Queue[_Request[Row, Answer] | None] = Queue(waiting)
-        self._thread = Thread(target=self._run, daemon=True)
-        self._thread.start()
+        self._queue: Queue[_Request[Row, Answer]] = Queue(waiting)
+        Thread(target=self._run, name=f"{OURS} labelling", daemon=True).start()
 
     @property
     def waiting(self) -> int:
@@ -49,25 +50,17 @@ class Batches(Generic[Row, Answer]):
             raise Overloaded from error
         return future
 
-    def close(self) -> None:
-        """Answer the requests that wait, then end the thread."""
-        self._queue.put(None)
-        self._thread.join()
-
     def _run(self) -> None:
-        following = self._queue.get()
-        while following is not None:
-            together, following = [following], None
+        following: _Request[Row, Answer] | None = None
+        while True:
+            together, following = [following or self._queue.get()], None
             while not together[0].alone and len(together) < self._most and not self._queue.empty():
                 following = self._queue.get()
-                if following is None:
-                    return self._score(together)
                 if following.alone:
                     break
                 together.append(following)
                 following = None
             self._score(together)
-            following = following or self._queue.get()
 
     def _score(self, together: Sequence[_Request[Row, Answer]]) -> None:
         running = [each for each in together if each.future.set_running_or_notify_cancel()]

@@ -56,6 +56,7 @@ class Labeller:
             raise InputError(f"{memory.name}: its rows may have several labels; label them with deepthink predict")
         self.memory, self.calibrate, self.score = memory, in_use(calibrate, [memory], score), score
         check_supported(self.calibrate, memory, None)
+        self.loaded = False
         self.demonstrations = memory.provenance.demonstrations
         self.source = in_columns(memory, RowSource(REQUEST, "json"))
         self.form: OutputRows = output_rows(
@@ -70,6 +71,7 @@ class Labeller:
         self._label = RowLabeller(self.memory, (), spec, self.calibrate, self.score, skip=True, tell=tell)
         self.engine = self._label.engine
         self._check = row_check(self.calibrate, self.demonstrations, spec.tokenizer, spec.limits, spec.id, self.score)
+        self.loaded = True
 
     def rows(self, body: bytes, most: int) -> list[Query | Skipped]:
         """The rows of a body: one object, or an array of objects; each row that is wrong says why.

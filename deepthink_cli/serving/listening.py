@@ -1,7 +1,8 @@
-"""The socket of a server, bound before the model is loaded: an address in use is told at once."""
+"""The socket of a server, listened on before the model is loaded: an address in use is told at once."""
 
 from __future__ import annotations
 
+import fcntl
 import os
 import socket
 import stat
@@ -15,7 +16,7 @@ from deepthink_cli.serving.options import ServeOptions
 
 @contextmanager
 def listening(options: ServeOptions) -> Iterator[socket.socket]:
-    """A socket at the place that the options name, which accepts nothing yet; a Unix socket is removed in the end.
+    """A socket that listens at the place that the options name; the file of a Unix socket is removed in the end.
 
     Raises InputError for a place that is in use or cannot be listened on.
     """
@@ -33,6 +34,7 @@ def listening(options: ServeOptions) -> Iterator[socket.socket]:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind(address)
+            listener.listen()  # with SO_REUSEADDR two processes can bind one port, but not listen on it
         except OSError as error:
             reason = f"not on {options.host} ({os.strerror(error.errno or 0)}); name another port, or 0 for a free one"
             raise InputError.of("port", options.port, reason) from error
@@ -50,19 +52,42 @@ def address_of(listener: socket.socket) -> str:
 
 @contextmanager
 def _unix_socket(path: Path) -> Iterator[socket.socket]:
-    _remove_abandoned(path)
     with socket.socket(socket.AF_UNIX) as listener:
-        before = os.umask(0o177)  # the file is the user's alone from the start
         try:
-            listener.bind(str(path))
+            with _alone_in(path.parent):
+                _remove_abandoned(path)
+                before = os.umask(0o177)  # the file is the user's alone from the start
+                try:
+                    listener.bind(str(path))
+                finally:
+                    os.umask(before)
+                listener.listen()
+                made = _identity(path)
         except OSError as error:
             raise InputError.of("socket", path, f"cannot be made ({error}); name another path") from error
-        finally:
-            os.umask(before)
         try:
             yield listener
         finally:
-            path.unlink(missing_ok=True)
+            with suppress(FileNotFoundError), _alone_in(path.parent):
+                if _identity(path) == made:
+                    path.unlink()
+
+
+@contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """Inside the block no other server makes or removes a socket in the folder, so that each that is seen listens."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _identity(path: Path) -> tuple[int, int, int]:
+    """Which file this is; an inode can be that of a later file, which has another time."""
+    found = path.lstat()
+    return found.st_dev, found.st_ino, found.st_mtime_ns
 
 
 def _remove_abandoned(path: Path) -> None:
@@ -70,10 +95,11 @@ def _remove_abandoned(path: Path) -> None:
     with suppress(FileNotFoundError):
         if not stat.S_ISSOCK(path.lstat().st_mode):
             raise InputError.of("socket", path, "is a file and no socket; name another path")
-        with socket.socket(socket.AF_UNIX) as probe:
+        with socket.socket(socket.AF_UNIX) as probe, suppress(BlockingIOError):  # its queue of connections is full
+            probe.setblocking(False)
             try:
                 probe.connect(str(path))
             except ConnectionRefusedError:
-                path.unlink(missing_ok=True)
+                path.unlink()
                 return
         raise InputError.of("socket", path, "another process listens on it; name another path")

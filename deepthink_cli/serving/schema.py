@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from html import escape
 from importlib.metadata import version
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, RootModel
 from pydantic.json_schema import models_json_schema
@@ -71,7 +71,7 @@ class Mistakes(BaseModel):
 class Health(BaseModel):
     """What is served: the memory by its digest, and how it labels."""
 
-    status: str
+    status: Literal["ok", "loading"]
     version: str
     memory: str = Field(description="SHA-256 of the memory, as `deepthink inspect` shows it.")
     model: str
@@ -90,7 +90,7 @@ _REFUSED = {
     415: "The body is not declared as application/json",
     422: "Some rows cannot be labelled; each is named",
     500: "The model failed",
-    503: "Too many requests wait; try again after the seconds in Retry-After",
+    503: "The model is being loaded, or too many requests wait; try again after the seconds in Retry-After",
 }
 
 _STYLE = "body{font:16px/1.5 sans-serif;max-width:48rem;margin:2rem auto;padding:0 1rem}pre{overflow:auto}"
@@ -148,6 +148,8 @@ def openapi(example: dict[str, str], token: bool) -> dict[str, Any]:
         },
         "components": {"schemas": schemas["$defs"]},
     }
+    loading = _response("The model is being loaded", _ref(Health))
+    document["paths"]["/health"]["get"]["responses"]["503"] = loading
     if token:
         document["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
         document["security"] = [{"token": []}]

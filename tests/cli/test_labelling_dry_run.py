@@ -116,7 +116,6 @@ def test_errors_are_those_of_the_command(command: str, row: str, memory: Path, i
     [
         (["--resume", "-o", "out.jsonl"], "--resume"),
         (["--workers", "2"], "--workers"),
-        (["--server", "http://localhost:1"], "--server"),
         (["--show-prompt"], "--show-prompt"),
     ],
 )

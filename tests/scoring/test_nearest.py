@@ -185,7 +185,5 @@ def test_what_holds_for_the_whole_memory_alone_is_refused_by_name(
     assert run(["calibrate", str(memory), "--calibrate", "contextual", "-q"]) == 0
     assert run(["predict", str(memory), str(rows), "--nearest", "2"]) == 2
     assert "is of queries that attend to all demonstrations" in capsys.readouterr().err
-    assert run(["predict", str(memory), str(rows), "--nearest", "2", "--server", "http://localhost:1"]) == 2
-    assert "whose inputs attend to all demonstrations" in capsys.readouterr().err
     assert run(["predict", str(memory), str(rows), "--nearest", "2", "--calibrate", "contextual", "-q"]) == 0
     assert run(["predict", str(memory), str(rows), "--nearest", "4", "-q"]) == 0

@@ -127,7 +127,22 @@ def test_what_is_no_json_request_is_refused(client: TestClient) -> None:
     assert client.post("/predict", content=b"{}", headers={"Content-Type": "text/plain"}).status_code == 415
     assert client.get("/predict").status_code == 405
     assert client.get("/nothing").json() == {"errors": [{"message": "Not Found"}]}
-    assert client.get("/health", headers={"Host": "elsewhere.example"}).status_code == 400
+    for host in ("elsewhere.example", "elsewhere.example:8000", "127.0.0.1.elsewhere.example", ""):
+        refused = client.get("/health", headers={"Host": host})
+        assert (refused.status_code, refused.headers["Content-Type"]) == (400, "application/json")
+        assert refused.json() == {"errors": [{"message": "the header Host names another host; send localhost"}]}
+    assert client.get("/health", headers={"Host": "localhost:1"}).status_code == 200
+
+
+def test_a_bug_is_answered_in_json(loaded_once: Labeller, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(*_: object) -> None:
+        raise ValueError("minus one")
+
+    monkeypatch.setattr(Labeller, "rows", failing)
+    made = TestClient(Server(loaded_once, ServeOptions.checked(socket="s")).app(), raise_server_exceptions=False)
+    answer = made.post("/predict", json=ROWS)
+    assert answer.status_code == 500
+    assert answer.json() == {"errors": [{"message": "a bug in deepthink: ValueError('minus one')"}]}
 
 
 def test_too_many_rows_and_too_large_a_body_are_refused(loaded_once: Labeller) -> None:

@@ -25,7 +25,7 @@ class Held:
         return [row * row for row in rows]
 
 
-def test_waiting_requests_share_a_call_unless_one_is_to_be_alone_and_all_are_answered_at_the_end() -> None:
+def test_waiting_requests_share_a_call_unless_one_is_to_be_alone() -> None:
     held = Held()
     batches = Batches(held, most=2, waiting=8)
     requests = [[1], [2], [3], [4], [5, 6], [7, 7], [8], [9]]
@@ -33,7 +33,6 @@ def test_waiting_requests_share_a_call_unless_one_is_to_be_alone_and_all_are_ans
     assert held.entered.wait(10)
     others = [batches.submit(each, alone=len(each) > 1 or each == [8]) for each in requests[1:]]
     held.released.set()
-    batches.close()
     assert [each.result(10) for each in (first, *others)] == [[row * row for row in rows] for rows in requests]
     assert held.calls == [[1], [2, 3], [4], [5, 6], [7, 7], [8], [9]]
 
@@ -48,7 +47,6 @@ def test_a_request_too_many_is_refused_and_those_that_wait_are_answered() -> Non
         batches.submit([3], alone=False)
     held.released.set()
     assert [first.result(10), second.result(10)] == [[1], [4]]
-    batches.close()
 
 
 def test_an_error_ends_its_requests_and_not_the_thread() -> None:
@@ -58,4 +56,3 @@ def test_an_error_ends_its_requests_and_not_the_thread() -> None:
     with pytest.raises(ValueError, match="minus one"):
         batches.submit([-1], alone=False).result(10)
     assert batches.submit([3], alone=False).result(10) == [9]
-    batches.close()
