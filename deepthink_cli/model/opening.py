@@ -5,7 +5,6 @@ from __future__ import annotations
 from contextlib import AbstractContextManager, nullcontext
 from difflib import get_close_matches
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.errors import InputError, Problem, option
@@ -19,6 +18,7 @@ from deepthink_cli.io.hub import (
     quiet_libraries,
     unreachable,
 )
+from deepthink_cli.io.temporary import temporary_folder
 from deepthink_cli.model.adapter import find_adapter, refuse_adapter_as_model
 from deepthink_cli.model.fingerprint import config_sha256, hub_commit, tokenizer_sha256, weight_files
 from deepthink_cli.model.gguf import GgufHeader, check_types, ignored_parts, read_header, refuse_other_kinds
@@ -123,7 +123,7 @@ def _load_tokenizer(found: Location, arguments: dict[str, Any], custom_code: boo
         failure, hint = named.because("its tokenizer cannot be built"), "use another GGUF file"
     elif found.is_local and not any((local / file).exists() for file in files) and not custom_code:
         raise InputError(failure.because(f"none of {', '.join(files)} is in the directory; {hint}"))
-    with library_errors(failure, hint), TemporaryDirectory() as empty:
+    with library_errors(failure, hint), temporary_folder() as empty:
         # Files of a tokenizer beside a GGUF file would replace the one that it contains.
         folder = found.source if found.gguf is None else empty
         tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(folder, **arguments)
