@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from difflib import get_close_matches
 from pathlib import Path
@@ -31,6 +32,9 @@ from deepthink_cli.model.spec import ModelSpec
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
+LAYERS = 1_000  # to build as many takes ten seconds; the deepest published models have some 130
+_OTHER_COUNTS = ("n_layer", "attention_types", "block_count")  # of layers, where a name does not end in `layers`
+
 
 def open_model(options: ModelOptions) -> ModelSpec:
     """Find a model and read its configuration and tokenizer, without its weights.
@@ -43,7 +47,7 @@ def open_model(options: ModelOptions) -> ModelSpec:
     if needs_download(options) and is_repository(found.source) and not answers():
         raise unreachable(Problem.of("model", found.id), options.offline, _elsewhere(found))
     choose_device(options.device)
-    from transformers import AutoConfig
+    from transformers import AutoConfig, PretrainedConfig
 
     name, arguments = found.id, _hub_options(options)
     with quiet_libraries(options.offline), read_once() if found.gguf else nullcontext():
@@ -53,6 +57,10 @@ def open_model(options: ModelOptions) -> ModelSpec:
             source, header = found.source, _header(found)
             if header is not None:
                 arguments |= {"gguf_file": str(found.file)}
+            if header is None:
+                _check_layers(name, PretrainedConfig.get_config_dict(source, **arguments)[0])
+            else:
+                _check_layers(name, {"block_count": header.value("block_count")})
             config: PretrainedConfig = AutoConfig.from_pretrained(source, **arguments)
             limits, digest = limits_of(config), config_sha256(config)
             _refuse_custom_code(name, config, options)
@@ -92,6 +100,22 @@ def _ignored(name: str, header: GgufHeader, config: PretrainedConfig, tokenizer:
         f"{option('model')} {name}: transformers ignores {'; '.join(ignored)}: scores may differ from the "
         "published model's"
     )
+
+
+def _check_layers(name: str, fields: Mapping[str, Any]) -> None:
+    """Raise InputError for more layers than any model has: to build the network takes hours, even without weights."""
+    for key, value in fields.items():
+        if isinstance(value, dict):  # the part of a model of several kinds of input
+            _check_layers(name, value)
+        elif (key.endswith("layers") or key in _OTHER_COUNTS) and _largest(value) > LAYERS:
+            reason = f"its config.json asks for {key} {value}; a model has at most {LAYERS} layers: correct it"
+            raise InputError.of("model", name, reason)
+
+
+def _largest(value: Any) -> float:
+    if isinstance(value, list):
+        return max(map(_largest, value), default=0)
+    return value if isinstance(value, int | float) else 0
 
 
 def _refuse_custom_code(name: str, config: PretrainedConfig, options: ModelOptions) -> None:
