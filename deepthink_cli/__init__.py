@@ -5,10 +5,10 @@ The names below are loaded when first used, so that `import deepthink_cli` does 
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False  # nothing is imported here: the program hears Ctrl-C only afterwards
 if TYPE_CHECKING:
+    from typing import Any
+
     from deepthink_cli.artifact.files import load_memory, save_memory
     from deepthink_cli.artifact.opening import open_memory
     from deepthink_cli.calibrate_memory import calibrate
@@ -128,6 +128,8 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'deepthink_cli' has no attribute {name!r}")
+    from importlib import import_module
+
     return getattr(import_module(f"deepthink_cli.{_HOME[name]}"), name)
 
 

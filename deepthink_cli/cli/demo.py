@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,6 +15,7 @@ from deepthink_cli.cli.grouped import Given, Without, grouped
 from deepthink_cli.cli.names import flag
 from deepthink_cli.cli.options import CommonArguments
 from deepthink_cli.errors import DeepThinkError, ExitCode, InputError
+from deepthink_cli.io.temporary import temporary_folder
 from deepthink_cli.model.options import POCKET, SCORING, ModelOptions
 
 if TYPE_CHECKING:
@@ -142,8 +142,8 @@ def demo(
     data, words, quiet = _examples(), _words(model), ["-q"] if common.quiet else []
     tasks = [] if data_dir is None else _tasks(data_dir)
     source = ["--task", tasks[0], "--data-dir", str(data_dir)] if tasks else []
-    with tempfile.TemporaryDirectory(prefix="deepthink-demo-") as folder:
-        memory, few = Path(folder) / "reviews.safetensors", Path(folder) / "few.jsonl"
+    with temporary_folder() as folder:
+        memory, few = folder / "reviews.safetensors", folder / "few.jsonl"
         _write_few(data / "reviews" / "labelled.jsonl", few, _field(tasks))
         read = source or [str(data / "reviews" / "demos.jsonl")]
         _step(

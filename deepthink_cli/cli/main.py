@@ -21,7 +21,7 @@ from deepthink_cli.cli.console import note
 from deepthink_cli.cli.help import GROUPS, OTHERS, ProgramGroup
 from deepthink_cli.cli.names import flag
 from deepthink_cli.cli.output_options import ARGUMENTS
-from deepthink_cli.cli.process import INTERRUPTED, end_at_ctrl_c, open_closed_streams
+from deepthink_cli.cli.process import INTERRUPTED, end_at_signals, finish, open_closed_streams
 from deepthink_cli.cli.sources import unread_variables, usage_message
 from deepthink_cli.errors import (
     DeepThinkError,
@@ -32,6 +32,7 @@ from deepthink_cli.errors import (
     ran_out_of_memory,
 )
 from deepthink_cli.io.prefetch import OURS, still_working
+from deepthink_cli.io.processes import SAFE_PATH
 from deepthink_cli.io.text import printable
 from deepthink_cli.registry import Registry
 
@@ -122,12 +123,18 @@ def main() -> None:
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "critical")  # errors are raised, and printed once
     getLogger("bitsandbytes").setLevel(ERROR)  # it would warn for every layer and pass
-    end_at_ctrl_c()
-    code = run(sys.argv[1:])
+    os.environ.update(SAFE_PATH)
     try:
-        sys.stdout.flush()
-    except OSError:
-        _discard_output()
+        end_at_signals()
+        code = run(sys.argv[1:])
+        try:
+            sys.stdout.flush()
+        except OSError:
+            _discard_output()
+    except KeyboardInterrupt:  # it came before a command, or after
+        code = _interrupted()
+    finally:
+        finish()
     if code == ExitCode.INTERRUPTED or still_working(OURS):
         # A normal exit takes a second and can crash threads in native code.
         os._exit(code)

@@ -1,6 +1,6 @@
-"""This process: standard streams that were closed before it started, and Ctrl-C, which ends it within a second.
+"""This process: standard streams that were closed before it started, and the signals that end it within a second.
 
-All writes are crash-safe.
+All writes are crash-safe. Little is imported here: until `leave_at_ctrl_c` has run, Ctrl-C shows a traceback.
 """
 
 from __future__ import annotations
@@ -9,12 +9,13 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from threading import Thread
-from typing import Any
+from contextlib import contextmanager, suppress
 
-from deepthink_cli.errors import ExitCode
+TYPE_CHECKING = False  # typing takes as long as all else
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from types import FrameType
+    from typing import Any
 
 
 def open_closed_streams() -> None:
@@ -37,6 +38,8 @@ def open_closed_streams() -> None:
 
 
 INTERRUPTED = "deepthink: interrupted; all files are intact"
+_ENDING = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+_STATUS = 128  # of an exit status, to which the number of the signal is added
 _GRACE = 0.5  # seconds before the process is forced to end
 _SHOW_CURSOR = "\r\x1b[2K\x1b[?25h"  # progress bars hide it
 
@@ -46,15 +49,27 @@ def leave_at_ctrl_c() -> None:
 
     def leave(*_: object) -> None:
         os.write(2, f"{INTERRUPTED}\n".encode())
-        os._exit(ExitCode.INTERRUPTED)
+        os._exit(_STATUS + signal.SIGINT)
 
-    _handle(leave)
+    _handle(signal.SIGINT, leave)
 
 
-def end_at_ctrl_c() -> None:
-    """End the process soon after Ctrl-C, also if a library catches the exception or native code delays it."""
+class Ended(BaseException):
+    """SIGTERM or SIGHUP came: what the process holds is freed, as at Ctrl-C."""
+
+
+_came: list[int] = []  # SIGTERM or SIGHUP, once it has come
+
+
+def end_at_signals() -> None:
+    """End the process soon after Ctrl-C, SIGTERM or SIGHUP, also if a library catches the exception or native code
+    delays it."""
+    from threading import Thread
+
     sys.unraisablehook = _unraisable
-    _handle(signal.default_int_handler)
+    _handle(signal.SIGINT, signal.default_int_handler)
+    for number in _ENDING[1:]:
+        _handle(number, _end)
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     # The signal itself writes to this pipe; a Python handler runs only after the main thread returns from native code.
@@ -72,22 +87,45 @@ def raising_ctrl_c() -> Iterator[None]:
         signal.set_wakeup_fd(before, warn_on_full_buffer=False)
 
 
-def _handle(handler: Callable[..., object]) -> None:
-    # A process started with Ctrl-C ignored, as a shell starts background jobs, keeps ignoring it.
-    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
-        signal.signal(signal.SIGINT, handler)
+def finish() -> None:
+    """Remove temporary folders that are left; end by SIGTERM or SIGHUP if it came, so that the parent sees it."""
+    from deepthink_cli.io.temporary import remove_temporary_folders
+
+    leave_at_ctrl_c()
+    for number in _ENDING[1:]:
+        _handle(number, signal.SIG_DFL)
+    remove_temporary_folders()
+    for number in _came:
+        os.kill(os.getpid(), number)
+
+
+def _handle(number: int, handler: Callable[..., object] | signal.Handlers) -> None:
+    # A process started with a signal ignored, as a shell starts background jobs and nohup a program, keeps ignoring it.
+    if signal.getsignal(number) is not signal.SIG_IGN:
+        signal.signal(number, handler)
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    if not _came:  # a second signal does not interrupt what the first one has begun
+        _came.append(number)
+        raise Ended
 
 
 def _unraisable(unraisable: Any) -> None:
     """Print nothing about an interrupt that arrived in a destructor, where it cannot be raised."""
-    if not isinstance(unraisable.exc_value, KeyboardInterrupt):
+    if not isinstance(unraisable.exc_value, (KeyboardInterrupt, Ended)):
         sys.__unraisablehook__(unraisable)
 
 
 def _wait_and_end(reader: int) -> None:
-    while os.read(reader, 1) != bytes([signal.SIGINT]):
+    from deepthink_cli.io.temporary import remove_temporary_folders
+
+    while (number := os.read(reader, 1)[0]) not in _ENDING:
         pass
     time.sleep(_GRACE)
+    remove_temporary_folders()
     show_cursor = _SHOW_CURSOR if os.isatty(2) else ""
-    os.write(2, f"{show_cursor}{INTERRUPTED}\n".encode())
-    os._exit(ExitCode.INTERRUPTED)
+    said = f"{INTERRUPTED}\n" if number == signal.SIGINT else ""
+    with suppress(OSError):  # the terminal may be gone
+        os.write(2, f"{show_cursor}{said}".encode())
+    os._exit(_STATUS + number)

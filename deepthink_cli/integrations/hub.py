@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from deepthink_cli.events import Note, Tell, Warn, silent
 from deepthink_cli.integrations.hub_client import RemoteFile, Repository
 from deepthink_cli.integrations.model_card import MEMORY, Card, hub_id, read_figures
 from deepthink_cli.io.atomic import check_output, replacing
+from deepthink_cli.io.temporary import temporary_folder
 
 if TYPE_CHECKING:
     from deepthink_cli.memory import Memory
@@ -66,8 +66,8 @@ def prepared(
     header = read_header(memory)
     figures = None if results is None else read_figures(results, header)
     last = read_memories(header)[-1]  # all of them are verified
-    with tempfile.TemporaryDirectory(prefix="deepthink-") as folder:
-        adapter = _adapter(last, Path(folder) / "adapter", str(memory), tell)
+    with temporary_folder() as folder:
+        adapter = _adapter(last, folder / "adapter", str(memory), tell)
         card = Card(header, repository.name, bool(adapter), licence or _licence_of(header), figures)
         files: dict[str, Path | bytes] = {MEMORY: Path(memory), CARD: card.text().encode(), **adapter}
         yield Publication(repository, header, files)

@@ -13,15 +13,16 @@ from __future__ import annotations
 import os
 import shutil
 import stat
-import tempfile
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import TextIO
 
 from filelock import Timeout, lock_descriptor
 
 from deepthink_cli.errors import DeepThinkError, InputError, Problem
+from deepthink_cli.io.temporary import temporary_folder
 
 _MARK = ".deepthink-"  # temporary folders are named .NAME.deepthink-RANDOM
 _REPLACED = "replaced"  # in a temporary folder, the old folder
@@ -118,8 +119,8 @@ def _folder_beside(target: Path) -> Iterator[Path]:
     """A new folder next to the target, locked while it is used, then removed."""
     with ExitStack() as held:
         while True:
-            folder = Path(tempfile.mkdtemp(prefix=f".{target.name}{_MARK}", dir=target.parent))
-            held.callback(shutil.rmtree, folder, ignore_errors=True)
+            beside = temporary_folder(target.parent, f".{target.name}{_MARK}", partial(_remove, target))
+            folder = held.enter_context(beside)
             try:
                 held.enter_context(_locked(folder))
             except (Timeout, FileNotFoundError):
@@ -173,8 +174,15 @@ def _sweep(target: Path) -> None:
         if name.startswith(f".{target.name}{_MARK}"):
             folder = target.parent / name
             with suppress(OSError), _locked(folder):
-                _restore(target, folder / _REPLACED)
-                shutil.rmtree(folder, ignore_errors=True)
+                _remove(target, folder)
+
+
+def _remove(target: Path, folder: Path) -> None:
+    """Remove a temporary folder, after the old folder in it is put back where its replacement was interrupted."""
+    with suppress(OSError):
+        _restore(target, folder / _REPLACED)
+    if not (folder / _REPLACED).is_dir() or os.path.lexists(target):
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _mode(target: Path, folder: Path) -> int:

@@ -12,7 +12,6 @@ import secrets
 import shutil
 import signal
 import socket
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -20,10 +19,13 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from subprocess import DEVNULL, TimeoutExpired
 from typing import Literal
 
 from deepthink_cli.errors import InputError
 from deepthink_cli.io.judging import RIGHT
+from deepthink_cli.io.processes import Process, python, start
+from deepthink_cli.io.temporary import temporary_folder
 
 MEMORY = 1 << 30  # bytes of address space
 FILE = 1 << 20  # bytes of a file that is written
@@ -95,22 +97,20 @@ def passes(program: Program, seconds: int, way: Way | None = None) -> bool:
             end.close()
         try:
             return processes[-1].wait(timeout=seconds + START) == RIGHT
-        except subprocess.TimeoutExpired:
+        except TimeoutExpired:
             return False
 
 
 @contextmanager
-def _confined(
-    part: str, program: dict[str, str], channel: socket.socket, way: Way, seconds: int
-) -> Iterator[subprocess.Popen[bytes]]:
+def _confined(part: str, program: dict[str, str], channel: socket.socket, way: Way, seconds: int) -> Iterator[Process]:
     """One of the two processes; it ends with the block, as does all that it has started."""
     # A user of its own has its own count of processes, which the kernel does not limit for root.
     user = secrets.choice(_USERS) if os.geteuid() == 0 and way != "limits" else 0
-    with tempfile.TemporaryDirectory(prefix="deepthink-", ignore_cleanup_errors=True) as folder, channel:
+    with temporary_folder() as folder, channel:
         source = Path(__file__).with_name("judging.py").read_text(encoding="utf-8")
-        words = [sys.executable, "-I", "-c", source, part, str(channel.fileno()), way]
+        words = python("-I", "-c", source, part, str(channel.fileno()), way)
         words += map(str, (user, seconds, MEMORY, FILE))
-        where = folder
+        where = str(folder)
         if way == "bubblewrap":
             words, where = [*_bubblewrap(), *words], _INSIDE
         elif user:
@@ -118,13 +118,13 @@ def _confined(
         with tempfile.TemporaryFile() as text:
             text.write(json.dumps(program).encode())
             text.seek(0)
-            process = subprocess.Popen(
+            process = start(
                 words,
+                {"PATH": os.defpath, "HOME": where, "TMPDIR": where},
                 cwd=folder,
-                env={"PATH": os.defpath, "HOME": where, "TMPDIR": where},
                 stdin=text,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
+                stdout=DEVNULL,
+                stderr=DEVNULL,
                 start_new_session=True,
                 pass_fds=[channel.fileno()],
             )

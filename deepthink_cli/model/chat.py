@@ -6,11 +6,13 @@ import hashlib
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from deepthink_cli.data.chat import Chat, Turn, question, reply, solved
 from deepthink_cli.data.examples import DemonstrationSet, Query
+from deepthink_cli.data.template import MAX_TEXT
 from deepthink_cli.errors import InputError, Problem, option
+from deepthink_cli.io.bounded import exceeds
 from deepthink_cli.io.hub import library_errors
 from deepthink_cli.provenance import TokenizedDemonstrations
 
@@ -40,7 +42,7 @@ class ChatTemplate:
                 f"the tokenizer{f' of {name}' if name else ''} has no chat template; use a model that was trained "
                 f"on conversations, or omit {option('chat')}",
             )
-        self._source = _dated(source)
+        self._source, self._tried = _dated(source), False
         self._control = _any_of(
             token.content for token in _tokens(tokenizer) if token.special or token.content in source
         )
@@ -48,22 +50,39 @@ class ChatTemplate:
     def render(self, conversations: Sequence[Sequence[Turn]], prompt: bool = False) -> list[str]:
         """The text of every conversation, with `prompt` up to where the assistant's next reply begins.
 
-        Raises InputError with the template's reason if it refuses a conversation.
+        Raises InputError with the template's reason if it refuses a conversation, and if it needs more time, memory or
+        characters than a template can need. Time and memory are limited for the first conversations alone.
         """
         if not conversations:
             return []
+
+        def write() -> list[str]:
+            return list(
+                self.tokenizer.apply_chat_template(
+                    [list(turns) for turns in conversations],
+                    chat_template=self._source,
+                    tokenize=False,
+                    add_generation_prompt=prompt,
+                )
+            )
+
         system = any(turn["role"] == "system" for turns in conversations for turn in turns)
         with library_errors(
             Problem.of("chat", None, "the chat template of the tokenizer cannot write this conversation"),
             f"omit {option('system')}" if system else f"omit {option('chat')}",
         ):
-            texts: Any = self.tokenizer.apply_chat_template(
-                [list(turns) for turns in conversations],
-                chat_template=self._source,
-                tokenize=False,
-                add_generation_prompt=prompt,
+            excess = None if self._tried else exceeds(write)
+            texts = [] if excess else write()
+        self._tried = True
+        given = sum(len(turn["content"]) for turns in conversations for turn in turns)
+        if excess or sum(map(len, texts)) > given + MAX_TEXT * len(conversations):
+            raise InputError.of(
+                "chat",
+                None,
+                f"the chat template of the tokenizer takes more than {excess or f'{MAX_TEXT} characters'} for this "
+                f"conversation; omit {option('chat')}",
             )
-        return list(texts)
+        return texts
 
     def safe(self, turn: Turn) -> Turn:
         """The turn with every control token in its text split by a mark, which `encode` removes."""

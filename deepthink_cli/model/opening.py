@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from difflib import get_close_matches
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.errors import InputError, Problem, option
@@ -19,6 +19,7 @@ from deepthink_cli.io.hub import (
     quiet_libraries,
     unreachable,
 )
+from deepthink_cli.io.temporary import temporary_folder
 from deepthink_cli.model.adapter import find_adapter, refuse_adapter_as_model
 from deepthink_cli.model.fingerprint import config_sha256, hub_commit, tokenizer_sha256, weight_files
 from deepthink_cli.model.gguf import GgufHeader, check_types, ignored_parts, read_header, refuse_other_kinds
@@ -30,6 +31,9 @@ from deepthink_cli.model.spec import ModelSpec
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedTokenizerBase
+
+LAYERS = 1_000  # to build as many takes ten seconds; the deepest published models have some 130
+_OTHER_COUNTS = ("n_layer", "attention_types", "block_count")  # of layers, where a name does not end in `layers`
 
 
 def open_model(options: ModelOptions) -> ModelSpec:
@@ -43,7 +47,7 @@ def open_model(options: ModelOptions) -> ModelSpec:
     if needs_download(options) and is_repository(found.source) and not answers():
         raise unreachable(Problem.of("model", found.id), options.offline, _elsewhere(found))
     choose_device(options.device)
-    from transformers import AutoConfig
+    from transformers import AutoConfig, PretrainedConfig
 
     name, arguments = found.id, _hub_options(options)
     with quiet_libraries(options.offline), read_once() if found.gguf else nullcontext():
@@ -53,6 +57,10 @@ def open_model(options: ModelOptions) -> ModelSpec:
             source, header = found.source, _header(found)
             if header is not None:
                 arguments |= {"gguf_file": str(found.file)}
+            if header is None:
+                _check_layers(name, PretrainedConfig.get_config_dict(source, **arguments)[0])
+            else:
+                _check_layers(name, {"block_count": header.value("block_count")})
             config: PretrainedConfig = AutoConfig.from_pretrained(source, **arguments)
             limits, digest = limits_of(config), config_sha256(config)
             _refuse_custom_code(name, config, options)
@@ -94,6 +102,22 @@ def _ignored(name: str, header: GgufHeader, config: PretrainedConfig, tokenizer:
     )
 
 
+def _check_layers(name: str, fields: Mapping[str, Any]) -> None:
+    """Raise InputError for more layers than any model has: to build the network takes hours, even without weights."""
+    for key, value in fields.items():
+        if isinstance(value, dict):  # the part of a model of several kinds of input
+            _check_layers(name, value)
+        elif (key.endswith("layers") or key in _OTHER_COUNTS) and _largest(value) > LAYERS:
+            reason = f"its config.json asks for {key} {value}; a model has at most {LAYERS} layers: correct it"
+            raise InputError.of("model", name, reason)
+
+
+def _largest(value: Any) -> float:
+    if isinstance(value, list):
+        return max(map(_largest, value), default=0)
+    return value if isinstance(value, int | float) else 0
+
+
 def _refuse_custom_code(name: str, config: PretrainedConfig, options: ModelOptions) -> None:
     """Raise InputError for a model that needs code which does not come with transformers, unless that is allowed."""
     from transformers import AutoModelForCausalLM
@@ -123,7 +147,7 @@ def _load_tokenizer(found: Location, arguments: dict[str, Any], custom_code: boo
         failure, hint = named.because("its tokenizer cannot be built"), "use another GGUF file"
     elif found.is_local and not any((local / file).exists() for file in files) and not custom_code:
         raise InputError(failure.because(f"none of {', '.join(files)} is in the directory; {hint}"))
-    with library_errors(failure, hint), TemporaryDirectory() as empty:
+    with library_errors(failure, hint), temporary_folder() as empty:
         # Files of a tokenizer beside a GGUF file would replace the one that it contains.
         folder = found.source if found.gguf is None else empty
         tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(folder, **arguments)

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -76,6 +77,77 @@ main()
     else:
         assert (done.returncode, done.stderr) == (0, "")
         assert done.stdout.startswith("deepthink ")
+
+
+BEFORE = """
+import contextlib, os, signal, sys
+seen, handle = [], signal.signal
+class Seeing:
+    def find_spec(self, name, *_):
+        seen.append(name)
+def handled(number, handler):
+    if number == signal.SIGINT and handler is not signal.default_int_handler:
+        os.write(1, " ".join(seen).encode())
+        os._exit(0)
+    return handle(number, handler)
+signal.signal = handled
+sys.meta_path.insert(0, Seeing())
+from deepthink_cli.__main__ import main
+main()
+"""
+
+
+def test_nothing_else_is_imported_before_ctrl_c_is_heard() -> None:
+    """Python itself hears it earlier, and would show a traceback."""
+    done = subprocess.run([sys.executable, "-c", BEFORE], capture_output=True, text=True)
+    own = ["deepthink_cli", "deepthink_cli.__main__", "deepthink_cli.cli", "deepthink_cli.cli.process"]
+    assert [name for name in done.stdout.split() if name != "__future__"] == own
+
+
+HOLDING = """
+import hashlib, signal, sys, time
+from pathlib import Path
+from deepthink_cli.cli import main
+from deepthink_cli.io.atomic import replacing, replacing_folder
+from deepthink_cli.io.temporary import temporary_folder
+def run(arguments):
+    with replacing(arguments[0]) as file, replacing_folder(arguments[1], ["old"]), temporary_folder(arguments[2]):
+        file.write_text("half")
+        print("begun", flush=True)
+        if arguments[3] == "native":
+            hashlib.pbkdf2_hmac("sha256", b"", b"", 200_000_000)
+        time.sleep(60)
+signal.signal(signal.SIGHUP, signal.Handlers[sys.argv[5]])
+main.run = run
+main.main()
+"""
+
+
+@pytest.mark.parametrize("way", ["python", "native"])
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_temporary_folders_go_whatever_ends_the_process(sent: signal.Signals, way: str, tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "old").write_text("old")
+    words = [str(tmp_path / "file"), str(tmp_path / "folder"), str(tmp_path), way, "SIG_DFL"]
+    process = subprocess.Popen([sys.executable, "-c", HOLDING, *words], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "begun\n"
+    assert len(list(tmp_path.iterdir())) == 4
+    process.send_signal(sent)
+    assert process.wait(30) in ({-sent, 128 + sent} if sent != signal.SIGINT else {130})
+    assert [path.relative_to(tmp_path).as_posix() for path in sorted(tmp_path.rglob("*"))] == ["folder", "folder/old"]
+
+
+def test_a_process_that_is_to_ignore_a_hangup_continues(tmp_path: Path) -> None:
+    words = [str(tmp_path / "file"), str(tmp_path / "folder"), str(tmp_path), "python", "SIG_IGN"]
+    process = subprocess.Popen([sys.executable, "-c", HOLDING, *words], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "begun\n"
+    process.send_signal(signal.SIGHUP)
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(1)
+    process.kill()
+    process.wait()
 
 
 def test_the_cursor_of_a_terminal_comes_back() -> None:

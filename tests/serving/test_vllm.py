@@ -50,7 +50,7 @@ def settings(command: ServerCommand) -> dict[str, Any]:
 
 def vllm_config(command: ServerCommand, **changes: Any) -> Any:
     """What a server that was started by a command has as its configuration, as far as it is looked at."""
-    model = command.words[2]
+    model = command.words[4]
     of_model = {"model": model, "tokenizer": model, "revision": None, "trust_remote_code": False, "hf_overrides": {}}
     usual = {"quantization": None, "cache_dtype": "auto", "load_format": "auto", "pipeline": 1, "policy": "fail"}
     chosen = {**usual, **changes}
@@ -108,7 +108,7 @@ def test_the_command_names_the_model_and_the_memories_and_is_printed_without_tor
     assert not modules_after([*words, "-q"]) & HEAVY
     assert run([*words, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert found["command"][:3] == ["vllm", "serve", header.metadata.model.id]
+    assert found["command"][:5] == ["env", "PYTHONSAFEPATH=1", "vllm", "serve", header.metadata.model.id]
     assert found["memories"][0] == {
         "name": "reviews",
         "file": str(path),
@@ -225,7 +225,7 @@ def test_requests_for_a_memory_follow_its_demonstrations_and_others_stay_as_they
     path = thought_of(tmp_path / "mem.safetensors", "llama", "-T", "1")
     command, shown = server_command([path]), read_header(path).metadata.demonstrations.token_ids
     config, text = vllm_config(command), "Review: <s> kind\nSentiment:"
-    own = encode(load_model(command.words[2]).tokenizer, [text], special=False)[0]
+    own = encode(load_model(command.words[4]).tokenizer, [text], special=False)[0]
     for prompt, expected in (
         (text, [*shown, *own]),
         ([7, 8], [*shown, 7, 8]),

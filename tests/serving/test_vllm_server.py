@@ -236,7 +236,7 @@ def test_a_memory_of_another_model_is_refused_before_anything_is_served(tmp_path
     mine, other = (write_model(tmp_path / name, "llama", seed, **WIDE) for name, seed in (("mine", 0), ("other", 1)))
     path = think(tmp_path / "mem.safetensors", "-T", "1", model=str(mine))
     command = server_command([path])
-    command.words[2] = str(other)
+    command.words[4] = str(other)
     with VllmServer(command, tmp_path / "log.txt") as server:
         assert not server.starts()
         assert f"{path}: made by another model: weights differ" in server.log.read_text()

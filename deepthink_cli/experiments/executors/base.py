@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Mapping
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -28,6 +29,12 @@ def package_sha256() -> str:
 def this_version() -> str:
     """The version of the package, and the beginning of the digest of its files."""
     return f"{version('deepthink-cli')} ({package_sha256()[:12]})"
+
+
+def module_path(variables: Mapping[str, str]) -> str:
+    """PYTHONPATH of a worker: the package, and what the user names; an empty name would be the working directory."""
+    named = filter(None, variables.get("PYTHONPATH", "").split(os.pathsep))
+    return os.pathsep.join([str(PACKAGE.parent), *map(os.path.abspath, named)])
 
 
 def other_version(opened: Opened) -> str | None:

@@ -6,22 +6,22 @@ import math
 import os
 import pickle
 import signal
-import subprocess
-import sys
 from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
+from subprocess import PIPE, TimeoutExpired
 from threading import Thread
 from typing import Any
 
 from deepthink_cli.errors import InputError, option
-from deepthink_cli.experiments.executors.base import PACKAGE, Deliver
+from deepthink_cli.experiments.executors.base import Deliver, module_path
 from deepthink_cli.experiments.executors.messages import Died, Message
-from deepthink_cli.experiments.executors.process import LENGTH
+from deepthink_cli.experiments.executors.process import END, LENGTH
+from deepthink_cli.io.processes import Process, python, start
 
-Process = subprocess.Popen[bytes]
+_PATIENCE = 1.0  # seconds in which a process ends by itself
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS")
 
 
@@ -58,15 +58,12 @@ class LocalExecutor:
 
     def _process(self, number: int) -> Process:
         """Start a process whose variables are set before torch is imported."""
-        return subprocess.Popen(
-            [
-                *(sys.executable, "-m", "deepthink_cli.experiments.executors.process"),
-                *(str(self.cache), str(self.fraction)),
-            ],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=worker_variables(os.environ, self.shares[number], self.workers),
+        return start(
+            python("-m", "deepthink_cli.experiments.executors.process", str(self.cache), str(self.fraction)),
+            worker_variables(os.environ, self.shares[number], self.workers),
+            stdin=PIPE,
+            stdout=PIPE,
+            stderr=PIPE,
             start_new_session=True,  # Ctrl-C at the terminal reaches the parent only
         )
 
@@ -84,10 +81,13 @@ class LocalWorker:
     def send(self, message: Message) -> None:
         """Write a message, in a thread: the pipe may be full as long as the process is stopped."""
         pickled = pickle.dumps(message)
-        Thread(target=self._write, args=(len(pickled).to_bytes(LENGTH, "big") + pickled,), daemon=True).start()
+        self._write_behind(len(pickled).to_bytes(LENGTH, "big") + pickled)
 
     def stop(self) -> None:
-        """Kill the process, and wait until it is gone."""
+        """Let the process remove its temporary folders and end, whatever it is doing; kill it if it does not."""
+        self._write_behind(END)
+        with suppress(TimeoutExpired):
+            self.process.wait(_PATIENCE)
         self.process.kill()
         self.process.wait()
 
@@ -98,6 +98,9 @@ class LocalWorker:
             if Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0] == "T":
                 return number
         return None
+
+    def _write_behind(self, content: bytes) -> None:
+        Thread(target=self._write, args=(content,), daemon=True).start()
 
     def _write(self, content: bytes) -> None:
         pipe: Any = self.process.stdin
@@ -119,8 +122,7 @@ class LocalWorker:
 def worker_variables(environment: Mapping[str, str], gpus: tuple[str, ...], workers: int) -> dict[str, str]:
     """The environment of a worker: its GPUs, its share of the cores, unless that is set, and where the package is."""
     variables = dict(environment)
-    path = [str(PACKAGE.parent), *filter(None, [variables.get("PYTHONPATH")])]
-    variables["PYTHONPATH"] = os.pathsep.join(path)
+    variables["PYTHONPATH"] = module_path(environment)
     threads = variables.get("OMP_NUM_THREADS") or str(max(1, cores() // workers))
     for name in THREADS:
         variables.setdefault(name, threads)

@@ -15,7 +15,10 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import Any
 
+from deepthink_cli.io.temporary import remove_temporary_folders
+
 LENGTH = 8  # bytes of the length of a message, the highest first
+END = bytes(LENGTH)  # in place of a message: end at once
 
 
 def main() -> None:
@@ -43,9 +46,10 @@ def main() -> None:
 
 
 def _read(pipe: Any, messages: SimpleQueue[bytes]) -> None:
-    """Queue the messages; when the parent has ended, in whatever way, end this process too."""
-    while len(length := pipe.read(LENGTH)) == LENGTH:
+    """Queue the messages; when the parent says so or has ended, in whatever way, end this process too."""
+    while len(length := pipe.read(LENGTH)) == LENGTH and length != END:
         messages.put(pipe.read(int.from_bytes(length, "big")))
+    remove_temporary_folders()
     os._exit(0)
 
 

@@ -6,7 +6,7 @@ import os
 import signal
 import socket
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import chdir, suppress
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -15,9 +15,10 @@ from threading import Thread
 from typing import Any
 
 from deepthink_cli.errors import DeepThinkError, InputError, installing, option
-from deepthink_cli.experiments.executors.base import PACKAGE, Deliver
+from deepthink_cli.experiments.executors.base import PACKAGE, Deliver, module_path
 from deepthink_cli.experiments.executors.local import cores
 from deepthink_cli.experiments.executors.messages import Died, Event, Message
+from deepthink_cli.io.processes import SAFE_PATH
 
 LOCAL = "local"
 OBJECT_STORE = 80_000_000  # bytes; Ray would take 30 % of the memory, and rows are kilobytes
@@ -121,7 +122,7 @@ class RayWorker:
 
 def connected(address: str) -> Any:
     """Ray, connected to the cluster at an address; raises as `RayExecutor` does."""
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # before ray is imported
+    os.environ.update(SAFE_PATH, RAY_USAGE_STATS_ENABLED="0")  # before ray is imported
     if address == LOCAL:
         # Its ports are then on loopback, as they are by default on macOS and Windows.
         os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
@@ -136,15 +137,10 @@ def connected(address: str) -> Any:
     at_end = signal.getsignal(signal.SIGTERM)
     try:
         if address == LOCAL:
-            ray.init(
-                address=LOCAL,
-                num_cpus=cores(),
-                include_dashboard=False,
-                object_store_memory=OBJECT_STORE,
-                **common,
-            )
+            common |= {"num_cpus": cores(), "include_dashboard": False, "object_store_memory": OBJECT_STORE}
         else:
             _check_answers(address)
+        with chdir(PACKAGE.parent):  # Ray's workers look for modules in the working directory first
             ray.init(address=address, **common)
     except Exception as error:  # Ray raises plain exceptions too, as where a node takes too long to start
         reason = " ".join(str(error).split())[:160]
@@ -187,6 +183,5 @@ def _check_answers(address: str) -> None:
 
 def worker_settings() -> dict[str, str]:
     """The environment of workers: where the package is, and the settings of the libraries that this process has."""
-    path = [str(PACKAGE.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
     settings = {name: os.environ[name] for name in HANDED_ON if name in os.environ}
-    return {"PYTHONPATH": os.pathsep.join(path), **settings}
+    return {"PYTHONPATH": module_path(os.environ), **SAFE_PATH, **settings}

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from subprocess import CalledProcessError
 
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.io.atomic import writing
+from deepthink_cli.io.processes import SAFE_PATH, python, start
 
 FLAGS, WITH_VALUE = ("--submit",), ("--slurm", "--sbatch")  # of `deepthink run`, which a shard does not have
 _OPTION = re.compile(r"--?[A-Za-z][^\n\r]*")
@@ -47,7 +48,7 @@ def write_script(out: Path, arguments: Sequence[str], shards: int, options: Sequ
     path = out.absolute().with_name(f"{out.name}.sbatch")
     if _LINE_BREAK.search(str(path)):
         raise InputError(f"-o {path}: a line break in it would end a line of the script; name another folder")
-    words = (sys.executable, "-m", "deepthink_cli", *_of_shard(arguments))
+    words = tuple(python("-m", "deepthink_cli", *_of_shard(arguments)))
     logs = path.with_name(f"{out.name}-%A-%a.log")
     lines = [
         "#!/bin/bash",
@@ -73,7 +74,9 @@ def submit(script: Script) -> list[str]:
         import submitit
     except ImportError as error:
         raise InputError(f"--submit: needs submitit; pip install submitit, or run: {script.command}") from error
-    executor = submitit.AutoExecutor(folder=script.path.with_suffix(".submitit"))
+    os.environ.update(SAFE_PATH)  # for submitit's own processes here; SLURM may not hand variables on
+    folder = script.path.with_suffix(".submitit")
+    executor = submitit.AutoExecutor(folder=folder, slurm_python=shlex.join(python()))
     parameters = dict(option.lstrip("-").partition("=")[::2] for option in script.options)
     try:
         if executor.cluster == "slurm":
@@ -88,9 +91,10 @@ def submit(script: Script) -> list[str]:
 
 def run_shard(words: Sequence[str]) -> None:
     """Run the command of one shard; raises CalledProcessError if it fails."""
-    import subprocess
-
-    subprocess.run(words, check=True)
+    with start(words) as process:
+        code = process.wait()
+    if code:
+        raise CalledProcessError(code, list(words))
 
 
 def _shards(number: int) -> Iterator[str]:

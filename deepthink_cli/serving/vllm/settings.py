@@ -13,6 +13,7 @@ from pydantic import Field, TypeAdapter, ValidationError, with_config
 from deepthink_cli.artifact.format import Header, one_iteration, provenance_of, read_header
 from deepthink_cli.errors import InputError, Problems, option
 from deepthink_cli.io.mistakes import STRICT, place, reason
+from deepthink_cli.io.processes import SAFE_PATH
 from deepthink_cli.model.location import locate
 from deepthink_cli.model.options import POCKET, ModelOptions
 from deepthink_cli.provenance import ModelIdentity, check_model
@@ -79,7 +80,7 @@ def server_command(paths: Sequence[Path], at: str = "last") -> ServerCommand:
     source = locate(ModelOptions.checked(model=POCKET)).source if made_by.id == POCKET else made_by.id
     revision = ["--revision", made_by.revision] if made_by.revision else []
     words = [
-        *("vllm", "serve", source, *revision),
+        *("env", *(f"{name}={value}" for name, value in SAFE_PATH.items()), "vllm", "serve", source, *revision),
         *("--served-model-name", made_by.id, *(memory.name for memory in memories)),
         *("--dtype", made_by.dtype, "--middleware", _MIDDLEWARE),
         *("--kv-transfer-config", json.dumps(transfer_config(memories), ensure_ascii=False)),

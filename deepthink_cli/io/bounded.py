@@ -1,0 +1,64 @@
+"""Whether work of unknown origin ends, tried in a copy of this process with limits of time and memory."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from warnings import catch_warnings, simplefilter
+
+SECONDS = 10
+MEMORY = 2**30  # bytes
+_TOO_LARGE = 9  # the exit status of a copy that has no more memory
+_PAUSE = 0.002  # seconds between two looks at the copy
+
+
+def exceeds(work: Callable[[], object], seconds: int = SECONDS, memory: int = MEMORY) -> str | None:
+    """The limit that some work exceeds, in words; None if it ends, in whatever way, or where processes have no copies.
+
+    The work must start no threads and wait for none: a copy has one thread. Its memory is limited on Linux only.
+    """
+    if not hasattr(os, "fork"):
+        return None
+    with catch_warnings():
+        simplefilter("ignore", DeprecationWarning)  # Python warns that other threads' locks stay locked
+        number = os.fork()
+    if not number:
+        _try(work, seconds, memory)
+    deadline, ended, status = time.monotonic() + seconds, 0, 0
+    try:
+        while not ended and time.monotonic() < deadline:
+            time.sleep(_PAUSE)
+            ended, status = os.waitpid(number, os.WNOHANG)
+    finally:
+        if not ended:
+            os.kill(number, signal.SIGKILL)
+            os.waitpid(number, 0)
+    if not ended:
+        return f"{seconds} seconds"
+    return f"{memory / 2**30:g} GiB of memory" if status else None
+
+
+def _try(work: Callable[[], object], seconds: int, memory: int) -> None:
+    """Do the work with limits, and end this process."""
+    import resource  # which only POSIX systems have
+
+    status = 0
+    try:
+        signal.set_wakeup_fd(-1)
+        for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(each, signal.SIG_DFL)
+        resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))  # should this process outlive the other
+        with suppress(OSError):
+            held = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+            resource.setrlimit(resource.RLIMIT_AS, (held + memory, held + memory))
+        work()
+    except MemoryError:
+        status = _TOO_LARGE
+    except BaseException:  # it is raised again where the work is done
+        pass
+    finally:
+        os._exit(status)
