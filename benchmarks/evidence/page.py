@@ -32,7 +32,9 @@ before it labels other inputs; T = 1 is plain in-context learning. Every reading
 memory of them by a step, *eta*. *Dev rows*, labelled training rows beyond the demonstrations, can choose T and eta.
 This page measures what T > 1 changes, and whether it is what the paper says. All of it is about one small model, and
 says nothing of larger ones: {models}.
-[What a second one gave](second-model.md) has a page of its own.
+[What a second one gave](second-model.md) has a page of its own. Figures are of the [token ids of
+parts](concepts.md#tokens) (`--tokens parts`): demonstrations and query were tokenised each alone. Those of the whole
+prompt, which is the default now, are not on this page yet; in a chat they are the same.
 
 Thinking changes which labels a model gives. It may do so in two ways: it may tell the inputs of different labels
 apart better, or it may move the prior, so that some labels are given more often whatever the input. The second is a

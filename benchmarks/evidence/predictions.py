@@ -182,7 +182,8 @@ SmolLM2-135M-Instruct that changed how often labels are given, and was not shown
 apart better ([evidence](evidence.md)). This may hold on that model alone. So eleven [predictions](preregistration.md)
 for another one were written down before it had labelled any row (commit e108292f, 2026-11-25), with the numbers that
 would refute them. This page has what it gave: Gemma 3 270M, a base model with twice the parameters, its weights in 4 to
-8 bits (Q4_K_M), computed in bfloat16, and in float32 in rows 8 to 10.
+8 bits (Q4_K_M), computed in bfloat16, and in float32 in rows 8 to 10. Figures are of the [token ids of
+parts](concepts.md#tokens) (`--tokens parts`), not of the whole prompt, which is the default now.
 
 Accuracies and areas are in percent, differences in points. *Matched* compares both sides with every label given as
 often, *batch* after batch calibration; *pairs* and *AUC* are areas under the ROC curve, between two labels and of one
