@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Sequence
 from types import TracebackType
@@ -11,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Self, TextIO
 import typer
 
 from deepthink_cli.cli.options import CommonArguments
+from deepthink_cli.cli.terminal import screen
 from deepthink_cli.errors import DeepThinkError
-from deepthink_cli.io.text import json_line, named, printable
+from deepthink_cli.io.text import json_line, named, printable, visible
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -41,7 +41,7 @@ def write_json(value: Any) -> None:
 
 def write_text(text: str) -> None:
     """Write text to stdout: line breaks and tabs as they are, other control characters escaped."""
-    sys.stdout.write("".join(part if part in "\n\t" else printable(part) for part in re.split(r"([\n\t])", text)))
+    sys.stdout.write(visible(text, "\n\t"))
     sys.stdout.flush()
 
 
@@ -61,9 +61,7 @@ def report(*parts: str | Table, file: TextIO | None = None) -> None:
 
 def _console(out: TextIO, content: Table) -> Console:
     """A console as wide as its content, or, if this is a terminal, as wide as that if cells can wrap to fit it."""
-    from rich.console import Console
-
-    console = Console(file=out, markup=False, highlight=False, emoji=False, width=None if out.isatty() else WIDTH)
+    console = screen(out, markup=False, highlight=False, emoji=False, width=None if out.isatty() else WIDTH)
     needed = _widths(console, content)[1]
     if out.isatty() and needed > console.width:
         for column in content.columns:
@@ -83,9 +81,7 @@ def _widths(console: Console, content: Table) -> tuple[int, int]:
 
 def fits(content: Table) -> bool:
     """Whether stdout is no terminal, or a terminal in which no cell of the table wraps."""
-    from rich.console import Console
-
-    console = Console(file=sys.stdout)
+    console = screen(sys.stdout)
     return not sys.stdout.isatty() or _widths(console, content)[1] <= console.width
 
 
@@ -106,13 +102,12 @@ def progress(quiet: bool, *columns: str, left: bool = False) -> Bar:
 
     It also shows the completed part and the elapsed time; with `left`, only the estimated time left.
     """
-    from rich.console import Console
     from rich.progress import BarColumn, Progress, SpinnerColumn, TimeElapsedColumn, TimeRemainingColumn
 
     fields = [_column("{task.fields[" + name + "]}") for name in columns]
     counted = [_column("{task.completed}/{task.total}"), *fields, TimeElapsedColumn()]
     ends = [*fields, TimeRemainingColumn(), _column("left")] if left else counted
-    console = Console(stderr=True, highlight=False)
+    console = screen(sys.stderr, highlight=False)
     shown = [SpinnerColumn(), _column("{task.description}"), BarColumn(bar_width=24), *ends]
     return Progress(*shown, console=console, disable=quiet or not console.is_terminal, transient=True)
 

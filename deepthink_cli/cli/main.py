@@ -23,6 +23,7 @@ from deepthink_cli.cli.names import flag
 from deepthink_cli.cli.output_options import ARGUMENTS
 from deepthink_cli.cli.process import INTERRUPTED, end_at_signals, finish, open_closed_streams
 from deepthink_cli.cli.sources import unread_variables, usage_message
+from deepthink_cli.cli.terminal import guard_terminals
 from deepthink_cli.errors import (
     DeepThinkError,
     ExitCode,
@@ -121,6 +122,7 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+    guard_terminals()
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "critical")  # errors are raised, and printed once
     getLogger("bitsandbytes").setLevel(ERROR)  # it would warn for every layer and pass
     os.environ.update(SAFE_PATH)

@@ -15,15 +15,22 @@ _STEERING = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u206
 _MARKDOWN = re.compile(r"([\\`*_\[\]<>|&~$])")
 
 
+def visible(text: str, kept: str = "") -> str:
+    r"""Text that steers no terminal: control characters but for those `kept` are escaped, as \x1b or \u202e."""
+    return _STEERING.sub(
+        lambda found: found[0] if found[0] in kept else found[0].encode("unicode_escape").decode(), text
+    )
+
+
 def printable(text: str, most: int = LONGEST) -> str:
-    r"""Text as one line that is safe on a terminal, with control characters escaped as \x1b or \u202e.
+    """Text as one line that is safe on a terminal (`visible`).
 
     The middle of a text longer than `most` characters is omitted, because messages begin with the value and end
     with the fix.
     """
     if len(text) > most:
         text = f"{text[: most // 2]} ... {text[-(most // 2) :]}"
-    return _STEERING.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
+    return visible(text)
 
 
 def markdown_text(text: str) -> str:
