@@ -24,8 +24,8 @@ from deepthink_cli.scoring.prediction import Prediction, Scores, prediction_of
 from record import Table, parser
 from timed import peak_bytes, reset_peak
 
-COLUMNS = ("calibration", "labels", "rows", "seconds of the first half", "seconds of the second half", "peak, MiB")
-NOTE = f"Seconds of correcting chunks of {CHUNK} rows, and how much the memory of the process grew meanwhile."
+COLUMNS = ("calibration", "labels", "rows", "first half", "second half", "peak, MiB")
+NOTE = f"Processor seconds of correcting chunks of {CHUNK} rows, and how much the memory of the process grew meanwhile."
 
 
 def chunks(rows: int, labels: tuple[str, ...]) -> Iterator[list[Prediction]]:
@@ -43,9 +43,9 @@ def corrected(name: str, rows: int, count: int) -> dict[str, float]:
     reset_peak()
     before = peak_bytes()
     for chunk in chunks(rows, labels):
-        started = time.perf_counter()
+        started = time.process_time()
         calibrator(chunk)
-        seconds[2 * done >= rows] += time.perf_counter() - started
+        seconds[2 * done >= rows] += time.process_time() - started
         done += len(chunk)
     return {"first": seconds[0], "second": seconds[1], "peak": peak_bytes() - before}
 
