@@ -22,7 +22,7 @@ from deepthink_cli.calibration.notes import check_supported
 from deepthink_cli.calibration.registry import CENTROID, NONE, THRESHOLDS, calibration
 from deepthink_cli.calibration.stored import calibrated_by_rows, calibrated_by_texts, check_storable
 from deepthink_cli.data.examples import Query, Skipped
-from deepthink_cli.data.same_input import input_keys
+from deepthink_cli.data.same_input import is_among
 from deepthink_cli.data.source import RowSource
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError
@@ -162,8 +162,7 @@ def _by_centroids(
     else:
         source, count = Path(rows.split).name, rows.count
         found = observed(engine, memories, _unread(rows), score)
-    kept, labels = list(_kept(found, count, tell)), provenance.demonstrations.labels
-    return centroid_correction(kept, iterations, labels, source, score, provenance.demonstrations.query_copies)
+    return centroid_correction(list(_kept(found, count, tell)), iterations, provenance.demonstrations, source, score)
 
 
 def _kept(rows: Iterable[T | Skipped], count: int, tell: Tell) -> Iterator[T]:
@@ -180,10 +179,10 @@ def _kept(rows: Iterable[T | Skipped], count: int, tell: Tell) -> Iterator[T]:
 
 def _unread(rows: EvaluatedRows) -> Iterator[Query | Skipped]:
     """The rows; those that are demonstrations, whose labels the memory has read, are skipped."""
-    prompt = rows.demonstrations.template, rows.demonstrations.labels
-    read = frozenset[bytes]().union(*(input_keys(each, *prompt) for each in rows.demonstrations.examples))
+    read = rows.demonstrations
+    was_read = is_among(read.examples, read.template, read.labels)
     for row in rows.queries:
-        if isinstance(row, Query) and not read.isdisjoint(input_keys(row, *prompt)):
+        if isinstance(row, Query) and was_read(row):
             yield Skipped((f"{row.where}: a demonstration of the memory",), DEMONSTRATION)
         else:
             yield row

@@ -15,6 +15,8 @@ from statistics import fmean
 from typing import Any
 
 from deepthink_cli.corrections import Thresholds
+from deepthink_cli.data.examples import Query
+from deepthink_cli.data.same_input import input_groups
 from deepthink_cli.errors import InputError
 from deepthink_cli.options import ScoreName
 from deepthink_cli.provenance import Provenance
@@ -146,13 +148,18 @@ def fitted(rows: Sequence[tuple[Mapping[str, float], AbstractSet[str]]], labels:
 
 
 def cross_validated(
-    rows: Sequence[tuple[Mapping[str, float], AbstractSet[str]]], labels: Sequence[str]
+    rows: Sequence[tuple[Mapping[str, float], AbstractSet[str]]], labels: Sequence[str], groups: Sequence[int]
 ) -> tuple[dict[str, float], LabelSets]:
-    """The mean threshold of each label over the folds, and the labels of each fold by the thresholds of the others."""
-    order = random.Random(SEED).sample(range(len(rows)), len(rows))
+    """The mean threshold of each label over the folds, and the labels of each fold by the thresholds of the others.
+
+    `groups` are the numbers of the rows' inputs (`input_groups`); the rows of one are in one fold.
+    """
+    inputs = max(groups) + 1
+    order = random.Random(SEED).sample(range(inputs), inputs)
     found, judged = list[dict[str, float]](), LabelSets(labels)
     for fold in range(FOLDS):
-        held_out = set(order[fold::FOLDS])
+        inside = set(order[fold::FOLDS])
+        held_out = {place for place, number in enumerate(groups) if number in inside}
         least = fitted([row for place, row in enumerate(rows) if place not in held_out], labels)
         found.append(least)
         for share, true in (rows[place] for place in sorted(held_out)):
@@ -169,16 +176,21 @@ def thresholds_of(
     """
     labels, template = provenance.demonstrations.labels, provenance.demonstrations.template
     by_iteration = dict[int, list[tuple[Mapping[str, float], AbstractSet[str]]]]()
+    queries = dict[int, list[Query]]()
     for each in predictions:
+        queries.setdefault(each.iteration, []).append(each.query)
         true = frozenset(template.labels_of(each.query.gold or ""))
         by_iteration.setdefault(each.iteration, []).append((label_shares(each), true))
     rows = next(iter(by_iteration.values()), [])
-    if len(rows) < 4 * FOLDS:
-        raise InputError(f"{source}: {len(rows)} rows that the memory has not read; thresholds need {4 * FOLDS}")
+    groups = input_groups(next(iter(queries.values()), []), template, labels)
+    if len(set(groups)) < 4 * FOLDS:
+        raise InputError(
+            f"{source}: {len(set(groups))} different rows that the memory has not read; thresholds need {4 * FOLDS}"
+        )
     for label in labels:
         if not any(label in true for _, true in rows):
             raise InputError(f"{source}: no row has the label {label!r}; thresholds need rows of every label")
-    found = {iteration: cross_validated(each, labels) for iteration, each in sorted(by_iteration.items())}
+    found = {iteration: cross_validated(each, labels, groups) for iteration, each in sorted(by_iteration.items())}
     judged = found[max(found)][1]
     at = {str(iteration): least for iteration, (least, _) in found.items()}
     figures = (judged.micro_f1, judged.macro_f1, judged.subset_accuracy)

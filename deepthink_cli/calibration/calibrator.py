@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from deepthink_cli.memory import Memory
 
 
+SAMPLE, SEED = 10_000, 0  # rows of a stream that a bias is estimated from, and the seed of their choice
 _TOGETHER = 256  # different lists of candidates whose texts are scored together
 
 K = TypeVar("K", bound=Hashable)
@@ -33,8 +34,8 @@ Candidates = tuple[str, ...]
 class RowCalibrator:
     """The corrections of a pipeline's predictions by biases that are estimated from rows, which need no model.
 
-    A bias is that of all rows up to the end of a call; each iteration has its own. Other `names` are left out; `labels`
-    are those of the memory.
+    A bias is that of all rows up to the end of a call, or of a sample of them (`_Rows`); each iteration has its own.
+    Other `names` are left out; `labels` are those of the memory.
     """
 
     def __init__(self, names: Iterable[str], labels: Candidates) -> None:
@@ -205,25 +206,40 @@ class _FromRows:
 
 
 class _Rows:
-    """The bias of the rows so far: the mean alone where that is enough, or else their log-probabilities."""
+    """The bias of the rows so far: a running mean where b is one, or else estimated from a sample of them.
+
+    The rows of the first call are all used. Of those of several, each has the same chance to be among the `SAMPLE`
+    that are kept (those with the smallest random numbers), so that a stream of any length takes the same memory, and
+    each of its chunks the same time.
+    """
 
     def __init__(self, method: Calibration, labels: Candidates) -> None:
+        import numpy as np
+
         self.method, self.labels, self.count = method, labels, 0
         self.bias: Bias | None = None
-        self.logs: Floats | None = None
+        self.kept = np.empty((0, 2, len(labels)))
+        self.drawn, self.draw = np.empty(0), np.random.default_rng(SEED)
 
     def add(self, logs: Floats) -> Bias:
         """The bias of the rows so far and these (n, 2, C); raises InputError if they are too few."""
-        self.count += len(logs)
+        first, self.count = not self.count, self.count + len(logs)
         self.method.check_count(self.count)
         if not self.method.averaged:
-            import numpy as np
-
-            self.logs = logs if self.logs is None else np.concatenate([self.logs, logs])
-            return estimated(self.method, self.labels, self.logs)
+            self._keep(logs)
+            return estimated(self.method, self.labels, logs if first else self.kept)
         latest = estimated(self.method, self.labels, logs)
         self.bias = latest if self.bias is None else _averaged(self.bias, latest)
         return self.bias
+
+    def _keep(self, logs: Floats) -> None:
+        import numpy as np
+
+        self.kept = np.concatenate([self.kept, logs])
+        self.drawn = np.concatenate([self.drawn, self.draw.random(len(logs))])
+        if len(self.kept) > SAMPLE:
+            least = np.argpartition(self.drawn, SAMPLE)[:SAMPLE]
+            self.kept, self.drawn = self.kept[least], self.drawn[least]
 
 
 def _averaged(left: Bias, right: Bias) -> Bias:

@@ -1,4 +1,4 @@
-"""Estimate the centroids of a memory: from labelled rows, or from its own demonstrations, each left out in turn."""
+"""Estimate the centroids of a memory: from labelled rows, or from its demonstrations, each input left out in turn."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 from deepthink_cli.calibration.registry import CENTROID
 from deepthink_cli.calibration.stored import recorded, rows_digest
 from deepthink_cli.corrections import Calibrated
-from deepthink_cli.data.examples import DemonstrationSet, Query, Skipped
+from deepthink_cli.data.examples import DemonstrationSet, Example, Query, Skipped
+from deepthink_cli.data.same_input import input_groups
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError, option
 from deepthink_cli.events import Progress, Tell
 from deepthink_cli.model.tokens import tokenize_demonstrations
 from deepthink_cli.options import ScoreName
-from deepthink_cli.provenance import Provenance
+from deepthink_cli.provenance import Provenance, TokenizedDemonstrations
 from deepthink_cli.scoring.centroids import centroids_of
 from deepthink_cli.scoring.pipeline import EVALUATED, UNSCORABLE, longest, planned
 from deepthink_cli.scoring.prediction import observe_each
@@ -29,14 +30,18 @@ if TYPE_CHECKING:
     Observed = tuple[Query, list[Tensor]]  # a row, and its hidden state (W,) after each memory
 
 OWN_ROWS = "the demonstrations"
-_LEAST = 2  # rows of a label: the mean of one is no mean
+_LEAST = 2  # inputs of a label: the mean of one is no mean
 
 
-def check_rows(counts: Counter[str], labels: Iterable[str], source: str) -> None:
-    """Raise InputError, naming where the rows are from, for a label of too few of them."""
+def check_rows(gold: Sequence[str], groups: Sequence[int], labels: Iterable[str], source: str) -> None:
+    """Raise InputError, naming where the rows are from, for a label of too few inputs.
+
+    `gold` are the labels of the rows, `groups` the numbers of their inputs (`input_groups`).
+    """
+    counts = Counter(label for label, _ in {*zip(gold, groups, strict=True)})
     for label in labels:
         if counts[label] < _LEAST:
-            found = {0: "no row has", 1: "only one row has"}[counts[label]]
+            found = {0: "no row has", 1: "only one input has"}[counts[label]]
             way = "give a file of rows" if source == OWN_ROWS else "give more"
             raise InputError(f"{source}: {found} the label {label!r}; {CENTROID} needs {_LEAST} of each, {way}")
 
@@ -51,7 +56,12 @@ def check_demonstrations(provenance: Provenance, memory: str) -> None:
             f"{memory}: {made}, whose demonstrations cannot be left out one by one; give {option('calibrate')} "
             f"{CENTROID} a file of labelled rows"
         )
-    check_rows(Counter(each.label for each in demonstrations.examples), demonstrations.labels, OWN_ROWS)
+    gold = [each.label for each in demonstrations.examples]
+    check_rows(gold, _groups(demonstrations.examples, demonstrations), demonstrations.labels, OWN_ROWS)
+
+
+def _groups(rows: Iterable[Query | Example], demonstrations: TokenizedDemonstrations) -> list[int]:
+    return input_groups(rows, demonstrations.template, demonstrations.labels)
 
 
 def observed(
@@ -71,46 +81,53 @@ def observed(
 def observed_demonstrations(
     engine: Engine, provenance: Provenance, kept: Collection[int], score: ScoreName, tell: Tell
 ) -> Iterator[Observed | Skipped]:
-    """Each demonstration with its hidden states after memories of the others, at the iterations `kept`.
+    """Each demonstration with its hidden states after memories of those of other inputs, at the iterations `kept`.
 
-    K demonstrations cost K times the readings of the memory. The others are read as all were; raises as `think`.
+    K inputs cost K times the readings of the memory. The others are read as all were; raises as `think`.
     """
     from deepthink_cli.thinking import think
 
     read = provenance.demonstrations
     whole = DemonstrationSet(read.examples, read.template, read.labels, read.chat, apart=bool(read.parts))
-    method, count = replace(provenance.method, iterations=max(kept)), len(read.examples)
-    for place, example in enumerate(read.examples):
-        others = replace(whole, examples=read.examples[:place] + read.examples[place + 1 :])
+    method, count, done = replace(provenance.method, iterations=max(kept)), len(read.examples), 0
+    groups = _groups(read.examples, read)
+    for number in range(max(groups) + 1):
+        numbered = list(enumerate(zip(read.examples, groups, strict=True), start=1))
+        others = replace(whole, examples=tuple(example for _, (example, group) in numbered if group != number))
         rest = replace(tokenize_demonstrations(engine.tokenizer, others), query_copies=read.query_copies)
         origin = replace(provenance, demonstrations=rest)
         memories = [
             replace(memory, provenance=origin) for memory in think(engine, rest, method) if memory.iteration in kept
         ]
-        query = Query(example.text, read.labels, example.label, where=f"demonstration {place + 1}")
-        yield from observed(engine, memories, [query], score)
-        tell(Progress("calibrating", place + 1, count))
+        queries = [
+            Query(example.text, read.labels, example.label, where=f"demonstration {place}")
+            for place, (example, group) in numbered
+            if group == number
+        ]
+        yield from observed(engine, memories, queries, score)
+        done += len(queries)
+        tell(Progress("calibrating", done, count))
 
 
 def centroid_correction(
     rows: Sequence[Observed],
     iterations: Sequence[int],
-    labels: tuple[str, ...],
+    demonstrations: TokenizedDemonstrations,
     source: str,
     score: ScoreName,
-    reread: int,
 ) -> Calibrated:
-    """The correction by the centroids of rows, whose states are after the memories of these iterations.
+    """The correction by the centroids of rows, whose states are after memories of `demonstrations` at these iterations.
 
-    Raises InputError, naming the `source` of the rows, for a label of too few of them.
+    Raises InputError, naming the `source` of the rows, for a label of too few inputs.
     """
     queries = [query for query, _ in rows]
     gold = [str(query.gold) for query in queries]
-    check_rows(Counter(gold), labels, source)
+    groups, labels = _groups(queries, demonstrations), demonstrations.labels
+    check_rows(gold, groups, labels, source)
     of_iterations = zip(*(states for _, states in rows), strict=True)
     centroids = {
-        str(iteration): centroids_of(states, gold, labels)
+        str(iteration): centroids_of(states, gold, groups, labels)
         for iteration, states in zip(iterations, of_iterations, strict=True)
     }
     digest = rows_digest(queries, labelled=True)
-    return Calibrated(CENTROID, score, {}, len(rows), digest, source, recorded(reread), centroids)
+    return Calibrated(CENTROID, score, {}, len(rows), digest, source, recorded(demonstrations.query_copies), centroids)

@@ -7,12 +7,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from deepthink_cli.scoring.softmax import log_softmax
+from deepthink_cli.errors import DeepThinkError
+from deepthink_cli.scoring.softmax import softmax
 
 if TYPE_CHECKING:
     from deepthink_cli.calibration.base import Floats
 
-STEPS, TOLERANCE = 10_000, 1e-12  # of log_matched: at most so many; nats between the last two
+STEPS = 1_000  # of log_matched, at most; it ends where
+TOLERANCE, CLOSE = 1e-9, 1e-6  # mean shares are so near 1/C, and the last step was of so few nats
+RIDGE = 1e-12  # of a curvature whose diagonal is 1
+FLAT = 1e-3  # of log_fitted: the largest slope where it ends
 
 
 def log_mean(logs: Floats) -> Floats:
@@ -36,17 +40,53 @@ def log_matched(logs: Floats) -> Floats:
 
     The fixed point of batch calibration, which is repeated until the mean probability of every label is 1/C: it does
     not depend on a constant that is added to a label's scores. Saerens et al. (2002) adjust posteriors to a known prior
-    in the same way.
+    in the same way. It is the only minimum of the convex
+
+        1/m sum_i log sum_y exp(log p(y | x_i) - log b(y)) + 1/C sum_y log b(y),
+
+    found by Newton steps of at most log(1 + d) nats, for a step of d, which descend from wherever they start (Sun and
+    Tran-Dinh 2019, generalized self-concordant functions). They start from the mean of the log-probabilities, which a
+    constant on a label's scores moves as it moves the minimum, and with the log-probabilities divided by a heat that
+    makes them uncertain, which then halves until it is 1. Raises DeepThinkError if none is found.
     """
-    labels = logs.shape[1]
-    bias = np.zeros(labels)
+    bias = logs.mean(axis=0)
+    heat = 2.0 ** np.ceil(np.log2(max(1, np.ptp(logs - bias))))
     for _ in range(STEPS):
-        mean = np.logaddexp.reduce(log_softmax(logs - bias), axis=0) - np.log(len(logs))
-        step = mean + np.log(labels)
-        bias += step
-        if np.abs(step).max() < TOLERANCE:
-            break
-    return np.asarray(bias - bias.mean(), dtype=np.float64)
+        excess, curvature = _of_matched((logs - bias) / heat)
+        step = _newton(curvature, excess)
+        size = np.ptp(step)
+        bias = bias + heat * step * (np.log1p(size) / size if size else 1)
+        if heat == 1 and size < CLOSE and np.abs(excess).max() < TOLERANCE * len(logs):
+            return np.asarray(bias - bias.mean(), dtype=np.float64)
+        if heat > 1 and size < 1:
+            heat /= 2
+    raise DeepThinkError(
+        f"no bias makes the labels equally likely over the {len(logs)} inputs: {STEPS} steps found none"
+    )
+
+
+def _of_matched(logits: Floats) -> tuple[Floats, Floats]:
+    """Of the shares p (m, C) of inputs: sum_i p_i - m/C (C,), and sum_i diag(p_i) - p_i p_i' (C, C).
+
+    Where inputs are certain, the first is what is left of their smallest shares, which is lost if those near 1 are
+    summed: the labels with the largest share are counted, and only what the others take from them is summed.
+    """
+    shares = softmax(logits)
+    inputs, labels = shares.shape
+    between = shares.T @ shares
+    np.fill_diagonal(between, 0)
+    largest = shares.argmax(axis=1)
+    shares[range(inputs), largest] = 0
+    taken = np.bincount(largest, weights=shares.sum(axis=1), minlength=labels)
+    excess = np.bincount(largest, minlength=labels) - inputs / labels + (shares.sum(axis=0) - taken)
+    return excess, np.diag(between.sum(axis=1)) - between
+
+
+def _newton(curvature: Floats, excess: Floats) -> Floats:
+    """The x of `curvature` x = `excess`, whose columns sum to 0, solved in units in which its diagonal is 1."""
+    unit = 1 / np.sqrt(np.maximum(curvature.diagonal(), np.finfo(np.float64).tiny))
+    ridge = RIDGE * np.eye(len(unit))
+    return np.asarray(np.linalg.solve(curvature * np.outer(unit, unit) + ridge, excess * unit) * unit)
 
 
 def log_fitted(logs: Floats, gold: Sequence[int], slope: bool = False) -> Floats:
@@ -74,6 +114,8 @@ def log_fitted(logs: Floats, gold: Sequence[int], slope: bool = False) -> Floats
 
     start = np.zeros(1 + logs.shape[1])
     found = minimize(loss, start, method="BFGS", jac=True, options={"gtol": 1e-9})
+    if not np.abs(found.jac).max() < FLAT:  # the penalty alone curves by 1, so that this bounds the distance in nats
+        raise DeepThinkError(f"no bias fits the labels of the {len(logs)} rows: {found.nit} steps found none")
     log_b = found.x[1:] / np.exp(found.x[0] * slope)
     return np.asarray(log_b - log_b.mean(), dtype=np.float64)
 

@@ -1,4 +1,4 @@
-"""When two rows are the same input: the one comparison of demonstrations and evaluated rows.
+"""When rows are the same input: the one comparison of demonstrations, evaluated rows and rows that are held out.
 
 Texts are compared as a template writes them: blanks around a field's value do not count, everything else does. A text
 that has two labels is one input. Where rows have candidates of their own, many inputs share a text ("Which of these is
@@ -8,7 +8,7 @@ true?"): two of them are the same input if their candidates, or their true label
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import blake2b, sha256
 from typing import Any
 
@@ -36,6 +36,35 @@ def input_keys(row: Query | Example, template: Template, labels: Sequence[str]) 
     if not row.candidates:
         return frozenset([_key(text)])
     return frozenset([_key(text, sorted(row.candidates)), *([] if row.gold is None else [_key(text, row.gold)])])
+
+
+def input_groups(rows: Iterable[Query | Example], template: Template, labels: Sequence[str]) -> list[int]:
+    """The number of each row's input: that of another if they are the same input, or if each is the same as a third.
+
+    Whatever holds rows out holds out inputs, so that no row is judged by what has seen its input.
+    """
+    parents, first = dict[bytes, bytes](), list[bytes]()
+
+    def root(key: bytes) -> bytes:
+        while parents.setdefault(key, key) != key:
+            key = parents[key]
+        return key
+
+    for row in rows:
+        keys = sorted(input_keys(row, template, labels))
+        for key in keys:
+            parents[root(key)] = root(keys[0])
+        first.append(keys[0])
+    numbers = dict[bytes, int]()
+    return [numbers.setdefault(root(key), len(numbers)) for key in first]
+
+
+def is_among(
+    rows: Iterable[Query | Example], template: Template, labels: Sequence[str]
+) -> Callable[[Query | Example], bool]:
+    """A function that says whether a row is the same input as one of these."""
+    known = frozenset(key for row in rows for key in input_keys(row, template, labels))
+    return lambda row: not known.isdisjoint(input_keys(row, template, labels))
 
 
 def row_digest(query: Query) -> bytes:

@@ -10,8 +10,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from deepthink_cli.calibration.registry import NONE
-from deepthink_cli.data.examples import Example, Query
-from deepthink_cli.data.same_input import input_keys
+from deepthink_cli.data.examples import Query
+from deepthink_cli.data.same_input import is_among
 from deepthink_cli.evaluation.metrics import (
     Answer,
     Changes,
@@ -168,7 +168,7 @@ class Overlap:
 class OverlapEvaluator:
     """Evaluates the rows that are not among the demonstrations, in constant memory.
 
-    Rows are compared with the demonstrations as the memory's template writes both (`input_keys`).
+    Rows are compared with the demonstrations as the memory's template writes both (`is_among`).
     """
 
     def __init__(
@@ -178,9 +178,9 @@ class OverlapEvaluator:
         calibrate: Sequence[str] = (),
     ) -> None:
         first, *others = demonstrations
-        self.template, self.labels = first.template, first.labels
-        self.known = {key for each in (first, *others) for example in each.examples for key in self._keys(example)}
-        self.rest = Evaluator(iterations, self.labels, calibrate)
+        examples = [example for each in (first, *others) for example in each.examples]
+        self.was_read = is_among(examples, first.template, first.labels)
+        self.rest = Evaluator(iterations, first.labels, calibrate)
         self.memories, self.seen = len(iterations), 0
         self.query: Query | None = None
         self.known_query = False
@@ -189,7 +189,7 @@ class OverlapEvaluator:
         """Count one prediction; those of one query by all iterations follow each other."""
         query = prediction.query
         if query is not self.query:
-            self.query, self.known_query = query, not self.known.isdisjoint(self._keys(query))
+            self.query, self.known_query = query, self.was_read(query)
         if self.known_query:
             self.seen += 1
         else:
@@ -200,9 +200,6 @@ class OverlapEvaluator:
         if not self.seen:
             return None
         return Overlap(self.seen // self.memories, self.rest.result() if self.rest.n else None)
-
-    def _keys(self, row: Query | Example) -> frozenset[bytes]:
-        return input_keys(row, self.template, self.labels)
 
 
 def warn_of_overlap(overlap: Overlap | None, n: int, name: str, tell: Tell) -> None:

@@ -279,7 +279,7 @@ class DeepThinkingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         """The correction of memories by the calibration, if there is one; raises InputError for too few rows."""
         from deepthink_cli.calibration.base import FEWEST
         from deepthink_cli.calibration.stored import calibrated_by_rows, calibrated_by_texts, check_storable
-        from deepthink_cli.data.same_input import input_keys
+        from deepthink_cli.data.same_input import is_among
         from deepthink_cli.scoring.pipeline import predicted, predictions
 
         if (method := self._calibration()) is None:
@@ -289,9 +289,8 @@ class DeepThinkingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         check_storable(method.name, read, "the template")
         if not method.from_rows:
             return calibrated_by_texts(engine, memories, method.name, score)
-        prompt = read.template, read.labels
-        known = frozenset[bytes]().union(*(input_keys(example, *prompt) for example in read.examples))
-        others = [row for row in rows if known.isdisjoint(input_keys(row, *prompt))]
+        was_read = is_among(read.examples, read.template, read.labels)
+        others = [row for row in rows if not was_read(row)]
         if len(others) < FEWEST:
             raise InputError.of(
                 "calibrate",

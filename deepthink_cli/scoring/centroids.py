@@ -22,12 +22,16 @@ _NUMBER = "<f4"  # little-endian float32
 _WIDE = math.log(1e4)  # the slope is sought within this factor of its start
 
 
-def centroids_of(states: Sequence[Tensor], gold: Sequence[str], labels: Sequence[str]) -> Centroids:
-    """The mean hidden state of each label, from those (W,) of rows with the true labels `gold`; two of each or more.
+def centroids_of(
+    states: Sequence[Tensor], gold: Sequence[str], groups: Sequence[int], labels: Sequence[str]
+) -> Centroids:
+    """The mean hidden state of each label, from those (W,) of rows with the true labels `gold`.
 
-    The slope a is the minimum of -sum_i log softmax(-a |h_i - c|^2)[gold_i] + log(2 a s^2)^2 / 2, where the mean c of a
-    row's own label leaves the row out, and s^2 is the mean of these rows' squared distances from it. Raises InputError
-    if all rows of each label have the same state.
+    `groups` are the numbers of the rows' inputs, of which each label has two or more (`input_groups`).
+
+    The slope a is the minimum of -sum_i log softmax(-a |h_i - c|^2)[gold_i] + log(2 a s^2)^2 / 2, where the means c
+    leave out the rows of row i's own input, and s^2 is the mean of these rows' squared distances from that of their own
+    label. Raises InputError if all rows of each label have the same state.
     """
     import numpy as np
     from scipy.optimize import minimize_scalar
@@ -35,9 +39,13 @@ def centroids_of(states: Sequence[Tensor], gold: Sequence[str], labels: Sequence
     states_NW, places = _numbers(states), np.array([labels.index(label) for label in gold])
     counts = np.bincount(places, minlength=len(labels))
     means = _means(states_NW, places, range(len(labels)))
-    squared_NC, rows = _squared(states_NW, means), range(len(gold))
-    # |h - c'|^2 for the mean c' of n - 1 rows without h: c' = (n c - h) / (n - 1)
-    squared_NC[rows, places] *= (counts[places] / (counts[places] - 1)) ** 2
+    squared_NC, rows, inputs = _squared(states_NW, means), range(len(gold)), np.array(groups)
+    for number in range(inputs.max() + 1):
+        same = np.flatnonzero(inputs == number)
+        for label in np.unique(places[same]):
+            own = same[places[same] == label]
+            others = (counts[label] * means[label] - states_NW[own].sum(axis=0)) / (counts[label] - len(own))
+            squared_NC[same, label] = ((states_NW[same] - others) ** 2).sum(axis=1)
     variance = squared_NC[rows, places].mean()
     if not variance:
         raise InputError("the rows of each label are all the same to the model; give rows that differ")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from deepthink_cli.data.examples import DemonstrationSet, Example, Query, example_of
-from deepthink_cli.data.same_input import input_keys, row_digest, rows_digest, same_rows
+from deepthink_cli.data.same_input import input_keys, is_among, row_digest, rows_digest, same_rows
 from deepthink_cli.errors import InputError
 from deepthink_cli.selection.base import Pool
 from deepthink_cli.selection.registry import selection_method
@@ -125,8 +125,8 @@ def dev_set(task: Task, evaluated: EvaluationSet, drawn: Drawn, size: int | None
     """
     queries, _ = training_rows(task, task.dev or task.demonstrations, evaluated)
     order = random.Random(FIXED_SEED).sample(queries, len(queries))
-    read = task_keys(task, drawn.demonstrations.examples)
-    unread = (query for query in order if read.isdisjoint(task_keys(task, [query])))
+    was_read = is_among(drawn.demonstrations.examples, task.prompt, task.labels or ())
+    unread = (query for query in order if not was_read(query))
     rows = list(islice(unread, size or len(evaluated)))
     if not rows:
         raise InputError.of(

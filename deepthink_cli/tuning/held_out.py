@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from deepthink_cli.calibration.base import Calibration
 from deepthink_cli.calibration.basis import BasisInputs
 from deepthink_cli.calibration.registry import NONE, calibration, from_rows
-from deepthink_cli.data.examples import example_of
+from deepthink_cli.data.same_input import is_among
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.events import Progress, Tell
 from deepthink_cli.model.tokens import query_tokenizer
@@ -36,7 +36,7 @@ class TrainingSet:
     """Demonstrations of the rows outside some folds, and the rows of those folds, which are scored after them.
 
     `demonstrations` are those that each technique reads. `selection` is the index of the method that chose them,
-    `selected` its record. `unread` are the other rows outside those folds, which that method has not chosen: a bias is
+    `selected` its record. `unread` are the rows outside those folds whose input that method has not chosen: a bias is
     estimated from them.
     """
 
@@ -72,8 +72,8 @@ def training_set(plan: TunePlan, left_out: HeldOut, selection: int, engine: Engi
     request = Request(method, plan.options.shots, plan.options.seed, chat=plan.rows.chat)
     chosen = choose_demonstrations(engine, plan.rows.part(rest), request, store)
     demonstrations = replace(chosen.demonstrations, chat=plan.rows.chat)
-    read = set(demonstrations.examples)
-    unread = tuple(row for row in rest if example_of(plan.rows.queries[row]) not in read)
+    was_read = is_among(demonstrations.examples, plan.rows.pool.template, plan.rows.labels)
+    unread = tuple(row for row in rest if not was_read(plan.rows.queries[row]))
     return TrainingSet(left_out, selection, scored, unread, tokenized(plan, demonstrations), chosen.selected)
 
 

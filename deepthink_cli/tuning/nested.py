@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
 HeldOut = tuple[int, ...]  # the folds that a memory is not made of: one, or two in increasing order
 
 
-def split(labels: Sequence[str], texts: Sequence[Hashable], count: int, seed: int) -> list[tuple[int, ...]]:
+def split(labels: Sequence[str], groups: Sequence[int], count: int, seed: int) -> list[tuple[int, ...]]:
     """`count` folds of row numbers, in increasing order, with every label spread evenly over them.
 
-    Rows with the same text are in one fold, so that no held-out text is among the demonstrations. Every fold has a row
-    if `count` is at most the number of distinct texts.
+    The rows of one input, whose number is in `groups`, are in one fold, so that no held-out input is among the
+    demonstrations. Every fold has a row if `count` is at most the number of different inputs.
     """
-    groups: dict[Hashable, list[int]] = {}
-    for row, text in enumerate(texts):
-        groups.setdefault(text, []).append(row)
+    of_input: dict[int, list[int]] = {}
+    for row, number in enumerate(groups):
+        of_input.setdefault(number, []).append(row)
     by_label: dict[str, list[list[int]]] = {}
-    for rows in groups.values():
+    for rows in of_input.values():
         by_label.setdefault(labels[rows[0]], []).append(rows)
     draw, folds, dealt = random.Random(seed), [list[int]() for _ in range(count)], 0
     for label in sorted(by_label):

@@ -14,7 +14,7 @@ from deepthink_cli.calibration.basis import check_calibrations, check_inputs
 from deepthink_cli.calibration.registry import CALIBRATIONS, NONE, calibration, from_rows, from_texts
 from deepthink_cli.data.chat import Chat
 from deepthink_cli.data.examples import DemonstrationSet, Query, example_of
-from deepthink_cli.data.same_input import input_text
+from deepthink_cli.data.same_input import input_groups
 from deepthink_cli.engine.opening import find_model, warn_without_chat
 from deepthink_cli.errors import InputError
 from deepthink_cli.events import Note, Tell, silent
@@ -65,9 +65,9 @@ class LabelledRows:
         return self.pool.name
 
     @cached_property
-    def texts(self) -> list[str]:
-        """What is compared of two rows: those with one text are in one fold, whatever their labels and candidates."""
-        return [input_text(query, self.pool.template) for query in self.queries]
+    def groups(self) -> list[int]:
+        """The number of every row's input; the rows of one are in one fold."""
+        return input_groups(self.queries, self.pool.template, self.labels)
 
     @cached_property
     def gold(self) -> list[int]:
@@ -105,7 +105,7 @@ def plan_tuning(rows: LabelledRows, model: ModelOptions, options: TuneOptions, t
     """
     _check_rows(rows)
     strata = [str(query.gold) if rows.labels else "" for query in rows.queries]
-    folds = split(strata, rows.texts, _fold_count(rows, options), options.seed)
+    folds = split(strata, rows.groups, _fold_count(rows, options), options.seed)
     order = random.Random(options.seed).sample(range(len(rows)), len(rows))
     selections = _selections(rows, options, folds)
     calibrations = _calibrations(rows, options, folds, tell)
@@ -233,11 +233,11 @@ def _check_rows(rows: LabelledRows) -> None:
 
 
 def _fold_count(rows: LabelledRows, options: TuneOptions) -> int:
-    most = len(set(rows.texts))
+    most = len(set(rows.groups))
     count = most if options.folds == "loo" else int(options.folds)
     if not FEWEST_FOLDS <= count <= most:
         raise InputError.of(
-            "folds", options.folds, f"{rows.name} has {most} different texts; use {FEWEST_FOLDS} to {most}, or loo"
+            "folds", options.folds, f"{rows.name} has {most} different inputs; use {FEWEST_FOLDS} to {most}, or loo"
         )
     return count
 

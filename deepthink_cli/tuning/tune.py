@@ -286,7 +286,9 @@ def _correction(
 
         of_memories = [torch.from_numpy(scores[STATES][(*place, each.iteration - 1)]) for each in memories]
         rows = [(query, list(states)) for query, *states in zip(queries, *of_memories, strict=True)]
-    return centroid_correction(rows, [each.iteration for each in memories], labels, source, "sum", 1)
+    assert memories[0].provenance is not None
+    demonstrations = memories[0].provenance.demonstrations
+    return centroid_correction(rows, [each.iteration for each in memories], demonstrations, source, "sum")
 
 
 def _predictions(engine: Engine, memories: Sequence[Memory], rows: Sequence[Query]) -> Iterator[Prediction]:

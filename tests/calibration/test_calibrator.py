@@ -26,8 +26,9 @@ from deepthink_cli import (
     think,
     tokenize_demonstrations,
 )
+from deepthink_cli.calibration import calibrator as calibrator_module
 from deepthink_cli.calibration.basis import TEXTS, BasisInputs, basis_texts, check_calibrations
-from deepthink_cli.calibration.calibrator import Calibrator, corrected, estimated, log_probabilities
+from deepthink_cli.calibration.calibrator import Calibrator, RowCalibrator, corrected, estimated, log_probabilities
 from deepthink_cli.calibration.registry import CALIBRATIONS, choices
 from deepthink_cli.data.examples import Skipped
 from deepthink_cli.engine.base import Engine
@@ -154,6 +155,21 @@ def test_a_stream_is_corrected_by_all_rows_up_to_the_end_of_their_chunk(
             assert (found.inputs, found.counted) == (len(rows), "rows")
             assert found.bias == pytest.approx(correction.bias, abs=1e-9)
             assert found.prediction.scores == pytest.approx(correction.prediction.scores, abs=1e-9)
+
+
+def test_of_a_long_stream_a_bias_is_that_of_a_sample_of_all_rows_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows that are sorted by their label, so that neither the first nor the last of them are a sample."""
+    monkeypatch.setattr(calibrator_module, "SAMPLE", 500)
+    odds = [4 * (number < 1500) + number % 7 / 7 for number in range(3000)]
+    rows = [prediction_of(Query("", LABELS), 1, Scores((value, 0.0), (value, 0.0))) for value in odds]
+    stream = RowCalibrator(["prior"], LABELS)
+    chunks = [stream(rows[start : start + 250])[0].calibrated["prior"] for start in range(0, 3000, 250)]
+    assert [chunk.inputs for chunk in chunks] == [250, *[500] * 11]
+    whole = RowCalibrator(["prior"], LABELS)(rows)[0].calibrated["prior"]
+    assert whole.inputs == 3000  # rows of one call are all used
+    found, expected = (each.bias[LABELS[0]] - each.bias[LABELS[1]] for each in (chunks[-1], whole))
+    assert expected == pytest.approx(2 + 3 / 7, abs=0.01)  # the middle of the odds
+    assert found == pytest.approx(expected, abs=0.3)  # two of its standard errors
 
 
 @pytest.mark.parametrize("name", ["batch", "prior"])

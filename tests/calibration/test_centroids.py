@@ -102,19 +102,43 @@ def test_without_rows_each_demonstration_is_read_after_the_others(
     check(corrected(memory, tmp_path), by_hand.distances(rows, [by_hand.state(REVIEWS, each) for each in INPUTS]))
 
 
-def test_the_slope_makes_the_labels_of_rows_that_are_left_out_the_likeliest(
-    memory: Path, by_hand: ByHand, tmp_path: Path
+def test_a_demonstration_that_occurs_twice_is_read_without_both(
+    models: Callable[[str], Path], by_hand: ByHand, tmp_path: Path
 ) -> None:
-    header = calibrate(memory, write_fitted(tmp_path / "fitted.jsonl"), calibrate="centroid")
+    solved = [*REVIEWS, REVIEWS[0], (REVIEWS[1][0], REVIEWS[2][1])]  # one with its label, one with another
+    demonstrations = write_rows(
+        tmp_path / "twice.jsonl", [{"review": text, "sentiment": label} for text, label in solved]
+    )
+    memory = tmp_path / "twice.safetensors"
+    words = ["think", str(demonstrations), "-m", str(models("llama")), "-T", "1", "-q", "-o", str(memory)]
+    assert run(words) == 0
+    calibrate(memory, calibrate="centroid")
+    rows = [(by_hand.state([each for each in solved if each[0] != text], text), label) for text, label in solved]
+    check(corrected(memory, tmp_path), by_hand.distances(rows, [by_hand.state(solved, each) for each in INPUTS]))
+
+
+def test_a_label_whose_rows_are_one_input_has_no_mean_without_it(memory: Path, tmp_path: Path) -> None:
+    rows = [{"review": text, "sentiment": label} for text, label in (*FITTED[:4], FITTED[3])]
+    with pytest.raises(InputError, match=r"only one input has the label 'negative'; centroid needs 2 of each"):
+        calibrate(memory, write_rows(tmp_path / "few.jsonl", rows), calibrate="centroid")
+
+
+@pytest.mark.parametrize("again", [[], [FITTED[0], FITTED[3]], [(FITTED[0][0], "negative")]])
+def test_the_slope_makes_the_labels_of_rows_that_are_left_out_the_likeliest(
+    again: list[tuple[str, str]], memory: Path, by_hand: ByHand, tmp_path: Path
+) -> None:
+    """Also where an input occurs twice, and with two labels: the means leave out all of its rows."""
+    fitted = [*FITTED, *again]
+    rows_of = [{"review": text, "sentiment": label} for text, label in fitted]
+    header = calibrate(memory, write_rows(tmp_path / "fitted.jsonl", rows_of), calibrate="centroid")
     assert header.metadata.calibrated is not None
     assert header.metadata.calibrated.centroids is not None
-    rows = [(by_hand.state(REVIEWS, text), label) for text, label in FITTED]
-    left_out = [
-        by_hand.distances([*rows[:place], *rows[place + 1 :]], [state])[0][label]
-        for place, (state, label) in enumerate(rows)
-    ]
-    others = by_hand.distances(rows, [state for state, _ in rows])
-    other = [{**each, label: own} for each, own, (_, label) in zip(others, left_out, rows, strict=True)]
+    rows = [(by_hand.state(REVIEWS, text), label) for text, label in fitted]
+    other = []
+    for (text, _), (state, _) in zip(fitted, rows, strict=True):
+        rest = [row for row, (each, _) in zip(rows, fitted, strict=True) if each != text]
+        other += by_hand.distances(rest, [state])
+    left_out = [each[label] for each, (_, label) in zip(other, rows, strict=True)]
 
     def loss(slope: float) -> float:
         total = np.log(2 * slope * np.mean(left_out)) ** 2 / 2
@@ -155,7 +179,9 @@ def test_one_row_of_a_label_is_refused_and_the_file_stays(memory: Path, tmp_path
         tmp_path / "few.jsonl", [{"review": text, "sentiment": label} for text, label in (*FITTED[:3], FITTED[4])]
     )
     before = memory.read_bytes()
-    with pytest.raises(InputError, match=r"few.jsonl: only one row has the label 'negative'; centroid needs 2 of each"):
+    with pytest.raises(
+        InputError, match=r"few.jsonl: only one input has the label 'negative'; centroid needs 2 of each"
+    ):
         calibrate(memory, rows, calibrate="centroid")
     assert memory.read_bytes() == before
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from deepthink_cli.data.examples import Example, Query
-from deepthink_cli.data.same_input import input_keys
+from deepthink_cli.data.same_input import input_groups, input_keys, is_among
 from deepthink_cli.data.template import Template
 
 TEMPLATE = Template("Text: {text}\nLabel: {label}")
@@ -53,3 +53,20 @@ def test_of_rows_with_candidates_of_their_own_those_or_the_answers_must_be_the_s
 
 def test_a_question_with_a_generated_answer_is_one_input_however_the_answer_is_written() -> None:
     assert same(Query("What is 2 + 2?", (), "4"), Example("What is 2 + 2?", "2 + 2 = 4.\n#### 4"), labels=())
+
+
+def test_rows_are_numbered_by_their_inputs_in_the_order_of_the_first_of_each() -> None:
+    rows = [Query("b", WORDS, "no"), Query("a", WORDS, "yes"), Example(" b ", "yes"), Query("a", WORDS, "no")]
+    assert input_groups(rows, TEMPLATE, WORDS) == [0, 1, 0, 1]
+
+
+def test_rows_that_are_each_the_same_as_a_third_are_one_group() -> None:
+    left, right = own("Which is larger?", "nine", "two"), own("Which is larger?", "two", "nine")
+    by_answer = own("Which is larger?", "two", "one")  # the same as `right` by its answer, as none of `left`
+    assert not same(left, by_answer, labels=())
+    assert input_groups([left, by_answer, own("Which?", "a", "b"), right], TEMPLATE, ()) == [0, 0, 1, 0]
+
+
+def test_a_row_is_among_others_if_it_is_the_same_input_as_one_of_them() -> None:
+    among = is_among([Example("a", "yes"), Example("b", "no")], TEMPLATE, WORDS)
+    assert [among(Query(text, WORDS)) for text in ("a", " b", "c")] == [True, True, False]

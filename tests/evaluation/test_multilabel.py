@@ -118,9 +118,28 @@ def test_held_out_rows_of_shares_that_separate_get_exactly_their_labels() -> Non
     draw = random.Random(1)
     true = [frozenset(label for label in LABELS if draw.random() < 0.5) for _ in range(60)]
     shares = [{label: 0.7 if label in each else 0.1 for label in LABELS} for each in true]
-    least, judged = cross_validated(list(zip(shares, true, strict=True)), LABELS)
+    least, judged = cross_validated(list(zip(shares, true, strict=True)), LABELS, range(60))
     assert least == pytest.approx(dict.fromkeys(LABELS, 0.4))
     assert judged.subset_accuracy == judged.micro_f1 == judged.macro_f1 == 1
+
+
+def test_rows_that_occur_twice_change_no_threshold_and_no_metric() -> None:
+    """The shares say nothing of the labels, so that a threshold that has seen the row would give better metrics."""
+    draw = random.Random(2)
+    true = [frozenset(label for label in LABELS if draw.random() < 0.5) for _ in range(40)]
+    rows = [({label: draw.random() for label in LABELS}, each) for each in true]
+    least, judged = cross_validated(rows, LABELS, range(40))
+    again, twice = cross_validated([*rows, *rows[::-1]], LABELS, [*range(40), *reversed(range(40))])
+    assert again == pytest.approx(least)
+    assert (twice.n, twice.macro_f1) == (80, pytest.approx(judged.macro_f1))
+    assert [twice.micro_f1, twice.subset_accuracy] == pytest.approx([judged.micro_f1, judged.subset_accuracy])
+
+
+def test_copies_of_a_row_are_no_more_rows_for_thresholds(tmp_path: Path) -> None:
+    memory = str(tmp_path / "memory.safetensors")
+    assert run(["think", rows(tmp_path / "demos.jsonl", DEMONSTRATIONS), "-T", "1", "-q", "-o", memory]) == 0
+    with pytest.raises(InputError, match="10 different rows that the memory has not read; thresholds need 20"):
+        calibrate(memory, rows(tmp_path / "rows.jsonl", labelled(10) * 3))
 
 
 def test_think_calibrate_predict_and_eval_give_several_labels(

@@ -155,6 +155,18 @@ def test_demonstrations_are_chosen_from_the_rows_that_are_not_held_out(llama: En
     assert (memory.provenance.selected.method, memory.provenance.selected.shots) == (report.setting.selection, 2)
 
 
+def test_a_bias_is_estimated_from_rows_whose_input_was_not_read_with_another_label(llama: Engine) -> None:
+    both = [(text, label) for text, _ in ROWS for label in LABELS]
+    sets = training_sets(planned(llama, labelled(both), shots=2), llama, None, lambda _: None)
+    for each in sets:
+        read = {str(example.text) for example in each.demonstrations[0].examples}
+        unread = {str(labelled(both).queries[row].text) for row in each.unread}
+        scored = {str(labelled(both).queries[row].text) for row in each.rows}
+        assert not read & unread
+        assert not (read | unread) & scored
+        assert read | unread | scored == {text for text, _ in ROWS}
+
+
 def test_rows_with_candidates_of_their_own_are_tuned_without_the_calibrations_that_compare_rows(llama: Engine) -> None:
     queries = [
         Query(f"a {word} film", ("good", "bad", "odd")[: 2 + place % 2], "good") for place, word in enumerate(WORDS)
@@ -195,7 +207,7 @@ def test_progress_ends_at_its_total_and_identical_rows_are_counted(llama: Engine
         (ROWS[:5], {}, "5 different rows; give 6 at least"),
         ([(text, "positive") for text, _ in ROWS], {}, "one label only, 'positive'"),
         ([*((text, "positive") for text, _ in ROWS[:8]), ("b", "negative")], {}, "'negative' has 1 rows"),
-        (ROWS, {"folds": "10"}, "folds 10: rows has 9 different texts; use 3 to 9, or loo"),
+        (ROWS, {"folds": "10"}, "folds 10: rows has 9 different inputs; use 3 to 9, or loo"),
         (ROWS, {"folds": "2"}, "use 3 to 9"),
         (ROWS, {"shots": 4}, "shots 4: with two of 3 folds held out, 3 rows are left"),
         (ROWS, {"demos_by": "first"}, "demos_by first: only with shots"),
