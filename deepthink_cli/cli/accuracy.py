@@ -126,19 +126,19 @@ def show(result: EvaluationReport, json: bool) -> None:
         "",
         *(probabilities(evaluation) if evaluation.probabilities else generated(evaluation)),
     )
-    judged = result.judged
-    by = "" if judged is evaluation else f", {result.calibrate[0]} calibration"
+    applied = result.applied
+    by = "" if applied is evaluation else f", {result.calibrate[0]} calibration"
     if by:
-        report("", *probabilities(judged, by))
-    if judged.confusion:
-        report("", *distribution(judged, by))
-        columns, rows = confusion_table(judged.confusion, judged.last)
+        report("", *probabilities(applied, by))
+    if applied.confusion:
+        report("", *distribution(applied, by))
+        columns, rows = confusion_table(applied.confusion, applied.last)
         confusion = table("", *map(named, columns[1:]), rows=[[named(label), *cells] for label, *cells in rows])
-        last = f"T = {max(judged.results)}{by}"
+        last = f"T = {max(applied.results)}{by}"
         if fits(confusion):
             report("", f"{last}, true label first:", confusion)
         else:
-            report("", f"{last}, the most frequent confusions (--json has all):", _confusions(judged.confusion))
+            report("", f"{last}, the most frequent confusions (--json has all):", _confusions(applied.confusion))
 
 
 def show_label_sets(result: LabelSetsReport, json: bool) -> None:

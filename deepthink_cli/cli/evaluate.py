@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -78,9 +78,9 @@ FailUnder = Annotated[
     str | None,
     Flag(
         OUTPUT,
-        "Exit with 3 if the last iteration's accuracy is below this share, as in 0.8, or another metric below its "
-        "value, as in macro_f1=0.8: accuracy_mean_per_token, macro_f1, log_probability; for several labels micro_f1, "
-        "macro_f1, subset_accuracy.",
+        "Exit with 3 if the accuracy of the last iteration, with the correction in use, is below this share, as in "
+        "0.8, or another metric below its value, as in macro_f1=0.8: accuracy_mean_per_token, macro_f1, "
+        "log_probability; for several labels micro_f1, macro_f1, subset_accuracy.",
         "[METRIC=]VALUE",
         variable=False,
     ),
@@ -177,6 +177,8 @@ def evaluate(
     if dry_run:
         return _estimate(asked)
     result, counts = _evaluate(asked)
+    if threshold is not None:
+        result = replace(result, metric=threshold.metric)
     show(result, common.as_json)
     for sentence in result.advice:
         note(f"next: {sentence}", common.quiet)
@@ -232,10 +234,12 @@ def _evaluate_several(asked: _Asked, chosen: RowSource) -> None:
                 tell=tell,
             )
         counts.tell(tell)
+    if asked.threshold is not None:
+        result = replace(result, metric=asked.threshold.metric)
     show_label_sets(result, asked.common.as_json)
     counts.check(asked.errors.allow_errors)
     if asked.threshold is not None:
-        asked.threshold.check(result)
+        asked.threshold.check(result.judged)
 
 
 def _check_outputs(output: Path | None, html: Path | None, read: Sequence[str | Path]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import chain
 from operator import itemgetter
 from pathlib import Path
@@ -25,13 +25,14 @@ from deepthink_cli.calibration.basis import check_inputs
 from deepthink_cli.calibration.calibrator import Calibrator, RowCalibrator
 from deepthink_cli.calibration.extended_labels import check_labels
 from deepthink_cli.calibration.notes import check_count, check_supported, row_check, skipping, warn_of_one_label
-from deepthink_cli.calibration.registry import from_rows
+from deepthink_cli.calibration.registry import NONE, from_rows
 from deepthink_cli.calibration.stored import in_use
 from deepthink_cli.data.examples import Query, Skipped
 from deepthink_cli.data.source import RowSource
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError
 from deepthink_cli.evaluation.evaluation import Evaluation, Evaluator, Overlap, OverlapEvaluator, warn_of_overlap
+from deepthink_cli.evaluation.judged import ACCURACY, LOG_PROBABILITY, Judged
 from deepthink_cli.events import Progress, Tell, silent
 from deepthink_cli.generation.answers import answered
 from deepthink_cli.io.text import html_paragraphs
@@ -58,9 +59,9 @@ if TYPE_CHECKING:
 class EvaluationReport:
     """The content of `deepthink eval --json`: the metrics of every iteration, and the rows and memory evaluated.
 
-    `calibrate` names the calibrations; `judged` and `accuracy` are those by the first, or by the raw scores. `ensemble`
-    names the memories whose log-probabilities were averaged with the memory's. `score` is what was compared of them.
-    `overlap` is set if rows are among the demonstrations.
+    `calibrate` names the calibrations; `applied`, `judged` and `accuracy` are those by the first, or by the raw scores.
+    `ensemble` names the memories whose log-probabilities were averaged with the memory's. `score` is what was compared
+    of them. `overlap` is set if rows are among the demonstrations. `metric` is that of `judged`.
     """
 
     evaluation: Evaluation
@@ -74,6 +75,7 @@ class EvaluationReport:
     ensemble: tuple[str, ...] = ()
     score: ScoreName = "sum"
     overlap: Overlap | None = None
+    metric: str = ACCURACY
 
     @property
     def inputs_per_second(self) -> float:
@@ -81,19 +83,25 @@ class EvaluationReport:
         return self.evaluation.n / self.seconds
 
     @property
-    def judged(self) -> Evaluation:
+    def applied(self) -> Evaluation:
         """The evaluation of the predictions by the first calibration; that of the raw scores if none was named."""
         return self.evaluation.calibrated.get("".join(self.calibrate[:1]), self.evaluation)
 
     @property
+    def judged(self) -> Judged:
+        """The metric of the last iteration, by the first calibration: what `--fail-under` compares."""
+        found = self.applied.probabilities if self.metric == LOG_PROBABILITY else self.applied.results
+        return Judged.of(found, self.metric, self.applied.n, (*self.calibrate, NONE)[0])
+
+    @property
     def accuracy(self) -> float:
         """The accuracy of the last iteration, by the first calibration."""
-        return self.judged.last.accuracy
+        return self.applied.last.accuracy
 
     @property
     def advice(self) -> list[str]:
         """What to do next by what was seen, one sentence for each sign: few rows of a label, no use, no effect of T."""
-        judged, demonstrations = self.judged, self.memory.provenance.demonstrations
+        judged, demonstrations = self.applied, self.memory.provenance.demonstrations
         last = max(judged.results)
         changes = judged.changes.get(last)
         useless = no_better_than_constant(judged.last.accuracy, judged.majority, demonstrations.chat is not None)
@@ -134,6 +142,7 @@ class EvaluationReport:
             "skipped": self.skipped,
             **scored_by(self.score, self.memory.reread),
             **({} if self.memory.nearest is None else {"nearest": self.memory.nearest}),
+            "judged": asdict(self.judged),
             **self.evaluation.as_json(),
             **({"demonstrations_among_rows": self.overlap.as_json()} if self.overlap else {}),
             "memory": memory,

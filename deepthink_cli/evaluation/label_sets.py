@@ -5,12 +5,14 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from deepthink_cli.artifact.opening import OpenedMemory, find_its_model, load_both, with_first_reading
+from deepthink_cli.calibration.registry import NONE
 from deepthink_cli.data.examples import Skipped
 from deepthink_cli.evaluation.evaluate import scored_rows, without_skipped
+from deepthink_cli.evaluation.judged import MICRO_F1, Judged
 from deepthink_cli.evaluation.metrics import wilson
 from deepthink_cli.events import Tell, silent
 from deepthink_cli.model.options import ModelOptions
@@ -25,7 +27,10 @@ from deepthink_cli.tasks.evaluated import EvaluatedRows, check_read_for
 
 @dataclass(frozen=True)
 class LabelSetsReport:
-    """The content of `deepthink eval --json` for rows with several labels: `results` by iteration, T = 1 included."""
+    """The content of `deepthink eval --json` for rows with several labels: `results` by iteration, T = 1 included.
+
+    `metric` is that of `judged`.
+    """
 
     memory: OpenedMemory
     split: str
@@ -33,6 +38,12 @@ class LabelSetsReport:
     skipped: dict[str, int]
     seconds: float
     score: ScoreName = "sum"
+    metric: str = MICRO_F1
+
+    @property
+    def judged(self) -> Judged:
+        """The metric of the last iteration: what `--fail-under` compares."""
+        return Judged.of(self.results, self.metric, self.last.n, NONE)
 
     @property
     def last(self) -> LabelSets:
@@ -52,6 +63,7 @@ class LabelSetsReport:
             "split": self.split,
             "skipped": self.skipped,
             **scored_by(self.score),
+            "judged": asdict(self.judged),
             "n": self.last.n,
             "results": [
                 {"iteration": t, **metrics(sets), "subset_accuracy_ci95": list(wilson(sets.subset_accuracy, sets.n))}

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from deepthink_cli.errors import BelowThreshold, InputError
-from deepthink_cli.evaluation.evaluation import Evaluation
+from deepthink_cli.evaluation.judged import ACCURACY, LOG_PROBABILITY, MICRO_F1, Judged
 
-if TYPE_CHECKING:
-    from deepthink_cli.evaluation.label_sets import LabelSetsReport
-
-SEVERAL = ("micro_f1", "macro_f1", "subset_accuracy")  # metrics of rows with several labels
-SHARES = ("accuracy", "accuracy_mean_per_token", *SEVERAL)  # between 0 and 1
-METRICS = (*SHARES, "log_probability")  # metrics of which more is better; named as in eval --json
+SEVERAL = (MICRO_F1, "macro_f1", "subset_accuracy")  # metrics of rows with several labels
+SHARES = (ACCURACY, "accuracy_mean_per_token", *SEVERAL)  # between 0 and 1
+METRICS = (*SHARES, LOG_PROBABILITY)  # metrics of which more is better; named as in eval --json
 
 
 @dataclass(frozen=True)
@@ -29,7 +26,7 @@ class Threshold:
     def of(cls, text: str) -> Self:
         """A share of accuracy as in `0.8`, or METRIC=VALUE; raises InputError for another metric or value."""
         name, _, value = text.rpartition("=")
-        metric = name.strip() or "accuracy"
+        metric = name.strip() or ACCURACY
         if metric not in METRICS:
             close = get_close_matches(metric, METRICS, n=1)
             meant = f"did you mean {close[0]}? " if close else ""
@@ -52,18 +49,15 @@ class Threshold:
         """
         if several and self.metric not in SEVERAL:
             raise InputError.of("fail_under", self.text, f"rows with several labels have {', '.join(SEVERAL)}")
-        if not several and self.metric in ("micro_f1", "subset_accuracy"):
+        if not several and self.metric in (MICRO_F1, "subset_accuracy"):
             raise InputError.of("fail_under", self.text, "is of rows with several labels; judge accuracy or macro_f1")
         if self.metric == "macro_f1" and not has_labels:
             raise InputError.of("fail_under", self.text, "rows with their own candidates have no F1; judge accuracy")
-        if self.metric == "log_probability" and not has_scores:
+        if self.metric == LOG_PROBABILITY and not has_scores:
             raise InputError.of("fail_under", self.text, "generated answers have no log-probability; judge accuracy")
 
-    def check(self, judged: Evaluation | LabelSetsReport) -> None:
-        """Raise BelowThreshold if the last iteration's value is below the least."""
-        last: object = judged.last
-        if isinstance(judged, Evaluation) and self.metric == "log_probability":
-            last = judged.probabilities[max(judged.results)]
-        value: float = getattr(last, self.metric)
-        if value < self.least:
-            raise BelowThreshold(f"{self.metric} {value:.4f} is below --fail-under {self.text}")
+    def check(self, judged: Judged) -> None:
+        """Raise BelowThreshold if the value of the metric, which must be the one judged, is below the least."""
+        assert judged.metric == self.metric
+        if judged.value < self.least:
+            raise BelowThreshold(f"{self.metric} {judged.value:.4f} is below --fail-under {self.text}")

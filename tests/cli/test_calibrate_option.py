@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import REVIEWS, write_reviews, write_rows
+from scipy.stats import binomtest
 
 from deepthink_cli import evaluate
 from deepthink_cli.calibration import calibrator
@@ -183,6 +184,34 @@ def test_fail_under_judges_the_first_calibration(memory: Path, labelled: Path) -
     assert run([*words, "--calibrate", "none,batch"]) == 3
 
 
+@pytest.mark.parametrize("calibrate", ["none", "batch", "none,batch", "domain,none"])
+def test_the_figure_judged_is_that_of_the_answers_that_predict_gives(
+    calibrate: str,
+    memory: Path,
+    labelled: Path,
+    capsys: pytest.CaptureFixture[str],
+    predicted: Callable[..., list[dict[str, Any]]],
+) -> None:
+    given = [row["label"] for row in predicted("--calibrate", calibrate)]
+    true = [json.loads(line)["sentiment"] for line in labelled.read_text().splitlines()]
+    right = sum(map(str.__eq__, given, true))
+    judged = evaluated(memory, labelled, capsys, "--calibrate", calibrate)["judged"]
+    interval = binomtest(right, len(true)).proportion_ci(method="wilson")
+    assert judged.pop("interval") == pytest.approx(list(interval))
+    first = calibrate.partition(",")[0]
+    assert judged == {"metric": "accuracy", "value": right / len(true), "iteration": 2, "correction": first}
+
+
+@pytest.mark.parametrize("metric", ["macro_f1", "log_probability", "accuracy_mean_per_token"])
+def test_the_metric_of_fail_under_is_the_one_judged(
+    metric: str, memory: Path, labelled: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    least = "-99" if metric == "log_probability" else "0"
+    report = evaluated(memory, labelled, capsys, "--calibrate", "batch", "--fail-under", f"{metric}={least}")
+    corrected = report["results"][-1]["calibrated"]["batch"]
+    assert (report["judged"]["metric"], report["judged"]["value"]) == (metric, corrected[metric])
+
+
 def test_samples_hold_the_corrections(memory: Path, labelled: Path, tmp_path: Path) -> None:
     samples = tmp_path / "samples.jsonl"
     words = ["eval", str(memory), str(labelled), "-q", "-o", str(samples), "--calibrate", "batch,domain"]
@@ -200,9 +229,9 @@ def test_python_gives_the_same_report(memory: Path, labelled: Path, capsys: pyte
     report = evaluate(memory, labelled, calibrate=("batch",))
     printed = evaluated(memory, labelled, capsys, "--calibrate", "batch")["results"]
     assert json.loads(json.dumps(report.as_json()["results"])) == printed
-    assert report.accuracy == report.judged.last.accuracy == 1
-    assert report.judged is report.evaluation.calibrated["batch"]
-    assert evaluate(memory, labelled, calibrate=("none",)).judged.last.accuracy < 1
+    assert report.accuracy == report.judged.value == 1
+    assert report.applied is report.evaluation.calibrated["batch"]
+    assert evaluate(memory, labelled, calibrate=("none",)).judged.value < 1
 
 
 def test_the_option_can_come_from_the_environment_or_a_file(

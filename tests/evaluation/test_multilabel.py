@@ -160,6 +160,9 @@ def test_think_calibrate_predict_and_eval_give_several_labels(
     assert found["fitted_on_these_rows"]
     exact = sum(set(row["labels"]) == set(row["input"]["labels"]) for row in predicted)
     assert found["results"][-1]["subset_accuracy"] == pytest.approx(exact / 30)
+    assert found["judged"]["metric"] == "micro_f1"
+    exactly = output(capsys, "eval", memory, given, "--json", "--fail-under", f"subset_accuracy={exact / 30}")
+    assert json.loads(exactly)["judged"]["value"] == pytest.approx(exact / 30)
 
 
 def test_what_has_one_label_only_is_refused_by_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

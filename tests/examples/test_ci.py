@@ -6,11 +6,13 @@ import json
 import re
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import pytest
 import yaml
+from conftest import write_reviews, write_rows
 from helpers.shells import Shell
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -87,6 +89,28 @@ def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shell:
     return Shell(tmp_path / "bin", {"GITHUB_OUTPUT": str(tmp_path / "output")})
 
 
+@pytest.fixture
+def corrected(
+    models: Callable[[str], Path], shell: Shell, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> tuple[Path, Path]:
+    """A memory that stores a correction, and rows whose true labels are those that it gives; its raw ones differ."""
+    texts = [f"{word} {kind} number {n}" for n in range(6) for word in ("warm", "dull") for kind in ("film", "play")]
+    inputs = write_rows(tmp_path / "inputs.jsonl", [{"review": text} for text in texts])
+    memory, demos = tmp_path / "corrected.safetensors", write_reviews(tmp_path / "demos.jsonl")
+    assert run(["think", str(demos), "-m", str(models("qwen3")), "-T", "2", "-q", "-o", str(memory)]) == 0
+    assert run(["calibrate", str(memory), str(inputs), "--calibrate", "batch", "-q"]) == 0
+    capsys.readouterr()
+
+    def labels(*options: str) -> list[str]:
+        assert run(["predict", str(memory), str(inputs), "-q", *options]) == 0
+        return [json.loads(line)["label"] for line in capsys.readouterr().out.splitlines()]
+
+    given = labels()
+    assert given != labels("--calibrate", "none")
+    rows = [{"review": text, "sentiment": label} for text, label in zip(texts, given, strict=True)]
+    return memory, write_rows(tmp_path / "labelled.jsonl", rows)
+
+
 def run_action(action: Action, shell: Shell, given: dict[str, str]) -> list[tuple[str, int]]:
     """The names of the commands that run and their exit codes, up to the first that fails."""
     values = {f"inputs.{name}": given.get(name, each.default) for name, each in action.inputs.items()}
@@ -140,11 +164,38 @@ def test_the_action_labels_evaluates_and_fails_below_its_threshold(
     results = tmp_path / "deepthink-results"
     assert len((results / "labels.jsonl").read_text().splitlines()) == 200
     accuracy = json.loads((results / "eval.json").read_text())["results"][-1]["accuracy"]
-    assert (tmp_path / "output").read_text() == f"accuracy={accuracy}\n"
+    assert (tmp_path / "output").read_text() == f"metric=accuracy\nvalue={accuracy}\n"
     (tmp_path / "output").unlink()
     strict = {**given, "inputs": "", "fail-under": "1"}
     assert run_action(action, shell, strict) == [("Install", 0), ("Evaluate", 3)]
-    assert (tmp_path / "output").read_text() == f"accuracy={accuracy}\n"
+    assert (tmp_path / "output").read_text() == f"metric=accuracy\nvalue={accuracy}\n"
+
+
+@pytest.mark.parametrize("metric", ["accuracy", "macro_f1"])
+def test_the_action_publishes_what_it_gates_on(
+    metric: str, action: Action, shell: Shell, corrected: tuple[Path, Path], tmp_path: Path
+) -> None:
+    memory, rows = corrected
+    given = {"memory": str(memory), "rows": str(rows), "fail-under": f"{metric}=1"}
+    assert run_action(action, shell, given) == [("Install", 0), ("Evaluate", 0)]
+    assert (tmp_path / "output").read_text() == f"metric={metric}\nvalue=1.0\n"
+
+
+def test_the_workflow_gates_on_the_correction_that_a_memory_stores(
+    shell: Shell, corrected: tuple[Path, Path], tmp_path: Path
+) -> None:
+    memory, rows = corrected
+    (job,) = read("workflow.yml")["jobs"].values()
+    commands = {step["name"]: step["run"] for step in job["steps"] if "run" in step}
+    env = {**job["env"], "RESULTS": "kept", "INPUTS": str(rows), "LABELLED": str(rows), "FAIL_UNDER": "1"}
+    results = tmp_path / "kept"
+    results.mkdir()
+    shutil.copy(memory, results / "memory.safetensors")
+    assert [shell(commands[name], env) for name in ("Label", "Evaluate")] == [0, 0]
+    judged = json.loads((results / "eval.json").read_text())["judged"]
+    assert (judged["value"], judged["correction"], judged["iteration"]) == (1.0, "stored", 2)
+    labels = [json.loads(line)["label"] for line in (results / "labels.jsonl").read_text().splitlines()]
+    assert labels == [json.loads(line)["sentiment"] for line in rows.read_text().splitlines()]
 
 
 def test_the_workflow_labels_evaluates_and_keeps_the_results(shell: Shell, tmp_path: Path) -> None:
