@@ -214,8 +214,8 @@ repeat-2 reads them twice, ensemble-4 in four orders, composed each without the 
 memory. Test rows are validation rows of SST-2, SST-5 and MR, and test rows of AG News
 and TREC: 300 of each task for random demonstrations and ten methods, and 150 for all choices and three techniques. The
 demonstrations are others than those of README.md and of the first lines of [Evidence](evidence.md). SmolLM2's weights
-have 4 bits (GGUF Q4_1), and it is an instruct model that is read without its chat template. Figures are of the [token ids
-of parts](concepts.md#tokens) (`--tokens parts`), not of the whole prompt, which is the default now.
+have 4 bits (GGUF Q4_1), and it is an instruct model that is read without its chat template. Figures are of the
+[token ids of parts](concepts.md#tokens) (`--tokens parts`), not of the whole prompt, which is the default now.
 
 Tables have accuracies in percent, means over seeds:
 

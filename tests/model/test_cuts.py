@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from helpers.texts import TOKENIZERS, tokenizer_of
-from tokenizers import Regex, Tokenizer, models, pre_tokenizers, trainers
+from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from deepthink_cli.data.examples import Query
@@ -100,3 +100,17 @@ def test_queries_are_the_tokens_of_their_whole_texts(pattern: str | None) -> Non
     assert [[[*query.prefix, *answer] for answer in query.answers] for query in found] == as_whole_texts(
         tokenizer, queries
     )
+
+
+def test_a_tokenizer_that_changes_the_text_has_no_cut_between_characters_that_it_changes() -> None:
+    merges = [("\n", "t"), ("a", "\nt"), ("a\nt", ":")]  # a token reaches from a text's last letter to the colon
+    tokens = [*"abcx\nt: ", *map("".join, merges)]
+    tokenizer = Tokenizer(models.BPE({token: number for number, token in enumerate(tokens)}, merges))
+    tokenizer.normalizer = normalizers.Lowercase()
+    lower = PreTrainedTokenizerFast(tokenizer_object=tokenizer)
+    queries = [Query(text, ("b", "c")) for text in "bbbbabbbb"]
+    found = tokenize_queries(lower, Template("X{text}\nT: {label}"), queries)
+    for query, tokenized in zip(queries, found, strict=True):
+        whole = [lower(f"X{query.text}\nT: {label}").input_ids for label in "bc"]
+        assert [[*tokenized.prefix, *answer] for answer in tokenized.answers] == whole
+    assert cut_in(lower, "\nT: ") is None

@@ -1,0 +1,83 @@
+"""`--tokens parts`: the ids of demonstrations and query each alone, as in the official code."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from conftest import shared, write_rows
+from helpers.families import write_model
+from helpers.tiny import run_words
+from transformers import AutoTokenizer
+
+from deepthink_cli.artifact.format import read_header
+from deepthink_cli.cli.main import run
+from deepthink_cli.experiments.results import read_results
+from deepthink_cli.experiments.study import open_study
+
+TEXT = "Text: a joy\nLabel: good\n\nText: dull\nLabel: bad\n\n"
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    """A random model with the tokenizer of GPT-2, which joins two line breaks at the end of a text."""
+    folder = write_model(tmp_path / "model", "gpt2", vocab_size=50257)
+    AutoTokenizer.from_pretrained(shared("tokenizers/gpt2")).save_pretrained(folder)
+    return folder
+
+
+def ids_of(words: list[str], model: Path, tmp_path: Path) -> list[int]:
+    """The ids of two demonstrations in the file of a memory."""
+    rows = [{"text": "a joy", "label": "good"}, {"text": "dull", "label": "bad"}]
+    demos, memory = write_rows(tmp_path / "demos.jsonl", rows), tmp_path / "mem.safetensors"
+    assert run(["think", str(demos), "-m", str(model), "-T", "1", "-q", "-o", str(memory), *words]) == 0
+    return read_header(memory).metadata.demonstrations.token_ids
+
+
+def test_a_memory_has_the_ids_of_the_whole_prompt_and_of_parts_only_where_that_is_asked_for(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(model)
+    memory = tmp_path / "mem.safetensors"
+    whole = ids_of([], model, tmp_path)
+    assert [*whole, *tokenizer("Text: x").input_ids] == tokenizer(TEXT + "Text: x").input_ids
+    capsys.readouterr()
+    assert run(["inspect", str(memory)]) == 0
+    assert "token ids" not in capsys.readouterr().out
+    assert ids_of(["--tokens", "parts"], model, tmp_path) == tokenizer(TEXT).input_ids
+    assert run(["inspect", str(memory)]) == 0
+    assert "of demonstrations and query, each alone" in capsys.readouterr().out
+
+
+def test_predict_gives_queries_the_ids_that_the_memory_records(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    queries = write_rows(tmp_path / "queries.jsonl", [{"text": "a warm film"}])
+    scores = []
+    for words in ([], ["--tokens", "parts"]):
+        ids_of(words, model, tmp_path)
+        capsys.readouterr()
+        assert run(["predict", str(tmp_path / "mem.safetensors"), str(queries), "-q"]) == 0
+        scores.append(json.loads(capsys.readouterr().out)["scores"])
+    assert scores[0] != pytest.approx(scores[1], abs=1e-3)
+
+
+def test_rows_of_a_run_name_the_ids_of_parts(model: Path, tmp_path: Path) -> None:
+    words = run_words(tmp_path, model, "-T", "1", "--limit", "4", "-q")
+    assert run(words) == 0
+    assert run([*words, "--tokens", "parts"]) == 0
+    whole, parts = read_results(tmp_path / "out")
+    assert (whole.setting.tokens, parts.setting.tokens) == (None, "parts")
+    assert whole.key != parts.key
+    assert "tokens" not in json.loads(whole.line())["setting"]
+
+
+def test_tokens_are_not_for_a_chat(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    demos = write_rows(tmp_path / "demos.jsonl", [{"text": "a", "label": "b"}, {"text": "c", "label": "d"}])
+    assert run(["think", str(demos), "-m", str(model), "--chat", "--tokens", "parts"]) == 2
+    assert "--tokens parts: not with --chat" in capsys.readouterr().err
+
+
+def test_the_official_recipe_has_the_ids_of_parts() -> None:
+    assert open_study("paper/official-recipe").study.tokens == "parts"
