@@ -91,7 +91,8 @@ class DeepThinkingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         update: an update rule in place of the gate of the paper; `eta` must then be left at its default.
         template: a prompt that ends with the label's field, as `Review: {text}\nSentiment: {label}`.
         chat: makes the rows turns of a conversation, for instruct models.
-        label_words: what the model reads for each class, by class or in the order of `classes_`; `str(label)` if None.
+        label_words: what the model reads for each class, by class or in the order of `classes_`; if None, the class as
+            it is in y: a number, a text, or `true` and `false`.
         shots: how many rows are read, chosen by `demos_by`; None reads all, in their order.
         demos_by: how the `shots` rows are chosen, a name of `deepthink select --list`.
         random_state: a seed or generator for that choice; an integer is the seed of `deepthink select`.
