@@ -10,20 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from deepthink_cli.cli.console import Show, counted, note, report, table, write_json
-from deepthink_cli.cli.data_options import (
-    Cache,
-    DataDir,
-    PromptArguments,
-    ProtocolName,
-    Renamed,
-    RowFormat,
-    TaskName,
-    row_source,
-)
+from deepthink_cli.cli.data_options import Cache, DataDir, PromptArguments, ProtocolName, RowArguments, TaskName
 from deepthink_cli.cli.grouped import Given, Help, grouped
 from deepthink_cli.cli.options import CommonArguments
 from deepthink_cli.cli.values import check_given, labels_option, read_by
-from deepthink_cli.data.source import STDIN, FormatName, RowSource
+from deepthink_cli.data.source import STDIN, RowSource
 from deepthink_cli.errors import InputError, Problems
 from deepthink_cli.io.tables import check_suffix
 from deepthink_cli.io.text import json_line
@@ -99,8 +90,7 @@ def select(
     pool_scores: PoolScores = None,
     listing: Listing = False,
     model: Annotated[Given[ModelOptions], Help(model=_MODEL)],
-    row_format: RowFormat = None,
-    renamed: Renamed = None,
+    reading: RowArguments,
     prompt: PromptArguments,
     task: TaskName = None,
     protocol: ProtocolName = "official",
@@ -121,7 +111,7 @@ def select(
     with problems.collected():
         check_given(context, "select")
     paths: dict[str, Any] = {"model": model.model, "adapter": model.adapter, "template": prompt.template}
-    paths |= {"labels": prompt.labels}
+    paths |= {"labels": reading.labels}
     paths |= {"task": task, "data_dir": data_dir, "config": common.config}
     with problems.collected():
         _check_outputs(output, pool_scores, common.as_json, [pool, queries], paths)
@@ -132,17 +122,17 @@ def select(
     with problems.collected():
         source = source_of(data_dir, model.offline)
     with problems.collected():
-        sources = _sources(pool, queries, row_format, renamed)
+        sources = _sources(pool, queries, reading, Show(common))
     problems.raise_any()
     pool_source, query_source = sources
     with Show(common, bar=not common.as_json) as tell:
-        rows_of_pool = pool_rows(pool_source, task, protocol, source, prompt, tell)
+        rows_of_pool = pool_rows(pool_source, task, protocol, source, prompt, reading, tell)
         check_output_holds(rows_of_pool, output)
         targets = [] if query_source is None else queries_of_file(query_source, rows_of_pool)
         named = None if model.model is None else model_options
         result = choose(rows_of_pool, options, named, targets, Store(cache or default_folder()), tell)
     _write(result, output, pool_scores)
-    _report(result, output, _next(output, task, prompt, model, result), common)
+    _report(result, output, _next(output, task, prompt, reading.labels, model, result), common)
 
 
 def _check_outputs(
@@ -172,12 +162,14 @@ def _check_outputs(
 
 
 def _sources(
-    pool: str | None, queries: str | None, row_format: FormatName | None, renamed: str | None
+    pool: str | None, queries: str | None, reading: RowArguments, tell: Tell
 ) -> tuple[RowSource | None, RowSource | None]:
     """The rows of the pool and the queries; the format is that of the pool, if there is one, and of stdin."""
+    of_queries = RowArguments()
     if queries is not None and (pool is None or queries == STDIN):
-        return row_source(pool, row_format if pool else None, renamed), row_source(queries, row_format)
-    return row_source(pool, row_format, renamed), row_source(queries, None)
+        of_queries = RowArguments(format=reading.format)
+        reading = reading if pool else reading.model_copy(update={"format": None})
+    return reading.source(pool, tell), of_queries.source(queries, tell)
 
 
 def _options(choice: Given[SelectOptions], task: str | None) -> SelectOptions:
@@ -194,10 +186,15 @@ def _options(choice: Given[SelectOptions], task: str | None) -> SelectOptions:
 
 
 def pool_rows(
-    pool: RowSource | None, name: str | None, protocol: str, source: Source, prompt: PromptArguments, tell: Tell
+    pool: RowSource | None,
+    name: str | None,
+    protocol: str,
+    source: Source,
+    prompt: PromptArguments,
+    reading: RowArguments,
+    tell: Tell,
 ) -> PoolRows:
     """The labelled rows of the file, or the training rows of the task; raises InputError if there is neither."""
-    from deepthink_cli.selection.pool import pool_of_file
     from deepthink_cli.tasks.catalogue import find_task
     from deepthink_cli.tasks.evaluated import pool_of_task
     from deepthink_cli.tasks.rows import announce
@@ -209,7 +206,21 @@ def pool_rows(
         return pool_of_task(task, evaluation_set(task, protocol, source), pool)
     if pool is None:
         raise InputError("POOL: no rows; give a file of labelled rows, or --task NAME")
-    return pool_of_file(pool, *prompt.decoded())
+    return pool_of_rows(pool, prompt, reading, tell)
+
+
+def pool_of_rows(pool: RowSource, prompt: PromptArguments, reading: RowArguments, tell: Tell) -> PoolRows:
+    """The labelled rows of a file; warns of fields that may not be what was meant."""
+    from deepthink_cli.data.examples import DemonstrationSet, example_of
+    from deepthink_cli.data.field_warnings import field_warnings
+    from deepthink_cli.events import Warn
+    from deepthink_cli.selection.pool import pool_of_file
+
+    rows = pool_of_file(pool, *prompt.decoded(reading.label_words))
+    solved = DemonstrationSet(tuple(map(example_of, rows.queries)), rows.template, rows.labels)
+    for message in field_warnings(solved, reading.labels is not None, pool.has_header):
+        tell(Warn(message))
+    return rows
 
 
 def _write(result: SelectResult, output: Path, scores: Path | None) -> None:
@@ -225,7 +236,12 @@ def _write(result: SelectResult, output: Path, scores: Path | None) -> None:
 
 
 def _next(
-    output: Path, task: str | None, prompt: PromptArguments, model: Given[ModelOptions], result: SelectResult
+    output: Path,
+    task: str | None,
+    prompt: PromptArguments,
+    labels: list[str] | None,
+    model: Given[ModelOptions],
+    result: SelectResult,
 ) -> str:
     """The command that makes a memory of the demonstrations, with the same prompts and labels."""
     chosen = result.chosen
@@ -234,10 +250,11 @@ def _next(
         words += ["-m", model.model]
     if task is not None:
         return shlex.join([*words, "--task", task])
-    for name, value in prompt.model_dump().items():
-        for each in value if isinstance(value, list) else [] if value is None else [value]:
-            words += [f"--{name.replace('_', '-')}", each]
-    if prompt.labels is None and not all(chosen.labels.values()):
+    for name, value in prompt.model_dump(exclude_none=True).items():
+        words += [f"--{name.replace('_', '-')}", value]
+    for each in labels or ():
+        words += ["--labels", each]
+    if labels is None and not all(chosen.labels.values()):
         words += ["--labels", labels_option(chosen.pool.labels)]
     return shlex.join(words)
 

@@ -17,10 +17,8 @@ from deepthink_cli.cli.data_options import (
     LabelSeparator,
     PromptArguments,
     ProtocolName,
-    Renamed,
-    RowFormat,
+    RowArguments,
     TaskName,
-    row_source,
     task_words,
 )
 from deepthink_cli.cli.grouped import Given, Without, grouped
@@ -144,8 +142,7 @@ def think(
     method: Given[MethodOptions],
     technique: Given[TechniqueOptions],
     correction: Given[CorrectionOptions],
-    row_format: RowFormat = None,
-    renamed: Renamed = None,
+    reading: RowArguments,
     prompt: PromptArguments,
     label_separator: LabelSeparator = None,
     tokens: TokenIds = "prompt",
@@ -167,7 +164,7 @@ def think(
     paths: dict[str, Any] = {"model": model.model, "adapter": model.adapter}
     paths |= {"task": task, "data_dir": data_dir, "config": common.config}
     with problems.collected():
-        check_apart(output, read_by(demos, template=prompt.template, labels=prompt.labels, **paths))
+        check_apart(output, read_by(demos, template=prompt.template, labels=reading.labels, **paths))
     with problems.collected():
         check_given(context, "think")
     with problems.collected():
@@ -188,15 +185,15 @@ def think(
         source = source_of(data_dir, model.offline)
     origin = Origin()
     with problems.collected():
-        rows = row_source(demos, row_format, renamed)
+        rows = reading.source(demos, Show(common))
         if task is None:
-            demonstrations = _from_rows(rows, prompt, label_separator)
+            demonstrations = _from_rows(rows, prompt, reading, label_separator)
     problems.raise_any()
     if task is not None:
         demonstrations, origin = _from_task(task, rows, protocol, source, task_options, Show(common))
     with Show(common, bar=not common.as_json) as tell:
         tell_of_toy(model, tell)
-        warnings = _warnings(demonstrations, prompt, tell) if task is None else []
+        warnings = _warnings(demonstrations, rows, reading, tell) if task is None else []
         template = replace(demonstrations.template, tokens=tokens)
         demonstrations = replace(demonstrations, template=template, chat=as_chat)
         chosen = None if demos is None else read_selected(demos, demonstrations.examples, tell)
@@ -218,12 +215,14 @@ def _tell_plan(plan: ThinkPlan, guessed: bool, tell: Show) -> None:
         tell(Note(line))
 
 
-def _from_rows(demos: RowSource | None, prompt: PromptArguments, label_separator: str | None) -> DemonstrationSet:
+def _from_rows(
+    demos: RowSource | None, prompt: PromptArguments, reading: RowArguments, label_separator: str | None
+) -> DemonstrationSet:
     from deepthink_cli.data.examples import read_demonstrations
 
     if demos is None:
         raise InputError("DEMOS: no demonstrations; give a file of solved examples, or --task NAME")
-    return read_demonstrations(demos, *prompt.decoded(), label_separator)
+    return read_demonstrations(demos, *prompt.decoded(reading.label_words), label_separator)
 
 
 def _from_task(
@@ -271,12 +270,12 @@ def _show_plan(values: dict[str, Any], plan: ThinkPlan, json: bool) -> None:
     )
 
 
-def _warnings(demonstrations: DemonstrationSet, prompt: PromptArguments, tell: Tell) -> list[str]:
+def _warnings(demonstrations: DemonstrationSet, rows: RowSource | None, reading: RowArguments, tell: Tell) -> list[str]:
     """Warn of demonstrations that may not be what was meant; returns the warnings."""
     from deepthink_cli.data.field_warnings import field_warnings
     from deepthink_cli.events import Warn
 
-    messages = field_warnings(demonstrations, prompt.labels is not None)
+    messages = field_warnings(demonstrations, reading.labels is not None, rows is not None and rows.has_header)
     for message in messages:
         tell(Warn(message))
     return messages

@@ -8,16 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from deepthink_cli.cli.console import Show, note, write_json
-from deepthink_cli.cli.data_options import (
-    DataDir,
-    PromptArguments,
-    ProtocolName,
-    Renamed,
-    RowFormat,
-    TaskName,
-    row_source,
-    task_words,
-)
+from deepthink_cli.cli.data_options import DataDir, PromptArguments, ProtocolName, RowArguments, TaskName, task_words
 from deepthink_cli.cli.grouped import Given, Without, grouped
 from deepthink_cli.cli.options import CommonArguments, tell_of_toy
 from deepthink_cli.cli.select import pool_rows
@@ -49,8 +40,7 @@ def vectors(
     *,
     model: Annotated[Given[ModelOptions], Without(*SCORING)],
     extraction: Given[VectorOptions],
-    row_format: RowFormat = None,
-    renamed: Renamed = None,
+    reading: RowArguments,
     prompt: PromptArguments,
     task: TaskName = None,
     protocol: ProtocolName = "official",
@@ -67,7 +57,7 @@ def vectors(
 
     problems = Problems()
     paths: dict[str, Any] = {"model": model.model, "adapter": model.adapter, "template": prompt.template}
-    paths |= {"labels": prompt.labels, "task": task, "data_dir": data_dir, "config": common.config}
+    paths |= {"labels": reading.labels, "task": task, "data_dir": data_dir, "config": common.config}
     with problems.collected():
         check_apart(output, read_by(rows, **paths))
     with problems.collected():
@@ -77,13 +67,13 @@ def vectors(
     with problems.collected():
         source = source_of(data_dir, model.offline)
     with problems.collected():
-        row_file = row_source(rows, row_format, renamed)
+        row_file = reading.source(rows, Show(common))
         if rows is None and task is None:
             raise InputError("ROWS: no labelled rows; give a file of them, or --task NAME")
     problems.raise_any()
     with Show(common, bar=not common.as_json) as tell:
         tell_of_toy(model, tell)
-        pool = pool_rows(row_file, task, protocol, source, prompt, tell)
+        pool = pool_rows(row_file, task, protocol, source, prompt, reading, tell)
         plan = plan_vectors(pool, model_options, options, task, tell)
         result = extract_and_save(plan, output, tell)
     rows = "LABELLED" if task is None else f"--task {task_words(task, source)}"

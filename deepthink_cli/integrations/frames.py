@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from deepthink_cli.data.examples import Query
 from deepthink_cli.data.template import text_value
 from deepthink_cli.errors import InputError, Problems
+from deepthink_cli.integrations.texts import given_values
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -49,7 +50,7 @@ def _queries(demonstrations: TokenizedDemonstrations, frame: pd.DataFrame) -> li
             problems.add(f"{columns.count(name)} columns are called {name!r}; the memory's template needs one")
     problems.raise_any()
     queries = []
-    for place, *values in zip(frame.index, *(frame[name].tolist() for name in names), strict=True):
+    for place, *values in zip(frame.index, *(given_values(frame[name]) for name in names), strict=True):
         with problems.collected():
             texts = {name: text_value(value, f"row {place}", name) for name, value in zip(names, values, strict=True)}
             queries.append(Query(texts, demonstrations.labels))

@@ -16,6 +16,7 @@ import numpy as np
 from deepthink_cli.calibration.registry import NONE, calibration
 from deepthink_cli.data.chat import Chat
 from deepthink_cli.data.examples import DemonstrationSet, Example, Query
+from deepthink_cli.data.field_warnings import alike
 from deepthink_cli.data.template import Template
 from deepthink_cli.errors import InputError, installing, naming_options, option, parameter
 from deepthink_cli.integrations.texts import classes_of, texts_of, words_of
@@ -91,7 +92,8 @@ class DeepThinkingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         update: an update rule in place of the gate of the paper; `eta` must then be left at its default.
         template: a prompt that ends with the label's field, as `Review: {text}\nSentiment: {label}`.
         chat: makes the rows turns of a conversation, for instruct models.
-        label_words: what the model reads for each class, by class or in the order of `classes_`; `str(label)` if None.
+        label_words: what the model reads for each class, by class or in the order of `classes_`; if None, the class as
+            it is in y: a number, a text, or `true` and `false`.
         shots: how many rows are read, chosen by `demos_by`; None reads all, in their order.
         demos_by: how the `shots` rows are chosen, a name of `deepthink select --list`.
         random_state: a seed or generator for that choice; an integer is the seed of `deepthink select`.
@@ -164,6 +166,8 @@ class DeepThinkingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             texts = texts_of(X, template.text_fields)
             classes, places = classes_of(y, texts)
             words = words_of(classes, self.label_words)
+            for message in alike(words):
+                warn(message, UserWarning, stacklevel=2)
             examples = [Example(text, words[place]) for text, place in zip(texts, places, strict=True)]
             given, selected = self._chosen(DemonstrationSet.of(examples, template, words, self.chat))
             demonstrations = self._tokenized(given, method)

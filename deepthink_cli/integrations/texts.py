@@ -43,13 +43,13 @@ def classes_of(labels: Any, texts: Sequence[Text]) -> tuple[Any, list[int]]:
 
     if labels is None:
         raise InputError("DeepThinkingClassifier requires y to be passed, but the target y is None; give labels")
-    array = column_or_1d(labels, warn=True)
-    for number, label in enumerate(array.tolist()):
+    array, values = column_or_1d(labels, warn=True), given_values(labels)
+    for number, label in enumerate(values):
         if _is_missing(label):
             raise InputError(f"y row {number}: the label is {label}, and y must not contain NaN; omit the row")
-    kinds = {type(label) for label in array.tolist()}
-    if array.dtype == object and len(kinds) == 1 and str not in kinds:
-        array = np.array(array.tolist())  # scikit-learn refuses numbers in an array of objects
+    kinds = {type(label) for label in values}
+    if len(kinds) == 1 and str not in kinds and (array.dtype == object or {*map(type, array.tolist())} != kinds):
+        array = np.array(values)  # scikit-learn refuses numbers in an array of objects, and reads Int64 as float
     check_consistent_length(texts, array)
     check_classification_targets(array)
     classes, places = np.unique(array, return_inverse=True)
@@ -58,15 +58,21 @@ def classes_of(labels: Any, texts: Sequence[Text]) -> tuple[Any, list[int]]:
     return classes, places.tolist()
 
 
+def given_values(values: Any) -> list[Any]:
+    """The values of a list, array, Series or column as Python's own, before NumPy makes them of one type."""
+    array = np.asarray(values, dtype=object).ravel()
+    return [value.item() if isinstance(value, np.generic) else value for value in array]
+
+
 def words_of(classes: Sequence[Any], label_words: Mapping[Any, str] | Sequence[str] | None) -> tuple[str, ...]:
-    """What the model reads in place of each class: a word of `label_words`, or else the class as a string.
+    """What the model reads in place of each class: a word of `label_words`, or else the class as in a file of rows.
 
     `label_words` is a mapping from classes, or a sequence in their order. Raises InputError for classes without a word
     and for two with the same one.
     """
-    names = [label.item() if isinstance(label, np.generic) else label for label in classes]
+    names = given_values(classes)
     if label_words is None:
-        words = [str(name) for name in names]
+        words = names
     elif isinstance(label_words, Mapping):
         missing = [name for name in names if name not in label_words]
         if missing:
@@ -88,7 +94,7 @@ def _rows(inputs: Any, fields: Sequence[str]) -> list[Any]:
     """A string, a mapping or a sequence of strings for every row."""
     columns = [str(name) for name in getattr(inputs, "columns", ())]
     if all(columns.count(name) == 1 for name in fields):
-        by_field = [np.asarray(inputs[name], dtype=object).tolist() for name in fields]
+        by_field = [given_values(inputs[name]) for name in fields]
         return list(zip(*by_field, strict=True))
     array = np.asarray(inputs, dtype=object)
     if array.ndim not in (1, 2):

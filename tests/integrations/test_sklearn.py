@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import sys
 import warnings
@@ -29,6 +30,7 @@ from deepthink_cli import (
     load_memory,
     load_model,
     predict,
+    read_demonstrations,
     save_memory,
     think,
     tokenize_demonstrations,
@@ -38,6 +40,7 @@ from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.integrations import kept_models as thinking_cache
 from deepthink_cli.integrations import sklearn
 from deepthink_cli.integrations.sklearn import DeepThinkingClassifier, shared_cache
+from deepthink_cli.integrations.texts import classes_of, texts_of, words_of
 from deepthink_cli.provenance import TokenizedDemonstrations
 
 TEXTS, LABELS = [text for text, _ in REVIEWS], [label for _, label in REVIEWS]
@@ -134,14 +137,48 @@ def test_a_template_with_several_fields_reads_columns_by_name_or_in_order() -> N
 
 
 @pytest.mark.parametrize(
-    "labels",
-    [[1, 0, 1, 0], [True, False, True, False], np.array([2.0, 1.0, 2.0, 1.0]), np.array([2, 1, 2, 1], dtype=object)],
+    ("labels", "words"),
+    [
+        ([1, 0, 1, 0], ("0", "1")),
+        ([True, False, True, False], ("false", "true")),
+        (np.array([2.0, 1.0, 2.0, 1.0]), ("1.0", "2.0")),
+        (np.array([2, 1, 2, 1], dtype=object), ("1", "2")),
+    ],
 )
-def test_labels_of_any_kind_are_predicted_as_they_were_given(labels: Any) -> None:
+def test_labels_of_any_kind_are_predicted_as_they_were_given(labels: Any, words: tuple[str, ...]) -> None:
     fitted = classifier().fit(TEXTS, labels)
     assert fitted.classes_.tolist() == sorted(set(np.asarray(labels).tolist()))
-    assert fitted.memory_.provenance.demonstrations.labels == tuple(map(str, fitted.classes_.tolist()))
+    assert fitted.memory_.provenance.demonstrations.labels == words
     assert set(fitted.predict(QUERIES).tolist()) <= set(fitted.classes_.tolist())
+
+
+def test_labels_that_differ_only_by_normalisation_cause_a_warning() -> None:
+    with pytest.warns(UserWarning, match=r"'cafe\\u0301' and 'caf\\xe9' differ only by Unicode normalisation"):
+        classifier(iterations=1).fit(TEXTS, ["caf\xe9", "cafe\u0301", "caf\xe9", "cafe\u0301"])
+
+
+NULLABLE = [
+    ([1, 0, 1, 0], "Int64"),
+    ([1, 0, 1, 0], "int64[pyarrow]"),
+    ([True, False, True, False], "boolean"),
+    ([True, False, True, False], "bool[pyarrow]"),
+    ([1, 0, 1, 0], "category"),
+    (["1", "0", "1", "0"], "string"),
+]
+
+
+@pytest.mark.parametrize(("values", "dtype"), NULLABLE)
+def test_labels_have_the_words_of_the_same_values_in_a_file(values: list[Any], dtype: str, tmp_path: Path) -> None:
+    file = tmp_path / "demos.jsonl"
+    rows = [{"text": text, "label": value} for text, value in zip(TEXTS, values, strict=True)]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    words = {example.label for example in read_demonstrations(str(file)).examples}
+    series = pd.Series(values, dtype=dtype)
+    for labels in (series, series.to_frame()):
+        texts = texts_of(TEXTS, ["text"])
+        classes, _ = classes_of(labels, texts)
+        assert classes.tolist() == sorted(set(values))
+        assert set(words_of(classes, None)) == words
 
 
 @pytest.mark.parametrize("words", [{1: "positive", 0: "negative"}, ["negative", "positive"]])
