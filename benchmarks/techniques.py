@@ -28,6 +28,7 @@ from benchmarks.packing import continued, unpacked
 from deepthink_cli.calibration.centroids import observed, observed_demonstrations
 from deepthink_cli.calibration.registry import CALIBRATIONS, NONE, choices
 from deepthink_cli.data.examples import Query
+from deepthink_cli.data.same_input import input_groups
 from deepthink_cli.engine.base import Engine, Observation, Reading, ScoringPlan, Sums, TrainingRow
 from deepthink_cli.engine.delegating import DelegatingEngine
 from deepthink_cli.engine.opening import find_model, load
@@ -41,6 +42,7 @@ from deepthink_cli.io.atomic import append, cut, replacing, whole_lines
 from deepthink_cli.method import Method
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.model.spec import ModelSpec
+from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.scoring.centroids import centroids_of, nearness
 from deepthink_cli.scoring.pipeline import predicted
 from deepthink_cli.scoring.prediction import Prediction
@@ -245,7 +247,7 @@ def classifier_arm(case: Case, kind: Callable[..., Any], with_dev: bool) -> Iter
 def centroid_arm(case: Case, iteration: int) -> Iterator[Outcome]:
     """The nearest mean hidden state: of the dev rows, and of the demonstrations, each read after the others.
 
-    Labels of fewer than two such rows have no mean, and are never given.
+    Labels of fewer than two such inputs have no mean, and are never given.
     """
     plan, job = case.planned(iterations=iteration, at=str(iteration))
     engine, before, labels = case.engine, case.engine.making, job.plain.labels
@@ -257,9 +259,10 @@ def centroid_arm(case: Case, iteration: int) -> Iterator[Outcome]:
     scoring = engine.scoring - between
     length, shots = len(job.plain.token_ids), len(job.plain.examples)
     gold = [labels.index(str(query.gold)) for query, _ in test]
-    yield Outcome("centroid", _by_centroids(dev, test, labels), gold, shots + len(dev), length, making, scoring)
+    read = memory.provenance.demonstrations
+    yield Outcome("centroid", _by_centroids(dev, test, read), gold, shots + len(dev), length, making, scoring)
     own = predicted(observed_demonstrations(engine, memory.provenance, [iteration], "sum", silent))
-    scores, making = _by_centroids(own, test, labels), engine.making - before
+    scores, making = _by_centroids(own, test, read), engine.making - before
     test_rows = scoring.share(len(test) / (len(test) + len(dev)))
     yield Outcome("centroid of demonstrations", scores, gold, shots, length, making, test_rows)
 
@@ -269,15 +272,19 @@ def _observed(engine: Engine, memory: Memory, queries: Iterable[Query]) -> list[
 
 
 def _by_centroids(
-    rows: Sequence[tuple[Query, list[Tensor]]], test: Sequence[tuple[Query, list[Tensor]]], labels: Sequence[str]
+    rows: Sequence[tuple[Query, list[Tensor]]],
+    test: Sequence[tuple[Query, list[Tensor]]],
+    read: TokenizedDemonstrations,
 ) -> Floats:
-    """Scores (n, C) of test rows; those of labels of fewer than two rows are minus infinity."""
+    """Scores (n, C) of test rows; those of labels of fewer than two inputs are minus infinity."""
     import numpy as np
 
-    counts = Counter(query.gold for query, _ in rows)
+    labels, groups = read.labels, input_groups((query for query, _ in rows), read.template, read.labels)
+    counts = Counter(label for label, _ in {*zip((query.gold for query, _ in rows), groups, strict=True)})
     known = [label for label in labels if counts[label] > 1]
     scores = np.full((len(test), len(labels)), -np.inf)
-    usable = [(found[0], str(query.gold)) for query, found in rows if query.gold in known]
+    numbered = zip(rows, groups, strict=True)
+    usable = [(found[0], str(query.gold), group) for (query, found), group in numbered if query.gold in known]
     centroids = centroids_of(*zip(*usable, strict=True), known)
     for place, near in enumerate(nearness([found[0] for _, found in test], centroids)):
         scores[place, [labels.index(label) for label in near]] = list(near.values())

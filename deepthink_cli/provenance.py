@@ -14,6 +14,7 @@ from pydantic import Field, TypeAdapter, with_config
 from deepthink_cli.corrections import Calibrated, FirstToken, Thresholds
 from deepthink_cli.data.chat import Chat
 from deepthink_cli.data.examples import Example
+from deepthink_cli.data.same_input import input_groups
 from deepthink_cli.data.template import PARTS, Template
 from deepthink_cli.errors import InputError, option
 from deepthink_cli.io.mistakes import STRICT
@@ -146,6 +147,11 @@ class TokenizedDemonstrations:
         """How many demonstrations have each label; empty if they have candidates of their own."""
         counted = Counter(label for each in self.examples for label in self.template.labels_of(each.label))
         return {label: counted[label] for label in self.labels}
+
+    @property
+    def groups(self) -> list[int]:
+        """The number of every demonstration's input (`input_groups`)."""
+        return input_groups(self.examples, self.template, self.labels)
 
     @property
     def sha256(self) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from deepthink_cli.calibration.registry import CENTROID
 from deepthink_cli.calibration.stored import recorded, rows_digest
 from deepthink_cli.corrections import Calibrated
-from deepthink_cli.data.examples import DemonstrationSet, Example, Query, Skipped
+from deepthink_cli.data.examples import DemonstrationSet, Query, Skipped
 from deepthink_cli.data.same_input import input_groups
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError, option
@@ -57,11 +57,7 @@ def check_demonstrations(provenance: Provenance, memory: str) -> None:
             f"{CENTROID} a file of labelled rows"
         )
     gold = [each.label for each in demonstrations.examples]
-    check_rows(gold, _groups(demonstrations.examples, demonstrations), demonstrations.labels, OWN_ROWS)
-
-
-def _groups(rows: Iterable[Query | Example], demonstrations: TokenizedDemonstrations) -> list[int]:
-    return input_groups(rows, demonstrations.template, demonstrations.labels)
+    check_rows(gold, demonstrations.groups, demonstrations.labels, OWN_ROWS)
 
 
 def observed(
@@ -89,24 +85,20 @@ def observed_demonstrations(
 
     read = provenance.demonstrations
     whole = DemonstrationSet(read.examples, read.template, read.labels, read.chat, apart=bool(read.parts))
-    method, count, done = replace(provenance.method, iterations=max(kept)), len(read.examples), 0
-    groups = _groups(read.examples, read)
-    for number in range(max(groups) + 1):
-        numbered = list(enumerate(zip(read.examples, groups, strict=True), start=1))
-        others = replace(whole, examples=tuple(example for _, (example, group) in numbered if group != number))
+    method, inputs = replace(provenance.method, iterations=max(kept)), max(read.groups) + 1
+    for number in range(inputs):
+        own = [place for place, group in enumerate(read.groups) if group == number]
+        examples = tuple(example for place, example in enumerate(read.examples) if place not in own)
+        others = replace(whole, examples=examples)
         rest = replace(tokenize_demonstrations(engine.tokenizer, others), query_copies=read.query_copies)
         origin = replace(provenance, demonstrations=rest)
         memories = [
             replace(memory, provenance=origin) for memory in think(engine, rest, method) if memory.iteration in kept
         ]
-        queries = [
-            Query(example.text, read.labels, example.label, where=f"demonstration {place}")
-            for place, (example, group) in numbered
-            if group == number
-        ]
+        solved = [(place + 1, read.examples[place]) for place in own]
+        queries = [Query(each.text, read.labels, each.label, where=f"demonstration {n}") for n, each in solved]
         yield from observed(engine, memories, queries, score)
-        done += len(queries)
-        tell(Progress("calibrating", done, count))
+        tell(Progress("calibrating", number + 1, inputs))
 
 
 def centroid_correction(
@@ -121,8 +113,8 @@ def centroid_correction(
     Raises InputError, naming the `source` of the rows, for a label of too few inputs.
     """
     queries = [query for query, _ in rows]
-    gold = [str(query.gold) for query in queries]
-    groups, labels = _groups(queries, demonstrations), demonstrations.labels
+    gold, labels = [str(query.gold) for query in queries], demonstrations.labels
+    groups = input_groups(queries, demonstrations.template, labels)
     check_rows(gold, groups, labels, source)
     of_iterations = zip(*(states for _, states in rows), strict=True)
     centroids = {

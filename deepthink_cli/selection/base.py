@@ -43,7 +43,8 @@ class Pool:
     model. `hidden` (n, W) are the hidden states before the model's head at the place where the label is read, in
     zero-shot prompts, and `probabilities` (n, C) those of the labels there; `tokens` holds the hidden states (s, W) of
     every row's own tokens. `target_hidden` and `target_tokens` are the same of the queries that the choice is for
-    (--for). `balanced` asks for equal numbers of every label.
+    (--for). `balanced` asks for equal numbers of every label. `groups` has the number of every row's input
+    (`input_groups`); None if all differ.
     """
 
     rows: Sequence[Query]
@@ -54,9 +55,17 @@ class Pool:
     target_tokens: Sequence[States] | None = None
     trials: Trials | None = None
     balanced: bool = False
+    groups: Sequence[int] | None = None
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    @cached_property
+    def inputs(self) -> Ints:
+        """The number (n,) of every row's input: what is tried on a row must not have read its input."""
+        import numpy as np
+
+        return np.asarray(range(len(self)) if self.groups is None else self.groups, dtype=np.int64)
 
     @cached_property
     def gold(self) -> Ints:

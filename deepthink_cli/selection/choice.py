@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from deepthink_cli.data.chat import Chat
 from deepthink_cli.data.examples import DemonstrationSet, Query, example_of
+from deepthink_cli.data.same_input import input_groups
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError, option
 from deepthink_cli.events import Tell, silent
@@ -136,7 +137,8 @@ def choose_demonstrations(
     if method.reads and engine is None:
         raise InputError.of("demos_by", request.method, f"reads the rows with a model; name one with {option('model')}")
     places = sorted(free) if method.in_file_order else free
-    rows = Pool([pool.queries[place] for place in places], balanced=request.balanced)
+    queries = [pool.queries[place] for place in places]
+    rows = Pool(queries, balanced=request.balanced, groups=input_groups(queries, pool.template, pool.labels))
     cost, trials = Cost(), None
     if engine is not None and set(method.reads) & {"hidden", "probabilities", "tokens"}:
         rows, cost = _observed(engine, pool, rows, request, store, tell)
@@ -206,6 +208,7 @@ def _part(rows: Pool, numbers: Sequence[int]) -> Pool:
     return replace(
         rows,
         rows=[rows.rows[number] for number in numbers],
+        groups=rows.inputs[numbers].tolist(),
         hidden=None if rows.hidden is None else rows.hidden[numbers],
         probabilities=None if rows.probabilities is None else rows.probabilities[numbers],
         tokens=None if rows.tokens is None else [rows.tokens[number] for number in numbers],

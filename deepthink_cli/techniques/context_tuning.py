@@ -15,7 +15,7 @@ if TYPE_CHECKING:  # techniques are named in help pages and reports, without tor
     from deepthink_cli.engine.base import Engine
     from deepthink_cli.model.spec import ModelSpec
 
-FEWEST = 4  # demonstrations from which on each row is left out of the memory that it is trained on (Context Tuning)
+FEWEST = 4  # different demonstrations from which on each is left out of what it is trained on (Context Tuning)
 
 
 @dataclass(frozen=True)
@@ -50,8 +50,8 @@ class ContextTuning(Trained):
                 "bfloat16, or another technique",
             )
         own_tokens(spec.tokenizer, demonstrations, self.option)
-        if len(demonstrations.examples) < FEWEST:
-            tell(Note(f"fewer than {FEWEST} demonstrations: each is trained with its own tokens in sight"))
+        if len(set(demonstrations.groups)) < FEWEST:
+            tell(Note(f"fewer than {FEWEST} different demonstrations: each is trained with its own tokens in sight"))
 
     def training(self, engine: Engine, demonstrations: TokenizedDemonstrations) -> Training:
         """The training of a memory of these demonstrations; raises InputError as `own_tokens` does."""

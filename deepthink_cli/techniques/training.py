@@ -37,8 +37,8 @@ class Rows:
     """The demonstrations as queries, before anything is hidden from them.
 
     `ids[i]` are the tokens of demonstration i as a query with its answer, the last `answers[i]` of which are the
-    answer's. `own_RL` (R, L) is True at the tokens of the memory that row i must not attend to: those of demonstration
-    i, or none if there are fewer than four demonstrations.
+    answer's. `own_RL` (R, L) is True at the tokens of the memory that row i must not attend to: those of the
+    demonstrations with the input of demonstration i, or none if there are fewer than four inputs.
     """
 
     ids: tuple[tuple[int, ...], ...]
@@ -64,7 +64,10 @@ def training_rows(
         ids.append(tokenized.prefix + answer)
         answers.append(len(answer))
     own_RL = own_tokens(tokenizer, demonstrations, needed_by)
-    return Rows(tuple(ids), tuple(answers), own_RL if len(ids) >= FEWEST else torch.zeros_like(own_RL))
+    groups_R = torch.tensor(demonstrations.groups)
+    same_RR = groups_R[:, None] == groups_R
+    own_RL = torch.stack([own_RL[same_R].any(0) for same_R in same_RR])
+    return Rows(tuple(ids), tuple(answers), own_RL if len(groups_R.unique()) >= FEWEST else torch.zeros_like(own_RL))
 
 
 _CLIP = 1.0  # most of the gradient's norm over all tensors

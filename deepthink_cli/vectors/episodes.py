@@ -8,6 +8,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from deepthink_cli.data.examples import DemonstrationSet, example_of
+from deepthink_cli.data.same_input import input_groups
 from deepthink_cli.errors import InputError
 from deepthink_cli.model.boundary import special_ids
 from deepthink_cli.model.tokens import answer_places, query_tokenizer, tokenize_demonstrations
@@ -48,7 +49,7 @@ class Episode:
 
 
 class Draws:
-    """What is drawn from labelled rows: K of every label in a random order, and one of the other rows as a query.
+    """What is drawn from labelled rows: K of every label in a random order, and a row with another input as a query.
 
     Raises InputError, naming the label, if the rows are too few.
     """
@@ -58,6 +59,8 @@ class Draws:
         self.of_label: dict[str, list[int]] = {label: [] for label in pool.labels}
         for place in pool.free:
             self.of_label.setdefault(str(pool.queries[place].gold), []).append(place)
+        groups = input_groups([pool.queries[place] for place in pool.free], pool.template, pool.labels)
+        self.input_of = dict(zip(pool.free, groups, strict=True))
         self._check()
 
     def prompt(self) -> Prompt:
@@ -70,7 +73,8 @@ class Draws:
         tokenize = query_tokenizer(self.tokenizer, self.pool.template)
         for _ in range(self.options.episodes):
             chosen = self._drawn(random)
-            while (query := random.choice(self.pool.free)) in chosen:
+            read = {self.input_of[place] for place in chosen}
+            while self.input_of[query := random.choice(self.pool.free)] in read:
                 pass
             prompt, asked = self._prompt(chosen), [self.pool.queries[query]]
             (after,) = query_tokenizer(self.tokenizer, prompt.demonstrations)(asked)
@@ -98,5 +102,5 @@ class Draws:
             if len(places) < shots:
                 reason = f"{name} has {len(places)} rows with the label {label!r}; give more of them, or fewer shots"
                 raise InputError.of("shots", shots, reason)
-        if len(self.pool.free) == len(self.of_label) * shots:
-            raise InputError.of("shots", shots, f"{name} has no other row for the query; give more rows")
+        if len(set(self.input_of.values())) <= len(self.of_label) * shots:
+            raise InputError.of("shots", shots, f"{name} has no other input for the query; give more rows")

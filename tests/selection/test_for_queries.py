@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from itertools import combinations
 from typing import TYPE_CHECKING
 
@@ -105,6 +106,17 @@ def test_without_queries_no_row_covers_its_own_tokens() -> None:
     pool = pool_of(5, tokens=[twins[0], 2 * states(9, 2, 4), twins[0], twins[1], twins[1]])
     choice = METHODS["set-bsr"](pool, 2, random.Random(0))
     assert set(choice.rows) == {0, 3}  # one of each pair covers the other
+
+
+def test_without_queries_no_row_covers_the_tokens_of_its_input_with_another_label() -> None:
+    twin, other = states(0, 2, 4), states(9, 2, 4)
+    pool = replace(pool_of(3, tokens=[twin, other, twin]), groups=[0, 1, 0])
+    scores = METHODS["set-bsr"](pool, 1, random.Random(0)).scores
+    assert scores is not None
+    cosines = (twin / np.linalg.norm(twin, axis=1)[:, None]) @ (other / np.linalg.norm(other, axis=1)[:, None]).T
+    # A twin covers the two tokens of the other input, and has -1 for the four of its own; that one covers both twins.
+    expected = [cosines.max(axis=0).sum() - 4, 2 * cosines.max(axis=1).sum() - 2]
+    assert scores == pytest.approx([expected[0], expected[1], expected[0]], rel=1e-5)
 
 
 def test_queries_are_sampled_to_bound_memory(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,16 @@ from fake_trials import FakeTrials, fake_pool
 
 from deepthink_cli.selection.base import Pool
 from deepthink_cli.selection.methods import lens
-from deepthink_cli.selection.methods.lens import Candidates, choose, filtered, first_set, objective, search, substitute
+from deepthink_cli.selection.methods.lens import (
+    Candidates,
+    choose,
+    contributions_of,
+    filtered,
+    first_set,
+    objective,
+    search,
+    substitute,
+)
 from deepthink_cli.selection.methods.random_sets import dev_rows
 
 
@@ -50,6 +59,17 @@ def test_rows_that_help_all_others_by_the_same_have_the_same_score() -> None:
     candidates = filtered(replace(pool, trials=Helpful(trials.gold)), 2, random.Random(7))
     assert len(set(candidates.scores.tolist())) == 1
     assert candidates.rows.tolist() == list(range(9))
+
+
+def test_a_row_does_not_help_its_own_input_with_another_label() -> None:
+    pool, trials = fake_pool(8)
+    given = contributions_of(replace(pool, groups=[0, 1, 2, 3, 0, 1, 6, 7]), [0, 1], [4, 5, 6, 0])
+    expected = [
+        [trials.one([row], scored)[scored % 3] - trials.one([], scored)[scored % 3] for scored in (4, 5, 6, 0)]
+        for row in (0, 1)
+    ]
+    expected[0][0] = expected[0][3] = expected[1][1] = 0
+    assert given == pytest.approx(np.array(expected))
 
 
 def test_no_row_is_scored_more_often_than_its_stage_needs() -> None:

@@ -13,10 +13,14 @@ import numpy as np
 import pytest
 from fake_trials import FakeTrials, fake_pool
 
+from deepthink_cli.data.examples import Query
+from deepthink_cli.data.template import Template
 from deepthink_cli.errors import InputError
-from deepthink_cli.selection.base import Pool
+from deepthink_cli.selection.base import Choice, Pool, SelectionMethod
+from deepthink_cli.selection.choice import Request, choose_demonstrations
 from deepthink_cli.selection.methods.orders import global_entropy, local_entropy
 from deepthink_cli.selection.methods.random_sets import accuracies, dev_rows, random_sets
+from deepthink_cli.selection.pool import PoolRows
 from deepthink_cli.selection.registry import METHODS
 
 TRYING = [name for name, method in METHODS.items() if "trials" in method.reads]
@@ -51,7 +55,7 @@ def test_a_balanced_pool_gives_every_label_its_share(method: str, shots: int) ->
 @pytest.mark.parametrize("method", [name for name in TRYING if "entropy" not in name])
 def test_a_pool_without_other_rows_cannot_be_tried(method: str) -> None:
     pool, _ = fake_pool(4)
-    with pytest.raises(InputError, match=r"shots 4: the pool has 4 rows, and none is left to try sets on"):
+    with pytest.raises(InputError, match=r"shots 4: the pool has 4 different rows, and none is left to try sets on"):
         chosen(method, pool, 4)
 
 
@@ -71,6 +75,33 @@ def test_accuracy_is_measured_on_rows_outside_the_set() -> None:
     sets, rows = [[0, 1, 2], [7, 3, 0]], [0, 2, 4, 6, 8]
     expected = [trials.accuracy([0, 1, 2], [4, 6, 8]), trials.accuracy([7, 3, 0], [2, 4, 6, 8])]
     assert accuracies(pool, sets, rows).tolist() == pytest.approx(expected)
+
+
+def test_no_set_is_tried_on_an_input_that_it_has_with_another_label() -> None:
+    pool, trials = fake_pool(10)
+    pool = replace(pool, groups=[0, 1, 2, 3, 0, 5, 1, 7, 8, 9])
+    expected = [trials.accuracy([0, 1, 2], [8]), trials.accuracy([7, 3, 5], [0, 2, 4, 6, 8]), 0]
+    sets, rows = [[0, 1, 2], [7, 3, 5], [4, 1, 2, 8]], [0, 2, 4, 6, 8]
+    assert accuracies(pool, sets, rows).tolist() == pytest.approx(expected)
+    with pytest.raises(InputError, match="shots 4: the pool has 4 different rows"):
+        dev_rows(replace(pool, groups=[0, 1, 2, 3] * 2 + [0, 0]), 4, random.Random(0))
+
+
+def test_rows_with_one_text_and_two_labels_are_one_input_of_a_pool(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = list[Pool]()
+
+    def observe(pool: Pool, shots: int, draw: random.Random) -> Choice:
+        seen.append(pool)
+        return Choice(range(shots))
+
+    monkeypatch.setitem(METHODS, "observe", SelectionMethod(observe, "", ""))
+    rows = [Query(text, ("a", "b"), label) for text in ("one", "two", "three") for label in "ab"]
+    pool = PoolRows.of("rows", rows, Template("{text} {label}"), ("a", "b"))
+    choose_demonstrations(None, pool, Request("observe", 2))
+    (given,) = seen
+    assert [given.inputs.tolist().count(number) for number in range(3)] == [2, 2, 2]
+    for row, number in zip(given.rows, given.inputs, strict=True):
+        assert {each.text for each, same in zip(given.rows, given.inputs, strict=True) if same == number} == {row.text}
 
 
 @pytest.mark.parametrize("rows", [5, 30, 300])

@@ -198,6 +198,17 @@ def test_fewer_than_four_demonstrations_are_not_left_out(llama: Engine) -> None:
     assert training_rows(llama.tokenizer, given(llama, 4), "--technique ct-kv").own_RL.any(1).all()
 
 
+def test_copies_of_a_demonstration_are_hidden_from_each_other(llama: Engine) -> None:
+    examples = [Example(text, label) for text, label in [*REVIEWS, REVIEWS[0], (REVIEWS[1][0], REVIEWS[2][1])]]
+    demonstrations = tokenize_demonstrations(llama.tokenizer, DemonstrationSet.of(examples, TEMPLATE))
+    own_RL = own_tokens(llama.tokenizer, demonstrations, FAST.option)
+    hidden_RL = training_rows(llama.tokenizer, demonstrations, FAST.option).own_RL
+    for row, same in enumerate([(0, 4), (1, 5), (2,), (3,), (0, 4), (1, 5)]):
+        assert hidden_RL[row].equal(own_RL[list(same)].any(0))
+    three = tokenize_demonstrations(llama.tokenizer, DemonstrationSet.of([*examples[:3], examples[4]], TEMPLATE))
+    assert not training_rows(llama.tokenizer, three, FAST.option).own_RL.any()
+
+
 def test_the_answer_is_the_whole_label(llama: Engine) -> None:
     demonstrations = given(llama)
     for row, (_, label) in zip(rows_of(llama, demonstrations), REVIEWS, strict=True):

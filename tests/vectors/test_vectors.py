@@ -170,6 +170,20 @@ def test_an_episode_is_rows_of_every_label_and_another_row(plan: VectorsPlan) ->
     assert len(texts) == EPISODES
 
 
+def test_the_query_of_an_episode_is_no_demonstration_with_another_label(model: Path, tmp_path: Path) -> None:
+    texts = [{"review": word, "label": label} for word in ("warm", "dull", "kind") for label in LABELS]
+    options = {"episodes": 30, "shots": 1, "seed": 1}
+    plan = plan_vectors(
+        pool_of_file(str(write_rows(tmp_path / "both.jsonl", texts))),
+        ModelOptions.checked(model=str(model)),
+        VectorOptions.checked(**options),
+    )
+    tokenizer = plan.spec.tokenizer
+    for episode in plan.episodes:
+        asked = tokenizer.decode(episode.alone, skip_special_tokens=True).strip()
+        assert tokenizer.decode(episode.ids, skip_special_tokens=True).count(asked) == 1
+
+
 def test_labels_begin_after_their_places(plan: VectorsPlan) -> None:
     assert plan.prompt.places == tuple(place for place, _ in examples_at_places(plan))
     again = answer_places(plan.spec.tokenizer, plan.prompt.demonstrations)
@@ -308,7 +322,7 @@ def test_a_factor_without_vectors_is_refused(thought_of: Callable[..., Path], ro
 
 
 @pytest.mark.parametrize(
-    ("shots", "message"), [("9", "has 8 rows with the label 'negative'"), ("8", "has no other row for the query")]
+    ("shots", "message"), [("9", "has 8 rows with the label 'negative'"), ("8", "has no other input for the query")]
 )
 def test_too_few_rows_are_refused_by_their_label(
     shots: str, message: str, rows: Path, models: Callable[[str], Path], capsys: Captured

@@ -21,6 +21,8 @@ from deepthink_cli.selection.methods.features import best
 from deepthink_cli.selection.methods.random_sets import DEV, accuracies, dev_rows, trials_of
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from deepthink_cli.selection.base import Floats, Ints
 
 FIRST_SCORED = 10  # rows in the first score set
@@ -37,7 +39,7 @@ Set = tuple[int, ...]
 class Candidates:
     """What is left of the pool after filtering: rows (m,), and the score (n,) of every row of the pool.
 
-    `contributions` (m, |S|) are f(e): how much each candidate helps every row of the score set, 0 for itself.
+    `contributions` (m, |S|) are f(e): how much each candidate helps every row of the score set, 0 for its own input.
     """
 
     rows: Ints
@@ -63,14 +65,14 @@ def choose(pool: Pool, shots: int, draw: random.Random) -> Choice:
     """Choose a set, in its order, by both stages of LENS.
 
     As in the paper, lambda = 1, B = 8, I = 10, and |V| = 100 rows of the pool that are not candidates; if the pool
-    is too small for that, any rows, but for those in the set that is tried. The number of candidates is 500 or a
-    tenth of the pool, and at least 4 for each of the `shots`. The score of a row is its mean contribution, in the
-    last stage that it reached, to the rows of the score set other than itself.
+    is too small for that, any rows, but for those whose input is in the set that is tried. The number of candidates is
+    500 or a tenth of the pool, and at least 4 for each of the `shots`. The score of a row is its mean contribution, in
+    the last stage that it reached, to the rows of the score set with other inputs.
     """
     order = dev_rows(pool, shots, draw, most=len(pool))
     candidates = filtered(pool, shots, draw)
-    kept, most = set(candidates.rows.tolist()), max(DEV, 2 * shots)
-    outside = [row for row in order if row not in kept]
+    kept, most = set(pool.inputs[candidates.rows].tolist()), max(DEV, 2 * shots)
+    outside = [row for row in order if pool.inputs[row] not in kept]
     return search(pool, candidates, shots, (outside if len(outside) >= 2 * shots else order)[:most], draw)
 
 
@@ -87,7 +89,7 @@ def filtered(pool: Pool, shots: int, draw: random.Random) -> Candidates:
     while True:
         scored = order[contributions.shape[1] : size]
         contributions = np.hstack([contributions, contributions_of(pool, kept.tolist(), scored)])
-        others = (contributions.shape[1] - np.isin(kept, order[:size])).tolist()
+        others = (contributions.shape[1] - _same(pool, kept, order[:size]).sum(axis=1)).tolist()
         # Exact means: rows that help each of the others by the same, in the score set or not, have the same score.
         scores[kept] = [_mean(each, count) for each, count in zip(contributions.tolist(), others, strict=True)]
         target = max(most, math.ceil(len(kept) / FACTOR))
@@ -99,10 +101,15 @@ def filtered(pool: Pool, shots: int, draw: random.Random) -> Candidates:
 
 
 def contributions_of(pool: Pool, rows: list[int], scored: list[int]) -> Floats:
-    """c(e, s) = p(y_s | e, x_s) - p(y_s | x_s) of rows e (first axis) and scored rows s; 0 for a row and itself."""
+    """c(e, s) = p(y_s | e, x_s) - p(y_s | x_s) of rows e (first axis) and scored rows s; 0 for rows with one input."""
     probabilities = trials_of(pool).probabilities([(), *((row,) for row in rows)], scored)  # (1 + rows, scored, C)
     gold = probabilities[:, np.arange(len(scored)), pool.gold[scored]]
-    return np.where(np.equal.outer(rows, scored), 0.0, gold[1:] - gold[0])
+    return np.where(_same(pool, rows, scored), 0.0, gold[1:] - gold[0])
+
+
+def _same(pool: Pool, rows: Sequence[int] | Ints, others: Sequence[int]) -> NDArray[np.bool_]:
+    """Whether each of the rows (first axis) has the input of each of the others."""
+    return np.equal.outer(pool.inputs[rows], pool.inputs[others])
 
 
 def _mean(contributions: Sequence[float], others: int) -> float:

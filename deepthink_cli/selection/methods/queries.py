@@ -84,9 +84,9 @@ def set_bsr(pool: Pool, shots: int, draw: random.Random) -> Choice:
     """Choose rows greedily to maximise sum_t max_s cos(t, s) over tokens t of the queries and s of the chosen rows.
 
     This is the set form of BERTScore recall, with the model's hidden states as vectors. Without queries, the rows of
-    the pool are the queries, and no row covers its own tokens. Queries are sampled if they have more than 16,384
-    tokens, or 2^27 / n; at least one is used. The score of a row is the coverage by this row alone. The first row wins
-    a tie.
+    the pool are the queries, and no row covers the tokens of its own input. Queries are sampled if they have more than
+    16,384 tokens, or 2^27 / n; at least one is used. The score of a row is the coverage by this row alone. The first
+    row wins a tie.
     """
     assert pool.tokens is not None
     itself = pool.target_tokens is None
@@ -99,7 +99,8 @@ def set_bsr(pool: Pool, shots: int, draw: random.Random) -> Choice:
         covered[row] = (_unit(states) @ wanted.T).max(axis=0)
     if itself:
         for place, end in zip(sampled, ends, strict=True):
-            covered[place, end - len(targets[place]) : end] = -1.0  # the smallest cosine
+            same = pool.inputs == pool.inputs[place]
+            covered[same, end - len(targets[place]) : end] = -1.0  # the smallest cosine
     return _most_covering(covered, shots)
 
 

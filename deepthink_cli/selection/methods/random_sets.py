@@ -58,30 +58,30 @@ def _deal(rows: Sequence[int], count: int, draw: random.Random) -> Iterator[list
 def dev_rows(pool: Pool, shots: int, draw: random.Random, most: int = DEV) -> list[int]:
     """At most `most` rows, or 2 `shots` if that is more, on which sets of `shots` rows are tried; in random order.
 
-    Any set lacks at least one of them. Raises InputError for a pool that has no more than `shots` rows.
+    Raises InputError for a pool that has no more than `shots` different inputs.
     """
-    if len(pool) <= shots:
+    if (count := len(set(pool.inputs.tolist()))) <= shots:
         raise InputError.of(
             "shots",
             shots,
-            f"the pool has {len(pool)} rows, and none is left to try sets on; add rows to it, use fewer "
+            f"the pool has {count} different rows, and none is left to try sets on; add rows to it, use fewer "
             f"{option('shots')}, or {option('demos_by')} random",
         )
     return draw.sample(range(len(pool)), min(len(pool), max(most, 2 * shots)))
 
 
 def right_of(pool: Pool, sets: Sequence[Sequence[int]], rows: Sequence[int]) -> tuple[Ints, Ints]:
-    """How many of the rows that are not in a set it classifies correctly (sets,), and how many those are (sets,)."""
+    """How many of the rows whose input a set lacks it classifies correctly (sets,), and how many those are (sets,)."""
     probabilities = trials_of(pool).probabilities(sets, rows)  # (sets, rows, C)
     correct = probabilities.argmax(axis=2) == pool.gold[list(rows)]
-    counted = np.array([[row not in each for row in rows] for each in map(set, sets)])
+    counted = np.array([~np.isin(pool.inputs[list(rows)], pool.inputs[list(each)]) for each in sets])
     return (correct & counted).sum(axis=1), counted.sum(axis=1)
 
 
 def accuracies(pool: Pool, sets: Sequence[Sequence[int]], rows: Sequence[int]) -> Floats:
-    """The accuracy (sets,) of each set on those of the rows that are not in it; equal shares are equal numbers."""
+    """The accuracy (sets,) of each set on the rows whose input it lacks, 0 for none; equal shares are equal numbers."""
     right, counted = right_of(pool, sets, rows)
-    accuracy: Floats = right / counted
+    accuracy: Floats = right / np.maximum(counted, 1)
     return accuracy
 
 
@@ -106,7 +106,7 @@ SETS = 30
 def random_valid(pool: Pool, shots: int, draw: random.Random) -> Choice:
     """Choose the set, in its order, with the highest accuracy on dev rows, among 30 random ones; the first wins a tie.
 
-    Dev rows are 100 rows of the pool; a set is tried on those that are not in it.
+    Dev rows are 100 rows of the pool; a set is tried on those whose input is not in it.
     """
     dev = dev_rows(pool, shots, draw)
     sets = list(islice(random_sets(pool, shots, draw), SETS))
@@ -121,13 +121,13 @@ def influence(pool: Pool, shots: int, draw: random.Random) -> Choice:
     """Choose the rows with the highest influence I(e) = mean accuracy of sets with e - mean accuracy of sets without e.
 
     Every row is in about 5 of the random sets of `shots` rows, and there are at least 20 of them: n = 1,000 and 8 shots
-    take 625 sets. Accuracies are those on 100 rows of the pool, except the rows of a set. Means are exact, as many rows
-    have the same influence; the first row wins a tie.
+    take 625 sets. Accuracies are those on 100 rows of the pool, except those whose input is in a set. Means are exact,
+    as many rows have the same influence; the first row wins a tie.
     """
     dev = dev_rows(pool, shots, draw)
     sets = list(islice(random_sets(pool, shots, draw), max(FEWEST, math.ceil(OCCURRENCES * len(pool) / shots))))
     right, counted = (each.tolist() for each in right_of(pool, sets, dev))
-    accuracy = [Fraction(*each) for each in zip(right, counted, strict=True)]
+    accuracy = [Fraction(rows, max(1, of)) for rows, of in zip(right, counted, strict=True)]
     total, inside, held = sum(accuracy, Fraction(0)), [0] * len(pool), [Fraction(0)] * len(pool)
     for rows, of_set in zip(sets, accuracy, strict=True):
         for row in rows:
