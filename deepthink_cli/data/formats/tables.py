@@ -101,8 +101,9 @@ def _rows(source: RowSource, text: io.TextIOWrapper, expected: str, quotes: bool
     start = _start(lines)
     place = f"{source.name}:{len(start)}"
     delimiter = _delimiter(start[-1] if start else "", expected, place, source.header)
-    quoting = csv.QUOTE_MINIMAL if quotes else csv.QUOTE_NONE
-    table = csv.reader(chain(start, lines), delimiter=delimiter, strict=True, quoting=quoting)
+    table = csv.reader(
+        chain(start, lines), delimiter=delimiter, strict=True, quoting=csv.QUOTE_MINIMAL if quotes else csv.QUOTE_NONE
+    )
     header: list[str] | None = None
     first_line, spanned, count = 1, 0, 0
     try:
