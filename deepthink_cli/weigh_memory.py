@@ -19,6 +19,7 @@ from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError
 from deepthink_cli.events import Note, Tell, silent
 from deepthink_cli.model.options import ModelOptions
+from deepthink_cli.multilabel import has_several
 from deepthink_cli.options import ScoreName
 from deepthink_cli.scoring.inputs import check_tokens
 from deepthink_cli.scoring.prediction import Prediction
@@ -96,6 +97,12 @@ def weigh(
     if rows is None:
         raise InputError.of("first_token", chosen, "chooses by rows; give a file of them, or give a weight")
     opened = open_memory(memory)
+    if has_several(opened.provenance):
+        raise InputError.of(
+            "first_token",
+            chosen,
+            f"chooses by the one label of a row, and those of {opened.name} may have several; give a weight",
+        )
     evaluated = rows_of_file(opened, rows, limit, labelled=chosen == "labels")
     spec = find_its_model(opened, options, tell)
     check_tokens(opened.provenance.demonstrations, spec, evaluated.source or evaluated.split, evaluated.checked, score)

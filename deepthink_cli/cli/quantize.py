@@ -65,7 +65,7 @@ def quantize(
     Every command reads it as any other memory. With --eval or --task, the labels that change are reported.
     """
     from deepthink_cli.artifact.opening import model_options, open_memory
-    from deepthink_cli.comparison.labels import compare_labels
+    from deepthink_cli.comparison.labels import compare_labels, plan_comparison
     from deepthink_cli.comparison.quantize import quantize as quantize_file
     from deepthink_cli.outputs import check_apart
     from deepthink_cli.tasks.sources import source_of
@@ -88,11 +88,14 @@ def quantize(
     used = model_options(opened, options)
     check_apart(output, read_by(model=used.model, adapter=used.adapter))
     with Show(common, bar=not common.as_json) as tell:
-        rows = None if choice is None else choice.reader(tell)(opened)  # checked before a file is written
+        planned = None  # all is checked before a file is written
+        if choice is not None:
+            rows = choice.reader(tell)(opened)
+            planned = plan_comparison(opened, opened, lambda _: rows, options, tell)
         result, labels = quantize_file(memory, to, output), None
         note(f"wrote {output} ({size(result.header.size)})", common.quiet)
-        if rows is not None:
-            labels = compare_labels(result.change.before, result.change.after, lambda _: rows, options, tell)
+        if planned is not None:
+            labels = compare_labels(planned.with_after(result.change.after), tell)
     if common.as_json:
         write_json(_json(result, labels))
     else:

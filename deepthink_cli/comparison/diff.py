@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.artifact.format import Artifact
 from deepthink_cli.artifact.opening import OpenedMemory, model_options, opened
-from deepthink_cli.comparison.labels import ComparedLabels, RowsFor, compare_labels, not_comparable
+from deepthink_cli.comparison.labels import ComparedLabels, RowsFor, compare_labels, not_comparable, plan_comparison
 from deepthink_cli.data.examples import Example
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.events import Note, Tell, silent
@@ -160,7 +160,7 @@ def diff(
     tensors, reasons = tensor_changes(first, second)
     labels, why = None, None if rows is None else not_comparable(before, after)
     if rows is not None and why is None:
-        labels = compare_labels(before, after, rows, options, tell)
+        labels = compare_labels(plan_comparison(before, after, rows, options, tell), tell)
     ours, theirs = before.provenance, after.provenance
     return MemoryDiff(
         before=before,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -16,8 +16,10 @@ from deepthink_cli.data.examples import Query, Skipped
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError
 from deepthink_cli.evaluation.metrics import Answer, Changes, ChangeTally, RunningMean
-from deepthink_cli.events import Progress, Tell, silent
+from deepthink_cli.events import Note, Progress, Tell, silent
 from deepthink_cli.model.options import ModelOptions
+from deepthink_cli.model.spec import ModelSpec
+from deepthink_cli.options import ScoreName
 from deepthink_cli.prediction.rows import answer_of
 from deepthink_cli.scoring.inputs import check_tokens
 from deepthink_cli.scoring.pipeline import ANYTHING, EVALUATED, predictions
@@ -127,31 +129,75 @@ def not_comparable(before: OpenedMemory, after: OpenedMemory) -> str | None:
         return "rows may have several labels; compare the metrics of deepthink eval"
     if ours != theirs:
         return f"A has the labels {_listed(ours)}, B {_listed(theirs)}"
+    scores, rereads = _corrected(before, after)
+    if len(scores) > 1 or len(rereads) > 1:
+        return (
+            "A and B store corrections of other scores, or of queries that are written another number of times; store "
+            "others with deepthink calibrate"
+        )
     return None
 
 
-def compare_labels(
-    before: OpenedMemory, after: OpenedMemory, rows_for: RowsFor, options: ModelOptions | None, tell: Tell
-) -> ComparedLabels:
-    """Label rows with the one iteration of each memory; `rows_for` reads them in the template of a memory.
+def _corrected(before: OpenedMemory, after: OpenedMemory) -> tuple[set[ScoreName], set[int]]:
+    """The scores that stored corrections are of, any for centroids, and how often their queries are written."""
+    stored = [each for memory in (before, after) if (each := memory.provenance.calibrated) is not None]
+    return {each.score for each in stored if each.centroids is None}, {each.reread or 1 for each in stored}
 
-    Labels and scores are those after the correction that a memory stores.
-    Raises InputError for rows that do not fit a memory, as `rows_of_file` and `rows_of_task` do, and for a model that
-    did not make them.
+
+@dataclass(frozen=True, eq=False)
+class LabelComparison:
+    """What is to be labelled with the one iteration of each memory, checked before any weights are loaded.
+
+    `rows` are read in the template of each memory. Labels and scores are those after the correction that a memory
+    stores, of the `score` that it is of.
     """
-    rows = [rows_for(memory) for memory in (before, after)]
+
+    before: OpenedMemory
+    after: OpenedMemory
+    rows: tuple[EvaluatedRows, EvaluatedRows]
+    spec: ModelSpec
+    score: ScoreName
+
+    def with_after(self, memory: OpenedMemory) -> LabelComparison:
+        """The comparison with another form of B."""
+        return replace(self, after=memory.asked_again(self.after.reread))
+
+
+def plan_comparison(
+    before: OpenedMemory, after: OpenedMemory, rows_for: RowsFor, options: ModelOptions | None, tell: Tell
+) -> LabelComparison:
+    """Check everything that is known without the weights; `rows_for` reads the rows in the template of a memory.
+
+    Raises InputError for memories that are not comparable, for rows that do not fit one of them, as `rows_of_file` and
+    `rows_of_task` do, and for a model that did not make them.
+    """
+    if why := not_comparable(before, after):
+        raise InputError(why)
+    scores, rereads = _corrected(before, after)
+    score, reread = (scores or {"sum"}).pop(), (rereads or {1}).pop()
+    before, after = before.asked_again(reread), after.asked_again(reread)
+    if score != "sum" or reread != 1:
+        again = "" if reread == 1 else f" of queries that are written {reread} times"
+        tell(Note(f"labels are compared by the score {score}{again}, of which the stored correction is"))
+    rows = rows_for(before), rows_for(after)
     for memory, each in zip((before, after), rows, strict=True):
-        check_supported(in_use((), [memory]), memory, each.checked)
+        check_supported(in_use((), [memory], score), memory, each.checked)
     spec = find_its_model(before, options, tell)
     for memory, each in zip((before, after), rows, strict=True):
-        check_tokens(memory.provenance.demonstrations, spec, each.source or each.split, each.checked)
-    engine, (first,) = load_both(before, spec, tell)
+        check_tokens(memory.provenance.demonstrations, spec, each.source or each.split, each.checked, score)
+    return LabelComparison(before, after, rows, spec, score)
+
+
+def compare_labels(planned: LabelComparison, tell: Tell) -> ComparedLabels:
+    """Label the rows with both memories; raises InputError if no row can be scored by both."""
+    before, after, rows = planned.before, planned.after, planned.rows
+    engine, (first,) = load_both(before, planned.spec, tell)
     (second,) = after.memories()
     check_memories(after, [second], engine, tell)
     tally, skipped = LabelChangeTally(), Counter(rows[0].skipped)
     progress = Progress("comparing labels", 0, rows[0].count)
     labelled = [
-        _answers(engine, opened, memory, each, told, progress)
+        _answers(engine, opened, memory, each, planned.score, told, progress)
         for opened, memory, each, told in zip((before, after), (first, second), rows, (silent, tell), strict=True)
     ]
     for number, pair in enumerate(zip(*labelled, strict=True)):
@@ -162,12 +208,20 @@ def compare_labels(
 
 
 def _answers(
-    engine: Engine, opened: OpenedMemory, memory: Memory, rows: EvaluatedRows, tell: Tell, progress: Progress
+    engine: Engine,
+    opened: OpenedMemory,
+    memory: Memory,
+    rows: EvaluatedRows,
+    score: ScoreName,
+    tell: Tell,
+    progress: Progress,
 ) -> Iterator[Prediction | Skipped]:
     """The predictions of a memory, after the correction that it stores, if it stores one."""
-    names = in_use((), [opened])
-    parts = predictions(engine, [[memory]], rows.queries, size=EVALUATED, skip=ANYTHING, tell=tell, progress=progress)
-    for row in chain.from_iterable(Calibrator(engine, [[memory]], names).corrected(parts)):
+    names = in_use((), [opened], score)
+    parts = predictions(
+        engine, [[memory]], rows.queries, size=EVALUATED, score=score, skip=ANYTHING, tell=tell, progress=progress
+    )
+    for row in chain.from_iterable(Calibrator(engine, [[memory]], names, score).corrected(parts)):
         yield row if isinstance(row, Skipped) else answer_of(row, names)
 
 

@@ -13,7 +13,7 @@ from deepthink_cli.artifact.format import Header
 from deepthink_cli.artifact.opening import OpenedMemory, find_its_model, open_memory
 from deepthink_cli.data.examples import DemonstrationSet
 from deepthink_cli.errors import InputError, option
-from deepthink_cli.events import Tell, silent
+from deepthink_cli.events import Note, Tell, silent
 from deepthink_cli.provenance import Drift, Provenance, RecordedTechnique, TokenizedDemonstrations
 from deepthink_cli.techniques.base import Technique
 
@@ -59,7 +59,8 @@ def compose(memories: Sequence[str | Path], output: str | Path, tell: Tell = sil
     """Write the memories of two or more files as one: the keys and values of the first, then those of the next.
 
     Every file is a part that was read alone; those of a file that is composed itself are parts of the whole. A
-    correction and a weight of the first token are omitted, since they belong to one part. The drift of an iteration is
+    correction, thresholds and a weight of the first token are omitted, since they belong to one part, and each is named
+    in a note. The drift of an iteration is
     the mean over the tokens of the parts' own. Raises InputError for a damaged file, for memories that differ in what
     `_ALIKE` names, for one that another technique made or that is a conversation, for a model that cannot use them
     together, and for an output that cannot be written. The weights are not read.
@@ -70,8 +71,23 @@ def compose(memories: Sequence[str | Path], output: str | Path, tell: Tell = sil
     _check(opened)
     whole = _provenance([each.provenance for each in opened])
     _check_model(find_its_model(opened[0], None, tell), whole.demonstrations)
+    for each in opened:
+        for what in _of_one_part(each.provenance):
+            tell(
+                Note(f"left out, since of one part: the {what} of {each.name}; store it again with deepthink calibrate")
+            )
     composed = [_joined(each, whole) for each in zip(*(each.memories() for each in opened), strict=True)]
     return save_memory(composed, output)
+
+
+def _of_one_part(origin: Provenance) -> list[str]:
+    """What a part stores that the whole does not."""
+    stored = {
+        f"{origin.calibrated and origin.calibrated.method} correction": origin.calibrated,
+        "thresholds": origin.thresholds,
+        "weight of the first token": origin.first_token,
+    }
+    return [what for what, value in stored.items() if value is not None]
 
 
 def _check_model(spec: ModelSpec, demonstrations: TokenizedDemonstrations) -> None:

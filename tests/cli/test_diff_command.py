@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from conftest import write_reviews, write_rows
 from helpers.imports import HEAVY, modules_after
+from helpers.tiny import BAD, GOOD
 
 from deepthink_cli.cli.main import run
 
@@ -81,7 +82,7 @@ def test_labels_that_cannot_be_compared_are_named_after_the_report(folder: Path,
     assert "labels" in out
     assert err == (
         "deepthink: labels: A has the labels negative, positive, B mixed, negative, positive; compare memories of one "
-        "model and the same labels\n"
+        "model, the same labels and the same score\n"
     )
 
 
@@ -94,6 +95,54 @@ def test_rows_are_labelled_with_both_and_what_changed_is_shown(folder: Path, cap
     out, _ = told(capsys, "diff", memory, memory, unlabelled, "--at", "1,3")
     assert "Labels of 2 rows" in out
     assert "McNemar" not in out
+
+
+@pytest.fixture
+def corrected(folder: Path, tmp_path: Path) -> Path:
+    """The memory with a correction of another score, of queries that are written twice."""
+    path = tmp_path / "mean.safetensors"
+    assert run(["calibrate", str(folder / "mem.safetensors"), "--score", "mean", "--reread", "2", "-o", str(path)]) == 0
+    return path
+
+
+def test_labels_are_those_of_the_score_that_a_stored_correction_is_of(
+    folder: Path, corrected: Path, tmp_path: Path, capsys: Captured
+) -> None:
+    pairs = [f"{first} but {second}" for first in GOOD for second in BAD]
+    rows = write_rows(tmp_path / "rows.jsonl", [{"review": text} for text in pairs])
+    plain, again = folder / "mem.safetensors", ["--score", "mean", "--reread", "2"]
+    answers = []
+    for number, memory in enumerate((plain, corrected)):
+        output = tmp_path / f"{number}.jsonl"
+        told(capsys, "predict", memory, rows, *again, "-q", "-o", output)
+        answers.append([json.loads(line)["label"] for line in output.read_text().splitlines()])
+    out, err = told(capsys, "diff", plain, corrected, rows, "--json")
+    different = [place for place, (a, b) in enumerate(zip(*answers, strict=True)) if a != b]
+    assert different
+    assert [row["index"] for row in json.loads(out)["labels"]["rows"]] == different
+    assert "labels are compared by the score mean of queries that are written 2 times" in err
+    out, _ = told(capsys, "quantize", corrected, "-o", tmp_path / "small.safetensors", "--eval", rows, "--json")
+    assert json.loads(out)["labels"]["n"] == len(pairs)
+
+
+def test_corrections_of_two_scores_are_named_after_the_report(
+    folder: Path, corrected: Path, tmp_path: Path, capsys: Captured
+) -> None:
+    other = tmp_path / "sum.safetensors"
+    assert run(["calibrate", str(folder / "mem.safetensors"), "-o", str(other)]) == 0
+    _, err = told(capsys, "diff", other, corrected, folder / "demos.jsonl", code=2)
+    assert err.startswith("deepthink: labels: A and B store corrections of other scores")
+
+
+def test_what_cannot_be_compared_is_refused_before_a_file_is_written(tmp_path: Path, capsys: Captured) -> None:
+    several = write_rows(
+        tmp_path / "several.jsonl", [{"text": "a", "labels": ["x", "y"]}, {"text": "b", "labels": ["x"]}]
+    )
+    memory, output = tmp_path / "several.safetensors", tmp_path / "small.safetensors"
+    told(capsys, "think", several, "-m", "pocket", "-T", "1", "-q", "-o", memory)
+    _, err = told(capsys, "quantize", memory, "-o", output, "--eval", several, code=2)
+    assert err == "deepthink: rows may have several labels; compare the metrics of deepthink eval\n"
+    assert not output.exists()
 
 
 def test_json_has_every_layer_token_and_changed_row(folder: Path, capsys: Captured) -> None:

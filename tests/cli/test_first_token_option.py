@@ -118,6 +118,25 @@ def test_what_cannot_be_stored_is_refused_by_name(
     assert memory.read_bytes() == before
 
 
+@pytest.mark.parametrize("criterion", ["labels", "entropy"])
+def test_rows_with_several_labels_choose_no_weight(criterion: str, tmp_path: Path, capsys: Captured) -> None:
+    several = write_rows(
+        tmp_path / "several.jsonl", [{"text": "a", "labels": ["x", "y"]}, {"text": "b", "labels": ["x"]}]
+    )
+    other = write_rows(tmp_path / "rows.jsonl", [{"text": f"row {n}", "labels": ["x", "y"]} for n in range(20)])
+    memory = tmp_path / "several.safetensors"
+    assert run(["think", str(several), "-m", "pocket", "-T", "1", "-q", "-o", str(memory)]) == 0
+    before = memory.read_bytes()
+    capsys.readouterr()
+    assert run(["calibrate", str(memory), str(other), "--first-token", criterion, "-q"]) == 2
+    assert capsys.readouterr().err == (
+        f"deepthink: --first-token {criterion}: chooses by the one label of a row, and those of {memory} may have "
+        "several; give a weight\n"
+    )
+    assert memory.read_bytes() == before
+    assert run(["calibrate", str(memory), "--first-token", "2", "-q"]) == 0
+
+
 def test_a_given_weight_takes_no_rows(memory: Path, rows: Path) -> None:
     with pytest.raises(InputError, match="is not chosen by rows; omit them"):
         weigh(memory, rows, first_token=2)

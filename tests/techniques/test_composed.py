@@ -142,6 +142,43 @@ def test_composed_files_are_the_memory_of_all_their_demonstrations(
     assert len(json.loads(capsys.readouterr().out)["results"]) == 2  # T = 1 and 2
 
 
+def test_what_is_of_one_part_is_named_when_it_is_left_out(
+    parts: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second, _ = parts
+    assert run(["calibrate", first, "--first-token", "2", "-q"]) == 0
+    assert run(["calibrate", first, "-q"]) == 0
+    assert run(["calibrate", second, "--calibrate", "domain", "-q"]) == 0
+    capsys.readouterr()
+    assert run(["compose", first, second, "-o", str(tmp_path / "c.safetensors")]) == 0
+    left_out = [line for line in capsys.readouterr().err.splitlines() if "left out" in line]
+    assert left_out == [
+        f"left out, since of one part: the {what}; store it again with deepthink calibrate"
+        for what in (
+            f"contextual correction of {first}",
+            f"weight of the first token of {first}",
+            f"domain correction of {second}",
+        )
+    ]
+    origin = load_memory(tmp_path / "c.safetensors").provenance
+    assert origin is not None
+    assert (origin.calibrated, origin.first_token, origin.thresholds) == (None, None, None)
+
+
+def test_thresholds_of_one_part_are_named_when_they_are_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    labels = [["x", "y"], ["x"], ["y"]]
+    given = write_rows(tmp_path / "several.jsonl", [{"text": f"text {n}", "labels": labels[n]} for n in range(3)])
+    rows = write_rows(tmp_path / "rows.jsonl", [{"text": f"row {n}", "labels": labels[n % 3]} for n in range(24)])
+    memory = str(tmp_path / "several.safetensors")
+    assert run(["think", str(given), "-T", "1", "-q", "-o", memory]) == 0
+    assert run(["calibrate", memory, str(rows), "-q"]) == 0
+    capsys.readouterr()
+    assert run(["compose", memory, memory, "-o", str(tmp_path / "c.safetensors")]) == 0
+    assert capsys.readouterr().err.count(f"left out, since of one part: the thresholds of {memory}; ") == 2
+
+
 def test_memories_that_do_not_fit_together_are_named(parts: list[str], tmp_path: Path) -> None:
     rows, other = write_rows(tmp_path / "other.jsonl", ROWS), str(tmp_path / "other.safetensors")
     output = tmp_path / "c.safetensors"
