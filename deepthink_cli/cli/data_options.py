@@ -5,13 +5,13 @@ from __future__ import annotations
 import csv
 import os
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from deepthink_cli.calibration.registry import STORED, choices
-from deepthink_cli.cli.grouped import Help
 from deepthink_cli.cli.sources import came_from, is_typed
 from deepthink_cli.cli.values import label_list, label_words, pattern, unescaped
 from deepthink_cli.data.chat import Chat
@@ -64,6 +64,17 @@ LabelField = Annotated[
         "NAME",
     ),
 ]
+Labels = Annotated[
+    list[str] | None,
+    Flag(
+        DATA,
+        "Label words, in order: a line of CSV, as in 'yes,\"no, never\"'; @FILE, with one label a line; or "
+        "one label each time, if the option is repeated. Default: those of the demonstrations. 0=negative,1=positive "
+        "reads values of the rows' labels as words; with a memory, which has its labels, there is only this form.",
+        "A,B,...|VALUE=A,...|@FILE",
+        callback=_labels,
+    ),
+]
 Cache = Annotated[
     Path | None,
     Flag(DATA, "Cache of what is computed with models. Default: deepthink in $XDG_CACHE_HOME or ~/.cache.", "DIR"),
@@ -95,17 +106,6 @@ class RowArguments(Options):
             "COLUMN=FIELD,...",
         ),
     ] = None
-    labels: Annotated[
-        list[str] | None,
-        Flag(
-            DATA,
-            "Label words, in order: a line of CSV, as in 'yes,\"no, never\"'; @FILE, with one label a line; or "
-            "one label each time, if the option is repeated. Default: those of the demonstrations. As in "
-            "0=negative,1=positive, values of the rows and the words that they are read as.",
-            "A,B,...|VALUE=A,...|@FILE",
-            callback=_labels,
-        ),
-    ] = None
     no_header: Annotated[
         bool, Flag(DATA, "The first row of CSV and TSV is data; columns are called column1, column2, ...")
     ] = False
@@ -118,17 +118,19 @@ class RowArguments(Options):
     ] = False
     no_quotes: Annotated[bool, Flag(DATA, "Quotation marks in CSV and TSV are text.")] = False
 
-    def source(self, path: str | None, tell: Tell) -> RowSource | None:
+    def source(self, path: str | None, labels: Sequence[str] | None, tell: Tell) -> RowSource | None:
         """The rows that an argument names, if there is one; raises InputError for options without it, and as `of`."""
         if path is None:
             for name in ("format", "map", "no_header", "quotes", "no_quotes"):
                 if value := getattr(self, name):
                     raise InputError.of(name, value, "no rows are read from a file; name one, or omit it")
             return None
-        return self.of(path, tell)
+        return self.of(path, labels, tell)
 
-    def of(self, path: str, tell: Tell) -> RowSource:
-        """The rows of a file; `tell` is told, once, what is read otherwise than it is written.
+    def of(self, path: str, labels: Sequence[str] | None, tell: Tell) -> RowSource:
+        """The rows of a file, with the words that --labels gives to values of their labels.
+
+        `tell` is told, once, what is read otherwise than it is written.
 
         Raises InputError for options that have no meaning for these rows.
         """
@@ -140,7 +142,7 @@ class RowArguments(Options):
             renamed=columns_in(self.map),
             header=not self.no_header,
             quotes=True if self.quotes else False if self.no_quotes else None,
-            words=tuple(label_words(self.labels)[0].items()),
+            words=tuple(label_words(labels)[0].items()),
             tell=once(tell),
         )
         for name in ("no_header", "quotes", "no_quotes"):
@@ -149,24 +151,19 @@ class RowArguments(Options):
                 raise InputError.of(name, None, f"{reason}format with {option('format')}")
         return source
 
-    def source_of_memory(self, context: typer.Context, path: str | None, tell: Tell) -> RowSource | None:
-        """The same for a command whose label words are those of a memory; raises InputError if others are typed."""
-        words, listed = label_words(self.labels)
-        if listed is not None and is_typed(context, "labels") and (not words or path is None):
-            reason = "no rows are read from a file; name one, or omit it"
-            if path is not None:
-                reason = "the label words are those of the memory; give values and words, as in 0=negative,1=positive"
-            raise InputError.of("labels", ", ".join(self.labels or ()), reason)
-        return self.source(path, tell)
 
-    @property
-    def label_words(self) -> list[str] | None:
-        """The label words that were listed, or that values are read as; raises InputError for fewer than two."""
-        return label_list(self.labels)
+def values_of_memory(context: typer.Context, rows: str | None, labels: Sequence[str] | None) -> Sequence[str] | None:
+    """The values and words of --labels in a command whose label words are those of a memory.
 
-
-# Help of --labels in commands whose label words are those of a memory.
-OF_MEMORY = Help(labels="The memory's labels that values of the rows are read as, as in 0=negative,1=positive.")
+    Raises InputError for other labels, and without rows; not for labels that nobody typed, which are of other commands.
+    """
+    words, listed = label_words(labels)
+    if listed is not None and is_typed(context, "labels") and (rows is None or not words):
+        reason = "no rows are read from a file; name one, or omit it"
+        if rows is not None:
+            reason = "the label words are those of the memory; give values and words, as in 0=negative,1=positive"
+        raise InputError.of("labels", ", ".join(labels or ()), reason)
+    return labels if words else None
 
 
 class PromptArguments(Options):
@@ -182,6 +179,7 @@ class PromptArguments(Options):
         ),
     ] = None
     label_field: LabelField = None
+    labels: Labels = None
     separator: Annotated[
         str | None,
         Flag(
@@ -191,13 +189,13 @@ class PromptArguments(Options):
         ),
     ] = None
 
-    def decoded(self, labels: list[str] | None) -> tuple[str | None, str | None, list[str] | None, str]:
-        """The template, the name of the label field, these label words, and the separator that were typed.
+    def decoded(self) -> tuple[str | None, str | None, list[str] | None, str]:
+        """The template, the name of the label field, the label words and the separator that were typed.
 
-        Raises InputError as `pattern` does.
+        Raises InputError as `pattern` and `label_list` do.
         """
         separator = SEPARATOR if self.separator is None else unescaped(self.separator)
-        return pattern(self.template), self.label_field, labels, separator
+        return pattern(self.template), self.label_field, label_list(self.labels), separator
 
 
 class ChatArguments(Options):

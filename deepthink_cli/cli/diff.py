@@ -9,7 +9,7 @@ import typer
 
 from deepthink_cli.cli.compared_rows import SHOWN, RowChoice, label_json, label_lines
 from deepthink_cli.cli.console import Show, report, table, write_json
-from deepthink_cli.cli.data_options import OF_MEMORY, DataDir, ProtocolName, RowArguments, TaskName
+from deepthink_cli.cli.data_options import DataDir, Labels, ProtocolName, RowArguments, TaskName, values_of_memory
 from deepthink_cli.cli.grouped import Given, grouped
 from deepthink_cli.cli.options import CommonArguments, for_memory
 from deepthink_cli.errors import InputError, Problems
@@ -60,7 +60,8 @@ def diff(
     protocol: ProtocolName = "official",
     limit: Limit = None,
     data_dir: DataDir = None,
-    reading: Annotated[RowArguments, OF_MEMORY],
+    labels: Labels = None,
+    reading: RowArguments,
     common: CommonArguments,
 ) -> None:
     """Compare two memories: their provenance, keys and values by layer and token, and with rows, their labels.
@@ -79,7 +80,7 @@ def diff(
     with problems.collected():
         source = source_of(data_dir, model.offline)
     with problems.collected():
-        file = reading.source_of_memory(context, rows, Show(common))
+        file = reading.source(rows, values_of_memory(context, rows, labels), Show(common))
         choice = RowChoice.checked(context, file, task, protocol, limit, source)
     problems.raise_any()
     with Show(common, bar=not common.as_json) as tell:

@@ -14,15 +14,16 @@ from deepthink_cli.calibration.registry import calibrations
 from deepthink_cli.cli.accuracy import show, show_label_sets
 from deepthink_cli.cli.console import Show, note
 from deepthink_cli.cli.data_options import (
-    OF_MEMORY,
     Calibrate,
     DataDir,
     EnsembleFiles,
     IterationChoice,
+    Labels,
     MemoryFile,
     ProtocolName,
     RowArguments,
     TaskName,
+    values_of_memory,
 )
 from deepthink_cli.cli.dry_run import DryRun, check_dry_run, estimated, show_estimate
 from deepthink_cli.cli.grouped import Given, grouped
@@ -110,7 +111,8 @@ def evaluate(
     data_dir: DataDir = None,
     run_code: RunCode = False,
     unsafe: Unsafe = False,
-    reading: Annotated[RowArguments, OF_MEMORY],
+    labels: Labels = None,
+    reading: RowArguments,
     common: CommonArguments,
 ) -> None:
     """Measure accuracy on labelled rows, with plain in-context learning (T = 1), majority baseline and confusions."""
@@ -156,7 +158,7 @@ def evaluate(
             _check_choice(labelled, task, protocol, opened)
         with problems.collected():
             check_calibrations(names, opened.provenance.demonstrations, opened.name)
-        rows = reading.source_of_memory(context, labelled, Show(common))
+        rows = reading.source(labelled, values_of_memory(context, labelled, labels), Show(common))
         if rows is not None:
             rows = in_columns(opened, rows, task)
             if problems.found:  # those of the rows are named with the others

@@ -56,7 +56,7 @@ def generate(
     at: IterationChoice = "last",
     task: TaskName = None,
     *,
-    reading: Annotated[RowArguments, Without("labels")],
+    reading: RowArguments,
     decoding: Given[Decoding],
     labels: Annotated[Given[LabelOptions], Without("top", "threshold")],
     errors: Annotated[Given[ErrorOptions], Without("truncate")],
@@ -106,7 +106,7 @@ def _source(inputs: str, reading: RowArguments, tell: Tell) -> RowSource:
     like_a_file = suffix in filter(None, SUFFIXES) or (os.sep in inputs and not re.search(r"\s", inputs))
     if reading == RowArguments() and not like_a_file and not os.path.exists(inputs) and inputs != STDIN:
         return RowSource(inputs, "txt", is_text=True)
-    return reading.of(inputs, tell)
+    return reading.of(inputs, None, tell)
 
 
 def _generate(

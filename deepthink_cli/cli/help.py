@@ -88,6 +88,7 @@ FIRST = {
     "export": "to output at state weights json",
     "quantize": "to output evaluated task protocol limit data_dir json",
     "diff": "at task protocol limit data_dir json",
+    "tasks": "rows label_field format no_header no_quotes output force data_dir yaml json",
     "doctor": "model dtype device offline json",
 }
 _WHOLE = "deepthink.help_all"  # set in a context whose help shows every option

@@ -18,7 +18,7 @@ from deepthink_cli.cli.console import Show, note, write_text
 from deepthink_cli.cli.data_options import Calibrate, EnsembleFiles, IterationChoice, MemoryFile, RowArguments, TaskName
 from deepthink_cli.cli.dry_run import DryRun, check_dry_run, estimated, show_estimate
 from deepthink_cli.cli.executor_options import Ray, Workers, named, number_of, started
-from deepthink_cli.cli.grouped import Given, Without, grouped
+from deepthink_cli.cli.grouped import Given, grouped
 from deepthink_cli.cli.options import CommonArguments, for_memory
 from deepthink_cli.cli.predict_folder import predict_folder
 from deepthink_cli.cli.values import check_given, read_by
@@ -89,7 +89,7 @@ def predict(
     ray: Ray = None,
     workers: Workers = None,
     *,
-    reading: Annotated[RowArguments, Without("labels")],
+    reading: RowArguments,
     labels: Given[LabelOptions],
     errors: Given[ErrorOptions],
     query: QueryOptions,
@@ -133,7 +133,7 @@ def predict(
         failing = errors.checked()
     source, checked = RowSource(inputs), None
     with problems.collected():
-        source = reading.of(inputs, Show(common))
+        source = reading.of(inputs, None, Show(common))
     paths: dict[str, Any] = {"model": model.model, "adapter": model.adapter, "task": task, "config": common.config}
     divided = ray is not None or workers is not None
     if divided and os.path.isdir(inputs):
@@ -145,7 +145,7 @@ def predict(
             "alpha": vectors.alpha,
             "ensemble": files,
             "task": task,
-            **reading.model_dump(exclude={"labels"}),
+            **reading.model_dump(),
             "output_format": output_format != "jsonl",
         }
         values = {"iteration": at, "options": options, "calibrate": names, "score": score, "labels": chosen}

@@ -9,7 +9,15 @@ import typer
 
 from deepthink_cli.cli.compared_rows import RowChoice, label_json, label_lines
 from deepthink_cli.cli.console import Show, note, report, write_json
-from deepthink_cli.cli.data_options import OF_MEMORY, DataDir, MemoryFile, ProtocolName, RowArguments, TaskName
+from deepthink_cli.cli.data_options import (
+    DataDir,
+    Labels,
+    MemoryFile,
+    ProtocolName,
+    RowArguments,
+    TaskName,
+    values_of_memory,
+)
 from deepthink_cli.cli.grouped import Given, grouped
 from deepthink_cli.cli.options import CommonArguments, for_memory
 from deepthink_cli.cli.values import read_by
@@ -57,7 +65,8 @@ def quantize(
     protocol: ProtocolName = "official",
     limit: Limit = None,
     data_dir: DataDir = None,
-    reading: Annotated[RowArguments, OF_MEMORY],
+    labels: Labels = None,
+    reading: RowArguments,
     common: CommonArguments,
 ) -> None:
     """Store a memory in 8 or 4 bits a number: keys per channel, values per token.
@@ -82,7 +91,7 @@ def quantize(
     with problems.collected():
         source = source_of(data_dir, model.offline)
     with problems.collected():
-        file = reading.source_of_memory(context, evaluated, Show(common))
+        file = reading.source(evaluated, values_of_memory(context, evaluated, labels), Show(common))
         choice = RowChoice.checked(context, file, task, protocol, limit, source)
     problems.raise_any()
     used = model_options(opened, options)

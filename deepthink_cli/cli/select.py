@@ -111,7 +111,7 @@ def select(
     with problems.collected():
         check_given(context, "select")
     paths: dict[str, Any] = {"model": model.model, "adapter": model.adapter, "template": prompt.template}
-    paths |= {"labels": reading.labels}
+    paths |= {"labels": prompt.labels}
     paths |= {"task": task, "data_dir": data_dir, "config": common.config}
     with problems.collected():
         _check_outputs(output, pool_scores, common.as_json, [pool, queries], paths)
@@ -122,17 +122,17 @@ def select(
     with problems.collected():
         source = source_of(data_dir, model.offline)
     with problems.collected():
-        sources = _sources(pool, queries, reading, Show(common))
+        sources = _sources(pool, queries, reading, prompt.labels, Show(common))
     problems.raise_any()
     pool_source, query_source = sources
     with Show(common, bar=not common.as_json) as tell:
-        rows_of_pool = pool_rows(pool_source, task, protocol, source, prompt, reading, tell)
+        rows_of_pool = pool_rows(pool_source, task, protocol, source, prompt, tell)
         check_output_holds(rows_of_pool, output)
         targets = [] if query_source is None else queries_of_file(query_source, rows_of_pool)
         named = None if model.model is None else model_options
         result = choose(rows_of_pool, options, named, targets, Store(cache or default_folder()), tell)
     _write(result, output, pool_scores)
-    _report(result, output, _next(output, task, prompt, reading.labels, model, result), common)
+    _report(result, output, _next(output, task, prompt, model, result), common)
 
 
 def _check_outputs(
@@ -162,14 +162,14 @@ def _check_outputs(
 
 
 def _sources(
-    pool: str | None, queries: str | None, reading: RowArguments, tell: Tell
+    pool: str | None, queries: str | None, reading: RowArguments, labels: list[str] | None, tell: Tell
 ) -> tuple[RowSource | None, RowSource | None]:
     """The rows of the pool and the queries; the format is that of the pool, if there is one, and of stdin."""
     of_queries = RowArguments()
     if queries is not None and (pool is None or queries == STDIN):
         of_queries = RowArguments(format=reading.format)
         reading = reading if pool else reading.model_copy(update={"format": None})
-    return reading.source(pool, tell), of_queries.source(queries, tell)
+    return reading.source(pool, labels, tell), of_queries.source(queries, None, tell)
 
 
 def _options(choice: Given[SelectOptions], task: str | None) -> SelectOptions:
@@ -191,7 +191,6 @@ def pool_rows(
     protocol: str,
     source: Source,
     prompt: PromptArguments,
-    reading: RowArguments,
     tell: Tell,
 ) -> PoolRows:
     """The labelled rows of the file, or the training rows of the task; raises InputError if there is neither."""
@@ -206,19 +205,19 @@ def pool_rows(
         return pool_of_task(task, evaluation_set(task, protocol, source), pool)
     if pool is None:
         raise InputError("POOL: no rows; give a file of labelled rows, or --task NAME")
-    return pool_of_rows(pool, prompt, reading, tell)
+    return pool_of_rows(pool, prompt, tell)
 
 
-def pool_of_rows(pool: RowSource, prompt: PromptArguments, reading: RowArguments, tell: Tell) -> PoolRows:
+def pool_of_rows(pool: RowSource, prompt: PromptArguments, tell: Tell) -> PoolRows:
     """The labelled rows of a file; warns of fields that may not be what was meant."""
     from deepthink_cli.data.examples import DemonstrationSet, example_of
     from deepthink_cli.data.field_warnings import field_warnings
     from deepthink_cli.events import Warn
     from deepthink_cli.selection.pool import pool_of_file
 
-    rows = pool_of_file(pool, *prompt.decoded(reading.label_words))
+    rows = pool_of_file(pool, *prompt.decoded())
     solved = DemonstrationSet(tuple(map(example_of, rows.queries)), rows.template, rows.labels)
-    for message in field_warnings(solved, reading.labels is not None, pool.has_header):
+    for message in field_warnings(solved, prompt.labels is not None, pool.has_header):
         tell(Warn(message))
     return rows
 
@@ -239,7 +238,6 @@ def _next(
     output: Path,
     task: str | None,
     prompt: PromptArguments,
-    labels: list[str] | None,
     model: Given[ModelOptions],
     result: SelectResult,
 ) -> str:
@@ -250,11 +248,10 @@ def _next(
         words += ["-m", model.model]
     if task is not None:
         return shlex.join([*words, "--task", task])
-    for name, value in prompt.model_dump(exclude_none=True).items():
-        words += [f"--{name.replace('_', '-')}", value]
-    for each in labels or ():
-        words += ["--labels", each]
-    if labels is None and not all(chosen.labels.values()):
+    for name, value in prompt.model_dump().items():
+        for each in value if isinstance(value, list) else [] if value is None else [value]:
+            words += [f"--{name.replace('_', '-')}", each]
+    if prompt.labels is None and not all(chosen.labels.values()):
         words += ["--labels", labels_option(chosen.pool.labels)]
     return shlex.join(words)
 

@@ -46,7 +46,7 @@ def write_task(
     if name is None or rows is None:
         missing = "name the task" if name is None else "--from: name the file of its rows"
         raise InputError(f"new: {missing}, as in: {EXAMPLE}")
-    made = new_task(str(name), reading.of(rows, Show(common)), output, label, replace)
+    made = new_task(str(name), reading.of(rows, None, Show(common)), output, label, replace)
     guess, file = made.guess, shlex.quote(str(made.path))
     if common.as_json:
         labels = made.task.labels
@@ -97,7 +97,7 @@ def tasks(
     output: Output = None,
     force: Force = False,
     *,
-    reading: Annotated[RowArguments, Without("map", "labels")],
+    reading: Annotated[RowArguments, Without("map")],
     common: Annotated[CommonArguments, Without("quiet", "verbose")],
 ) -> None:
     """List the built-in tasks, show one, count its rows (--data-dir) or validate a file, or start a new one."""

@@ -164,7 +164,7 @@ def think(
     paths: dict[str, Any] = {"model": model.model, "adapter": model.adapter}
     paths |= {"task": task, "data_dir": data_dir, "config": common.config}
     with problems.collected():
-        check_apart(output, read_by(demos, template=prompt.template, labels=reading.labels, **paths))
+        check_apart(output, read_by(demos, template=prompt.template, labels=prompt.labels, **paths))
     with problems.collected():
         check_given(context, "think")
     with problems.collected():
@@ -185,15 +185,15 @@ def think(
         source = source_of(data_dir, model.offline)
     origin = Origin()
     with problems.collected():
-        rows = reading.source(demos, Show(common))
+        rows = reading.source(demos, prompt.labels, Show(common))
         if task is None:
-            demonstrations = _from_rows(rows, prompt, reading, label_separator)
+            demonstrations = _from_rows(rows, prompt, label_separator)
     problems.raise_any()
     if task is not None:
         demonstrations, origin = _from_task(task, rows, protocol, source, task_options, Show(common))
     with Show(common, bar=not common.as_json) as tell:
         tell_of_toy(model, tell)
-        warnings = _warnings(demonstrations, rows, reading, tell) if task is None else []
+        warnings = _warnings(demonstrations, rows, prompt, tell) if task is None else []
         template = replace(demonstrations.template, tokens=tokens)
         demonstrations = replace(demonstrations, template=template, chat=as_chat)
         chosen = None if demos is None else read_selected(demos, demonstrations.examples, tell)
@@ -215,14 +215,12 @@ def _tell_plan(plan: ThinkPlan, guessed: bool, tell: Show) -> None:
         tell(Note(line))
 
 
-def _from_rows(
-    demos: RowSource | None, prompt: PromptArguments, reading: RowArguments, label_separator: str | None
-) -> DemonstrationSet:
+def _from_rows(demos: RowSource | None, prompt: PromptArguments, label_separator: str | None) -> DemonstrationSet:
     from deepthink_cli.data.examples import read_demonstrations
 
     if demos is None:
         raise InputError("DEMOS: no demonstrations; give a file of solved examples, or --task NAME")
-    return read_demonstrations(demos, *prompt.decoded(reading.label_words), label_separator)
+    return read_demonstrations(demos, *prompt.decoded(), label_separator)
 
 
 def _from_task(
@@ -270,12 +268,14 @@ def _show_plan(values: dict[str, Any], plan: ThinkPlan, json: bool) -> None:
     )
 
 
-def _warnings(demonstrations: DemonstrationSet, rows: RowSource | None, reading: RowArguments, tell: Tell) -> list[str]:
+def _warnings(
+    demonstrations: DemonstrationSet, rows: RowSource | None, prompt: PromptArguments, tell: Tell
+) -> list[str]:
     """Warn of demonstrations that may not be what was meant; returns the warnings."""
     from deepthink_cli.data.field_warnings import field_warnings
     from deepthink_cli.events import Warn
 
-    messages = field_warnings(demonstrations, reading.labels is not None, rows is not None and rows.has_header)
+    messages = field_warnings(demonstrations, prompt.labels is not None, rows is not None and rows.has_header)
     for message in messages:
         tell(Warn(message))
     return messages

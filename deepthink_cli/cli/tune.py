@@ -71,7 +71,7 @@ def tune(
             "model": model.model,
             "adapter": model.adapter,
             "template": prompt.template,
-            "labels": reading.labels,
+            "labels": prompt.labels,
             "config": common.config,
         }
         with problems.collected():
@@ -96,7 +96,7 @@ def _labelled(
     from deepthink_cli.cli.select import pool_of_rows
     from deepthink_cli.tuning.plan import LabelledRows
 
-    return LabelledRows(pool_of_rows(reading.of(rows, tell), prompt, reading, tell), chat.value)
+    return LabelledRows(pool_of_rows(reading.of(rows, prompt.labels, tell), prompt, tell), chat.value)
 
 
 def show(result: TuneReport, common: CommonArguments) -> None:

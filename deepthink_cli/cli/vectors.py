@@ -57,7 +57,7 @@ def vectors(
 
     problems = Problems()
     paths: dict[str, Any] = {"model": model.model, "adapter": model.adapter, "template": prompt.template}
-    paths |= {"labels": reading.labels, "task": task, "data_dir": data_dir, "config": common.config}
+    paths |= {"labels": prompt.labels, "task": task, "data_dir": data_dir, "config": common.config}
     with problems.collected():
         check_apart(output, read_by(rows, **paths))
     with problems.collected():
@@ -67,13 +67,13 @@ def vectors(
     with problems.collected():
         source = source_of(data_dir, model.offline)
     with problems.collected():
-        row_file = reading.source(rows, Show(common))
+        row_file = reading.source(rows, prompt.labels, Show(common))
         if rows is None and task is None:
             raise InputError("ROWS: no labelled rows; give a file of them, or --task NAME")
     problems.raise_any()
     with Show(common, bar=not common.as_json) as tell:
         tell_of_toy(model, tell)
-        pool = pool_rows(row_file, task, protocol, source, prompt, reading, tell)
+        pool = pool_rows(row_file, task, protocol, source, prompt, tell)
         plan = plan_vectors(pool, model_options, options, task, tell)
         result = extract_and_save(plan, output, tell)
     rows = "LABELLED" if task is None else f"--task {task_words(task, source)}"

@@ -102,7 +102,10 @@ def _rows(source: RowSource, text: io.TextIOWrapper, expected: str, quotes: bool
     place = f"{source.name}:{len(start)}"
     delimiter = _delimiter(start[-1] if start else "", expected, place, source.header)
     table = csv.reader(
-        chain(start, lines), delimiter=delimiter, strict=True, quoting=csv.QUOTE_MINIMAL if quotes else csv.QUOTE_NONE
+        chain(start, lines),
+        delimiter=delimiter,
+        quoting=csv.QUOTE_MINIMAL if quotes else csv.QUOTE_NONE,
+        strict=True,
     )
     header: list[str] | None = None
     first_line, spanned, count = 1, 0, 0
