@@ -53,6 +53,18 @@ def silent(event: Event) -> None:
     """Ignore an event."""
 
 
+def once(tell: Tell) -> Tell:
+    """Tells an event only the first time: rows are read several times, and say the same."""
+    told = set[Event]()
+
+    def tell_new(event: Event) -> None:
+        if event not in told:
+            told.add(event)
+            tell(event)
+
+    return tell_new
+
+
 def telling_all(*tells: Tell) -> Tell:
     """Tells an event to several, in their order."""
 

@@ -47,7 +47,7 @@ class ExtendedLabels:
 
     def check_labels(self, text: Text, labels: Sequence[str]) -> TokenizedQuery:
         """Warn of the labels of a query with this text; returns it tokenised, or raises as `tokenize_queries`."""
-        query = Query(text, tuple(labels), where=option("labels"))
+        query = Query(text, tuple(labels), where="the labels")
         (tokenized,) = self._tokenize([query])
         if pairs := _pairs(query, tokenized):
             self._warn_of_labels(pairs)

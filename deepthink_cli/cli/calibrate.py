@@ -11,7 +11,7 @@ import typer
 from deepthink_cli.calibration.options import CorrectionOptions, FirstTokenOptions
 from deepthink_cli.calibration.registry import CALIBRATIONS, CENTROID, NONE, THRESHOLDS
 from deepthink_cli.cli.console import Show, note, write_json
-from deepthink_cli.cli.data_options import MemoryFile, Renamed, RowFormat, row_source
+from deepthink_cli.cli.data_options import Labels, MemoryFile, RowArguments, values_of_memory
 from deepthink_cli.cli.grouped import Given, Help, Without, grouped
 from deepthink_cli.cli.options import CommonArguments, for_memory
 from deepthink_cli.cli.sources import is_typed
@@ -53,8 +53,8 @@ def calibrate(
     weight: Given[FirstTokenOptions],
     score: Score = "sum",
     limit: Limit = None,
-    row_format: RowFormat = None,
-    renamed: Renamed = None,
+    labels: Labels = None,
+    reading: RowArguments,
     query: Annotated[QueryOptions, Without("nearest")],
     model: Given[ModelOptions],
     common: CommonArguments,
@@ -82,7 +82,7 @@ def calibrate(
     with problems.collected():
         row_limit = TaskOptions.checked(limit=limit).limit
     with problems.collected():
-        source = row_source(rows, row_format, renamed)
+        source = reading.source(rows, values_of_memory(context, rows, labels), Show(common))
     with problems.collected():
         reads = read_by(rows, model=model.model, adapter=model.adapter, config=common.config)
         check_apart(output, reads if output == memory else [memory, *reads])

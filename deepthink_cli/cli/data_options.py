@@ -5,18 +5,20 @@ from __future__ import annotations
 import csv
 import os
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from deepthink_cli.calibration.registry import STORED, choices
-from deepthink_cli.cli.sources import came_from
-from deepthink_cli.cli.values import label_list, pattern, unescaped
+from deepthink_cli.cli.sources import came_from, is_typed
+from deepthink_cli.cli.values import label_list, label_words, pattern, unescaped
 from deepthink_cli.data.chat import Chat
 from deepthink_cli.data.source import FormatName, RowSource
 from deepthink_cli.data.template import SEPARATOR
-from deepthink_cli.errors import InputError
+from deepthink_cli.errors import InputError, option
+from deepthink_cli.events import Tell, once
 from deepthink_cli.options import DATA, METHOD, Flag, Options
 
 if TYPE_CHECKING:
@@ -54,29 +56,23 @@ DataDir = Annotated[
         "DIR",
     ),
 ]
-RowFormat = Annotated[
-    FormatName | None,
-    Flag(
-        DATA,
-        "Format of the rows, where the suffix of their file does not say it. Default for stdin: jsonl.",
-        name="format",
-    ),
-]
-Renamed = Annotated[
-    str | None,
-    Flag(
-        DATA,
-        "Columns of the rows that are read as other fields, as in --map Text=text,Class=label.",
-        "COLUMN=FIELD,...",
-        name="map",
-    ),
-]
 LabelField = Annotated[
     str | None,
     Flag(
         DATA,
         "Name of the label field. Default: the last field; tasks new guesses it.",
         "NAME",
+    ),
+]
+Labels = Annotated[
+    list[str] | None,
+    Flag(
+        DATA,
+        "Label words, in order: a line of CSV, as in 'yes,\"no, never\"'; @FILE, with one label a line; or "
+        "one label each time, if the option is repeated. Default: those of the demonstrations. 0=negative,1=positive "
+        "reads values of the rows' labels as words; with a memory, which has its labels, there is only this form.",
+        "A,B,...|VALUE=A,...|@FILE",
+        callback=_labels,
     ),
 ]
 Cache = Annotated[
@@ -95,6 +91,81 @@ LabelSeparator = Annotated[
 ]
 
 
+class RowArguments(Options):
+    """How files of rows are read; an option without a file that it is of is refused."""
+
+    format: Annotated[
+        FormatName | None,
+        Flag(DATA, "Format of the rows, where the suffix of their file does not say it. Default for stdin: jsonl."),
+    ] = None
+    map: Annotated[
+        str | None,
+        Flag(
+            DATA,
+            "Columns of the rows that are read as other fields, as in --map Text=text,Class=label.",
+            "COLUMN=FIELD,...",
+        ),
+    ] = None
+    no_header: Annotated[
+        bool, Flag(DATA, "The first row of CSV and TSV is data; columns are called column1, column2, ...")
+    ] = False
+    quotes: Annotated[
+        bool,
+        Flag(
+            DATA,
+            "Quotation marks in TSV have their meaning in CSV. Default: if each is balanced in its cell.",
+        ),
+    ] = False
+    no_quotes: Annotated[bool, Flag(DATA, "Quotation marks in CSV and TSV are text.")] = False
+
+    def source(self, path: str | None, labels: Sequence[str] | None, tell: Tell) -> RowSource | None:
+        """The rows that an argument names, if there is one; raises InputError for options without it, and as `of`."""
+        if path is None:
+            for name in ("format", "map", "no_header", "quotes", "no_quotes"):
+                if value := getattr(self, name):
+                    raise InputError.of(name, value, "no rows are read from a file; name one, or omit it")
+            return None
+        return self.of(path, labels, tell)
+
+    def of(self, path: str, labels: Sequence[str] | None, tell: Tell) -> RowSource:
+        """The rows of a file, with the words that --labels gives to values of their labels.
+
+        `tell` is told, once, what is read otherwise than it is written.
+
+        Raises InputError for options that have no meaning for these rows.
+        """
+        if self.quotes and self.no_quotes:
+            raise InputError.of("quotes", None, f"not with {option('no_quotes')}; omit one of the two")
+        source = RowSource(
+            path,
+            self.format,
+            renamed=columns_in(self.map),
+            header=not self.no_header,
+            quotes=True if self.quotes else False if self.no_quotes else None,
+            words=tuple(label_words(labels)[0].items()),
+            tell=once(tell),
+        )
+        for name in ("no_header", "quotes", "no_quotes"):
+            if getattr(self, name) and source.row_format not in ("csv", "tsv"):
+                reason = f"is of CSV and TSV, and {source.name} is read as {source.row_format}; omit it, or name the "
+                raise InputError.of(name, None, f"{reason}format with {option('format')}")
+        return source
+
+
+def values_of_memory(context: typer.Context, rows: str | None, labels: Sequence[str] | None) -> Sequence[str] | None:
+    """The values and words of --labels in a command whose label words are those of a memory.
+
+    Raises InputError for other labels, and without rows; not for labels that nobody typed, which are of other commands.
+    """
+    words, listed = label_words(labels)
+    if listed is not None and is_typed(context, "labels") and (rows is None or not words):
+        reason = "no rows are read from a file; name one, or omit it"
+        if rows is not None:
+            reason = "the label words are those of the memory; give values and words, as in 0=negative,1=positive"
+        raise InputError.of("labels", ", ".join(labels or ()), reason)
+    return labels if words else None
+
+
 class PromptArguments(Options):
     """How rows become demonstrations, unless a task defines it."""
 
@@ -108,16 +179,7 @@ class PromptArguments(Options):
         ),
     ] = None
     label_field: LabelField = None
-    labels: Annotated[
-        list[str] | None,
-        Flag(
-            DATA,
-            "Label words, in order: a line of CSV, as in 'yes,\"no, never\"'; @FILE, with one label a line; or "
-            "one label each time, if the option is repeated. Default: those of the demonstrations.",
-            "A,B,...|@FILE",
-            callback=_labels,
-        ),
-    ] = None
+    labels: Labels = None
     separator: Annotated[
         str | None,
         Flag(
@@ -159,14 +221,6 @@ class ChatArguments(Options):
     def value(self) -> Chat | None:
         """The conversation, or None."""
         return Chat(self.system) if self.chat else None
-
-
-def row_source(path: str | None, row_format: FormatName | None, renamed: str | None = None) -> RowSource | None:
-    """The rows that an argument names; raises InputError for a format or names of columns without rows."""
-    for name, value in (("format", row_format), ("map", renamed)):
-        if path is None and value is not None:
-            raise InputError.of(name, value, "no rows are read from a file; name one, or omit it")
-    return None if path is None else RowSource(path, row_format, renamed=columns_in(renamed))
 
 
 def task_words(name: str, source: Source) -> str:

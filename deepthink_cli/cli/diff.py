@@ -9,7 +9,7 @@ import typer
 
 from deepthink_cli.cli.compared_rows import SHOWN, RowChoice, label_json, label_lines
 from deepthink_cli.cli.console import Show, report, table, write_json
-from deepthink_cli.cli.data_options import DataDir, ProtocolName, Renamed, RowFormat, TaskName, row_source
+from deepthink_cli.cli.data_options import DataDir, Labels, ProtocolName, RowArguments, TaskName, values_of_memory
 from deepthink_cli.cli.grouped import Given, grouped
 from deepthink_cli.cli.options import CommonArguments, for_memory
 from deepthink_cli.errors import InputError, Problems
@@ -60,8 +60,8 @@ def diff(
     protocol: ProtocolName = "official",
     limit: Limit = None,
     data_dir: DataDir = None,
-    row_format: RowFormat = None,
-    renamed: Renamed = None,
+    labels: Labels = None,
+    reading: RowArguments,
     common: CommonArguments,
 ) -> None:
     """Compare two memories: their provenance, keys and values by layer and token, and with rows, their labels.
@@ -80,7 +80,8 @@ def diff(
     with problems.collected():
         source = source_of(data_dir, model.offline)
     with problems.collected():
-        choice = RowChoice.checked(context, row_source(rows, row_format, renamed), task, protocol, limit, source)
+        file = reading.source(rows, values_of_memory(context, rows, labels), Show(common))
+        choice = RowChoice.checked(context, file, task, protocol, limit, source)
     problems.raise_any()
     with Show(common, bar=not common.as_json) as tell:
         result = diff_of(*pair, None if choice is None else choice.reader(tell), options=options, tell=tell)

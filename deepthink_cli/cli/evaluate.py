@@ -18,12 +18,12 @@ from deepthink_cli.cli.data_options import (
     DataDir,
     EnsembleFiles,
     IterationChoice,
+    Labels,
     MemoryFile,
     ProtocolName,
-    Renamed,
-    RowFormat,
+    RowArguments,
     TaskName,
-    row_source,
+    values_of_memory,
 )
 from deepthink_cli.cli.dry_run import DryRun, check_dry_run, estimated, show_estimate
 from deepthink_cli.cli.grouped import Given, grouped
@@ -111,8 +111,8 @@ def evaluate(
     data_dir: DataDir = None,
     run_code: RunCode = False,
     unsafe: Unsafe = False,
-    row_format: RowFormat = None,
-    renamed: Renamed = None,
+    labels: Labels = None,
+    reading: RowArguments,
     common: CommonArguments,
 ) -> None:
     """Measure accuracy on labelled rows, with plain in-context learning (T = 1), majority baseline and confusions."""
@@ -158,7 +158,7 @@ def evaluate(
             _check_choice(labelled, task, protocol, opened)
         with problems.collected():
             check_calibrations(names, opened.provenance.demonstrations, opened.name)
-        rows = row_source(labelled, row_format, renamed)
+        rows = reading.source(labelled, values_of_memory(context, labelled, labels), Show(common))
         if rows is not None:
             rows = in_columns(opened, rows, task)
             if problems.found:  # those of the rows are named with the others

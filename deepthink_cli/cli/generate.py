@@ -13,11 +13,11 @@ import typer
 
 from deepthink_cli.cli.answer_rows import Output, check_output, write_lines
 from deepthink_cli.cli.console import Show, note, write_text
-from deepthink_cli.cli.data_options import IterationChoice, MemoryFile, Renamed, RowFormat, TaskName, columns_in
+from deepthink_cli.cli.data_options import IterationChoice, MemoryFile, RowArguments, TaskName
 from deepthink_cli.cli.grouped import Given, Without, grouped
 from deepthink_cli.cli.options import CommonArguments, for_memory
 from deepthink_cli.cli.values import decoding_of, read_by
-from deepthink_cli.data.source import STDIN, SUFFIXES, FormatName, RowSource
+from deepthink_cli.data.source import STDIN, SUFFIXES, RowSource
 from deepthink_cli.engine.decoding import Decoding
 from deepthink_cli.errors import Problems
 from deepthink_cli.io.tables import COMPRESSIONS, is_table, writing_rows
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from deepthink_cli.artifact.opening import OpenedMemory
     from deepthink_cli.data.examples import Skipped
     from deepthink_cli.engine.decoding import Decoding
+    from deepthink_cli.events import Tell
     from deepthink_cli.generation.generate import GeneratedRows
     from deepthink_cli.generation.generation import Generation
     from deepthink_cli.model.options import ModelOptions
@@ -54,9 +55,8 @@ def generate(
     output: Output = None,
     at: IterationChoice = "last",
     task: TaskName = None,
-    row_format: RowFormat = None,
-    renamed: Renamed = None,
     *,
+    reading: RowArguments,
     decoding: Given[Decoding],
     labels: Annotated[Given[LabelOptions], Without("top", "threshold")],
     errors: Annotated[Given[ErrorOptions], Without("truncate")],
@@ -88,7 +88,7 @@ def generate(
         check_output(output, read_by(memory, inputs, **paths), False)
     with problems.collected():
         opened = open_memory(memory, at)
-        source = in_columns(opened, _source(inputs, row_format, renamed), task, free=True)
+        source = in_columns(opened, _source(inputs, reading, Show(common)), task, free=True)
         checked = check_free_rows(opened, source, skip, problems)
     problems.raise_any()
     used = model_options(opened, options)
@@ -100,13 +100,13 @@ def generate(
     counts.check(failing.allow_errors)
 
 
-def _source(inputs: str, row_format: FormatName | None, renamed: str | None) -> RowSource:
+def _source(inputs: str, reading: RowArguments, tell: Tell) -> RowSource:
     """The file of inputs, or the text of one: what names no file, has no suffix of one, and is no path of one word."""
     suffix = Path(Path(inputs).stem if Path(inputs).suffix in COMPRESSIONS else inputs).suffix.lower()
     like_a_file = suffix in filter(None, SUFFIXES) or (os.sep in inputs and not re.search(r"\s", inputs))
-    if row_format is None and renamed is None and not like_a_file and not os.path.exists(inputs) and inputs != STDIN:
+    if reading == RowArguments() and not like_a_file and not os.path.exists(inputs) and inputs != STDIN:
         return RowSource(inputs, "txt", is_text=True)
-    return RowSource(inputs, row_format, renamed=columns_in(renamed))
+    return reading.of(inputs, None, tell)
 
 
 def _generate(

@@ -72,8 +72,8 @@ MAX_OPTIONS = 12
 FIRST = {
     "demo": "model device offline data_dir quiet",
     "think": "output model iterations eta keep chat calibrate template label_field task shots seed",
-    "calibrate": "output calibrate score limit row_format json",
-    "predict": "output resume dry_run at calibrate task row_format top threshold columns on_error",
+    "calibrate": "output calibrate score limit format json",
+    "predict": "output resume dry_run at calibrate task format top threshold columns on_error",
     "serve": "at calibrate host port socket token_file max_waiting device quiet",
     "eval": "task protocol limit data_dir at calibrate output html fail_under dry_run json",
     "generate": "output at task temperature top_p max_new_tokens stop seed columns on_error",
@@ -88,6 +88,7 @@ FIRST = {
     "export": "to output at state weights json",
     "quantize": "to output evaluated task protocol limit data_dir json",
     "diff": "at task protocol limit data_dir json",
+    "tasks": "rows label_field format no_header no_quotes output force data_dir yaml json",
     "doctor": "model dtype device offline json",
 }
 _WHOLE = "deepthink.help_all"  # set in a context whose help shows every option

@@ -15,16 +15,7 @@ import typer
 from deepthink_cli.calibration.registry import calibrations, from_rows
 from deepthink_cli.cli.answer_rows import Output, OutputFormat, check_output, print_rows
 from deepthink_cli.cli.console import Show, note, write_text
-from deepthink_cli.cli.data_options import (
-    Calibrate,
-    EnsembleFiles,
-    IterationChoice,
-    MemoryFile,
-    Renamed,
-    RowFormat,
-    TaskName,
-    columns_in,
-)
+from deepthink_cli.cli.data_options import Calibrate, EnsembleFiles, IterationChoice, MemoryFile, RowArguments, TaskName
 from deepthink_cli.cli.dry_run import DryRun, check_dry_run, estimated, show_estimate
 from deepthink_cli.cli.executor_options import Ray, Workers, named, number_of, started
 from deepthink_cli.cli.grouped import Given, grouped
@@ -109,12 +100,11 @@ def predict(
     ensemble: EnsembleFiles = None,
     task: TaskName = None,
     score: Score = "sum",
-    row_format: RowFormat = None,
-    renamed: Renamed = None,
     ray: Ray = None,
     workers: Workers = None,
     server: ServerAddress = None,
     *,
+    reading: RowArguments,
     labels: Given[LabelOptions],
     errors: Given[ErrorOptions],
     query: QueryOptions,
@@ -157,10 +147,9 @@ def predict(
         chosen = labels.checked()
     with problems.collected():
         failing = errors.checked()
-    columns: tuple[tuple[str, str], ...] = ()
-    checked: CheckedRows | None = None
+    source, checked = RowSource(inputs), None
     with problems.collected():
-        columns = columns_in(renamed)
+        source = reading.of(inputs, None, Show(common))
     paths: dict[str, Any] = {"model": model.model, "adapter": model.adapter, "task": task, "config": common.config}
     divided = ray is not None or workers is not None
     if divided and os.path.isdir(inputs):
@@ -172,8 +161,7 @@ def predict(
             "alpha": vectors.alpha,
             "ensemble": files,
             "task": task,
-            "format": row_format,
-            "map": renamed,
+            **reading.model_dump(),
             "output_format": output_format != "jsonl",
         }
         values = {"iteration": at, "options": options, "calibrate": names, "score": score, "labels": chosen}
@@ -203,7 +191,7 @@ def predict(
             problems.raise_any()
             opened, health = served(remote, opened)
             names, score = tuple(health.calibrate), health.score
-        source = in_columns(opened, RowSource(inputs, row_format, renamed=columns), task)
+        source = in_columns(opened, source, task)
         with problems.collected():
             others = open_ensemble(opened, files, at)
             names = in_use(names, [opened, *others], score)

@@ -9,7 +9,15 @@ import typer
 
 from deepthink_cli.cli.compared_rows import RowChoice, label_json, label_lines
 from deepthink_cli.cli.console import Show, note, report, write_json
-from deepthink_cli.cli.data_options import DataDir, MemoryFile, ProtocolName, Renamed, RowFormat, TaskName, row_source
+from deepthink_cli.cli.data_options import (
+    DataDir,
+    Labels,
+    MemoryFile,
+    ProtocolName,
+    RowArguments,
+    TaskName,
+    values_of_memory,
+)
 from deepthink_cli.cli.grouped import Given, grouped
 from deepthink_cli.cli.options import CommonArguments, for_memory
 from deepthink_cli.cli.values import read_by
@@ -57,8 +65,8 @@ def quantize(
     protocol: ProtocolName = "official",
     limit: Limit = None,
     data_dir: DataDir = None,
-    row_format: RowFormat = None,
-    renamed: Renamed = None,
+    labels: Labels = None,
+    reading: RowArguments,
     common: CommonArguments,
 ) -> None:
     """Store a memory in 8 or 4 bits a number: keys per channel, values per token.
@@ -83,7 +91,8 @@ def quantize(
     with problems.collected():
         source = source_of(data_dir, model.offline)
     with problems.collected():
-        choice = RowChoice.checked(context, row_source(evaluated, row_format, renamed), task, protocol, limit, source)
+        file = reading.source(evaluated, values_of_memory(context, evaluated, labels), Show(common))
+        choice = RowChoice.checked(context, file, task, protocol, limit, source)
     problems.raise_any()
     used = model_options(opened, options)
     check_apart(output, read_by(model=used.model, adapter=used.adapter))

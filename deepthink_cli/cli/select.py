@@ -10,20 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from deepthink_cli.cli.console import Show, counted, note, report, table, write_json
-from deepthink_cli.cli.data_options import (
-    Cache,
-    DataDir,
-    PromptArguments,
-    ProtocolName,
-    Renamed,
-    RowFormat,
-    TaskName,
-    row_source,
-)
+from deepthink_cli.cli.data_options import Cache, DataDir, PromptArguments, ProtocolName, RowArguments, TaskName
 from deepthink_cli.cli.grouped import Given, Help, grouped
 from deepthink_cli.cli.options import CommonArguments
 from deepthink_cli.cli.values import check_given, labels_option, read_by
-from deepthink_cli.data.source import STDIN, FormatName, RowSource
+from deepthink_cli.data.source import STDIN, RowSource
 from deepthink_cli.errors import InputError, Problems
 from deepthink_cli.io.tables import check_suffix
 from deepthink_cli.io.text import json_line
@@ -99,8 +90,7 @@ def select(
     pool_scores: PoolScores = None,
     listing: Listing = False,
     model: Annotated[Given[ModelOptions], Help(model=_MODEL)],
-    row_format: RowFormat = None,
-    renamed: Renamed = None,
+    reading: RowArguments,
     prompt: PromptArguments,
     task: TaskName = None,
     protocol: ProtocolName = "official",
@@ -132,7 +122,7 @@ def select(
     with problems.collected():
         source = source_of(data_dir, model.offline)
     with problems.collected():
-        sources = _sources(pool, queries, row_format, renamed)
+        sources = _sources(pool, queries, reading, prompt.labels, Show(common))
     problems.raise_any()
     pool_source, query_source = sources
     with Show(common, bar=not common.as_json) as tell:
@@ -172,12 +162,14 @@ def _check_outputs(
 
 
 def _sources(
-    pool: str | None, queries: str | None, row_format: FormatName | None, renamed: str | None
+    pool: str | None, queries: str | None, reading: RowArguments, labels: list[str] | None, tell: Tell
 ) -> tuple[RowSource | None, RowSource | None]:
     """The rows of the pool and the queries; the format is that of the pool, if there is one, and of stdin."""
+    of_queries = RowArguments()
     if queries is not None and (pool is None or queries == STDIN):
-        return row_source(pool, row_format if pool else None, renamed), row_source(queries, row_format)
-    return row_source(pool, row_format, renamed), row_source(queries, None)
+        of_queries = RowArguments(format=reading.format)
+        reading = reading if pool else reading.model_copy(update={"format": None})
+    return reading.source(pool, labels, tell), of_queries.source(queries, None, tell)
 
 
 def _options(choice: Given[SelectOptions], task: str | None) -> SelectOptions:
@@ -194,10 +186,14 @@ def _options(choice: Given[SelectOptions], task: str | None) -> SelectOptions:
 
 
 def pool_rows(
-    pool: RowSource | None, name: str | None, protocol: str, source: Source, prompt: PromptArguments, tell: Tell
+    pool: RowSource | None,
+    name: str | None,
+    protocol: str,
+    source: Source,
+    prompt: PromptArguments,
+    tell: Tell,
 ) -> PoolRows:
     """The labelled rows of the file, or the training rows of the task; raises InputError if there is neither."""
-    from deepthink_cli.selection.pool import pool_of_file
     from deepthink_cli.tasks.catalogue import find_task
     from deepthink_cli.tasks.evaluated import pool_of_task
     from deepthink_cli.tasks.rows import announce
@@ -209,7 +205,21 @@ def pool_rows(
         return pool_of_task(task, evaluation_set(task, protocol, source), pool)
     if pool is None:
         raise InputError("POOL: no rows; give a file of labelled rows, or --task NAME")
-    return pool_of_file(pool, *prompt.decoded())
+    return pool_of_rows(pool, prompt, tell)
+
+
+def pool_of_rows(pool: RowSource, prompt: PromptArguments, tell: Tell) -> PoolRows:
+    """The labelled rows of a file; warns of fields that may not be what was meant."""
+    from deepthink_cli.data.examples import DemonstrationSet, example_of
+    from deepthink_cli.data.field_warnings import field_warnings
+    from deepthink_cli.events import Warn
+    from deepthink_cli.selection.pool import pool_of_file
+
+    rows = pool_of_file(pool, *prompt.decoded())
+    solved = DemonstrationSet(tuple(map(example_of, rows.queries)), rows.template, rows.labels)
+    for message in field_warnings(solved, prompt.labels is not None, pool.has_header):
+        tell(Warn(message))
+    return rows
 
 
 def _write(result: SelectResult, output: Path, scores: Path | None) -> None:
@@ -225,7 +235,11 @@ def _write(result: SelectResult, output: Path, scores: Path | None) -> None:
 
 
 def _next(
-    output: Path, task: str | None, prompt: PromptArguments, model: Given[ModelOptions], result: SelectResult
+    output: Path,
+    task: str | None,
+    prompt: PromptArguments,
+    model: Given[ModelOptions],
+    result: SelectResult,
 ) -> str:
     """The command that makes a memory of the demonstrations, with the same prompts and labels."""
     chosen = result.chosen

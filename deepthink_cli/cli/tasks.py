@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from deepthink_cli.cli import completion
-from deepthink_cli.cli.console import WIDTH, note, report, table, write_json
-from deepthink_cli.cli.data_options import DataDir, LabelField, RowFormat
+from deepthink_cli.cli.console import WIDTH, Show, note, report, table, write_json
+from deepthink_cli.cli.data_options import DataDir, LabelField, RowArguments
 from deepthink_cli.cli.grouped import Without, grouped
 from deepthink_cli.cli.options import CommonArguments
 from deepthink_cli.cli.sources import is_typed
-from deepthink_cli.data.source import FormatName, RowSource
 from deepthink_cli.errors import InputError
 from deepthink_cli.io.text import printable
 from deepthink_cli.model.options import Offline
@@ -37,9 +36,9 @@ def write_task(
     rows: str | None,
     output: Path | None,
     label: str | None,
-    row_format: FormatName | None,
+    reading: RowArguments,
     replace: bool,
-    json: bool,
+    common: CommonArguments,
 ) -> None:
     """Write the task file; print what was guessed and the next commands."""
     from deepthink_cli.tasks.starter import new_task
@@ -47,9 +46,9 @@ def write_task(
     if name is None or rows is None:
         missing = "name the task" if name is None else "--from: name the file of its rows"
         raise InputError(f"new: {missing}, as in: {EXAMPLE}")
-    made = new_task(str(name), RowSource(rows, row_format), output, label, replace)
+    made = new_task(str(name), reading.of(rows, None, Show(common)), output, label, replace)
     guess, file = made.guess, shlex.quote(str(made.path))
-    if json:
+    if common.as_json:
         labels = made.task.labels
         values = {"texts": list(guess.texts), "label": guess.label, "labels": labels, "unused": list(guess.unused)}
         write_json({"file": str(made.path), "task": made.task.name, "rows": guess.rows, **values})
@@ -95,10 +94,10 @@ def tasks(
     yaml: Yaml = False,
     rows: FromFile = None,
     label_field: LabelField = None,
-    row_format: RowFormat = None,
     output: Output = None,
     force: Force = False,
     *,
+    reading: Annotated[RowArguments, Without("map")],
     common: Annotated[CommonArguments, Without("quiet", "verbose")],
 ) -> None:
     """List the built-in tasks, show one, count its rows (--data-dir) or validate a file, or start a new one."""
@@ -106,7 +105,7 @@ def tasks(
     from deepthink_cli.tasks.sources import files_of, source_of
 
     if name == NEW:
-        write_task(file, rows, output, label_field, row_format, force, common.as_json)
+        write_task(file, rows, output, label_field, reading, force, common)
         return
     _check_unused(context)
     source = source_of(data_dir, offline)
@@ -133,8 +132,8 @@ def tasks(
 
 def _check_unused(context: typer.Context) -> None:
     """Raise InputError for typed options that only `new` has."""
-    options = {"rows": "from", "output": "output", "force": "force", "label_field": "label_field"}
-    for name, option in {**options, "row_format": "format"}.items():
+    of_new = ("output", "force", "label_field", "format", "no_header", "quotes", "no_quotes")
+    for name, option in {"rows": "from", **dict(zip(of_new, of_new, strict=True))}.items():
         if is_typed(context, name):
             raise InputError.of(option, None, f"only for a new task, as in: {EXAMPLE}")
 

@@ -17,10 +17,8 @@ from deepthink_cli.cli.data_options import (
     LabelSeparator,
     PromptArguments,
     ProtocolName,
-    Renamed,
-    RowFormat,
+    RowArguments,
     TaskName,
-    row_source,
     task_words,
 )
 from deepthink_cli.cli.grouped import Given, Without, grouped
@@ -144,8 +142,7 @@ def think(
     method: Given[MethodOptions],
     technique: Given[TechniqueOptions],
     correction: Given[CorrectionOptions],
-    row_format: RowFormat = None,
-    renamed: Renamed = None,
+    reading: RowArguments,
     prompt: PromptArguments,
     label_separator: LabelSeparator = None,
     chat: ChatArguments,
@@ -187,7 +184,7 @@ def think(
         source = source_of(data_dir, model.offline)
     origin = Origin()
     with problems.collected():
-        rows = row_source(demos, row_format, renamed)
+        rows = reading.source(demos, prompt.labels, Show(common))
         if task is None:
             demonstrations = _from_rows(rows, prompt, label_separator)
     problems.raise_any()
@@ -195,7 +192,7 @@ def think(
         demonstrations, origin = _from_task(task, rows, protocol, source, task_options, Show(common))
     with Show(common, bar=not common.as_json) as tell:
         tell_of_toy(model, tell)
-        warnings = _warnings(demonstrations, prompt, tell) if task is None else []
+        warnings = _warnings(demonstrations, rows, prompt, tell) if task is None else []
         demonstrations = replace(demonstrations, chat=as_chat)
         chosen = None if demos is None else read_selected(demos, demonstrations.examples, tell)
         origin_of = (origin.task, origin.seed, tell, chosen, technique_options, stored)
@@ -269,12 +266,14 @@ def _show_plan(values: dict[str, Any], plan: ThinkPlan, json: bool) -> None:
     )
 
 
-def _warnings(demonstrations: DemonstrationSet, prompt: PromptArguments, tell: Tell) -> list[str]:
+def _warnings(
+    demonstrations: DemonstrationSet, rows: RowSource | None, prompt: PromptArguments, tell: Tell
+) -> list[str]:
     """Warn of demonstrations that may not be what was meant; returns the warnings."""
     from deepthink_cli.data.field_warnings import field_warnings
     from deepthink_cli.events import Warn
 
-    messages = field_warnings(demonstrations, prompt.labels is not None)
+    messages = field_warnings(demonstrations, prompt.labels is not None, rows is not None and rows.has_header)
     for message in messages:
         tell(Warn(message))
     return messages

@@ -9,11 +9,10 @@ import typer
 
 from deepthink_cli.calibration.registry import NONE
 from deepthink_cli.cli.console import Show, note, report, table, write_json
-from deepthink_cli.cli.data_options import Cache, ChatArguments, PromptArguments, Renamed, RowFormat, columns_in
+from deepthink_cli.cli.data_options import Cache, ChatArguments, PromptArguments, RowArguments
 from deepthink_cli.cli.grouped import Given, grouped
 from deepthink_cli.cli.options import CommonArguments, tell_of_toy
 from deepthink_cli.cli.values import check_given, read_by
-from deepthink_cli.data.source import RowSource
 from deepthink_cli.errors import Problems
 from deepthink_cli.io.text import named, size
 from deepthink_cli.model.options import ModelOptions
@@ -21,6 +20,7 @@ from deepthink_cli.options import OUTPUT, Flag
 from deepthink_cli.tuning.options import TuneOptions, best_of_trajectories
 
 if TYPE_CHECKING:
+    from deepthink_cli.events import Tell
     from deepthink_cli.tuning.nested import Comparison
     from deepthink_cli.tuning.plan import LabelledRows
     from deepthink_cli.tuning.tune import TuneReport
@@ -48,8 +48,7 @@ def tune(
     *,
     model: Given[ModelOptions],
     tuning: Given[TuneOptions],
-    row_format: RowFormat = None,
-    renamed: Renamed = None,
+    reading: RowArguments,
     prompt: PromptArguments,
     chat: ChatArguments,
     cache: Cache = None,
@@ -82,7 +81,7 @@ def tune(
     with problems.collected():
         options = tuning.checked()
     with problems.collected():
-        labelled = _labelled(RowSource(rows, row_format, renamed=columns_in(renamed)), prompt, chat)
+        labelled = _labelled(rows, reading, prompt, chat, Show(common))
     problems.raise_any()
     with Show(common, bar=not common.as_json) as tell:
         tell_of_toy(model, tell)
@@ -91,11 +90,13 @@ def tune(
     show(result, common)
 
 
-def _labelled(rows: RowSource, prompt: PromptArguments, chat: ChatArguments) -> LabelledRows:
-    from deepthink_cli.selection.pool import pool_of_file
+def _labelled(
+    rows: str, reading: RowArguments, prompt: PromptArguments, chat: ChatArguments, tell: Tell
+) -> LabelledRows:
+    from deepthink_cli.cli.select import pool_of_rows
     from deepthink_cli.tuning.plan import LabelledRows
 
-    return LabelledRows(pool_of_file(rows, *prompt.decoded()), chat.value)
+    return LabelledRows(pool_of_rows(reading.of(rows, prompt.labels, tell), prompt, tell), chat.value)
 
 
 def show(result: TuneReport, common: CommonArguments) -> None:

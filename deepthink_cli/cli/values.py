@@ -31,6 +31,35 @@ def label_list(typed: Sequence[str] | None) -> list[str] | None:
     times, each value is one label as it is. Raises InputError for fewer than two labels, an empty one and a file that
     cannot be read, with its lines that are wrong.
     """
+    words = label_words(typed)[1]
+    if words is not None and len(words) < 2:
+        raise InputError.of("labels", ", ".join(typed or ()), "one label only; name at least two")
+    return words
+
+
+def label_words(typed: Sequence[str] | None) -> tuple[dict[str, str], list[str] | None]:
+    """The word of each value in `0=negative,1=positive`, and the different words, in order.
+
+    If not every value has a `=`, and in a JSON list or a file, all are label words as they are, as `label_list` says.
+    """
+    words = _words(typed)
+    if (
+        words is None
+        or typed is None
+        or typed[0].lstrip().startswith(("[", FILE))
+        or not all("=" in each for each in words)
+    ):
+        return {}, words
+    pairs = [tuple(map(str.strip, each.split("=", 1))) for each in words]
+    if not all(map(all, pairs)) or len({pair[0] for pair in pairs}) < len(pairs):
+        raise InputError.of(
+            "labels", ", ".join(typed), "give VALUE=LABEL, each value once, as in 0=negative,1=positive"
+        )
+    return {pair[0]: pair[1] for pair in pairs}, list(dict.fromkeys(pair[1] for pair in pairs))
+
+
+def _words(typed: Sequence[str] | None) -> list[str] | None:
+    """The words of --labels; None if it was not given."""
     if not typed:
         return None
     named = Problem.of("labels", ", ".join(typed))
@@ -46,8 +75,6 @@ def label_list(typed: Sequence[str] | None) -> list[str] | None:
     words = [*typed] if others else _of_json(first) if first.lstrip().startswith("[") else _of_csv(first)
     if not all(isinstance(word, str) and word.strip() for word in words):
         raise InputError(named.because(f"a label word is empty; {_HINT}"))
-    if len(words) < 2:
-        raise InputError(named.because("one label only; name at least two"))
     return [word.strip() for word in words]
 
 
@@ -66,6 +93,8 @@ def labels_file(typed: Sequence[str] | None) -> str | None:
 
 def labels_option(labels: Sequence[str]) -> str:
     """The value of --labels that names these labels."""
+    if all("=" in label for label in labels):  # a line of CSV would be values and words
+        return json.dumps(list(labels), ensure_ascii=False)
     quoted = any(label.startswith((FILE, "[")) for label in labels)
     text = io.StringIO()
     csv.writer(text, quoting=csv.QUOTE_ALL if quoted else csv.QUOTE_MINIMAL, lineterminator="").writerow(labels)

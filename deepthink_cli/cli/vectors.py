@@ -8,16 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from deepthink_cli.cli.console import Show, note, write_json
-from deepthink_cli.cli.data_options import (
-    DataDir,
-    PromptArguments,
-    ProtocolName,
-    Renamed,
-    RowFormat,
-    TaskName,
-    row_source,
-    task_words,
-)
+from deepthink_cli.cli.data_options import DataDir, PromptArguments, ProtocolName, RowArguments, TaskName, task_words
 from deepthink_cli.cli.grouped import Given, Without, grouped
 from deepthink_cli.cli.options import CommonArguments, tell_of_toy
 from deepthink_cli.cli.select import pool_rows
@@ -49,8 +40,7 @@ def vectors(
     *,
     model: Annotated[Given[ModelOptions], Without(*SCORING)],
     extraction: Given[VectorOptions],
-    row_format: RowFormat = None,
-    renamed: Renamed = None,
+    reading: RowArguments,
     prompt: PromptArguments,
     task: TaskName = None,
     protocol: ProtocolName = "official",
@@ -77,7 +67,7 @@ def vectors(
     with problems.collected():
         source = source_of(data_dir, model.offline)
     with problems.collected():
-        row_file = row_source(rows, row_format, renamed)
+        row_file = reading.source(rows, prompt.labels, Show(common))
         if rows is None and task is None:
             raise InputError("ROWS: no labelled rows; give a file of them, or --task NAME")
     problems.raise_any()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -12,7 +13,9 @@ from deepthink_cli.data.rows import name_of, read_rows, rows_or_errors
 from deepthink_cli.data.source import Row, RowSource
 from deepthink_cli.data.template import SEPARATOR, Template, distinct, text_value
 from deepthink_cli.errors import InputError, Problem, Problems, option
+from deepthink_cli.events import Note
 from deepthink_cli.io.mistakes import nearest
+from deepthink_cli.io.text import told_apart
 
 UNREADABLE = "cannot be read"
 
@@ -117,21 +120,21 @@ def read_demonstrations(
     unless `label_field` names another. With a `label_separator`, or if the label of every row is a list, each row may
     have several labels. Raises InputError with every mistake found, each with file:line.
     """
-    problems = Problems()
-    rows = _labelled_rows(RowSource.of(source), problems)
+    problems, source = Problems(), RowSource.of(source)
+    rows = _labelled_rows(source, problems)
     if not rows:
         problems.raise_any()
-    template = _template(rows[0], pattern, label_field, separator)
+    template = _template(source, rows[0], pattern, label_field, separator)
     if label_separator is None and all(isinstance(row.fields.get(template.label_field), list) for row in rows):
         label_separator = LABEL_SEPARATOR
     template = replace(template, label_separator=label_separator)
     allowed = distinct(labels, Problem.of("labels", None)) if labels else None
     if label_separator is not None:
         _check_several(label_separator, allowed)
-    examples = []
+    words, examples = LabelWords(source, template, allowed), []
     for row in rows:
         with problems.collected():
-            examples.append(_example(row, template, allowed))
+            examples.append(_example(words.read(row), template, allowed))
     problems.raise_any()
     seen = _seen(examples, template)
     if allowed is None and all(CANDIDATES in row.fields for row in rows):
@@ -157,18 +160,22 @@ def read_pool(
     depend on the order of the rows; there are none if every row has candidates of its own. Raises InputError with
     every mistake found, each with file:line.
     """
-    problems = Problems()
-    rows = _labelled_rows(RowSource.of(source), problems)
+    problems, source = Problems(), RowSource.of(source)
+    rows = _labelled_rows(source, problems)
     if not rows:
         problems.raise_any()
-    template, words = _template(rows[0], pattern, label_field, separator), set[str]()
-    for row in () if labels else rows:
-        with problems.collected():
-            words.add(text_value(_field(row, template.label_field), row.where, template.label_field))
-    own = labels is None and all(CANDIDATES in row.fields for row in rows)
-    allowed = distinct(labels, Problem.of("labels", None)) if labels else () if own else tuple(sorted(words))
-    queries = []
+    template, seen, read = _template(source, rows[0], pattern, label_field, separator), set[str](), list[Row]()
+    given = distinct(labels, Problem.of("labels", None)) if labels else None
+    words = LabelWords(source, template, given)
     for row in rows:
+        with problems.collected():
+            read.append(words.read(row))
+            if given is None:
+                seen.add(text_value(_field(read[-1], template.label_field), row.where, template.label_field))
+    own = given is None and all(CANDIDATES in row.fields for row in rows)
+    allowed = given or (() if own else tuple(sorted(seen)))
+    queries = []
+    for row in read:
         with problems.collected():
             queries.append(_query(row, template, allowed, labelled=True))
     problems.raise_any()
@@ -208,8 +215,9 @@ def queries_or_skipped(
     source = RowSource.of(source)
     if labelled:
         refuse_texts(source)
+    words = LabelWords(source, template, labels) if labelled else None
     for row in rows_or_errors(source, field_of_texts(source, template)):
-        yield query_or_skipped(source, row, template, None if free else tuple(labels), labelled)
+        yield query_or_skipped(source, row, template, None if free else tuple(labels), words)
 
 
 def query_or_skipped(
@@ -217,23 +225,75 @@ def query_or_skipped(
     row: Row | InputError,
     template: Template,
     labels: tuple[str, ...] | None,
-    labelled: bool = False,
+    words: LabelWords | None = None,
 ) -> Query | Skipped:
-    """The query of one row of a source, or why there is none; a query has no candidates if `labels` is None."""
+    """The query of one row of a source, or why there is none; a query has no candidates if `labels` is None.
+
+    With `words`, the row has its true label.
+    """
     try:
-        return _converted(source, row, template, labels, labelled)
+        return _converted(source, row, template, labels, words)
     except InputError as error:
         return Skipped(error.problems, fields=None if isinstance(row, InputError) else row.fields)
 
 
 def _converted(
-    source: RowSource, row: Row | InputError, template: Template, labels: tuple[str, ...] | None, labelled: bool
+    source: RowSource,
+    row: Row | InputError,
+    template: Template,
+    labels: tuple[str, ...] | None,
+    words: LabelWords | None,
 ) -> Query | Skipped:
     """The row as a query with the fields that it had, or the reason why it cannot be read."""
     if isinstance(row, InputError):
         return Skipped(row.problems)
-    query = _query(source.converted(row, labelled), template, labels, labelled)
+    converted = source.converted(row, words is not None)
+    query = _query(converted if words is None else words.read(converted), template, labels, words is not None)
     return replace(query, fields=row.fields)
+
+
+class LabelWords:
+    """Reads rows with their labels as words: those that the source maps values to, or the file's names of classes.
+
+    A number that is one of the `labels` stays as it is. `source.tell` is told once that the names are used.
+    """
+
+    def __init__(self, source: RowSource, template: Template, labels: Sequence[str] | None) -> None:
+        self._source, self._template, self._labels = source, template, labels or ()
+        self._words, self._told = dict(source.words), False
+
+    def read(self, row: Row) -> Row:
+        """The row with its label, or each of its labels, as a word; raises InputError for a number without a name."""
+        field = self._template.label_field
+        if field not in row.fields or not (self._words or field in row.classes):
+            return row
+        value = row.fields[field]
+        if isinstance(value, str) and self._template.label_separator is not None:
+            value = list(self._template.labels_of(value))
+        read = [self._word(each, row) for each in value] if isinstance(value, list) else self._word(value, row)
+        return replace(row, fields={**row.fields, field: read})
+
+    def _word(self, value: Any, row: Row) -> str:
+        field = self._template.label_field
+        text = text_value(value, row.where, field)
+        if text in self._words or text in self._labels or field not in row.classes or type(value) is not int:
+            return self._words.get(text, text)
+        names = row.classes[field]
+        if not 0 <= value < len(names):
+            reason = f"{field!r} is {value}, and the file names the classes 0 to {len(names) - 1}; omit the row"
+            raise InputError(Problem(reason, place=row.where))
+        self._tell(field, names)
+        return self._words.get(names[value], names[value])
+
+    def _tell(self, field: str, names: Sequence[str]) -> None:
+        if not self._told:
+            shown = ", ".join(f"{number} as {name!r}" for number, name in enumerate(names[:_SHOWN]))
+            more = f", ... ({len(names)} classes)" if len(names) > _SHOWN else ""
+            self._source.tell(Note(f"{self._source.name}: {field!r} is read by the file's names, {shown}{more}"))
+        self._told = True
+
+
+_SHOWN = 8  # names of classes in a note
 
 
 def _labelled_rows(source: RowSource, problems: Problems) -> list[Row]:
@@ -246,7 +306,7 @@ def _labelled_rows(source: RowSource, problems: Problems) -> list[Row]:
     return rows
 
 
-def _template(row: Row, pattern: str | None, label_field: str | None, separator: str) -> Template:
+def _template(source: RowSource, row: Row, pattern: str | None, label_field: str | None, separator: str) -> Template:
     if pattern is not None:
         template = Template(pattern, separator)
         if label_field is not None and label_field != template.label_field:
@@ -266,7 +326,8 @@ def _template(row: Row, pattern: str | None, label_field: str | None, separator:
     try:
         return Template.of_fields(names, label_field or names[-1], separator)
     except InputError as error:
-        raise InputError(f"{row.where}: {error.messages[0]}") from error
+        way = f"; if the first row is data, give {option('no_header')}" if source.has_header else ""
+        raise InputError(f"{row.where}: {error.messages[0]}{way}") from error
 
 
 def _seen(examples: Iterable[Example], template: Template) -> tuple[str, ...]:
@@ -303,10 +364,10 @@ def several_labels(row: Row, template: Template, choices: Sequence[str] | None, 
         found = template.labels_of(text_value(value, row.where, name))
     if not found and not (empty and value == []):
         raise InputError(Problem(f"{name!r} has no label; give one or more", place=row.where))
-    for label in found if choices else ():
-        if label not in (choices or ()):
-            raise _unknown_label(label, choices or (), row.where)
-    return tuple(label for label in choices if label in found) if choices else found
+    if not choices:
+        return found
+    known = {one_of(choices, label, row.where) for label in found}
+    return tuple(label for label in choices if label in known)
 
 
 def _example(row: Row, template: Template, allowed: tuple[str, ...] | None) -> Example:
@@ -320,8 +381,7 @@ def _example(row: Row, template: Template, allowed: tuple[str, ...] | None) -> E
         else:
             label = text_value(_field(row, template.label_field), row.where, template.label_field)
             choices = _candidates(row) or allowed
-            if choices and label not in choices:
-                raise _unknown_label(label, choices, row.where)
+            label = one_of(choices, label, row.where) if choices else label
     problems.raise_any()
     return Example(text, label)
 
@@ -341,8 +401,7 @@ def _query(row: Row, template: Template, labels: tuple[str, ...] | None, labelle
             gold = template.answer_of(several_labels(row, template, labels, empty=True))
         elif labelled:
             gold = text_value(_field(row, template.label_field), row.where, template.label_field)
-            if candidates and gold not in candidates:
-                raise _unknown_label(gold, candidates, row.where)
+            gold = one_of(candidates, gold, row.where) if candidates else gold
     problems.raise_any()
     return Query(text, candidates, gold, row.where, row.fields)
 
@@ -360,16 +419,29 @@ def _text(row: Row, template: Template) -> Text:
 def _field(row: Row, name: str) -> Any:
     if name not in row.fields:
         near = nearest(name, row.fields)
-        hint = f"; did you mean {near!r}? Read it as {name!r} with {option('map')} {near}={name}" if near else ""
-        reason = f"field {name!r} is missing; the row has {', '.join(row.fields) or 'none'}{hint}"
+        wanted, *meant = told_apart(name, *([near] if near else []))
+        hint = f"; did you mean {meant[0]}? Read it as {wanted} with {option('map')} {near}={name}" if meant else ""
+        reason = f"field {wanted} is missing; the row has {', '.join(row.fields) or 'none'}{hint}"
         raise InputError(Problem(reason, place=row.where))
     return row.fields[name]
 
 
-def _unknown_label(label: str, known: Sequence[str], where: str) -> InputError:
-    near = nearest(label, known)
-    hint = f"; did you mean {near!r}?" if near else ""
-    return InputError(Problem(f"label {label!r} is not one of {', '.join(known)}{hint}", place=where))
+def same_label(labels: Sequence[str], text: str) -> str | None:
+    """The label that a text names, whatever the Unicode normalisation of the two; None if there is none."""
+    if text in labels or text.isascii():
+        return text if text in labels else None
+    composed = unicodedata.normalize("NFC", text)
+    return next((each for each in labels if unicodedata.normalize("NFC", each) == composed), None)
+
+
+def one_of(labels: Sequence[str], label: str, where: str) -> str:
+    """The same as `same_label`; raises InputError if there is none."""
+    if (same := same_label(labels, label)) is not None:
+        return same
+    near = nearest(label, labels)
+    written, *meant = told_apart(label, *([near] if near else []))
+    hint = f"; did you mean {meant[0]}?" if meant else ""
+    raise InputError(Problem(f"label {written} is not one of {', '.join(labels)}{hint}", place=where))
 
 
 def _candidates(row: Row) -> tuple[str, ...] | None:

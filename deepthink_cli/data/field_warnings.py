@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+import unicodedata
+from collections.abc import Mapping, Sequence
 from statistics import fmean
 
-from deepthink_cli.data.examples import DemonstrationSet
+from deepthink_cli.data.examples import DemonstrationSet, Text
 from deepthink_cli.data.template import Template
 from deepthink_cli.errors import option
-from deepthink_cli.io.text import printable
+from deepthink_cli.io.text import printable, told_apart
 
 FEWEST = 3  # demonstrations from which on a field is judged
 _ID = re.compile(
@@ -18,23 +19,52 @@ _ID = re.compile(
 _SHOWN = 40  # characters of a value in a message
 
 
-def field_warnings(demonstrations: DemonstrationSet, named: bool = False) -> list[str]:
-    """One message for each sign of a mistake; `named` says that the labels were listed, not taken from the rows.
+def field_warnings(demonstrations: DemonstrationSet, named: bool = False, has_header: bool = False) -> list[str]:
+    """One message for each sign of a mistake in labelled rows: the demonstrations, or a pool of them.
 
-    The signs: a field of the text looks like an id; the label looks like one, occurs once in every demonstration, or is
-    longer than the text; labels differ only by case or blanks.
+    `named` says that the labels were listed, not taken from the rows, `has_header` that the first row of a table gave
+    the names of fields. The signs: a field of the text looks like an id; the label looks like one, occurs once in every
+    demonstration, or is longer than the text; the header looks like a row; labels differ in little.
     """
     columns = _columns(demonstrations)
+    if has_header and (row := _row_as_header(demonstrations.template.label_field, columns)):
+        return [row]
     judged = len(demonstrations.examples) >= FEWEST
-    messages = [_text_id(demonstrations, columns, name) for name in _text_ids(demonstrations, columns) if judged]
+    messages = text_warnings(demonstrations.template, [example.text for example in demonstrations.examples])
     if demonstrations.labels and demonstrations.template.label_separator is None:
         reasons = _label_reasons(demonstrations, columns) if judged and not named else []
         if reasons:
             field = demonstrations.template.label_field
             advice = _label_advice(demonstrations.template, columns)
             messages.append(f"the field {field!r} may not be the label: {' and '.join(reasons)}; {advice}")
-        messages += _same_but_for_case(demonstrations.labels)
-    return messages
+    return messages + alike(demonstrations.labels)
+
+
+def text_warnings(template: Template, texts: Sequence[Text], command: str = "") -> list[str]:
+    """One message for each field of the texts whose values look like ids; `command` is the one that has a template."""
+    if len(texts) < FEWEST:
+        return []
+    columns = _text_columns(template, texts)
+    ids = [name for name in template.text_fields if looks_like_id(columns[name])]
+    remaining = [name for name in template.text_fields if name not in ids]
+    of_command = f" of {command}" if command else ""
+    way = f"name the text with {option('template')} '... {{text}} ... {{{template.label_field}}}'{of_command}"
+    if ids and remaining:
+        shorter = Template.of_fields([*remaining, template.label_field], template.label_field).pattern
+        way = f"to omit it, {option('template')} {_quoted(shorter)}{of_command}"
+    return [f"the field {name!r} looks like an id ({_few(columns[name])}) and is read as text: {way}" for name in ids]
+
+
+def _row_as_header(label_field: str, columns: Mapping[str, Sequence[str]]) -> str:
+    """The message about a header that is a row: a field is named like one of its labels; empty without one."""
+    for name, values in columns.items():
+        repeated = name == label_field or len(set(values)) < len(values)
+        if repeated and name in values:
+            return (
+                f"the field {name!r} is named like one of its values, so that the first row may be data; if the file "
+                f"has no header, give {option('no_header')}: its columns are then column1, column2, ..."
+            )
+    return ""
 
 
 def looks_like_id(values: Sequence[str]) -> bool:
@@ -45,23 +75,13 @@ def looks_like_id(values: Sequence[str]) -> bool:
 def _columns(demonstrations: DemonstrationSet) -> dict[str, list[str]]:
     """The values of every field of the template, the label's last."""
     template, examples = demonstrations.template, demonstrations.examples
-    texts = [template.values(example.text) for example in examples]
-    columns = {name: [text[name] for text in texts] for name in template.text_fields}
+    columns = _text_columns(template, [example.text for example in examples])
     return {**columns, template.label_field: [example.label for example in examples]}
 
 
-def _text_ids(demonstrations: DemonstrationSet, columns: dict[str, list[str]]) -> list[str]:
-    return [name for name in demonstrations.template.text_fields if looks_like_id(columns[name])]
-
-
-def _text_id(demonstrations: DemonstrationSet, columns: dict[str, list[str]], name: str) -> str:
-    template, ids = demonstrations.template, _text_ids(demonstrations, columns)
-    remaining = [field for field in template.text_fields if field not in ids]
-    what = f"the field {name!r} looks like an id ({_few(columns[name])}) and is read as text"
-    if not remaining:
-        return f"{what}: name the text with {option('template')} '... {{text}} ... {{{template.label_field}}}'"
-    shorter = Template.of_fields([*remaining, template.label_field], template.label_field).pattern
-    return f"{what}: to omit it, {option('template')} {_quoted(shorter)}"
+def _text_columns(template: Template, texts: Sequence[Text]) -> dict[str, list[str]]:
+    values = [template.values(text) for text in texts]
+    return {name: [each[name] for each in values] for name in template.text_fields}
 
 
 def _label_reasons(demonstrations: DemonstrationSet, columns: dict[str, list[str]]) -> list[str]:
@@ -91,16 +111,21 @@ def _label_advice(template: Template, columns: dict[str, list[str]]) -> str:
     )
 
 
-def _same_but_for_case(labels: Sequence[str]) -> list[str]:
+def alike(labels: Sequence[str]) -> list[str]:
+    """One message for labels that differ only by case or blanks, or by how Unicode composes their characters."""
     same: dict[str, list[str]] = {}
     for label in labels:
-        same.setdefault(" ".join(label.casefold().split()), []).append(label)
-    return [
-        f"the labels {' and '.join(map(repr, alike))} differ only by case or blanks, and are scored as different "
-        "labels; write them alike in the rows"
-        for alike in same.values()
-        if len(alike) > 1
-    ]
+        same.setdefault(" ".join(unicodedata.normalize("NFC", label).casefold().split()), []).append(label)
+    return [_alike(each) for each in same.values() if len(each) > 1]
+
+
+def _alike(labels: Sequence[str]) -> str:
+    one_form = len({unicodedata.normalize("NFC", label) for label in labels}) == 1
+    how = "Unicode normalisation (NFC, NFD)" if one_form else "case or blanks"
+    return (
+        f"the labels {' and '.join(told_apart(*labels))} differ only by {how}, and are scored as different labels; "
+        "write them alike in the rows"
+    )
 
 
 def _few(values: Sequence[str]) -> str:

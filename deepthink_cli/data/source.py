@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import io
 import os
@@ -9,7 +10,7 @@ import stat
 import sys
 import tempfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +18,7 @@ from shutil import copyfileobj
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, get_args
 
 from deepthink_cli.errors import DeepThinkError, InputError, option
+from deepthink_cli.events import Tell, silent
 from deepthink_cli.io.tables import COMPRESSIONS, Compression
 from deepthink_cli.io.text import size
 
@@ -26,14 +28,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Row:
-    """One row: its fields in the file's order, and its file and line (`demos.jsonl:3`)."""
+    """One row: its fields in the file's order, and its file and line (`demos.jsonl:3`).
+
+    `classes` are the names of the classes that the file numbers from 0, by field.
+    """
 
     fields: dict[str, Any]
     where: str
+    classes: Mapping[str, Sequence[str]] = field(default_factory=dict, repr=False)
 
 
 STDIN = "-"
-FormatName = Literal["csv", "tsv", "jsonl", "json", "parquet", "txt"]
+FormatName = Literal["csv", "tsv", "jsonl", "json", "parquet", "arrow", "txt"]
 FORMATS: tuple[FormatName, ...] = get_args(FormatName)
 SUFFIXES: dict[str, FormatName] = {
     ".jsonl": "jsonl",
@@ -42,9 +48,12 @@ SUFFIXES: dict[str, FormatName] = {
     ".csv": "csv",
     ".tsv": "tsv",
     ".parquet": "parquet",
+    ".arrow": "arrow",
+    ".feather": "arrow",
     ".txt": "txt",
     "": "jsonl",
 }
+BINARY = ("parquet", "arrow")
 _OTHER_COMPRESSIONS = (".bz2", ".xz", ".lz4", ".zip", ".7z")
 
 
@@ -52,9 +61,12 @@ _OTHER_COMPRESSIONS = (".bz2", ".xz", ".lz4", ".zip", ".7z")
 class RowSource:
     """A path, or `-` for standard input, and the format of its rows if the suffix does not say it.
 
-    `renamed` are columns and the fields that they are read as. With `is_text`, the path is itself the one text to read.
+    `renamed` are columns and the fields that they are read as, `words` values of labels and the words that they are
+    read as. `header` and `quotes` are of CSV and TSV: whether the first row names the columns, and whether quotation
+    marks have a meaning; None is the format's rule. With `is_text`, the path is itself the one text to read.
     `convert` returns a row in other columns as a row with the template's fields; its second argument says whether the
-    row must have its true label. Raises InputError for a format that is not in `FORMATS`.
+    row must have its true label. `tell` is told what was read otherwise than it stands in the file.
+    Raises InputError for a format that is not in `FORMATS`.
     """
 
     path: str
@@ -62,6 +74,10 @@ class RowSource:
     convert: Callable[[Row, bool], Row] | None = field(default=None, compare=False)
     renamed: tuple[tuple[str, str], ...] = ()
     is_text: bool = False
+    header: bool = True
+    quotes: bool | None = None
+    words: tuple[tuple[str, str], ...] = ()
+    tell: Tell = field(default=silent, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.format is not None and self.format not in FORMATS:
@@ -77,7 +93,8 @@ class RowSource:
         if self.renamed:
             names = dict(self.renamed)
             others = {name: value for name, value in row.fields.items() if name not in names}
-            row = Row({**others, **{names[name]: row.fields[name] for name in names if name in row.fields}}, row.where)
+            fields = {**others, **{names[name]: row.fields[name] for name in names if name in row.fields}}
+            row = Row(fields, row.where, {names.get(name, name): of_name for name, of_name in row.classes.items()})
         return row if self.convert is None else self.convert(row, labelled)
 
     @property
@@ -126,6 +143,11 @@ class RowSource:
         return SUFFIXES[suffix]
 
     @property
+    def has_header(self) -> bool:
+        """Whether the first row names the columns."""
+        return self.header and self.row_format in ("csv", "tsv")
+
+    @property
     def guessed(self) -> bool:
         """Whether neither an option nor a suffix says the format, so that JSON Lines are assumed."""
         return self.format is None and (self.is_stdin or not Path(self.path).suffix)
@@ -134,6 +156,7 @@ class RowSource:
 _MAGIC: dict[bytes, Compression] = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 _OTHERS = {
     b"PAR1": f"a Parquet file; use the suffix .parquet or {option('format')} parquet",
+    b"ARRO": f"an Arrow file; use the suffix .arrow or {option('format')} arrow",
     b"PK\x03\x04": "a ZIP archive or a spreadsheet; save it as CSV",
 }
 _IN_MEMORY = 2**26  # bytes of a spooled stream that are kept in memory
@@ -158,8 +181,10 @@ def opened(source: RowSource) -> Iterator[io.BufferedReader[Any]]:
             stream if kind is None else io.BufferedReader(_Decompressed(stream, kind, source.name))
         )
         other = _OTHERS.get(content.peek(4)[:4])
-        if other is not None and source.row_format != "parquet":
+        if other is not None and source.row_format not in BINARY:
             raise InputError(f"{source.name}: {other}")
+        if content.peek(2)[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) and source.row_format not in BINARY:
+            content = io.BufferedReader(_Recoded(content, source.name))
         yield content
 
 
@@ -167,7 +192,7 @@ def opened(source: RowSource) -> Iterator[io.BufferedReader[Any]]:
 def seekable(source: RowSource) -> Iterator[BinaryIO]:
     """The bytes of a source for random access: what is compressed or piped is copied to a temporary file."""
     with opened(source) as stream:
-        if not isinstance(stream.raw, _Decompressed) and stream.seekable():
+        if stream.seekable():
             yield stream
             return
         with tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY) as copy:
@@ -190,7 +215,7 @@ def check_path(source: RowSource) -> None:
     if not os.path.exists(path):
         raise InputError(f"{path}: no such file; check the path, or use - for standard input")
     if os.path.isdir(path):
-        raise InputError(f"{path}: is a directory; name a .jsonl, .csv, .tsv or .parquet file in it")
+        raise InputError(f"{path}: is a directory; name a .jsonl, .csv, .tsv, .parquet or .arrow file in it")
     if not os.access(path, os.R_OK):
         raise InputError(f"{path}: cannot be read: permission denied")
 
@@ -224,6 +249,34 @@ class _Decompressed(io.RawIOBase):
             )
         view[: len(data)] = data
         return len(data)
+
+
+_PART = 2**16  # bytes that are decoded at a time
+
+
+class _Recoded(io.RawIOBase):
+    """The UTF-8 bytes of a stream of UTF-16, which begins with a byte-order mark, as spreadsheets write it."""
+
+    def __init__(self, stream: io.BufferedReader[Any], name: str) -> None:
+        self.stream, self.name, self.rest, self.ended = stream, name, b"", False
+        self.decoder = codecs.getincrementaldecoder("utf-16")()
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: WriteableBuffer) -> int:
+        view = memoryview(buffer)
+        while not self.rest and not self.ended:
+            data = self.stream.read1(_PART)
+            self.ended = not data
+            try:
+                self.rest = self.decoder.decode(data, final=self.ended).encode()
+            except UnicodeDecodeError as error:
+                reason = f"not UTF-16, which its byte-order mark says ({error.reason})"
+                raise InputError(f"{self.name}: {reason}; save the file as UTF-8") from error
+        part, self.rest = self.rest[: len(view)], self.rest[len(view) :]
+        view[: len(part)] = part
+        return len(part)
 
 
 def _zstd(stream: io.BufferedReader) -> Any:

@@ -16,6 +16,7 @@ import numpy as np
 from deepthink_cli.calibration.registry import NONE, calibration
 from deepthink_cli.data.chat import Chat
 from deepthink_cli.data.examples import DemonstrationSet, Example, Query
+from deepthink_cli.data.field_warnings import alike
 from deepthink_cli.data.template import Template
 from deepthink_cli.errors import InputError, installing, naming_options, option, parameter
 from deepthink_cli.integrations.texts import classes_of, texts_of, words_of
@@ -165,6 +166,8 @@ class DeepThinkingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             texts = texts_of(X, template.text_fields)
             classes, places = classes_of(y, texts)
             words = words_of(classes, self.label_words)
+            for message in alike(words):
+                warn(message, UserWarning, stacklevel=2)
             examples = [Example(text, words[place]) for text, place in zip(texts, places, strict=True)]
             given, selected = self._chosen(DemonstrationSet.of(examples, template, words, self.chat))
             demonstrations = self._tokenized(given, method)

@@ -65,7 +65,7 @@ def given_values(values: Any) -> list[Any]:
 
 
 def words_of(classes: Sequence[Any], label_words: Mapping[Any, str] | Sequence[str] | None) -> tuple[str, ...]:
-    """What the model reads in place of each class: a word of `label_words`, or else the class as rows of a file write it.
+    """What the model reads in place of each class: a word of `label_words`, or else the class as in a file of rows.
 
     `label_words` is a mapping from classes, or a sequence in their order. Raises InputError for classes without a word
     and for two with the same one.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
@@ -95,6 +96,12 @@ def _text(text: str, most: int = LONGEST) -> str:
 def canonical_json(value: Any) -> str:
     """The one JSON text of a value: sorted keys, no spaces, no NaN."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def told_apart(*words: str) -> list[str]:
+    """Different words in quotation marks, by code points if some of them look the same, as in NFC and NFD."""
+    seen = {"".join(each for each in unicodedata.normalize("NFKC", word) if each.isprintable()) for word in words}
+    return list(map(repr if len(seen) == len(words) else ascii, words))
 
 
 def named(label: str) -> str:

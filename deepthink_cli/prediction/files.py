@@ -276,6 +276,8 @@ def identity_of(
             "iteration": list(form.iterations),
             "format": inputs.row_format,
             "map": dict(inputs.renamed) or None,
+            "no_header": None if inputs.header else True,
+            "quotes": inputs.quotes,
             **model_options(memory, options).recorded(),
             "calibrate": list(form.calibrate),
             "score": form.score,

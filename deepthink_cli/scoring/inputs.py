@@ -12,9 +12,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from deepthink_cli.data.examples import CANDIDATES, Query, Skipped, queries_or_skipped, read_queries
+from deepthink_cli.data.examples import CANDIDATES, Query, Skipped, Text, queries_or_skipped, read_queries
+from deepthink_cli.data.field_warnings import text_warnings
 from deepthink_cli.data.source import RowSource
 from deepthink_cli.errors import DeepThinkError, InputError, Problem, Problems
+from deepthink_cli.events import Warn
 from deepthink_cli.io.tables import Kind, kind_of, merged
 from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.model.tokens import query_tokenizer
@@ -24,6 +26,7 @@ from deepthink_cli.scoring.pipeline import CHUNK
 from deepthink_cli.scoring.prediction import check_fits
 
 MAX_FIELDS = 1000  # different fields of rows that are remembered
+JUDGED = 1000  # rows whose texts are looked at for ids
 
 
 class RowsDigest:
@@ -126,12 +129,13 @@ def check_rows(
     """
     if RowSource.of(source).read_once:
         return None
-    checked, found, at_end = CheckedRows(), list[Problem | str](), Problems()
+    checked, found, at_end, texts = CheckedRows(), list[Problem | str](), Problems(), list[Text]()
     template, labels = demonstrations.template, demonstrations.labels
     with at_end.collected():
         for row in queries_or_skipped(source, template, labels, labelled, free):
             checked.digest.add(row)
             if isinstance(row, Query):
+                texts += [row.text] if len(texts) < JUDGED else []
                 checked.add(row, _bytes(demonstrations, row), labels)
                 continue
             checked.bad += 1
@@ -141,6 +145,8 @@ def check_rows(
     if not skip or checked.bad == checked.count:
         problems.add(*found)
     problems.add(*at_end.found)
+    for message in text_warnings(template, texts, "think"):
+        RowSource.of(source).tell(Warn(message))
     return checked
 
 

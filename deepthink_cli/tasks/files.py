@@ -82,12 +82,13 @@ def _template(content: dict[Any, Any]) -> Template | None:
 
 
 def _file(value: Any, path: Path, where: str, key: str) -> dict[str, Any]:
-    """The file of a split: a name, or `{file, format}`."""
+    """The file of a split: a name, or `{file, format, header, quotes}`."""
     named = {"file": value} if isinstance(value, str) else value
     if not isinstance(named, dict) or not isinstance(named.get("file"), str) or not named["file"]:
         raise InputError(f"{where}: {key}: must name a file, as in {key}: data.csv")
-    if unknown := named.keys() - {"file", "format"}:
-        raise InputError(f"{where}: {key}: no such field {sorted(map(str, unknown))[0]!r}; give file and format")
+    if unknown := named.keys() - {"file", "format", "header", "quotes"}:
+        first = sorted(map(str, unknown))[0]
+        raise InputError(f"{where}: {key}: no such field {first!r}; give file, format, header and quotes")
     return {**named, "file": str(path.parent / named["file"])}
 
 

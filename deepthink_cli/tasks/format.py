@@ -141,8 +141,8 @@ class Free(_Part):
 class Split(_Part):
     """One split: its hub configuration and name if they differ from the task's, or a file.
 
-    `file` is a file of rows on this machine, in `format` if its suffix does not say it; of every two rows in it, `half`
-    1 has one and `half` 2 the other (see `tasks.sources`).
+    `file` is a file of rows on this machine, in `format` if its suffix does not say it, read with `header` and `quotes`
+    as a `RowSource`; of every two rows in it, `half` 1 has one and `half` 2 the other (see `tasks.sources`).
     `url` is a JSON file (its rows under `field`) or, with `pattern`, a text in which every match is a
     row, with the pattern's named groups as columns.
     """
@@ -154,6 +154,8 @@ class Split(_Part):
     pattern: Pattern | None = None
     file: str | None = None
     format: FormatName | None = None
+    header: bool = True
+    quotes: bool | None = None
     half: Literal[1, 2] | None = None
 
     @model_validator(mode="after")

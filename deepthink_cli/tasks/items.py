@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from deepthink_cli.data.examples import CANDIDATES, DemonstrationSet, Query, read_demonstrations
+from deepthink_cli.data.examples import CANDIDATES, DemonstrationSet, Query, read_demonstrations, same_label
 from deepthink_cli.data.source import Row, RowSource
 from deepthink_cli.data.template import Template
 from deepthink_cli.errors import InputError, Problem, option
@@ -170,9 +170,11 @@ def _answer(task: Task, row: Row, choices: Sequence[_Choice]) -> int:
     names = [choice.name for choice in choices]
     if task.answer.names is not None:
         names = [str(name) for name in _list(row.fields, task.answer.names)]
-    text = str(value).strip()
-    if text in names:
-        index = names.index(text)
+    text, classes = str(value).strip(), row.classes.get(task.answer.column, ())
+    if type(value) is int and 0 <= value < len(classes) and classes[value] in names:
+        text = classes[value]  # the file's own number of this name, which may not be the task's
+    if (name := same_label(names, text)) is not None:
+        index = names.index(name)
     else:
         index = int(text) - task.answer.first if re.fullmatch(r"\d{1,6}", text) else -1
     if not 0 <= index < len(choices):
@@ -187,7 +189,7 @@ class TaskColumns:
     A row with the template's fields is read by them, and only its true label may be written as in the task's data set
     (a number, in the task's answer column). Any other row is read in the columns of the task. `find` returns the task,
     or None if it is not known; it is called for the first row that needs it. `made_for` is the task's name in messages.
-    With `free`, rows need no candidates.
+    With `free`, rows need no candidates. `words` are those that values of true labels are read as, before the task's.
     """
 
     template: Template
@@ -195,6 +197,7 @@ class TaskColumns:
     find: Callable[[], Task | None]
     made_for: str | None = None
     free: bool = False
+    words: Mapping[str, str] = field(default_factory=dict)
 
     def __call__(self, row: Row, labelled: bool) -> Row:
         """The row with the template's fields; raises InputError for a row that fits neither them nor the task."""
@@ -206,6 +209,9 @@ class TaskColumns:
         if task is None:
             self._check_fields(row)
             return row
+        answer = str(row.fields.get(task.answer.column, "")).strip()
+        if answer in self.words:
+            row = replace(row, fields={**row.fields, task.answer.column: self.words[answer]})
         try:
             if fits:
                 return Row({**row.fields, self.template.label_field: label_of(task, row)}, row.where)
@@ -229,7 +235,8 @@ class TaskColumns:
 
     def _is_coded(self, row: Row) -> bool:
         """Whether the row's true label is missing or is not one of the words."""
-        return str(row.fields.get(self.template.label_field, "")).strip() not in self.labels
+        text = str(row.fields.get(self.template.label_field, "")).strip()
+        return same_label(self.labels, self.words.get(text, text)) is None
 
     def _converted(self, row: Row, task: Task, labelled: bool) -> Row:
         query = query_of(task, row, any_number=True, labelled=labelled)

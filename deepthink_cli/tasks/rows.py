@@ -62,7 +62,8 @@ def in_columns(
         check_memory(memory, named, silent)
     demonstrations = memory.provenance.demonstrations
     find = cache(lambda: named or _task_of(memory))
-    columns = TaskColumns(demonstrations.template, demonstrations.labels, find, memory.provenance.task, free)
+    words, made_for = dict(source.words), memory.provenance.task
+    columns = TaskColumns(demonstrations.template, demonstrations.labels, find, made_for, free, words)
     return replace(source, convert=columns)
 
 

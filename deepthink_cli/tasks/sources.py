@@ -58,7 +58,7 @@ def files_of(task: Task) -> list[str]:
 
 
 def _rows_of_file(path: str, definition: Split) -> Iterator[Row]:
-    source = RowSource(path, definition.format)
+    source = RowSource(path, definition.format, header=definition.header, quotes=definition.quotes)
     refuse_texts(source)
     if source.read_once:
         raise InputError(f"{path}: the rows of a task are read several times; give a file")

@@ -12,7 +12,7 @@ from typing import Any
 
 from deepthink_cli.data.formats.lines import refuse_texts
 from deepthink_cli.data.rows import read_rows
-from deepthink_cli.data.source import FormatName, Row, RowSource
+from deepthink_cli.data.source import Row, RowSource
 from deepthink_cli.data.template import Template
 from deepthink_cli.errors import InputError, option
 from deepthink_cli.io.atomic import check_output, writing
@@ -126,12 +126,12 @@ def _label(columns: dict[str, Column], name: str, label: str | None, candidates:
 _SHOTS = 8
 
 
-def starter(name: str, guess: Guess, file: str, row_format: FormatName | None = None) -> str:
-    """The text of a task file; `file` is the file of rows as the task file names it."""
-    return "\n".join(_lines(name, guess, file, row_format)) + "\n"
+def starter(name: str, guess: Guess, file: str, source: RowSource) -> str:
+    """The text of a task file; `file` is the file of rows as the task file names it, `source` as it was read."""
+    return "\n".join(_lines(name, guess, file, source)) + "\n"
 
 
-def _lines(name: str, guess: Guess, file: str, row_format: FormatName | None) -> Iterator[str]:
+def _lines(name: str, guess: Guess, file: str, source: RowSource) -> Iterator[str]:
     fields = {_field(column): column for column in (*guess.texts, guess.label)}
     yield f"# Task {name}, guessed by deepthink tasks new from {printable(file)} ({guess.rows:,} rows). Check it."
     yield f"name: {quoted(name)}"
@@ -145,7 +145,7 @@ def _lines(name: str, guess: Guess, file: str, row_format: FormatName | None) ->
     yield ""
     yield "# The rows, beside this file: of every two, one may be a demonstration, and the other is evaluated."
     yield "# For files of their own, write instead:  train: FILE  and  test: FILE"
-    yield f"rows: {quoted(file)}" if row_format is None else f"rows: {{file: {quoted(file)}, format: {row_format}}}"
+    yield f"rows: {_file(file, source)}"
     yield ""
     labels = 0 if guess.candidates is not None else len(guess.labels)
     few = max(1, guess.rows // 4, min(labels, guess.rows // 2))  # of the half that demonstrations come from
@@ -154,6 +154,14 @@ def _lines(name: str, guess: Guess, file: str, row_format: FormatName | None) ->
     yield "# How many demonstrations, and how they are drawn: random, stratified (every label as often) or first."
     yield f"shots: {shots}"
     yield f"sampling: {'stratified' if balanced else 'random'}"
+
+
+def _file(file: str, source: RowSource) -> str:
+    """The value of `rows`: the file, and how it is read if that is not the rule."""
+    read = [] if source.format is None else [f"format: {source.format}"]
+    read += [] if source.header else ["header: false"]
+    read += [] if source.quotes is None else [f"quotes: {str(source.quotes).lower()}"]
+    return f"{{{', '.join([f'file: {quoted(file)}', *read])}}}" if read else quoted(file)
 
 
 def _columns(fields: dict[str, str], guess: Guess) -> Iterator[str]:
@@ -233,7 +241,7 @@ def new_task(
         raise InputError.of("from", source.path, "the task file names the file of its rows; give a file")
     refuse_texts(source)
     guess = guessed(read_rows(source), source.name, label)
-    text = starter(name, guess, os.path.relpath(source.path, path.parent), source.format)
+    text = starter(name, guess, os.path.relpath(source.path, path.parent), source)
     with writing(path) as out:
         out.write(text)
     (task,) = validated(path)

@@ -105,7 +105,7 @@ ELSEWHERE = {
     ),
     *("out", "output", "samples", "log", "cache", "workers", "shard", "ray", "slurm", "sbatch", "submit", "run_code"),
     "unsafe",
-    *("data_dir", "row_format", "renamed", "task"),  # where rows are, and their form
+    *("data_dir", "format", "map", "no_header", "quotes", "no_quotes", "task"),  # where rows are, and their form
 }
 
 

@@ -104,3 +104,16 @@ def test_rows_with_candidates_of_their_own_may_have_any_answers(tmp_path: Path) 
 )
 def test_an_id_is_unique_and_of_one_kind(values: list[str], expected: bool) -> None:
     assert looks_like_id(values) == expected
+
+
+def test_a_header_that_is_named_like_a_label_may_be_a_row(tmp_path: Path) -> None:
+    for content in (
+        "a fine film,good\nawful,bad\ndull,bad\nfun,good\n",
+        "good,a film\nbad,awful\nbad,dull\ngood,fun\n",
+    ):
+        (tmp_path / "rows.csv").write_text(content)
+        (message,) = field_warnings(read_demonstrations(str(tmp_path / "rows.csv")), has_header=True)
+        assert "the field 'good' is named like one of its values" in message
+        assert "no_header" in message
+    (tmp_path / "rows.csv").write_text("text,label\ntext,good\ndull,bad\nfun,good\n")
+    assert field_warnings(read_demonstrations(str(tmp_path / "rows.csv")), has_header=True) == []

@@ -25,6 +25,7 @@ from deepthink_cli.cli.grouped import Given, grouped
 from deepthink_cli.cli.options import CommonArguments
 from deepthink_cli.data.examples import read_demonstrations, read_queries
 from deepthink_cli.data.rows import read_rows
+from deepthink_cli.data.source import RowSource
 from deepthink_cli.data.template import Template
 from deepthink_cli.errors import InputError
 from deepthink_cli.io.documents import read_document
@@ -98,7 +99,21 @@ def test_separated_cells_come_back_with_their_lines(
         expected.append((dict(zip(header, cells, strict=True)), f"{path}:{line}"))
         writer.writerow(cells)
     path.write_bytes((data.draw(st.sampled_from(["", "\ufeff"])) + text.getvalue()).encode())
-    assert rows_of(path) == expected
+    read = read_rows(RowSource(str(path), quotes=True))
+    assert [(row.fields, row.where) for row in read] == expected
+
+
+LINE = CELL.filter(lambda cell: cell.strip() and not set(cell) & set("\t\n\r\ufeff"))
+
+
+@given(st.integers(1, 3), st.data())
+def test_no_line_of_a_tsv_without_quoting_is_lost(folder: Path, columns: int, data: st.DataObject) -> None:
+    path, cells = folder / "plain.tsv", st.sampled_from(['"', '"a', 'b"', '"c"']) | LINE
+    table = data.draw(st.lists(st.lists(cells, min_size=columns, max_size=columns), min_size=1, max_size=6))
+    names = [f"name {number}" for number in range(columns)]
+    path.write_text("".join("\t".join(row) + "\n" for row in [names, *table]), newline="")
+    assert len(rows_of(path)) == len(table)
+    assert [list(row.fields.values()) for row in read_rows(RowSource(str(path), quotes=False))] == table
 
 
 @given(st.lists(st.dictionaries(TEXT, VALUE, max_size=4), min_size=1), st.none() | st.integers(0, 3), st.booleans())

@@ -110,7 +110,7 @@ def test_a_named_format_overrides_the_suffix(tmp_path: Path) -> None:
 
 
 def test_an_unknown_format_is_refused_with_those_there_are() -> None:
-    with pytest.raises(InputError, match="format xml: unknown format; use csv, tsv, jsonl, json, parquet, txt"):
+    with pytest.raises(InputError, match="format xml: unknown format; use csv, tsv, jsonl, json, parquet, arrow, txt"):
         RowSource("-", "xml")  # type: ignore[arg-type]
 
 

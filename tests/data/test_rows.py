@@ -134,12 +134,12 @@ def test_a_missing_file_is_named(tmp_path: Path, name: str) -> None:
 def test_a_directory_is_not_a_table(tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
         list(read_rows(str(tmp_path)))
-    assert str(caught.value) == f"{tmp_path}: is a directory; name a .jsonl, .csv, .tsv or .parquet file in it"
+    assert str(caught.value) == f"{tmp_path}: is a directory; name a .jsonl, .csv, .tsv, .parquet or .arrow file in it"
 
 
 def test_an_unknown_suffix_is_refused_with_those_that_are_known(tmp_path: Path) -> None:
     message = refusal(tmp_path / "rows.xlsx", "PK")
-    known = ".jsonl, .ndjson, .json, .csv, .tsv, .parquet, .txt"
+    known = ".jsonl, .ndjson, .json, .csv, .tsv, .parquet, .arrow, .feather, .txt"
     reason = f"unknown format '.xlsx'; use {known}, or name the format with format"
     assert message == f"{tmp_path}/rows.xlsx: {reason}"
 
@@ -196,11 +196,13 @@ def test_csv_rows_with_the_wrong_number_of_cells_are_reported_together(csv: Path
 @pytest.mark.parametrize(("header", "found"), [("a,a", "['a', 'a']"), ("a, ,b", "['a', '', 'b']")])
 def test_a_csv_header_names_every_column_once(csv: Path, header: str, found: str) -> None:
     message = refusal(csv, f"\n{header}\n1,2,3\n")
-    assert message == f"{csv}:2: the first row must name every column once, found {found}"
+    way = "if it is data, give no_header"
+    assert message == f"{csv}:2: the first row must name every column once, found {found}; {way}"
 
 
 def test_an_open_quote_is_named_with_the_line_where_its_row_begins(csv: Path) -> None:
-    assert refusal(csv, 'text,label\na,b\n"c,d\ne,f\n') == f"{csv}:3: not CSV (unexpected end of data)"
+    message = refusal(csv, 'text,label\na,b\n"c,d\ne,f\n')
+    assert message == f"{csv}:3: not CSV (unexpected end of data); no_quotes reads quotation marks as text"
 
 
 @pytest.mark.parametrize("rows_before", [0, 1, 3000])

@@ -152,6 +152,11 @@ def test_labels_of_any_kind_are_predicted_as_they_were_given(labels: Any, words:
     assert set(fitted.predict(QUERIES).tolist()) <= set(fitted.classes_.tolist())
 
 
+def test_labels_that_differ_only_by_normalisation_cause_a_warning() -> None:
+    with pytest.warns(UserWarning, match=r"'cafe\\u0301' and 'caf\\xe9' differ only by Unicode normalisation"):
+        classifier(iterations=1).fit(TEXTS, ["caf\xe9", "cafe\u0301", "caf\xe9", "cafe\u0301"])
+
+
 NULLABLE = [
     ([1, 0, 1, 0], "Int64"),
     ([1, 0, 1, 0], "int64[pyarrow]"),

@@ -119,7 +119,7 @@ def test_its_rows_are_not_overwritten(task: Path, capsys: Captured) -> None:
     ("old", "new", "message"),
     [
         ("rows: data.csv", "rows: 3", ":3: rows: must name a file, as in rows: data.csv"),
-        ("rows: data.csv", "rows: {file: data.csv, sep: x}", ":3: rows: no such field 'sep'; give file and format"),
+        ("rows: data.csv", "rows: {file: data.csv, sep: x}", ":3: rows: no such field 'sep'; give file, format, header and quotes"),
         ("rows: data.csv", "train: data.csv", ":3: train: give rows, one file for both, or train and test, a file"),
         ("rows: data.csv", "rows: data.csv\ntest: data.csv", ":3: rows: give rows, one file for both, or train and"),
         ("rows: data.csv", "rows: data.csv\nsplits: {}", ":4: splits: the file names its rows already; give one"),

@@ -1,4 +1,4 @@
-"""CSV, TSV and Parquet."""
+"""CSV and TSV."""
 
 from __future__ import annotations
 
@@ -9,14 +9,16 @@ import sys
 from collections.abc import Iterator
 from itertools import chain
 from threading import Lock
-from typing import Any
+from typing import BinaryIO
 
-from deepthink_cli.data.formats.lines import bounded_line, check_decoded, check_length, shortened
+from deepthink_cli.data.formats.lines import bounded_line, check_decoded, check_length
 from deepthink_cli.data.source import Row, RowSource, opened, seekable
 from deepthink_cli.errors import InputError, Problem, option
+from deepthink_cli.events import Note
 
 COMMA, SEMICOLON, TAB = ",", ";", "\t"
 _QUOTED = re.compile(r'"[^"]*("|$)')
+_OPENED = re.compile(r'(^|\t)"')  # where a quotation mark would begin a cell
 _csv_limit = Lock()
 
 
@@ -25,61 +27,154 @@ def csv_rows(source: RowSource) -> Iterator[Row | InputError]:
 
     Raises InputError for a header with both, outside of quotation marks, and for one with tabs and neither.
     """
-    return _rows(source, COMMA)
+    with opened(source) as stream:
+        yield from _rows(source, _text(stream), COMMA, source.quotes is not False)
 
 
 def tsv_rows(source: RowSource) -> Iterator[Row | InputError]:
-    """Rows of tab-separated cells. Raises InputError for a header with commas or semicolons and no tab."""
-    return _rows(source, TAB)
+    """Rows of tab-separated cells. Raises InputError for a header with commas or semicolons and no tab.
 
-
-def _rows(source: RowSource, expected: str) -> Iterator[Row | InputError]:
-    kind = "TSV" if expected == TAB else "CSV"
+    Most programs that write TSV give quotation marks no meaning. They have one if every mark that begins a cell has its
+    pair at the end of that cell, and no cell of whole rows: then a program has quoted cells.
+    """
+    if source.read_once and source.quotes is None:
+        with seekable(source) as file:
+            quotes = _judged(source, file)
+            file.seek(0)
+            yield from _rows(source, _text(file), TAB, quotes)
+        return
+    quotes = bool(source.quotes)
+    if source.quotes is None:
+        with opened(source) as stream:
+            quotes = _judged(source, stream)
     with opened(source) as stream:
-        text = io.TextIOWrapper(stream, encoding="utf-8-sig", errors="surrogateescape", newline="")
-        lines = _Lines(text, source.name)
-        start = _start(lines)
-        delimiter = _delimiter(start[-1] if start else "", expected, f"{source.name}:{len(start)}")
-        table = csv.reader(chain(start, lines), delimiter=delimiter, strict=True)
-        header: list[str] | None = None
-        first_line = 1
-        try:
-            for cells in _records(table):
-                where, first_line = f"{source.name}:{first_line}", table.line_num + 1
-                lines.size = 0
-                try:
-                    _check_cells(cells, where)
-                except InputError as error:
-                    if header is None:
-                        raise
-                    yield error
-                    continue
-                if not cells:
-                    continue
+        yield from _rows(source, _text(stream), TAB, quotes)
+
+
+def _judged(source: RowSource, stream: BinaryIO) -> bool:
+    """Whether quotation marks have a meaning in a table; says so if there are some that could have one."""
+    text = _text(stream)
+    quotes = _are_quoted(_Lines(text, source.name))
+    text.detach()  # which leaves the stream open
+    if quotes is not None:
+        source.tell(Note(_taken(source.name, quotes)))
+    return bool(quotes)
+
+
+def _are_quoted(lines: _Lines) -> bool | None:
+    """Whether every quotation mark that begins a cell is balanced in it; None if none begins one.
+
+    A cell with line breaks may be several rows whose marks have no meaning, one of the first and one of the last. The
+    lines are one row only if they have the tabs of one, and the table has more columns than one.
+    """
+    found, columns, before = False, 0, 0
+    table = csv.reader(lines, delimiter=TAB, strict=True)
+    try:
+        for cells in _records(table):
+            columns, several = columns or len(cells), table.line_num - before > 1
+            if lines.opened and (len(cells) != columns or (several and (columns == 1 or lines.tabs >= columns))):
+                return False
+            found, before = found or lines.opened, table.line_num
+            if cells:
+                lines.begin()
+    except (csv.Error, InputError):  # a mark without a pair, which may make a row of the rest of the file
+        return False if found or lines.opened else None
+    return True if found else None
+
+
+def _taken(name: str, quotes: bool) -> str:
+    if quotes:
+        return f"{name}: quotation marks around cells are taken off; {option('no_quotes')} reads them as text"
+    return (
+        f"{name}: quotation marks are read as text, since some have no pair in their cell; {option('quotes')} gives "
+        "them the meaning that they have in CSV"
+    )
+
+
+def _text(stream: BinaryIO) -> io.TextIOWrapper:
+    return io.TextIOWrapper(stream, encoding="utf-8-sig", errors="surrogateescape", newline="")
+
+
+def _rows(source: RowSource, text: io.TextIOWrapper, expected: str, quotes: bool) -> Iterator[Row | InputError]:
+    kind = "TSV" if expected == TAB else "CSV"
+    lines = _Lines(text, source.name)
+    start = _start(lines)
+    place = f"{source.name}:{len(start)}"
+    delimiter = _delimiter(start[-1] if start else "", expected, place, source.header)
+    table = csv.reader(
+        chain(start, lines),
+        delimiter=delimiter,
+        quoting=csv.QUOTE_MINIMAL if quotes else csv.QUOTE_NONE,
+        strict=True,
+    )
+    header: list[str] | None = None
+    first_line, spanned, count = 1, 0, 0
+    try:
+        for cells in _records(table):
+            where, size, first_line = f"{source.name}:{first_line}", table.line_num - first_line, table.line_num + 1
+            lines.begin()
+            try:
+                _check_cells(cells, where)
+            except InputError as error:
                 if header is None:
-                    header = _header(cells, where)
+                    raise
+                yield error
+                continue
+            if not cells:
+                continue
+            if header is None:
+                header = _header(cells, where) if source.header else [f"column{n + 1}" for n in range(len(cells))]
+                if source.header:
                     continue
-                if len(cells) != len(header):
-                    counts = f"{len(cells)} cells under {len(header)} columns"
-                    yield InputError(Problem(f"{counts}; quote cells that hold {delimiter!r}", place=where))
-                    continue
-                yield Row(dict(zip(header, cells, strict=True)), where)
-        except csv.Error as error:
-            raise InputError(f"{source.name}:{first_line}: not {kind} ({error})") from error
+            count, spanned = count + 1, spanned + size
+            if len(cells) != len(header):
+                yield InputError(Problem(_unequal(len(cells), len(header), delimiter, quotes), place=where))
+                continue
+            yield Row(dict(zip(header, cells, strict=True)), where)
+    except csv.Error as error:
+        way = f"{option('no_quotes')} reads quotation marks as text" if quotes else "save the file as text"
+        raise InputError(f"{source.name}:{first_line}: not {kind} ({error}); {way}") from error
+    if spanned:
+        source.tell(Note(_joined(source.name, count + spanned, count)))
+
+
+def _unequal(cells: int, columns: int, delimiter: str, quotes: bool) -> str:
+    """Why a row with another number of cells than columns is refused, and what to do."""
+    way = f"quote cells that hold {delimiter!r}"
+    if not quotes:
+        way = f"if quotation marks enclose cells that hold {delimiter!r} or line breaks, give {option('quotes')}"
+    return f"{cells} cells under {columns} columns; {way}"
+
+
+def _joined(name: str, lines: int, rows: int) -> str:
+    read = "1 row" if rows == 1 else f"{rows:,} rows"
+    return (
+        f"{name}: {lines:,} lines are {read}, because quotation marks enclose line breaks; if they have no meaning "
+        f"here, give {option('no_quotes')}"
+    )
 
 
 class _Lines(Iterator[str]):
-    """The lines of a table; raises InputError where those since `size` was set to 0 are longer than a row may be."""
+    """The lines of a table; raises InputError where those since `begin` are longer than a row may be.
+
+    `tabs` is how many tabs these hold, `opened` whether a quotation mark stands where a cell begins.
+    """
 
     def __init__(self, text: io.TextIOWrapper, name: str) -> None:
-        self.text, self.name = text, name
-        self.number = self.size = 0
+        self.text, self.name, self.number = text, name, 0
+        self.begin()
+
+    def begin(self) -> None:
+        """A new row begins with the next line."""
+        self.size, self.tabs, self.opened = 0, 0, False
 
     def __next__(self) -> str:
         line = bounded_line(self.text)
         if not line:
             raise StopIteration
         self.number, self.size = self.number + 1, self.size + len(line)
+        self.tabs += line.count(TAB)
+        self.opened = self.opened or ('"' in line and _OPENED.search(line) is not None)
         check_length(self.size, f"{self.name}:{self.number}")
         return line
 
@@ -94,22 +189,25 @@ def _start(lines: Iterator[str]) -> list[str]:
     return start
 
 
-def _delimiter(header: str, expected: str, where: str) -> str:
-    """The character between the cells, judged by the header's first line outside of quotation marks."""
+def _delimiter(header: str, expected: str, where: str, named: bool) -> str:
+    """The character between the cells, judged by the header's first line outside of quotation marks.
+
+    Where columns are not `named`, this is a line of data, which may hold other characters.
+    """
     unquoted = _QUOTED.sub("", header)
     commas, semicolons, tabs = COMMA in unquoted, SEMICOLON in unquoted, TAB in unquoted
     if expected == TAB and not tabs and (commas or semicolons):
         raise InputError(
             f"{where}: no tab in the header, but {header.strip()!r:.60}; for CSV, use {option('format')} csv"
         )
-    if expected == COMMA and commas and semicolons:
+    if expected == COMMA and commas and semicolons and named:
         raise InputError(
             f"{where}: commas and semicolons in the header {header.strip()!r:.60}; put the column names that hold one "
             "in quotation marks"
         )
     if expected == COMMA and tabs and not commas and not semicolons:
         raise InputError(f"{where}: tabs in the header, and no comma; for TSV, use {option('format')} tsv")
-    return SEMICOLON if expected == COMMA and semicolons else expected
+    return SEMICOLON if expected == COMMA and semicolons and not commas else expected
 
 
 def _records(table: Iterator[list[str]]) -> Iterator[list[str]]:
@@ -136,42 +234,6 @@ def _check_cells(cells: list[str], where: str) -> None:
 def _header(cells: list[str], where: str) -> list[str]:
     names = [cell.strip() for cell in cells]
     if "" in names or len(set(names)) != len(names):
-        raise InputError(f"{where}: the first row must name every column once, found {names}")
+        reason = f"the first row must name every column once, found {names}; if it is data, give {option('no_header')}"
+        raise InputError(f"{where}: {reason}")
     return names
-
-
-_BATCH = 256  # rows
-
-
-def parquet_rows(source: RowSource) -> Iterator[Row | InputError]:
-    """The rows of a Parquet file, batch by batch."""
-    import pyarrow
-    import pyarrow.parquet
-
-    with seekable(source) as stream:
-        try:
-            table = pyarrow.parquet.ParquetFile(stream)
-            names = table.schema_arrow.names
-            if len(set(names)) != len(names):
-                raise InputError(f"{source.name}: must name every column once, found {names}")
-            first = 1
-            for batch in table.iter_batches(batch_size=_BATCH):
-                yield from _batch_rows(batch, source.name, first)
-                first += len(batch)
-        except (pyarrow.ArrowException, OSError, ValueError) as error:
-            raise InputError(f"{source.name}: not a Parquet file ({shortened(str(error))})") from error
-
-
-def _batch_rows(batch: Any, name: str, first: int) -> Iterator[Row | InputError]:
-    """The rows of a batch; if one cannot be read, the rows are read one by one."""
-    try:
-        rows = batch.to_pylist()
-    except (ValueError, OverflowError) as error:
-        if len(batch) == 1:
-            yield InputError(f"{name}:{first}: cannot be read ({shortened(str(error))})")
-            return
-        for place in range(len(batch)):
-            yield from _batch_rows(batch.slice(place, 1), name, first + place)
-        return
-    for number, fields in enumerate(rows, start=first):
-        yield Row(fields, f"{name}:{number}")

@@ -1,0 +1,121 @@
+"""Parquet and Arrow, and what their metadata say of the columns: which are an index, and the names of classes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from deepthink_cli.data.formats.lines import shortened
+from deepthink_cli.data.source import Row, RowSource, seekable
+from deepthink_cli.errors import InputError, option
+from deepthink_cli.events import Note
+
+if TYPE_CHECKING:
+    from pyarrow import RecordBatch, Schema
+
+_BATCH = 256  # rows
+
+
+def parquet_rows(source: RowSource) -> Iterator[Row | InputError]:
+    """The rows of a Parquet file, batch by batch."""
+    import pyarrow
+    import pyarrow.parquet
+
+    with seekable(source) as stream:
+        try:
+            table = pyarrow.parquet.ParquetFile(stream)
+            yield from _rows(source, table.schema_arrow, table.iter_batches(batch_size=_BATCH))
+        except (pyarrow.ArrowException, OSError, ValueError) as error:
+            raise InputError(f"{source.name}: not a Parquet file ({shortened(str(error))})") from error
+
+
+def arrow_rows(source: RowSource) -> Iterator[Row | InputError]:
+    """The rows of an Arrow file or stream, as `save_to_disk` of the datasets library writes it, batch by batch."""
+    import pyarrow
+
+    with seekable(source) as stream:
+        try:
+            is_file = stream.read(6) == b"ARROW1"
+            stream.seek(0)
+            reader = (pyarrow.ipc.open_file if is_file else pyarrow.ipc.open_stream)(stream)
+            batches = map(reader.get_batch, range(reader.num_record_batches)) if is_file else reader
+            yield from _rows(source, reader.schema, chain.from_iterable(map(_parts, batches)))
+        except (pyarrow.ArrowException, OSError, ValueError) as error:
+            raise InputError(f"{source.name}: not an Arrow file ({shortened(str(error))})") from error
+
+
+def _parts(batch: RecordBatch) -> Iterator[RecordBatch]:
+    return (batch.slice(start, _BATCH) for start in range(0, batch.num_rows, _BATCH))
+
+
+def _rows(source: RowSource, schema: Schema, batches: Iterable[RecordBatch]) -> Iterator[Row | InputError]:
+    """The rows of batches without the index of a table, and with the names of classes."""
+    names = schema.names
+    if len(set(names)) != len(names):
+        raise InputError(f"{source.name}: must name every column once, found {names}")
+    renamed, classes = dict(source.renamed), class_names(schema)
+    index = [name for name in index_columns(schema) if name in names and name not in renamed]
+    kept = [name for name in names if name not in index] or names
+    if len(kept) < len(names):
+        columns, mapped = ", ".join(map(repr, index)), f"{option('map')} {index[0]}=NAME"
+        text = f"{source.name}: left out {columns}, the index of a table by the file's metadata; to read it, {mapped}"
+        source.tell(Note(text))
+    first = 1
+    for batch in batches:
+        yield from _batch_rows(batch.select(kept), source.name, first, classes)
+        first += batch.num_rows
+
+
+def index_columns(schema: Schema) -> list[str]:
+    """The columns that pandas stored as the index of a table."""
+    columns = _metadata(schema, b"pandas").get("index_columns")
+    return [each for each in columns if isinstance(each, str)] if isinstance(columns, list) else []
+
+
+def class_names(schema: Schema) -> dict[str, list[str]]:
+    """The names of classes that a column holds by number, for every `ClassLabel` of the datasets library."""
+    info = _metadata(schema, b"huggingface").get("info")
+    features = info.get("features") if isinstance(info, Mapping) else None
+    if not isinstance(features, Mapping):
+        return {}
+    return {name: names for name, feature in features.items() if (names := _names(feature))}
+
+
+def _names(feature: Any) -> list[str]:
+    """The names of a feature, or of the items of a list of it."""
+    if isinstance(feature, list) and len(feature) == 1:
+        return _names(feature[0])
+    if not isinstance(feature, Mapping):
+        return []
+    if feature.get("_type") != "ClassLabel":
+        return _names(feature.get("feature"))
+    names = feature.get("names")
+    return names if isinstance(names, list) and all(isinstance(name, str) and name.strip() for name in names) else []
+
+
+def _metadata(schema: Schema, key: bytes) -> Mapping[str, Any]:
+    """The JSON object that a library stored in the metadata; empty if there is none."""
+    try:
+        content = json.loads((schema.metadata or {}).get(key, b"{}"))
+    except (ValueError, RecursionError):  # the rows can be read without
+        return {}
+    return content if isinstance(content, Mapping) else {}
+
+
+def _batch_rows(
+    batch: RecordBatch, name: str, first: int, classes: Mapping[str, list[str]]
+) -> Iterator[Row | InputError]:
+    """The rows of a batch; if one cannot be read, the rows are read one by one."""
+    try:
+        rows = batch.to_pylist()
+    except (ValueError, OverflowError) as error:
+        if len(batch) == 1:
+            yield InputError(f"{name}:{first}: cannot be read ({shortened(str(error))})")
+            return
+        for place in range(len(batch)):
+            yield from _batch_rows(batch.slice(place, 1), name, first + place, classes)
+        return
+    for number, fields in enumerate(rows, start=first):
+        yield Row(fields, f"{name}:{number}", classes)

@@ -1,0 +1,112 @@
+"""Parquet and Arrow: what their metadata say of the columns."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow
+import pyarrow.parquet
+import pytest
+from datasets import ClassLabel, Dataset, Features, List, Value
+
+from deepthink_cli.data.examples import read_demonstrations, read_pool, read_queries
+from deepthink_cli.data.rows import read_rows
+from deepthink_cli.data.source import RowSource
+from deepthink_cli.errors import InputError
+from deepthink_cli.events import Event, Note
+
+TEXTS = ["a fine film", "dull", "lovely", "too long"]
+CLASSES = ["negative", "positive"]
+
+
+def told_by(source: RowSource) -> tuple[RowSource, list[Event]]:
+    told: list[Event] = []
+    return RowSource(source.path, source.format, renamed=source.renamed, words=source.words, tell=told.append), told
+
+
+def classified(labels: list[Any], feature: Any = None) -> Dataset:
+    features = Features({"text": Value("string"), "label": feature or ClassLabel(names=CLASSES)})
+    return Dataset.from_dict({"text": TEXTS, "label": labels}, features=features)
+
+
+@pytest.fixture
+def parquet(tmp_path: Path) -> RowSource:
+    classified([1, 0, 1, 0]).to_parquet(tmp_path / "classes.parquet")
+    return RowSource(str(tmp_path / "classes.parquet"))
+
+
+def test_the_index_of_a_table_is_left_out(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"text": TEXTS[:2], "label": ["good", "bad"]})
+    pd.concat([frame, frame]).to_parquet(tmp_path / "rows.parquet")
+    source, told = told_by(RowSource(str(tmp_path / "rows.parquet")))
+    assert read_demonstrations(source).labels == ("good", "bad")
+    assert [row.fields for row in read_rows(source)][:2] == frame.to_dict("records")
+    assert all(isinstance(event, Note) and "left out '__index_level_0__'" in event.text for event in told)
+
+
+def test_an_index_that_is_mapped_is_read(tmp_path: Path) -> None:
+    pd.DataFrame({"label": ["good", "bad"]}, index=pd.Index(["a", "b"], name="text")).to_parquet(tmp_path / "i.parquet")
+    path = str(tmp_path / "i.parquet")
+    assert [list(row.fields) for row in read_rows(path)] == [["label"], ["label"]]
+    source = RowSource(path, renamed=(("text", "review"),))
+    assert [source.converted(row).fields for row in read_rows(source)] == [
+        {"label": "good", "review": "a"},
+        {"label": "bad", "review": "b"},
+    ]
+
+
+def test_the_names_of_classes_are_label_words(parquet: RowSource) -> None:
+    source, told = told_by(parquet)
+    demonstrations = read_demonstrations(source)
+    assert [example.label for example in demonstrations.examples] == ["positive", "negative"] * 2
+    (note,) = told
+    assert isinstance(note, Note)
+    assert "0 as 'negative', 1 as 'positive'" in note.text
+    template, labels, pool = read_pool(parquet)
+    assert labels == ("negative", "positive")
+    assert pool[0].fields == {"text": TEXTS[0], "label": "positive"}
+    queries = read_queries(parquet, template, labels, labelled=True)
+    assert [query.gold for query in queries] == ["positive", "negative"] * 2
+
+
+def test_a_memory_of_numbers_reads_the_numbers(parquet: RowSource) -> None:
+    template = read_demonstrations(parquet).template
+    assert [query.gold for query in read_queries(parquet, template, ["0", "1"], labelled=True)] == ["1", "0"] * 2
+
+
+def test_lists_of_classes_and_renamed_columns_have_names(tmp_path: Path) -> None:
+    classified([[1], [0, 1], [0], [1]], List(ClassLabel(names=CLASSES))).to_parquet(tmp_path / "lists.parquet")
+    source = RowSource(str(tmp_path / "lists.parquet"), renamed=(("label", "tone"),))
+    assert [example.label for example in read_demonstrations(source).examples][1] == "negative, positive"
+
+
+def test_a_class_without_a_name_is_refused_where_labels_are_read(tmp_path: Path) -> None:
+    classified([1, 0, 1, -1]).to_parquet(tmp_path / "unlabelled.parquet")
+    with pytest.raises(InputError, match=r"parquet:4: 'label' is -1, and the file names the classes 0 to 1"):
+        read_demonstrations(str(tmp_path / "unlabelled.parquet"))
+
+
+def test_what_save_to_disk_wrote_is_read_with_the_names_of_its_features(tmp_path: Path) -> None:
+    classified([1, 0, 1, 0]).save_to_disk(tmp_path / "saved")
+    (file,) = (tmp_path / "saved").glob("*.arrow")
+    assert [example.label for example in read_demonstrations(str(file)).examples] == ["positive", "negative"] * 2
+
+
+def test_categories_are_label_words_in_arrow_and_parquet(tmp_path: Path) -> None:
+    labels = pyarrow.array(["good", "bad", "good", "bad"]).dictionary_encode()
+    table = pyarrow.table({"text": TEXTS, "label": labels})
+    with pyarrow.OSFile(str(tmp_path / "file.arrow"), "wb") as out, pyarrow.ipc.new_file(out, table.schema) as writer:
+        writer.write_table(table)
+    pyarrow.parquet.write_table(table, tmp_path / "rows.parquet")
+    table.to_pandas().to_feather(tmp_path / "rows.feather")
+    for name in ("file.arrow", "rows.parquet", "rows.feather"):
+        assert read_demonstrations(str(tmp_path / name)).labels == ("good", "bad")
+
+
+@pytest.mark.parametrize("content", [b"", b"ARROW1\0\0 and no more", b"no Arrow at all"])
+def test_a_file_that_only_says_arrow_is_refused(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "a.arrow").write_bytes(content)
+    with pytest.raises(InputError, match="not an Arrow file"):
+        list(read_rows(str(tmp_path / "a.arrow")))

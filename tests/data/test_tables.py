@@ -1,0 +1,134 @@
+"""CSV and TSV as programs write them: quotation marks without a meaning, no header, UTF-16."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deepthink_cli.data.rows import read_rows
+from deepthink_cli.data.source import RowSource
+from deepthink_cli.errors import InputError, Problems
+from deepthink_cli.events import Event, Note
+
+GLUE = 'sentence\tid\n"a fine start\t1\ndull and long\t2\nthe director said so"\t3\nok\t4\n'
+
+
+def read(path: Path, content: str, **how: Any) -> tuple[list[dict[str, Any]], list[str]]:
+    """The rows of a file with this content, and what was said of it."""
+    path.write_text(content, newline="", encoding="utf-8")
+    told: list[Event] = []
+    rows = [row.fields for row in read_rows(RowSource(str(path), tell=told.append, **how))]
+    return rows, [event.text for event in told if isinstance(event, Note)]
+
+
+def test_a_tsv_with_marks_that_no_cell_closes_has_a_row_a_line(tmp_path: Path) -> None:
+    rows, said = read(tmp_path / "glue.tsv", GLUE)
+    assert rows == [
+        {"sentence": '"a fine start', "id": "1"},
+        {"sentence": "dull and long", "id": "2"},
+        {"sentence": 'the director said so"', "id": "3"},
+        {"sentence": "ok", "id": "4"},
+    ]
+    assert len(said) == 1
+    assert "read as text" in said[0]
+    assert "quotes" in said[0]
+
+
+def test_a_tsv_of_one_column_has_a_row_a_line(tmp_path: Path) -> None:
+    rows, _ = read(tmp_path / "one.tsv", 'sentence\n"a fine start\ndull\nhe said so"\n')
+    assert [row["sentence"] for row in rows] == ['"a fine start', "dull", 'he said so"']
+
+
+@pytest.mark.parametrize("quoting", [csv.QUOTE_MINIMAL, csv.QUOTE_ALL])
+def test_cells_that_a_program_has_quoted_come_back(tmp_path: Path, quoting: Any) -> None:
+    table = [["text", "label"], ['he said "so"', "a"], ["two\tcells", "b"], ["two\nlines", "c"], ["plain", "d"]]
+    written = io.StringIO(newline="")
+    csv.writer(written, delimiter="\t", quoting=quoting, lineterminator="\n").writerows(table)
+    rows, said = read(tmp_path / "rows.tsv", written.getvalue())
+    assert [list(row.values()) for row in rows] == table[1:]
+    assert "taken off" in said[0]
+    assert "5 lines are 4 rows" in said[1]
+
+
+def test_a_tsv_without_marks_is_read_without_a_word(tmp_path: Path) -> None:
+    assert read(tmp_path / "rows.tsv", 'text\tlabel\n5" disk\tb\nx\ty\n') == (
+        [{"text": '5" disk', "label": "b"}, {"text": "x", "label": "y"}],
+        [],
+    )
+
+
+def test_a_row_with_too_many_cells_says_nothing_of_marks_in_others(tmp_path: Path) -> None:
+    path, problems, told = tmp_path / "rows.tsv", Problems(), list[Event]()
+    path.write_text('text\tlabel\n"a"\tb\nx\ty\tz\n')
+    source = RowSource(str(path), tell=told.append)
+    assert [row.fields for row in read_rows(source, problems)] == [{"text": "a", "label": "b"}]
+    assert len(problems.found) == 1
+
+
+def test_the_meaning_of_marks_can_be_said(tmp_path: Path) -> None:
+    rows, said = read(tmp_path / "glue.tsv", GLUE, quotes=True)
+    assert [row["sentence"] for row in rows] == ["a fine start\t1\ndull and long\t2\nthe director said so", "ok"]
+    (text,) = said
+    assert "4 lines are 2 rows" in text
+    assert "no_quotes" in text
+
+
+def test_a_csv_can_be_read_without_quoting(tmp_path: Path) -> None:
+    content = 'text,label\n"a fine start,1\ndull,2\nhe said so",3\n'
+    rows, said = read(tmp_path / "rows.csv", content)
+    assert len(rows) == 1
+    assert "3 lines are 1 row" in said[0]
+    rows, said = read(tmp_path / "rows.csv", content, quotes=False)
+    assert [row["label"] for row in rows] == ["1", "2", "3"]
+    assert said == []
+
+
+def test_standard_input_is_read_as_a_file_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reading, writing = os.pipe()
+    with os.fdopen(writing, "w") as pipe:
+        pipe.write(GLUE)
+    with os.fdopen(reading) as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        rows = [row.fields for row in read_rows(RowSource("-", "tsv"))]
+    assert rows == read(tmp_path / "glue.tsv", GLUE)[0]
+
+
+def test_unbalanced_marks_name_the_way_out(tmp_path: Path) -> None:
+    for name, content in (("a.csv", 'text,label\n"a,b\n'), ("a.tsv", 'text\tlabel\n"a\tb\n')):
+        with pytest.raises(InputError, match=r":2: not .SV .unexpected end of data.; no_quotes reads quotation marks"):
+            read(tmp_path / name, content, quotes=True)
+
+
+def test_columns_without_a_header_are_numbered(tmp_path: Path) -> None:
+    for name, content in (("a.csv", "fine; really,pos\nbad,neg\n"), ("a.tsv", "fine; really\tpos\nbad\tneg\n")):
+        rows, _ = read(tmp_path / name, content, header=False)
+        assert rows == [{"column1": "fine; really", "column2": "pos"}, {"column1": "bad", "column2": "neg"}]
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be"])
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.tsv", "text\tlabel\ncafé\tgood\nno\tbad\n"),
+        ("a.csv", "text;label\r\ncafé;good\r\nno;bad\r\n"),
+        ("a.jsonl", '{"text": "café", "label": "good"}\n{"text": "no", "label": "bad"}\n'),
+        ("a.json", '[{"text": "café", "label": "good"},\n{"text": "no", "label": "bad"}]'),
+    ],
+)
+def test_utf_16_with_a_byte_order_mark_is_read(tmp_path: Path, name: str, content: str, encoding: str) -> None:
+    mark = "" if encoding == "utf-16" else "\ufeff"
+    (tmp_path / name).write_bytes((mark + content).encode(encoding))
+    rows = list(read_rows(str(tmp_path / name)))
+    assert [row.fields for row in rows] == [{"text": "café", "label": "good"}, {"text": "no", "label": "bad"}]
+
+
+def test_damaged_utf_16_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_bytes("text\tlabel\na\tb\n".encode("utf-16") + b"x")
+    with pytest.raises(InputError, match="not UTF-16, which its byte-order mark says"):
+        list(read_rows(str(tmp_path / "a.tsv")))
