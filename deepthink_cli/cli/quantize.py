@@ -101,14 +101,14 @@ def quantize(
         if choice is not None:
             rows = choice.reader(tell)(opened)
             planned = plan_comparison(opened, opened, lambda _: rows, options, tell)
-        result, labels = quantize_file(memory, to, output), None
+        result, compared = quantize_file(memory, to, output), None
         note(f"wrote {output} ({size(result.header.size)})", common.quiet)
         if planned is not None:
-            labels = compare_labels(planned.with_after(result.change.after), tell)
+            compared = compare_labels(planned.with_after(result.change.after), tell)
     if common.as_json:
-        write_json(_json(result, labels))
+        write_json(_json(result, compared))
     else:
-        report(*_lines(result, labels, output))
+        report(*_lines(result, compared, output))
 
 
 def _lines(result: QuantizedFile, labels: ComparedLabels | None, output: Path) -> list[Any]:
