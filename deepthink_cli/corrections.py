@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, with_config
+from pydantic import Field, model_validator, with_config
 
 from deepthink_cli.io.mistakes import STRICT
-from deepthink_cli.options import ScoreName
+from deepthink_cli.io.records import LARGEST, Count, Digest, Natural, Share
+from deepthink_cli.options import MOST_COPIES, ScoreName
 
 LEAST_WEIGHT, LARGEST_WEIGHT = 1e-3, 1e3  # of the first token: nearly unseen, and nearly all that is seen
+Nats = Annotated[float, Field(ge=-1e6, le=1e6)]  # the log-probabilities of a label are nearer to 0
+Weight = Annotated[float, Field(ge=LEAST_WEIGHT, le=LARGEST_WEIGHT)]
+CENTROID = "centroid"  # the calibration whose correction is centroids
 _SHOWN = 6  # labels
 
 
@@ -20,8 +24,8 @@ _SHOWN = 6  # labels
 class StoredBias:
     """log b of every label in nats: of the scores that are compared, and of the scores per token."""
 
-    compared: dict[str, float]
-    per_token: dict[str, float]
+    compared: dict[str, Nats]
+    per_token: dict[str, Nats]
 
 
 @with_config(STRICT)
@@ -34,7 +38,7 @@ class Centroids:
     """
 
     means: dict[str, str]
-    slope: Annotated[float, Field(gt=0)]
+    slope: Annotated[float, Field(gt=0, le=1e100)]  # times the distance of any two states in float32 is finite
 
 
 @with_config(STRICT)
@@ -51,11 +55,17 @@ class Calibrated:
     method: str
     score: ScoreName
     bias: dict[str, StoredBias]
-    inputs: Annotated[int, Field(ge=1)]
-    sha256: str
+    inputs: Count
+    sha256: Digest
     source: str | None = None
-    reread: Annotated[int, Field(ge=2)] | None = None
+    reread: Annotated[int, Field(ge=2, le=MOST_COPIES)] | None = None
     centroids: dict[str, Centroids] | None = None
+
+    @model_validator(mode="after")
+    def _check_kind(self) -> Self:
+        if (self.method == CENTROID) != bool(self.centroids) or bool(self.bias) == bool(self.centroids):
+            raise ValueError(f"the method {CENTROID} has centroids, and every other a bias")
+        return self
 
     @property
     def at_iterations(self) -> Mapping[str, StoredBias | Centroids]:
@@ -104,12 +114,19 @@ class FirstToken:
     of their list as canonical JSON, with their labels for `labels`; `given` is a weight that a user gave.
     """
 
-    weight: Annotated[float, Field(ge=LEAST_WEIGHT, le=LARGEST_WEIGHT)]
+    weight: Weight
     criterion: Literal["given", "labels", "entropy"] = "given"
-    tried: tuple[float, ...] = ()
-    rows: Annotated[int, Field(ge=0)] = 0
-    sha256: str | None = None
+    tried: tuple[Weight, ...] = ()
+    rows: Natural = 0
+    sha256: Digest | None = None
     source: str | None = None
+
+    @model_validator(mode="after")
+    def _check_criterion(self) -> Self:
+        by_rows = (self.weight in self.tried, self.rows > 0, self.sha256 is not None, self.source is not None)
+        if set(by_rows) != {self.criterion != "given"}:
+            raise ValueError("a weight that is not given is one of those tried, chosen by rows of a file")
+        return self
 
     def __str__(self) -> str:
         chosen = f", chosen by {self.criterion} from {len(self.tried)} with {self.rows} rows of {self.source}"
@@ -126,13 +143,19 @@ class Thresholds:
     """
 
     score: ScoreName
-    at: dict[str, dict[str, Annotated[float, Field(ge=0, le=1)]]]
-    rows: Annotated[int, Field(ge=1)]
-    folds: Annotated[int, Field(ge=2)]
+    at: dict[str, dict[str, Share]]
+    rows: Count
+    folds: Annotated[int, Field(ge=2, le=LARGEST)]
     source: str
-    micro_f1: float
-    macro_f1: float
-    subset_accuracy: float
+    micro_f1: Share
+    macro_f1: Share
+    subset_accuracy: Share
+
+    @model_validator(mode="after")
+    def _check_folds(self) -> Self:
+        if self.folds > self.rows:
+            raise ValueError(f"{self.folds} folds of {self.rows} rows")
+        return self
 
     def __str__(self) -> str:
         last = max(self.at, key=int)

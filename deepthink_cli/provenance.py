@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import islice
-from typing import Annotated, Literal, Protocol
+from typing import Annotated, Literal, Protocol, Self
 
-from pydantic import Field, TypeAdapter, with_config
+from pydantic import Field, TypeAdapter, model_validator, with_config
 
 from deepthink_cli.corrections import Calibrated, FirstToken, Thresholds
 from deepthink_cli.data.chat import Chat
@@ -18,6 +18,7 @@ from deepthink_cli.data.same_input import input_groups
 from deepthink_cli.data.template import PARTS, Template
 from deepthink_cli.errors import InputError, option
 from deepthink_cli.io.mistakes import STRICT
+from deepthink_cli.io.records import LARGEST, Count, Digest, Finite, Natural, Share
 from deepthink_cli.io.text import canonical_json, named
 from deepthink_cli.method import Method
 
@@ -33,7 +34,7 @@ class AdapterIdentity:
 
     id: str
     revision: str | None
-    sha256: str
+    sha256: Digest
 
     def __str__(self) -> str:
         return self.id if self.revision is None else f"{self.id}@{self.revision}"
@@ -56,9 +57,9 @@ class ModelIdentity:
     id: str
     revision: str | None
     architecture: str
-    config_sha256: str
-    weights_sha256: str
-    tokenizer_sha256: str
+    config_sha256: Digest
+    weights_sha256: Annotated[str, Field(pattern="^([0-9a-f]{64}(:[0-9a-f]{64})?)?$")]
+    tokenizer_sha256: Digest
     dtype: Annotated[str, Field(pattern=DTYPE)]
     quantize: Annotated[str, Field(pattern="^(8bit|4bit)$")] | None = None
     gguf: str | None = None
@@ -199,14 +200,20 @@ class Selected:
     """
 
     method: str
-    shots: int
-    seed: int
+    shots: Count
+    seed: Natural
     balanced: bool
     pool: str
-    pool_rows: int
-    pool_sha256: str
+    pool_rows: Count
+    pool_sha256: Digest
     model: str | None = None
-    model_sha256: str | None = None
+    model_sha256: Digest | None = None
+
+    @model_validator(mode="after")
+    def _check_rows(self) -> Self:
+        if self.shots > self.pool_rows or (self.model is None) != (self.model_sha256 is None):
+            raise ValueError("shots are of the rows of the pool, and a model has a digest")
+        return self
 
     def __str__(self) -> str:
         balanced = ", balanced" if self.balanced else ""
@@ -222,7 +229,7 @@ class RecordedTechnique:
     """
 
     name: str
-    values: dict[str, float] = field(default_factory=dict)
+    values: dict[str, Finite] = field(default_factory=dict)
     words: dict[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
@@ -239,13 +246,19 @@ class Tuned:
     correction of the scores, `none` or a name of `--calibrate`.
     """
 
-    folds: int
-    seed: int
-    rows: int
-    tried: int
-    accuracy: float
-    baseline: float
+    folds: Annotated[int, Field(ge=2, le=LARGEST)]
+    seed: Natural
+    rows: Count
+    tried: Count
+    accuracy: Share
+    baseline: Share
     calibration: str
+
+    @model_validator(mode="after")
+    def _check_folds(self) -> Self:
+        if self.folds > self.rows:
+            raise ValueError(f"{self.folds} folds of {self.rows} rows")
+        return self
 
 
 @with_config(STRICT)
@@ -259,7 +272,7 @@ class Quantized:
 
     bits: Bits
     group: Annotated[int, Field(ge=1, lt=2**31)]
-    source_sha256: str
+    source_sha256: Digest
 
     @property
     def dtype(self) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from importlib.metadata import version
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, TypeAdapter, ValidationError, with_config
 
@@ -21,6 +21,7 @@ from deepthink_cli.data.examples import Example
 from deepthink_cli.data.template import PARTS, Template
 from deepthink_cli.errors import InputError
 from deepthink_cli.io.mistakes import STRICT, place, reason
+from deepthink_cli.io.records import LARGEST, Count, Digest, Finite, Natural, Share
 from deepthink_cli.io.text import canonical_json
 from deepthink_cli.method import Method, Positions
 from deepthink_cli.provenance import (
@@ -35,7 +36,7 @@ from deepthink_cli.provenance import (
 )
 from deepthink_cli.updates.base import UpdateRule
 from deepthink_cli.updates.gate import Gate
-from deepthink_cli.updates.registry import name_of, rule_of, values_of
+from deepthink_cli.updates.registry import GATE, name_of, rule_of, values_of
 
 FORMAT_VERSIONS = (1, 2)
 MAX_ITERATIONS = 999_999  # the names of tensors have six digits for an iteration
@@ -49,7 +50,7 @@ class StoredDemonstrations:
     token_ids: list[Annotated[int, Field(ge=0, lt=2**31)]]
     texts: list[str | dict[str, str]]
     labels: list[str]
-    sha256: str
+    sha256: Digest
 
 
 @with_config(STRICT)
@@ -58,7 +59,7 @@ class StoredRule:
     """An update rule other than the gate: its registered name and its parameters."""
 
     name: str
-    values: dict[str, Any]
+    values: dict[str, bool | Annotated[int, Field(ge=-LARGEST, le=LARGEST)] | Finite | str | None]
 
 
 @with_config(STRICT)
@@ -72,20 +73,20 @@ class Metadata:
     has format version 2.
     """
 
-    format_version: int
+    format_version: Literal[1, 2]
     model: ModelIdentity
     demonstrations: StoredDemonstrations
     template: Template
     labels: list[str]
-    iterations: Annotated[int, Field(le=MAX_ITERATIONS)]
-    eta: float
-    momentum: float
+    iterations: Annotated[int, Field(ge=1, le=MAX_ITERATIONS)]
+    eta: Share
+    momentum: Share
     positions: Positions
-    kept: list[int]
+    kept: list[Annotated[int, Field(ge=1, le=MAX_ITERATIONS)]]
     dtypes: dict[str, str]
     task: str | None
-    seed: int | None
-    shots: int
+    seed: Natural | None
+    shots: Count
     versions: dict[str, str]
     drift: dict[str, Drift] = field(default_factory=dict)
     sha256: str = ""
@@ -98,7 +99,7 @@ class Metadata:
     calibrated: Calibrated | None = None
     first_token: FirstToken | None = None
     thresholds: Thresholds | None = None
-    parts: list[Annotated[int, Field(ge=1)]] | None = None
+    parts: list[Count] | None = None
 
     @property
     def rule(self) -> str:
@@ -114,12 +115,13 @@ class Metadata:
         rule = gate if self.update is None else rule_of(self.update.name, self.update.values)
         return Method(self.iterations, rule, self.positions)
 
-    def provenance(self) -> Provenance:
-        """The provenance that this metadata was made from."""
+    @property
+    def tokenized(self) -> TokenizedDemonstrations:
+        """The demonstrations as the model read them."""
         stored = self.demonstrations
         examples = tuple(map(Example, stored.texts, stored.labels))
         words = self.technique.words if self.technique else {}
-        demonstrations = TokenizedDemonstrations(
+        return TokenizedDemonstrations(
             examples,
             self.template,
             tuple(self.labels),
@@ -128,8 +130,11 @@ class Metadata:
             words,
             tuple(self.parts or ()),
         )
+
+    def provenance(self) -> Provenance:
+        """The provenance that this metadata was made from."""
         added = {name: getattr(self, name) for name in ADDED if name != "parts"}  # which the demonstrations have
-        return Provenance(self.model, demonstrations, self.method, self.task, self.seed, **added)
+        return Provenance(self.model, self.tokenized, self.method, self.task, self.seed, **added)
 
 
 OPTIONAL = tuple(each.name for each in fields(Metadata) if each.default is None)  # absent if they are not used
@@ -206,15 +211,12 @@ def parse_metadata(text: str, where: str) -> Metadata:
 
 def _check_consistent(metadata: Metadata) -> None:
     """Raise ValueError if fields contradict each other."""
-    stored, kept = metadata.demonstrations, metadata.kept
+    kept = metadata.kept
     if metadata.format_version == 1 and any(getattr(metadata, name) is not None for name in ADDED):
         raise ValueError("format_version: 1 has none of the fields " + ", ".join(ADDED))
-    if not len(stored.texts) == len(stored.labels) == metadata.shots:
-        raise ValueError("demonstrations: texts, labels and shots differ in number")
-    if metadata.parts is not None and sum(metadata.parts) != len(stored.token_ids):
-        raise ValueError("parts: not of as many tokens as the demonstrations")
-    if len(set(metadata.labels)) != len(metadata.labels) or not all(map(str.strip, metadata.labels)):
-        raise ValueError("labels: one is empty or duplicated")
+    if metadata.update is not None and (metadata.eta or metadata.momentum or metadata.update.name == GATE):
+        raise ValueError("update: has an eta and a momentum of its own, and is not the gate")
+    _check_demonstrations(metadata)
     if not kept or kept != sorted(set(kept)) or not 1 <= kept[0] <= kept[-1] <= metadata.iterations:
         raise ValueError(f"kept: {kept} are not iterations of T = {metadata.iterations}")
     readings = [str(t) for t in range(2, len(metadata.drift) + 2)]
@@ -229,6 +231,28 @@ def _check_consistent(metadata: Metadata) -> None:
     for name, dtype in (("memory", stored_as), ("model", metadata.model.dtype)):
         if metadata.dtypes[name] != dtype:
             raise ValueError(f"dtypes.{name}: {metadata.dtypes[name]} is not {dtype}")
+    if metadata.format_version != added_fields(metadata)["format_version"]:
+        raise ValueError("format_version: 2 has one of the fields " + ", ".join(ADDED))
+
+
+def _check_demonstrations(metadata: Metadata) -> None:
+    """Raise ValueError or InputError unless the demonstrations are of the template, the labels and their digest."""
+    stored, labels = metadata.demonstrations, metadata.labels
+    if not len(stored.texts) == len(stored.labels) == metadata.shots:
+        raise ValueError("demonstrations: texts, labels and shots differ in number")
+    if metadata.parts is not None and sum(metadata.parts) != len(stored.token_ids):
+        raise ValueError("parts: not of as many tokens as the demonstrations")
+    if len(set(labels)) != len(labels) or not all(map(str.strip, labels)):
+        raise ValueError("labels: one is empty or duplicated")
+    for text in stored.texts:
+        metadata.template.values(text)
+    named = {each for answer in stored.labels for each in metadata.template.labels_of(answer)}
+    if labels and (unknown := named - set(labels)):
+        raise ValueError(f"demonstrations.labels: {min(unknown)!r} is not one of the labels")
+    if metadata.technique is not None and not set(metadata.technique.words) <= set(labels):
+        raise ValueError("technique.words: not of the labels")
+    if stored.sha256 != metadata.tokenized.sha256:
+        raise ValueError("demonstrations.sha256: not the digest of the demonstrations")
 
 
 def _check_calibrated(metadata: Metadata) -> None:
@@ -237,17 +261,16 @@ def _check_calibrated(metadata: Metadata) -> None:
         return
     if not metadata.labels or set(calibrated.at_iterations) != {str(t) for t in (1, *metadata.kept)}:
         raise ValueError("calibrated.bias: not one for the labels at T = 1 and at each kept iteration")
-    if calibrated.centroids is not None and calibrated.bias:
-        raise ValueError("calibrated: has both a bias and centroids")
-    for centroids in (calibrated.centroids or {}).values():
-        _check_centroids(centroids, metadata.labels)
+    widths = {_width(centroids, metadata.labels) for centroids in (calibrated.centroids or {}).values()}
+    if len(widths) > 1:
+        raise ValueError("calibrated.centroids: not of one number of float32 numbers")
     for bias in calibrated.bias.values():
         if not set(bias.compared) == set(bias.per_token) == set(metadata.labels):
             raise ValueError(f"calibrated.bias: of {', '.join(bias.compared)}, not of the labels")
 
 
-def _check_centroids(centroids: Centroids, labels: Sequence[str]) -> None:
-    """Raise ValueError unless the means are those of the labels, each of as many finite numbers."""
+def _width(centroids: Centroids, labels: Sequence[str]) -> int:
+    """The numbers of each mean; raises ValueError unless the means are those of the labels, of finite numbers."""
     if set(centroids.means) != set(labels):
         raise ValueError(f"calibrated.centroids: of {', '.join(centroids.means)}, not of the labels")
     means = [b64decode(mean, validate=True) for mean in centroids.means.values()]
@@ -256,6 +279,7 @@ def _check_centroids(centroids: Centroids, labels: Sequence[str]) -> None:
         raise ValueError("calibrated.centroids: not of one number of float32 numbers")
     if not all(math.isfinite(number) for mean in means for (number,) in struct.iter_unpack("<f", mean)):
         raise ValueError("calibrated.centroids: a number is NaN or infinite")
+    return width
 
 
 def _check_thresholds(metadata: Metadata) -> None:

@@ -6,13 +6,13 @@ from collections.abc import Iterable
 from typing import Any
 
 from deepthink_cli.calibration.base import Calibration
+from deepthink_cli.corrections import CENTROID as CENTROID
 from deepthink_cli.errors import InputError
 from deepthink_cli.registry import Registry, instance_of
 
 _HERE = "deepthink_cli.calibration"
 NONE, STORED = "none", "stored"  # names in `--calibrate` that are no calibrations: no correction, and the memory's
 THRESHOLDS = "thresholds"  # of `deepthink calibrate`: one for each label, for rows that may have several
-CENTROID = "centroid"
 _ALL = (
     Calibration(
         "contextual",

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Annotated
 
-from pydantic import ConfigDict, with_config
+from pydantic import ConfigDict, Field, with_config
 
 from deepthink_cli.data.template import Template
 from deepthink_cli.errors import InputError
@@ -26,7 +27,7 @@ class Chat:
     """
 
     system: str | None = None
-    template_sha256: str = ""
+    template_sha256: Annotated[str, Field(pattern="^([0-9a-f]{64})?$")] = ""
 
     def __post_init__(self) -> None:
         try:

@@ -14,6 +14,7 @@ from pydantic import BeforeValidator, Field, field_validator
 
 from deepthink_cli.calibration.registry import NONE, choices, unlabelled
 from deepthink_cli.data.chat import Chat
+from deepthink_cli.io.records import Count, Natural
 from deepthink_cli.method import ITERATIONS, POSITIONS, GateOptions, Positions
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.options import DATA, METHOD, REREAD, Copies, Flag, Score, TokenIds, chosen_iterations, named_by
@@ -21,7 +22,7 @@ from deepthink_cli.registry import installed
 from deepthink_cli.selection.options import BALANCE, ORDER_SEED, POOL_SIZE, SAMPLING, SHOTS, Limit
 from deepthink_cli.selection.registry import Sampling, selection_method
 from deepthink_cli.techniques.base import Technique, Trained
-from deepthink_cli.techniques.options import LEARNING_RATE, STEPS
+from deepthink_cli.techniques.options import LEARNING_RATE, STEPS, LearningRate
 from deepthink_cli.techniques.registry import DEEP_THINKING, TECHNIQUES, technique_of
 from deepthink_cli.updates.base import UpdateRule
 from deepthink_cli.updates.registry import GATE, RULES, RuleText, parse_rule, split_rules
@@ -45,7 +46,6 @@ Unsafe = Annotated[
     Flag(DATA, "With --run-code: also as root, where neither bubblewrap nor namespaces are available.", variable=False),
 ]
 Word = Annotated[str, Field(min_length=1)]
-Seed = Annotated[int, Field(ge=0)]
 Shots = Annotated[int, Field(ge=1)]
 
 
@@ -86,7 +86,7 @@ class Experiment(GateOptions):
     tasks: tuple[Word, ...] = ()
     protocols: tuple[Word, ...] = Field(("official",), min_length=1)
     seeds: Annotated[
-        tuple[Seed, ...],
+        tuple[Natural, ...],
         Flag(
             DATA,
             "Demonstration seeds: a count (10 for 0 to 9) or a list, as in 3,5; '42,' is the single seed 42.",
@@ -96,7 +96,7 @@ class Experiment(GateOptions):
         ),
     ] = (0,)
     shots: Annotated[tuple[Shots | None, ...], _several(SHOTS, "N,...")] = (None,)
-    orders: Annotated[tuple[Seed | None, ...], _several(ORDER_SEED, "S,...", "order_seed")] = (None,)
+    orders: Annotated[tuple[Natural | None, ...], _several(ORDER_SEED, "S,...", "order_seed")] = (None,)
     sampling: Annotated[tuple[Sampling | None, ...], _several(SAMPLING, "NAME,...")] = (None,)
     positions: Annotated[tuple[Positions, ...], _several(POSITIONS, "[continued|restarted],...")] = ("continued",)
     limit: Limit = None
@@ -163,8 +163,8 @@ class Experiment(GateOptions):
             default=False,
         ),
     ] = (DEEP_THINKING,)
-    steps: Annotated[int, Field(ge=1), STEPS] = Trained.steps
-    lr: Annotated[float, Field(gt=0), LEARNING_RATE] = Trained.lr
+    steps: Annotated[Count, STEPS] = Trained.steps
+    lr: Annotated[LearningRate, LEARNING_RATE] = Trained.lr
     calibrations: Annotated[
         tuple[Annotated[str, named_by(_correction)], ...],
         Flag(

@@ -7,6 +7,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from deepthink_cli.io.records import Natural
 from deepthink_cli.options import DATA, Flag, Options, named_by
 from deepthink_cli.selection.registry import Sampling, selection_method
 
@@ -19,11 +20,13 @@ SHOTS = Flag(
     hint="a number of demonstrations, 1 or more",
     default=False,
 )
-ORDER_SEED = Flag(DATA, "Seed for the order of the same demonstrations.", "S", hint="a whole number, 0 or more")
+ORDER_SEED = Flag(DATA, "Seed for the order of the same demonstrations.", "S", hint="a whole number from 0 to 2^63 - 1")
 SAMPLING = Flag(
     DATA, "How a task's demonstrations are drawn. Default: the task's own, random.", complete="sampling", closed=True
 )
-SEED = Flag(DATA, "Seed for choosing demonstrations. Default: 0.", "S", hint="a whole number, 0 or more", default=False)
+SEED = Flag(
+    DATA, "Seed for choosing demonstrations. Default: 0.", "S", hint="a whole number from 0 to 2^63 - 1", default=False
+)
 
 
 class SelectOptions(Options):
@@ -43,7 +46,7 @@ class SelectOptions(Options):
         ),
     ] = "random"
     shots: Annotated[int, Field(ge=1), SHOTS]
-    seed: Annotated[int, Field(ge=0), SEED] = 0
+    seed: Annotated[Natural, SEED] = 0
     balance: Annotated[bool, BALANCE] = False
     pool_size: Annotated[int | None, Field(ge=1), POOL_SIZE] = None
 
@@ -59,7 +62,7 @@ class TaskOptions(Options):
     """How a task's demonstrations are drawn and how many of its rows are evaluated; None means the task's default."""
 
     shots: Annotated[int | None, Field(ge=1), SHOTS] = None
-    seed: Annotated[int, Field(ge=0), SEED] = 0
-    order_seed: Annotated[int | None, Field(ge=0), ORDER_SEED] = None
+    seed: Annotated[Natural, SEED] = 0
+    order_seed: Annotated[Natural | None, ORDER_SEED] = None
     sampling: Annotated[Sampling | None, SAMPLING] = None
     limit: Limit = None

@@ -7,6 +7,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from deepthink_cli.io.records import Count
 from deepthink_cli.options import METHOD, Flag, Options, named_by
 from deepthink_cli.registry import installed
 from deepthink_cli.techniques.base import Technique, Trained
@@ -21,6 +22,7 @@ _OTHERS = [each for each in map(sample, TECHNIQUES.own) if each.members == 1 and
 _TRAINED = [each for each in _OTHERS if isinstance(each, Trained)]
 _CONTROLS = [each for each in _OTHERS if each not in _TRAINED]
 _TRAINING = ", ".join(each.name for each in _TRAINED)
+LearningRate = Annotated[float, Field(gt=0, le=1e6)]
 STEPS = Flag(
     METHOD,
     f"Gradient steps of {_TRAINING}. Default: {Trained.steps}.",
@@ -56,8 +58,8 @@ class TechniqueOptions(Options):
             variable=False,
         ),
     ] = DEEP_THINKING
-    steps: Annotated[int | None, Field(ge=1), STEPS] = None
-    lr: Annotated[float | None, Field(gt=0), LEARNING_RATE] = None
+    steps: Annotated[Count | None, STEPS] = None
+    lr: Annotated[LearningRate | None, LEARNING_RATE] = None
 
     @property
     def chosen(self) -> Technique:

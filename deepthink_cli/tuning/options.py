@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from pydantic import Field, field_validator
 
 from deepthink_cli.calibration.registry import NONE, calibrations
+from deepthink_cli.io.records import Natural
 from deepthink_cli.method import ETAS, ITERATIONS, POSITIONS, Eta, GateOptions, Method, Positions
 from deepthink_cli.options import DATA, METHOD, Flag, named_by
 from deepthink_cli.registry import installed
@@ -71,9 +72,7 @@ class TuneOptions(GateOptions):
             variable=False,
         ),
     ] = "5"
-    seed: Annotated[
-        int, Field(ge=0), replace(SEED, help="Seed of the folds and of the order of the rows.", default=True)
-    ] = 0
+    seed: Annotated[Natural, replace(SEED, help="Seed of the folds and of the order of the rows.", default=True)] = 0
     shots: Annotated[
         int | None,
         Field(ge=1),

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
+from deepthink_cli.io.records import Share
 from deepthink_cli.updates.base import Place, UpdateRule
 
 if TYPE_CHECKING:
@@ -23,8 +24,8 @@ class Gate(UpdateRule):
 
     source = "Yang et al. 2023, arXiv 2305.13016, Eq. 4"
 
-    eta: float = 0.01
-    momentum: float = 0.0
+    eta: Share = 0.01
+    momentum: Share = 0.0
 
     def __call__(
         self, history: Tensor, present: Tensor, state: Tensor | None, place: Place

@@ -7,9 +7,9 @@ import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import Field, TypeAdapter, ValidationError, with_config
+from pydantic import TypeAdapter, ValidationError, with_config
 
 from deepthink_cli.artifact.container import VECTORS, Container, digest, read_container
 from deepthink_cli.artifact.metadata import StoredDemonstrations
@@ -17,17 +17,17 @@ from deepthink_cli.data.examples import Example
 from deepthink_cli.data.template import Template
 from deepthink_cli.errors import InputError
 from deepthink_cli.io.mistakes import STRICT, place, reason
+from deepthink_cli.io.records import Count, Digest, Natural
 from deepthink_cli.io.text import canonical_json
 from deepthink_cli.method import Method
 from deepthink_cli.provenance import ModelIdentity, Provenance, RecordedTechnique, TokenizedDemonstrations
+from deepthink_cli.vectors.options import Factor
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 NAME = "vectors"  # of the tensor
 ITERATIVE_VECTORS = "iterative-vectors"
-Count = Annotated[int, Field(ge=1)]
-Factor = Annotated[float, Field(ge=0)]
 
 
 @with_config(STRICT)
@@ -44,18 +44,18 @@ class VectorsMetadata:
     format_version: Literal[1]
     model: ModelIdentity
     demonstrations: StoredDemonstrations
-    places: list[Annotated[int, Field(ge=0)]]
+    places: list[Natural]
     template: Template
     labels: list[str]
     alpha: Factor
     extraction_alpha: Factor
     episodes: Count
     shots: Count
-    seed: Annotated[int, Field(ge=0)]
+    seed: Natural
     source: str
     task: str | None
     rows: Count
-    rows_sha256: str
+    rows_sha256: Digest
     versions: dict[str, str]
     sha256: str = ""
 

@@ -6,9 +6,11 @@ from typing import Annotated
 
 from pydantic import Field
 
+from deepthink_cli.io.records import Natural
 from deepthink_cli.options import DATA, METHOD, Flag, Options
 
-_HINT = "a number, 0 or more"
+Factor = Annotated[float, Field(ge=0, le=1e6)]
+_HINT = "a number from 0 to a million"
 ALPHA = Flag(
     METHOD,
     "Factor of the vectors that are added to a prompt. Default: 1, or what the file of vectors says.",
@@ -28,22 +30,21 @@ class VectorOptions(Options):
         Flag(METHOD, "Episodes, each of two passes.", "N", hint="a number of episodes, 1 or more"),
     ] = 200
     extraction_alpha: Annotated[
-        float,
-        Field(ge=0),
+        Factor,
         Flag(METHOD, "Factor of the vectors that are added while they are extracted.", "X", hint=_HINT),
     ] = 0.1
-    alpha: Annotated[float, Field(ge=0), ALPHA] = 1.0
+    alpha: Annotated[Factor, ALPHA] = 1.0
     shots: Annotated[
         int,
         Field(ge=1),
         Flag(DATA, "Demonstrations of each label, in an episode and in a prompt.", "K", hint="a number, 1 or more"),
     ] = 1
     seed: Annotated[
-        int, Field(ge=0), Flag(DATA, "Seed for drawing the episodes.", "S", hint="a whole number, 0 or more")
+        Natural, Flag(DATA, "Seed for drawing the episodes.", "S", hint="a whole number from 0 to 2^63 - 1")
     ] = 0
 
 
 class AddedOptions(Options):
     """How strongly the vectors of a file are added to a prompt; None for what the file says."""
 
-    alpha: Annotated[float | None, Field(ge=0), ALPHA] = None
+    alpha: Annotated[Factor | None, ALPHA] = None

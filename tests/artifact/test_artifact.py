@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.by_hand import Tensors, canonical, signed
+from helpers.by_hand import Tensors, canonical, demonstrations_sha256, signed
 from safetensors import safe_open
 
 from deepthink_cli import Gate, Method
@@ -25,17 +25,17 @@ METADATA: dict[str, Any] = {
         "id": "tiny",
         "revision": None,
         "architecture": "TinyForCausalLM",
-        "config_sha256": "c",
-        "weights_sha256": "w",
-        "tokenizer_sha256": "t",
+        "config_sha256": "c" * 64,
+        "weights_sha256": "0" * 64,
+        "tokenizer_sha256": "1" * 64,
         "dtype": "float32",
         "quantize": None,
     },
     "demonstrations": {
         "token_ids": [5, 6, 7],
-        "texts": ["héllo", {"a": "x", "b": "y"}],
+        "texts": ["héllo", {"text": "x"}],
         "labels": ["p", "q"],
-        "sha256": "d",
+        "sha256": "",
     },
     "template": {"pattern": "{text} {label}", "separator": "\n"},
     "labels": ["p", "q"],
@@ -52,12 +52,13 @@ METADATA: dict[str, Any] = {
     "drift": {"2": {"keys": [0.25, 0.5], "values": [0.125, 0.0]}, "3": {"keys": [0.5, 0.5], "values": [1.0, 2.0]}},
     "sha256": "",
 }
+METADATA["demonstrations"]["sha256"] = demonstrations_sha256(METADATA)
 CORRECTION: dict[str, Any] = {
     "method": "batch",
     "score": "sum",
     "bias": {t: {kind: {"p": -0.5, "q": -1.0} for kind in ("compared", "per_token")} for t in ("1", "3")},
     "inputs": 20,
-    "sha256": "r",
+    "sha256": "e" * 64,
     "source": "rows.jsonl",
 }
 NAMES = [f"iteration.{t}.layer.{layer}.{part}" for t in (1, 3) for layer in (0, 1) for part in ("keys", "values")]
@@ -128,7 +129,7 @@ def test_the_bytes_made_by_hand_are_a_safetensors_file(path: Path) -> None:
 
 def test_a_header_gives_back_what_made_the_memory(header: Header) -> None:
     provenance = header.metadata.provenance()
-    assert [example.text for example in provenance.demonstrations.examples] == ["héllo", {"a": "x", "b": "y"}]
+    assert [example.text for example in provenance.demonstrations.examples] == ["héllo", {"text": "x"}]
     assert [example.label for example in provenance.demonstrations.examples] == ["p", "q"]
     assert provenance.demonstrations.token_ids == (5, 6, 7)
     assert provenance.demonstrations.template.query("why") == "why "
@@ -181,13 +182,23 @@ def test_one_changed_byte_is_found(path: Path, place: int) -> None:
 
 @pytest.mark.parametrize(
     ("place", "value"),
-    [(("eta",), 0.02), (("labels",), ["q", "p"]), (("demonstrations", "token_ids", 0), 8), (("model", "id"), "other")],
+    [(("eta",), 0.02), (("seed",), 5), (("drift", "2", "keys", 0), 0.5), (("model", "id"), "other")],
 )
 def test_changed_metadata_are_found(path: Path, place: tuple[str | int, ...], value: Any) -> None:
     digest = signed(METADATA, entries(), content(entries()))["sha256"]
     memory_file(path, {**changed(*place, to=value), "sha256": digest})
     with pytest.raises(InputError, match="do not match its digest"):
         verify(read_header(path))
+
+
+@pytest.mark.parametrize(("place", "value"), [(("labels",), ["q", "p"]), (("demonstrations", "token_ids", 0), 8)])
+def test_demonstrations_of_another_digest_are_refused_by_the_header(
+    path: Path, place: tuple[str | int, ...], value: Any
+) -> None:
+    metadata = signed(changed(*place, to=value), entries(), content(entries()))
+    assert refusal(memory_file(path, metadata)) == (
+        f"{path}: damaged metadata: demonstrations.sha256: not the digest of the demonstrations"
+    )
 
 
 def test_a_missing_file_says_how_to_make_one(path: Path) -> None:
@@ -401,7 +412,10 @@ def test_a_correction_is_read(path: Path) -> None:
     ("place", "value", "reason"),
     [
         (("bias",), {"1": CORRECTION["bias"]["1"]}, "calibrated.bias: not one for the labels at T = 1 and at each"),
-        (("bias",), {}, "calibrated.bias: not one for the labels"),
+        (("bias",), {}, "calibrated: the method centroid has centroids, and every other a bias"),
+        (("method",), "centroid", "calibrated: the method centroid has centroids, and every other a bias"),
+        (("bias", "3", "compared", "p"), -1e300, "calibrated.bias.3.compared.p: must be -1000000.0 or more"),
+        (("sha256",), "x", "calibrated.sha256: does not have the form"),
         (("bias", "3", "compared"), {"p": 0.0}, "calibrated.bias: of p, not of the labels"),
         (("bias", "3", "per_token"), {"p": 0.0, "q": 0.0, "r": 0.0}, "calibrated.bias: of p, q, not of the labels"),
         (("bias", "3", "compared", "p"), "much", "calibrated.bias.3.compared.p: must be a number"),

@@ -241,7 +241,7 @@ def test_a_signed_file_of_another_form_is_refused(small: Header, change: Change,
 def test_a_file_of_float32_has_no_room_for_ranges(plain: Header) -> None:
     metadata, entries, body = parts(plain.path)
     changed = copy.deepcopy(metadata)
-    changed |= {"format_version": 2, "quantized": {"bits": 8, "group": 32, "source_sha256": "d"}}
+    changed |= {"format_version": 2, "quantized": {"bits": 8, "group": 32, "source_sha256": "d" * 64}}
     changed["dtypes"]["memory"] = "int8"
     rewritten(plain.path, changed, entries, bytes(body))
     assert "damaged: its tensors are not those of iterations [1, 3]" in refusal(plain.path)

@@ -1,0 +1,216 @@
+"""Metadata drawn from their schema: every number has a bound, and what the reader of headers takes, commands take."""
+
+from __future__ import annotations
+
+import copy
+import json
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import write_reviews, write_rows
+from helpers.by_hand import canonical, demonstrations_sha256, signed
+from hypothesis import event, given
+from hypothesis import strategies as st
+
+from deepthink_cli.artifact.format import read_header
+from deepthink_cli.artifact.metadata import ADAPTER_METADATA
+from deepthink_cli.cli.main import run
+from deepthink_cli.errors import InputError
+from deepthink_cli.vectors.file import VectorsMetadata
+
+Schema = dict[str, Any]
+Place = tuple[str | int, ...]
+SCHEMA: Schema = ADAPTER_METADATA.json_schema()
+ABSURD: list[Any] = [1e308, -1e300, 5e-324, -1, 10**39, 2**63, "", "²", "x" * 99, "positive", None, True, [], {}]
+DIGEST = "0" * 64
+LABELS = ("positive", "negative")
+
+
+def resolved(schema: Schema) -> Schema:
+    """A schema, or the one that it refers to."""
+    return SCHEMA["$defs"][schema["$ref"].rpartition("/")[2]] if "$ref" in schema else schema
+
+
+def nodes(schema: Schema, defs: Schema) -> Iterator[Schema]:
+    """A schema and all schemas in it."""
+    yield schema
+    for key, value in schema.items():
+        inner = value.values() if key in ("properties", "$defs") else value if isinstance(value, list) else [value]
+        for each in inner:
+            if isinstance(each, dict) and key not in ("default", "const", "enum"):
+                yield from nodes(each, defs)
+
+
+@pytest.mark.parametrize("kind", [ADAPTER_METADATA, pytest.param(VectorsMetadata, id="vectors")])
+def test_every_number_has_a_bound_above_and_below(kind: Any) -> None:
+    from pydantic import TypeAdapter
+
+    schema = (kind if isinstance(kind, TypeAdapter) else TypeAdapter(kind)).json_schema()
+    numbers = [each for each in nodes(schema, schema["$defs"]) if each.get("type") in ("integer", "number")]
+    assert len(numbers) > 5
+    for each in numbers:
+        assert each.keys() & {"minimum", "exclusiveMinimum", "enum", "const"}, each
+        assert each.keys() & {"maximum", "exclusiveMaximum", "enum", "const"}, each
+
+
+def values(schema: Schema) -> st.SearchStrategy[Any]:
+    """What a schema allows."""
+    schema = resolved(schema)
+    if "anyOf" in schema:
+        return st.one_of(*map(values, schema["anyOf"]))
+    if "const" in schema or "enum" in schema:
+        return st.sampled_from(schema.get("enum") or [schema["const"]])
+    match schema.get("type"):
+        case "null":
+            return st.none()
+        case "boolean":
+            return st.booleans()
+        case "integer":
+            most = schema["maximum"] if "maximum" in schema else schema["exclusiveMaximum"] - 1
+            return st.integers(schema["minimum"], most)
+        case "number":
+            low = schema.get("minimum", schema.get("exclusiveMinimum"))
+            return st.floats(low, schema["maximum"], exclude_min="exclusiveMinimum" in schema)
+        case "string":
+            pattern = schema.get("pattern")
+            return st.from_regex(pattern, fullmatch=True) if pattern else st.text(max_size=8) | st.sampled_from(LABELS)
+        case "array":
+            each = schema.get("items")
+            if each is None:
+                return st.tuples(*map(values, schema["prefixItems"])).map(list)
+            return st.lists(values(each), max_size=3)
+        case "object" if "properties" in schema:
+            required = schema.get("required", [])
+            fields = {name: values(each) for name, each in schema["properties"].items()}
+            return st.fixed_dictionaries(
+                {name: each for name, each in fields.items() if name in required},
+                optional={name: each for name, each in fields.items() if name not in required},
+            )
+    return st.dictionaries(
+        st.sampled_from(["1", "2", *LABELS]) | st.text(max_size=3), values(schema["additionalProperties"]), max_size=3
+    )
+
+
+def places(value: Any, schema: Schema, at: Place = ()) -> Iterator[tuple[Place, Schema]]:
+    """Every place in metadata, with the schema of what stands there; of the elements of a list, the first."""
+    schema = resolved(schema)
+    if "anyOf" in schema:
+        kinds = {dict: "object", list: "array", str: "string", type(None): "null"}
+        whole, found = schema, [resolved(each) for each in schema["anyOf"]]
+        schema = next((each for each in found if each.get("type") == kinds.get(type(value))), schema)
+        yield at, whole
+    elif at:
+        yield at, schema
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            of = schema.get("properties", {}).get(name) or schema["additionalProperties"]
+            yield from places(inner, of, (*at, name))
+    elif isinstance(value, list) and value:
+        yield from places(value[0], schema["items"], (*at, 0))
+
+
+@dataclass(frozen=True)
+class Bases:
+    """Metadata of memories that use every field between them, with the tensors of their files."""
+
+    metadata: list[dict[str, Any]]
+    tensors: dict[str, Any]
+    body: bytes
+    folder: Path
+
+    def changed(self, number: int, place: Place, value: Any) -> Path:
+        """The file with another value in one place, and the digests of that."""
+        metadata = copy.deepcopy(self.metadata[number])
+        inner: Any = metadata
+        for step in place[:-1]:
+            inner = inner[step]
+        inner[place[-1]] = value
+        try:
+            if place != ("demonstrations", "sha256"):
+                metadata["demonstrations"]["sha256"] = demonstrations_sha256(metadata)
+        except (TypeError, ValueError, KeyError):
+            pass  # no demonstrations that have a digest
+        text = canonical(signed(metadata, self.tensors, self.body))
+        header = json.dumps(
+            {"__metadata__": {"deepthink": text}, **self.tensors}, separators=(",", ":"), ensure_ascii=False
+        )
+        data = header.encode("utf-8", "surrogatepass")
+        data += b" " * (-len(data) % 8)
+        path = self.folder / "changed.safetensors"
+        path.write_bytes(struct.pack("<Q", len(data)) + data + self.body)
+        return path
+
+
+@pytest.fixture(scope="module")
+def bases(tmp_path_factory: pytest.TempPathFactory) -> Bases:
+    """A memory of the built-in model with two iterations, with a bias, with centroids, and with thresholds."""
+    folder = tmp_path_factory.mktemp("bases")
+    path = folder / "mem.safetensors"
+    demos = write_reviews(folder / "demos.jsonl")
+    write_rows(folder / "rows.jsonl", [{"review": "a kind film", "sentiment": "positive"}])
+    assert run(["think", str(demos), "-T", "2", "--keep", "all", "-q", "-o", str(path)]) == 0
+    centred = ["calibrate", str(path), "--calibrate", "centroid", "-q", "-o", str(folder / "centroids.safetensors")]
+    assert run(centred) == 0
+    centroids, _, _ = _parts(folder / "centroids.safetensors")
+    metadata, tensors, body = _parts(path)
+    length, bias = len(metadata["demonstrations"]["token_ids"]), dict.fromkeys(LABELS, -0.5)
+    both = {
+        **metadata,
+        "format_version": 2,
+        "selected": {"method": "random", "shots": 4, "seed": 0, "balanced": True, "pool": "p", "pool_rows": 9}
+        | {"pool_sha256": DIGEST, "model": None, "model_sha256": None},
+        "technique": {"name": "flipped", "values": {"steps": 2.0}, "words": {"positive": "lamp", "negative": "spoon"}},
+        "tuned": {"folds": 5, "seed": 0, "rows": 20, "tried": 9, "accuracy": 0.5, "baseline": 0.5}
+        | {"calibration": "none"},
+        "calibrated": {"method": "batch", "score": "sum", "inputs": 20, "sha256": DIGEST, "source": "rows"}
+        | {"bias": {t: {"compared": bias, "per_token": bias} for t in "12"}},
+        "first_token": {"weight": 0.5, "criterion": "labels", "tried": [0.5, 2.0], "rows": 9, "source": "r"}
+        | {"sha256": DIGEST},
+        "parts": [5, length - 5],
+    }
+    several = {
+        **metadata,
+        "format_version": 2,
+        "template": {**metadata["template"], "label_separator": ";"},
+        "thresholds": {"score": "sum", "at": {t: dict.fromkeys(LABELS, 0.5) for t in "12"}, "rows": 20, "folds": 5}
+        | {"source": "r", "micro_f1": 0.5, "macro_f1": 0.5, "subset_accuracy": 0.5},
+        "update": {"name": "layer-ramp", "values": {"eta": 0.1, "momentum": 0.0, "first": 0.0, "last": 1.0}},
+        "eta": 0.0,
+    }
+    made = Bases([both, centroids, several], tensors, body, folder)
+    for number in range(len(made.metadata)):
+        assert set(codes_of_commands(made, made.changed(number, ("seed",), 1)).values()) == {0}
+    return made
+
+
+def _parts(path: Path) -> tuple[dict[str, Any], dict[str, Any], bytes]:
+    data = path.read_bytes()
+    (length,) = struct.unpack("<Q", data[:8])
+    listed = json.loads(data[8 : 8 + length])
+    return json.loads(listed.pop("__metadata__")["deepthink"]), listed, data[8 + length :]
+
+
+COMMANDS = ("inspect MEM", "inspect MEM --json", "predict MEM ROWS --at all --offline", "eval MEM ROWS --offline")
+
+
+def codes_of_commands(bases: Bases, path: Path) -> dict[str, int]:
+    words = {"MEM": str(path), "ROWS": str(bases.folder / "rows.jsonl")}
+    return {command: run([words.get(word, word) for word in command.split()]) for command in COMMANDS}
+
+
+@given(data=st.data())
+def test_no_command_fails_as_a_bug_on_metadata_that_were_accepted(bases: Bases, data: st.DataObject) -> None:
+    number = data.draw(st.integers(0, len(bases.metadata) - 1))
+    place, schema = data.draw(st.sampled_from(list(places(bases.metadata[number], SCHEMA))))
+    path = bases.changed(number, place, data.draw(values(schema) | st.sampled_from(ABSURD), label=str(place)))
+    try:
+        read_header(path)
+    except InputError:
+        return event("refused")
+    event("accepted")
+    codes = codes_of_commands(bases, path)
+    assert set(codes.values()) <= {0, 1, 2}, codes
