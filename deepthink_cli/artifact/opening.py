@@ -16,6 +16,7 @@ from deepthink_cli.io.text import facts_table, size
 from deepthink_cli.model.chat import check_template
 from deepthink_cli.model.options import POCKET, TOY, ModelOptions
 from deepthink_cli.model.spec import ModelSpec
+from deepthink_cli.model.tokens import end_of_demonstrations
 from deepthink_cli.options import MOST_COPIES
 from deepthink_cli.provenance import Provenance, check_model, provenance_lines
 
@@ -183,8 +184,12 @@ def find_its_model(memory: OpenedMemory, options: ModelOptions | None, tell: Tel
     check_model(memory.provenance, spec.identify(), memory.name)
     if spec.id == POCKET:
         tell(Note(f"{memory.name}: {TOY}; think with a real model for labels that you use"))
-    if chat := memory.provenance.demonstrations.chat:
-        check_template(spec.tokenizer, chat, memory.name)
+    demonstrations = memory.provenance.demonstrations
+    if demonstrations.chat:
+        check_template(spec.tokenizer, demonstrations.chat, memory.name)
+    else:
+        spec.check_ids(demonstrations.token_ids, memory.name)
+        end_of_demonstrations(spec.tokenizer, demonstrations, memory.name)
     return spec
 
 

@@ -210,10 +210,13 @@ def query_tokenizer(
     )
 
 
-def end_of_demonstrations(tokenizer: PreTrainedTokenizerBase, prompt: Template | TokenizedDemonstrations) -> Boundary:
+def end_of_demonstrations(
+    tokenizer: PreTrainedTokenizerBase, prompt: Template | TokenizedDemonstrations, name: str = "this memory"
+) -> Boundary:
     """The boundary between demonstrations without a chat and a query; a template stands for no demonstrations.
 
-    Raises InputError if the tokenizer writes the demonstrations in another way than when they were tokenised.
+    Raises InputError, with the memory's name, if the tokenizer writes the demonstrations in another way than when they
+    were tokenised.
     """
     if isinstance(prompt, Template):
         return Boundary()
@@ -221,7 +224,7 @@ def end_of_demonstrations(tokenizer: PreTrainedTokenizerBase, prompt: Template |
     found = boundary(tokenizer, prompt.template, texts[-1:] if prompt.parts else texts)
     if texts and found.ids != prompt.texts[-1]:
         raise InputError(
-            "the tokenizer writes the demonstrations in another way than when this memory was made; run deepthink "
+            f"{name}: the tokenizer writes the demonstrations in another way than when it was made; run deepthink "
             "think again"
         )
     return found

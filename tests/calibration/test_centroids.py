@@ -36,9 +36,7 @@ class ByHand:
     def state(self, solved: Sequence[tuple[str, str]], text: str) -> Array:
         """Of the model's last layer, after its norm."""
         prompt = "".join(TEMPLATE.format(review=review, sentiment=label) + "\n\n" for review, label in solved)
-        start = self.tokenizer(prompt)["input_ids"]
-        query = self.tokenizer(TEMPLATE.format(review=text, sentiment="").rstrip(), add_special_tokens=False)
-        ids = torch.tensor([[*start, *query["input_ids"]]])
+        ids = torch.tensor([self.tokenizer(prompt + TEMPLATE.format(review=text, sentiment="").rstrip())["input_ids"]])
         with torch.no_grad():
             states = self.model(ids, output_hidden_states=True).hidden_states[-1]
         found: Array = states[0, -1].numpy()

@@ -40,7 +40,7 @@ def exported(folder: Path, memory: str, to: str, output: Path, *more: str) -> in
 
 def test_an_adapter_is_written_and_described(folder: Path, tmp_path: Path, capsys: Captured) -> None:
     assert exported(folder, "mem", "peft", tmp_path / "adapter") == 0
-    assert "adapter: prefix adapter of 73 tokens, T = 3, for " in capsys.readouterr().out
+    assert "adapter: prefix adapter of 74 tokens, T = 3, for " in capsys.readouterr().out
     assert sorted(path.name for path in (tmp_path / "adapter").iterdir()) == [
         "adapter_config.json",
         "adapter_model.safetensors",
@@ -100,7 +100,7 @@ def test_the_report_has_the_differences(folder: Path, tmp_path: Path, capsys: Ca
     words = ["--state", str(folder / "saved"), "--weights", "quantized", "--json"]
     assert exported(folder, "mem", "llama.cpp", tmp_path / "state", *words) == 0
     answer = json.loads(capsys.readouterr().out)
-    assert (answer["format"], answer["iteration"], answer["tokens"], answer["layers"]) == ("llama.cpp", 3, 73, 2)
+    assert (answer["format"], answer["iteration"], answer["tokens"], answer["layers"]) == ("llama.cpp", 3, 74, 2)
     assert answer["state_differs_from_one_reading"] == {"keys": 0.0, "values": 0.0, "tolerance": 0.1}
 
 

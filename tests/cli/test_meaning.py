@@ -55,6 +55,7 @@ METHODS = {
     "momentum": Given("--momentum 0.5"),
     "positions": Given("--positions restarted"),
     "update": Given("--update keys-only"),
+    "tokens": Given("--tokens parts"),
     "chat": Given("--chat"),
     "system": Given("--system Briefly.", ("chat",)),
     "protocol": Given("--protocol paper"),

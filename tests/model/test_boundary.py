@@ -143,5 +143,5 @@ def test_a_memory_of_another_writing_of_its_demonstrations_is_refused() -> None:
         tokenizer_of("gpt2"), DemonstrationSet.of([Example("a", "b")], PATTERNS[0], ("b", "c"))
     )
     other = replace(read, token_ids=(*read.token_ids[:-1], 628))
-    with pytest.raises(InputError, match="in another way than when this memory was made; run deepthink think again"):
+    with pytest.raises(InputError, match="in another way than when it was made; run deepthink think again"):
         tokenize_queries(tokenizer_of("gpt2"), other, [Query("d", ("b", "c"))])

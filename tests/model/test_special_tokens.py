@@ -121,7 +121,7 @@ def test_a_demonstration_that_the_model_has_no_token_for_is_refused_before_the_w
 
 def test_a_label_that_the_model_has_no_token_for_is_refused(grown: Path, demos: Path, capsys: Captured) -> None:
     words = ["think", str(demos), "-m", str(grown), "--labels", "positive,negative,zebra"]
-    assert "deepthink: --labels: 'zebra' is token" in refused(words, capsys)
+    assert "deepthink: the labels: 'zebra' is token" in refused(words, capsys)
 
 
 @pytest.mark.parametrize("command", ["predict", "eval"])

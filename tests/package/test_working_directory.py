@@ -50,7 +50,8 @@ def memory(models: Models, tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_modules_of_these_tests_would_run(name: str, ran: Path) -> None:
-    subprocess.run([sys.executable, "-m", name], stderr=subprocess.DEVNULL)
+    usual = {name: value for name, value in os.environ.items() if name != "PYTHONSAFEPATH"}
+    subprocess.run([sys.executable, "-m", name], env=usual, stderr=subprocess.DEVNULL)
     assert name in ran.read_text().split()
     ran.unlink()
 

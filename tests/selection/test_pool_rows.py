@@ -13,7 +13,7 @@ from deepthink_cli.data.examples import Query
 from deepthink_cli.data.template import Template
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError
-from deepthink_cli.model.boundary import demonstration_ids, special_ids
+from deepthink_cli.model.boundary import boundary, demonstration_ids, special_ids
 from deepthink_cli.model.limits import Limits
 from deepthink_cli.selection.pool import IDENTICAL, TOO_LONG, PoolRows, pool_of_file
 from deepthink_cli.tasks.catalogue import find_task
@@ -76,7 +76,9 @@ def test_identical_rows_are_counted_and_only_one_can_be_chosen(tmp_path: Path) -
 
 def test_rows_that_do_not_fit_as_a_query_or_as_a_demonstration_are_set_aside(llama: Engine) -> None:
     tokenizer, rows = llama.tokenizer, [Query("a " * n + "film", LABELS, LABELS[n % 2]) for n in range(30)]
-    lengths = [len(demonstration_ids(tokenizer, TEMPLATE.demonstrations([(row.text, str(row.gold))]))) for row in rows]
+    lengths = [
+        len(boundary(tokenizer, TEMPLATE, [TEMPLATE.demonstrations([(row.text, str(row.gold))])]).ids) for row in rows
+    ]
     most = sorted(lengths)[15]
     fitting = PoolRows.of("rows", rows, TEMPLATE, LABELS).fitting(tokenizer, Limits(most, None, False))
     assert {place for place, reason in fitting.set_aside.items() if reason == TOO_LONG} == {
