@@ -47,7 +47,7 @@ def no_better_than_constant(accuracy: float, majority: tuple[str, float] | None,
     if majority is None or accuracy > majority[1]:
         return []
     label, share = majority
-    conversation = f"a memory made with {option('chat')}, " if unused_chat else ""
+    conversation = f"a memory made with deepthink think {option('chat')}, " if unused_chat else ""
     return [
         f"always answering {label!r} is right at least as often ({share:.1%}): compare corrections "
         f"({option('calibrate')} contextual,domain,batch), {conversation}and other models"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -150,14 +150,20 @@ def ran_out_of_memory(error: BaseException) -> bool:
     return "RuntimeError" in kinds and any(words in str(error) for words in phrases)
 
 
-def out_of_memory(error: BaseException) -> str:
-    """One line with the amount that could not be allocated, if the error names it, and options that use less memory."""
+_LESS_MEMORY = {"batch_tokens": "a smaller {}", "dtype": "{} bfloat16", "quantize": "{} 4bit", "device_map": "{} auto"}
+
+
+def out_of_memory(error: BaseException, has: Container[str] = tuple(_LESS_MEMORY)) -> str:
+    """One line with the amount that could not be allocated, if the error names it, and what uses less memory.
+
+    `has` are the options that the command has.
+    """
     amount = re.search(r"tried to allocate ([\d.]+ \w+)", str(error), re.IGNORECASE)
     device = " of the GPU" if "CUDA" in str(error) else ""
+    ways = [text.format(option(name)) for name, text in _LESS_MEMORY.items() if name in has]
     return (
-        f"out of memory{device}: {amount[1] if amount else 'the memory needed'} could not be allocated; use a smaller "
-        f"{option('batch_tokens')} (not for think), {option('dtype')} bfloat16, {option('quantize')} 4bit, "
-        f"{option('device_map')} auto, or fewer demonstrations"
+        f"out of memory{device}: {amount[1] if amount else 'the memory needed'} could not be allocated; use "
+        f"{''.join(f'{way}, ' for way in ways)}or fewer demonstrations"
     )
 
 

@@ -6,6 +6,7 @@ import gc
 import json
 import os
 import random
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from copy import copy
 from dataclasses import dataclass
@@ -100,6 +101,41 @@ def _collect_garbage() -> None:
 def _garbage_is_collected_after_each_module() -> Iterator[None]:
     yield
     _collect_garbage()
+
+
+class _Kept:
+    """Standard error, whose text is kept as well; that of a command within a command is kept by the inner one."""
+
+    def __init__(self, stream: Any) -> None:
+        self.stream, self.text = stream.stream if isinstance(stream, _Kept) else stream, ""
+
+    def write(self, text: str) -> int:
+        self.text += text
+        return int(self.stream.write(text))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
+
+
+@pytest.fixture(autouse=True)
+def _commands_name_no_option_that_they_do_not_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever a command prints for people is checked, in every test that runs one in this process."""
+    from helpers.advice import not_had
+
+    from deepthink_cli.cli import main
+
+    def kept(arguments: list[str], inner: Callable[[list[str]], int] = main._run) -> int:
+        stderr = sys.stderr
+        sys.stderr = found = _Kept(stderr)  # type: ignore[assignment]
+        try:
+            code = inner(arguments)
+        finally:
+            sys.stderr = stderr
+        wrong = {line: names for line in found.text.splitlines() if (names := not_had(line, arguments))}
+        assert not wrong, f"options that deepthink {' '.join(arguments[:2])} does not have: {wrong}"
+        return code
+
+    monkeypatch.setattr(main, "_run", kept)
 
 
 _specs: dict[object, ModelSpec] = {}

@@ -160,7 +160,7 @@ def demo(
 
 
 _NEXT = (
-    "One of these curves, by think and eval: --eta 0.1 -T 12 --keep 1,2,4,8,12.",
+    "One of these curves, with eval after it: deepthink think --eta 0.1 -T 12 --keep 1,2,4,8,12.",
     'Now with your own data, ten lines of {"text": "...", "label": "..."}, and any causal language model:',
     "  deepthink think demos.jsonl -m gpt2 -T 5 -o mem.safetensors",
     "  deepthink predict mem.safetensors inputs.jsonl -o labels.jsonl",

@@ -109,7 +109,8 @@ def _iterations(header: Header, after: Path | None, iteration: str | None) -> tu
         kept = header.metadata.kept
         if after is None and len(kept) < 2:
             raise InputError(
-                f"{header.path}: keeps one iteration, {kept[0]}; name a second memory, or think --keep all"
+                f"{header.path}: keeps one iteration, {kept[0]}; name a second memory, or keep all with deepthink "
+                "think --keep all"
             )
         return (str(kept[0]) if after is None else "last"), "last"
     first, comma, second = (part.strip() for part in iteration.partition(","))

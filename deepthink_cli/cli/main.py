@@ -22,7 +22,7 @@ from deepthink_cli.cli.help import GROUPS, OTHERS, ProgramGroup
 from deepthink_cli.cli.names import flag
 from deepthink_cli.cli.output_options import ARGUMENTS
 from deepthink_cli.cli.process import INTERRUPTED, end_at_signals, finish, open_closed_streams
-from deepthink_cli.cli.sources import unread_variables, usage_message
+from deepthink_cli.cli.sources import commands_of, unread_variables, usage_message
 from deepthink_cli.cli.terminal import guard_terminals
 from deepthink_cli.errors import (
     DeepThinkError,
@@ -178,7 +178,8 @@ def _run(arguments: list[str]) -> int:
             where = error.filename or "standard output"
             return _fail(ExitCode.ERROR, f"{where}: cannot be written: {os.strerror(error.errno)}")
         if ran_out_of_memory(error):
-            return _fail(ExitCode.ERROR, out_of_memory(error))
+            parameters = [each for command in commands_of(program(called)) for each in command.params]
+            return _fail(ExitCode.ERROR, out_of_memory(error, {each.name for each in parameters}))
         return _bug(error, debug="--debug" in arguments or bool(os.environ.get("DEEPTHINK_DEBUG")))
     except BaseException as error:
         if not panicked(error):

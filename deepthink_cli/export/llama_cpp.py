@@ -76,7 +76,7 @@ def _one_reading(export: Export) -> Memory:
     trained = trains(metadata.technique)
     if 1 in metadata.kept and not trained:
         return load_memory(header.path, 1)
-    reason = "was trained" if trained else f"does not keep T = 1 (think with {option('keep')} 1,... to)"
+    reason = "was trained" if trained else f"does not keep T = 1 (deepthink think {option('keep')} 1,... does)"
     export.tell(Note(f"{header.path} {reason}: reading the demonstrations once to compare them with the state"))
     opened = open_memory(header.path)
     engine, _ = load_both(opened, find_its_model(opened, export.model, export.tell), export.tell)

@@ -222,7 +222,7 @@ def _check_chosen(chosen: Chosen, spec: ModelSpec | None, tell: Tell) -> None:
     missing = [label for label, count in chosen.labels.items() if not count]
     if missing:
         way = (
-            f"give all labels to think with {option('labels')} (a {option('task')} has its own), or use "
+            f"give all to deepthink think {option('labels')} (a {option('task')} has its own), or use "
             f"{option('balance')}"
         )
         tell(Warn(f"no row with the label {' or '.join(missing)} was chosen: {way}"))

@@ -58,7 +58,7 @@ def test_iterations_are_named_for_one_or_both(folder: Path, capsys: Captured) ->
             "--at first: name one iteration for both, or two as in 1,5",
         ),
         (["mem.safetensors", "--at", "1,7"], "--at 7: mem.safetensors keeps 1, 2, 3"),
-        (["b"], "b: keeps one iteration, 2; name a second memory, or think --keep all"),
+        (["b"], "b: keeps one iteration, 2; name a second memory, or keep all with deepthink think --keep all"),
         (["mem.safetensors", "gone"], "gone: no such file"),
         (["mem.safetensors", "mem.safetensors", "gone.jsonl"], "gone.jsonl: no such file"),
         (["mem.safetensors", "b", "-"], "ROWS -: both memories read the rows; give a file"),

@@ -87,7 +87,7 @@ def test_a_state_holds_the_memory_afterwards(memory: str, folder: Path, tmp_path
     assert exported(folder, memory, "llama.cpp", tmp_path / "state", "--state", saved) == 0
     out, err = capsys.readouterr()
     assert "the state's own keys differ from one reading by 0.0e+00" in out
-    assert ("does not keep T = 1 (think with --keep 1,... to): reading the demonstrations once" in err) == (
+    assert ("does not keep T = 1 (deepthink think --keep 1,... does): reading the demonstrations once" in err) == (
         memory == "last"
     )
     third = load_memory(folder / "mem", 3)

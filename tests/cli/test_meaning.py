@@ -153,7 +153,7 @@ def effect_of_run(crossing: Crossing) -> Any:
             rows = sorted(job.rows_sha256.items())
             done += [job.seed, [(each.token_ids, each.examples) for each in job.members], rows, _cells(plan, job)]
         else:
-            done += [job.pool.sha256, job.pool.queries, job.request, job.evaluated.rows_sha256]
+            done += [job.pool.sha256, job.pool.queries, job.request, job.evaluated.rows_sha256, plan.options.tokens]
             techniques = plan.options.chosen_techniques
             done += [(each.name, cells(plan, each), plan.options.dev_size) for each in techniques]
             done += [each for each in techniques if isinstance(each, Trained)]

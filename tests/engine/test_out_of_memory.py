@@ -57,7 +57,8 @@ def test_what_did_not_fit_is_told_with_a_hint(
     assert out == ""
     assert err.count("\n") == 1
     assert told in err
-    assert "--batch-tokens (not for think), --dtype bfloat16, --quantize 4bit, --device-map auto, or fewer" in err
+    smaller = "" if command == "think" else "a smaller --batch-tokens, "
+    assert f"use {smaller}--dtype bfloat16, --quantize 4bit, --device-map auto, or fewer demonstrations" in err
 
 
 @pytest.mark.parametrize(("error", "told"), ERRORS, ids=KINDS)

@@ -94,7 +94,7 @@ def test_what_is_hidden_from_a_row_does_not_change_its_loss(family: str, loaded:
             other[:, ~row.hidden] = torch.randn(other[:, ~row.hidden].shape)
         (loss, gradient), (after, _) = engine.gradient(memory, [row]), engine.gradient(changed, [row])
         assert after == pytest.approx(loss, rel=1e-5)
-        assert engine.gradient(rest, [row])[0] != pytest.approx(loss, rel=1e-3)
+        assert engine.gradient(rest, [row])[0] != pytest.approx(loss, rel=1e-4)
         assert not any(tensor[:, row.hidden].any() for tensor in tensors(gradient))
 
 

@@ -73,7 +73,7 @@ class VllmEngine(Engine):
         raise InputError.of(
             "engine",
             self.name,
-            f"vLLM does not read demonstrations: think with {option('engine')} packed or padded, and with "
+            f"vLLM does not read demonstrations: use deepthink think {option('engine')} packed or padded "
             f"{option('keep')} 1,... for eval",
         )
 
