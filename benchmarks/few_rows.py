@@ -3,18 +3,20 @@
     python benchmarks/few_rows.py --model MODEL --data-dir DIR -o FILE
     python benchmarks/few_rows.py -o FILE --table
 
-Draws labelled rows of five tasks, as many of each label as possible, scores each after a memory without its fold, as
-`tune` does, and evaluates the memory of all on test rows that are drawn with them, raw and corrected. FILE has a line
-for each draw, and a second run continues. The table applies `tune`'s rule to the held-out labels of the lines.
+Draws labelled rows of five tasks, as many of each label as possible, labels each after a memory without its fold, as
+`tune` does, and evaluates the memory of all, at T = 1, on test rows that are drawn with them, raw and corrected. FILE
+has a line for each draw, and a second run continues. The table applies `tune`'s rule to the held-out labels.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from statistics import fmean, variance
 from typing import Any
 
 import torch
@@ -25,6 +27,7 @@ from deepthink_cli.data.examples import Query
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.engine.opening import find_model, load
 from deepthink_cli.evaluation.evaluate import evaluate
+from deepthink_cli.evaluation.metrics import Z95
 from deepthink_cli.events import silent
 from deepthink_cli.io.atomic import append
 from deepthink_cli.method import Method
@@ -38,10 +41,11 @@ from deepthink_cli.thinking import think
 from deepthink_cli.tuning.held_out import held_out_scores, training_set
 from deepthink_cli.tuning.options import TuneOptions
 from deepthink_cli.tuning.plan import LabelledRows, TunePlan, plan_tuning
+from deepthink_cli.tuning.unchosen import UNLABELLED, excess
 
-TASKS = ("sst2", "sst5", "trec", "mr", "agnews")
 COUNTS = (12, 16, 24)
-CORRECTIONS = ("contextual", "domain", "batch")
+NAMES = {"sst2": "SST-2", "sst5": "SST-5", "trec": "TREC", "mr": "MR", "agnews": "AG News"}
+CORRECTIONS = (*UNLABELLED, "batch")
 
 
 class Pools:
@@ -95,7 +99,7 @@ def lines(args: argparse.Namespace, known: set[tuple[str, int, int]]) -> Iterato
     options = TuneOptions.checked(iterations=1, techniques="deep-thinking", calibrate=NONE)
     for draw in range(args.draws):
         for count in COUNTS:
-            for name in TASKS:
+            for name in NAMES:
                 if (name, count, draw) in known:
                     continue
                 task, (training, test) = find_task(name), pools(name)
@@ -111,6 +115,42 @@ def lines(args: argparse.Namespace, known: set[tuple[str, int, int]]) -> Iterato
                 }
 
 
+def table(found: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """What `tune`'s rule changes, in points: by the number of rows over all tasks, and by task over these numbers."""
+    yield "| rows | draws | corrected | plain | kept | difference | better | worse |"
+    yield "|---|--:|--:|--:|--:|--:|--:|--:|"
+    for count in COUNTS:
+        yield _line(f"{count} rows", [each for each in found if each["rows"] == count])
+    for task, name in NAMES.items():
+        yield _line(name, [each for each in found if each["task"] == task])
+    yield _line("all", found)
+
+
+def _line(name: str, draws: Sequence[dict[str, Any]]) -> str:
+    """One row of the table; every task counts alike, and the interval is that of the draws."""
+    by_task = {task: [each for each in draws if each["task"] == task] for task in {each["task"] for each in draws}}
+    gains = {task: [_accuracy(each, True) - _accuracy(each, False) for each in of] for task, of in by_task.items()}
+    plain, kept = (
+        fmean(fmean(_accuracy(each, ruled) for each in of) for of in by_task.values()) for ruled in (False, True)
+    )
+    error = math.sqrt(sum(variance(of) / len(of) for of in gains.values())) / len(gains)
+    every = [gain for of in gains.values() for gain in of]
+    low, high = (100 * (kept - plain + sign * Z95 * error) for sign in (-1, 1))
+    cells = [len(draws), sum(map(_corrected, draws)), f"{plain:.1%}", f"{kept:.1%}"]
+    cells += [f"{100 * (kept - plain):+.1f} [{low:+.1f} to {high:+.1f}]"]
+    cells += [sum(gain > 0 for gain in every), sum(gain < 0 for gain in every)]
+    return f"| {name} | {' | '.join(map(str, cells))} |"
+
+
+def _accuracy(draw: dict[str, Any], ruled: bool) -> float:
+    """Of plain in-context learning, or of what the rule keeps in its place."""
+    return float(draw["accuracy"][UNLABELLED[0] if ruled and _corrected(draw) else NONE])
+
+
+def _corrected(draw: dict[str, Any]) -> bool:
+    return excess(draw["answers"], draw["gold"]) is not None
+
+
 def main() -> None:
     """Measure the draws that are missing, or print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -118,11 +158,15 @@ def main() -> None:
     parser.add_argument("--data-dir", type=Path)
     parser.add_argument("--draws", type=int, default=10)
     parser.add_argument("--test-rows", type=int, default=60)
+    parser.add_argument("--table", action="store_true", help="print what the lines of FILE say, and measure nothing")
     parser.add_argument("-o", "--out", type=Path, required=True)
     args = parser.parse_args()
     logging.set_verbosity_error()
     torch.set_num_threads(1)
     found = [json.loads(line) for line in args.out.read_text().splitlines()] if args.out.exists() else []
+    if args.table:
+        print(*table(found), sep="\n")
+        return
     for line in lines(args, {(each["task"], each["rows"], each["draw"]) for each in found}):
         append(args.out, [json.dumps(line) + "\n"])
         print(line, flush=True)
