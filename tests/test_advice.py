@@ -57,7 +57,7 @@ def test_a_memory_that_is_right_as_often_as_one_label_is_said_to_be() -> None:
     assert sentence.startswith(
         "always answering 'a' is right at least as often (35.0%): compare corrections (calibrate "
     )
-    assert ("made with chat" in sentence, "made with chat" in with_chat) == (False, True)
+    assert ("think chat" in sentence, "think chat" in with_chat) == (False, True)
 
 
 @pytest.fixture
@@ -175,7 +175,7 @@ def test_a_chat_template_is_named_only_where_the_memory_is_no_better_than_one_la
         assert run(["eval", str(memory), str(labelled), *options]) == 0
         return capsys.readouterr().err
 
-    assert "a memory made with --chat" in told("positive")
+    assert "a memory made with deepthink think --chat" in told("positive")
     assert "--chat" not in told("positive", "-q")
     assert run(["think", *given, "--chat", "-q", "-o", str(memory)]) == 0
     assert "--chat" not in told("positive")
