@@ -9,6 +9,8 @@ from deepthink_cli.cli import diff
 from deepthink_cli.cli.main import run
 from deepthink_cli.errors import InputError, option
 
+pytestmark = pytest.mark.usefixtures("_commands_name_no_option_that_they_do_not_have")
+
 
 @pytest.mark.parametrize(
     ("message", "wrong"),
