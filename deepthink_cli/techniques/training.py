@@ -67,7 +67,9 @@ def training_rows(
     groups_R = torch.tensor(demonstrations.groups)
     same_RR = groups_R[:, None] == groups_R
     own_RL = torch.stack([own_RL[same_R].any(0) for same_R in same_RR])
-    return Rows(tuple(ids), tuple(answers), own_RL if len(groups_R.unique()) >= FEWEST else torch.zeros_like(own_RL))
+    return Rows(
+        tuple(ids), tuple(answers), own_RL if len(set(demonstrations.groups)) >= FEWEST else torch.zeros_like(own_RL)
+    )
 
 
 _CLIP = 1.0  # most of the gradient's norm over all tensors

@@ -123,7 +123,7 @@ def test_fewer_than_four_demonstrations_are_trained_with_a_note(
     assert (
         run(["think", str(rows), "--technique", "ct-kv", "--steps", "1", "-o", str(tmp_path / "mem.safetensors")]) == 0
     )
-    assert "fewer than 4 demonstrations" in capsys.readouterr().err
+    assert "fewer than 4 different demonstrations" in capsys.readouterr().err
 
 
 def test_quantized_weights_are_refused(plan: ThinkPlan) -> None:
