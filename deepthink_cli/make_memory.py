@@ -137,7 +137,7 @@ def plan_thinking(
     reread(spec.tokenizer, tokenized, method.method, 2)  # raises for an order that cannot be changed
     if demonstrations.labels:
         extended = ExtendedLabels(
-            spec.tokenizer, tokenized, "sum", tell, options=f"predict and eval with {option('score')} end"
+            spec.tokenizer, tokenized, "sum", tell, options=f"deepthink predict {option('score')} end"
         )
         labelled = extended.check_labels(demonstrations.examples[0].text, demonstrations.labels)
         spec.check_ids(labelled.ids, labelled.where)

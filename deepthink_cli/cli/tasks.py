@@ -17,7 +17,7 @@ from deepthink_cli.cli.data_options import DataDir, LabelField, RowArguments
 from deepthink_cli.cli.grouped import Without, grouped
 from deepthink_cli.cli.options import CommonArguments
 from deepthink_cli.cli.sources import is_typed
-from deepthink_cli.errors import InputError
+from deepthink_cli.errors import InputError, Problem
 from deepthink_cli.io.text import printable
 from deepthink_cli.model.options import Offline
 from deepthink_cli.options import DATA, OUTPUT, Flag
@@ -114,7 +114,12 @@ def tasks(
         return
     if file is not None:
         raise InputError(f"{file}: only validate takes a file; did you mean: deepthink tasks validate {file}?")
-    chosen = list(built_in().values()) if name is None else find_tasks([name])
+    try:
+        chosen = list(built_in().values()) if name is None else find_tasks([name])
+    except InputError as error:  # the name is an argument here
+        raise InputError(
+            *(each if each.place else Problem(each.reason, place=name) for each in error.problems)
+        ) from error
     countable = data_dir is not None or (len(chosen) == 1 and files_of(chosen[0]))
     counted = _counted_all(chosen, source) if countable else {}
     if yaml and len(chosen) > 1:

@@ -150,7 +150,7 @@ def test_it_is_named_before_the_weights_are_loaded(
 
 def test_think_says_it_of_its_labels(rows: Path, models: Callable[[str], Path], printed: Printed) -> None:
     _, told = printed("think", rows, "-m", models("llama"), "-q", "--dry-run")
-    assert f"label 'bug report' {NEVER} 'bug'; rename it, or use predict and eval with --score end\n" in told
+    assert f"label 'bug report' {NEVER} 'bug'; rename it, or use deepthink predict --score end\n" in told
     more = ["--labels", "bug,bug report,feature,bug fix,bugs x,bug tracker,feature request"]
     _, told = printed("think", rows, "-m", models("llama"), "-q", "--dry-run", *more)
     assert "'bug' (also 'bug fix' after 'bug', 'bugs x' after 'bug', 2 more); rename it" in told

@@ -27,11 +27,14 @@ def _options() -> dict[str, frozenset[str]]:
     return found
 
 
-def not_had(message: str, arguments: tuple[str, ...] | list[str]) -> list[str]:
+def not_had(message: str, arguments: list[str]) -> list[str]:
     """The options that a message names and that the command of these arguments does not have.
 
-    An option after `deepthink COMMAND`, in the same clause, is one of that command.
+    An option after `deepthink COMMAND`, in the same clause, is one of that command. The words of `harness` are those of
+    another program, and a warning of a variable is about whatever command reads it.
     """
+    if arguments[:1] == ["harness"] or message.startswith("warning: DEEPTHINK_"):
+        return []
     known, command = frozenset[str]().union(*_options().values()), _command(" ".join(arguments[:2]))
     wrong = []
     for clause in _CLAUSE.split(message):
