@@ -31,14 +31,11 @@ class RunFolder:
         self.found = read_results(folder)
         self.rows = len(self.found)
         self.unsampled = without_samples(folder, self.found) if samples else {}
-        self.done = {key for row in self.found for key in (row.key, row.setting.applied.key)} - self.unsampled.keys()
+        self.done = {row.key for row in self.found} - self.unsampled.keys()
 
     def has(self, setting: Setting) -> bool:
-        """Whether a setting's row exists, including one from an older version, without digests of its data.
-
-        `check_continues` checks whether the data of those rows are the same.
-        """
-        return setting.key in self.done or setting.without_digests.key in self.done
+        """Whether a setting's row exists."""
+        return setting.key in self.done
 
     def append(self, row: Result) -> None:
         """Write one row and sync it to disk; raises DeepThinkError if that fails, with earlier rows intact."""

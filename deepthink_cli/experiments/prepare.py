@@ -21,7 +21,7 @@ from deepthink_cli.experiments.folder import found_in
 from deepthink_cli.experiments.jobs import PendingJobs, RunJob, SharedRows, prepare_jobs
 from deepthink_cli.experiments.plan import RunPlan, planned, settings
 from deepthink_cli.experiments.results import Setting
-from deepthink_cli.experiments.same_data import check_continues, unchecked
+from deepthink_cli.experiments.same_data import check_continues
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.prediction.rows import scored_by
@@ -184,7 +184,7 @@ def prepare_run(
     _tell_of_fewer(jobs, spec, tell)
     _warn_of_extended(plan, prepared, spec, tell)
     run = PreparedRun(plan, jobs, pending, spec, out)
-    _check_folder(run, tell)
+    _check_folder(run)
     return run
 
 
@@ -204,19 +204,9 @@ def _warn_of_extended(plan: RunPlan, prepared: Sequence[RunJob | PendingJobs], s
         extended.check_rows(() if each.task.labels else each.evaluated, ())
 
 
-def _check_folder(prepared: PreparedRun, tell: Tell) -> None:
-    """Raise InputError if the folder's rows come from other data; warns if that cannot be checked."""
-    rows = found_in(prepared.out)
-    if not rows:
-        return
-    planned = [setting for _, settings in prepared.settings() for setting in settings]
-    check_continues(rows, planned)
-    if count := unchecked(rows, planned):
-        text = (
-            f"{prepared.out}: {count} rows were written by an older version, without a digest of the evaluated rows; "
-            "whether the evaluated rows have changed since could not be checked"
-        )
-        tell(Warn(text))
+def _check_folder(prepared: PreparedRun) -> None:
+    """Raise InputError if the folder's rows come from other data."""
+    check_continues(found_in(prepared.out), [setting for _, settings in prepared.settings() for setting in settings])
 
 
 def _tell_of_fewer(jobs: Sequence[RunJob], spec: ModelSpec, tell: Tell) -> None:

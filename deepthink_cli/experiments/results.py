@@ -28,7 +28,7 @@ from deepthink_cli.updates.registry import parse_rule
 FILE = "results.jsonl"
 # Fields that are absent in rows that do not use them.
 OPTIONAL = ("tokens", "chat", "pool_size", "balanced", "technique", "calibration", "score", "reread", "update")
-DIGESTS = ("demonstrations_sha256", "rows_sha256", "weights_sha256")
+DIGESTS = ("demonstrations_sha256", "rows_sha256", "weights_sha256")  # every row that is written has all three
 _UNSET = (*DIGESTS, *OPTIONAL)  # fields that do not change the key if they are None
 Part = Literal["test", "dev"]
 
@@ -41,7 +41,7 @@ class Setting:
     `model_sha256` is the digest of the model's configuration, weights and tokenizer; `task_sha256` that
     of the task's definition. `part` is `dev` for rows that only choose T and eta, and `limit` is then the
     number of rows requested. The three digests are those of the demonstrations as the model read them, of the
-    evaluated rows in order, and of every byte of the weights; rows of older versions lack them, and keep their keys.
+    evaluated rows in order, and of every byte of the weights; a plan does not know all of them.
     `tokens` is set if the token ids are not those of the whole prompt (`run --tokens`), `chat` if the demonstrations
     are turns of a conversation; `pool_size` and `balanced` if `sampling` chose them
     from a pool with a model (`run --demos-by`); `technique` names what made the memory other than Deep-Thinking alone
@@ -102,13 +102,13 @@ class Setting:
 
     @property
     def applied(self) -> Setting:
-        """The setting; that of a trained memory without the update rule, which older versions recorded."""
+        """The setting; that of a trained memory without an update rule."""
         none = dict.fromkeys(gate_values(self.gate), 0.0) if self.is_trained else {}
         return replace(self, **none, update=None) if none else self  # type: ignore[arg-type]
 
     @property
     def without_digests(self) -> Setting:
-        """The same setting as older versions wrote it, without digests of its data."""
+        """What the setting names, whatever the data of these names are."""
         return replace(self, demonstrations_sha256=None, rows_sha256=None, weights_sha256=None)
 
 
@@ -134,12 +134,12 @@ class Result:
     each as often as it was repeated; `length` is L; `skipped` counts rows that could not be scored, by reason;
     `left_out` counts training rows that may not be demonstrations, by reason; `majority` is the accuracy of always
     predicting the most frequent label (None if candidates differ); `correct` has one bit a scored input, in the order
-    of the split (see `bits`); `unscored` has the places, from 0, of the inputs that could not be scored (absent without
-    any, and in rows of older versions). `drift` is the relative change of keys and of values in the row's last reading,
-    each the mean over the layers; absent for T = 1 and in rows of older versions. `corrected` is set if the setting has
-    a calibration: labels and metrics are then those of the corrected scores. `plain_sha256` is the digest of the same
-    demonstrations as Deep-Thinking reads them, if it is another one; rows of older versions lack it. `where` is the
-    line that the row was read from (`run/results.jsonl:3`), and is not written.
+    of the split (see `bits`); `unscored` has the places, from 0, of the inputs that could not be scored. `drift` is the
+    relative change of keys and of values in the row's last reading, each the mean over the layers; absent for T = 1.
+    `corrected` is set if the setting has a calibration: labels and metrics are then those of the corrected scores.
+    `plain_sha256` is the digest of the same demonstrations as Deep-Thinking reads them, if it is another one. `sha256`
+    is the digest of all of this as it is written. `where` is the line that the row was read from
+    (`run/results.jsonl:3`), and is not written.
     """
 
     key: str
@@ -163,6 +163,7 @@ class Result:
     drift: tuple[float, float] | None = None
     corrected: Corrected | None = None
     plain_sha256: str | None = None
+    sha256: str = field(default="", compare=False)
     where: str = field(default="", compare=False)
 
     @property
@@ -172,16 +173,24 @@ class Result:
         return self.shots_used // (1 if technique is None else technique.copies)
 
     def line(self) -> str:
-        """The row as one line of canonical JSON."""
+        """The row, with its digest, as one line of canonical JSON."""
+        return canonical_json({**self._values(), "sha256": self.digest}) + "\n"
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the canonical JSON of all fields but `sha256`."""
+        return hashlib.sha256(canonical_json(self._values()).encode()).hexdigest()
+
+    def _values(self) -> dict[str, Any]:
         values = asdict(self)
-        del values["where"]
+        del values["where"], values["sha256"]
         for name in ("drift", "corrected", "plain_sha256", "unscored"):
             if not values[name]:
                 del values[name]
         for name in OPTIONAL:
             if values["setting"][name] is None:
                 del values["setting"][name]
-        return canonical_json(values) + "\n"
+        return values
 
     def was_right(self) -> list[bool]:
         """For every scored input, in order, whether its label is correct."""
@@ -234,10 +243,14 @@ def _row(line: bytes, where: str) -> Result:
         raise InputError(f"{where}: not a row of a run: {path}: {reason(first)}; remove the line") from error
     if row.key != row.setting.key:
         raise InputError(f"{where}: the key is not that of its setting; remove the line and run again")
-    if row.setting.demonstrations_sha256 not in (None, row.demonstrations_sha256):
+    if None in (getattr(row.setting, name) for name in DIGESTS):
+        raise InputError(f"{where}: has no digests of its data; remove the line and run again")
+    if row.setting.demonstrations_sha256 != row.demonstrations_sha256:
         raise InputError(f"{where}: has two digests of its demonstrations; remove the line and run again")
     if wrong := _contradiction(row):
         raise InputError(f"{where}: its {wrong}; the row has been changed: remove the line and run again")
+    if row.sha256 != row.digest:
+        raise InputError(f"{where}: its sha256 is not that of its fields; remove the line and run again")
     return replace(row, where=where)  # type: ignore[no-any-return]
 
 

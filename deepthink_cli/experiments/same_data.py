@@ -28,7 +28,7 @@ def check_continues(rows: Iterable[Result], planned: Sequence[Setting]) -> None:
     differing: dict[Name, list[tuple[Result, list[str]]]] = {}
     for row in rows:
         names, digests = _names(row.setting), _digests(row)
-        other = [name for name in OTHER if digests[name] and known.get(names[name], digests[name]) != digests[name]]
+        other = [name for name in OTHER if known.get(names[name], digests[name]) != digests[name]]
         if other:
             setting = row.setting
             job = (setting.task, setting.seed, setting.order_seed, setting.part)
@@ -47,8 +47,6 @@ def check_agree(rows: Iterable[Result]) -> None:
     for row in rows:
         names, digests = _names(row.setting), _digests(row)
         for digest in (DEMONSTRATIONS, ROWS, WEIGHTS):
-            if digests[digest] is None:
-                continue
             seen = first.setdefault(names[digest], row)
             if _digests(seen)[digest] != digests[digest]:
                 message = (
@@ -59,12 +57,6 @@ def check_agree(rows: Iterable[Result]) -> None:
     problems = Problems()
     problems.add(*messages.values())
     problems.raise_any()
-
-
-def unchecked(rows: Iterable[Result], planned: Iterable[Setting]) -> int:
-    """The number of rows in a folder that name the plan's evaluated rows, but have no digest of them."""
-    names = {_names(setting)[ROWS] for setting in planned}
-    return sum(row.setting.rows_sha256 is None and _names(row.setting)[ROWS] in names for row in rows)
 
 
 def _names(setting: Setting) -> dict[str, Name]:

@@ -37,9 +37,9 @@ def samples_path(folder: Path, row: Result) -> Path:
 
 
 def find_samples(folder: Path, row: Result) -> Path | None:
-    """The file of a row's scores, also one of an older version, which named it `KEY.parquet`; None if it is missing."""
-    paths = (samples_path(folder, row), folder / FOLDER / f"{row.key}.parquet")
-    return next((path for path in paths if path.is_file()), None)
+    """The file of a row's scores; None if it is missing."""
+    path = samples_path(folder, row)
+    return path if path.is_file() else None
 
 
 def write_samples(folder: Path, row: Result, predictions: Sequence[Prediction]) -> Path:
@@ -151,8 +151,7 @@ def write_texts(folder: Path, rows_sha256: str, predictions: Sequence[Prediction
 def read_texts(folder: Path, rows_sha256: str | None) -> dict[str, str]:
     """The text of every known input by its place, as in `data/sst2/validation.jsonl:7`.
 
-    It is empty if there is no file, and for results of older versions, which have no digest of their rows. Raises
-    InputError for a damaged file.
+    It is empty if there is no file. Raises InputError for a damaged file.
     """
     import pyarrow
     import pyarrow.parquet
@@ -167,25 +166,21 @@ def read_texts(folder: Path, rows_sha256: str | None) -> dict[str, str]:
 
 
 def without_samples(folder: Path, rows: Iterable[Result]) -> dict[str, Result]:
-    """The rows by key whose samples, or the texts of their inputs, are missing, damaged or those of other answers.
-
-    Rows of older versions that would be made again with another key are left out.
-    """
+    """The rows by key whose samples, or the texts of their inputs, are missing, damaged or those of other answers."""
 
     @cache
-    def known(rows_sha256: str) -> Collection[str]:
+    def known(rows_sha256: str | None) -> Collection[str]:
         with suppress(InputError):
             return read_texts(folder, rows_sha256).keys()
         return ()
 
-    def has_samples(row: Result, rows_sha256: str) -> bool:
+    def has_samples(row: Result) -> bool:
         path = find_samples(folder, row)
         with suppress(InputError):
-            return path is not None and set(read_samples(path, row)["where"]) <= set(known(rows_sha256))
+            return path is not None and set(read_samples(path, row)["where"]) <= set(known(row.setting.rows_sha256))
         return False
 
-    digests = ((row, row.setting.rows_sha256) for row in rows if row.setting.applied == row.setting)
-    return {row.key: row for row, digest in digests if digest is not None and not has_samples(row, digest)}
+    return {row.key: row for row in rows if not has_samples(row)}
 
 
 def as_lines(text: Text) -> str:

@@ -60,7 +60,7 @@ class RunUnit:
 
 def unit_of_jobs(run: Experiment, group: Group, part: Sequence[int], done: Collection[str]) -> RunUnit:
     """The unit that reads jobs whose demonstrations are known, and writes the rows of those at some places."""
-    keys = [key for _, _, wanted in group for setting in wanted for key in (setting.key, setting.without_digests.key)]
+    keys = [setting.key for _, _, wanted in group for setting in wanted]
     numbers = tuple(number for number, _, _ in group)
     job, more = group[part[0]][1], len(part) - 1
     return RunUnit(
@@ -178,8 +178,7 @@ class UnitRunner:
                 engine.check_ids(member.token_ids, f"task {job.label}: demonstrations")
         for together_read in groups:
             work = [
-                (job, [setting for setting in wanted if not _exists(setting, unit.done)])
-                for job, wanted in together_read
+                (job, [setting for setting in wanted if setting.key not in unit.done]) for job, wanted in together_read
             ]
             yield from job_events(plan, engine, work, samples)
 
@@ -192,10 +191,6 @@ class UnitRunner:
             task = next(task for task in self.plan.tasks if task.name == unit.task)
             self.prepared[unit.task] = list(prepare_jobs(self.plan, self.spec, task))
         return self.plan, self.prepared[unit.task]
-
-
-def _exists(setting: Setting, done: frozenset[str]) -> bool:
-    return setting.key in done or setting.without_digests.key in done
 
 
 def _check(unit: RunUnit, digest: str) -> None:

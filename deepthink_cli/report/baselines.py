@@ -116,11 +116,10 @@ def _compared_with(setting: Setting) -> Setting:
 
 
 def _agree(row: Result, baseline: Result) -> bool:
-    """Whether two rows have the same demonstrations, inputs and weights, as far as their digests are known."""
-    pairs = [
-        (getattr(row.setting, name), getattr(baseline.setting, name)) for name in ("rows_sha256", "weights_sha256")
-    ]
-    return _read_same(row, baseline) and all(None in pair or pair[0] == pair[1] for pair in pairs)
+    """Whether two rows have the same demonstrations, inputs and weights."""
+    ours, theirs = row.setting, baseline.setting
+    same = ours.rows_sha256 == theirs.rows_sha256 and ours.weights_sha256 == theirs.weights_sha256
+    return same and _read_same(row, baseline)
 
 
 def _read_same(row: Result, baseline: Result) -> bool:

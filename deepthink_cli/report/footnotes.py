@@ -23,7 +23,6 @@ def footnotes(jobs: Sequence[JobResults]) -> list[str]:
         *_counts(jobs),
         *_shots(jobs),
         *_fewer_shots(jobs),
-        *_unchecked(jobs),
     ]
 
 
@@ -196,18 +195,6 @@ def _fewer_shots(jobs: Sequence[JobResults]) -> list[str]:
             fewer.setdefault((name, row.setting.shots), []).append(row.demonstrations_used)
     items = [f"{name} {_range(used)} of {asked}" for (name, asked), used in fewer.items()]
     return [f"Fewer demonstrations used than asked: {'; '.join(items)}"] if items else []
-
-
-def _unchecked(jobs: Sequence[JobResults]) -> list[str]:
-    """The number of results without a digest of their inputs."""
-    rows = [row for job in jobs for row in (*job.test.values(), *job.dev.values())]
-    without = sum(row.setting.rows_sha256 is None for row in rows)
-    if not without:
-        return []
-    return [
-        f"Results without a digest of their inputs: {without} of {len(rows)}, written by an older version; whether "
-        "the inputs of a task were always the same could not be checked"
-    ]
 
 
 def _named_rows(jobs: Sequence[JobResults]) -> Iterator[tuple[str, Result]]:

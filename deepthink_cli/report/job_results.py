@@ -13,7 +13,7 @@ from deepthink_cli.errors import InputError, Problems, option
 from deepthink_cli.experiments.results import FILE, Part, Result, Setting, read_results
 from deepthink_cli.experiments.same_data import check_agree
 from deepthink_cli.experiments.shards import with_shards
-from deepthink_cli.report.arms import SPLITTING, Arm, without_step
+from deepthink_cli.report.arms import SPLITTING, Arm
 from deepthink_cli.report.baselines import Baselines, Comparison
 from deepthink_cli.report.where import RowLimits, conditions, select
 from deepthink_cli.tasks.catalogue import built_in
@@ -170,27 +170,14 @@ def different_seeds(seeds: Iterable[T], demonstrations: Callable[[T], Hashable])
 
 
 def _unique(results: Iterable[Result]) -> list[Result]:
-    """The results without duplicates; an older row without digests duplicates the same row with digests."""
-    by_setting: dict[Setting, Result] = {}
+    """The results without duplicates."""
+    by_key: dict[str, Result] = {}
     for row in results:
-        setting = _meant(row.setting.without_digests)
-        first = by_setting.setdefault(setting, row)
-        if _measured(first) != _measured(row):
+        if by_key.setdefault(row.key, row) != row:
+            setting = row.setting
             where = f"{setting.model}, {setting.task}, seed {setting.seed}, T = {setting.iteration}"
             raise InputError(f"{where}: two different results for one setting; give one run that has it, not both")
-        if first.setting.rows_sha256 is None or row.unscored or row.plain_sha256:
-            by_setting[setting] = row
-    return list(by_setting.values())
-
-
-def _meant(setting: Setting) -> Setting:
-    """The setting without an update rule where the technique has none."""
-    return without_step(setting) if setting.is_trained else setting
-
-
-def _measured(row: Result) -> Result:
-    """The row without what identifies it, and without what older versions do not write."""
-    return replace(row, key="", setting=_meant(row.setting.without_digests), unscored=[], plain_sha256=None)
+    return list(by_key.values())
 
 
 def _splitting(rows: Sequence[Result], limits: RowLimits) -> list[str]:

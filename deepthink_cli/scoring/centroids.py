@@ -62,12 +62,17 @@ def centroids_of(
 def nearness(states: Sequence[Tensor], centroids: Centroids) -> list[dict[str, float]]:
     """-a |h - c_y|^2 for every state h (W,) and label y, with its mean c_y and the slope a, in float64.
 
-    The nearest label, and so the answer, does not depend on the slope.
+    The nearest label, and so the answer, does not depend on the slope. Raises InputError for means of another width.
     """
     import numpy as np
 
-    means = np.stack([np.frombuffer(b64decode(mean), _NUMBER) for mean in centroids.means.values()])
-    scores: list[list[float]] = (-centroids.slope * _squared(_numbers(states), means)).tolist()
+    means, numbers = [np.frombuffer(b64decode(mean), _NUMBER) for mean in centroids.means.values()], _numbers(states)
+    if means[0].shape != numbers.shape[1:]:
+        raise InputError(
+            f"the centroids of the memory have {len(means[0])} numbers, and the hidden states of its model "
+            f"{numbers.shape[1]}; store others with deepthink calibrate"
+        )
+    scores: list[list[float]] = (-centroids.slope * _squared(numbers, np.stack(means))).tolist()
     return [dict(zip(centroids.means, of_state, strict=True)) for of_state in scores]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import struct
+from base64 import b64encode
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -200,6 +201,50 @@ COMMANDS = ("inspect MEM", "inspect MEM --json", "predict MEM ROWS --at all --of
 def codes_of_commands(bases: Bases, path: Path) -> dict[str, int]:
     words = {"MEM": str(path), "ROWS": str(bases.folder / "rows.jsonl")}
     return {command: run([words.get(word, word) for word in command.split()]) for command in COMMANDS}
+
+
+@pytest.mark.parametrize(
+    ("number", "place", "value"),
+    [
+        (0, ("calibrated", "bias", "2", "compared", "positive"), 1e308),
+        (0, ("calibrated", "bias", "2", "per_token", "negative"), -1e300),
+        (0, ("calibrated", "sha256"), "x"),
+        (0, ("demonstrations", "labels", 0), "other"),
+        (0, ("demonstrations", "sha256"), "x"),
+        (0, ("demonstrations", "sha256"), DIGEST),
+        (0, ("demonstrations", "texts", 0), {"other": "x"}),
+        (0, ("first_token", "rows"), 0),
+        (0, ("first_token", "tried"), [2.0]),
+        (0, ("model", "tokenizer_sha256"), "²"),
+        (0, ("seed",), -1),
+        (0, ("selected", "shots"), 10),
+        (0, ("technique", "values", "steps"), 1e308),
+        (0, ("technique", "words"), {"other": "lamp"}),
+        (0, ("tuned", "accuracy"), 1.5),
+        (0, ("tuned", "folds"), 10**39),
+        (0, ("tuned", "folds"), 21),
+        (1, ("calibrated", "centroids", "2", "slope"), 1e308),
+        (1, ("calibrated", "method"), "²"),
+        (2, ("thresholds", "at", "2", "positive"), 1.5),
+        (2, ("thresholds", "folds"), 10**39),
+        (2, ("thresholds", "micro_f1"), -0.5),
+        (2, ("update", "name"), "gate"),
+    ],
+)
+def test_an_absurd_value_or_reference_is_refused(number: int, place: Place, value: Any, bases: Bases) -> None:
+    with pytest.raises(InputError, match=r"^.* damaged metadata: [^\n]*$"):
+        read_header(bases.changed(number, place, value))
+
+
+@pytest.mark.parametrize("width", [1, 3])
+def test_centroids_of_another_width_than_the_models_are_refused(
+    width: int, bases: Bases, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mean = b64encode(struct.pack(f"<{width}f", *range(width))).decode()
+    means = {"means": dict.fromkeys(LABELS, mean), "slope": 1.0}
+    path = bases.changed(1, ("calibrated", "centroids"), {"1": means, "2": means})
+    assert list(codes_of_commands(bases, path).values()) == [0, 0, 2, 2]
+    assert f"the centroids of the memory have {width} numbers" in capsys.readouterr().err
 
 
 @given(data=st.data())

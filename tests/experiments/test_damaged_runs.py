@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 from collections.abc import Callable, Iterator
@@ -10,10 +11,12 @@ from typing import Any
 
 import pyarrow.parquet
 import pytest
+from helpers.by_hand import canonical
 from helpers.inline_workers import InlineExecutor
 from helpers.tiny import run_words
 
 from deepthink_cli.cli.main import run
+from deepthink_cli.errors import InputError
 from deepthink_cli.experiments.executors import local
 from deepthink_cli.experiments.results import FILE, bits, read_results
 from deepthink_cli.experiments.samples import FOLDER, find_samples, texts_path
@@ -52,9 +55,12 @@ def files_of(out: Path) -> dict[str, bytes]:
 
 
 def changed(out: Path, **values: Any) -> None:
-    """Change values of the second row."""
+    """Change values of the second row, and its digest with them."""
     first, second = (out / FILE).read_text().splitlines()
-    (out / FILE).write_text(f"{first}\n{json.dumps({**json.loads(second), **values})}\n")
+    row = {**json.loads(second), **values}
+    del row["sha256"]
+    digest = hashlib.sha256(canonical(row).encode()).hexdigest()
+    (out / FILE).write_text(f"{first}\n{json.dumps({**row, 'sha256': digest})}\n")
 
 
 @pytest.mark.parametrize(
@@ -83,6 +89,43 @@ def test_a_row_whose_values_contradict_each_other_is_an_error_that_names_its_lin
     for words in (["report", str(out)], command):
         assert run(words) == 2
         assert f"{out / FILE}:2: {message}" in capsys.readouterr().err
+
+
+def places(value: Any, at: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    """Every place in a row that holds a value of its own."""
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    yield from [place for key, each in inner for place in places(each, (*at, key))] or [at]
+
+
+def test_no_field_of_a_row_can_be_changed_without_notice(complete: Path, tmp_path: Path) -> None:
+    line = read_results(complete)[1].line()
+    for place in places(json.loads(line)):
+        row = json.loads(line)
+        inner: Any = row
+        for step in place[:-1]:
+            inner = inner[step]
+        old = inner[place[-1]]
+        others = (old + 1 if isinstance(old, int) else 0.5, f"{old}x", None, 1, [], {})
+        for other in (each for each in others if each != old):
+            inner[place[-1]] = other
+            (tmp_path / FILE).write_text(json.dumps(row) + "\n")
+            with pytest.raises(InputError, match="remove the line"):
+                read_results(tmp_path)
+
+
+def test_the_digest_of_a_row_is_that_of_its_other_fields(complete: Path) -> None:
+    for line in (complete / FILE).read_text().splitlines():
+        row = json.loads(line)
+        assert row.pop("sha256") == hashlib.sha256(canonical(row).encode()).hexdigest()
+
+
+@pytest.mark.parametrize("name", ["sha256", "rows_sha256"])
+def test_a_row_without_a_digest_is_refused(name: str, complete: Path, tmp_path: Path) -> None:
+    row = json.loads(read_results(complete)[0].line())
+    del (row if name in row else row["setting"])[name]
+    (tmp_path / FILE).write_text(json.dumps(row) + "\n")
+    with pytest.raises(InputError, match="remove the line and run again"):
+        read_results(tmp_path)
 
 
 def wrong_labels(path: Path) -> None:

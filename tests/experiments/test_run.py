@@ -149,16 +149,6 @@ def test_a_damaged_file_of_texts_is_named(tmp_path: Path) -> None:
         read_texts(tmp_path, "0123456789abcdef0123")
 
 
-def test_samples_of_an_older_version_are_found_by_their_key(command: list[str], tmp_path: Path) -> None:
-    run([*command, "--seeds", "1"])
-    row = read_results(tmp_path / "out")[-1]
-    assert find_samples(tmp_path / "out", row) is None
-    (tmp_path / "out" / "samples").mkdir()
-    older = tmp_path / "out" / "samples" / f"{row.key}.parquet"
-    older.touch()
-    assert find_samples(tmp_path / "out", row) == older
-
-
 def test_given_demonstrations_stand_for_every_seeds(command: list[str], tmp_path: Path, demos: Path) -> None:
     demos.write_text(demos.read_text().replace('"review"', '"text"').replace('"sentiment"', '"kind"'))
     assert run([*command, "--seeds", "1", "--demos", str(demos)]) == 0

@@ -7,7 +7,7 @@ import json
 import random
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +19,10 @@ from helpers.tiny import run_files, run_words
 from deepthink_cli import load_model
 from deepthink_cli.cli.main import run
 from deepthink_cli.errors import InputError
-from deepthink_cli.experiments.results import DIGESTS, FILE, Result, read_results
-from deepthink_cli.report.footnotes import footnotes
+from deepthink_cli.experiments.results import FILE, Result, read_results
 from deepthink_cli.report.job_results import jobs_of
 
 Models = Callable[[str], Path]
-OLD_RUN = Path(__file__).parent.parent / "old_run"  # written before rows had digests of what they evaluated
 OWN = {"labels": None, "candidates": {"column": "options"}, "example": {"body": "a", "kind": 1, "options": ["x", "y"]}}
 
 
@@ -51,17 +49,6 @@ class Folder:
         self.capsys.readouterr()
         code = run([*self.words, *more])
         return code, self.capsys.readouterr().err
-
-    def age(self) -> list[Result]:
-        """Rewrite the rows as an older version did, without digests in their settings."""
-        found = [(one, one.setting.without_digests) for one in read_results(self.out)]
-        old = [replace(one, key=own.key, setting=own) for one, own in found]
-        lines = [json.loads(one.line()) for one in old]
-        for line in lines:
-            for digest in DIGESTS:
-                del line["setting"][digest]
-        write_rows(self.out / FILE, lines)
-        return old
 
 
 @pytest.fixture
@@ -224,28 +211,6 @@ def test_rows_that_change_while_a_run_goes_on_are_not_scored(folder: Folder, mon
     assert read_results(folder.path / "fresh") == []
 
 
-def test_a_folder_of_an_older_version_continues_and_says_what_it_cannot_check(folder: Folder) -> None:
-    whole = read_results(folder.out)
-    old = folder.age()
-    code, said = folder.again("-T", "3")
-    assert (code, said.count("\n")) == (0, 1)
-    assert said.startswith(f"warning: {folder.out}: 4 rows were written by an older version, without a digest of")
-    found = read_results(folder.out)
-    assert (found[:4], len(found)) == (old, 6)
-    assert {one.setting.rows_sha256 for one in found[4:]} == {one.setting.rows_sha256 for one in whole}
-    assert run(["report", str(folder.out), "-q"]) == 0
-
-
-def test_a_folder_of_an_older_version_is_refused_where_its_demonstrations_were_others(folder: Folder) -> None:
-    folder.age()
-    before = run_files(folder.out)
-    folder.write("train", flip(folder.rows("train")))
-    code, said = folder.again()
-    assert (code, said.count("\n")) == (2, 2)
-    assert "seed 0, dev: this row and 1 more were made with other demonstrations than" in said
-    assert run_files(folder.out) == before
-
-
 def test_a_row_with_two_digests_of_its_demonstrations_is_refused(folder: Folder) -> None:
     rows = [json.loads(one.line()) for one in read_results(folder.out)]
     rows[1]["demonstrations_sha256"] = "0" * 64
@@ -253,27 +218,6 @@ def test_a_row_with_two_digests_of_its_demonstrations_is_refused(folder: Folder)
     code, said = folder.again()
     assert code == 2
     assert f"{folder.out / FILE}:2: has two digests of its demonstrations" in said
-
-
-@pytest.mark.parametrize("command", ["report", "plot"])
-def test_a_folder_that_an_older_version_wrote_is_read(
-    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    shutil.copytree(OLD_RUN, tmp_path / "run")
-    assert run([command, str(tmp_path / "run")]) == 0
-    said = " ".join("".join(capsys.readouterr()).split())
-    assert "Results without a digest of their inputs: 4 of 4, written by an older version" in said
-
-
-def test_a_row_of_an_older_version_is_the_one_that_is_written_now() -> None:
-    new = curve([50, 60])
-    old = curve([50, 60], demonstrations_sha256=None, rows_sha256=None)
-    for rows in ([*new, *old], [*old, *new]):
-        (job,) = jobs_of(rows)
-        assert [job.test[t] for t in (1, 2)] == new
-        assert not [line for line in footnotes([job]) if "digest" in line]
-    with pytest.raises(InputError, match="two different results for one setting"):
-        jobs_of([*new, *curve([50, 61], demonstrations_sha256=None, rows_sha256=None)])
 
 
 @pytest.mark.parametrize(
@@ -285,10 +229,6 @@ def test_a_row_of_an_older_version_is_the_one_that_is_written_now() -> None:
         ([row(60, model="other", rows_sha256="s")], "other evaluated rows"),
         ([row(60, iteration=2, demonstrations_sha256="e")], "other demonstrations"),
         ([row(60, eta=0.1, demonstrations_sha256="e")], "other demonstrations"),
-        (
-            [row(60, {"demonstrations_sha256": "e"}, iteration=2, demonstrations_sha256=None, rows_sha256=None)],
-            "other dem",
-        ),
         ([*dev([50], 0, 0.01), *curve([50], eta=0.1, part="dev", split="train", rows_sha256="s")], "seed 0, dev: .*:2"),
     ],
 )

@@ -80,7 +80,9 @@ def write_row(
         momentum=momentum,
         positions=positions,
         iteration=t,
+        demonstrations_sha256=f"{seed}",
         rows_sha256=f"{task} {part}{rows}",
+        weights_sha256="w",
         update=update,
         technique=technique,
     )

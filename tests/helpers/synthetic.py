@@ -37,11 +37,11 @@ def row(right: Sequence[bool] | int, more: dict[str, Any] | None = None, **setti
         "positions": "continued",
         "iteration": 1,
         "rows_sha256": "r",
+        "weights_sha256": "w",
         **setting,
     }
     drawn = (values["sampling"], values["shots"], values["seed"], values["order_seed"], values.get("pool_size"))
-    digest = "d" + "-".join(map(str, drawn))  # what a row records, also where an old setting has no digest
-    values.setdefault("demonstrations_sha256", digest)
+    values.setdefault("demonstrations_sha256", "d" + "-".join(map(str, drawn)))
     own = Setting(**values)
     share = sum(answers) / len(answers)
     measured: dict[str, Any] = {
@@ -50,7 +50,7 @@ def row(right: Sequence[bool] | int, more: dict[str, Any] | None = None, **setti
         "length": 64,
         "n": len(answers),
         "right": sum(answers),
-        "demonstrations_sha256": own.demonstrations_sha256 or digest,
+        "demonstrations_sha256": own.demonstrations_sha256,
         "accuracy": share,
         "accuracy_mean_per_token": share,
         "macro_f1": share,
