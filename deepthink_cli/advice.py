@@ -39,15 +39,15 @@ def few_evaluated(true_labels: Mapping[str, int]) -> list[str]:
     return [f"few of the {sum(true_labels.values())} rows have the labels {_counted(few)}: this says little of them"]
 
 
-def no_better_than_constant(accuracy: float, majority: tuple[str, float] | None, chat: bool) -> list[str]:
+def no_better_than_constant(accuracy: float, majority: tuple[str, float] | None, unused_chat: bool) -> list[str]:
     """Whether always answering one label is right as often, given the most frequent true label and its share.
 
-    `chat` says whether the demonstrations are turns of a conversation.
+    `unused_chat` says whether the model has a chat template that the memory does not use.
     """
     if majority is None or accuracy > majority[1]:
         return []
     label, share = majority
-    conversation = "" if chat else f"for an instruct model a memory made with {option('chat')}, "
+    conversation = f"a memory made with {option('chat')}, " if unused_chat else ""
     return [
         f"always answering {label!r} is right at least as often ({share:.1%}): compare corrections "
         f"({option('calibrate')} contextual,domain,batch), {conversation}and other models"
@@ -59,8 +59,8 @@ def no_difference(iteration: int, p: float) -> list[str]:
     if p < 0.05:
         return []
     return [
-        f"T = {iteration} and T = 1 are equally good on these rows, within chance: try a larger eta, or let deepthink "
-        "tune ROWS choose"
+        f"T = {iteration} and T = 1 are equally good on these rows, within chance: deepthink tune ROWS says if other "
+        "settings are shown to be better"
     ]
 
 

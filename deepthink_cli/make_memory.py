@@ -19,7 +19,7 @@ from deepthink_cli.calibration.options import CorrectionOptions
 from deepthink_cli.calibration.stored import calibrated_by_texts, check_storable, with_correction
 from deepthink_cli.data.examples import DemonstrationSet
 from deepthink_cli.engine.base import Engine
-from deepthink_cli.engine.opening import describe_engine, find_model, load, warn_without_chat
+from deepthink_cli.engine.opening import describe_engine, find_model, load
 from deepthink_cli.errors import DeepThinkError, InputError, option
 from deepthink_cli.events import Progress, Tell, Warn, silent
 from deepthink_cli.meaning import check_meaning
@@ -130,7 +130,6 @@ def plan_thinking(
         raise InputError.of("technique", used.name, "is of rows with one label; omit it for rows with several")
     used.change(demonstrations)  # raises, before the model is looked for, if it cannot change them
     spec = find_model(model, tell)
-    warn_without_chat(spec, demonstrations.chat, tell)
     check_fit(spec.limits, spec.tokenizer, demonstrations, method.iterations, method.positions, spec.id)
     demonstrations = _fitting(spec, used, demonstrations, method, tell)
     tokenized = tokenize_demonstrations(spec.tokenizer, demonstrations)

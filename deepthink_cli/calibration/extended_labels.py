@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 _NAMED = 3  # labels in a warning
+_DIVIDES, _MAY_DIVIDE = ";|", ",/"  # characters that words do not have, and those that some have
 _NEVER = "can never be predicted by a sum of log-probabilities: its tokens begin with those of"
 
 
@@ -50,15 +51,20 @@ class ExtendedLabels:
         query = Query(text, tuple(labels), where=option("labels"))
         (tokenized,) = self._tokenize([query])
         if pairs := _pairs(query, tokenized):
-            self._warn_of_labels(pairs)
+            self._warn_of_labels(pairs, _separator(pairs, labels))
         return tokenized
 
-    def _warn_of_labels(self, pairs: Sequence[tuple[str, str]]) -> None:
+    def _warn_of_labels(self, pairs: Sequence[tuple[str, str]], separator: str | None) -> None:
         (longer, shorter), *more = pairs
         others = [f"{label!r} after {start!r}" for label, start in more[: _NAMED - 1]]
         others += [f"{len(pairs) - _NAMED} more"] if len(pairs) > _NAMED else []
         also = f" (also {', '.join(others)})" if others else ""
-        self._warn(f"label {longer!r} {_NEVER} {shorter!r}{also}", "it")
+        text = f"label {longer!r} {_NEVER} {shorter!r}{also}"
+        if separator is None:
+            self._warn(text, "it")
+            return
+        way = f"deepthink think {option('label_separator')} '{separator}'"
+        self._tell(Warn(f"{self._where}{text}; if rows have several labels, make the memory with {way}"))
 
     def check_rows(self, queries: Iterable[Query | Skipped], labels: Sequence[str]) -> None:
         """Warn once if rows have such candidates, other than `labels`, with the number of these rows."""
@@ -118,6 +124,16 @@ def check_labels(
 def _pairs(query: Query, tokenized: TokenizedQuery) -> list[tuple[str, str]]:
     """The candidates whose tokens begin with another's, each with that other one."""
     return [(query.candidates[one], query.candidates[other]) for one, other in tokenized.extended.items()]
+
+
+def _separator(pairs: Sequence[tuple[str, str]], labels: Sequence[str]) -> str | None:
+    """What seems to divide several labels in one, as in `billing;urgent`; None if nothing does."""
+    for separator in _DIVIDES + _MAY_DIVIDE:
+        for longer, shorter in pairs:
+            first, *others = (part.strip() for part in longer.split(separator))
+            if first == shorter and all(others) and others and (separator in _DIVIDES or {*others} <= {*labels}):
+                return separator
+    return None
 
 
 def _may_extend(candidates: Sequence[str]) -> bool:

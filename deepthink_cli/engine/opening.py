@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 from warnings import catch_warnings, simplefilter, warn
 
-from deepthink_cli.data.chat import Chat
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.engine.registry import AUTO, check_engine, engine_class
 from deepthink_cli.errors import DeepThinkError, InputError, option, ran_out_of_memory
@@ -150,12 +149,6 @@ def tell_of_download(options: ModelOptions, tell: Tell, named_by: str | None = N
 def _is_base(base: str | None, spec: ModelSpec, options: ModelOptions) -> bool:
     """Whether a model is the base that an adapter names, or could be; a directory may be named by any of its paths."""
     return base in (None, spec.id, options.model) or str(Path(base).expanduser().resolve()) == spec.id
-
-
-def warn_without_chat(spec: ModelSpec, chat: Chat | None, tell: Tell) -> None:
-    """Warn that a model has a chat template which the demonstrations do not use."""
-    if chat is None and getattr(spec.tokenizer, "chat_template", None):
-        tell(Warn(f"{spec.id} has a chat template, which only {option('chat')} uses: compare with and without it"))
 
 
 def load(spec: ModelSpec, tell: Tell) -> Engine:

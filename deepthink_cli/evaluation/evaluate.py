@@ -61,7 +61,8 @@ class EvaluationReport:
 
     `calibrate` names the calibrations; `applied`, `judged` and `accuracy` are those by the first, or by the raw scores.
     `ensemble` names the memories whose log-probabilities were averaged with the memory's. `score` is what was compared
-    of them. `overlap` is set if rows are among the demonstrations. `metric` is that of `judged`.
+    of them. `overlap` is set if rows are among the demonstrations. `unused_chat` says whether the model has a chat
+    template that the memory does not use. `metric` is that of `judged`.
     """
 
     evaluation: Evaluation
@@ -75,6 +76,7 @@ class EvaluationReport:
     ensemble: tuple[str, ...] = ()
     score: ScoreName = "sum"
     overlap: Overlap | None = None
+    unused_chat: bool = False
     metric: str = ACCURACY
 
     @property
@@ -101,13 +103,13 @@ class EvaluationReport:
     @property
     def advice(self) -> list[str]:
         """What to do next by what was seen, one sentence for each sign: few rows of a label, no use, no effect of T."""
-        judged, demonstrations = self.applied, self.memory.provenance.demonstrations
-        last = max(judged.results)
-        changes = judged.changes.get(last)
-        useless = no_better_than_constant(judged.last.accuracy, judged.majority, demonstrations.chat is not None)
+        applied, demonstrations = self.applied, self.memory.provenance.demonstrations
+        last = max(applied.results)
+        changes = applied.changes.get(last)
+        useless = no_better_than_constant(applied.last.accuracy, applied.majority, self.unused_chat)
         return [
             *few_demonstrations(demonstrations.label_counts),
-            *few_evaluated(judged.true_labels),
+            *few_evaluated(applied.true_labels),
             *(useless or ([] if changes is None else no_difference(last, changes.p))),
         ]
 
@@ -202,7 +204,8 @@ def evaluate(
     seconds, names = time.perf_counter() - ready.started, tuple(each.name for each in others)
     _warn(evaluation, overlap, memory, ready.calibrate, tell)
     described = (rows.task, rows.split, rows.protocol, dict(skipped), seconds)
-    return EvaluationReport(evaluation, memory, *described, tuple(ready.calibrate), names, score, overlap)
+    scored = (tuple(ready.calibrate), names, score, overlap)
+    return EvaluationReport(evaluation, memory, *described, *scored, _unused_chat(ready))
 
 
 def probe_evaluation(
@@ -287,6 +290,12 @@ def _ready(
         _warn_of_extended(engine.tokenizer, rows, score, calibrate, tell)
     members = [with_first_reading(engine, member) for member in (stored, *members_of(others, engine, tell))]
     return _Ready(engine, members, others, rows, tuple(calibrate), started)
+
+
+def _unused_chat(ready: _Ready) -> bool:
+    """Whether the model has a chat template that the memory does not use."""
+    used = ready.rows.demonstrations.chat is not None
+    return not used and bool(getattr(ready.engine.tokenizer, "chat_template", None))
 
 
 def _check_rows(

@@ -11,7 +11,7 @@ from deepthink_cli.calibration.extended_labels import ExtendedLabels
 from deepthink_cli.calibration.notes import check_count
 from deepthink_cli.calibration.registry import NONE
 from deepthink_cli.data.examples import DemonstrationSet
-from deepthink_cli.engine.opening import find_model, warn_without_chat
+from deepthink_cli.engine.opening import find_model
 from deepthink_cli.errors import DeepThinkError, InputError, Problems
 from deepthink_cli.events import Event, Note, Progress, Tell, Warn, silent
 from deepthink_cli.experiments.axes import shown
@@ -168,7 +168,6 @@ def prepare_run(
     Rows that are `shared` with other runs are not read again. Raises InputError with all mistakes of all tasks, and if
     the folder's rows come from other data.
     """
-    warn_without_chat(spec, plan.chat, tell)
     announce(plan.source, plan.tasks, tell)
     problems, prepared = Problems(), list[RunJob | PendingJobs]()
     for number, task in enumerate(plan.tasks):

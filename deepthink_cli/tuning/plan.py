@@ -15,7 +15,7 @@ from deepthink_cli.calibration.registry import CALIBRATIONS, NONE, calibration, 
 from deepthink_cli.data.chat import Chat
 from deepthink_cli.data.examples import DemonstrationSet, Query, example_of
 from deepthink_cli.data.same_input import input_text
-from deepthink_cli.engine.opening import find_model, warn_without_chat
+from deepthink_cli.engine.opening import find_model
 from deepthink_cli.errors import InputError
 from deepthink_cli.events import Note, Tell, silent
 from deepthink_cli.meaning import check_meaning
@@ -112,7 +112,6 @@ def plan_tuning(rows: LabelledRows, model: ModelOptions, options: TuneOptions, t
     if rows.pool.reasons:
         tell(Note("; ".join(f"{count} rows are {reason}" for reason, count in rows.pool.reasons.items())))
     spec = find_model(model, tell)
-    warn_without_chat(spec, rows.chat, tell)
     grid = Grid(options.methods, calibrations, selections, tuple(map(technique_of, options.techniques)))
     return _usable(TunePlan(spec, rows, options, grid, tuple(folds), tuple(order)), tell)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from deepthink_cli.artifact.metadata import StoredDemonstrations, versions
-from deepthink_cli.engine.opening import describe_engine, find_model, load, warn_without_chat
+from deepthink_cli.engine.opening import describe_engine, find_model, load
 from deepthink_cli.events import Tell, silent
 from deepthink_cli.model.limits import check_pass
 from deepthink_cli.model.options import ModelOptions
@@ -52,7 +52,6 @@ def plan_vectors(
     too long for the model, and for labels that the tokenizer does not tell apart.
     """
     spec = find_model(model, tell)
-    warn_without_chat(spec, None, tell)
     pool = pool.fitting(spec.tokenizer, spec.limits)
     draws = Draws(pool, options, spec.tokenizer)
     prompt, episodes = draws.prompt(), tuple(draws.episodes())

@@ -18,7 +18,6 @@ from deepthink_cli.errors import InputError
 from deepthink_cli.experiments.results import FILE, read_results
 
 Captured = pytest.CaptureFixture[str]
-WARNING = "has a chat template, which only --chat uses"
 SYSTEM = "You judge reviews."
 
 
@@ -125,17 +124,6 @@ def test_a_system_message_needs_a_chat(demos: Path, tmp_path: Path, capsys: Capt
 def test_a_separator_is_not_for_a_chat(demos: Path, model: Path, capsys: Captured) -> None:
     line = refused(["think", str(demos), "-m", str(model), "--chat", "--separator", "--"], capsys)
     assert "--separator --: not with --chat, whose template separates the turns" in line
-
-
-def test_a_chat_template_without_chat_is_warned_of_once(
-    model: Path, demos: Path, tmp_path: Path, capsys: Captured
-) -> None:
-    words = ["think", str(demos), "-m", str(model), "-T", "1", "-o", str(tmp_path / "mem.safetensors")]
-    for more, count in (([], 1), (["-q"], 1), (["--chat"], 0)):
-        assert run([*words, *more]) == 0
-        assert " ".join(capsys.readouterr().err.split()).count(WARNING) == count
-    assert run(run_words(tmp_path, model, "-T", "1", "--seeds", "2")) == 0
-    assert " ".join(capsys.readouterr().err.split()).count(WARNING) == 1
 
 
 def test_a_run_carries_its_chat_and_continues(model: Path, tmp_path: Path, capsys: Captured) -> None:

@@ -233,3 +233,29 @@ def test_a_run_names_the_number_of_rows_with_such_candidates(
     _, told = printed("run", "--task", task, "--data-dir", data, "-m", models("llama"), "-o", tmp_path / "o", *fixed)
     assert f"candidate 'so good' {NEVER} 'so'; 12 rows have such candidates; rename them, or use --score end" in told
     assert told.count("warning:") == 1
+
+
+@pytest.mark.parametrize(
+    ("labels", "separator"),
+    [
+        (("billing", "billing;urgent", "bug"), ";"),
+        (("billing", "billing, bug", "bug"), ","),
+        (("billing", "billing, but late", "bug"), None),  # no list of labels
+        (("bug", "bug report", "feature"), None),
+    ],
+)
+def test_labels_that_seem_to_be_several_are_to_be_divided(
+    labels: tuple[str, ...], separator: str | None, models: Callable[[str], Path], tmp_path: Path, printed: Printed
+) -> None:
+    demos = write_rows(tmp_path / "demos.jsonl", [{"text": f"text {n}", "kind": labels[n % 3]} for n in range(6)])
+    words = ("think", demos, "-m", models("llama"), "-T", "1", "-o", tmp_path / "mem.safetensors")
+    _, told = printed(*words)
+    assert NEVER in told
+    assert ("--score end" in told) == (separator is None)
+    way = f"; if rows have several labels, make the memory with deepthink think --label-separator '{separator}'\n"
+    assert (way in told) == (separator is not None)
+    if separator is not None:
+        _, told = printed(*words, "--label-separator", separator)
+        assert NEVER not in told
+        (row, *_) = lines(printed("predict", tmp_path / "mem.safetensors", demos)[0])
+        assert set(row["scores"]) == {part.strip() for label in labels for part in label.split(separator)}
