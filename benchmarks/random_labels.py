@@ -55,7 +55,7 @@ def drawn(texts: list[str], count: int, seed: int) -> LabelledRows:
 def line(seed: int, report: TuneReport, wall: float, cpu: float) -> str:
     """One draw as a row of the table."""
     comparison = report.comparison
-    verdict = "difference" if report.kept else "no difference"
+    verdict = "difference" if report.chosen_by_rows else "no difference"
     shares = (
         f"{comparison.baseline:.1%} | {comparison.accuracy:.1%} | {report.right[report.best] / comparison.rows:.1%}"
     )
@@ -90,7 +90,7 @@ def main() -> None:
         report = tune(plan_tuning(drawn(texts, args.rows, seed), model, TuneOptions.checked(**options)), engine=engine)
         used = sum(os.times()[:2]) - sum(before[:2])
         print(line(seed, report, time.perf_counter() - started, used), flush=True)
-        kept += not report.kept
+        kept += not report.chosen_by_rows
     print(f"\nno difference in {kept} of {args.draws} draws")
 
 

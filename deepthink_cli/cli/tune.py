@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from deepthink_cli.tuning.tune import TuneReport
 
 MAX_ROWS = 30  # of the table
+PLAIN = "plain in-context learning"
 
 Rows = Annotated[
     str,
@@ -158,25 +159,39 @@ def _of_plain(result: TuneReport) -> dict[str, float]:
 
 
 def _verdict(result: TuneReport) -> list[str]:
-    from deepthink_cli.tuning.nested import LEVEL
-
     comparison, rows = result.comparison, result.comparison.rows
     best, most = (f"{right / rows:.1%}" for right in (result.right[result.best], max(result.right)))
-    verdict = (
-        f"{result.setting} is better than plain in-context learning, p < {LEVEL}"
-        if result.kept
-        else f"cannot choose with these {rows} rows: nothing is shown to be better than plain in-context learning at "
-        f"p < {LEVEL}, which is kept"
-    )
     return [
         *_corrections(result),
         f"simplest within one standard error of the best of {len(result.settings)} settings ({most}): "
         f"{result.settings[result.best]}, {best} (too high: the same rows chose it)",
         *_nested(comparison),
-        f"verdict: {verdict}",
+        f"verdict: {_decided(result)}",
         *_correction_alone(result),
         *_beaten_by(result),
     ]
+
+
+def _decided(result: TuneReport) -> str:
+    """Whether the rows chose a setting, and what is kept if not."""
+    from deepthink_cli.tuning.nested import LEVEL
+    from deepthink_cli.tuning.unchosen import UNLABELLED
+
+    setting, found, rows = result.setting, result.excess, result.comparison.rows
+    if result.chosen_by_rows:
+        if setting.place == result.settings[0].place:
+            return f"{PLAIN} with calibration {setting.calibration} is better than without it, p < {LEVEL}"
+        return f"{setting} is better than {PLAIN}, p < {LEVEL}"
+    undecided = f"cannot choose with these {rows} rows: nothing is shown to be better than {PLAIN} at p < {LEVEL}"
+    if found is None:
+        return f"{undecided}, which is kept"
+    memory = "MEMORY" if result.header is None else result.header.path
+    corrected = "store" if setting.calibration == NONE else "kept with"
+    name = UNLABELLED[0] if setting.calibration == NONE else setting.calibration
+    return (
+        f"{undecided}, but it gives {found.label!r} to {found.given} of the {rows} rows, and {found.true} have it: "
+        f"{corrected} the correction of deepthink calibrate {memory} --calibrate {name}, which needs no labels"
+    )
 
 
 def _correction_alone(result: TuneReport) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +28,7 @@ from deepthink_cli.tuning.nested import STATES, Comparison, Fit, best, choose_ne
 from deepthink_cli.tuning.options import Setting
 from deepthink_cli.tuning.plan import TunePlan
 from deepthink_cli.tuning.rivals import Rival, judge_rivals
+from deepthink_cli.tuning.unchosen import Excess, excess, unchosen
 
 if TYPE_CHECKING:
     from deepthink_cli.calibration.base import Floats
@@ -42,8 +43,8 @@ class TuneReport:
     `right` counts the held-out rows that each setting of the grid labels correctly, by cross-validation; `best` is the
     simplest within one standard error of the setting with the most. `chosen` are the settings of the nested
     cross-validation, one for each fold, and `comparison` is that of their labels with plain in-context learning.
-    `costs` are seconds as in `Tried`. `rivals` are classifiers trained on the same rows. `header` is that of the
-    memory, if one was written.
+    `costs` are seconds as in `Tried`. `rivals` are classifiers trained on the same rows. `excess` is the label that
+    plain in-context learning gives to too many held-out rows. `header` is that of the memory, if one was written.
     """
 
     plan: TunePlan
@@ -54,6 +55,7 @@ class TuneReport:
     costs: tuple[tuple[float, float], ...]
     seconds: float
     rivals: tuple[Rival, ...] = ()
+    excess: Excess | None = None
     header: Header | None = None
 
     @property
@@ -63,8 +65,13 @@ class TuneReport:
 
     @property
     def kept(self) -> int:
-        """The setting to use: the best, or plain in-context learning if the difference may be noise."""
-        return self.best if self.comparison.beyond_noise else 0
+        """The setting to use: the best, or if the difference may be noise, what needs no choice."""
+        return self.best if self.comparison.beyond_noise else unchosen(self.settings, self.excess)
+
+    @property
+    def chosen_by_rows(self) -> bool:
+        """Whether the rows chose another setting than plain in-context learning, beyond noise."""
+        return self.comparison.beyond_noise and self.kept != 0
 
     @property
     def setting(self) -> Setting:
@@ -106,7 +113,7 @@ class TuneReport:
             seed=self.plan.options.seed,
             rows=comparison.rows,
             tried=len(self.settings),
-            accuracy=comparison.accuracy if self.kept else comparison.baseline,
+            accuracy=comparison.accuracy if self.chosen_by_rows else self.right[self.kept] / comparison.rows,
             baseline=comparison.baseline,
             calibration=self.setting.calibration,
         )
@@ -123,7 +130,8 @@ class TuneReport:
             "best": self._cross_validated(self.best),
             "nested": {**self.comparison.as_json(), "chosen": [self.settings[n].as_json() for n in self.chosen]},
             "not_tried": self.not_tried,
-            "difference_beyond_noise": self.kept != 0,
+            "difference_beyond_noise": self.chosen_by_rows,
+            "excess": self.excess and asdict(self.excess),
             "choice": self.setting.as_json(),
             "rivals": [rival.as_json() for rival in self.rivals],
             "seconds": self.seconds,
@@ -188,10 +196,20 @@ def tune(
         tried.seconds,
         time.perf_counter() - started,
         rivals,
+        _excess(plan, whole),
     )
     if output is None:
         return report
     return replace(report, header=_make_memory(engine, report, whole, store, output, tell))
+
+
+def _excess(plan: TunePlan, scores: HeldOutScores) -> Excess | None:
+    """The label that plain in-context learning gives in excess; None for rows with candidates of their own."""
+    names = plan.rows.labels
+    if not names:
+        return None
+    given = scores[NONE][plan.grid.settings[0].place].argmax(axis=-1)
+    return excess([names[label] for label in given], [names[label] for label in plan.rows.gold])
 
 
 def _gold(plan: TunePlan) -> Any:

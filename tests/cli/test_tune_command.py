@@ -79,9 +79,10 @@ def test_the_memory_says_how_it_was_tuned(
     assert "chosen from 10 settings by 3-fold cross-validation over 10 rows" in capsys.readouterr().out
     corrected = property(lambda self: [each.calibration for each in self.settings].index("domain"))
     monkeypatch.setattr(TuneReport, "kept", corrected)
+    monkeypatch.setattr(TuneReport, "chosen_by_rows", True)
     assert run([*words, "--calibrate", "domain", "-o", str(path)]) == 0
     out, err = capsys.readouterr()
-    assert "is better than plain in-context learning" in out
+    assert "verdict: plain in-context learning with calibration domain is better than without it, p < 0.025\n" in out
     assert f"next: deepthink predict {path} INPUTS\n" in err
     again = tmp_path / "again.safetensors"
     assert run(["calibrate", str(path), "--calibrate", "domain", "-q", "-o", str(again)]) == 0
