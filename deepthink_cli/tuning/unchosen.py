@@ -12,13 +12,13 @@ from dataclasses import dataclass
 
 from deepthink_cli.tuning.options import Setting
 
-UNLABELLED = ("domain", "contextual")  # corrections without labels, the one to prefer first
-EXCESS = 2  # times as many rows as have a label
+UNLABELLED = ("contextual", "domain")  # corrections without labels, the one to prefer first
+LARGE = 3  # one row of so many that gets a label too often is many, however frequent the label is
 
 
 @dataclass(frozen=True)
 class Excess:
-    """A label that is given to at least twice as many held-out rows as have it: the counts of both."""
+    """A label that is given to many more held-out rows than have it: the counts of both."""
 
     label: str
     given: int
@@ -26,10 +26,15 @@ class Excess:
 
 
 def excess(given: Sequence[str], true: Sequence[str]) -> Excess | None:
-    """The label with the largest excess over its true rows; None if none is given to twice as many."""
-    answers = Counter(given)
-    ratio, label = max((answers[label] / rows, label) for label, rows in Counter(true).items())
-    return Excess(label, answers[label], true.count(label)) if ratio >= EXCESS else None
+    """The label that is given to most rows beyond as many as have it; None if these are few.
+
+    They are many if the label is given to twice as many rows as have it, or too often to a third of all rows: a label
+    that half of the rows have or more cannot be given to more than twice as many.
+    """
+    answers, rows = Counter(given), Counter(true)
+    label = max(rows, key=lambda each: answers[each] - rows[each])
+    beyond = answers[label] - rows[label]
+    return Excess(label, answers[label], rows[label]) if beyond >= min(rows[label], len(true) / LARGE) else None
 
 
 def unchosen(settings: Sequence[Setting], found: Excess | None) -> int:

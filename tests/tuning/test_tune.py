@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from base64 import b64decode
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -45,6 +46,7 @@ from deepthink_cli.tuning.nested import Comparison
 from deepthink_cli.tuning.options import TuneOptions
 from deepthink_cli.tuning.plan import LabelledRows, TunePlan, plan_tuning
 from deepthink_cli.tuning.tune import TuneReport, tune
+from deepthink_cli.tuning.unchosen import Excess
 
 LABELS = ("negative", "positive")
 WORDS = ["warm", "dull", "wise", "flat", "tender", "cold", "lively", "stale", "kind"]
@@ -123,11 +125,23 @@ def test_the_memory_is_that_of_think_with_the_choice(
 
 def test_plain_in_context_learning_is_kept_unless_the_choice_is_better_beyond_noise(llama: Engine) -> None:
     report = tune(planned(llama), engine=llama)
-    noise = replace(report, best=4, comparison=Comparison(9, 8, 3, 5, 0))
-    assert (noise.kept, noise.setting.method.iterations, noise.tuned.accuracy) == (0, 1, report.right[0] / 9)
+    noise = replace(report, best=4, right=(3, *report.right[1:]), comparison=Comparison(9, 8, 3, 5, 0))
+    assert (noise.kept, noise.setting.method.iterations, noise.tuned.accuracy) == (0, 1, 3 / 9)
     chosen = better(report, 4)
     assert (chosen.kept, chosen.setting, chosen.tuned.accuracy) == (4, report.settings[4], 15 / 20)
     assert (chosen.as_json()["difference_beyond_noise"], noise.as_json()["difference_beyond_noise"]) == (True, False)
+
+
+def test_the_excess_is_that_of_labels_by_memories_that_have_not_read_the_rows(models: Callable[[str], Path]) -> None:
+    engine = load_model(str(models("qwen3")))
+    plan = planned(engine, iterations=1)
+    given, (plain, *_) = Counter[str](), plan.grid.settings
+    for fold in plan.folds:
+        given.update(by_hand(engine, plan, [row for row in plan.order if row not in fold], fold, plain))
+    ((label, count),) = given.most_common(1)
+    true = [query.gold for query in plan.rows.queries].count(label)
+    assert count == len(ROWS) > true
+    assert tune(plan, engine=engine).excess == Excess(label, count, true)
 
 
 def test_the_order_of_the_rows_changes_nothing(llama: Engine) -> None:
@@ -153,18 +167,6 @@ def test_demonstrations_are_chosen_from_the_rows_that_are_not_held_out(llama: En
     assert memory.provenance is not None
     assert memory.provenance.selected is not None
     assert (memory.provenance.selected.method, memory.provenance.selected.shots) == (report.setting.selection, 2)
-
-
-def test_a_bias_is_estimated_from_rows_whose_input_was_not_read_with_another_label(llama: Engine) -> None:
-    both = [(text, label) for text, _ in ROWS for label in LABELS]
-    sets = training_sets(planned(llama, labelled(both), shots=2), llama, None, lambda _: None)
-    for each in sets:
-        read = {str(example.text) for example in each.demonstrations[0].examples}
-        unread = {str(labelled(both).queries[row].text) for row in each.unread}
-        scored = {str(labelled(both).queries[row].text) for row in each.rows}
-        assert not read & unread
-        assert not (read | unread) & scored
-        assert read | unread | scored == {text for text, _ in ROWS}
 
 
 def test_rows_with_candidates_of_their_own_are_tuned_without_the_calibrations_that_compare_rows(llama: Engine) -> None:
@@ -207,7 +209,7 @@ def test_progress_ends_at_its_total_and_identical_rows_are_counted(llama: Engine
         (ROWS[:5], {}, "5 different rows; give 6 at least"),
         ([(text, "positive") for text, _ in ROWS], {}, "one label only, 'positive'"),
         ([*((text, "positive") for text, _ in ROWS[:8]), ("b", "negative")], {}, "'negative' has 1 rows"),
-        (ROWS, {"folds": "10"}, "folds 10: rows has 9 different inputs; use 3 to 9, or loo"),
+        (ROWS, {"folds": "10"}, "folds 10: rows has 9 different texts; use 3 to 9, or loo"),
         (ROWS, {"folds": "2"}, "use 3 to 9"),
         (ROWS, {"shots": 4}, "shots 4: with two of 3 folds held out, 3 rows are left"),
         (ROWS, {"demos_by": "first"}, "demos_by first: only with shots"),
