@@ -206,7 +206,8 @@ def _warn_of_extended(plan: RunPlan, prepared: Sequence[RunJob | PendingJobs], s
 
 def _check_folder(prepared: PreparedRun) -> None:
     """Raise InputError if the folder's rows come from other data."""
-    check_continues(found_in(prepared.out), [setting for _, settings in prepared.settings() for setting in settings])
+    if rows := found_in(prepared.out):  # otherwise no setting is asked for, which hashes the weights
+        check_continues(rows, [setting for _, settings in prepared.settings() for setting in settings])
 
 
 def _tell_of_fewer(jobs: Sequence[RunJob], spec: ModelSpec, tell: Tell) -> None:

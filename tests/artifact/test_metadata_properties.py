@@ -158,20 +158,19 @@ def bases(tmp_path_factory: pytest.TempPathFactory) -> Bases:
     assert run(centred) == 0
     centroids, _, _ = _parts(folder / "centroids.safetensors")
     metadata, tensors, body = _parts(path)
-    length, bias = len(metadata["demonstrations"]["token_ids"]), dict.fromkeys(LABELS, -0.5)
+    bias = dict.fromkeys(LABELS, -0.5)
     both = {
         **metadata,
         "format_version": 2,
         "selected": {"method": "random", "shots": 4, "seed": 0, "balanced": True, "pool": "p", "pool_rows": 9}
         | {"pool_sha256": DIGEST, "model": None, "model_sha256": None},
-        "technique": {"name": "flipped", "values": {"steps": 2.0}, "words": {"positive": "lamp", "negative": "spoon"}},
+        "technique": {"name": "flipped", "values": {"steps": 2.0}, "words": {label: label for label in LABELS}},
         "tuned": {"folds": 5, "seed": 0, "rows": 20, "tried": 9, "accuracy": 0.5, "baseline": 0.5}
         | {"calibration": "none"},
         "calibrated": {"method": "batch", "score": "sum", "inputs": 20, "sha256": DIGEST, "source": "rows"}
         | {"bias": {t: {"compared": bias, "per_token": bias} for t in "12"}},
         "first_token": {"weight": 0.5, "criterion": "labels", "tried": [0.5, 2.0], "rows": 9, "source": "r"}
         | {"sha256": DIGEST},
-        "parts": [5, length - 5],
     }
     several = {
         **metadata,

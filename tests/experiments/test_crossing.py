@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -140,20 +139,6 @@ def test_a_trained_memory_whose_rows_are_there_is_not_trained_again(
     monkeypatch.setattr(ContextTuning, "training", None)  # a training would fail
     assert run(command) == 0
     assert sorted((tmp_path / "out" / "results.jsonl").read_text().splitlines(keepends=True)) == sorted(lines)
-
-
-def test_a_folder_whose_trained_rows_have_the_gate_of_the_run_continues(
-    words: Callable[..., list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Older versions wrote eta, momentum and update of the run into rows of a memory that has none of them."""
-    command = words("--technique", "ct-kv", "--steps", "1")
-    assert run(command) == 0
-    (row,) = rows_of(tmp_path)
-    setting = replace(row.setting, eta=0.2, momentum=0.5, update="keys-only")
-    (tmp_path / "out" / "results.jsonl").write_text(replace(row, setting=setting, key=setting.key).line())
-    monkeypatch.setattr(ContextTuning, "training", None)  # a training would fail
-    assert run(command) == 0
-    assert [each.setting for each in rows_of(tmp_path)] == [setting]
 
 
 def test_demonstrations_are_chosen_once_and_an_interrupted_run_continues(

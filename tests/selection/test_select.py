@@ -106,7 +106,7 @@ def test_a_missing_label_is_a_warning(pool: PoolRows) -> None:
     select(pool, SelectOptions(demos_by="first", shots=1), tell=events.append)
     assert events == [
         Warn(
-            "no row with the label negative was chosen: give all labels to think with labels (a task has its own), "
+            "no row with the label negative was chosen: give all to deepthink think labels (a task has its own), "
             "or use balance"
         ),
     ]

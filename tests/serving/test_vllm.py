@@ -328,7 +328,7 @@ def test_no_request_asks_for_more_tokens_than_vllm_gives() -> None:
 @pytest.mark.usefixtures("installed")
 def test_vllm_reads_no_demonstrations(capsys: pytest.CaptureFixture[str], demos: Path, tmp_path: Path) -> None:
     assert run(["think", str(demos), "--engine", "vllm", "-q", "-o", str(tmp_path / "mem.safetensors")]) == 2
-    assert "vLLM does not read demonstrations: think with --engine packed or padded" in capsys.readouterr().err
+    assert "vLLM does not read demonstrations: use deepthink think --engine packed or padded" in capsys.readouterr().err
 
 
 def test_the_engine_says_that_vllm_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:

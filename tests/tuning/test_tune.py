@@ -209,7 +209,7 @@ def test_progress_ends_at_its_total_and_identical_rows_are_counted(llama: Engine
         (ROWS[:5], {}, "5 different rows; give 6 at least"),
         ([(text, "positive") for text, _ in ROWS], {}, "one label only, 'positive'"),
         ([*((text, "positive") for text, _ in ROWS[:8]), ("b", "negative")], {}, "'negative' has 1 rows"),
-        (ROWS, {"folds": "10"}, "folds 10: rows has 9 different texts; use 3 to 9, or loo"),
+        (ROWS, {"folds": "10"}, "folds 10: rows has 9 different inputs; use 3 to 9, or loo"),
         (ROWS, {"folds": "2"}, "use 3 to 9"),
         (ROWS, {"shots": 4}, "shots 4: with two of 3 folds held out, 3 rows are left"),
         (ROWS, {"demos_by": "first"}, "demos_by first: only with shots"),
