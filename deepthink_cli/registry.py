@@ -26,9 +26,10 @@ def loaded(found: T | str) -> T:
 
 
 class Registry(MutableMapping[str, T], Generic[T]):
-    """Objects by name: those of this package, then those that other packages have as entry points `deepthink.<kind>`.
+    """Objects by name: this package's own, those of its plugins, and those of other packages.
 
-    The names are known without importing anything. An object is imported when it is first asked for, and then passes
+    Plugins and other packages name them as entry points `deepthink.<kind>`. The names are known without importing
+    anything. An object is imported when it is first asked for, and then passes
     `check`. An entry point whose name is taken, that cannot be imported or does not pass is left out, with a warning.
     """
 
@@ -77,7 +78,7 @@ class Registry(MutableMapping[str, T], Generic[T]):
 
     @property
     def own(self) -> list[str]:
-        """The names of this package."""
+        """The names of this package and its plugins."""
         return [name for name in self if name not in self.added]
 
     @property
@@ -92,8 +93,10 @@ class Registry(MutableMapping[str, T], Generic[T]):
             for entry in _entry_points(self.group):
                 if entry.name in self._objects:
                     self._warn(entry, "the name is taken")
-                else:
-                    self._added[entry.name] = self._objects[entry.name] = entry
+                    continue
+                self._objects[entry.name] = entry
+                if not _is_own(entry):
+                    self._added[entry.name] = entry
         return self._objects
 
     def _load(self, name: str, entry: EntryPoint) -> None:
@@ -136,5 +139,9 @@ def _installed() -> Any:
 
 
 def _entry_points(group: str) -> list[EntryPoint]:
-    """The entry points of installed packages in a group, in the order of their names."""
-    return sorted(_installed().select(group=group), key=lambda each: each.name)
+    """The entry points in a group: this package's own, then those of others, in the order of their names."""
+    return sorted(_installed().select(group=group), key=lambda each: (not _is_own(each), each.name))
+
+
+def _is_own(entry: EntryPoint) -> bool:
+    return entry.dist is not None and entry.dist.name == "deepthink-cli"

@@ -10,6 +10,7 @@ import typer
 
 from deepthink_cli.calibration.options import CorrectionOptions, FirstTokenOptions
 from deepthink_cli.calibration.registry import CALIBRATIONS, CENTROID, NONE, THRESHOLDS
+from deepthink_cli.cli.about import about
 from deepthink_cli.cli.console import Show, note, write_json
 from deepthink_cli.cli.data_options import Labels, MemoryFile, RowArguments, values_of_memory
 from deepthink_cli.cli.grouped import Given, Help, Without, grouped
@@ -42,6 +43,11 @@ HELP = (
 )
 
 
+@about(
+    "calibrate mem.safetensors rows.csv --calibrate batch",
+    group="The two stages",
+    first="output calibrate score limit format json",
+)
 @grouped
 def calibrate(
     context: typer.Context,

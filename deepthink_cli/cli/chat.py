@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from deepthink_cli.cli.about import PLUGINS, about
 from deepthink_cli.cli.console import Show, note, write_text
 from deepthink_cli.cli.data_options import MemoryFile
 from deepthink_cli.cli.grouped import Given, Without, grouped
@@ -28,6 +29,11 @@ At = Annotated[str, Flag(METHOD, "Which kept iteration to use: a number, or last
 HELP = "Ctrl-C stops an answer, Ctrl-D or /quit leaves"
 
 
+@about(
+    "chat mem.safetensors --temperature 0.7",
+    group=PLUGINS,
+    first="at temperature top_p max_new_tokens stop seed device",
+)
 @grouped
 def chat(
     context: typer.Context,

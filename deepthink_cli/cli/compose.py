@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from deepthink_cli.cli.about import about
 from deepthink_cli.cli.console import Show, note, write_json
 from deepthink_cli.cli.grouped import grouped
 from deepthink_cli.cli.options import CommonArguments
@@ -26,6 +27,7 @@ Output = Annotated[
 ]
 
 
+@about("compose bugs.safetensors accounts.safetensors -o tickets.safetensors", group="Memories elsewhere")
 @grouped
 def compose(memories: Memories, output: Output, *, common: CommonArguments) -> None:
     """Make one memory of several, each of which is a part that was read without the others.

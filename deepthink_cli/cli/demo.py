@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from deepthink_cli.cli.about import about
 from deepthink_cli.cli.console import Show, note, report, table
 from deepthink_cli.cli.data_options import DataDir
 from deepthink_cli.cli.grouped import Given, Without, grouped
@@ -125,6 +126,7 @@ _CAUTION = (
 )
 
 
+@about("demo", group="The two stages", first="model device offline data_dir quiet")
 @grouped
 def demo(
     *,

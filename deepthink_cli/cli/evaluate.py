@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from deepthink_cli.calibration.registry import calibrations
+from deepthink_cli.cli.about import about
 from deepthink_cli.cli.accuracy import show, show_label_sets
 from deepthink_cli.cli.console import Show, note
 from deepthink_cli.cli.data_options import (
@@ -87,6 +88,11 @@ FailUnder = Annotated[
 ]
 
 
+@about(
+    "eval mem.safetensors rows.csv --fail-under 0.8 --html eval.html",
+    group="The two stages",
+    first="task protocol limit data_dir at calibrate output html fail_under dry_run json",
+)
 @grouped
 def evaluate(
     context: typer.Context,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from deepthink_cli.cli.about import about
 from deepthink_cli.cli.console import Show, report, write_json
 from deepthink_cli.cli.data_options import MemoryFile
 from deepthink_cli.cli.grouped import Given, Without, grouped
@@ -64,6 +65,9 @@ class StateArguments(Options):
     ] = None
 
 
+@about(
+    "export mem.safetensors --to peft -o adapter", group="Memories elsewhere", first="to output at state weights json"
+)
 @grouped
 def export(
     context: typer.Context,

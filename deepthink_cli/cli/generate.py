@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from deepthink_cli.cli.about import about
 from deepthink_cli.cli.answer_rows import Output, check_output, write_lines
 from deepthink_cli.cli.console import Show, note, write_text
 from deepthink_cli.cli.data_options import IterationChoice, MemoryFile, RowArguments, TaskName
@@ -47,6 +48,11 @@ InputsOrText = Annotated[
 ]
 
 
+@about(
+    "generate mem.safetensors questions.jsonl --max-new-tokens 100 -o answers.jsonl",
+    group="The two stages",
+    first="output at task temperature top_p max_new_tokens stop seed columns on_error",
+)
 @grouped
 def generate(
     context: typer.Context,

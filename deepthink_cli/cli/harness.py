@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from deepthink_cli.cli.about import PLUGINS, about
+
 Remaining = Annotated[
     list[str] | None,
     typer.Argument(
@@ -16,6 +18,12 @@ Remaining = Annotated[
 ]
 
 
+@about(
+    "harness --model_args pretrained=gpt2,iterations=5 --tasks mmlu --num_fewshot 5",
+    group=PLUGINS,
+    no_args_is_help=True,
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+)
 def harness(arguments: Remaining = None) -> None:
     """Evaluate any task of lm-evaluation-harness through Deep-Thinking (its model `deepthink`).
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from deepthink_cli.cli.about import PLUGINS, about
 from deepthink_cli.cli.console import Show, note, write_json
 from deepthink_cli.cli.console import report as print_report
 from deepthink_cli.cli.data_options import MemoryFile
@@ -50,6 +51,7 @@ Output = Annotated[
 ]
 
 
+@about("push mem.safetensors me/sst2-memory --results eval.json --dry-run", group=PLUGINS)
 @grouped
 def push(
     memory: MemoryFile,
@@ -121,6 +123,7 @@ def _ask(publication: Publication) -> None:
         raise DeepThinkError("nothing was published")
 
 
+@about("pull me/sst2-memory -o mem.safetensors", group=PLUGINS)
 @grouped
 def pull(repo: Repo, output: Output = None, revision: RepoRevision = None, *, common: CommonArguments) -> None:
     """Fetch a memory that was published with push; nothing is written unless it is complete and unchanged."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from deepthink_cli.cli.about import about
 from deepthink_cli.cli.console import bar, report, table, write_json
 from deepthink_cli.cli.data_options import MemoryFile
 from deepthink_cli.cli.grouped import Without, grouped
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 Verify = Annotated[bool, Flag(OUTPUT, "Read every byte and compare with the digest.", variable=False)]
 
 
+@about("inspect mem.safetensors --verify", group="The two stages")
 @grouped
 def inspect(
     memory: MemoryFile, verify: Verify = False, *, common: Annotated[CommonArguments, Without("quiet", "verbose")]

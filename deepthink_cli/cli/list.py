@@ -8,6 +8,7 @@ import typer
 
 from deepthink_cli.calibration.registry import CALIBRATIONS
 from deepthink_cli.cli import completion
+from deepthink_cli.cli.about import about
 from deepthink_cli.cli.console import report, table, write_json
 from deepthink_cli.cli.grouped import Without, grouped
 from deepthink_cli.cli.options import CommonArguments
@@ -36,6 +37,7 @@ Kinds = Annotated[
 ]
 
 
+@about("list updates techniques", group="This machine")
 @grouped
 def list_registries(
     kinds: Kinds = None, *, common: Annotated[CommonArguments, Without("quiet", "verbose", "config")]

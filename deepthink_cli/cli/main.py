@@ -8,7 +8,6 @@ import os
 import sys
 import traceback
 from functools import cache
-from importlib import import_module
 from importlib.metadata import version
 from logging import ERROR, getLogger
 from typing import Annotated, Any
@@ -16,9 +15,10 @@ from typing import Annotated, Any
 import typer
 from typer.exceptions import Abort, Exit, TyperException
 
+from deepthink_cli.cli.about import about_of
 from deepthink_cli.cli.command import Program
 from deepthink_cli.cli.console import note
-from deepthink_cli.cli.help import GROUPS, OTHERS, ProgramGroup
+from deepthink_cli.cli.help import ProgramGroup
 from deepthink_cli.cli.names import flag
 from deepthink_cli.cli.output_options import ARGUMENTS
 from deepthink_cli.cli.process import INTERRUPTED, end_at_signals, finish, open_closed_streams
@@ -35,44 +35,51 @@ from deepthink_cli.errors import (
 from deepthink_cli.io.prefetch import OURS, still_working
 from deepthink_cli.io.processes import SAFE_PATH
 from deepthink_cli.io.text import printable
-from deepthink_cli.registry import Registry
+from deepthink_cli.registry import Registry, lazy
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
-class Commands(ProgramGroup):
-    """The commands of this package, then those of other packages."""
-
-    def list_commands(self, ctx: Any) -> list[str]:
-        """Their names, in the order of the help."""
-        return [*super().list_commands(ctx), *(name for name in COMMANDS.added if name in COMMANDS)]
-
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """The command of this name, if there is one."""
-        return super().get_command(ctx, cmd_name) or COMMANDS.get(cmd_name)
-
-
-def _command(name: str, value: Any) -> Any:
-    """The command of an entry point, which is a function or an application of typer."""
+def _checked(name: str, value: Any) -> Any:
+    """A command of another package, which typer can make a command of."""
     holder = Program()
     holder.callback()(lambda: None)
-    if isinstance(value, typer.Typer):
-        holder.add_typer(value, name=name)
-    else:
-        holder.command(name)(value)
-    command = typer.main.get_group(holder).commands[name]
-    command.rich_help_panel = OTHERS  # type: ignore[attr-defined]
-    return command
+    _add(holder, name, value)
+    typer.main.get_command(holder)
+    return value
 
 
-# The module and function of every command, and its example.
-_PLACES = {name: place for commands in GROUPS.values() for name, place in commands.items()}
-# Reserves the names of the commands of this package, which are registered below.
-COMMANDS: Registry[Any] = Registry("commands", dict.fromkeys(_PLACES), _command)
+# Functions and applications of typer by the names of their commands; `about` says what help pages tell of them.
+COMMANDS: Registry[Any] = Registry(
+    "commands",
+    {
+        name: lazy(f"deepthink_cli.cli.{place}")
+        for name, place in {
+            "demo": "demo:demo",
+            "think": "think:think",
+            "calibrate": "calibrate:calibrate",
+            "inspect": "inspect:inspect",
+            "predict": "predict:predict",
+            "eval": "evaluate:evaluate",
+            "generate": "generate:generate",
+            "select": "select:select",
+            "tune": "tune:tune",
+            "tasks": "tasks:tasks",
+            "run": "run:run",
+            "report": "report:report",
+            "plot": "plot:plot",
+            "study": "study_run:studies",
+            "export": "export:export",
+            "compose": "compose:compose",
+            "download": "download:download",
+            "doctor": "doctor:doctor",
+            "list": "list:list_registries",
+        }.items()
+    },
+    _checked,
+)
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 MESSAGE = 1_000  # maximum length of a message; a value in it may be as long as a file
-# Its words are those of another program.
-_CONTEXT_SETTINGS = {"harness": {"ignore_unknown_options": True, "allow_interspersed_args": False}}
 
 
 def _show_version(wanted: bool) -> None:
@@ -94,7 +101,7 @@ def program(command: str | None = None) -> Any:
     """The program with one of its commands, or with all of them."""
     app = Program(
         name="deepthink",
-        cls=Commands,
+        cls=ProgramGroup,
         help="Deep-Thinking: a frozen language model reads a few solved examples several times, "
         "stores its memory of them in a file, and labels any number of inputs with it.",
         no_args_is_help=True,
@@ -103,17 +110,20 @@ def program(command: str | None = None) -> Any:
         context_settings=CONTEXT,
     )
     app.callback()(_root)
-    for name in _PLACES if command is None else [command]:
-        where, example = _PLACES[name]
-        module, _, attribute = where.partition(":")
-        found = getattr(import_module(f"deepthink_cli.cli.{module}"), attribute)
-        epilog = f"Example: deepthink {example}"
-        if isinstance(found, typer.Typer):
-            app.add_typer(found, name=name, epilog=epilog, context_settings=CONTEXT)
-        else:
-            words = _CONTEXT_SETTINGS.get(name)
-            app.command(name, epilog=epilog, context_settings=words, no_args_is_help=words is not None)(found)
+    for name in COMMANDS if command is None else [command]:
+        if name in COMMANDS:
+            _add(app, name, COMMANDS[name])
     return typer.main.get_command(app)
+
+
+def _add(app: typer.Typer, name: str, found: Any) -> None:
+    """Add a command, or a group of commands, to an application."""
+    said = about_of(found)
+    epilog = f"Example: deepthink {said.example}" if said.example else None
+    if isinstance(found, typer.Typer):
+        app.add_typer(found, name=name, epilog=epilog, rich_help_panel=said.group, context_settings=CONTEXT)
+    else:
+        app.command(name, epilog=epilog, rich_help_panel=said.group, **said.settings)(found)
 
 
 def main() -> None:
@@ -154,7 +164,7 @@ def _run(arguments: list[str]) -> int:
     for line in unread_variables(program):
         note(f"warning: {line}")
     try:
-        called = arguments[0] if arguments and arguments[0] in _PLACES else None
+        called = arguments[0] if arguments and arguments[0] in COMMANDS else None
         code = program(called)(arguments, prog_name="deepthink", standalone_mode=False, obj=program)
         if code == ExitCode.INTERRUPTED:  # typer returns this code instead of raising KeyboardInterrupt
             return _interrupted()

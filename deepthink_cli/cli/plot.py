@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from deepthink_cli.cli.about import about
 from deepthink_cli.cli.console import note, write_json
 from deepthink_cli.cli.grouped import Without, grouped
 from deepthink_cli.cli.options import CommonArguments
@@ -74,6 +75,7 @@ class PlotArguments(Options):
         return self.all_tasks or self.difference or self.methods
 
 
+@about("plot runs/classic -o curve.pdf", group="Experiments")
 @grouped
 def plot(runs: Runs, *, chosen: PlotArguments, common: Annotated[CommonArguments, Without("verbose")]) -> None:
     """Draw accuracy over T: a panel for each task or mean, with bands over seeds; for a study, its own figure.

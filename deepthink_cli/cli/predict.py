@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from deepthink_cli.calibration.registry import calibrations, from_rows
+from deepthink_cli.cli.about import about
 from deepthink_cli.cli.answer_rows import Output, OutputFormat, check_output, print_rows
 from deepthink_cli.cli.console import Show, note, write_text
 from deepthink_cli.cli.data_options import Calibrate, EnsembleFiles, IterationChoice, MemoryFile, RowArguments, TaskName
@@ -70,6 +71,11 @@ Resume = Annotated[
 ]
 
 
+@about(
+    "predict mem.safetensors inputs.csv.gz -o labels.csv --on-error skip",
+    group="The two stages",
+    first="output resume dry_run at calibrate task format top threshold columns on_error",
+)
 @grouped
 def predict(
     context: typer.Context,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from deepthink_cli.cli.about import PLUGINS, about
 from deepthink_cli.cli.compared_rows import RowChoice, label_json, label_lines
 from deepthink_cli.cli.console import Show, note, report, write_json
 from deepthink_cli.cli.data_options import (
@@ -52,6 +53,11 @@ Rows = Annotated[
 ]
 
 
+@about(
+    "quantize mem.safetensors --to int8 -o mem8.safetensors --eval rows.csv",
+    group=PLUGINS,
+    first="to output evaluated task protocol limit data_dir json",
+)
 @grouped
 def quantize(
     context: typer.Context,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
 
 import typer
 
+from deepthink_cli.cli.about import about
 from deepthink_cli.cli.console import note, table
 from deepthink_cli.cli.console import report as print_report
 from deepthink_cli.cli.grouped import Without, grouped
@@ -135,6 +136,7 @@ class ReportArguments(Options):
     html: Html = None
 
 
+@about("report runs/classic --where eta=0.1 --html report.html", group="Experiments")
 @grouped
 def report(runs: Runs, *, chosen: ReportArguments, common: Annotated[CommonArguments, Without("verbose")]) -> None:
     """Print tables of runs, or of a study: Deep-Thinking against plain in-context learning, over seeds."""

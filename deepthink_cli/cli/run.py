@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from deepthink_cli.cli.about import about
 from deepthink_cli.cli.console import Show, duration, note, report, write_json
 from deepthink_cli.cli.data_options import Cache, ChatArguments, DataDir, ProtocolName, TaskNames
 from deepthink_cli.cli.executor_options import ExecutorArguments
@@ -67,6 +68,11 @@ NoProbe = Annotated[
 ]
 
 
+@about(
+    "run --task classic -m gpt2 -T 15 --seeds 10 -o runs/gpt2",
+    group="Experiments",
+    first="task output model iterations at eta seeds technique calibrate limit data_dir dry_run",
+)
 @grouped
 def run(
     context: typer.Context,

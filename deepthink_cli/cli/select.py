@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from deepthink_cli.cli.about import about
 from deepthink_cli.cli.console import Show, counted, note, report, table, write_json
 from deepthink_cli.cli.data_options import Cache, DataDir, PromptArguments, ProtocolName, RowArguments, TaskName
 from deepthink_cli.cli.grouped import Given, Help, grouped
@@ -79,6 +80,11 @@ _MODEL = (
 )
 
 
+@about(
+    "select pool.jsonl -m gpt2 --demos-by herding --shots 16 -o demos.jsonl",
+    group="Choosing demonstrations and settings",
+    first="listing demos_by shots seed queries output pool_scores model template labels task",
+)
 @grouped
 def select(
     context: typer.Context,

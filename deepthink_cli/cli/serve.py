@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from deepthink_cli.calibration.registry import calibrations
+from deepthink_cli.cli.about import PLUGINS, about
 from deepthink_cli.cli.console import Show, note
 from deepthink_cli.cli.data_options import Calibrate, IterationChoice, MemoryFile
 from deepthink_cli.cli.grouped import Given, Without, grouped
@@ -19,6 +20,11 @@ from deepthink_cli.options import QueryOptions, Score
 from deepthink_cli.serving.options import ServeOptions
 
 
+@about(
+    "serve mem.safetensors --port 8000",
+    group=PLUGINS,
+    first="at calibrate host port socket token_file max_waiting device quiet",
+)
 @grouped
 def serve(
     context: typer.Context,

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from deepthink_cli.cli.about import PLUGINS, about
 from deepthink_cli.cli.console import note, write_json
 from deepthink_cli.cli.grouped import Without, grouped
 from deepthink_cli.cli.options import CommonArguments
@@ -18,6 +19,7 @@ Files = Annotated[list[Path], typer.Argument(metavar="MEMORY", help="Memory file
 At = Annotated[str, Flag(METHOD, "Which kept iteration to serve: a number, or last.", "T")]
 
 
+@about("serve-config tickets.safetensors reviews.safetensors", group=PLUGINS)
 @grouped
 def serve_config(
     memories: Files,

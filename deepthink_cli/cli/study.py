@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from deepthink_cli.cli.about import about
 from deepthink_cli.cli.console import note, report, table, write_json
 from deepthink_cli.cli.grouped import Without, grouped
 from deepthink_cli.cli.options import CommonArguments
@@ -104,6 +105,7 @@ Folders = Annotated[
 ]
 
 
+@about(first="runs scale at published all_tasks where output_format output html json")
 @grouped
 def report_study(
     study: StudyName,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from deepthink_cli.cli.about import about
 from deepthink_cli.cli.command import Program
 from deepthink_cli.cli.console import Show, duration, note, report, table, write_json
 from deepthink_cli.cli.data_options import Cache
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from deepthink_cli.experiments.study import OpenedStudy
 
 
+@about(first="output scale model task seeds iterations limit data_dir samples workers")
 @grouped
 def run_study(
     context: typer.Context,
@@ -98,6 +100,7 @@ Speed = Annotated[
 ]
 
 
+@about(first="output no_probe speed scale model task seeds iterations limit json")
 @grouped
 def plan_study(
     context: typer.Context,
@@ -198,6 +201,7 @@ studies = Program(
     help="Studies: YAML files that cross models, tasks and settings into runs of one folder.",
     no_args_is_help=True,
 )
+about("study run example --scale small", group="Experiments")(studies)
 studies.command("list", epilog="Example: deepthink study list")(list_studies)
 studies.command("show", epilog="Example: deepthink study show example > mine.yaml")(show_study)
 studies.command("validate", epilog="Example: deepthink study validate mine.yaml")(validate_study)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from deepthink_cli.cli import completion
+from deepthink_cli.cli.about import about
 from deepthink_cli.cli.console import WIDTH, Show, note, report, table, write_json
 from deepthink_cli.cli.data_options import DataDir, LabelField, RowArguments
 from deepthink_cli.cli.grouped import Without, grouped
@@ -84,6 +85,11 @@ Output = Annotated[
 Force = Annotated[bool, Flag(OUTPUT, "Replace the file of the new task if it exists.", variable=False)]
 
 
+@about(
+    "tasks new tickets --from tickets.csv",
+    group="Experiments",
+    first="rows label_field format no_header no_quotes output force data_dir yaml json",
+)
 @grouped
 def tasks(
     context: typer.Context,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from deepthink_cli.calibration.options import CorrectionOptions
+from deepthink_cli.cli.about import about
 from deepthink_cli.cli.calibrate import if_typed
 from deepthink_cli.cli.console import Show, counted, note, report, write_json
 from deepthink_cli.cli.data_options import (
@@ -132,6 +133,11 @@ class Origin:
     typed: str | None = None
 
 
+@about(
+    "think demos.jsonl -m gpt2 -T 5 --eta 0.01 -o mem.safetensors",
+    group="The two stages",
+    first="output model iterations eta keep chat calibrate template label_field task shots seed",
+)
 @grouped
 def think(
     context: typer.Context,

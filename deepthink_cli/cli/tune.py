@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from deepthink_cli.calibration.registry import NONE
+from deepthink_cli.cli.about import about
 from deepthink_cli.cli.console import Show, note, report, table, write_json
 from deepthink_cli.cli.data_options import Cache, ChatArguments, PromptArguments, RowArguments
 from deepthink_cli.cli.grouped import Given, grouped
@@ -41,6 +42,11 @@ Output = Annotated[
 ]
 
 
+@about(
+    "tune rows.jsonl -m gpt2 -T 15 -o mem.safetensors",
+    group="Choosing demonstrations and settings",
+    first="output model iterations eta calibrate budget chat folds shots template label_field labels",
+)
 @grouped
 def tune(
     context: typer.Context,

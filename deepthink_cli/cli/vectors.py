@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from deepthink_cli.cli.about import PLUGINS, about
 from deepthink_cli.cli.console import Show, note, write_json
 from deepthink_cli.cli.data_options import DataDir, PromptArguments, ProtocolName, RowArguments, TaskName, task_words
 from deepthink_cli.cli.grouped import Given, Without, grouped
@@ -33,6 +34,11 @@ Rows = Annotated[
 Output = Annotated[Path, Flag(OUTPUT, "Output file of the vectors.", "FILE", short="-o", variable=False)]
 
 
+@about(
+    "vectors rows.jsonl -m gpt2 --episodes 200 -o vectors.safetensors",
+    group=PLUGINS,
+    first="output model episodes shots extraction_alpha alpha seed template label_field labels task",
+)
 @grouped
 def vectors(
     rows: Rows = None,

@@ -12,8 +12,9 @@ from filelock import FileLock, Timeout
 
 from deepthink_cli.errors import DeepThinkError, InputError, Problem
 from deepthink_cli.experiments.results import FILE, Result, Setting, read_results
+from deepthink_cli.experiments.samples import FOLDER as SAMPLES
 from deepthink_cli.experiments.samples import without_samples
-from deepthink_cli.io.atomic import append, cut, refusals, whole_lines
+from deepthink_cli.io.atomic import append, cut, refusals, sweep, whole_lines
 
 LOCK = ".lock"
 _NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
@@ -65,6 +66,9 @@ def open_run_folder(folder: Path, samples: bool = False) -> Iterator[RunFolder]:
         run_folder = RunFolder(folder, samples)  # raises for a file that is not a run's, before truncating it
         with _refusals(folder):
             cut(folder / FILE, whole_lines(folder / FILE))
+            sweep(folder)
+            if (folder / SAMPLES).is_dir():
+                sweep(folder / SAMPLES)
         yield run_folder
 
 

@@ -168,13 +168,23 @@ def _restore(target: Path, replaced: Path) -> None:
         os.replace(replaced, target)
 
 
+def sweep(folder: Path) -> None:
+    """Remove the temporary folders in a folder that killed processes have left; old contents are put back first."""
+    for name in os.listdir(folder):
+        target, mark, _ = name.rpartition(_MARK)
+        if mark and target.startswith("."):
+            _remove_unlocked(folder / target[1:], folder / name)
+
+
 def _sweep(target: Path) -> None:
-    """Remove the temporary folders next to this target that no process has locked; old contents are put back first."""
     for name in os.listdir(target.parent):
         if name.startswith(f".{target.name}{_MARK}"):
-            folder = target.parent / name
-            with suppress(OSError), _locked(folder):
-                _remove(target, folder)
+            _remove_unlocked(target, target.parent / name)
+
+
+def _remove_unlocked(target: Path, folder: Path) -> None:
+    with suppress(OSError), _locked(folder):
+        _remove(target, folder)
 
 
 def _remove(target: Path, folder: Path) -> None:

