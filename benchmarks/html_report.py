@@ -17,8 +17,8 @@ import time
 from importlib.util import find_spec
 from pathlib import Path
 
-from deepthink_cli.report.html.page import WebPage, render, versions
-from deepthink_cli.report.html.samples import Group, Samples
+from deepthink_cli.plugins.pages.page import WebPage, render, versions
+from deepthink_cli.plugins.pages.samples import Group, Samples
 
 LABELS = ("world", "sports", "business", "technology")
 WORDS = [f"word{number}" for number in range(5000)]

@@ -34,8 +34,8 @@ from deepthink_cli import (
     tokenize_demonstrations,
     tokenize_queries,
 )
-from deepthink_cli.export.mlx import ARCHITECTURES, unread_rotation, write_prompt_cache
 from deepthink_cli.method import Positions
+from deepthink_cli.plugins.exports.mlx import ARCHITECTURES, unread_rotation, write_prompt_cache
 from small_models import QUERIES, random_network, reviews, small_config, tokenizer_of_reviews
 
 TOLERANCE = 1e-3  # of scores in nats, in float32

@@ -39,8 +39,8 @@ from deepthink_cli import (
     tokenize_queries,
 )
 from deepthink_cli.errors import InputError
-from deepthink_cli.export.peft import write_peft
 from deepthink_cli.model.tokens import TokenizedQuery
+from deepthink_cli.plugins.exports.peft import write_peft
 from small_models import FORMS, QUERIES, random_network, reviews, small_config, tokenizer_of_reviews
 
 TOLERANCE = 1e-4  # of scores in nats, in float32

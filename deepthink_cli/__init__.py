@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from deepthink_cli.artifact.files import load_memory, save_memory
     from deepthink_cli.artifact.opening import open_memory
     from deepthink_cli.calibrate_memory import calibrate
-    from deepthink_cli.comparison.diff import diff
-    from deepthink_cli.comparison.quantize import quantize
     from deepthink_cli.data.chat import Chat
     from deepthink_cli.data.examples import DemonstrationSet, Example, Query, read_demonstrations
     from deepthink_cli.data.template import Template
@@ -21,7 +19,6 @@ if TYPE_CHECKING:
     from deepthink_cli.engine.decoding import Decoding
     from deepthink_cli.engine.opening import load_model
     from deepthink_cli.evaluation.evaluate import EvaluationReport, evaluate
-    from deepthink_cli.generation.dialogue import Dialogue
     from deepthink_cli.generation.generation import Generation, generate
     from deepthink_cli.memory import Memory
     from deepthink_cli.method import Method
@@ -42,7 +39,6 @@ _HOME = {
     "Chat": "data.chat",
     "Decoding": "engine.decoding",
     "DemonstrationSet": "data.examples",
-    "Dialogue": "generation.dialogue",
     "Engine": "engine.base",
     "EvaluationReport": "evaluation.evaluate",
     "Example": "data.examples",
@@ -59,7 +55,6 @@ _HOME = {
     "Template": "data.template",
     "tokenize_demonstrations": "model.tokens",
     "calibrate": "calibrate_memory",
-    "diff": "comparison.diff",
     "evaluate": "evaluation.evaluate",
     "generate": "generation.generation",
     "load_memory": "artifact.files",
@@ -68,7 +63,6 @@ _HOME = {
     "pool_of_file": "selection.pool",
     "pool_of_task": "tasks.evaluated",
     "predict": "prediction.predict",
-    "quantize": "comparison.quantize",
     "read_demonstrations": "data.examples",
     "rows_of_file": "tasks.evaluated",
     "rows_of_task": "tasks.evaluated",
@@ -85,7 +79,6 @@ __all__ = [
     "Chat",
     "Decoding",
     "DemonstrationSet",
-    "Dialogue",
     "Engine",
     "EvaluationReport",
     "Example",
@@ -101,7 +94,6 @@ __all__ = [
     "Store",
     "Template",
     "calibrate",
-    "diff",
     "evaluate",
     "generate",
     "load_memory",
@@ -110,7 +102,6 @@ __all__ = [
     "pool_of_file",
     "pool_of_task",
     "predict",
-    "quantize",
     "read_demonstrations",
     "rows_of_file",
     "rows_of_task",

@@ -7,14 +7,16 @@ the argument of the harness and of Python, and the messages about its values.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from logging import getLogger
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, create_model, model_validator
 
-from deepthink_cli.errors import InputError, Problem, option
+from deepthink_cli.errors import InputError, Problem, Problems, option
 from deepthink_cli.io.mistakes import reason
+from deepthink_cli.io.text import printable
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
@@ -96,6 +98,46 @@ class Options(BaseModel):
         flag = flag_of(cls.model_fields[name]) if name in cls.model_fields else None
         given = ",".join(map(str, error["input"])) if isinstance(error["input"], list | tuple) else error["input"]
         return Problem((flag and flag.hint) or reason(error), cls.option_names().get(name, name), str(given))
+
+
+def joined(name: str, models: Mapping[str, type[Options] | None], taken: Collection[str] = ()) -> type[Options]:
+    """A model with the options of several objects by their names, none of which is required.
+
+    An option is left out, with a warning, if an earlier object or the command has one of its name (`taken`).
+    """
+    fields: dict[str, Any] = {}
+    for owner, model in models.items():
+        for field, info in (model.model_fields if model is not None else {}).items():
+            if field in fields or field in taken:
+                text = f"warning: the option {field!r} of {owner} is not used: the name is taken"
+                getLogger(__name__).warning("%s", printable(text))
+            elif info.is_required():
+                kind: Any = info.annotation
+                fields[field] = (Annotated[kind | None, *info.metadata], None)
+            else:
+                fields[field] = (info.annotation, info)
+    made: type[Options] = create_model(name, __base__=Options, **fields)
+    return made
+
+
+def own_options(model: type[Options] | None, given: Mapping[str, Any], chosen: str, choices: Mapping[str, Any]) -> Any:
+    """The options of the chosen object among those `given` of all; None if it has no options.
+
+    `chosen` is the option that names the object, as typed, and `choices` the options of each by what is typed for it.
+    Raises InputError for an option of others, and for a required one that is not given.
+    """
+    fields = {} if model is None else model.model_fields
+    problems = Problems()
+    for name, value in given.items():
+        if name not in fields:
+            takers = [other for other, each in choices.items() if each is not None and name in each.model_fields]
+            problems.add(Problem.of(name, value, f"only with {' or '.join(takers)}; omit it"))
+    for name, info in fields.items():
+        if info.is_required() and name not in given:
+            flag = flag_of(info)
+            problems.add(f"{chosen} needs {option(name)} {flag.hint if flag else ''}".rstrip())
+    problems.raise_any()
+    return None if model is None else model.checked(**given)
 
 
 def named_by(check: Callable[[str], object]) -> AfterValidator:

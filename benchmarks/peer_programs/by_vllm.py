@@ -11,7 +11,7 @@ from pathlib import Path
 from clock import DEMONSTRATIONS, Score, Scores, main, read_rows
 from vllm import LLM, SamplingParams
 
-from deepthink_cli.serving.vllm.engine import nodes
+from deepthink_cli.plugins.vllm.engine import nodes
 
 BLOCK = 32  # tokens; its cache keeps whole blocks, whose default on a processor is 128: half as fast here
 

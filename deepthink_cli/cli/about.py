@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -25,20 +25,24 @@ class About:
     """A command in help pages.
 
     `example` is what follows `deepthink` in the example of its page; `first` are the names of the options that `--help`
-    shows, all if empty; `settings` are further arguments of `typer.Typer.command`, such as `context_settings`.
+    shows, all if empty; `variables` are those of the environment that it reads beside its options'; `settings` are
+    further arguments of `typer.Typer.command`, such as `context_settings`.
     """
 
     example: str = ""
     group: str = OTHERS
     first: frozenset[str] = frozenset()
+    variables: tuple[str, ...] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
 
 
-def about(example: str = "", *, group: str = OTHERS, first: str = "", **settings: Any) -> Callable[[C], C]:
+def about(
+    example: str = "", *, group: str = OTHERS, first: str = "", variables: Sequence[str] = (), **settings: Any
+) -> Callable[[C], C]:
     """Say of a command, or an application of typer, what `About` holds; `first` are names with spaces between them."""
 
     def said(command: C) -> C:
-        command.about = About(example, group, frozenset(first.split()), settings)  # type: ignore[attr-defined]
+        command.about = About(example, group, frozenset(first.split()), tuple(variables), settings)  # type: ignore[attr-defined]
         return command
 
     return said

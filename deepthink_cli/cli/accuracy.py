@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from deepthink_cli.cli.console import fits, interval_bar, report, table, write_json
 from deepthink_cli.evaluation.metrics import by_chance, confusion_table, wilson
 from deepthink_cli.io.text import named
+from deepthink_cli.plugins.vectors.file import ITERATIVE_VECTORS
 from deepthink_cli.techniques.registry import first_reading, trains
-from deepthink_cli.vectors.file import ITERATIVE_VECTORS
 
 if TYPE_CHECKING:
     from deepthink_cli.evaluation.evaluate import EvaluationReport

@@ -39,9 +39,9 @@ from deepthink_cli.experiments.experiment import RunCode, Unsafe
 from deepthink_cli.io.tables import check_suffix, writing_rows
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.options import OUTPUT, Flag, QueryOptions, Score
+from deepthink_cli.plugins.vectors.options import AddedOptions
 from deepthink_cli.prediction.options import ErrorOptions
 from deepthink_cli.selection.options import Limit, TaskOptions
-from deepthink_cli.vectors.options import AddedOptions
 
 if TYPE_CHECKING:
     from deepthink_cli.artifact.opening import OpenedMemory
@@ -124,11 +124,11 @@ def evaluate(
     """Measure accuracy on labelled rows, with plain in-context learning (T = 1), majority baseline and confusions."""
     from deepthink_cli.calibration.basis import check_calibrations
     from deepthink_cli.multilabel import has_several
+    from deepthink_cli.plugins.vectors.opening import open_for_scoring
     from deepthink_cli.prediction.predict import open_ensemble
     from deepthink_cli.scoring.inputs import check_rows
     from deepthink_cli.tasks.rows import in_columns
     from deepthink_cli.tasks.sources import source_of
-    from deepthink_cli.vectors.opening import open_for_scoring
 
     model, problems, files = for_memory(context, model), Problems(), ensemble or []
     with problems.collected():
@@ -272,8 +272,8 @@ class _TaskRows:
 def _evaluate(asked: _Asked) -> tuple[EvaluationReport, RowCounts]:
     """Evaluate the memory on the rows that were chosen; also counts the rows that are skipped."""
     from deepthink_cli.evaluation.evaluate import evaluate as evaluation_of
+    from deepthink_cli.plugins.pages.of_evaluation import Observed, page_of_evaluation
     from deepthink_cli.prediction.rows import RowCounts
-    from deepthink_cli.report.html.of_evaluation import Observed, page_of_evaluation
 
     _check_model(asked)
     with Show(asked.common, bar=not asked.common.as_json) as tell:

@@ -138,7 +138,7 @@ class ExecutorArguments(Options):
         shards = self._number("slurm")
         if shards is None:
             return False
-        from deepthink_cli.experiments.executors.slurm import submit, write_script
+        from deepthink_cli.plugins.cluster.slurm import submit, write_script
 
         script = write_script(out, ARGUMENTS.get(), shards, self.sbatch or ())
         note(f"wrote {script.path}: {shards} shards", quiet)
@@ -157,7 +157,7 @@ def started(address: str | None, workers: int | None, device: str, cache: Path) 
     """An executor on the Ray cluster at an address, or of processes on this machine; closed in the end."""
     executor: Executor
     if address is not None:
-        from deepthink_cli.experiments.executors.ray_cluster import RayExecutor
+        from deepthink_cli.plugins.cluster.ray_cluster import RayExecutor
 
         executor = RayExecutor(address, workers, device, cache)
     else:

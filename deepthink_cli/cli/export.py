@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,13 +11,12 @@ from deepthink_cli.cli.about import about
 from deepthink_cli.cli.console import Show, report, write_json
 from deepthink_cli.cli.data_options import MemoryFile
 from deepthink_cli.cli.grouped import Given, Without, grouped
-from deepthink_cli.cli.names import flag
 from deepthink_cli.cli.options import CommonArguments, for_memory
 from deepthink_cli.cli.values import read_by
 from deepthink_cli.errors import InputError, Problems
-from deepthink_cli.export.registry import EXPORTERS, Weights, Written
+from deepthink_cli.export.registry import EXPORTERS, Written
 from deepthink_cli.model.options import SCORING, ModelOptions
-from deepthink_cli.options import METHOD, OUTPUT, Flag, Options
+from deepthink_cli.options import METHOD, OUTPUT, Flag, Options, joined, own_options
 
 if TYPE_CHECKING:
     from deepthink_cli.memory import Memory
@@ -45,24 +43,11 @@ OneIteration = Annotated[
 ]
 
 
-class StateArguments(Options):
-    """The saved state of llama.cpp, and the weights that it was computed with."""
-
-    state: Annotated[
-        Path | None,
-        Flag(
-            OUTPUT,
-            "State that llama.cpp saved after the memory's tokens.",
-            "FILE",
-        ),
-    ] = None
-    weights: Annotated[
-        Weights | None,
-        Flag(
-            OUTPUT,
-            "Type of llama.cpp's weights, by which its keys may differ from the memory's model. Default: f32.",
-        ),
-    ] = None
+_OWN = {f"--to {name}": exporter.options for name, exporter in EXPORTERS.items()}
+if TYPE_CHECKING:
+    ExporterOptions = Options
+else:
+    ExporterOptions = joined("ExporterOptions", _OWN, {*ModelOptions.option_names(), "memory", "to", "output", "at"})
 
 
 @about(
@@ -76,7 +61,7 @@ def export(
     output: Output,
     at: OneIteration = "last",
     *,
-    state: StateArguments,
+    own: Given[ExporterOptions],
     model: Annotated[Given[ModelOptions], Without(*SCORING)],
     common: CommonArguments,
 ) -> None:
@@ -87,33 +72,28 @@ def export(
     """
     from deepthink_cli.export.export import check_export_apart, export_memory
 
-    model, problems = for_memory(context, model), Problems()
+    model, problems, exporter = for_memory(context, model), Problems(), EXPORTERS[to]
     with problems.collected():
         options = model.checked()
     with problems.collected():
-        _check_options(to, {"state": state.state, "weights": state.weights, "model": model.model})
-    reads = read_by(memory, state.state, model=model.model, adapter=model.adapter, config=common.config)
-    exporter = EXPORTERS[to]
+        given = own_options(exporter.options, own.changed, f"--to {to}", _OWN)
+    with problems.collected():
+        _check_model(to, model.model)
+    files = [value for value in own.changed.values() if isinstance(value, Path)]
+    reads = read_by(memory, *files, model=model.model, adapter=model.adapter, config=common.config)
     with problems.collected():
         check_export_apart(exporter, output, reads)
     problems.raise_any()
     with Show(common) as tell:
-        exported, written = export_memory(
-            exporter, memory, output, at, tell, state=state.state, weights=state.weights, model=options
-        )
+        exported, written = export_memory(exporter, memory, output, at, tell, options=given, model=options)
     _report(to, exported, output, common, written)
 
 
-def _check_options(to: str, given: Mapping[str, object]) -> None:
-    """Raise InputError for options that the exporter does not take, and for one that it needs."""
-    exporter = EXPORTERS[to]
-    for name, value in given.items():
-        if value is not None and name not in exporter.takes:
-            takers = [other for other, each in EXPORTERS.items() if name in each.takes]
-            raise InputError.of(name, value, f"only with --to {' or '.join(takers)}; omit it")
-    for name, what in exporter.needs.items():
-        if given[name] is None:
-            raise InputError(f"--to {to} needs {flag(name)} {what}")
+def _check_model(to: str, model: str | None) -> None:
+    """Raise InputError for a model that the exporter does not take."""
+    if model is not None and not EXPORTERS[to].takes_model:
+        takers = [f"--to {name}" for name, each in EXPORTERS.items() if each.takes_model]
+        raise InputError.of("model", model, f"only with {' or '.join(takers)}; omit it")
 
 
 def _report(to: str, memory: Memory, output: Path, common: CommonArguments, written: Written) -> None:

@@ -33,7 +33,7 @@ def inspect(
     Of a file of deepthink vectors, it shows the model, the rows, the factors and the demonstrations of its prompts.
     """
     from deepthink_cli.artifact import format as artifact
-    from deepthink_cli.vectors.file import is_vectors
+    from deepthink_cli.plugins.vectors.file import is_vectors
 
     if is_vectors(memory):
         return _inspect_vectors(memory, verify, common.as_json)
@@ -49,7 +49,7 @@ def inspect(
 
 
 def _inspect_vectors(path: Path, verify: bool, json: bool) -> None:
-    from deepthink_cli.vectors.file import read_vectors
+    from deepthink_cli.plugins.vectors.file import read_vectors
 
     file = read_vectors(path)
     if verify:

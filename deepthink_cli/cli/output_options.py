@@ -18,8 +18,8 @@ from deepthink_cli.options import OUTPUT, Flag
 if TYPE_CHECKING:
     from deepthink_cli.events import Tell
     from deepthink_cli.experiments.prepare import PreparedRun
-    from deepthink_cli.integrations.tracking import Tracking
-    from deepthink_cli.report.html.page import WebPage
+    from deepthink_cli.plugins.pages.page import WebPage
+    from deepthink_cli.plugins.trackers.tracking import Tracking
 
 
 Html = Annotated[
@@ -54,7 +54,7 @@ def check_page(path: Path | None, read: Iterable[str | Path], runs: Collection[P
 def write_page(page: WebPage, path: Path, quiet: bool) -> None:
     """Write a page to a file, and note its size; raises as `io.atomic.writing` does."""
     from deepthink_cli.io.atomic import writing
-    from deepthink_cli.report.html.page import render
+    from deepthink_cli.plugins.pages.page import render
 
     text = render(page)
     with writing(path, "html") as file:
@@ -77,7 +77,7 @@ Log = Annotated[
 
 def tracking_of(log: str | None) -> Tracking | None:
     """The tracker that `--log` names; raises InputError if it is not one or is not installed."""
-    from deepthink_cli.integrations.tracking import Tracking
+    from deepthink_cli.plugins.trackers.tracking import Tracking
 
     return None if log is None else Tracking.checked(log)
 
@@ -86,7 +86,7 @@ def tracked(tell: Tell, tracking: Tracking | None, runs: Sequence[PreparedRun], 
     """Also shows the progress of runs into one folder, and logs their rows if a tracker is named."""
     from deepthink_cli.cli.run_progress import RunProgress
     from deepthink_cli.events import telling_all
-    from deepthink_cli.integrations.tracking import tracker_of
+    from deepthink_cli.plugins.trackers.tracking import tracker_of
 
     shown = telling_all(tell, RunProgress(quiet))
     return shown if tracking is None or not runs else telling_all(shown, tracker_of(tracking, runs, tell))

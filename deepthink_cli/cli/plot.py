@@ -100,9 +100,9 @@ def _write_figure(runs: Sequence[Path], options: PlotArguments, common: CommonAr
     from deepthink_cli.experiments.results import FILE
     from deepthink_cli.io.atomic import replacing, writing
     from deepthink_cli.outputs import check_apart
+    from deepthink_cli.plugins.paper.forms.latex import latex_table
     from deepthink_cli.report.figures import METADATA, check_suffix
     from deepthink_cli.report.footnotes import footnotes
-    from deepthink_cli.report.forms.latex import latex_table
     from deepthink_cli.report.job_results import read_jobs
 
     output, form = options.output, None if study is None or options.names_a_figure else study.figure
@@ -152,8 +152,8 @@ def _drawing(
     runs: Sequence[Path], jobs: Sequence[JobResults], options: PlotArguments, form: Form | None
 ) -> tuple[Callable[[Mapping[Path, str]], None], list[str]]:
     """What draws the figure into files, and the names of its panels; raises InputError if there is nothing to draw."""
+    from deepthink_cli.plugins.paper.forms.registry import draw_form
     from deepthink_cli.report.figures import ACCURACY, DIFFERENCE, draw
-    from deepthink_cli.report.forms.registry import draw_form
 
     if form is not None:
         return partial(draw_form, form, jobs), [form.kind]

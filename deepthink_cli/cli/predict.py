@@ -28,8 +28,8 @@ from deepthink_cli.errors import InputError, Problems, option
 from deepthink_cli.io.tables import is_table
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.options import OUTPUT, Flag, QueryOptions, Score
+from deepthink_cli.plugins.vectors.options import AddedOptions
 from deepthink_cli.prediction.options import ErrorOptions, LabelOptions
-from deepthink_cli.vectors.options import AddedOptions
 
 if TYPE_CHECKING:
     from deepthink_cli.artifact.opening import OpenedMemory
@@ -112,13 +112,13 @@ def predict(
     from deepthink_cli.artifact.opening import model_options
     from deepthink_cli.calibration.notes import check_supported
     from deepthink_cli.calibration.stored import in_use
+    from deepthink_cli.plugins.vectors.opening import open_for_scoring
     from deepthink_cli.prediction.files import check_resume, identity_of
     from deepthink_cli.prediction.predict import first_prompt, open_ensemble
     from deepthink_cli.prediction.rows import output_rows
     from deepthink_cli.scoring.inputs import check_rows
     from deepthink_cli.selection.store import default_folder
     from deepthink_cli.tasks.rows import in_columns
-    from deepthink_cli.vectors.opening import open_for_scoring
 
     output = None if str(output) == "-" else output
     model, problems, files = for_memory(context, model), Problems(), ensemble or []

@@ -26,8 +26,8 @@ from deepthink_cli.options import DATA, METHOD, OUTPUT, Flag, Options
 
 if TYPE_CHECKING:
     from deepthink_cli.experiments.study import OpenedStudy
+    from deepthink_cli.plugins.pages.page import WebPage
     from deepthink_cli.report.formats import Page
-    from deepthink_cli.report.html.page import WebPage
     from deepthink_cli.report.job_results import JobResults
     from deepthink_cli.report.page import Report
     from deepthink_cli.report.ranking import Ranking
@@ -47,7 +47,7 @@ def check_records(output: Path | None, runs: Collection[Path], **options: object
 
 def write_evaluations(jobs: Sequence[JobResults], folder: Path, iteration: int | None, quiet: bool) -> None:
     """Write the records of all jobs, and note how many."""
-    from deepthink_cli.report.every_eval_ever import write_records
+    from deepthink_cli.plugins.pages.every_eval_ever import write_records
 
     written = write_records(jobs, folder, int(time.time()), iteration)
     note(f"wrote {len(written)} records below {folder / 'data'}", quiet)
@@ -194,7 +194,7 @@ def _write_tables(runs: Sequence[Path], source: str, options: ReportArguments, c
 
 
 def _web_page(page: Report, jobs: Sequence[JobResults], tasks: bool) -> WebPage:
-    from deepthink_cli.report.html.of_runs import page_of_runs
+    from deepthink_cli.plugins.pages.of_runs import page_of_runs
 
     return page_of_runs(page, jobs, command_line(), tasks)
 
@@ -227,7 +227,7 @@ def _write(page: Report, web_page: WebPage | None, format: FormatName, file: Tex
 
     match format:
         case "html":
-            from deepthink_cli.report.html.page import render
+            from deepthink_cli.plugins.pages.page import render
 
             assert web_page is not None
             file.write(render(web_page))

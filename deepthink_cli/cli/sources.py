@@ -13,12 +13,12 @@ from typing import Any
 import typer
 from typer.exceptions import TyperException
 
+from deepthink_cli.cli.about import about_of
 from deepthink_cli.cli.names import PREFIX, option_name, variable_used, variables_of
 from deepthink_cli.cli.renamed import former_names, tell_renamed
 from deepthink_cli.errors import DeepThinkError, InputError, Problem, Problems
 from deepthink_cli.io.documents import Document, check_allows_no_code, read_document
 from deepthink_cli.io.mistakes import plain
-from deepthink_cli.serving.options import TOKEN
 
 LINES = "deepthink.config"  # where a context holds the places of the values of its config file
 
@@ -56,8 +56,10 @@ def unread_variables(program: Callable[[], Any]) -> list[str]:
     named = [name for name in os.environ if name.startswith(PREFIX)]
     if not named:
         return []
-    parameters = [parameter for each in commands_of(program()) for parameter in each.params]
-    known = {TOKEN, *(name for parameter in parameters for name in variables_of(parameter))}
+    commands = list(commands_of(program()))
+    parameters = [parameter for each in commands for parameter in each.params]
+    known = {name for parameter in parameters for name in variables_of(parameter)}
+    known.update(name for each in commands for name in about_of(each.callback).variables)
     flags = {str(parameter.name): parameter.opts[0] for parameter in parameters if not parameter.envvar}
     return [f"{name}: no option reads it; {_advice(name, known, flags)}" for name in named if name not in known]
 

@@ -31,7 +31,6 @@ ENGINES: Registry[Kind] = Registry(
     {
         "packed": lazy("deepthink_cli.engine.packed:PackedEngine"),
         "padded": lazy("deepthink_cli.engine.padded:PaddedEngine"),
-        "vllm": lazy("deepthink_cli.serving.vllm.engine:VllmEngine"),
     },
     _check,
 )

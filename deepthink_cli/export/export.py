@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 from deepthink_cli.artifact.format import one_iteration, read_header
 from deepthink_cli.events import Tell, Warn, silent
-from deepthink_cli.export.registry import Export, Exporter, Weights, Written
+from deepthink_cli.export.registry import Export, Exporter, Written
 from deepthink_cli.io.atomic import check_folder
 from deepthink_cli.model.options import ModelOptions
+from deepthink_cli.options import Options
 from deepthink_cli.outputs import Paths, check_apart
 
 if TYPE_CHECKING:
@@ -30,8 +31,7 @@ def export_memory(
     iteration: str = "last",
     tell: Tell = silent,
     *,
-    state: Path | None = None,
-    weights: Weights | None = None,
+    options: Options | None = None,
     model: ModelOptions | None = None,
 ) -> tuple[Memory, Written]:
     """Write one iteration of a memory file, and return it with what the exporter says; raises as the exporter does.
@@ -43,7 +43,7 @@ def export_memory(
     from deepthink_cli.artifact.files import load_memory
 
     memory = load_memory(path, chosen)
-    written = exporter(Export(memory, header, output, tell, state, weights, model))
+    written = exporter(Export(memory, header, output, tell, options, model))
     if (first := header.metadata.first_token) is not None:
         text = f"{path} stores a weight of {first.weight:g} of its first token, which other programs do not apply"
         tell(Warn(f"{text}: their scores are those of a memory without it"))

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.events import Tell, silent
+from deepthink_cli.options import Options
 from deepthink_cli.registry import Registry, instance_of, loaded
 
 if TYPE_CHECKING:  # memories are listed without torch
@@ -15,23 +16,20 @@ if TYPE_CHECKING:  # memories are listed without torch
     from deepthink_cli.memory import Memory
     from deepthink_cli.model.options import ModelOptions
 
-Weights = Literal["f32", "f16", "bf16", "quantized"]
-
 
 @dataclass(frozen=True, eq=False)
 class Export:
-    """One iteration of a memory that is to be written to `output`, and the options that were given.
+    """One iteration of a memory that is to be written to `output`.
 
-    `header` is that of the memory's file. Options are None if they were not given; those that the exporter does not
-    take are refused before.
+    `header` is that of the memory's file; `options` are those of the exporter, None if it has none of its own; `model`
+    are the options of the model that `Exporter.takes_model` asks for.
     """
 
     memory: Memory
     header: Header
     output: Path
     tell: Tell = silent
-    state: Path | None = None
-    weights: Weights | None = None
+    options: Any = None
     model: ModelOptions | None = None
 
 
@@ -49,8 +47,8 @@ class Exporter:
 
     `write` is a function, or where it is found (`module:function`); it writes `Export.output`, complete or not at all,
     and raises InputError for a memory that the form cannot hold. `form` says what is written, in the line that reports
-    it. `files` names the files that the written folder may have; without any, it is one file. `takes` names the fields
-    of `Export` that it uses of `state`, `weights` and `model`; `needs` those that must be given, with what they are.
+    it. `files` names the files that the written folder may have; without any, it is one file. `options` are options of
+    its own. One that does not take a model refuses `--model`.
     """
 
     write: Callable[[Export], Written | None] | str
@@ -58,41 +56,12 @@ class Exporter:
     summary: str
     source: str
     files: tuple[str, ...] = ()
-    takes: tuple[str, ...] = ()
-    needs: Mapping[str, str] = field(default_factory=dict)
+    options: type[Options] | None = None
+    takes_model: bool = False
 
     def __call__(self, export: Export) -> Written:
         """Write the memory; raises as `write` does."""
         return loaded(self.write)(export) or Written()
 
 
-_HERE = "deepthink_cli.export"
-_SAVED = "saved after the memory's tokens: docs/elsewhere.md shows how"
-EXPORTERS: Registry[Exporter] = Registry(
-    "exporters",
-    {
-        "peft": Exporter(
-            f"{_HERE}.peft:export",
-            "prefix adapter",
-            "a folder with a prefix adapter",
-            "https://huggingface.co/docs/peft",
-            files=("adapter_config.json", "adapter_model.safetensors", "correction.json"),
-        ),
-        "llama.cpp": Exporter(
-            f"{_HERE}.llama_cpp:export",
-            "state of llama.cpp",
-            "a saved state of a sequence, with the memory in it",
-            "https://github.com/ggml-org/llama.cpp",
-            takes=("state", "weights", "model"),
-            needs={"state": f"FILE, a state that your llama.cpp {_SAVED}"},
-        ),
-        "mlx": Exporter(
-            f"{_HERE}.mlx:export",
-            "prompt cache of mlx-lm",
-            "a prompt cache of mlx-lm, for Apple's machines",
-            "https://github.com/ml-explore/mlx-lm",
-            takes=("model",),
-        ),
-    },
-    instance_of(Exporter),
-)
+EXPORTERS: Registry[Exporter] = Registry("exporters", {}, instance_of(Exporter))

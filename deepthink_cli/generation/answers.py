@@ -12,7 +12,7 @@ from deepthink_cli.engine.base import Engine
 from deepthink_cli.engine.decoding import Decoding
 from deepthink_cli.events import Progress, Tell, silent
 from deepthink_cli.generation.generation import Generation, generate_or_skip
-from deepthink_cli.io.sandbox import passes
+from deepthink_cli.plugins.run_code.sandbox import passes
 from deepthink_cli.scoring.prediction import Prediction
 from deepthink_cli.tasks.format import Free
 from deepthink_cli.tasks.free import given_answer, program_of, true_answer
@@ -35,8 +35,8 @@ def answered(
     """Yield every query's answers, one by each memory, in order: greedily generated, and compared with the true one.
 
     A prediction's `label` is the answer found in the generated `text`, and `gold` of its query the true answer as it is
-    compared; there are no scores. A program is run confined (`deepthink_cli.io.sandbox`). Rows that are too long are
-    skipped. `tell` is called with the `progress` after every row, as in `scoring.pipeline`.
+    compared; there are no scores. Rows that are too long are skipped. `tell` is called with the `progress` after every
+    row, as in `scoring.pipeline`.
     """
     stop = None if free.stop is None else tuple(free.stop)
     decoding = Decoding(max_new_tokens=free.max_new_tokens, stop=stop)

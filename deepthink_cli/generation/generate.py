@@ -13,7 +13,6 @@ from deepthink_cli.data.source import RowSource
 from deepthink_cli.engine.decoding import Decoding
 from deepthink_cli.errors import Problems
 from deepthink_cli.events import Progress, Tell, silent
-from deepthink_cli.generation.dialogue import Dialogue
 from deepthink_cli.generation.generation import CHUNK, Generation, Show, ended, generate_or_skip
 from deepthink_cli.io.tables import Kind
 from deepthink_cli.io.text import jsonable
@@ -111,12 +110,3 @@ class GeneratedRows(OutputRows):
     def _output(self) -> dict[str, Kind]:
         several: dict[str, Kind] = {"iteration": "integer"} if self.several else {}
         return {"index": "integer", **several, "text": "text", "tokens": "integer", "finish": "text"}
-
-
-def open_dialogue(
-    memory: OpenedMemory, decoding: Decoding, options: ModelOptions | None = None, tell: Tell = silent
-) -> Dialogue:
-    """Load the model of a memory with one iteration, for questions one after another; raises as `Dialogue`."""
-    spec = find_its_model(memory, options, tell)
-    engine, memories = load_both(memory, spec, tell)
-    return Dialogue(engine, memories[-1], decoding)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from deepthink_cli.report.published import Cell
+    from deepthink_cli.plugins.paper.published import Cell
     from deepthink_cli.report.significance import Spread
     from deepthink_cli.report.tables import TableRow
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from deepthink_cli.errors import InputError, option
-from deepthink_cli.io.sandbox import Program, check_confined
+from deepthink_cli.plugins.run_code.sandbox import Program, check_confined
 from deepthink_cli.tasks.format import Free, Task
 from deepthink_cli.tasks.patterns import all_matches
 

@@ -11,7 +11,7 @@ from deepthink_cli.artifact.opening import OpenedMemory
 from deepthink_cli.data.source import RowSource
 from deepthink_cli.errors import InputError, option
 from deepthink_cli.events import Note, Tell, Warn, silent
-from deepthink_cli.io.sandbox import way_to_confine, what_holds
+from deepthink_cli.plugins.run_code.sandbox import way_to_confine, what_holds
 from deepthink_cli.selection.options import TaskOptions
 from deepthink_cli.tasks.catalogue import built_in, find_task
 from deepthink_cli.tasks.format import Task

@@ -11,7 +11,6 @@ from deepthink_cli.provenance import RecordedTechnique
 from deepthink_cli.registry import Registry
 from deepthink_cli.techniques.base import Technique, Trained
 from deepthink_cli.techniques.composed import COMPOSED, Composed
-from deepthink_cli.techniques.context_tuning import ContextTuning
 from deepthink_cli.techniques.controls import Ensemble, Flipped, Fresh, Repeated
 
 DEEP_THINKING = "deep-thinking"
@@ -42,7 +41,6 @@ TECHNIQUES: Registry[type[Technique]] = Registry(
     "techniques",
     {
         DEEP_THINKING: DeepThinking,
-        "ct-kv": ContextTuning,
         "repeat": Repeated,
         "flipped": Flipped,
         "fresh": Fresh,

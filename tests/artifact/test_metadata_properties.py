@@ -21,7 +21,7 @@ from deepthink_cli.artifact.format import read_header
 from deepthink_cli.artifact.metadata import ADAPTER_METADATA
 from deepthink_cli.cli.main import run
 from deepthink_cli.errors import InputError
-from deepthink_cli.vectors.file import VectorsMetadata
+from deepthink_cli.plugins.vectors.file import VectorsMetadata
 
 Schema = dict[str, Any]
 Place = tuple[str | int, ...]

@@ -18,7 +18,7 @@ from deepthink_cli import calibrate, load_memory
 from deepthink_cli.artifact.format import read_header
 from deepthink_cli.cli.main import run
 from deepthink_cli.errors import InputError
-from deepthink_cli.serving.vllm.engine import VllmEngine
+from deepthink_cli.plugins.vllm.engine import VllmEngine
 
 Array = NDArray[np.float64]
 FITTED = [("a warm, clever film", "positive"), ("a kind and lovely play", "positive"), ("good fun", "positive")]

@@ -17,7 +17,7 @@ from deepthink_cli import evaluate
 from deepthink_cli.calibration import calibrator
 from deepthink_cli.calibration.registry import choices
 from deepthink_cli.cli.main import run
-from deepthink_cli.report.html.of_evaluation import tables_of
+from deepthink_cli.plugins.pages.of_evaluation import tables_of
 
 NAMES = choices()[1:]
 TEXTS = [f"{word} {kind} number {n}" for n in range(6) for word in ("warm", "dull") for kind in ("film", "play")]

@@ -17,10 +17,11 @@ from conftest import write_reviews, write_rows
 from helpers.chats import write_chat_model
 from helpers.forks import Child, Forks
 
-from deepthink_cli import Decoding, Dialogue, generate, load_memory, load_model
+from deepthink_cli import Decoding, generate, load_memory, load_model
 from deepthink_cli.cli.main import run
 from deepthink_cli.data.rows import read_rows
 from deepthink_cli.errors import InputError
+from deepthink_cli.plugins.chat.dialogue import Dialogue
 
 Captured = pytest.CaptureFixture[str]
 ROWS: list[dict[str, object]] = [{"id": 1, "review": "a kind film"}, {"id": 2, "review": "so so, and long"}]

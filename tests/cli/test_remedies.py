@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from helpers.advice import not_had
 
-from deepthink_cli.cli import diff
 from deepthink_cli.cli.main import run
 from deepthink_cli.errors import InputError, option
+from deepthink_cli.plugins.memories import diff_command as diff
 
 pytestmark = pytest.mark.usefixtures("_commands_name_no_option_that_they_do_not_have")
 

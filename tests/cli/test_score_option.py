@@ -19,8 +19,8 @@ from deepthink_cli import evaluate
 from deepthink_cli.cli.main import run
 from deepthink_cli.experiments.results import read_results
 from deepthink_cli.experiments.samples import find_samples
+from deepthink_cli.plugins.pages.of_evaluation import Observed, page_of_evaluation
 from deepthink_cli.prediction.predict import predict_file
-from deepthink_cli.report.html.of_evaluation import Observed, page_of_evaluation
 
 LABELS = ("bug", "bug report", "feature")
 ROWS: list[dict[str, object]] = [{"text": f"text {n}", "kind": LABELS[n % 3]} for n in range(6)]

@@ -11,7 +11,7 @@ import torch
 from helpers.devices import FIRST, LAST, Devices, put, spread
 from helpers.families import write_model
 
-from deepthink_cli import Decoding, Dialogue, Engine, Method, load_model, score, think, tokenize_demonstrations
+from deepthink_cli import Decoding, Engine, Method, load_model, score, think, tokenize_demonstrations
 from deepthink_cli.data.examples import DemonstrationSet
 from deepthink_cli.engine.batches import BatchedEngine
 from deepthink_cli.engine.opening import choose_engine, load_language_model
@@ -19,6 +19,7 @@ from deepthink_cli.engine.packed import PackedEngine
 from deepthink_cli.model.opening import open_model
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.model.tokens import TokenizedQuery
+from deepthink_cli.plugins.chat.dialogue import Dialogue
 
 QUERIES = [TokenizedQuery((5, 6, 7, 8), ((9,), (10, 11), (10, 12, 13))), TokenizedQuery((5, 6), ((9, 4, 3), (10, 11)))]
 

@@ -17,7 +17,7 @@ from deepthink_cli.cli.main import run
 from deepthink_cli.errors import InputError
 from deepthink_cli.experiments.results import Result, read_results
 from deepthink_cli.experiments.samples import samples_path
-from deepthink_cli.techniques.context_tuning import ContextTuning
+from deepthink_cli.plugins.context_tuning.technique import ContextTuning
 
 Models = Callable[[str], Path]
 

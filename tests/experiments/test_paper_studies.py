@@ -14,9 +14,9 @@ from deepthink_cli.cli.main import run
 from deepthink_cli.errors import InputError
 from deepthink_cli.experiments.figure import Block, IterationsForm, LinesForm, TableForm, ViolinsForm
 from deepthink_cli.experiments.study import packaged
-from deepthink_cli.report.forms.compared import draw_lines, draw_violins
-from deepthink_cli.report.forms.iterations import draw_iterations
-from deepthink_cli.report.forms.table import draw_table, lines_of
+from deepthink_cli.plugins.paper.forms.compared import draw_lines, draw_violins
+from deepthink_cli.plugins.paper.forms.iterations import draw_iterations
+from deepthink_cli.plugins.paper.forms.table import draw_table, lines_of
 from deepthink_cli.report.job_results import jobs_of
 
 STUDIES = [name for name in packaged() if name.startswith(("paper/", "ablation/"))]

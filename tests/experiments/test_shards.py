@@ -16,9 +16,9 @@ from helpers.waiting import wait_until
 
 from deepthink_cli.cli.main import run
 from deepthink_cli.errors import InputError
-from deepthink_cli.experiments.executors.slurm import Script, submit
 from deepthink_cli.experiments.results import FILE
 from deepthink_cli.experiments.shards import MANIFEST, Shard
+from deepthink_cli.plugins.cluster.slurm import Script, submit
 
 Models = Callable[[str], Path]
 

@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
-from deepthink_cli.serving.vllm.settings import ServerCommand
+from deepthink_cli.plugins.vllm.settings import ServerCommand
 
 _SMALL = ("--enforce-eager", "--max-model-len", "512", "--block-size", "32", "--host", "127.0.0.1")
 _SETTINGS = {"VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from deepthink_cli.report.html.page import Chart, ChartGroup, Series, Table, WebPage
-from deepthink_cli.report.html.samples import Group, Samples
+from deepthink_cli.plugins.pages.page import Chart, ChartGroup, Series, Table, WebPage
+from deepthink_cli.plugins.pages.samples import Group, Samples
 
 LABELS = ("negative", "positive")
 # Text, true label, and the score of `positive` less that of `negative` at T = 1, 2 and 5.

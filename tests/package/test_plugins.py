@@ -23,7 +23,7 @@ from deepthink_cli.calibration.base import Calibration
 from deepthink_cli.export.registry import Exporter, Written
 from deepthink_cli.selection.base import Choice, SelectionMethod
 from deepthink_cli.techniques.base import Technique
-from deepthink_cli.techniques.context_tuning import ContextTuning
+from deepthink_cli.plugins.context_tuning.technique import ContextTuning
 from deepthink_cli.updates.base import UpdateRule
 
 class Mirrored(Technique):

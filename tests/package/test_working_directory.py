@@ -14,7 +14,7 @@ from helpers.tiny import run_words
 from helpers.waiting import wait_until
 
 from deepthink_cli.cli.main import run
-from deepthink_cli.io.sandbox import Program, passes
+from deepthink_cli.plugins.run_code.sandbox import Program, passes
 
 Models = Callable[[str], Path]
 NAMES = (

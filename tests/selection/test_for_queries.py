@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from fake_trials import fake_pool
 
+from deepthink_cli.plugins.selection import queries
+from deepthink_cli.plugins.selection.queries import lloyd, starting_centroids
 from deepthink_cli.selection.base import Pool
-from deepthink_cli.selection.methods import queries
-from deepthink_cli.selection.methods.queries import lloyd, starting_centroids
 from deepthink_cli.selection.registry import METHODS
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from deepthink_cli.cli.main import run
 from deepthink_cli.data.source import Row
 from deepthink_cli.errors import InputError
 from deepthink_cli.experiments.results import read_results
-from deepthink_cli.io import sandbox
-from deepthink_cli.io.sandbox import Program
+from deepthink_cli.plugins.run_code import sandbox
+from deepthink_cli.plugins.run_code.sandbox import Program
 from deepthink_cli.tasks import rows as task_rows
 from deepthink_cli.tasks.catalogue import built_in, digest, find_tasks
 from deepthink_cli.tasks.format import Free, Task

@@ -1,1 +1,0 @@
-"""Comparing memories: where they come from, their keys and values, and the labels that they give."""

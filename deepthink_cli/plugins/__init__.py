@@ -1,0 +1,1 @@
+"""Plugins: one folder a capability, which enters by the entry points of pyproject.toml (docs/architecture.md)."""

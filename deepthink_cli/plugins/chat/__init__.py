@@ -1,0 +1,1 @@
+"""`deepthink chat`: one question after another, with everything said so far in the cache."""

@@ -1,0 +1,1 @@
+"""Workers on a Ray cluster, and arrays of SLURM."""

@@ -1,0 +1,1 @@
+"""Context Tuning (CT-KV): a memory that is trained by gradients."""

@@ -1,0 +1,127 @@
+"""The training of Context Tuning: rows that do not see their own tokens, and steps of AdamW."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import torch
+
+from deepthink_cli.data.examples import Query
+from deepthink_cli.engine.base import Engine, Reading, TrainingRow
+from deepthink_cli.errors import Problem
+from deepthink_cli.memory import PARTS, Memory
+from deepthink_cli.method import Method
+from deepthink_cli.model.tokens import own_tokens, tokenize_queries
+from deepthink_cli.plugins.context_tuning.technique import FEWEST, ContextTuning
+from deepthink_cli.provenance import Provenance, TokenizedDemonstrations
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from transformers import PreTrainedTokenizerBase
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """The demonstrations as queries, before anything is hidden from them.
+
+    `ids[i]` are the tokens of demonstration i as a query with its answer, the last `answers[i]` of which are the
+    answer's. `own_RL` (R, L) is True at the tokens of the memory that row i must not attend to: those of the
+    demonstrations with the input of demonstration i, or none if there are fewer than four inputs.
+    """
+
+    ids: tuple[tuple[int, ...], ...]
+    answers: tuple[int, ...]
+    own_RL: Tensor
+
+    def hiding(self, dropped_RL: Tensor) -> list[TrainingRow]:
+        """The training rows, from which the tokens `dropped_RL` are hidden as well as their own."""
+        hidden_RL = self.own_RL | dropped_RL
+        return [TrainingRow(*row) for row in zip(self.ids, self.answers, hidden_RL, strict=True)]
+
+
+def training_rows(
+    tokenizer: PreTrainedTokenizerBase, demonstrations: TokenizedDemonstrations, needed_by: Problem
+) -> Rows:
+    """The rows of these demonstrations; raises InputError as `own_tokens` does for what is `needed_by` an option."""
+    ids, answers = [], []
+    for number, example in enumerate(demonstrations.examples, start=1):
+        candidates = demonstrations.labels or (example.label,)
+        query = Query(example.text, candidates, where=f"demonstration {number}")
+        (tokenized,) = tokenize_queries(tokenizer, demonstrations, [query])
+        answer = tokenized.answers[candidates.index(example.label)]
+        ids.append(tokenized.prefix + answer)
+        answers.append(len(answer))
+    own_RL = own_tokens(tokenizer, demonstrations, needed_by)
+    groups_R = torch.tensor(demonstrations.groups)
+    same_RR = groups_R[:, None] == groups_R
+    own_RL = torch.stack([own_RL[same_R].any(0) for same_R in same_RR])
+    return Rows(
+        tuple(ids), tuple(answers), own_RL if len(set(demonstrations.groups)) >= FEWEST else torch.zeros_like(own_RL)
+    )
+
+
+_CLIP = 1.0  # most of the gradient's norm over all tensors
+_DECAYS, _EPSILON = (0.9, 0.999), 1e-8  # of AdamW, without weight decay
+_MOMENTS = ("first", "second")
+
+
+class ContextTraining:
+    """The training of one memory, which can be stopped after any step and continued from its `state`.
+
+    `step` counts the steps done. The same state, model and machine lead to the same bytes.
+    """
+
+    def __init__(self, engine: Engine, demonstrations: TokenizedDemonstrations, tuning: ContextTuning) -> None:
+        engine.check_hiding()
+        self.engine, self.tuning, self.step = engine, tuning, 0
+        self.rows = training_rows(engine.tokenizer, demonstrations, tuning.option)
+        (first,) = engine.read([Reading(demonstrations.token_ids)])
+        provenance = Provenance(engine.identity, demonstrations, Method(iterations=1), technique=tuning.recorded())
+        self.memory: Memory = replace(first.copy(), provenance=provenance)
+        self.moments = {name: [torch.zeros_like(tensor) for tensor in self._tensors] for name in _MOMENTS}
+
+    def __iter__(self) -> Iterator[float]:
+        """Do the remaining steps; yields the mean cross-entropy of the answer tokens, in nats, before each."""
+        while self.step < self.tuning.steps:
+            yield self.advance()
+
+    def advance(self) -> float:
+        """Do one step; returns the loss before it."""
+        draw = torch.Generator().manual_seed(self.tuning.seed * 1_000_003 + self.step)
+        dropped_RL = torch.rand(self.rows.own_RL.shape, generator=draw) < self.tuning.dropout
+        loss, gradient = self.engine.gradient(self.memory, self.rows.hiding(dropped_RL))
+        gradients = [*gradient.keys, *gradient.values]
+        norm = math.hypot(*(float(torch.linalg.vector_norm(tensor)) for tensor in gradients))
+        self._move([tensor * min(1.0, _CLIP / (norm + 1e-6)) for tensor in gradients])
+        self.step += 1
+        return loss
+
+    def state(self) -> dict[str, Tensor]:
+        """The tensors from which the training continues, by name, on the CPU."""
+        parts = {"memory": self._tensors, **self.moments}
+        tensors = {f"{part}.{n}": tensor.cpu() for part, listed in parts.items() for n, tensor in enumerate(listed)}
+        return {**tensors, "step": torch.tensor([self.step])}
+
+    def restore(self, state: Mapping[str, Tensor]) -> None:
+        """Continue from the state of a training with the same model, demonstrations and parameters."""
+        for part, listed in {"memory": self._tensors, **self.moments}.items():
+            for number, tensor in enumerate(listed):
+                tensor.copy_(state[f"{part}.{number}"])
+        self.step = int(state["step"])
+
+    @property
+    def _tensors(self) -> list[Tensor]:
+        return [tensor for part in PARTS for tensor in getattr(self.memory, part)]
+
+    def _move(self, gradients: list[Tensor]) -> None:
+        """One step of AdamW (Loshchilov and Hutter 2019), without weight decay."""
+        corrections = [1 - decay ** (self.step + 1) for decay in _DECAYS]
+        size = self.tuning.rate(self.step) / corrections[0]
+        for tensor, gradient, first, second in zip(self._tensors, gradients, *self.moments.values(), strict=True):
+            first.lerp_(gradient, 1 - _DECAYS[0])
+            second.mul_(_DECAYS[1]).addcmul_(gradient, gradient, value=1 - _DECAYS[1])
+            scale = (second / corrections[1]).sqrt_().add_(_EPSILON)
+            tensor.addcdiv_(first, scale, value=-size)

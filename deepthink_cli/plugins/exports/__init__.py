@@ -1,0 +1,1 @@
+"""Memories for PEFT and transformers, for llama.cpp, and for mlx-lm."""

@@ -1,0 +1,211 @@
+"""Put a memory into a sequence state that llama.cpp saved (docs/elsewhere.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from deepthink_cli.artifact.files import load_memory
+from deepthink_cli.artifact.opening import find_its_model, load_both, open_memory
+from deepthink_cli.engine.base import Reading
+from deepthink_cli.errors import InputError, option
+from deepthink_cli.events import Note
+from deepthink_cli.export.registry import Export, Written
+from deepthink_cli.io.atomic import replacing
+from deepthink_cli.memory import Memory
+from deepthink_cli.plugins.exports.registry import Weights
+from deepthink_cli.plugins.exports.sequence_state import Block, SequenceState, parse_state
+from deepthink_cli.techniques.registry import trains
+
+# How far keys and values may differ from ours, as a share of the largest of their layer, by the weights' type.
+TOLERANCES: dict[str, float] = {"f32": 1e-4, "f16": 5e-3, "bf16": 2e-2, "quantized": 0.1}
+_DTYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
+_NAMES = {"float32": "f32", "float16": "f16", "bfloat16": "bf16"}
+Order = Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class SavedState:
+    """A state as it was read: its name in messages, its bytes, and what they are."""
+
+    name: str
+    data: bytes
+    parsed: SequenceState
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How a state's own keys and values compare with one reading of the demonstrations by the memory's model.
+
+    `keys` and `values` are the largest differences, as shares of the largest value of their layer; `tolerance` is what
+    is allowed. `paired` says that the state holds the two halves of each head's keys in turn, as llama.cpp's
+    architecture `llama` has them.
+    """
+
+    keys: float
+    values: float
+    tolerance: float
+    paired: bool
+
+
+def export(export: Export) -> Written:
+    """Write a state saved by llama.cpp with one iteration of a memory in place of its own keys and values.
+
+    The state's own keys and values are compared with one reading of the demonstrations: the memory of T = 1 if the
+    file keeps it, otherwise the memory's model reads them again. Raises as the functions below.
+    """
+    saved = read_state(export.options.state)
+    check_tokens(saved, export.header.metadata.demonstrations.token_ids)
+    compared = agreement(saved, _one_reading(export), export.options.weights or "f32")
+    write_state(export.memory, saved, compared.paired, export.output)
+    differences = {"keys": compared.keys, "values": compared.values, "tolerance": compared.tolerance}
+    line = (
+        f"the state's own keys differ from one reading by {compared.keys:.1e} of their layer's largest, its "
+        f"values by {compared.values:.1e} (at most {compared.tolerance:g})"
+    )
+    return Written({"state_differs_from_one_reading": differences}, [line])
+
+
+def _one_reading(export: Export) -> Memory:
+    """The memory of one reading, which is T = 1 unless it was trained."""
+    header, metadata = export.header, export.header.metadata
+    trained = trains(metadata.technique)
+    if 1 in metadata.kept and not trained:
+        return load_memory(header.path, 1)
+    reason = "was trained" if trained else f"does not keep T = 1 (deepthink think {option('keep')} 1,... does)"
+    export.tell(Note(f"{header.path} {reason}: reading the demonstrations once to compare them with the state"))
+    opened = open_memory(header.path)
+    engine, _ = load_both(opened, find_its_model(opened, export.model, export.tell), export.tell)
+    (first,) = engine.read([Reading(tuple(metadata.demonstrations.token_ids))])
+    return first
+
+
+def read_state(path: str | Path) -> SavedState:
+    """Read a saved state; raises InputError for a file that cannot be read or is not a complete state."""
+    try:
+        data = Path(path).read_bytes()
+    except OSError as error:
+        raise InputError.of(
+            "state", path, f"cannot be read: {error.strerror}; name a file saved by llama.cpp"
+        ) from error
+    return SavedState(f"{option('state')} {path}", data, parse_state(data, f"{option('state')} {path}"))
+
+
+def check_tokens(state: SavedState, token_ids: Iterable[int]) -> None:
+    """Raise InputError unless the state's tokens and cells are those of the memory, at positions 0 to L - 1."""
+    ids, parsed = tuple(token_ids), state.parsed
+    way = "save it after exactly the memory's token ids (docs/elsewhere.md)"
+    if parsed.tokens != ids:
+        pairs = enumerate(zip(parsed.tokens, ids, strict=False))
+        place = next((place for place, (theirs, ours) in pairs if theirs != ours), min(len(parsed.tokens), len(ids)))
+        raise InputError(
+            f"{state.name}: has {len(parsed.tokens)} tokens, the memory {len(ids)}, and token {place} differs; {way}"
+        )
+    if parsed.positions != tuple(range(len(ids))):
+        raise InputError(
+            f"{state.name}: has {len(parsed.positions)} cells for {len(ids)} tokens, or not in the order of their "
+            f"positions; {way}, in a sequence of its own"
+        )
+
+
+def agreement(state: SavedState, first: Memory, weights: Weights = "f32") -> Agreement:
+    """Compare the state's own keys and values with `first`, the memory of one reading.
+
+    Raises InputError unless they have the same layers and widths, and agree as far as weights and caches of their types
+    allow: they are then of the same model and the same tokens, in the layout that was assumed.
+    """
+    _check_widths(state, first)
+    types = {block.type.lower() for block in (*state.parsed.keys, *state.parsed.values)}
+    computed = {_NAMES[first.provenance.model.dtype]} if first.provenance else set()
+    tolerance = max(TOLERANCES[each] for each in {weights, *types, *computed})
+    by_order = {paired: _largest(state, state.parsed.keys, first.keys, order) for paired, order in _orders(first)}
+    paired = min(by_order, key=lambda each: by_order[each])
+    values = _largest(state, state.parsed.values, first.values, _unchanged)
+    compared = Agreement(by_order[paired], values, tolerance, paired)
+    if not max(compared.keys, values) <= tolerance:
+        raise InputError(
+            f"{state.name}: its keys differ from one reading by {compared.keys:.1e} of their layer's largest, its "
+            f"values by {values:.1e}, more than the {tolerance:g} of these types: {_cause(compared)}"
+        )
+    return compared
+
+
+def write_state(memory: Memory, state: SavedState, paired: bool, output: str | Path) -> None:
+    """Write the state with the keys and values of the memory in place of its own; the write is atomic.
+
+    Raises InputError for values that the state's type cannot hold, and DeepThinkError if the write fails.
+    """
+    data, parsed = bytearray(state.data), state.parsed
+    order = _pairs if paired else _unchanged
+    for blocks, tensors, layout in ((parsed.keys, memory.keys, order), (parsed.values, memory.values, _unchanged)):
+        for block, tensor in zip(blocks, tensors, strict=True):
+            data[block.begin : block.end] = _encoded(state, block, layout(tensor))
+    with replacing(output) as temporary:
+        temporary.write_bytes(data)
+
+
+def _check_widths(state: SavedState, first: Memory) -> None:
+    """Raise InputError unless the state has the memory's layers, and as many values for each token in each."""
+    ours = [[tensor.shape[0] * tensor.shape[2] for tensor in tensors] for tensors in (first.keys, first.values)]
+    theirs = [[block.width for block in blocks] for blocks in (state.parsed.keys, state.parsed.values)]
+    if ours != theirs:
+        layers, width = len(state.parsed.keys), state.parsed.keys[0].width if state.parsed.keys else 0
+        raise InputError(
+            f"{state.name}: has {layers} layers of {width} keys for each token, the memory {len(ours[0])} of "
+            f"{ours[0][0]}; save the state with the model that made the memory"
+        )
+
+
+def _orders(first: Memory) -> list[tuple[bool, Order]]:
+    """The orders in which a head's keys can be: as ours, and in pairs if a head has an even number of them."""
+    even = all(tensor.shape[2] % 2 == 0 for tensor in first.keys)
+    return [(False, _unchanged), (True, _pairs)] if even else [(False, _unchanged)]
+
+
+def _unchanged(tensor: Tensor) -> Tensor:
+    return tensor
+
+
+def _pairs(tensor: Tensor) -> Tensor:
+    """Keys (kv_heads, L, head_dim) whose halves rotate together, in pairs: value i of half h becomes value 2i + h."""
+    heads, length, size = tensor.shape
+    return tensor.view(heads, length, 2, size // 2).transpose(2, 3).flatten(2)
+
+
+def _largest(state: SavedState, blocks: Iterable[Block], tensors: Iterable[Tensor], order: Order) -> float:
+    """The largest difference of the state's blocks from our tensors, as a share of the largest value of its layer."""
+    shares = [0.0]
+    for block, tensor in zip(blocks, tensors, strict=True):
+        ours, theirs = order(tensor.cpu()).transpose(0, 1).flatten(1), _decoded(state, block)  # (L, heads * head_dim)
+        shares.append(float((ours - theirs).abs().max() / ours.abs().max()))
+    return max(shares) if all(share == share for share in shares) else float("inf")
+
+
+def _decoded(state: SavedState, block: Block) -> Tensor:
+    """A block's values in float32 (L, width)."""
+    values = torch.frombuffer(bytearray(state.data[block.begin : block.end]), dtype=_DTYPES[block.type])
+    shaped = values.view(block.width, -1).T if block.transposed else values.view(-1, block.width)
+    return shaped.to(torch.float32)
+
+
+def _encoded(state: SavedState, block: Block, tensor: Tensor) -> bytes:
+    """A tensor (kv_heads, L, head_dim) as the bytes of a block."""
+    rows = tensor.cpu().transpose(0, 1).flatten(1).to(_DTYPES[block.type])
+    if not rows.isfinite().all():
+        raise InputError(
+            f"{state.name}: its cache has the type {block.type}, which the memory exceeds; use caches of type f32"
+        )
+    return (rows.T if block.transposed else rows).contiguous().view(torch.uint8).numpy().tobytes()
+
+
+def _cause(compared: Agreement) -> str:
+    """What the difference may come from, and what to do."""
+    largest = max(compared.keys, compared.values)
+    enough = [name for name, tolerance in TOLERANCES.items() if largest <= tolerance]
+    if enough:
+        return f"if llama.cpp runs such weights, add --weights {enough[0]}; otherwise it is another model"
+    return "it was made by another model; save it with the model that made the memory"

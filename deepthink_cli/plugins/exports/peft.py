@@ -1,0 +1,107 @@
+"""A memory as a prefix adapter of PEFT, written without PEFT (docs/elsewhere.md)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import safetensors.torch
+import torch
+
+from deepthink_cli.errors import InputError, option
+from deepthink_cli.events import Warn
+from deepthink_cli.export.registry import Export
+from deepthink_cli.io.atomic import replacing_folder
+from deepthink_cli.memory import PARTS, Memory
+from deepthink_cli.plugins.exports.registry import PEFT
+from deepthink_cli.provenance import Provenance
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+FILES = CONFIG, WEIGHTS, CORRECTION = PEFT.files
+
+
+def export(export: Export) -> None:
+    """Write a memory's iteration as a prefix adapter, and warn of models that PEFT loads in another way."""
+    memory, path = export.memory, export.header.path
+    write_peft(memory, export.output, path)
+    assert memory.provenance is not None
+    model = memory.provenance.model
+    if model.gguf is not None:
+        text = f"{model.id} is a GGUF file: load it with gguf_file=, dequantized, and give the adapter to that model"
+        export.tell(Warn(text))
+    if model.quantize is not None:
+        export.tell(Warn(f"{path} was made in {model.quantize}: load the model in the same way, or scores differ"))
+
+
+def write_peft(memory: Memory, directory: str | Path, name: str = "this memory") -> None:
+    """Write a memory as a prefix adapter: `adapter_config.json` and `adapter_model.safetensors`.
+
+    If the memory stores a correction, `correction.json` holds it, which PEFT does not read. The folder is complete or
+    absent; an existing one is replaced if it is empty or holds an adapter only. Raises InputError, prefixed with
+    `name`, for a memory that PEFT cannot hold, and DeepThinkError if the write fails.
+    """
+    provenance = memory.provenance
+    if provenance is None:
+        raise InputError(f"{name}: has no provenance; use a memory from think() or load_memory()")
+    check_exportable(memory, provenance, name)
+    with replacing_folder(directory, FILES) as temporary:
+        text = json.dumps(adapter_config(memory, provenance), indent=2, sort_keys=True)
+        (temporary / CONFIG).write_text(text + "\n", encoding="utf-8")
+        tensors = {"prompt_embeddings": prompt_embeddings(memory)}
+        (temporary / WEIGHTS).write_bytes(safetensors.torch.save(tensors, metadata={"format": "pt"}))
+        if provenance.calibrated is not None:
+            text = json.dumps(provenance.calibrated.at(memory.iteration), indent=2, ensure_ascii=False)
+            (temporary / CORRECTION).write_text(text + "\n", encoding="utf-8")
+
+
+def prompt_embeddings(memory: Memory) -> Tensor:
+    """The memory as PEFT stores it (L, layers * 2 * kv_heads * head_dim): each token's keys and values by layer."""
+    layers = zip(memory.keys, memory.values, strict=True)
+    parts = [tensor.cpu().transpose(0, 1) for layer in layers for tensor in layer]  # (L, kv_heads, head_dim)
+    return torch.stack(parts, dim=1).flatten(1)
+
+
+def adapter_config(memory: Memory, provenance: Provenance) -> dict[str, Any]:
+    """The adapter's configuration; PREFIX_TUNING is known to every version of PEFT that reads safetensors."""
+    heads, length, size = memory.keys[0].shape
+    return {
+        "base_model_name_or_path": provenance.model.id,
+        "revision": provenance.model.revision,
+        "peft_type": "PREFIX_TUNING",
+        "task_type": "CAUSAL_LM",
+        "inference_mode": True,
+        "prefix_projection": False,
+        "num_virtual_tokens": length,
+        "num_layers": len(memory.keys),
+        "num_attention_heads": heads,
+        "token_dim": heads * size,
+        "encoder_hidden_size": heads * size,
+        "num_transformer_submodules": 1,
+    }
+
+
+def check_exportable(memory: Memory, provenance: Provenance, name: str) -> None:
+    """Raise InputError unless PEFT can hold the memory and applies it to the model that made it."""
+    model = provenance.model
+    if model.adapter is not None:
+        raise InputError(
+            f"{name}: made with {option('adapter')} {model.adapter} merged into the weights, which PEFT does "
+            "not merge under a prefix; save the merged model in a folder, and run deepthink think again with it"
+        )
+    like = memory.keys[0]
+    for part in PARTS:
+        for layer, tensor in enumerate(getattr(memory, part)):
+            if tensor.shape != like.shape:
+                raise InputError(
+                    f"{name}: {model.architecture} has keys and values of several shapes (layer 0's keys are "
+                    f"{_shape(like)}, layer {layer}'s {part} {_shape(tensor)}), and a prefix adapter holds one shape; "
+                    "use deepthink predict"
+                )
+
+
+def _shape(tensor: Tensor) -> str:
+    heads, _, size = tensor.shape
+    return f"{heads} x {size}"

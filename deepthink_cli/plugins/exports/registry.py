@@ -1,0 +1,57 @@
+"""The exporters of this plugin, which are named without importing torch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from deepthink_cli.export.registry import Exporter
+from deepthink_cli.options import OUTPUT, Flag, Options
+
+Weights = Literal["f32", "f16", "bf16", "quantized"]
+
+
+class StateOptions(Options):
+    """The saved state of llama.cpp, and the weights that it was computed with."""
+
+    state: Annotated[
+        Path,
+        Flag(
+            OUTPUT,
+            "State that llama.cpp saved after the memory's tokens.",
+            "FILE",
+            hint="FILE, a state that your llama.cpp saved after the memory's tokens: docs/elsewhere.md shows how",
+        ),
+    ]
+    weights: Annotated[
+        Weights | None,
+        Flag(
+            OUTPUT,
+            "Type of llama.cpp's weights, by which its keys may differ from the memory's model. Default: f32.",
+        ),
+    ] = None
+
+
+_HERE = "deepthink_cli.plugins.exports"
+PEFT = Exporter(
+    f"{_HERE}.peft:export",
+    "prefix adapter",
+    "a folder with a prefix adapter",
+    "https://huggingface.co/docs/peft",
+    files=("adapter_config.json", "adapter_model.safetensors", "correction.json"),
+)
+LLAMA_CPP = Exporter(
+    f"{_HERE}.llama_cpp:export",
+    "state of llama.cpp",
+    "a saved state of a sequence, with the memory in it",
+    "https://github.com/ggml-org/llama.cpp",
+    options=StateOptions,
+    takes_model=True,
+)
+MLX = Exporter(
+    f"{_HERE}.mlx:export",
+    "prompt cache of mlx-lm",
+    "a prompt cache of mlx-lm, for Apple's machines",
+    "https://github.com/ml-explore/mlx-lm",
+    takes_model=True,
+)

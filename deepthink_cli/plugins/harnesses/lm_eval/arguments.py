@@ -1,0 +1,129 @@
+"""The arguments of the model, as in `--model_args pretrained=gpt2,iterations=5`, checked like the program's options."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from pydantic import Field, field_validator
+
+from deepthink_cli.errors import InputError, Problem, Problems
+from deepthink_cli.meaning import refusals
+from deepthink_cli.method import Method, MethodOptions
+from deepthink_cli.model.options import ModelOptions
+from deepthink_cli.options import Options
+from deepthink_cli.plugins.harnesses.lm_eval.contexts import DELIMITER, SplitWay
+
+if TYPE_CHECKING:
+    from deepthink_cli.model.spec import ModelSpec
+
+_ALIASES = {"pretrained": "model", "gguf_file": "gguf"}  # what the harness's own model calls them
+_METHOD = [name for name in MethodOptions.model_fields if name != "keep"]
+_DEFAULT_DEVICE = "cuda:0"  # the harness's default, also on machines without such a device
+
+
+class HarnessOptions(Options):
+    """How contexts are found and kept, and how the harness's own model would tokenise."""
+
+    demonstrations: Literal["per-doc", "fixed"] = "per-doc"
+    split: SplitWay = "auto"
+    delimiter: str = Field(DELIMITER, min_length=1)
+    memories: int = Field(2, ge=1)
+    keep: Path | None = None
+    max_length: int | None = Field(None, ge=2)
+    add_bos_token: bool | None = None
+    prefix_token_id: int | None = Field(None, ge=0)
+    enable_thinking: bool | None = None
+
+    @field_validator("delimiter")
+    @classmethod
+    def _with_line_breaks(cls, delimiter: str) -> str:
+        r"""Line breaks are written `\n` on a command line."""
+        return delimiter.replace("\\n", "\n").replace("\\t", "\t")
+
+    def tokenizer_of(self, spec: ModelSpec) -> Any:
+        """The tokenizer of a model, as the harness's own model loads it: with `add_bos_token` if that is set."""
+        if self.add_bos_token is None or spec.gguf is not None:
+            return spec.tokenizer
+        from transformers import AutoTokenizer
+
+        return AutoTokenizer.from_pretrained(spec.source, revision=spec.revision, add_bos_token=self.add_bos_token)
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """The checked arguments of the model."""
+
+    model: ModelOptions
+    method: Method
+    harness: HarnessOptions
+
+    @classmethod
+    def checked(cls, values: Mapping[str, Any]) -> Self:
+        """Check all arguments; raises InputError with one message for each mistake."""
+        renamed = {_ALIASES.get(name, name): value for name, value in values.items() if value is not None}
+        problems = Problems()
+        sections = {
+            "model": _of(renamed, [*ModelOptions.model_fields]),
+            "method": _of(renamed, _METHOD),
+            "harness": _of(renamed, [*HarnessOptions.model_fields]),
+        }
+        known = {name for section in sections.values() for name in section}
+        for name in renamed:
+            if name not in known:
+                with problems.collected():
+                    raise InputError(f"--model_args {name}: no such argument; {_advice(name)}")
+        with problems.collected():
+            model = _named(ModelOptions, sections["model"])
+        with problems.collected():
+            method = _named(MethodOptions, sections["method"])
+        with problems.collected():
+            harness = _named(HarnessOptions, sections["harness"])
+        problems.add(*map(_as_argument, refusals("harness", sections["method"], sections["method"])))
+        problems.raise_any()
+        return cls(model, method.method, harness)
+
+
+def device_of(device: str | None) -> str:
+    """The device of a run: the harness asks for its default one even where there is none."""
+    import torch
+
+    if device is None or (device == _DEFAULT_DEVICE and not torch.cuda.is_available()):
+        return "auto"
+    return device
+
+
+def _of(values: Mapping[str, Any], names: list[str]) -> dict[str, Any]:
+    return {name: values[name] for name in names if name in values}
+
+
+def _named(kind: type[Any], values: Mapping[str, Any]) -> Any:
+    """The options; errors name the argument instead of an option of the command line."""
+    texts = {
+        name: str(value) if isinstance(value, int | float) and _is_text(kind, name) else value
+        for name, value in values.items()
+    }
+    try:
+        return kind.checked(**texts)
+    except InputError as error:
+        raise InputError(*map(_as_argument, error.problems)) from error
+
+
+def _is_text(kind: type[Any], name: str) -> bool:
+    """Whether an argument is text, which the harness may have read as a number."""
+    return kind.model_fields[name].annotation in (str, str | None, Path | None)
+
+
+def _as_argument(problem: Problem) -> Problem:
+    """A problem of an option as that of an argument: `--model_args eta=7: ...`."""
+    shown = {value: key for key, value in _ALIASES.items()}.get(problem.field or "", problem.field)
+    return Problem(problem.reason, place=f"--model_args {shown}={problem.value}")
+
+
+def _advice(name: str) -> str:
+    names = sorted({*ModelOptions.model_fields, *_METHOD, *HarnessOptions.model_fields, *_ALIASES} - {"model", "gguf"})
+    close = difflib.get_close_matches(name, names, n=1)
+    return f"did you mean {close[0]}?" if close else f"use {', '.join(names)}"

@@ -1,0 +1,1 @@
+"""Memories in repositories of the Hugging Face hub."""

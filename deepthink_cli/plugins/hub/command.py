@@ -1,0 +1,155 @@
+"""`deepthink push` and `deepthink pull`: publish a memory on the hub; fetch one, and verify it before it is written."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from deepthink_cli.cli.about import PLUGINS, about
+from deepthink_cli.cli.console import Show, note, write_json
+from deepthink_cli.cli.console import report as print_report
+from deepthink_cli.cli.data_options import MemoryFile
+from deepthink_cli.cli.grouped import grouped
+from deepthink_cli.cli.options import CommonArguments
+from deepthink_cli.cli.values import read_by
+from deepthink_cli.errors import DeepThinkError, InputError
+from deepthink_cli.io.text import json_line, size
+from deepthink_cli.options import DATA, OUTPUT, Flag
+
+if TYPE_CHECKING:
+    from deepthink_cli.artifact.format import Header
+    from deepthink_cli.plugins.hub.memories import Publication
+
+Repo = Annotated[str, typer.Argument(metavar="REPO", help="A model repository of the hub, as OWNER/NAME.")]
+# No variable of the environment: DEEPTHINK_REVISION is the model's.
+RepoRevision = Annotated[
+    str | None,
+    Flag(DATA, "Branch of the repository. Default: main.", "REV", variable=False),
+]
+Private = Annotated[bool, Flag(OUTPUT, "Create the repository as a private one.", variable=False)]
+Yes = Annotated[bool, Flag(OUTPUT, "Publish the demonstrations without asking.", variable=False)]
+DryRun = Annotated[bool, Flag(OUTPUT, "Print what would be published; send nothing.", variable=False)]
+Results = Annotated[
+    Path | None,
+    Flag(DATA, "Results for the card: the output of deepthink eval --json.", "FILE", variable=False),
+]
+Licence = Annotated[
+    str | None,
+    Flag(
+        DATA,
+        "Licence of the model for the card, as in apache-2.0. Default: the one that the model's own card names.",
+        "NAME",
+        variable=False,
+    ),
+]
+Output = Annotated[
+    Path | None,
+    Flag(OUTPUT, "Output file. Default: the repository's name with .safetensors.", "FILE", short="-o", variable=False),
+]
+
+
+@about("push mem.safetensors me/sst2-memory --results eval.json --dry-run", group=PLUGINS)
+@grouped
+def push(
+    memory: MemoryFile,
+    repo: Repo,
+    results: Results = None,
+    licence: Licence = None,
+    revision: RepoRevision = None,
+    private: Private = False,
+    yes: Yes = False,
+    dry_run: DryRun = False,
+    *,
+    common: CommonArguments,
+) -> None:
+    """Publish a memory on the hub: the memory, its PEFT form, and a card with its demonstrations."""
+    from deepthink_cli.plugins.hub.client import Repository
+    from deepthink_cli.plugins.hub.memories import prepared, publish
+
+    repository = Repository(repo, revision)
+    with Show(common) as tell, prepared(memory, repository, results, licence, tell) as publication:
+        if dry_run:
+            _show(publication, private, common.as_json)
+            return
+        if not yes:
+            _ask(publication)
+        commit = publish(publication, private)
+        if common.as_json:
+            write_json({**_described(publication, private), "url": repository.url, "commit": commit})
+    note(f"published {', '.join(publication.files)} at {repository.url}", common.quiet)
+
+
+def _described(publication: Publication, private: bool) -> dict[str, Any]:
+    """What is published, as JSON values."""
+    return {
+        "repo": publication.repository.name,
+        "revision": publication.repository.revision,
+        "private": private,
+        "memory": publication.header.metadata.sha256,
+        "files": publication.sizes,
+        "demonstrations": publication.header.metadata.shots,
+        "card": publication.card,
+    }
+
+
+def _show(publication: Publication, private: bool, json: bool) -> None:
+    if json:
+        write_json(_described(publication, private))
+        return
+    files = [f"{name:<26} {size(count)}" for name, count in publication.sizes.items()]
+    where = f"{publication.repository}{', private' if private else ''} (not published: this is a dry run)"
+    print_report(where, "", *files, "", *publication.card.splitlines())
+
+
+def _ask(publication: Publication) -> None:
+    """Ask whether the memory's texts may be published; raises InputError without a terminal, DeepThinkError at a no."""
+    from deepthink_cli.plugins.hub.card import local_paths
+
+    metadata = publication.header.metadata
+    held = f"{metadata.shots} demonstrations"
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise InputError(
+            f"{publication.header.path}: contains {held}, which would be published with it; look at them with "
+            "--dry-run, and give --yes"
+        )
+    for text, label in zip(metadata.demonstrations.texts, metadata.demonstrations.labels, strict=True):
+        note(json_line({"text": text, "label": label}).rstrip())
+    for path in local_paths(metadata):
+        note(f"the memory names its model by a path of this machine: {path}")
+    if not typer.confirm(f"Publish these {held} at {publication.repository}?", err=True):
+        raise DeepThinkError("nothing was published")
+
+
+@about("pull me/sst2-memory -o mem.safetensors", group=PLUGINS)
+@grouped
+def pull(repo: Repo, output: Output = None, revision: RepoRevision = None, *, common: CommonArguments) -> None:
+    """Fetch a memory that was published with push; nothing is written unless it is complete and unchanged."""
+    from deepthink_cli.outputs import check_apart
+    from deepthink_cli.plugins.hub.client import Repository
+    from deepthink_cli.plugins.hub.memories import fetch
+
+    repository = Repository(repo, revision)
+    path = output or Path(f"{repository.name.rpartition('/')[2]}.safetensors")
+    check_apart(path, read_by(config=common.config))
+    with Show(common) as tell:
+        header = fetch(repository, path, tell)
+    if common.as_json:
+        write_json(_fetched(repo, header))
+    note(f"wrote {path} ({size(header.size)}): made by {header.metadata.model.id}, verified", common.quiet)
+    note(f"next: deepthink inspect {path}    or: deepthink predict {path} INPUTS", common.quiet)
+
+
+def _fetched(repo: str, header: Header) -> dict[str, object]:
+    """What was fetched, as JSON values."""
+    metadata = header.metadata
+    return {
+        "repo": repo,
+        "file": header.path,
+        "bytes": header.size,
+        "sha256": metadata.sha256,
+        "model": metadata.model.id,
+        "demonstrations": metadata.shots,
+    }

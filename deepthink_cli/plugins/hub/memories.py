@@ -1,0 +1,187 @@
+"""Publish a memory on the hub, with its PEFT form and a card, and fetch one; what is fetched is verified first."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from deepthink_cli.artifact.format import Header, read_header
+from deepthink_cli.errors import DeepThinkError, InputError
+from deepthink_cli.events import Note, Tell, Warn, silent
+from deepthink_cli.export.registry import EXPORTERS, Export
+from deepthink_cli.io.atomic import check_output, replacing
+from deepthink_cli.io.temporary import temporary_folder
+from deepthink_cli.plugins.hub.card import MEMORY, Card, hub_id, read_figures
+from deepthink_cli.plugins.hub.client import RemoteFile, Repository
+
+if TYPE_CHECKING:
+    from deepthink_cli.memory import Memory
+
+CARD = "README.md"
+CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"  # of an adapter of PEFT
+FILES = (MEMORY, CARD, CONFIG, WEIGHTS)  # the only names that are ever written to or read from a repository
+MAX_CONFIG = 2**20  # bytes
+
+
+@dataclass(frozen=True)
+class Publication:
+    """What `publish` writes to a repository: files by name (a path, or the bytes of the card)."""
+
+    repository: Repository
+    header: Header
+    files: Mapping[str, Path | bytes]
+
+    @property
+    def card(self) -> str:
+        """The text of the card."""
+        content = self.files[CARD]
+        assert isinstance(content, bytes)
+        return content.decode()
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The size of each file in bytes."""
+        return {
+            name: len(content) if isinstance(content, bytes) else content.stat().st_size
+            for name, content in self.files.items()
+        }
+
+
+@contextmanager
+def prepared(
+    memory: str | Path, repository: Repository, results: Path | None, licence: str | None, tell: Tell = silent
+) -> Iterator[Publication]:
+    """Everything that would be published of a verified memory; nothing is sent.
+
+    The licence of the model, unless given, is read from its own card. Raises InputError for a file that is not a
+    complete memory, and for `results` of another memory.
+    """
+    from deepthink_cli.artifact.files import read_memories
+
+    header = read_header(memory)
+    figures = None if results is None else read_figures(results, header)
+    last = read_memories(header)[-1]  # all of them are verified
+    with temporary_folder() as folder:
+        adapter = _adapter(last, header, folder / "adapter", tell)
+        card = Card(header, repository.name, bool(adapter), licence or _licence_of(header), figures)
+        files: dict[str, Path | bytes] = {MEMORY: Path(memory), CARD: card.text().encode(), **adapter}
+        yield Publication(repository, header, files)
+
+
+def publish(publication: Publication, private: bool = False) -> str:
+    """Create the repository if it does not exist, and write the files in one commit; returns the commit's address.
+
+    An adapter of an earlier memory is deleted. Raises InputError for a repository that holds something else, and
+    DeepThinkError if the hub refuses or cannot be reached.
+    """
+    repository = publication.repository
+    repository.create(private)
+    present = repository.snapshot().files
+    if MEMORY not in present and any(name in present for name in FILES):
+        named = next(name for name in FILES if name in present)
+        raise InputError(f"{repository}: has a {named} and no {MEMORY}: it holds something else; name a new repository")
+    stale = [name for name in (CONFIG, WEIGHTS) if name in present and name not in publication.files]
+    message = f"Memory {publication.header.metadata.sha256[:12]}, by deepthink push"
+    return repository.commit(publication.files, stale, message)
+
+
+def fetch(repository: Repository, output: str | Path, tell: Tell = silent) -> Header:
+    """Download a memory, verify it, and write it to `output`; returns its header.
+
+    Only the memory and its PEFT form are downloaded, whatever else the repository has. The sizes and the SHA-256 that
+    the hub records, the memory's own digest and the agreement of the two forms are checked before anything is written.
+    Raises DeepThinkError for a repository without a memory, and for anything that does not match.
+    """
+    check_output(output)
+    snapshot = repository.snapshot()
+    if MEMORY not in snapshot.files:
+        raise DeepThinkError(f"{repository}: has no {MEMORY}; name a repository made by deepthink push")
+    names = [name for name in (MEMORY, CONFIG, WEIGHTS) if name in snapshot.files]
+    if others := len(snapshot.files.keys() - {*FILES, ".gitattributes"}):
+        tell(Note(f"{repository}: {others} other files are not downloaded"))
+    with replacing(output) as temporary:
+        folder = temporary.parent / "hub"
+        repository.download(snapshot, names, folder)
+        for name in names:
+            _check_file(repository, snapshot.files[name], folder / name)
+        _check_contents(repository, folder)
+        os.replace(folder / MEMORY, temporary)
+    return read_header(output)
+
+
+def _adapter(memory: Memory, header: Header, folder: Path, tell: Tell) -> dict[str, Path]:
+    """The files of the memory's PEFT form; none, with a warning, if PEFT cannot hold it."""
+    try:
+        _write_adapter(memory, header, folder)
+    except InputError as error:
+        tell(Warn(f"no adapter for PEFT is published: {error}"))
+        return {}
+    return {name: folder / name for name in (CONFIG, WEIGHTS)}
+
+
+def _write_adapter(memory: Memory, header: Header, folder: Path) -> None:
+    if "peft" not in EXPORTERS:
+        raise InputError("the exporter peft is not installed")
+    EXPORTERS["peft"](Export(memory, header, folder))
+
+
+def _licence_of(header: Header) -> str | None:
+    model = header.metadata.model
+    named = hub_id(model)
+    return None if named is None or "/" not in named else Repository(named, model.revision).licence()
+
+
+def _check_file(repository: Repository, listed: RemoteFile, path: Path) -> None:
+    """Raise DeepThinkError unless a downloaded file has the size and the SHA-256 that the hub records."""
+    if path.is_symlink() or path.stat().st_size != listed.size:
+        raise repository.damaged(f"{listed.path} is not of the {listed.size:,} bytes that the hub records")
+    if listed.sha256 is not None:
+        with open(path, "rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        if digest != listed.sha256:
+            raise repository.damaged(f"the SHA-256 of {listed.path} is not the one that the hub records")
+
+
+def _check_contents(repository: Repository, folder: Path) -> None:
+    """Raise DeepThinkError unless the memory is complete, and its PEFT form, if there is one, is of the same memory."""
+    from deepthink_cli.artifact.files import read_memories
+
+    try:
+        header = read_header(folder / MEMORY)
+        memory = read_memories(header)[-1]
+    except InputError as error:
+        reason = str(error).removeprefix(f"{folder / MEMORY}: ").partition(";")[0]
+        raise repository.damaged(f"{MEMORY}: {reason}") from error
+    present = [name for name in (CONFIG, WEIGHTS) if (folder / name).exists()]
+    if present and (len(present) < 2 or not _agrees(memory, header, folder)):
+        raise repository.damaged(f"its {' and '.join(present)} are not the PEFT form of its memory")
+
+
+def _agrees(memory: Memory, header: Header, folder: Path) -> bool:
+    """Whether the PEFT form in a folder is the one that this memory has."""
+    import safetensors.torch
+    import torch
+    from safetensors import SafetensorError
+
+    if (folder / CONFIG).stat().st_size > MAX_CONFIG:
+        return False
+    with temporary_folder() as beside:
+        _write_adapter(memory, header, beside / "adapter")
+        expected: Any = json.loads((beside / "adapter" / CONFIG).read_bytes())
+        written = safetensors.torch.load_file(beside / "adapter" / WEIGHTS)
+    try:
+        config: Any = json.loads((folder / CONFIG).read_bytes())
+        tensors = safetensors.torch.load_file(folder / WEIGHTS)
+    except (ValueError, RecursionError, SafetensorError):
+        return False
+    return (
+        config == expected
+        and tensors.keys() == written.keys()
+        and all(torch.equal(tensors[name], tensor) for name, tensor in written.items())
+    )

@@ -1,0 +1,1 @@
+"""What differs between two memories: `deepthink diff` and `quantize`."""

@@ -1,0 +1,268 @@
+"""What a page holds, and how it is written: as one HTML file that needs no network and refuses any.
+
+Jinja escapes every text; uPlot (MIT licence) draws the curves, and `assets/vendored.json` has its version and digests.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from deepthink_cli.io.text import printable
+from deepthink_cli.plugins.pages.samples import Samples
+from deepthink_cli.report.figures import COLOURS, GREY, MARKERS, METADATA, STYLE
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+PACKAGES = ("deepthink-cli", "torch", "transformers", "tokenizers", "safetensors", "numpy", "scipy", "pandas")
+
+
+def versions() -> dict[str, str]:
+    """The version of Python and of every installed package that takes part, by name."""
+    installed = {"Python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            installed[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return installed
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of texts under a caption; `is_open` is false for one that is collapsed at first."""
+
+    caption: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    is_open: bool = True
+
+
+@dataclass(frozen=True)
+class Point:
+    """A value with its interval, if it has one, and the text that names them."""
+
+    value: float
+    interval: tuple[float, float] | None
+    text: str
+
+
+@dataclass(frozen=True)
+class Series:
+    """One line of a chart.
+
+    `values` has one number for each of the chart's iterations, None where there is none; `low` and `high` bound its
+    band, and are empty without one; `notes` are the texts that name the values. `colour` numbers the colours and
+    markers of `report.figures`; the same label has the same number in all charts.
+    """
+
+    label: str
+    colour: int
+    values: Sequence[float | None]
+    low: Sequence[float | None]
+    high: Sequence[float | None]
+    notes: Sequence[str]
+    is_dashed: bool = False
+
+    @classmethod
+    def of(cls, label: str, colour: int, points: Sequence[Point | None], is_dashed: bool = False) -> Series:
+        """The line through points, one for each iteration; it has a band if it is not dashed and a point has one."""
+        intervals = [None if point is None else point.interval for point in points]
+        is_band = not is_dashed and any(intervals)
+        return cls(
+            label=label,
+            colour=colour,
+            values=[None if point is None else point.value for point in points],
+            low=[None if interval is None else interval[0] for interval in intervals] if is_band else [],
+            high=[None if interval is None else interval[1] for interval in intervals] if is_band else [],
+            notes=["" if point is None else point.text for point in points],
+            is_dashed=is_dashed,
+        )
+
+
+@dataclass(frozen=True)
+class Chart:
+    """Lines over the iterations T; `level` is a horizontal line with a name."""
+
+    title: str
+    unit: str
+    iterations: Sequence[int]
+    series: Sequence[Series]
+    level: float | None = None
+    level_name: str = ""
+
+
+@dataclass(frozen=True)
+class ChartGroup:
+    """Charts of one quantity; `about` says what their lines and bands are."""
+
+    title: str
+    about: str
+    charts: Sequence[Chart]
+
+
+@dataclass(frozen=True)
+class WebPage:
+    """The content of one HTML file.
+
+    `summary` are the first lines under the title, `legend` explains the tables, `footnotes` follow it. `settings` name
+    what made the results, `commands` are command lines with what each makes.
+    """
+
+    title: str
+    summary: Sequence[str]
+    tables: Sequence[Table]
+    legend: Sequence[str]
+    footnotes: Sequence[str]
+    curves: Sequence[ChartGroup]
+    settings: Mapping[str, str]
+    versions: Mapping[str, str]
+    commands: Sequence[tuple[str, str]]
+    samples: Samples | None = None
+    about_samples: Sequence[str] = field(default_factory=tuple)
+
+
+def chart_json(chart: Chart) -> dict[str, Any]:
+    """A chart as JSON values for the page's script."""
+    return {
+        "title": chart.title,
+        "unit": chart.unit,
+        "iterations": list(chart.iterations),
+        "level": chart.level,
+        "levelName": chart.level_name,
+        "series": [
+            {
+                "label": series.label,
+                "colour": series.colour,
+                "values": list(series.values),
+                "low": list(series.low),
+                "high": list(series.high),
+                "notes": list(series.notes),
+                "dashed": series.is_dashed,
+            }
+            for series in chart.series
+        ],
+    }
+
+
+SIZE = (4.6, 2.8)  # inches
+
+
+def picture_of(chart: Chart) -> str:
+    """The chart as a `data:` URL; the same chart gives the same text, independently of matplotlib settings."""
+    import matplotlib
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
+
+    file = io.BytesIO()
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update({**STYLE, "svg.fonttype": "none", "font.family": "sans-serif"})
+        figure = Figure(figsize=SIZE, layout="constrained")
+        FigureCanvasSVG(figure)
+        axes = figure.add_subplot()
+        for series in chart.series:
+            colour, label = COLOURS[series.colour % len(COLOURS)], _plain(series.label)
+            marker = "" if series.is_dashed else MARKERS[series.colour % len(MARKERS)]
+            style = "--" if series.is_dashed else "-"
+            axes.plot(chart.iterations, _numbers(series.values), color=colour, marker=marker, ls=style, label=label)
+            if series.low:
+                low, high = _numbers(series.low), _numbers(series.high)
+                axes.fill_between(chart.iterations, low, high, color=colour, alpha=0.15, linewidth=0)
+        if chart.level is not None:
+            axes.axhline(chart.level, color=GREY, linewidth=0.7, linestyle="-.", label=_plain(chart.level_name))
+        axes.set_xlabel("iterations T")
+        axes.set_ylabel(_plain(chart.unit))
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        figure.legend(loc="outside lower center", ncols=2, frameon=False)
+        figure.savefig(file, format="svg", metadata=METADATA[".svg"])
+    return f"data:image/svg+xml;base64,{base64.b64encode(file.getvalue()).decode()}"
+
+
+def _numbers(values: Sequence[float | None]) -> list[float]:
+    return [float("nan") if value is None else value for value in values]
+
+
+def _plain(text: str) -> str:
+    """Text in which matplotlib finds no mathematics."""
+    return text.replace("$", r"\$")
+
+
+PACKAGE = "deepthink_cli.plugins.pages"
+SCRIPTS = ("decode.js", "samples.js", "grid.js", "tables.js", "charts.js", "detail.js", "browser.js", "main.js")
+
+
+def render(page: WebPage) -> str:
+    """The page as HTML; the same page gives the same text.
+
+    Everything that comes from data is escaped, or packed in base64. The page's Content-Security-Policy allows its own
+    scripts and styles, by their digests, and no connection.
+    """
+    library, own = _asset("uPlot.iife.min.js"), "\n".join(_template(name) for name in SCRIPTS)
+    styles = [_asset("uPlot.min.css"), _template("page.css")]
+    groups = [(group, [(chart, picture_of(chart)) for chart in group.charts]) for group in page.curves]
+    template = _environment().get_template("page.html")
+    return template.render(
+        page=page,
+        groups=groups,
+        data={"colours": COLOURS, "charts": [[chart_json(chart) for chart in group.charts] for group in page.curves]},
+        columns=[] if page.samples is None else page.samples.columns(),
+        styles=styles,
+        scripts=[library, own],
+        licence=_asset("LICENSE"),
+        policy=_policy([library, own], styles),
+    )
+
+
+def _environment() -> Environment:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    return Environment(
+        loader=PackageLoader(PACKAGE),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_shown,
+    )
+
+
+def _shown(value: Any) -> Any:
+    """Text with its control characters, changes of writing direction and invalid characters escaped."""
+    if type(value) is not str:
+        return value
+    return printable(value, most=len(value)).encode(errors="backslashreplace").decode()
+
+
+def _policy(scripts: list[str], styles: list[str]) -> str:
+    rules = {
+        "default-src": "'none'",
+        "script-src": " ".join(map(_digest, scripts)),
+        "style-src": " ".join(map(_digest, styles)),
+        "img-src": "data:",
+        "connect-src": "'none'",
+        "base-uri": "'none'",
+        "form-action": "'none'",
+    }
+    return "; ".join(f"{name} {value}" for name, value in rules.items())
+
+
+def _digest(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def _asset(name: str) -> str:
+    return files(PACKAGE).joinpath("assets", "uplot", name).read_text(encoding="utf-8")
+
+
+def _template(name: str) -> str:
+    return files(PACKAGE).joinpath("templates", name).read_text(encoding="utf-8")

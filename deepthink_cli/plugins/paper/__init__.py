@@ -1,0 +1,1 @@
+"""The paper's figures, and the forms of its tables."""

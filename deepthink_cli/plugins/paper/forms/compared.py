@@ -1,0 +1,170 @@
+"""T = 1 beside T: bars for groups of tasks, lines over the number of demonstrations, distributions (Figures 3 to 5)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from deepthink_cli.errors import InputError
+from deepthink_cli.experiments.figure import BarsForm, LinesForm, ViolinsForm
+from deepthink_cli.plugins.paper.forms.canvas import (
+    ICL,
+    LOOKS,
+    OURS,
+    Pair,
+    distinct,
+    legend,
+    pairs,
+    panels_of,
+    short,
+    titled,
+)
+from deepthink_cli.plugins.paper.published import published
+from deepthink_cli.report.figures import GREY
+from deepthink_cli.report.job_results import JobResults
+from deepthink_cli.report.significance import Spread
+from deepthink_cli.report.tables import TableRow, summarize
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+BAR = 0.38  # width of a bar, where the columns are 1 apart
+
+
+def draw_bars(form: BarsForm, jobs: Sequence[JobResults]) -> Figure:
+    """A panel for each model; over each pair of bars the gain, and the paper's where its text states it."""
+    from matplotlib.patches import Patch
+
+    rows = [row for row in summarize(jobs, form.iteration) if row.plain is not None]
+    names = [row.name for row in rows]
+    columns = [name for name in form.columns or distinct(names) if name in names]
+    if not columns:
+        raise InputError(f"figure: there are no rows of {', '.join(form.columns)} yet; continue the study")
+    models = distinct([row.arm.model for row in rows])
+    figure, grid = panels_of(len(models), 3.4 if len(models) == 1 else 0.5 + 0.75 * len(columns), 2, 0.7)
+    stated = False
+    for axes, model in zip(grid, models, strict=True):
+        by_name = {row.name: row for row in rows if row.arm.model == model}
+        gains = {name: published().gain(model, name) for name in columns}
+        stated = stated or any(gain is not None for gain in gains.values())
+        titled(axes, short(model))
+        _draw_bars(axes, [name for name in columns if name in by_name], by_name, gains)
+    handles = [Patch(label=name, **LOOKS[name]) for name in (ICL, OURS)]
+    figure.supylabel("accuracy (%)", fontsize=7.5)
+    paper = "; in brackets the gain that the paper's text states" if stated else "; the paper prints no figures here"
+    legend(figure, handles, f"means over tasks; above the bars the gain in points{paper}")
+    return figure
+
+
+def _draw_bars(
+    axes: Axes, columns: Sequence[str], rows: Mapping[str, TableRow], gains: Mapping[str, float | None]
+) -> None:
+    highest = 0.0
+    for place, name in enumerate(columns):
+        row, stated = rows[name], gains[name]
+        spreads = [spread for spread in (row.plain, row.thinking) if spread is not None]
+        heights = [100 * spread.mean for spread in spreads]
+        for side, method, height, spread in zip((-1, 1), (ICL, OURS), heights, spreads, strict=True):
+            error = None if spread.sd is None else 100 * spread.sd
+            axes.bar(place + side * BAR / 2, height, BAR, yerr=error, error_kw={"lw": 0.7}, **LOOKS[method])
+            highest = max(highest, height + (error or 0))
+        text = f"{heights[1] - heights[0]:+.1f}" + ("" if stated is None else f"\n({stated:+.1f})")
+        axes.annotate(
+            text, (place, max(heights)), (0, 3), textcoords="offset points", ha="center", fontsize=6, color=GREY
+        )
+    labels = [name.rpartition("/")[2].replace("_", "\n") for name in columns]
+    axes.set_xticks(range(len(columns)), labels)
+    axes.set_ylim(0, highest * 1.22)
+
+
+def draw_lines(form: LinesForm, jobs: Sequence[JobResults]) -> Figure:
+    """A panel for each model and task; mean and standard deviation over seeds."""
+    from matplotlib.lines import Line2D
+
+    every = pairs(jobs, form.iteration)
+    models, tasks = distinct([pair.model for pair in every]), distinct([pair.task for pair in every])
+    shown = [(m, t) for m in models for t in tasks if any((pair.model, pair.task) == (m, t) for pair in every)]
+    figure, grid = panels_of(len(shown), 3.4 if len(shown) == 1 else 2.3, 3)
+    for axes, (model, task) in zip(grid, shown, strict=True):
+        of_panel = [pair for pair in every if (pair.model, pair.task) == (model, task)]
+        titled(axes, task, short(model) if len(models) > 1 else "")
+        _draw_lines(axes, of_panel)
+    handles = [Line2D([], [], marker=mark, label=name, **LOOKS[name]) for name, mark in ((ICL, "o"), (OURS, "s"))]
+    seeds = len({str(pair.seed) for pair in every})
+    figure.supylabel("accuracy (%)", fontsize=7.5)
+    of = f" of {short(models[0])}" if len(models) == 1 else ""
+    legend(
+        figure,
+        handles,
+        f"accuracy{of} at T = 1 and T = {every[0].iteration}; mean of {seeds} seeds, band: ± 1 standard deviation",
+    )
+    return figure
+
+
+def _draw_lines(axes: Axes, shown: Sequence[Pair]) -> None:
+    counts = sorted({pair.shots for pair in shown})
+    for name, marker, field in ((ICL, "o", "plain"), (OURS, "s", "thinking")):
+        spreads = [Spread.of([getattr(pair, field) for pair in shown if pair.shots == count]) for count in counts]
+        axes.plot(counts, [spread.mean for spread in spreads], marker=marker, zorder=3, **LOOKS[name])
+        low, high = zip(*((each.mean - (each.sd or 0), each.mean + (each.sd or 0)) for each in spreads), strict=True)
+        axes.fill_between(counts, low, high, alpha=0.15, linewidth=0, zorder=1, **LOOKS[name])
+    axes.set_xticks(counts)
+    axes.set_xlabel("demonstrations", fontsize=7)
+
+
+SPREAD = 0.09  # between the points of a violin, which would hide each other
+
+
+def draw_violins(form: ViolinsForm, jobs: Sequence[JobResults]) -> Figure:
+    """For each model and task a panel of seeds, whose demonstrations keep their order, and one of orders."""
+    from matplotlib.patches import Patch
+
+    every = pairs(jobs, form.iteration)
+    shown = []
+    for model in distinct([pair.model for pair in every]):
+        for task in distinct([pair.task for pair in every]):
+            of_both = [pair for pair in every if (pair.model, pair.task) == (model, task)]
+            seeds = [pair for pair in of_both if pair.seed.order is None]
+            orders = [pair for pair in of_both if pair.seed.order is not None]
+            shown += [(part, values) for part, values in (("seeds", seeds), ("orders", orders)) if values]
+    figure, grid = panels_of(len(shown), 3.4 if len(shown) == 1 else 2.3, 2)
+    for axes, (part, values) in zip(grid, shown, strict=True):
+        titled(axes, f"{task_of(values)}, {len(values)} random {part}", short(values[0].model))
+        _draw_violins(axes, values)
+        heights = [each for pair in every for each in (pair.plain, pair.thinking)]
+        axes.set_ylim(min(heights) - 2, max(heights) + 2)
+    handles = [Patch(alpha=0.35, label=name, **LOOKS[name]) for name in (ICL, OURS)]
+    figure.supylabel("accuracy (%)", fontsize=7.5)
+    legend(
+        figure,
+        handles,
+        f"each point is one choice of demonstrations, or one order of the same ones; bar: mean; T = 1 and "
+        f"T = {every[0].iteration}",
+    )
+    return figure
+
+
+def task_of(values: Sequence[Pair]) -> str:
+    """The task of pairs that have the same one."""
+    return values[0].task
+
+
+def _draw_violins(axes: Axes, values: Sequence[Pair]) -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    for place, (name, field) in enumerate(((ICL, "plain"), (OURS, "thinking"))):
+        points = [float(getattr(pair, field)) for pair in values]
+        if len(set(points)) > 1:
+            parts = axes.violinplot(points, [place], widths=0.75, showextrema=False)
+            for body in parts["bodies"]:  # type: ignore[attr-defined]
+                body.set(facecolor=LOOKS[name]["color"], alpha=0.35, linewidth=0)
+        middle = (len(points) - 1) / 2
+        across = [place + SPREAD * (n - middle) / max(1, middle) for n in range(len(points))]
+        axes.plot(across, sorted(points), linestyle="none", marker="o", markersize=2, **LOOKS[name])
+        mean = sum(points) / len(points)
+        axes.plot([place - 0.2, place + 0.2], [mean, mean], linewidth=1.6, **LOOKS[name])
+        axes.annotate(f"{mean:.1f}", (place + 0.22, mean), va="center", fontsize=6, color=GREY)
+    axes.set_xticks([0, 1], [ICL, OURS])
+    axes.set_xlim(-0.6, 1.6)
+    axes.yaxis.set_major_locator(MaxNLocator(nbins=5, steps=[1, 2, 5, 10]))

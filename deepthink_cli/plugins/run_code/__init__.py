@@ -1,0 +1,1 @@
+"""Judging answers that are programs, in confined processes."""

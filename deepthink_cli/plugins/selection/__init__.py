@@ -1,0 +1,1 @@
+"""Selection methods that read the pool with a model."""

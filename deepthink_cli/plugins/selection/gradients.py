@@ -1,0 +1,195 @@
+"""Methods that compare the gradients of the loss with respect to the model's last layer, which have a closed form."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from deepthink_cli.plugins.selection.features import STEP, blocks, greedy, hidden_states, label_probabilities
+from deepthink_cli.selection.base import Choice, Pool
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from deepthink_cli.selection.base import Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Gradients:
+    """The gradients g_i = [d_i ; d_i (x) h_i] of every row's loss with respect to bias and weights of the last layer.
+
+    `residuals` (n, C) are d_i = p_i - onehot(y_i), `hidden` (n, W) the layer's inputs h_i, both in float64. The vectors
+    of C (1 + W) numbers are never formed: <g_i, g_j> = (d_i . d_j) (1 + h_i . h_j).
+    """
+
+    residuals: Floats
+    hidden: Floats
+
+    @classmethod
+    def of(cls, pool: Pool) -> Gradients:
+        """The gradients of a pool's cross-entropy with the true labels."""
+        residuals = label_probabilities(pool).copy()
+        residuals[np.arange(len(pool)), pool.gold] -= 1
+        return cls(residuals, hidden_states(pool).astype(np.float64))
+
+    def __len__(self) -> int:
+        return len(self.hidden)
+
+    def inner(self, rows: slice) -> Floats:
+        """The inner products <g_i, g_j> of b rows i with all rows j (b, n)."""
+        products = self.hidden[rows] @ self.hidden.T
+        products += 1
+        products *= self.residuals[rows] @ self.residuals.T
+        return products
+
+    def squares(self) -> Floats:
+        """||g_i||^2 (n,)."""
+        hidden = np.einsum("iw,iw->i", self.hidden, self.hidden)
+        return np.asarray((self.residuals**2).sum(axis=1) * (1 + hidden), dtype=np.float64)
+
+    def sums(self) -> Floats:
+        """sum_j <g_i, g_j> (n,), without the inner products of pairs."""
+        weights = self.residuals.T @ self.hidden  # (C, W), and the sum of the residuals is the part of the bias
+        each = self.hidden @ weights.T + self.residuals.sum(axis=0)  # (n, C)
+        return np.asarray((self.residuals * each).sum(axis=1), dtype=np.float64)
+
+    def unit(self) -> Gradients:
+        """The gradients g_i / ||g_i||, whose inner products are cosines; a gradient of 0 remains 0."""
+        norms = np.sqrt(self.squares())
+        scales = np.divide(1, norms, out=np.zeros_like(norms), where=norms > 0)
+        return Gradients(self.residuals * scales[:, None], self.hidden)
+
+
+EXACT = 5_000  # rows whose similarities are kept in float64 (200 MB)
+KEPT = 15_000  # rows whose similarities are kept in float32 (900 MB)
+
+
+def facility_location(pool: Pool, shots: int, draw: random.Random) -> Choice:
+    """Choose greedily by f(S) = sum_i max_{j in S} s_ij with s_ij = 1/2 + 1/2 cos(g_i, g_j) of last-layer gradients."""
+    gradients = Gradients.of(pool).unit()
+    return greedy(FacilityLocation(lambda rows: 0.5 + 0.5 * gradients.inner(rows), len(pool)), len(pool), shots)
+
+
+class FacilityLocation:
+    """f(S) = sum_i max(floor, max_{j in S} s_ij) - n floor, by default with floor = 0.
+
+    `similarity` gives s_ij of b rows with all rows (b, n). With more than KEPT rows the similarities do not fit in
+    memory, and are computed again for every row that is chosen. If `floor` is None, it is the smallest similarity.
+    """
+
+    def __init__(self, similarity: Callable[[slice], Floats], count: int, floor: float | None = 0.0) -> None:
+        self.similarity, self.count = similarity, count
+        dtype = np.float64 if count <= EXACT else np.float32
+        self.kept: list[NDArray[Any]] | None = None
+        if count <= KEPT:
+            self.kept = [similarity(rows).astype(dtype) for rows in blocks(count)]
+        if floor is None:
+            floor = min(float(block.min()) for block in self._similarities())
+        self.nearest = np.full(count, floor)  # max(floor, max_{j in S} s_ij)
+
+    def gains(self) -> Floats:
+        """The increase (n,) of f by each row: sum_i max(0, s_ij - max_{j in S} s_ij)."""
+        gains = []
+        for block in self._similarities():
+            more = block - self.nearest
+            gains.append(np.maximum(more, 0, out=more).sum(axis=1))
+        return np.concatenate(gains)
+
+    def add(self, row: int) -> None:
+        """Add a row to S."""
+        column = self.similarity(slice(row, row + 1))[0] if self.kept is None else self.kept[row // STEP][row % STEP]
+        self.nearest = np.maximum(self.nearest, column)
+
+    def _similarities(self) -> Iterator[NDArray[Any]]:
+        if self.kept is not None:
+            return iter(self.kept)
+        return (self.similarity(rows) for rows in blocks(self.count))
+
+
+def craig(pool: Pool, shots: int, draw: random.Random) -> Choice:
+    """Choose greedily by f(S) = sum_i max_{j in S} (max d - ||g_i - g_j||) over last-layer gradients g.
+
+    max d is the largest distance of two gradients. The weights of Mirzasoleiman et al. 2020 (how many rows are nearest
+    to each chosen one) have no meaning for demonstrations.
+    """
+    gradients = Gradients.of(pool)
+    squares = gradients.squares()
+
+    def nearness(rows: slice) -> Floats:
+        """-||g_i - g_j|| of b rows with all rows (b, n)."""
+        distances = squares[rows, None] + squares - 2 * gradients.inner(rows)
+        distances[np.arange(len(distances)), np.arange(rows.start, rows.stop)] = 0
+        return -np.sqrt(np.maximum(distances, 0))
+
+    return greedy(FacilityLocation(nearness, len(pool), floor=None), len(pool), shots)
+
+
+def graph_cut(pool: Pool, shots: int, draw: random.Random) -> Choice:
+    """Choose greedily by f(S) = sum_{i in V, j in S} s_ij - sum_{i, j in S} s_ij.
+
+    V is the pool, s_ij = 1/2 + 1/2 cos(g_i, g_j) of last-layer gradients g. The first sum is weighted by lambda = 1.
+    """
+    return greedy(_GraphCut(Gradients.of(pool).unit()), len(pool), shots)
+
+
+class _GraphCut:
+    """`alone` (n,) is sum_{i in V} s_ij - s_jj of every row j, `inside` (n,) is sum_{i in S} s_ij."""
+
+    def __init__(self, unit: Gradients) -> None:
+        self.unit = unit
+        self.alone = 0.5 * (len(unit) + unit.sums()) - 0.5 * (1 + unit.squares())
+        self.inside = np.zeros(len(unit))
+
+    def gains(self) -> Floats:
+        return self.alone - 2 * self.inside
+
+    def add(self, row: int) -> None:
+        self.inside += 0.5 + 0.5 * self.unit.inner(slice(row, row + 1))[0]
+
+
+PENALTY = 1.0  # lambda, as in DeepCore, whose methods the published figures are from
+
+
+def gradmatch(pool: Pool, shots: int, draw: random.Random) -> Choice:
+    """Choose by orthogonal matching pursuit for min_w || sum_{j in S} w_j g_j - mean g ||^2 + lambda ||w||^2, w >= 0.
+
+    Killamsetty et al. 2021, algorithm 2, over last-layer gradients g with lambda = 1: each step adds the row whose
+    gradient has the largest inner product with the residual, mean g - sum_{j in S} w_j g_j, and solves for all weights
+    again. That inner product is the score. Where none is positive no weight would be, and the row with the largest one
+    is added all the same, so that there are always `shots` rows.
+    """
+    return greedy(_Matching(Gradients.of(pool)), len(pool), shots)
+
+
+class _Matching:
+    """`inner` holds <g_s, g_j> (n,) for every chosen row s."""
+
+    def __init__(self, gradients: Gradients) -> None:
+        self.gradients = gradients
+        self.target = gradients.sums() / len(gradients)  # (n,): <mean g, g_j>
+        self.rows: list[int] = []
+        self.inner: list[Floats] = []
+        self.weights = np.zeros(0)
+
+    def gains(self) -> Floats:
+        if not self.rows:
+            return self.target
+        return np.asarray(self.target - self.weights @ np.stack(self.inner), dtype=np.float64)
+
+    def add(self, row: int) -> None:
+        self.rows.append(row)
+        self.inner.append(self.gradients.inner(slice(row, row + 1))[0])
+        self.weights = nonnegative(np.stack(self.inner)[:, self.rows], self.target[self.rows])
+
+
+def nonnegative(kernel: Floats, target: Floats) -> Floats:
+    """argmin over w >= 0 of w' K w - 2 w' b + lambda w' w, for K (k, k) and b (k,)."""
+    from scipy.optimize import nnls
+
+    factor = np.linalg.cholesky(kernel + PENALTY * np.eye(len(target)))
+    weights, _ = nnls(factor.T, np.linalg.solve(factor, target))
+    return np.asarray(weights, dtype=np.float64)

@@ -1,0 +1,1 @@
+"""`deepthink serve`: labels over HTTP."""

@@ -1,0 +1,227 @@
+"""The requests of a server, as a Starlette application."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import asynccontextmanager
+from importlib.metadata import version
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from deepthink_cli.data.examples import Query, Skipped
+from deepthink_cli.errors import DeepThinkError, InputError, out_of_memory, ran_out_of_memory
+from deepthink_cli.events import Detail, Tell, silent
+from deepthink_cli.io.text import json_line, size
+from deepthink_cli.plugins.serve.batches import Batches, Overloaded
+from deepthink_cli.plugins.serve.labeller import Labeller, TooManyRows, without_place
+from deepthink_cli.plugins.serve.metrics import CONTENT_TYPE, Metrics
+from deepthink_cli.plugins.serve.options import ServeOptions
+from deepthink_cli.plugins.serve.refusals import KIND, RETRY, Crowded, OwnHost, Token, refusal
+from deepthink_cli.plugins.serve.schema import Health, Mistake, Mistakes, openapi, page
+from deepthink_cli.prediction.rows import Numbered
+from deepthink_cli.scoring.pipeline import CHUNK, Part
+
+BODY_SECONDS = 30.0  # in which the body of a request must arrive
+BODIES = 4  # all unfinished bodies together are at most this many times as large as one may be
+
+
+class Server:
+    """Answers requests with a memory, within the limits of the options; `token` is what they need, if any.
+
+    `connections` is the number of those that are open, where it is known.
+    """
+
+    def __init__(
+        self, labeller: Labeller, options: ServeOptions, token: str | None = None, tell: Tell = silent
+    ) -> None:
+        self.labeller, self.options, self.token, self.tell = labeller, options, token, tell
+        self.metrics, self.unfinished = Metrics(), 0  # bytes of the bodies of requests
+        self.connections: Callable[[], int] = lambda: 0
+        self.batches: Batches[Query | Skipped, Part] = Batches(self._label, CHUNK, options.max_waiting)
+        example = dict.fromkeys(labeller.demonstrations.template.text_fields, "...")
+        self.document = openapi(example, token is not None)
+
+    def app(self) -> Starlette:
+        """The application."""
+        middleware = [Middleware(_Counted, self.metrics), Middleware(Crowded, lambda: self.connections())]
+        if self.token is not None:
+            middleware.append(Middleware(Token, self.token))
+        elif self.options.socket is None:
+            middleware.append(Middleware(OwnHost, ["localhost", "127.0.0.1", "[::1]", self.options.host]))
+        routes = [
+            Route("/predict", self.predict, methods=["POST"]),
+            Route("/health", self.health),
+            Route("/metrics", self.show_metrics),
+            Route("/openapi.json", self.show_openapi),
+            Route("/docs", self.docs),
+        ]
+        handlers = {HTTPException: _refused, ClientDisconnect: self._hung_up, Exception: _failed}
+        return Starlette(routes=routes, middleware=middleware, exception_handlers=handlers)
+
+    async def predict(self, request: Request) -> Response:
+        """Label the rows of a request."""
+        if not self.labeller.loaded:
+            raise HTTPException(503, "the model is being loaded; try again later", RETRY)
+        began, skip = time.perf_counter(), _skips(request)
+        if request.headers.get("content-type", "").partition(";")[0].strip().lower() != KIND:
+            raise HTTPException(415, f"send the header Content-Type: {KIND}")
+        async with self._body(request) as body:
+            single = not body.lstrip().startswith(b"[")
+            try:
+                rows = await run_in_threadpool(self.labeller.rows, bytes(body), self.options.max_rows)
+            except InputError as error:
+                raise HTTPException(400, without_place(str(error))) from error
+            except TooManyRows as error:
+                raise HTTPException(413, f"more than {self.options.max_rows:,} rows; send fewer at a time") from error
+        if not skip and (mistakes := _mistakes(enumerate(rows))):
+            return _json(mistakes, 422)
+        answers = await self._answers(rows, alone=not single)
+        predicted = [each for answer in answers for each in answer]
+        failed = [(index, each) for index, answer in enumerate(answers) for each in answer if isinstance(each, Skipped)]
+        self.metrics.rows += len(rows) - len(failed)
+        self.metrics.errors += len(failed)
+        if not skip and (mistakes := _mistakes(failed)):
+            return _json(mistakes, 422)
+        self.metrics.answered(time.perf_counter() - began)
+        written = [_placeless(row) for row in Numbered(self.labeller.form)(predicted)]
+        return _json(written[0] if single and len(written) == 1 else written)
+
+    @asynccontextmanager
+    async def _body(self, request: Request) -> AsyncIterator[bytearray]:
+        """The body, which counts as unfinished until the block ends.
+
+        Refuses one that is too large, alone or with the others, before all of it is read, and one that does not arrive.
+        """
+        most, body = self.options.max_body * 2**20, bytearray()
+        try:
+            try:
+                async with asyncio.timeout(BODY_SECONDS):
+                    async for part in request.stream():
+                        body += part
+                        self.unfinished += len(part)
+                        if len(body) > most:
+                            raise HTTPException(413, f"more than {size(most)}; send fewer rows at a time")
+                        if self.unfinished > BODIES * most:
+                            raise HTTPException(503, "too many bodies arrive together; try again later", RETRY)
+            except TimeoutError as error:
+                raise HTTPException(408, f"the body did not arrive within {BODY_SECONDS:g} seconds") from error
+            yield body
+        finally:
+            self.unfinished -= len(body)
+
+    async def _answers(self, rows: Sequence[Query | Skipped], alone: bool) -> list[Part]:
+        if not rows:
+            return []
+        try:
+            waiting: Future[list[Part]] = self.batches.submit(rows, alone)
+        except Overloaded as error:
+            raise HTTPException(503, "too many requests wait; try again later", RETRY) from error
+        try:
+            return await asyncio.wrap_future(waiting)
+        except DeepThinkError as error:
+            raise HTTPException(500, str(error)) from error
+        except Exception as error:
+            known = ran_out_of_memory(error)
+            raise HTTPException(500, out_of_memory(error) if known else f"the model failed: {error!r}") from error
+
+    def _label(self, rows: Sequence[Query | Skipped]) -> list[Part]:
+        self.metrics.batches += 1
+        return self.labeller(rows)
+
+    async def _hung_up(self, request: Request, error: Exception) -> Response:
+        """What is counted for a client that hung up within its body, and never sent (nginx has this status for it)."""
+        self.tell(Detail("a client hung up within the body of its request"))
+        return Response(status_code=499)
+
+    async def health(self, request: Request) -> Response:
+        """What is served, and whether the model is loaded."""
+        served = self.labeller
+        return _json(
+            Health(
+                status="ok" if served.loaded else "loading",
+                version=version("deepthink-cli"),
+                memory=served.memory.sha256 or "",
+                model=served.memory.provenance.model.id,
+                iterations=list(served.memory.iterations),
+                calibrate=list(served.calibrate),
+                score=served.score,
+                reread=served.memory.reread,
+                max_rows=self.options.max_rows,
+                waiting=self.batches.waiting,
+            ).model_dump(),
+            200 if served.loaded else 503,
+            None if served.loaded else RETRY,
+        )
+
+    async def show_metrics(self, request: Request) -> Response:
+        """The counters."""
+        return Response(self.metrics.text(self.batches.waiting), headers={"Content-Type": CONTENT_TYPE})
+
+    async def show_openapi(self, request: Request) -> Response:
+        """The description of all requests."""
+        return _json(self.document)
+
+    async def docs(self, request: Request) -> Response:
+        """The description as a page."""
+        return HTMLResponse(page(self.document))
+
+
+def _skips(request: Request) -> bool:
+    value = request.query_params.get("on_error", "stop")
+    if value not in ("stop", "skip"):
+        raise HTTPException(400, f"on_error={value}: use stop or skip")
+    return value == "skip"
+
+
+def _mistakes(rows: Any) -> dict[str, Any]:
+    """The body that names the rows, of (index, row), that were skipped; empty if there are none."""
+    errors = [
+        Mistake(index=index, message=without_place(str(problem)))
+        for index, row in rows
+        if isinstance(row, Skipped)
+        for problem in row.problems
+    ]
+    return Mistakes(errors=errors).model_dump(exclude_none=True) if errors else {}
+
+
+def _placeless(row: dict[str, Any]) -> dict[str, Any]:
+    return row | {"error": without_place(row["error"])} if "error" in row else row
+
+
+def _json(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    return Response(json_line(value), status, headers, KIND)
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return refusal(error.status_code, error.detail, error.headers)
+
+
+async def _failed(request: Request, error: Exception) -> Response:
+    return refusal(500, f"a bug in deepthink: {error!r}")
+
+
+class _Counted:
+    """Counts every request by the status of its answer."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+        self.app, self.metrics = app, metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def counted(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                self.metrics.requests[message["status"]] += 1
+            await send(message)
+
+        await self.app(scope, receive, counted)

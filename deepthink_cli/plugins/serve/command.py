@@ -1,0 +1,75 @@
+"""`deepthink serve`: answer requests for labels from a process that stays."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import Annotated
+
+import typer
+
+from deepthink_cli.calibration.registry import calibrations
+from deepthink_cli.cli.about import PLUGINS, about
+from deepthink_cli.cli.console import Show, note
+from deepthink_cli.cli.data_options import Calibrate, IterationChoice, MemoryFile
+from deepthink_cli.cli.grouped import Given, Without, grouped
+from deepthink_cli.cli.options import CommonArguments, for_memory
+from deepthink_cli.cli.process import raising_ctrl_c
+from deepthink_cli.errors import DeepThinkError, Problems, installing
+from deepthink_cli.model.options import ModelOptions
+from deepthink_cli.options import QueryOptions, Score
+from deepthink_cli.plugins.serve.options import TOKEN, ServeOptions
+
+
+@about(
+    "serve mem.safetensors --port 8000",
+    group=PLUGINS,
+    first="at calibrate host port socket token_file max_waiting device quiet",
+    variables=[TOKEN],
+)
+@grouped
+def serve(
+    context: typer.Context,
+    memory: MemoryFile,
+    at: IterationChoice = "last",
+    calibrate: Calibrate = None,
+    score: Score = "sum",
+    *,
+    listen: Given[ServeOptions],
+    query: Annotated[QueryOptions, Without("nearest")],
+    model: Given[ModelOptions],
+    common: Annotated[CommonArguments, Without("json")],
+) -> None:
+    """Load a memory and its model once, and label rows that are sent over HTTP as `predict` labels those of a file.
+
+    POST /predict takes a row or a list of rows; /docs describes it. Rows of one-row requests that arrive together are
+    scored together. Ctrl-C or SIGTERM ends it when the requests that have arrived are answered.
+    """
+    from deepthink_cli.artifact.opening import open_memory
+
+    if missing := [name for name in ("starlette", "uvicorn") if find_spec(name) is None]:
+        raise DeepThinkError(f"{' and '.join(missing)}: not installed; {installing('serve')}")
+    from deepthink_cli.plugins.serve.listening import address_of, listening
+
+    model, problems, names, token = for_memory(context, model), Problems(), tuple[str, ...](), None
+    with problems.collected():
+        model_options = model.checked()
+    with problems.collected():
+        names = calibrations(calibrate, stored=True)
+    with problems.collected():
+        options = listen.checked()
+        token = options.token()
+    problems.raise_any()
+    with listening(options) as listener, Show(common) as tell:
+        from deepthink_cli.plugins.serve.app import Server
+        from deepthink_cli.plugins.serve.labeller import Labeller
+        from deepthink_cli.plugins.serve.serve import serve as answer
+
+        labeller = Labeller(open_memory(memory, at).asked_again(query.reread), names, score)
+        address = address_of(listener)
+
+        def load() -> None:
+            labeller.load(model_options, tell)
+            note(f"serving {memory} at {address}; Ctrl-C ends it", common.quiet)
+
+        with raising_ctrl_c():
+            answer(Server(labeller, options, token, tell), listener, load)

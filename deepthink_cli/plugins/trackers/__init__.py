@@ -1,0 +1,1 @@
+"""Rows of a run in trackio or wandb."""

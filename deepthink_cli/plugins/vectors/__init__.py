@@ -1,0 +1,1 @@
+"""Iterative vectors: `deepthink vectors`, and what reads their files."""

@@ -1,0 +1,101 @@
+"""`deepthink vectors`: extract vectors from labelled rows, to be added to prompts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from deepthink_cli.cli.about import PLUGINS, about
+from deepthink_cli.cli.console import Show, note, write_json
+from deepthink_cli.cli.data_options import DataDir, PromptArguments, ProtocolName, RowArguments, TaskName, task_words
+from deepthink_cli.cli.grouped import Given, Without, grouped
+from deepthink_cli.cli.options import CommonArguments, tell_of_toy
+from deepthink_cli.cli.select import pool_rows
+from deepthink_cli.cli.values import read_by
+from deepthink_cli.errors import InputError, Problems
+from deepthink_cli.io.text import size
+from deepthink_cli.model.options import SCORING, ModelOptions
+from deepthink_cli.options import OUTPUT, Flag
+from deepthink_cli.plugins.vectors.options import VectorOptions
+
+if TYPE_CHECKING:
+    from deepthink_cli.plugins.vectors.make import VectorsPlan, VectorsResult
+
+Rows = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[ROWS]",
+        help="Labelled rows: JSON Lines, JSON, CSV, TSV or Parquet, also .gz or .zst; - for stdin. Optional with "
+        "--task, which has training rows.",
+    ),
+]
+Output = Annotated[Path, Flag(OUTPUT, "Output file of the vectors.", "FILE", short="-o", variable=False)]
+
+
+@about(
+    "vectors rows.jsonl -m gpt2 --episodes 200 -o vectors.safetensors",
+    group=PLUGINS,
+    first="output model episodes shots extraction_alpha alpha seed template label_field labels task",
+)
+@grouped
+def vectors(
+    rows: Rows = None,
+    output: Output = Path("vectors.safetensors"),
+    *,
+    model: Annotated[Given[ModelOptions], Without(*SCORING)],
+    extraction: Given[VectorOptions],
+    reading: RowArguments,
+    prompt: PromptArguments,
+    task: TaskName = None,
+    protocol: ProtocolName = "official",
+    data_dir: DataDir = None,
+    common: CommonArguments,
+) -> None:
+    """Extract iterative vectors from labelled rows, which predict and eval add to a prompt.
+
+    An episode is a few of the rows with a query, and the query alone; the vectors are the mean of what differs.
+    """
+    from deepthink_cli.outputs import check_apart
+    from deepthink_cli.plugins.vectors.make import extract_and_save, plan_vectors
+    from deepthink_cli.tasks.sources import source_of
+
+    problems = Problems()
+    paths: dict[str, Any] = {"model": model.model, "adapter": model.adapter, "template": prompt.template}
+    paths |= {"labels": prompt.labels, "task": task, "data_dir": data_dir, "config": common.config}
+    with problems.collected():
+        check_apart(output, read_by(rows, **paths))
+    with problems.collected():
+        model_options = model.checked()
+    with problems.collected():
+        options = extraction.checked()
+    with problems.collected():
+        source = source_of(data_dir, model.offline)
+    with problems.collected():
+        row_file = reading.source(rows, prompt.labels, Show(common))
+        if rows is None and task is None:
+            raise InputError("ROWS: no labelled rows; give a file of them, or --task NAME")
+    problems.raise_any()
+    with Show(common, bar=not common.as_json) as tell:
+        tell_of_toy(model, tell)
+        pool = pool_rows(row_file, task, protocol, source, prompt, tell)
+        plan = plan_vectors(pool, model_options, options, task, tell)
+        result = extract_and_save(plan, output, tell)
+    rows = "LABELLED" if task is None else f"--task {task_words(task, source)}"
+    _report(plan, result, output, rows, common)
+
+
+def _report(plan: VectorsPlan, result: VectorsResult, output: Path, rows: str, common: CommonArguments) -> None:
+    file, options = result.file, plan.options
+    if common.as_json:
+        write_json({**file.summary(), "seconds": result.seconds})
+    layers, labels = file.shape[0], len(file.metadata.labels)
+    passes = f"{options.episodes} episodes, {2 * options.episodes} passes over {plan.tokens:,} tokens"
+    prompt = f"{len(plan.prompt.places)} demonstrations, L = {len(plan.prompt.demonstrations.token_ids)} tokens"
+    for line in (
+        f"{passes} in {result.seconds:.1f} s, from {len(plan.pool.free):,} labelled rows of {plan.pool.name}",
+        f"wrote {output} ({size(file.container.size)}: {layers} layers, {labels} labels; prompt of {prompt})",
+        f"next: deepthink eval {output} {rows} --alpha {options.alpha:g}",
+    ):
+        note(line, common.quiet)

@@ -1,0 +1,205 @@
+"""The file of vectors: one tensor, and metadata that say what it is of (docs/artifact.md#vectors)."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import TypeAdapter, ValidationError, with_config
+
+from deepthink_cli.artifact.container import VECTORS, Container, digest, read_container
+from deepthink_cli.artifact.metadata import StoredDemonstrations
+from deepthink_cli.data.examples import Example
+from deepthink_cli.data.template import Template
+from deepthink_cli.errors import InputError
+from deepthink_cli.io.mistakes import STRICT, place, reason
+from deepthink_cli.io.records import Count, Digest, Natural
+from deepthink_cli.io.text import canonical_json
+from deepthink_cli.method import Method
+from deepthink_cli.plugins.vectors.options import Factor
+from deepthink_cli.provenance import ModelIdentity, Provenance, RecordedTechnique, TokenizedDemonstrations
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+NAME = "vectors"  # of the tensor
+ITERATIVE_VECTORS = "iterative-vectors"
+
+
+@with_config(STRICT)
+@dataclass(frozen=True)
+class VectorsMetadata:
+    """What vectors are of, before it is written as canonical JSON.
+
+    `demonstrations` are those of the prompts that the vectors are added to, with factor `alpha`; `places` are the
+    tokens after which their labels begin. The vectors were extracted in `episodes` of `shots` demonstrations of each
+    label and a query, drawn with `seed` from `rows` rows of `source`, whose digest is `rows_sha256`; `task` is set if
+    that is a task.
+    """
+
+    format_version: Literal[1]
+    model: ModelIdentity
+    demonstrations: StoredDemonstrations
+    places: list[Natural]
+    template: Template
+    labels: list[str]
+    alpha: Factor
+    extraction_alpha: Factor
+    episodes: Count
+    shots: Count
+    seed: Natural
+    source: str
+    task: str | None
+    rows: Count
+    rows_sha256: Digest
+    versions: dict[str, str]
+    sha256: str = ""
+
+    @property
+    def provenance(self) -> Provenance:
+        """The origin of what is read of the demonstrations with the vectors: a memory of one reading."""
+        stored = self.demonstrations
+        examples = tuple(map(Example, stored.texts, stored.labels))
+        demonstrations = TokenizedDemonstrations(examples, self.template, tuple(self.labels), tuple(stored.token_ids))
+        values = {name: float(getattr(self, name)) for name in ("alpha", "extraction_alpha", "episodes", "shots")}
+        technique = RecordedTechnique(ITERATIVE_VECTORS, values)
+        return Provenance(self.model, demonstrations, Method(1), self.task, self.seed, technique=technique)
+
+
+_METADATA = TypeAdapter(VectorsMetadata)
+
+
+@dataclass(frozen=True)
+class VectorsFile:
+    """The header of a file of vectors, as it was read and checked."""
+
+    container: Container
+    metadata: VectorsMetadata
+
+    @property
+    def path(self) -> str:
+        """The file."""
+        return self.container.path
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Layers, labels and one for the query, and width."""
+        return self.container.tensors[NAME].shape
+
+    @cached_property
+    def body(self) -> bytearray:
+        """The bytes of the tensor; raises InputError unless they match the digest."""
+        try:
+            with open(self.path, "rb") as file:
+                file.seek(self.container.start)
+                body = bytearray(file.read())
+        except OSError as error:
+            raise InputError(f"{self.path}: cannot be read: {error.strerror}") from error
+        if self._digest(self.metadata, body) != self.metadata.sha256:
+            raise InputError(f"{self.path}: damaged: its bytes do not match its digest; {_AGAIN}")
+        return body
+
+    @property
+    def tensor(self) -> Tensor:
+        """The vectors (layers, C + 1, W) in float32; raises as `body`, and InputError for NaN or infinity."""
+        import torch
+
+        tensor = torch.frombuffer(self.body, dtype=torch.float32).view(self.shape)
+        if not tensor.isfinite().all():
+            raise InputError(f"{self.path}: damaged: the vectors hold NaN or infinite values; {_AGAIN}")
+        return tensor
+
+    def with_alpha(self, alpha: float) -> VectorsFile:
+        """The file as it would be with this factor of the vectors; its bytes are verified."""
+        changed = replace(self.metadata, alpha=alpha)
+        return replace(self, metadata=replace(changed, sha256=self._digest(changed, self.body)))
+
+    def summary(self) -> dict[str, Any]:
+        """The metadata and sizes as one JSON-ready object, without token ids."""
+        fields = _METADATA.dump_python(self.metadata, mode="json")
+        fields["demonstrations"]["tokens"] = len(fields["demonstrations"].pop("token_ids"))
+        return {"file": self.path, "bytes": self.container.size, "shape": list(self.shape), **fields}
+
+    def _digest(self, metadata: VectorsMetadata, body: bytearray) -> str:
+        return digest(_text(replace(metadata, sha256="")), {NAME: ("F32", self.shape)}, lambda _: body)
+
+
+_AGAIN = "run deepthink vectors again, or copy the file again"
+
+
+def is_vectors(path: str | Path) -> bool:
+    """Whether a file holds vectors, by its metadata; raises InputError if it is no file of this program."""
+    return read_container(path).key == VECTORS
+
+
+def read_vectors(path: str | Path) -> VectorsFile:
+    """Read and check the header of a file of vectors, without its tensor and without torch.
+
+    Raises InputError if the file is missing, holds something else, or is not as `deepthink vectors` writes it.
+    """
+    container = read_container(path)
+    if container.key != VECTORS:
+        raise InputError(f"{path}: holds a memory, not vectors; name a file written by deepthink vectors")
+    try:
+        metadata = _METADATA.validate_python(json.loads(container.metadata))
+        _check_consistent(metadata)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise InputError(f"{path}: damaged metadata: {place(first)}: {reason(first)}; {_AGAIN}") from error
+    except (ValueError, RecursionError, InputError) as error:
+        raise InputError(f"{path}: damaged metadata: {error}; {_AGAIN}") from error
+    _check_layout(container, len(metadata.labels))
+    container.check_canonical(_text(metadata), "vectors")
+    return VectorsFile(container, metadata)
+
+
+def save_vectors(unsigned: VectorsMetadata, tensor: Tensor, path: str | Path) -> VectorsFile:
+    """Write vectors (layers, C + 1, W) in float32 to a file, atomically; returns its header."""
+    import torch
+
+    from deepthink_cli.artifact.files import write_tensors
+    from deepthink_cli.io.atomic import replacing
+
+    stored = tensor.contiguous()
+    body = stored.view(torch.uint8).numpy().tobytes()
+    signed = digest(_text(replace(unsigned, sha256="")), {NAME: ("F32", tuple(stored.shape))}, lambda _: body)
+    with replacing(path) as temporary:
+        write_tensors({NAME: stored}, temporary, VECTORS, _text(replace(unsigned, sha256=signed)))
+        written = read_vectors(temporary)
+    return replace(written, container=replace(written.container, path=str(path)))
+
+
+def _text(metadata: VectorsMetadata) -> str:
+    return canonical_json(_METADATA.dump_python(metadata, mode="json"))
+
+
+def _check_consistent(metadata: VectorsMetadata) -> None:
+    """Raise ValueError if fields contradict each other."""
+    stored, labels = metadata.demonstrations, metadata.labels
+    if not len(stored.texts) == len(stored.labels) == len(metadata.places):
+        raise ValueError("demonstrations: texts, labels and places differ in number")
+    if len(set(labels)) != len(labels) or len(labels) < 2 or not set(stored.labels) <= set(labels):
+        raise ValueError("labels: one is duplicated or missing")
+    if max(metadata.places, default=0) >= len(stored.token_ids) or metadata.places != sorted(set(metadata.places)):
+        raise ValueError("places: not tokens of the demonstrations, in order")
+
+
+def _check_layout(container: Container, labels: int) -> None:
+    """Raise InputError unless the one tensor has a vector for each label and one more, and fills the file."""
+    entry = container.tensors.get(NAME)
+    if entry is None or len(container.tensors) > 1:
+        raise InputError(f"{container.path}: damaged: its tensors are not one called {NAME}; {_AGAIN}")
+    if entry.dtype != "F32" or len(entry.shape) != 3 or entry.shape[1] != labels + 1 or min(entry.shape) < 1:
+        raise InputError(
+            f"{container.path}: damaged: {NAME} is {entry.dtype} {list(entry.shape)}, not F32 (layers, {labels + 1}, "
+            f"width); {_AGAIN}"
+        )
+    end = 4 * math.prod(entry.shape)
+    if (entry.begin, entry.end) != (0, end) or container.start + end != container.size:
+        raise InputError(
+            f"{container.path}: damaged: {container.size} bytes, {container.start + end} expected; {_AGAIN}"
+        )

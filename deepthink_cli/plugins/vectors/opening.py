@@ -1,0 +1,74 @@
+"""Open what scores inputs: a memory file, or a file of vectors, of which a model makes a memory with one pass."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from deepthink_cli.artifact.opening import OpenedMemory, open_memory
+from deepthink_cli.engine.base import Engine
+from deepthink_cli.errors import InputError
+from deepthink_cli.plugins.vectors.file import VectorsFile, is_vectors, read_vectors
+
+if TYPE_CHECKING:
+    from deepthink_cli.memory import Memory
+
+
+@dataclass(frozen=True)
+class OpenedVectors(OpenedMemory):
+    """Verified vectors, before the model is loaded; `predict` and `evaluate` use them as they use a memory."""
+
+    file: VectorsFile = field(kw_only=True)
+
+    def memories(self) -> list[Memory]:
+        """Raises InputError: only a model makes a memory of vectors."""
+        raise InputError(f"{self.name}: holds iterative vectors, not a memory; only predict and evaluate use them")
+
+    def read_by(self, engine: Engine) -> list[Memory]:
+        """The demonstrations, read once with alpha times the vectors of their labels where these begin.
+
+        The vector of the query is added where the candidates of a query begin. Raises InputError if the vectors do not
+        fit the model, or the engine adds none.
+        """
+        metadata, labels = self.file.metadata, self.file.metadata.labels
+        vectors = metadata.alpha * self.file.tensor
+        of_demonstrations = vectors[:, [labels.index(label) for label in metadata.demonstrations.labels]]
+        try:
+            present, _ = engine.read_adding(metadata.demonstrations.token_ids, metadata.places, list(of_demonstrations))
+        except InputError as error:
+            raise InputError(*(f"{self.name}: {message}" for message in error.messages)) from error
+        return [replace(present, provenance=self.provenance, added=tuple(vectors[:, -1]))]
+
+    @property
+    def corrected_in(self) -> None:
+        """None: a correction is stored with a memory."""
+
+    @property
+    def nbytes(self) -> int:
+        """Size of the file in bytes."""
+        return self.file.container.size
+
+
+def open_for_scoring(path: str | Path, iteration: int | str = "last", alpha: float | None = None) -> OpenedMemory:
+    """Open a memory as `open_memory` does, or vectors, which are added with factor `alpha`; None: that of the file.
+
+    Raises InputError as `open_memory`, and for an `alpha` without vectors.
+    """
+    if is_vectors(path):
+        return open_vectors(path, iteration, alpha)
+    if alpha is not None:
+        raise InputError.of("alpha", alpha, f"{path} holds a memory, and no vectors; omit it")
+    return open_memory(path, iteration)
+
+
+def open_vectors(path: str | Path, iteration: int | str = "last", alpha: float | None = None) -> OpenedVectors:
+    """Read a file of vectors and check every byte of it; its only iteration is 1.
+
+    Raises InputError for a file that does not hold complete, unmodified vectors, and for another iteration.
+    """
+    if str(iteration) not in ("1", "last", "all"):
+        raise InputError.of("iteration", iteration, f"{path} holds vectors, which are used in one reading; omit it")
+    file = read_vectors(path)
+    file = file.with_alpha(file.metadata.alpha if alpha is None else alpha)
+    return OpenedVectors(str(path), file.metadata.provenance, (1,), (1,), file.metadata.sha256, (), file=file)

@@ -1,0 +1,146 @@
+"""The command of a vLLM server, and what it says of the memories to serve; known without vLLM and without torch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field, TypeAdapter, ValidationError, with_config
+
+from deepthink_cli.artifact.format import Header, one_iteration, provenance_of, read_header
+from deepthink_cli.errors import InputError, Problems, option
+from deepthink_cli.io.mistakes import STRICT, place, reason
+from deepthink_cli.io.processes import SAFE_PATH
+from deepthink_cli.model.location import locate
+from deepthink_cli.model.options import POCKET, ModelOptions
+from deepthink_cli.provenance import ModelIdentity, check_model
+
+TESTED = ((0, 32), (0, 33))  # vLLM's versions: the first one, and the one before which they end
+SALT = "deepthink:"  # with which the cache salt of every memory begins
+_CONNECTOR = {"kv_connector": "MemoryConnector", "kv_connector_module_path": "deepthink_cli.plugins.vllm.connector"}
+_MIDDLEWARE = "deepthink_cli.plugins.vllm.requests.NamedMemories"
+
+
+@with_config(STRICT)
+@dataclass(frozen=True)
+class Served:
+    """One iteration of a memory file that a server has; `name` is the model's name in requests.
+
+    A file with another digest than `sha256` is not served.
+    """
+
+    name: Annotated[str, Field(min_length=1)]
+    path: str
+    iteration: Annotated[int, Field(ge=1)]
+    sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+
+    @property
+    def salt(self) -> str:
+        """The `cache_salt` of the memory's requests, by which vLLM keeps their keys and values apart from others."""
+        return f"{SALT}{self.sha256}:{self.iteration}"
+
+    def header(self) -> Header:
+        """The header of the file; raises InputError if it is not the memory that was named."""
+        header = read_header(self.path)
+        if header.metadata.sha256 != self.sha256:
+            raise InputError(
+                f"{self.path}: another memory than when the server's command was written; run deepthink serve-config "
+                "again"
+            )
+        return header
+
+
+@dataclass(frozen=True)
+class ServerCommand:
+    """`vllm serve` of a model with memories: the words of the command, and the memories."""
+
+    words: list[str]
+    memories: list[Served]
+
+
+def server_command(paths: Sequence[Path], at: str = "last") -> ServerCommand:
+    """The command that serves one iteration of each file, all made by one model, from where it was then.
+
+    Only the headers of the files are read. Raises InputError for files that cannot be served together, or by vLLM.
+    """
+    problems, headers = Problems(), list[Header]()
+    for path in paths:
+        with problems.collected():
+            header = read_header(path)
+            check_servable(header)
+            check_model(provenance_of(header), (headers or [header])[0].metadata.model, str(path))
+            headers.append(header)
+    problems.raise_any()
+    memories = [_served(header, at) for header in headers]
+    made_by = headers[0].metadata.model
+    check_names([*memories, Served(made_by.id, "", 1, "0" * 64)])
+    source = locate(ModelOptions.checked(model=POCKET)).source if made_by.id == POCKET else made_by.id
+    revision = ["--revision", made_by.revision] if made_by.revision else []
+    words = [
+        *("env", *(f"{name}={value}" for name, value in SAFE_PATH.items()), "vllm", "serve", source, *revision),
+        *("--served-model-name", made_by.id, *(memory.name for memory in memories)),
+        *("--dtype", made_by.dtype, "--middleware", _MIDDLEWARE),
+        *("--kv-transfer-config", json.dumps(transfer_config(memories), ensure_ascii=False)),
+    ]
+    return ServerCommand(words, memories)
+
+
+def _served(header: Header, at: str) -> Served:
+    path = Path(header.path)
+    return Served(path.stem, str(path.resolve()), one_iteration(header, at), header.metadata.sha256)
+
+
+def transfer_config(memories: Sequence[Served]) -> dict[str, Any]:
+    """vLLM's `kv_transfer_config` with the connector and its memories."""
+    return {
+        **_CONNECTOR,
+        "kv_role": "kv_consumer",
+        "kv_connector_extra_config": {"memories": list(map(asdict, memories))},
+    }
+
+
+_SERVED = TypeAdapter(list[Served])
+
+
+def parse_served(settings: Mapping[str, Any]) -> list[Served]:
+    """The memories of `kv_connector_extra_config`; raises InputError for anything else."""
+    try:
+        memories = _SERVED.validate_python(settings.get("memories"))
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise InputError(
+            f"kv_connector_extra_config: memories: {place(first)}: {reason(first)}; use deepthink serve-config"
+        ) from error
+    check_names(memories)
+    return memories
+
+
+def check_servable(header: Header) -> None:
+    """Raise InputError for a memory that vLLM cannot serve, whatever the server."""
+    metadata = header.metadata
+    if metadata.first_token is not None:
+        raise InputError(
+            f"{header.path}: stores a weight of its first token, which vLLM does not apply; use deepthink serve, or "
+            "remove it with deepthink calibrate MEMORY --first-token 1"
+        )
+    check_computed(metadata.model, header.path)
+
+
+def check_computed(model: ModelIdentity, name: str) -> None:
+    """Raise InputError, prefixed with `name`, for a form of a model that vLLM computes in another way."""
+    for field in ("adapter", "gguf", "quantize"):
+        if value := getattr(model, field):
+            raise InputError(
+                f"{name}: made with {option(field)} {value}, and vLLM computes such a model in another way; use "
+                "deepthink serve, or another engine"
+            )
+
+
+def check_names(memories: Sequence[Served]) -> None:
+    """Raise InputError if two memories have one name."""
+    names = [memory.name for memory in memories]
+    if doubled := sorted({name for name in names if names.count(name) > 1}):
+        raise InputError(f"memories: {', '.join(doubled)} names two of them, or one and the model; rename a file")

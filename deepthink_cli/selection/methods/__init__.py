@@ -1,1 +1,0 @@
-"""Methods of choosing demonstrations: one file a method or a family of them."""

@@ -1,1 +1,0 @@
-"""Serve a memory over HTTP from a process that stays."""

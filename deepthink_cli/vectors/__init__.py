@@ -1,1 +1,0 @@
-"""Iterative vectors: what demonstrations change in attention outputs, extracted from rows and added to prompts."""

@@ -1,0 +1,112 @@
+"""Methods that maximise a function of the chosen set, against that function and against all sets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pytest
+from deepthink_cli.selection.methods import features, gradients
+from helpers.feature_pools import choose, chosen, cosines, gradient_distances, part_of, pool_of
+
+from deepthink_cli.plugins.selection.features import best
+from deepthink_cli.plugins.selection.gradients import Gradients
+from deepthink_cli.selection.base import Pool
+
+Value = Callable[[Sequence[int]], float]
+
+
+def covered(similar: Any) -> Value:
+    """sum_i max_{j in S} s_ij."""
+    return lambda rows: float(similar[:, list(rows)].max(axis=1).sum()) if len(rows) else 0.0
+
+
+def facility(pool: Pool) -> Value:
+    return covered(cosines(pool))
+
+
+def craig(pool: Pool) -> Value:
+    distances = gradient_distances(pool)
+    return covered(distances.max() - distances)
+
+
+def graph_cut(pool: Pool) -> Value:
+    similar = cosines(pool)
+    return lambda rows: float(similar[:, list(rows)].sum() - similar[np.ix_(list(rows), list(rows))].sum())
+
+
+OBJECTIVES = {"facility-location": facility, "craig": craig, "graph-cut": graph_cut}
+every_objective = pytest.mark.parametrize("method", OBJECTIVES)
+
+
+@every_objective
+@pytest.mark.parametrize("seed", range(5))
+def test_every_step_adds_the_row_that_adds_most(method: str, seed: int) -> None:
+    pool = pool_of(30, seed=seed)
+    value, choice = OBJECTIVES[method](pool), choose(method, pool, 6)
+    for step, row in enumerate(choice.rows):
+        before = list(choice.rows[:step])
+        gains = {other: value([*before, other]) - value(before) for other in range(30) if other not in before}
+        assert row == max(gains, key=gains.__getitem__)
+        assert choice.scores[row] == pytest.approx(gains[row], rel=1e-6)
+
+
+@every_objective
+def test_the_scores_of_other_rows_are_what_they_would_add_to_the_choice(method: str) -> None:
+    pool = pool_of(20)
+    value, choice = OBJECTIVES[method](pool), choose(method, pool, 4)
+    for row in set(range(20)) - set(choice.rows):
+        assert choice.scores[row] == pytest.approx(value([*choice.rows, row]) - value(choice.rows), rel=1e-6, abs=1e-6)
+
+
+@every_objective
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("shots", [1, 2, 3])
+def test_the_choice_is_nearly_as_good_as_the_best_of_all_sets(method: str, seed: int, shots: int) -> None:
+    pool = pool_of(12, seed=seed)
+    value = OBJECTIVES[method](pool)
+    best = max(value(rows) for rows in combinations(range(12), shots))
+    assert value(chosen(method, pool, shots)) >= (1 if shots == 1 else 1 - np.exp(-1)) * best - 1e-9
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_of_two_rows_that_add_the_same_the_first_is_chosen(seed: int) -> None:
+    pool = pool_of(40, seed=2)
+    value = craig(pool)
+    assert value([1, 36, 10, 2, 9]) == pytest.approx(value([1, 36, 10, 2, 37]), rel=1e-12)
+    order = np.random.default_rng(seed).permutation(40).tolist()
+    rows = [order[row] for row in chosen("craig", part_of(pool, order), 5)]
+    assert rows == [1, 36, 10, 2, min(9, 37, key=order.index)]
+
+
+def test_gains_that_differ_by_rounding_are_equal() -> None:
+    assert 0.1 + 0.2 > 0.3
+    assert best(np.array([0.1, 0.3, 0.1 + 0.2]), np.ones(3, dtype=np.bool_)) == 1
+    assert best(np.array([0.3, 0.1, 0.1 + 0.2]), np.array([False, True, True])) == 2
+    assert best(np.array([-0.4, -0.3, -0.1 - 0.2]), np.ones(3, dtype=np.bool_)) == 1
+
+
+@pytest.mark.parametrize("method", ["facility-location", "craig"])
+def test_large_pools_are_computed_in_less_memory_with_the_same_choice(
+    method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool = pool_of(50)
+    exact = choose(method, pool, 6)
+    monkeypatch.setattr(features, "STEP", 7)
+    monkeypatch.setattr(gradients, "STEP", 7)
+    for kept in (50, 49):  # in float32, and computed again for every row
+        monkeypatch.setattr(gradients, "EXACT", 0)
+        monkeypatch.setattr(gradients, "KEPT", kept)
+        again = choose(method, pool, 6)
+        assert again.rows == exact.rows
+        np.testing.assert_allclose(again.scores, exact.scores, rtol=1e-6, atol=1e-5)
+
+
+def test_a_row_without_a_gradient_is_half_similar_to_all_rows() -> None:
+    pool = pool_of(10)
+    pool.probabilities[3] = np.eye(3)[pool.gold[3]]
+    assert not Gradients.of(pool).unit().inner(slice(3, 4)).any()
+    for method in OBJECTIVES:
+        assert np.isfinite(choose(method, pool, 9).scores).all()

@@ -1,0 +1,393 @@
+"""The classifier for scikit-learn."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import sys
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from conftest import REVIEWS, TEMPLATE
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+
+from deepthink_cli import (
+    DemonstrationSet,
+    Engine,
+    Example,
+    Gate,
+    Memory,
+    Method,
+    load_memory,
+    load_model,
+    predict,
+    read_demonstrations,
+    save_memory,
+    think,
+    tokenize_demonstrations,
+)
+from deepthink_cli.data.template import Template
+from deepthink_cli.errors import DeepThinkError, InputError
+from deepthink_cli.plugins.sklearn import classifier as sklearn
+from deepthink_cli.plugins.sklearn import kept_models as thinking_cache
+from deepthink_cli.plugins.sklearn.classifier import DeepThinkingClassifier, shared_cache
+from deepthink_cli.plugins.sklearn.texts import classes_of, texts_of, words_of
+from deepthink_cli.provenance import TokenizedDemonstrations
+
+TEXTS, LABELS = [text for text, _ in REVIEWS], [label for _, label in REVIEWS]
+QUERIES = ["a moving and lively film", "stale jokes and flat dialogue", "kind"]
+MANY = [f"{word} film {number}" for number in range(3) for word in ("a warm", "a dull", "a funny", "a lifeless")]
+KINDS = ["good", "bad"] * 6
+READ = [*TEXTS, *(f"{text}, {end}" for text in MANY for end in ("they say", "we think"))]  # 28 rows
+GOLD = [*LABELS, *(["positive"] * 2 + ["negative"] * 2) * 6]
+
+
+def classifier(**changes: Any) -> DeepThinkingClassifier:
+    return DeepThinkingClassifier(**{"template": TEMPLATE, "iterations": 2, **changes})
+
+
+@pytest.fixture(scope="module")
+def engine() -> Engine:
+    return load_model(device="cpu")
+
+
+@pytest.fixture(scope="module")
+def fitted() -> DeepThinkingClassifier:
+    return classifier(keep="all").fit(TEXTS, LABELS)
+
+
+@pytest.fixture
+def readings(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """The digest of the demonstrations of every reading, with nothing read before."""
+    done = []
+
+    def counted(engine: Engine, demonstrations: TokenizedDemonstrations, method: Method) -> Iterator[Memory]:
+        for memory in think(engine, demonstrations, method):
+            done.append(demonstrations.sha256)
+            yield memory
+
+    monkeypatch.setattr(thinking_cache, "think", counted)
+    monkeypatch.setattr(shared_cache(), "_readings", type(shared_cache()._readings)())
+    return done
+
+
+def test_the_classifier_predicts_what_a_memory_of_its_rows_predicts(
+    engine: Engine, fitted: DeepThinkingClassifier
+) -> None:
+    given = DemonstrationSet.of(map(Example, TEXTS, LABELS), TEMPLATE, ["negative", "positive"])
+    *_, memory = think(engine, tokenize_demonstrations(engine.tokenizer, given), Method(2, Gate(0.01)))
+    expected = list(predict(engine, memory, QUERIES))
+    assert fitted.predict(QUERIES).tolist() == [each.label for each in expected]
+    assert fitted.predict_proba(QUERIES).max(axis=1) == pytest.approx([each.probability for each in expected])
+    assert fitted.memory_.provenance == memory.provenance
+
+
+def test_the_stages_are_the_stored_iterations(fitted: DeepThinkingClassifier) -> None:
+    first, last = fitted.staged_predict_proba(QUERIES)
+    assert (last == fitted.predict_proba(QUERIES)).all()
+    assert first == pytest.approx(classifier(iterations=1).fit(TEXTS, LABELS).predict_proba(QUERIES))
+    assert [each.tolist() for each in fitted.staged_predict(QUERIES)][1] == fitted.predict(QUERIES).tolist()
+    assert [memory.iteration for memory in fitted.memories_] == [1, 2]
+
+
+def test_a_memory_of_the_classifier_can_be_saved(fitted: DeepThinkingClassifier, tmp_path: Path) -> None:
+    save_memory(fitted.memories_, tmp_path / "mem.safetensors")
+    assert load_memory(tmp_path / "mem.safetensors").provenance == fitted.memory_.provenance
+
+
+def test_probabilities_are_those_of_the_sorted_classes(fitted: DeepThinkingClassifier) -> None:
+    probabilities = fitted.predict_proba(QUERIES)
+    assert fitted.classes_.tolist() == ["negative", "positive"]
+    assert probabilities.shape == (3, 2)
+    assert probabilities.sum(axis=1) == pytest.approx(1)
+    assert np.log(probabilities) == pytest.approx(fitted.predict_log_proba(QUERIES))
+    assert fitted.score(QUERIES, fitted.predict(QUERIES)) == 1
+
+
+@pytest.mark.parametrize(
+    "form",
+    [np.array, tuple, pd.Series, lambda texts: np.array(texts)[:, None], lambda texts: pd.DataFrame({"review": texts})],
+    ids=["array", "tuple", "series", "column", "frame"],
+)
+def test_texts_may_come_in_any_form(form: Any, fitted: DeepThinkingClassifier) -> None:
+    other = classifier().fit(form(TEXTS), pd.Series(LABELS))
+    assert (other.predict_proba(form(QUERIES)) == fitted.predict_proba(QUERIES)).all()
+    assert other.n_features_in_ == 1
+
+
+def test_a_template_with_several_fields_reads_columns_by_name_or_in_order() -> None:
+    frame = pd.DataFrame({"year": ["1999", "2001"], "id": [1, 2], "weather": ["rain", "sun"]})
+    by_name = classifier(template="{weather} in {year}: {label}").fit(frame, ["wet", "dry"])
+    in_order = classifier(template="{weather} in {year}: {label}").fit(
+        frame[["weather", "year"]].values, ["wet", "dry"]
+    )
+    assert by_name.memory_.provenance == in_order.memory_.provenance
+    rows = frame[["weather", "year"]].to_dict("records")
+    assert by_name.predict(frame).tolist() == in_order.predict(rows).tolist()
+    assert by_name.n_features_in_ == 2
+
+
+@pytest.mark.parametrize(
+    ("labels", "words"),
+    [
+        ([1, 0, 1, 0], ("0", "1")),
+        ([True, False, True, False], ("false", "true")),
+        (np.array([2.0, 1.0, 2.0, 1.0]), ("1.0", "2.0")),
+        (np.array([2, 1, 2, 1], dtype=object), ("1", "2")),
+    ],
+)
+def test_labels_of_any_kind_are_predicted_as_they_were_given(labels: Any, words: tuple[str, ...]) -> None:
+    fitted = classifier().fit(TEXTS, labels)
+    assert fitted.classes_.tolist() == sorted(set(np.asarray(labels).tolist()))
+    assert fitted.memory_.provenance.demonstrations.labels == words
+    assert set(fitted.predict(QUERIES).tolist()) <= set(fitted.classes_.tolist())
+
+
+def test_labels_that_differ_only_by_normalisation_cause_a_warning() -> None:
+    with pytest.warns(UserWarning, match=r"'cafe\\u0301' and 'caf\\xe9' differ only by Unicode normalisation"):
+        classifier(iterations=1).fit(TEXTS, ["caf\xe9", "cafe\u0301", "caf\xe9", "cafe\u0301"])
+
+
+NULLABLE = [
+    ([1, 0, 1, 0], "Int64"),
+    ([1, 0, 1, 0], "int64[pyarrow]"),
+    ([True, False, True, False], "boolean"),
+    ([True, False, True, False], "bool[pyarrow]"),
+    ([1, 0, 1, 0], "category"),
+    (["1", "0", "1", "0"], "string"),
+]
+
+
+@pytest.mark.parametrize(("values", "dtype"), NULLABLE)
+def test_labels_have_the_words_of_the_same_values_in_a_file(values: list[Any], dtype: str, tmp_path: Path) -> None:
+    file = tmp_path / "demos.jsonl"
+    rows = [{"text": text, "label": value} for text, value in zip(TEXTS, values, strict=True)]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    words = {example.label for example in read_demonstrations(str(file)).examples}
+    series = pd.Series(values, dtype=dtype)
+    for labels in (series, series.to_frame()):
+        texts = texts_of(TEXTS, ["text"])
+        classes, _ = classes_of(labels, texts)
+        assert classes.tolist() == sorted(set(values))
+        assert set(words_of(classes, None)) == words
+
+
+@pytest.mark.parametrize("words", [{1: "positive", 0: "negative"}, ["negative", "positive"]])
+def test_the_model_reads_label_words_in_place_of_labels(words: Any, fitted: DeepThinkingClassifier) -> None:
+    other = classifier(label_words=words).fit(TEXTS, [1, 0, 1, 0])
+    assert (other.predict_proba(QUERIES) == fitted.predict_proba(QUERIES)).all()
+    assert other.predict(QUERIES).tolist() == [int(label == "positive") for label in fitted.predict(QUERIES)]
+
+
+def test_a_clone_has_the_parameters_and_no_memory(fitted: DeepThinkingClassifier) -> None:
+    parameters = {"template": Template(TEMPLATE), "update": Gate(0.1, 0.9), "model_options": {"device": "cpu"}}
+    other = clone(classifier(**parameters).fit(TEXTS, LABELS))
+    assert {name: other.get_params()[name] for name in parameters} == parameters
+    assert not hasattr(other, "memory_")
+    with pytest.raises(NotFittedError):
+        other.predict(QUERIES)
+
+
+def test_a_pickle_holds_the_memory_and_not_the_weights(
+    fitted: DeepThinkingClassifier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored = pickle.dumps(fitted)
+    assert len(stored) < 1.1 * sum(memory.nbytes for memory in fitted.memories_) + 20_000
+    elsewhere = thinking_cache.ThinkingCache()  # as in another process
+    monkeypatch.setattr(sklearn, "shared_cache", lambda: elsewhere)
+    assert (pickle.loads(stored).predict_proba(QUERIES) == fitted.predict_proba(QUERIES)).all()
+
+
+def test_a_grid_over_t_and_eta_reads_each_training_set_once_for_every_eta(readings: list[str]) -> None:
+    grid = {"iterations": [3, 1, 2], "eta": [0.01, 0.1]}
+    search = GridSearchCV(classifier(), grid, cv=3, error_score="raise", refit=False).fit(MANY, KINDS)
+    assert len(set(readings)) == 3
+    assert len(readings) == 3 * 2 * 3  # training sets x etas x the largest T; without the cache, 3 x 2 x (3 + 1 + 2)
+    assert set(search.cv_results_["params"][0]) == set(grid)
+
+
+def test_a_grid_in_threads_reads_once_too(readings: list[str]) -> None:
+    import joblib
+
+    with joblib.parallel_backend("threading"):
+        search = GridSearchCV(classifier(), {"iterations": [1, 2]}, cv=2, n_jobs=2, refit=False, error_score="raise")
+        search.fit(MANY, KINDS)
+    assert len(readings) == 4
+
+
+def test_a_fit_with_more_readings_continues(readings: list[str]) -> None:
+    expected = classifier(iterations=3, keep="all").fit(MANY, KINDS)
+    shared_cache()._readings.clear()
+    readings.clear()
+    classifier(iterations=2).fit(MANY, KINDS)
+    longer = classifier(iterations=3, keep="all").fit(MANY, KINDS)
+    assert len(readings) == 3
+    assert longer.memory_.provenance == expected.memory_.provenance
+    pairs = zip(longer.memories_, expected.memories_, strict=True)
+    assert all((one == two).all() for left, right in pairs for one, two in zip(left.keys, right.keys, strict=True))
+
+
+def test_the_classifier_works_in_a_pipeline_and_in_cross_validation() -> None:
+    pipeline = make_pipeline(FunctionTransformer(lambda texts: [text.lower() for text in texts]), classifier())
+    scores = cross_val_score(pipeline, [text.upper() for text in MANY], KINDS, cv=2, error_score="raise")
+    assert scores.shape == (2,)
+    assert pipeline.fit(MANY, KINDS).score(MANY, KINDS) >= 0.5
+
+
+def test_another_update_rule_takes_the_place_of_the_gate() -> None:
+    fitted = classifier(update=Gate(0.1, 0.9)).fit(TEXTS, LABELS)
+    assert fitted.memory_.provenance.method.update == Gate(0.1, 0.9)
+
+
+def test_some_of_the_rows_can_be_chosen_as_demonstrations() -> None:
+    fitted = classifier(shots=4, random_state=3).fit(MANY, KINDS)
+    provenance = fitted.memory_.provenance
+    assert (provenance.selected.method, provenance.selected.shots, provenance.selected.seed) == ("stratified", 4, 3)
+    assert sorted(example.label for example in provenance.demonstrations.examples) == ["bad", "bad", "good", "good"]
+    again = classifier(shots=4, random_state=3).fit(MANY, KINDS)
+    assert again.memory_.provenance == provenance
+    generator = classifier(shots=4, random_state=np.random.RandomState(3)).fit(MANY, KINDS)
+    assert len(generator.memory_.provenance.demonstrations.examples) == 4
+
+
+def test_a_label_that_can_never_win_is_warned_of() -> None:
+    words = {"positive": "good", "negative": "good film"}
+    with pytest.warns(UserWarning, match=r"'good film' can never be .* or use candidate_score=\"end\""):
+        classifier(label_words=words).fit(TEXTS, LABELS)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", "pocket is a toy")
+        by_end = classifier(label_words=words, candidate_score="end").fit(TEXTS, LABELS)
+        by_mean = classifier(label_words=words, candidate_score="mean").fit(TEXTS, LABELS)
+    assert (by_end.predict_proba(QUERIES) != by_mean.predict_proba(QUERIES)).all()
+
+
+def test_the_built_in_model_is_said_to_be_a_toy() -> None:
+    with pytest.warns(UserWarning, match="^pocket is a toy for trials and tests"):
+        classifier().fit(TEXTS, LABELS)
+
+
+def test_a_calibration_corrects_every_row_by_the_bias_of_the_rows_that_are_not_read() -> None:
+    chosen = {"shots": 4, "demos_by": "first"}
+    raw = classifier(**chosen).fit(READ, GOLD)
+    bias = np.log(raw.predict_proba(READ[4:]).mean(axis=0))
+    corrected = classifier(**chosen, calibrate="batch").fit(READ, GOLD)
+    expected = raw.predict_log_proba(QUERIES) - bias
+    expected -= np.logaddexp.reduce(expected, axis=1, keepdims=True)
+    assert corrected.predict_log_proba(QUERIES) == pytest.approx(expected, abs=1e-5)
+    for number, query in enumerate(QUERIES):  # a row's neighbours do not count
+        assert corrected.predict_log_proba([query])[0] == pytest.approx(expected[number], abs=1e-5)
+    assert (classifier(**chosen, calibrate="none").fit(READ, GOLD).predict_log_proba(QUERIES) != expected).all()
+
+
+@pytest.mark.parametrize("name", ["contextual", "domain", "pmi", "prior", "fitted"])
+def test_the_memory_of_the_classifier_stores_its_correction(name: str, engine: Engine, tmp_path: Path) -> None:
+    fitted = classifier(calibrate=name, shots=4, demos_by="first").fit(READ, GOLD)
+    save_memory(fitted.memory_, tmp_path / "mem.safetensors")
+    expected = list(predict(engine, load_memory(tmp_path / "mem.safetensors"), QUERIES))
+    assert fitted.predict(QUERIES).tolist() == [each.label for each in expected]
+    assert fitted.predict_proba(QUERIES).max(axis=1) == pytest.approx([each.probability for each in expected])
+
+
+@pytest.mark.parametrize("name", ["batch", "prior", "fitted"])
+def test_a_bias_of_rows_needs_twenty_that_are_not_read(name: str) -> None:
+    with pytest.raises(ValueError, match=f"^calibrate {name}: is estimated from the rows that are not read, .* are 0;"):
+        classifier(calibrate=name).fit(READ, GOLD)
+    with pytest.raises(ValueError, match=r"there are 19; give 20 rows more than shots, or use contextual"):
+        classifier(calibrate=name, shots=4, demos_by="first").fit(READ[:23], GOLD[:23])
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"eta": 2}, "^eta 2: the gate is a number in"),
+        ({"iterations": 0}, "^iterations 0: T counts readings"),
+        ({"positions": "here"}, "^positions here: use continued or restarted"),
+        ({"keep": "3"}, "^keep 3: iterations run from 1 to 2"),
+        ({"eta": 0.1, "update": Gate(0.1, 0.9)}, "eta 0.1: not with update, .* omit one of the two"),
+        ({"template": "no fields"}, "needs a text field and a label field"),
+        ({"calibrate": "platt"}, "calibrate platt: use none, contextual"),
+        ({"calibrate": "centroid", "shots": 2}, "calibrate centroid: compares hidden states, which are not kept here"),
+        ({"candidate_score": "best"}, "^candidate_score 'best': use sum, mean or end"),
+        ({"shots": 9}, "^shots 9: X has 4 rows to choose from"),
+        ({"shots": 1}, "^shots 1: stratified sampling needs .* or demos_by random"),
+        ({"model": "./nowhere"}, "^model ./nowhere: no such model directory"),
+        ({"demos_by": "luck", "shots": 2}, "^demos_by luck: use"),
+        ({"label_words": {"positive": "good"}}, "no word for the label 'negative'"),
+        ({"label_words": ["good"]}, "not one word for each of the 2 labels"),
+        ({"label_words": ["good", "good "]}, "'negative' and 'positive' are both read as 'good'"),
+        ({"model_options": {"size": 3}}, "size"),
+    ],
+)
+def test_a_wrong_parameter_is_an_error_of_value_at_fit(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message) as error:
+        classifier(**changes).fit(TEXTS, LABELS)
+    assert isinstance(error.value, InputError)
+
+
+def test_a_model_that_cannot_be_had_is_a_known_error() -> None:
+    with pytest.raises(DeepThinkError, match="no/such-model: not in the cache, and offline forbids downloads"):
+        classifier(model="no/such-model", model_options={"offline": True}).fit(TEXTS, LABELS)
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        ("a single text", "expected a list of texts, found a str"),
+        ([], "0 samples"),
+        (["fine", None, "fine", " "], "X row 1: 'review' is empty; .*\nX row 3: 'review' is empty"),
+        ([0.5, "fine", 3, "fine"], "X row 0: 'review' is a float; .*\nX row 2: 'review' is a int"),
+        (pd.Series(["fine", np.nan, "fine", "fine"]), "X row 1: 'review' is empty"),
+        (np.array([["a", "b"]] * 4), "X has 2 features, but DeepThinkingClassifier is expecting 1"),
+        ([{"text": "a"}] * 4, "X row 0: field 'review' is missing; the row has text"),
+        (["one", "two", "three"], "inconsistent numbers of samples"),
+    ],
+)
+def test_wrong_texts_are_named_by_their_rows(texts: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        classifier().fit(texts, LABELS)
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (None, "requires y to be passed"),
+        (["a"] * 4, "one class, 'a'"),
+        (["a", None, "b", "b"], "y row 1: the label is None"),
+        ([0.5, 0.25, 0.75, 1.0], "Unknown label type"),
+        (["a", "a ", "b", "b"], "'a' and 'a ' are both read as 'a'"),
+        (["a", " ", "b", "b"], "label_words: .* is empty"),
+    ],
+)
+def test_wrong_labels_are_refused(labels: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        classifier().fit(TEXTS, labels)
+
+
+def test_rows_that_do_not_fit_the_model_are_refused_with_the_number_that_would() -> None:
+    with pytest.raises(ValueError, match=r"the first \d+ of 1200 .* would fit, more with positions restarted"):
+        classifier(iterations=5).fit(MANY * 100, KINDS * 100)
+
+
+def test_another_model_than_the_memory_was_made_by_is_refused(fitted: DeepThinkingClassifier, models: Any) -> None:
+    other = pickle.loads(pickle.dumps(fitted)).set_params(model=models("llama"))
+    with pytest.raises(ValueError, match="made by another model"):
+        other.predict(QUERIES)
+
+
+def test_without_scikit_learn_the_import_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    from deepthink_cli.integrations import integration
+
+    monkeypatch.delitem(sys.modules, "deepthink_cli.plugins.sklearn.classifier")
+    monkeypatch.setitem(sys.modules, "sklearn.base", None)
+    with pytest.raises(ImportError, match=r"in a checkout of deepthink: pip install '\.\[sklearn\]'"):
+        integration("sklearn")
