@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 # Headings of the options in help.
 MODEL, METHOD, DATA, OUTPUT, GENERATION = "Model", "Method", "Data", "Output", "Generation"
+MACHINES = "Machines"
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,8 @@ class Flag:
     refused with `closed`. With `several`, it may be given several times. `variable` is off for an option that no
     variable of the environment sets. The default is not shown where `default` is off: the help says what is done
     without the option; a text is shown in its place, and gives the same if it is typed. `callback` is called with the
-    value that was parsed, before those of other options with `eager`.
+    value that was parsed, before those of other options with `eager`. `alone` is the value of an option that is given
+    without one.
     """
 
     panel: str
@@ -52,6 +54,7 @@ class Flag:
     default: bool | str = True
     callback: Callable[..., Any] | None = None
     eager: bool = False
+    alone: str = ""
 
 
 def flag_of(field: FieldInfo) -> Flag | None:

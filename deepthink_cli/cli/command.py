@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import typer
@@ -14,14 +14,14 @@ from deepthink_cli.cli.renamed import NOTES, under_new_names
 from deepthink_cli.cli.sources import naming_sources
 
 
-def with_ray_address(words: Sequence[str]) -> list[str]:
-    """The words of a command line with `local` after a `--ray` that has no address."""
+def with_values(words: Sequence[str], alone: Mapping[str, str]) -> list[str]:
+    """The words of a command line with a value after each option that may be given without one."""
     completed = list[str]()
     for number, word in enumerate(words):
         completed.append(word)
         rest = words[number + 1 :]
-        if word == "--ray" and (not rest or rest[0].startswith("-")):
-            completed.append("local")
+        if word in alone and (not rest or rest[0].startswith("-")):
+            completed.append(alone[word])
     return completed
 
 
@@ -30,7 +30,9 @@ class Command(HelpCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the words of the command, some of whose options have an optional value."""
-        return super().parse_args(ctx, under_new_names(ctx, with_ray_address(args)))
+        return super().parse_args(
+            ctx, under_new_names(ctx, with_values(args, getattr(ctx.command.callback, "alone", {})))
+        )
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command; `--offline` is applied to the hub's library."""

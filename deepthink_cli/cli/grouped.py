@@ -101,6 +101,7 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
 
     flat.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
     flat.formerly = {flag.formerly: name for name, flag in _flags(parameters) if flag.formerly}  # type: ignore[attr-defined]
+    flat.alone = {f"--{name.replace('_', '-')}": flag.alone for name, flag in _flags(parameters) if flag.alone}  # type: ignore[attr-defined]
     flat.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return flat
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
@@ -18,10 +17,9 @@ from deepthink_cli.cli.answer_rows import Output, OutputFormat, check_output, pr
 from deepthink_cli.cli.console import Show, note, write_text
 from deepthink_cli.cli.data_options import Calibrate, EnsembleFiles, IterationChoice, MemoryFile, RowArguments, TaskName
 from deepthink_cli.cli.dry_run import DryRun, check_dry_run, estimated, show_estimate
-from deepthink_cli.cli.executor_options import Ray, Workers, named, number_of, started
+from deepthink_cli.cli.executor_options import ClusterOptions, Place, Workers, named, place_of, started, workers_of
 from deepthink_cli.cli.grouped import Given, grouped
 from deepthink_cli.cli.options import CommonArguments, for_memory
-from deepthink_cli.cli.predict_folder import predict_folder
 from deepthink_cli.cli.values import check_given, read_by
 from deepthink_cli.data.source import RowSource
 from deepthink_cli.errors import InputError, Problems, option
@@ -92,7 +90,6 @@ def predict(
     ensemble: EnsembleFiles = None,
     task: TaskName = None,
     score: Score = "sum",
-    ray: Ray = None,
     workers: Workers = None,
     *,
     reading: RowArguments,
@@ -100,6 +97,7 @@ def predict(
     errors: Given[ErrorOptions],
     query: QueryOptions,
     vectors: Given[AddedOptions],
+    cluster: Given[ClusterOptions],
     model: Given[ModelOptions],
     common: CommonArguments,
 ) -> None:
@@ -126,7 +124,7 @@ def predict(
     with problems.collected():
         check_given(context, "predict")
     if dry_run:
-        apart = {"ray": ray, "workers": workers, "resume": resume, "show_prompt": show_prompt}
+        apart = {**cluster.changed, "workers": workers, "resume": resume, "show_prompt": show_prompt}
         with problems.collected():
             check_dry_run(apart, RowSource(inputs))
     with problems.collected():
@@ -141,27 +139,15 @@ def predict(
     with problems.collected():
         source = reading.of(inputs, None, Show(common))
     paths: dict[str, Any] = {"model": model.model, "adapter": model.adapter, "task": task, "config": common.config}
-    divided = ray is not None or workers is not None
-    if divided and os.path.isdir(inputs):
-        problems.raise_any()
-        refused = {
-            "resume": resume,
-            "flush": flush,
-            "show_prompt": show_prompt,
-            "alpha": vectors.alpha,
-            "ensemble": files,
-            "task": task,
-            **reading.model_dump(),
-            "output_format": output_format != "jsonl",
-        }
-        values = {"iteration": at, "options": options, "calibrate": names, "score": score, "labels": chosen}
-        values |= {"reread": query.reread, "nearest": query.nearest}
-        return predict_folder(ray, workers, memory, inputs, output, refused, failing, common, **values)
+    divided = bool(cluster.changed) or workers is not None
     with problems.collected():
-        number = number_of("workers", workers)
+        number = workers_of(workers)
+    place = None
+    with problems.collected():
+        place = place_of(cluster)
     if divided:
         with problems.collected():
-            _check_divided(ray, workers, inputs)
+            _check_divided(place, workers, inputs)
     with problems.collected():
         check_output(output, read_by(memory, inputs, *files, **paths), resume)
     if resume:
@@ -197,7 +183,7 @@ def predict(
         tell = stack.enter_context(Show(common, bar=output is not None or not sys.stdout.isatty()))
         if divided:
             executor = stack.enter_context(
-                started(ray, number, model_options(opened, options).device, default_folder())
+                started(place, number, model_options(opened, options).device, default_folder())
             )
             label = partial(label, elsewhere=_elsewhere(executor, [opened, *others], options, form))
         counts = _write(partial(label, tell=tell), output, form, identity, checked, tell, output_format)
@@ -271,14 +257,14 @@ def _elsewhere(
     return Divided(executor, job, memories)
 
 
-def _check_divided(address: str | None, workers: str | None, inputs: str) -> None:
+def _check_divided(place: Place | None, workers: str | None, inputs: str) -> None:
     """Raise InputError for rows that workers cannot divide, since they arrive one by one."""
     source = RowSource(inputs)
     if source.read_once:
         reason = (
             f"workers divide the rows of a file, and those of {source.name} arrive one by one; give a file, or omit it"
         )
-        raise InputError.of(*named(address, workers), reason)
+        raise InputError.of(*named(place, workers), reason)
 
 
 def _check_stream(output: Path | None, output_format: str, inputs: str, flush: bool, calibrate: Sequence[str]) -> None:

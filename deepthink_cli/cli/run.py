@@ -12,7 +12,7 @@ import typer
 from deepthink_cli.cli.about import about
 from deepthink_cli.cli.console import Show, duration, note, report, write_json
 from deepthink_cli.cli.data_options import Cache, ChatArguments, DataDir, ProtocolName, TaskNames
-from deepthink_cli.cli.executor_options import ExecutorArguments
+from deepthink_cli.cli.executor_options import ElsewhereOptions, ExecutorArguments, Machines
 from deepthink_cli.cli.grouped import Given, grouped
 from deepthink_cli.cli.options import CommonArguments, tell_of_toy
 from deepthink_cli.cli.output_options import Log, tracked, tracking_of
@@ -90,7 +90,8 @@ def run(
     log: Log = None,
     dry_run: DryRun = False,
     no_probe: NoProbe = False,
-    machines: ExecutorArguments,
+    divided: ExecutorArguments,
+    elsewhere: Given[ElsewhereOptions],
     common: CommonArguments,
 ) -> None:
     """Think once for every task and seed, and score every T; resumes interrupted runs."""
@@ -121,12 +122,11 @@ def run(
         for each in run_tasks(task or ()):
             check_protocol(each, protocol)
     with problems.collected():
-        shard = machines.checked_shard(demos)
-    with problems.collected():
-        tracking = tracking_of(log)
-    with problems.collected():
+        machines = Machines.checked(divided, elsewhere, demos)
         folder = machines.folder(output)
         check_run_apart(folder, read_by(demos, **paths))
+    with problems.collected():
+        tracking = tracking_of(log)
     problems.raise_any()
     named: dict[str, Any] = {"models": (model_options,), "tasks": tuple(task or ()), "protocols": (protocol,)}
     named |= {"demos": demos, "data_dir": data_dir and str(data_dir), "chat": chat.chat, "system": chat.system}
@@ -140,10 +140,10 @@ def run(
             estimated = estimate_runs(runs, not no_probe, tell)
             _show_plan(described(crossing.experiment, runs), grid_text(experiment.rules), estimated, common.as_json)
             return
-        if machines.wrote_script(output, common.quiet):
+        if machines.queued(output, common.quiet):
             return
         told = tracked(tell, tracking, runs, common.quiet or common.as_json)
-        summary = execute(runs, samples, told, Store(folder_of_cache), executor, shard)
+        summary = execute(runs, samples, told, Store(folder_of_cache), executor, machines.shard)
     report_summary(summary, common, f"deepthink report {output}    or: deepthink plot {output}")
 
 

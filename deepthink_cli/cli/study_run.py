@@ -12,7 +12,7 @@ from deepthink_cli.cli.about import about
 from deepthink_cli.cli.command import Program
 from deepthink_cli.cli.console import Show, duration, note, report, table, write_json
 from deepthink_cli.cli.data_options import Cache
-from deepthink_cli.cli.executor_options import ExecutorArguments
+from deepthink_cli.cli.executor_options import ElsewhereOptions, ExecutorArguments, Machines
 from deepthink_cli.cli.grouped import Given, Without, grouped
 from deepthink_cli.cli.help import HelpGroup
 from deepthink_cli.cli.options import CommonArguments
@@ -43,7 +43,8 @@ def run_study(
     *,
     replaced: StudyArguments,
     model: Annotated[Given[ModelOptions], Without(*UNNAMED)],
-    machines: ExecutorArguments,
+    divided: ExecutorArguments,
+    elsewhere: Given[ElsewhereOptions],
     common: CommonArguments,
 ) -> None:
     """Do the runs of a study, model by model, into one folder; an interrupted study is continued."""
@@ -57,7 +58,7 @@ def run_study(
     with problems.collected():
         opened, crossing = replaced.crossed(context, study, model)
     with problems.collected():
-        shard = machines.checked_shard()
+        machines = Machines.checked(divided, elsewhere)
     with problems.collected():
         tracking = tracking_of(log)
     problems.raise_any()
@@ -67,11 +68,11 @@ def run_study(
     cache = cache or default_folder()
     with Show(common) as tell, machines.executor(model.device, cache) as executor:
         runs = prepare(crossing, written, tell)
-        if machines.wrote_script(folder, common.quiet):
+        if machines.queued(folder, common.quiet):
             return
         Origin.of(study, replaced.scale).write(written)
         told = tracked(tell, tracking, runs, common.quiet or common.as_json)
-        summary = execute(runs, samples, told, Store(cache), executor, shard)
+        summary = execute(runs, samples, told, Store(cache), executor, machines.shard)
     report_summary(summary, common, f"deepthink report {folder}")
 
 

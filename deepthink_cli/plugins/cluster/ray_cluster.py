@@ -19,8 +19,8 @@ from deepthink_cli.experiments.executors.base import PACKAGE, Deliver, module_pa
 from deepthink_cli.experiments.executors.local import cores
 from deepthink_cli.experiments.executors.messages import Died, Event, Message
 from deepthink_cli.io.processes import SAFE_PATH
+from deepthink_cli.plugins.cluster.registry import LOCAL, RayOptions
 
-LOCAL = "local"
 OBJECT_STORE = 80_000_000  # bytes; Ray would take 30 % of the memory, and rows are kilobytes
 PATIENCE = 5.0  # seconds to wait for an answer of the head node
 HANDED_ON = ("OMP_NUM_THREADS", "HF_HUB_OFFLINE", "HF_HOME", "HF_HUB_CACHE", "XDG_CACHE_HOME", "TRANSFORMERS_VERBOSITY")
@@ -67,6 +67,12 @@ class RayExecutor:
         import ray
 
         ray.shutdown()
+
+
+def start(options: RayOptions, workers: int | None, device: str, cache: Path) -> RayExecutor:
+    """An executor on the cluster that the options name; raises as `RayExecutor` does."""
+    assert options.ray is not None
+    return RayExecutor(options.ray, workers, device, cache)
 
 
 class Actor:

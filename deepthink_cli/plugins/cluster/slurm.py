@@ -11,8 +11,10 @@ from pathlib import Path
 from subprocess import CalledProcessError
 
 from deepthink_cli.errors import DeepThinkError, InputError
+from deepthink_cli.events import Note, Tell
 from deepthink_cli.io.atomic import writing
 from deepthink_cli.io.processes import SAFE_PATH, python, start
+from deepthink_cli.plugins.cluster.registry import SlurmOptions
 
 FLAGS, WITH_VALUE = ("--submit",), ("--slurm", "--sbatch")  # of `deepthink run`, which a shard does not have
 _OPTION = re.compile(r"--?[A-Za-z][^\n\r]*")
@@ -32,6 +34,17 @@ class Script:
     def command(self) -> str:
         """The command that submits the script."""
         return shlex.join(["sbatch", str(self.path)])
+
+
+def write_or_submit(options: SlurmOptions, out: Path, arguments: Sequence[str], tell: Tell) -> str | None:
+    """Write the script, and submit its shards if the options say so; else returns the command that does."""
+    assert options.slurm is not None
+    script = write_script(out, arguments, options.slurm, options.sbatch or ())
+    tell(Note(f"wrote {script.path}: {script.shards} shards"))
+    if not options.submit:
+        return script.command
+    tell(Note(f"submitted as {', '.join(submit(script))}; then: deepthink report {out}"))
+    return None
 
 
 def write_script(out: Path, arguments: Sequence[str], shards: int, options: Sequence[str]) -> Script:

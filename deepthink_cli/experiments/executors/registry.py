@@ -1,0 +1,59 @@
+"""Where else work is done than on this machine: clusters, whose workers are started here, and queues of jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from deepthink_cli.events import Tell
+from deepthink_cli.options import Options
+from deepthink_cli.registry import Registry, loaded
+
+if TYPE_CHECKING:
+    from deepthink_cli.experiments.executors.base import Executor
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Machines on which workers are started, asked for by one of its own `options`.
+
+    `start`, or where it is found (`module:function`), makes an executor of the options, the number of workers (None:
+    as many as there is room for), the device of the model's options, and the folder of what is kept between runs. It
+    raises InputError for what the cluster cannot run, and DeepThinkError if no cluster answers.
+    """
+
+    options: type[Options]
+    start: Callable[[Any, int | None, str, Path], Executor] | str
+    summary: str
+    source: str
+
+    def executor(self, options: Options, workers: int | None, device: str, cache: Path) -> Executor:
+        """An executor, which the caller closes."""
+        return loaded(self.start)(options, workers, device, cache)
+
+
+@dataclass(frozen=True)
+class Queue:
+    """A queue of jobs, each of which does a shard of a run with a command of its own; asked for by its `options`.
+
+    `shards` says in how many parts a run is divided. `submit` gets the options, the folder of the run, the words of
+    the command line and a function to tell notes; it returns the line that is printed, if there is one. Either may be
+    the place of a function (`module:function`), and raises InputError for what the queue cannot take.
+    """
+
+    options: type[Options]
+    shards: Callable[[Any], int] | str
+    submit: Callable[[Any, Path, tuple[str, ...], Tell], str | None] | str
+    summary: str
+    source: str
+
+
+def _check(name: str, found: Any) -> Cluster | Queue:
+    if not isinstance(found, Cluster | Queue):
+        raise TypeError(f"a {type(found).__name__}, neither a Cluster nor a Queue")
+    return found
+
+
+EXECUTORS: Registry[Cluster | Queue] = Registry("executors", {}, _check)
