@@ -39,9 +39,7 @@ Output = Annotated[
     Path,
     Flag(OUTPUT, "The adapter's folder, or a file.", "PATH", short="-o", variable=False),
 ]
-OneIteration = Annotated[
-    str, Flag(METHOD, "Which kept iteration to write: a number, or last.", "T", formerly="iteration")
-]
+OneIteration = Annotated[str, Flag(METHOD, "Which kept iteration to write: a number, or last.", "T")]
 
 
 class StateArguments(Options):
