@@ -6,13 +6,12 @@ the argument of the harness and of Python, and the messages about its values.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from logging import getLogger
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, create_model, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from deepthink_cli.errors import InputError, Problem, Problems, option
 from deepthink_cli.io.mistakes import reason
@@ -30,21 +29,19 @@ MACHINES = "Machines"
 class Flag:
     """What an option has beside the type, the default and the constraints of its field.
 
-    `name` is that of the option if it is not the field's, `formerly` the one that it had before, which is accepted
-    with a note, and `short` as in `-m`; `hint` says in messages what values there are, if the constraint's own words
-    do not. `complete` says which names the shell offers, one of those in `deepthink_cli.cli.completion`; others are
-    refused with `closed`. With `several`, it may be given several times. `variable` is off for an option that no
-    variable of the environment sets. The default is not shown where `default` is off: the help says what is done
-    without the option; a text is shown in its place, and gives the same if it is typed. `callback` is called with the
-    value that was parsed, before those of other options with `eager`. `alone` is the value of an option that is given
-    without one.
+    `name` is that of the option if it is not the field's, and `short` as in `-m`; `hint` says in messages what values
+    there are, if the constraint's own words do not. `complete` says which names the shell offers, one of those in
+    `deepthink_cli.cli.completion`; others are refused with `closed`. With `several`, it may be given several times.
+    `variable` is off for an option that no variable of the environment sets. The default is not shown where `default`
+    is off: the help says what is done without the option; a text is shown in its place, and gives the same if it is
+    typed. `callback` is called with the value that was parsed, before those of other options with `eager`. `alone` is
+    the value of an option that is given without one.
     """
 
     panel: str
     help: str
     metavar: str | None = None
     name: str = ""
-    formerly: str = ""
     short: str = ""
     hint: str = ""
     complete: str = ""
@@ -66,20 +63,6 @@ class Options(BaseModel):
     """Base of all options: unknown names are errors, and every error names the option and its value."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _renamed(cls, values: Any) -> Any:
-        """Values under the names that fields had before, with a DeprecationWarning."""
-        if not isinstance(values, Mapping):
-            return values
-        fields = {flag.formerly: name for name, each in cls.model_fields.items() if (flag := flag_of(each))}
-        former = {old: new for old, new in fields.items() if old in values and old not in cls.model_fields}
-        for old, new in former.items():
-            if new in values:
-                raise ValueError(f"{old} is the former name of {new}; omit it")
-            warnings.warn(f"{old} is now called {new}", DeprecationWarning, stacklevel=2)
-        return {former.get(name, name): value for name, value in values.items()}
 
     @classmethod
     def checked(cls, **values: Any) -> Self:

@@ -47,18 +47,17 @@ class ModelIdentity:
 
     `id` is a hub id, `pocket`, or the absolute path of a local directory; `revision` the hub's commit.
     The digests cover the configuration, the weights and the tokenizer. `weights_sha256` is two digests with a colon
-    between them, of sampled bytes and of all bytes; only the first in memories of earlier versions, and empty if
-    the weights are not on this machine. `dtype` is the compute dtype, which may differ when the memory is used;
-    `quantize` must be the same. `gguf` is the name of the GGUF file that the model was read from, None for another
-    format; the digest of the weights covers its bytes, so the file may be renamed. `adapter` is merged into
-    the weights, whose digest does not cover it.
+    between them, of sampled bytes and of all bytes, and empty if the weights are not on this machine. `dtype` is the
+    compute dtype, which may differ when the memory is used; `quantize` must be the same. `gguf` is the name of the GGUF
+    file that the model was read from, None for another format; the digest of the weights covers its bytes, so the file
+    may be renamed. `adapter` is merged into the weights, whose digest does not cover it.
     """
 
     id: str
     revision: str | None
     architecture: str
     config_sha256: Digest
-    weights_sha256: Annotated[str, Field(pattern="^([0-9a-f]{64}(:[0-9a-f]{64})?)?$")]
+    weights_sha256: Annotated[str, Field(pattern="^([0-9a-f]{64}:[0-9a-f]{64})?$")]
     tokenizer_sha256: Digest
     dtype: Annotated[str, Field(pattern=DTYPE)]
     quantize: Annotated[str, Field(pattern="^(8bit|4bit)$")] | None = None
@@ -67,7 +66,7 @@ class ModelIdentity:
 
     @property
     def sampled_weights(self) -> str:
-        """The digest of the weights' sampled bytes, which every version computes in the same way."""
+        """The digest of the weights' sampled bytes."""
         return self.weights_sha256.partition(":")[0]
 
     @property
@@ -82,8 +81,7 @@ class ModelIdentity:
     def differences(self, other: ModelIdentity) -> list[str]:
         """Names of the parts in which two models differ; empty if each can use the other's memories.
 
-        Two revisions of one hub id differ, even if their weights do not. Weights are compared by every byte,
-        or by samples if one of the two has only those.
+        Two revisions of one hub id differ, even if their weights do not. Weights are compared by every byte.
         """
         revisions = (self.revision, other.revision)
         named = self.id == other.id and None not in revisions
@@ -91,7 +89,7 @@ class ModelIdentity:
             "revision": revisions if named else (None, None),
             "architecture": (self.architecture, other.architecture),
             "configuration": (self.config_sha256, other.config_sha256),
-            "weights": _comparable(self.weights_sha256, other.weights_sha256 or self.weights_sha256),
+            "weights": (self.weights_sha256, other.weights_sha256 or self.weights_sha256),
             "tokenizer": (self.tokenizer_sha256, other.tokenizer_sha256),
             "quantization": (self.quantize, other.quantize),
             "adapter": (_contents(self.adapter), _contents(other.adapter)),
@@ -101,13 +99,6 @@ class ModelIdentity:
 
 def _contents(adapter: AdapterIdentity | None) -> str | None:
     return None if adapter is None else adapter.sha256
-
-
-def _comparable(left: str, right: str) -> tuple[str, str]:
-    """The parts of two weight digests that can be compared."""
-    if ":" in left and ":" in right:
-        return left, right
-    return left.partition(":")[0], right.partition(":")[0]
 
 
 @with_config(STRICT)

@@ -17,8 +17,6 @@ from pages import ROOT, write_or_check
 
 from deepthink_cli.cli.help import WHICH
 from deepthink_cli.cli.main import program
-from deepthink_cli.cli.renamed import former_flags
-from deepthink_cli.experiments.study import FORMER
 
 PAGE = ROOT / "docs" / "cli.md"
 README = ROOT / "README.md"
@@ -33,15 +31,6 @@ Data go to stdout; progress, notes and errors go to stderr. [Concepts](concepts.
 the [exit codes](concepts.md#exit-codes). `--help` shows the options that come first, `--help-all`
 every option, as here.
 """
-
-FORMER_NAMES = """\
-## Former names
-
-Earlier versions had other names for these. They are accepted on the command line, as `DEEPTHINK_*` variables and in
-configuration files, with a note that says the present name. Result rows and memories keep the names of their fields.
-
-| former | present | of |
-| --- | --- | --- |"""
 
 PROGRAM = """
 import json, sys
@@ -71,18 +60,7 @@ def page() -> str:
     """The whole page: the program's help, then a section for every command."""
     names = [(), *(tuple(name.split()) for name in commands())]
     sections = (section(("deepthink", *name), text) for name, text in zip(names, helps(names), strict=True))
-    return "\n".join([INTRODUCTION, *sections, former_names()])
-
-
-def former_names() -> str:
-    """The table of options that had another name, with their commands."""
-    renamed: dict[tuple[str, str], list[str]] = {}
-    for name, command in _commands(program(), ()):
-        for old, new in former_flags(command).items():
-            renamed.setdefault((old, new), []).append(name)
-    rows = [f"| `{old}` | `{new}` | {', '.join(names)} |" for (old, new), names in renamed.items()]
-    rows += [f"| `{old}:` | `{new}:` | a study file |" for old, new in FORMER.items()]
-    return "\n".join([FORMER_NAMES, *sorted(rows), ""])
+    return "\n".join([INTRODUCTION, *sections])
 
 
 def commands() -> list[str]:

@@ -23,7 +23,14 @@ from deepthink_cli.artifact.format import (
     read_header,
 )
 from deepthink_cli.artifact.layout import tensor_name
-from deepthink_cli.artifact.metadata import Metadata, StoredDemonstrations, added_fields, rule_fields, versions
+from deepthink_cli.artifact.metadata import (
+    FORMAT_VERSION,
+    Metadata,
+    StoredDemonstrations,
+    added_fields,
+    rule_fields,
+    versions,
+)
 from deepthink_cli.artifact.quantization import GROUP, Codes, check_codes, dequantized, quantized
 from deepthink_cli.corrections import Calibrated, FirstToken, Thresholds
 from deepthink_cli.errors import DeepThinkError, InputError, option
@@ -75,7 +82,7 @@ def save_quantized(header: Header, bits: Bits, path: str | Path) -> Header:
         stored = quantized(tensor, name.rpartition(".")[2], form)
         tensors |= {name: stored.codes, f"{name}.low": stored.low, f"{name}.scale": stored.scale}
     dtypes = {**metadata.dtypes, "memory": form.dtype}
-    return _write(replace(metadata, format_version=2, quantized=form, dtypes=dtypes), tensors, path)
+    return _write(replace(metadata, quantized=form, dtypes=dtypes), tensors, path)
 
 
 def save_calibrated(
@@ -101,7 +108,7 @@ def save_first_token(header: Header, first_token: FirstToken | None, path: str |
 def _save_changed(header: Header, metadata: Metadata, path: str | Path) -> Header:
     artifact = read_artifact(header, header.metadata.kept)
     tensors = {name: _stored(artifact, name) for name in header.tensors}
-    return _write(replace(metadata, **added_fields(metadata)), tensors, path)
+    return _write(metadata, tensors, path)
 
 
 def _tensors(memories: Sequence[Memory]) -> dict[str, torch.Tensor]:
@@ -208,6 +215,7 @@ def _metadata(memories: Sequence[Memory]) -> Metadata:
         provenance = replace(provenance, calibrated=calibrated.of({1, *kept}))
     demonstrations = provenance.demonstrations
     return Metadata(
+        format_version=FORMAT_VERSION,
         **added_fields(provenance),
         model=provenance.model,
         demonstrations=StoredDemonstrations(

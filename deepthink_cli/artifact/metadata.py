@@ -38,7 +38,7 @@ from deepthink_cli.updates.base import UpdateRule
 from deepthink_cli.updates.gate import Gate
 from deepthink_cli.updates.registry import GATE, name_of, rule_of, values_of
 
-FORMAT_VERSIONS = (1, 2)
+FORMAT_VERSION: Literal[1] = 1
 MAX_ITERATIONS = 999_999  # the names of tensors have six digits for an iteration
 
 
@@ -69,11 +69,10 @@ class Metadata:
 
     `eta` and `momentum` are those of the gate. For any other update rule both are 0 and `update` holds the rule;
     `update` is absent for the gate, and `chat` if the demonstrations are not turns of a conversation. Every later field
-    is absent unless a command recorded it (`parts` unless the demonstrations were read in parts); a file that has one
-    has format version 2.
+    is absent unless a command recorded it (`parts` unless the demonstrations were read in parts).
     """
 
-    format_version: Literal[1, 2]
+    format_version: Literal[1]
     model: ModelIdentity
     demonstrations: StoredDemonstrations
     template: Template
@@ -138,7 +137,7 @@ class Metadata:
 
 
 OPTIONAL = tuple(each.name for each in fields(Metadata) if each.default is None)  # absent if they are not used
-ADDED = tuple(name for name in OPTIONAL if name not in ("update", "chat"))  # fields of format version 2
+ADDED = tuple(name for name in OPTIONAL if name not in ("update", "chat"))  # recorded by commands
 
 
 ADAPTER_METADATA = TypeAdapter(Metadata)
@@ -155,9 +154,8 @@ def rule_fields(rule: UpdateRule) -> dict[str, Any]:
 
 
 def added_fields(of: Provenance | Metadata) -> dict[str, Any]:
-    """The fields of format version 2 that a memory uses, and the format version that it therefore has."""
-    added = {name: getattr(of, name) for name in ADDED if getattr(of, name) is not None}
-    return {"format_version": FORMAT_VERSIONS[bool(added)], **added}
+    """The fields that a command recorded."""
+    return {name: getattr(of, name) for name in ADDED if getattr(of, name) is not None}
 
 
 def rule_as_json(rule: UpdateRule) -> dict[str, Any]:
@@ -191,11 +189,10 @@ def parse_metadata(text: str, where: str) -> Metadata:
     except (ValueError, RecursionError) as error:
         raise InputError(f"{where}: not a deepthink memory: its metadata are not JSON") from error
     version = raw.get("format_version") if isinstance(raw, dict) else None
-    if version not in FORMAT_VERSIONS:
-        known = " and ".join(map(str, FORMAT_VERSIONS))
+    if version != FORMAT_VERSION:
         raise InputError(
-            f"{where}: memory format {version!r}; this program reads formats {known}; upgrade it, or run deepthink "
-            "think again"
+            f"{where}: memory format {version!r}; this program reads format {FORMAT_VERSION}; upgrade it, or run "
+            "deepthink think again"
         )
     try:
         parsed = ADAPTER_METADATA.validate_python(raw)
@@ -212,8 +209,6 @@ def parse_metadata(text: str, where: str) -> Metadata:
 def _check_consistent(metadata: Metadata) -> None:
     """Raise ValueError if fields contradict each other."""
     kept = metadata.kept
-    if metadata.format_version == 1 and any(getattr(metadata, name) is not None for name in ADDED):
-        raise ValueError("format_version: 1 has none of the fields " + ", ".join(ADDED))
     if metadata.update is not None and (metadata.eta or metadata.momentum or metadata.update.name == GATE):
         raise ValueError("update: has an eta and a momentum of its own, and is not the gate")
     _check_demonstrations(metadata)
@@ -231,8 +226,6 @@ def _check_consistent(metadata: Metadata) -> None:
     for name, dtype in (("memory", stored_as), ("model", metadata.model.dtype)):
         if metadata.dtypes[name] != dtype:
             raise ValueError(f"dtypes.{name}: {metadata.dtypes[name]} is not {dtype}")
-    if metadata.format_version != added_fields(metadata)["format_version"]:
-        raise ValueError("format_version: 2 has one of the fields " + ", ".join(ADDED))
 
 
 def _check_demonstrations(metadata: Metadata) -> None:

@@ -1,4 +1,4 @@
-"""The class of the commands: optional values, options under former names, and errors that name sources of values."""
+"""The class of the commands: optional values, and errors that name sources of values."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ from typing import Any
 
 import typer
 
-from deepthink_cli.cli.console import note
 from deepthink_cli.cli.help import HelpCommand
-from deepthink_cli.cli.renamed import NOTES, under_new_names
 from deepthink_cli.cli.sources import naming_sources
 
 
@@ -30,16 +28,12 @@ class Command(HelpCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the words of the command, some of whose options have an optional value."""
-        return super().parse_args(
-            ctx, under_new_names(ctx, with_values(args, getattr(ctx.command.callback, "alone", {})))
-        )
+        return super().parse_args(ctx, with_values(args, getattr(ctx.command.callback, "alone", {})))
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command; `--offline` is applied to the hub's library."""
         if ctx.params.get("offline"):
             os.environ["HF_HUB_OFFLINE"] = "1"  # read when the library is first imported, which is later
-        for line in ctx.meta.get(NOTES, ()):
-            note(line, ctx.params.get("quiet", False))
         with naming_sources(ctx):
             return super().invoke(ctx)
 

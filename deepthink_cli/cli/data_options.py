@@ -241,7 +241,7 @@ def columns_in(text: str | None) -> tuple[tuple[str, str], ...]:
 
 
 IterationChoice = Annotated[
-    str, Flag(METHOD, "Which kept iterations to use: numbers as in 1,5, last, or all.", "T,...", formerly="iteration")
+    str, Flag(METHOD, "Which kept iterations to use: numbers as in 1,5, last, or all.", "T,...")
 ]
 Calibrate = Annotated[
     str | None,

@@ -70,7 +70,6 @@ Output = Annotated[
         OUTPUT,
         "Output file of the rows, one for each input and iteration; the suffix decides the format, as for predict -o.",
         "FILE",
-        formerly="samples",
         short="-o",
         variable=False,
     ),

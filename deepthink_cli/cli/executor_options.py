@@ -56,7 +56,11 @@ def _options(kinds: type | tuple[type, ...]) -> dict[str, type[Options]]:
 
 
 if TYPE_CHECKING:
-    ClusterOptions = ElsewhereOptions = Options
+
+    class ClusterOptions(Options): ...
+
+    class ElsewhereOptions(Options): ...
+
 else:
     ClusterOptions = joined("ClusterOptions", _options(Cluster))
     ElsewhereOptions = joined("ElsewhereOptions", _options((Cluster, Queue)))

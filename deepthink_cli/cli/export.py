@@ -38,14 +38,14 @@ Output = Annotated[
     Path,
     Flag(OUTPUT, "The adapter's folder, or a file.", "PATH", short="-o", variable=False),
 ]
-OneIteration = Annotated[
-    str, Flag(METHOD, "Which kept iteration to write: a number, or last.", "T", formerly="iteration")
-]
+OneIteration = Annotated[str, Flag(METHOD, "Which kept iteration to write: a number, or last.", "T")]
 
 
 _OWN = {f"--to {name}": exporter.options for name, exporter in EXPORTERS.items()}
 if TYPE_CHECKING:
-    ExporterOptions = Options
+
+    class ExporterOptions(Options): ...
+
 else:
     ExporterOptions = joined("ExporterOptions", _OWN, {*ModelOptions.option_names(), "memory", "to", "output", "at"})
 

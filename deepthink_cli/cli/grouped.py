@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import wraps
@@ -70,9 +70,8 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
     """Replace every parameter of `command` that is a group by its options, in their order.
 
     A group is a model of options: `Given[Model]` arrives as it was typed, `Model` is checked first. Options that
-    `Without` names are left out, and have their defaults. The help of an option ends with when it has no meaning. The
-    command's attribute `formerly` has the names of options by those that they had before. Raises TypeError for a name
-    that the group does not have, ValueError if two parameters share a name.
+    `Without` names are left out, and have their defaults. The help of an option ends with when it has no meaning.
+    Raises TypeError for a name that the group does not have, ValueError if two parameters share a name.
     """
     parameters: list[Parameter] = []
     groups: dict[str, tuple[Any, dict[str, str]]] = {}  # the group, and its fields by the names of their options
@@ -100,8 +99,7 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
         command(**values, **built)
 
     flat.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
-    flat.formerly = {flag.formerly: name for name, flag in _flags(parameters) if flag.formerly}  # type: ignore[attr-defined]
-    flat.alone = {f"--{name.replace('_', '-')}": flag.alone for name, flag in _flags(parameters) if flag.alone}  # type: ignore[attr-defined]
+    flat.alone = _alone(parameters)  # type: ignore[attr-defined]
     flat.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return flat
 
@@ -112,12 +110,10 @@ def _model_of(kind: Any) -> type[Options] | None:
     return model if isinstance(model, type) and issubclass(model, Options) else None
 
 
-def _flags(parameters: Iterable[Parameter]) -> Iterator[tuple[str, Flag]]:
-    """The options of a command that are declared by a `Flag`."""
-    for parameter in parameters:
-        for each in getattr(parameter.annotation, "__metadata__", ()):
-            if isinstance(each, Flag):
-                yield parameter.name, each
+def _alone(parameters: Iterable[Parameter]) -> dict[str, str]:
+    """The values of options that may be given without one."""
+    noted = [(each.name, note) for each in parameters for note in getattr(each.annotation, "__metadata__", ())]
+    return {typed(name): note.alone for name, note in noted if isinstance(note, Flag) and note.alone}
 
 
 def default_text(field: FieldInfo) -> Any:
@@ -181,7 +177,7 @@ def _annotation(name: str, kind: Any, flag: Flag) -> Any:
     info = typer.Option(
         f"--{name.replace('_', '-')}",
         *filter(None, [flag.short]),
-        envvar=[variable(each) for each in (name, flag.formerly) if each] if flag.variable else None,
+        envvar=variable(name) if flag.variable else None,
         show_envvar=False,
         rich_help_panel=flag.panel,
         metavar=metavar,

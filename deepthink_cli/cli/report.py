@@ -66,7 +66,6 @@ OutputFormat = Annotated[
         OUTPUT,
         "Formatted tables, numbers in [0, 1] as csv and json, a page for a browser as html, or a folder of "
         "records in the schema of Every Eval Ever as eee. Default: terminal.",
-        formerly="format",
         variable=False,
     ),
 ]
@@ -84,13 +83,10 @@ ReportedIteration = Annotated[
         METHOD,
         "Report this T. Default: the best on the dev rows; without dev rows, the last.",
         "T",
-        formerly="iteration",
         variable=False,
     ),
 ]
-AllTasks = Annotated[
-    bool, Flag(DATA, "Show every task of a group that has more than ten.", formerly="tasks", variable=False)
-]
+AllTasks = Annotated[bool, Flag(DATA, "Show every task of a group that has more than ten.", variable=False)]
 Where = Annotated[
     list[str] | None,
     Flag(

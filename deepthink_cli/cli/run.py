@@ -44,7 +44,6 @@ Output = Annotated[
         OUTPUT,
         "Folder of the run; an interrupted run is resumed.",
         "FOLDER",
-        formerly="out",
         short="-o",
         variable=False,
     ),

@@ -65,7 +65,6 @@ PoolScores = Annotated[
         OUTPUT,
         "Write a row for every row of the pool; the suffix decides the format, as for predict -o.",
         "FILE",
-        formerly="scores",
         variable=False,
     ),
 ]

@@ -14,8 +14,7 @@ import typer
 from typer.exceptions import TyperException
 
 from deepthink_cli.cli.about import about_of
-from deepthink_cli.cli.names import PREFIX, option_name, variable_used, variables_of
-from deepthink_cli.cli.renamed import former_names, tell_renamed
+from deepthink_cli.cli.names import PREFIX, option_name
 from deepthink_cli.errors import DeepThinkError, InputError, Problem, Problems
 from deepthink_cli.io.documents import Document, check_allows_no_code, read_document
 from deepthink_cli.io.mistakes import plain
@@ -39,8 +38,8 @@ def usage_message(error: TyperException) -> str:
     parameter, context = getattr(error, "param", None), getattr(error, "ctx", None)
     if parameter is None or context is None:
         return plain(error.format_message())
-    reason, name = plain(error.message), variable_used(parameter)
-    value = os.environ.get(name, "")
+    reason, name = plain(error.message), parameter.envvar
+    value = os.environ.get(name or "", "")
     if came_from(context, str(parameter.name)) == "ENVIRONMENT":
         return f"{name}: {boolean_reason(value) if getattr(parameter, 'is_flag', False) else reason}"
     return plain(error.format_message())
@@ -58,7 +57,7 @@ def unread_variables(program: Callable[[], Any]) -> list[str]:
         return []
     commands = list(commands_of(program()))
     parameters = [parameter for each in commands for parameter in each.params]
-    known = {name for parameter in parameters for name in variables_of(parameter)}
+    known = {str(parameter.envvar) for parameter in parameters if parameter.envvar}
     known.update(name for each in commands for name in about_of(each.callback).variables)
     flags = {str(parameter.name): parameter.opts[0] for parameter in parameters if not parameter.envvar}
     return [f"{name}: no option reads it; {_advice(name, known, flags)}" for name in named if name not in known]
@@ -93,7 +92,7 @@ def _sources(context: typer.Context) -> dict[str, str]:
         if source == "DEFAULT_MAP" and name in lines:
             sources[field] = f"{lines[name]} "
         elif source == "ENVIRONMENT":
-            sources[field] = f"{variable_used(parameter)}="
+            sources[field] = f"{parameter.envvar}="
     return sources
 
 
@@ -126,7 +125,6 @@ def apply_config(context: typer.Context, path: Path | None) -> Path | None:
 
 def _apply(context: typer.Context, document: Document) -> None:
     check_allows_no_code(document.values, document.where)
-    former = former_names(context.command)
     accepted = {str(parameter.name): parameter for parameter in context.command.params}
     del accepted["config"]  # a file names no other file
     problems = Problems()
@@ -136,13 +134,10 @@ def _apply(context: typer.Context, document: Document) -> None:
     for key, value in document.values.items():
         with problems.collected():  # a file may be shared by several commands, and have options of others
             where, name = document.where(key), str(key).replace("-", "_")
-            if name not in {*accepted, *former} and name not in (known := _names_of_all(context)):
+            if name not in accepted and name not in (known := _names_of_all(context)):
                 close = difflib.get_close_matches(name, known, n=1)
                 hint = f"did you mean {close[0]}?" if close else "see the command's --help for the names"
                 raise InputError(f"{where}: unknown option {key!r}; {hint}")
-            if name in former:
-                tell_renamed(context, f"{where}: {key}", former[name])
-                name = former[name]
             if name in lines:
                 raise InputError(f"{where}: {key!r} is duplicated, first at {lines[name]}; keep one")
             lines[name], places[name] = where, f"{where}: {key}"
@@ -156,9 +151,8 @@ def _apply(context: typer.Context, document: Document) -> None:
 def _names_of_all(context: typer.Context) -> set[str]:
     """The options of every command, which imports all of them."""
     root = context.find_root()
-    commands = list(commands_of(root.command if root.obj is None else root.obj()))
-    names = {str(parameter.name) for command in commands for parameter in command.params} - {"config"}
-    return names | {old for command in commands for old in former_names(command)}
+    commands = commands_of(root.command if root.obj is None else root.obj())
+    return {str(parameter.name) for command in commands for parameter in command.params} - {"config"}
 
 
 def _read(path: Path) -> Document:

@@ -99,7 +99,6 @@ Folders = Annotated[
         DATA,
         "Folder of the study's rows; give it several times for several. Default: runs/NAME of the study.",
         "FOLDER",
-        formerly="from",
         variable=False,
     ),
 ]
@@ -145,6 +144,4 @@ def _opened(name: str, folders: list[Path] | None, scale: str | None, quiet: boo
             raise InputError(f"{name}: is a folder; name its study, as in deepthink study report example --runs {name}")
         return found, runs
     opened = open_study(name, scale)
-    for line in opened.notes:
-        note(line, quiet)
     return opened, folders or [folder_of(None, opened)]

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from deepthink_cli.cli import completion
-from deepthink_cli.cli.console import note
 from deepthink_cli.cli.data_options import DataDir, TaskNames
 from deepthink_cli.cli.grouped import Given, option_of
 from deepthink_cli.cli.names import flag
@@ -45,7 +44,6 @@ StudyOutput = Annotated[
         OUTPUT,
         "Folder of the study's rows; an interrupted study is continued. Default: runs/NAME of the study.",
         "FOLDER",
-        formerly="out",
         short="-o",
         variable=False,
     ),
@@ -64,7 +62,6 @@ class StudyArguments(Options):
             MODEL,
             "Models in place of those of the study: hub ids, local directories or GGUF files.",
             "MODEL,...",
-            formerly="models",
             short="-m",
             variable=False,
         ),
@@ -101,10 +98,7 @@ class StudyArguments(Options):
             fields_of.get(name, name): (flag(name, _text(value)), values[fields_of.get(name, name)])
             for name, value in given.items()
         }
-        study = open_study(name, self.scale, replaced)
-        for line in study.notes:
-            note(line, context.params.get("quiet", False))
-        return study
+        return open_study(name, self.scale, replaced)
 
     def crossed(self, context: typer.Context, name: str, model: Given[ModelOptions]) -> tuple[OpenedStudy, Crossing]:
         """The study with these values and options of every model, crossed; raises InputError as `cross_study`."""

@@ -135,7 +135,7 @@ class RunJob:
         """The digest of the demonstrations; of an ensemble that leaves some out, of all its orders."""
         if len(self.members) == 1 or not self.left_out:
             return self.demonstrations.sha256
-        # Rows of older versions have that of the first order, and their other orders left out other demonstrations.
+        # Where all fit, the first order determines the others.
         return hashlib.sha256(canonical_json([member.sha256 for member in self.members]).encode()).hexdigest()
 
     @property

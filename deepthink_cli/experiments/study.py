@@ -6,6 +6,7 @@ import difflib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,6 @@ from deepthink_cli.io.mistakes import place, reason
 from deepthink_cli.model.options import ModelOptions
 
 WITH_DEFAULTS = ("shots", "orders", "sampling")  # axes in which None stands for the task's own value
-FORMER = {"methods": "techniques", "select": "choose_on"}  # fields by the names that they had before
 MAX_SEEDS = 1_000_000
 
 
@@ -112,14 +112,10 @@ Options = Mapping[str, tuple[str, Any]]  # by field, the option as it was typed 
 
 @dataclass(frozen=True)
 class Layer:
-    """Some fields of a study and where they are written: a file, one of its scales, or options; later ones win.
-
-    `former` are those that are written under their former names.
-    """
+    """Some fields of a study and where they are written: a file, one of its scales, or options; later ones win."""
 
     fields: Mapping[str, Any]
     where: Where
-    former: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -134,15 +130,6 @@ class OpenedStudy:
         """`study.yaml:7`, or the option: where a field of the study is written; the start of the file for none."""
         layer = next((each for each in reversed(self.layers) if keys and keys[0] in each.fields), self.layers[0])
         return layer.where(*keys)
-
-    @property
-    def notes(self) -> list[str]:
-        """A line for each field that is written under its former name."""
-        return [
-            f"{each.where(FORMER[old])}: {old} is now called {FORMER[old]}"
-            for each in self.layers
-            for old in each.former
-        ]
 
     def written(self, field: str) -> Any:
         """The value of a field as it is written, before validation; None for one that is omitted."""
@@ -208,17 +195,8 @@ def _scales(document: Document, folder: Path) -> dict[str, Layer]:
 
 
 def _layer(document: Document, fields: Mapping[str, Any], folder: Path, *place: object) -> Layer:
-    """The fields that a document has at a place; raises InputError for one under both its names."""
-    former = tuple(old for old in FORMER if old in fields)
-    for old in former:
-        if FORMER[old] in fields:
-            raise InputError(f"{document.where(*place, old)}: {old}: the former name of {FORMER[old]}; omit it")
-    written = {FORMER[old]: old for old in former}
-
-    def where(*keys: object) -> str:
-        return document.where(*place, *(written.get(str(key), key) if not n else key for n, key in enumerate(keys)))
-
-    return Layer(_located(fields, folder), where, former)
+    """The fields that a document has at a place."""
+    return Layer(_located(fields, folder), partial(document.where, *place))
 
 
 def _opened(path: Path, layers: Sequence[Layer]) -> OpenedStudy:
@@ -247,7 +225,7 @@ def _message(error: Any, opened: OpenedStudy) -> str:
 
 def _located(fields: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """The fields with their relative paths made relative to the current directory instead of to the file's folder."""
-    located = {FORMER.get(name, name): value for name, value in fields.items()}
+    located = dict(fields)
     for name, change in (("tasks", _task), ("models", _model), ("data_dir", _path), ("demos", _path)):
         if name in located:
             located[name] = _each(located[name], lambda value, change=change: change(value, folder))  # type: ignore[misc]

@@ -188,8 +188,8 @@ def tokenizer_sha256(tokenizer: PreTrainedTokenizerBase) -> str:
 def weights_sha256(files: list[Path]) -> str:
     """The digest that identifies weights: a digest of samples, a colon, and a digest of every byte.
 
-    Memories of earlier versions and the keys of a run's rows use only the first part. Neither part depends on how
-    tensors are distributed over files. An empty string if there are no files. Raises DeepThinkError for a damaged file.
+    The keys of a run's rows use only the first part. Neither part depends on how tensors are distributed over files.
+    An empty string if there are no files. Raises DeepThinkError for a damaged file.
     """
     return f"{samples_sha256(files)}:{contents_sha256(files)}" if files else ""
 

@@ -127,7 +127,7 @@ def _read_same(row: Result, baseline: Result) -> bool:
     if not is_rival(technique):
         return row.demonstrations_sha256 == baseline.demonstrations_sha256
     found = find_recorded(technique)
-    if row.plain_sha256 is None and found is not None and found.copies > 1:  # of an older version
+    if row.plain_sha256 is None and found is not None and found.copies > 1:  # rows of Table 1 have none
         return min(row.shots_used, row.setting.shots) == baseline.shots_used
     return (row.plain_sha256 or row.demonstrations_sha256) == baseline.demonstrations_sha256
 

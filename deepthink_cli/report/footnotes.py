@@ -91,8 +91,8 @@ def _paired(jobs: Sequence[JobResults]) -> list[str]:
         lines.append(f"Compared on the inputs that both have: {_by_arm_and_task(jobs, found)}")
     if unknown:
         lines.append(
-            "No comparison, because rows of an older version do not say which inputs were skipped; run both again into "
-            f"a new folder: {_by_arm_and_task(jobs, unknown)}"
+            "No comparison, because rows do not say which inputs were skipped; run both again into a new folder: "
+            f"{_by_arm_and_task(jobs, unknown)}"
         )
     return lines
 

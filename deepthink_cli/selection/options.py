@@ -39,7 +39,6 @@ class SelectOptions(Options):
             DATA,
             "How rows are chosen; --list shows the methods.",
             "NAME",
-            formerly="method",
             complete="methods",
             variable=False,
             default=False,

@@ -79,7 +79,7 @@ def find_task(name: str) -> Task:
 def digest(task: Task) -> str:
     """SHA-256 of everything in a task's definition that determines its prompts and rows, but for files' names."""
     fields = task.model_dump(exclude={"title", "source", "licence", "note", "example", "groups"})
-    if fields["free"] is None:  # absent in older versions
+    if fields["free"] is None:
         del fields["free"]
     for split in fields["splits"].values():
         del split["file"], split["format"]

@@ -53,7 +53,6 @@ class TechniqueOptions(Options):
             f"{DEEP_THINKING}; {_described(_TRAINED)}; or a control, also with -T: "
             f"{_described(_CONTROLS)}{installed(TECHNIQUES)}.",
             "NAME",
-            formerly="method",
             complete="techniques",
             variable=False,
         ),

@@ -161,7 +161,6 @@ def bases(tmp_path_factory: pytest.TempPathFactory) -> Bases:
     bias = dict.fromkeys(LABELS, -0.5)
     both = {
         **metadata,
-        "format_version": 2,
         "selected": {"method": "random", "shots": 4, "seed": 0, "balanced": True, "pool": "p", "pool_rows": 9}
         | {"pool_sha256": DIGEST, "model": None, "model_sha256": None},
         "technique": {"name": "flipped", "values": {"steps": 2.0}, "words": {label: label for label in LABELS}},
@@ -174,7 +173,6 @@ def bases(tmp_path_factory: pytest.TempPathFactory) -> Bases:
     }
     several = {
         **metadata,
-        "format_version": 2,
         "template": {**metadata["template"], "label_separator": ";"},
         "thresholds": {"score": "sum", "at": {t: dict.fromkeys(LABELS, 0.5) for t in "12"}, "rows": 20, "folds": 5}
         | {"source": "r", "micro_f1": 0.5, "macro_f1": 0.5, "subset_accuracy": 0.5},

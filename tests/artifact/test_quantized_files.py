@@ -25,7 +25,6 @@ from deepthink_cli import (
     think,
     tokenize_demonstrations,
 )
-from deepthink_cli.artifact import metadata as stored_metadata
 from deepthink_cli.artifact.files import read_memories, save_quantized
 from deepthink_cli.artifact.format import Header, summary, verify
 from deepthink_cli.engine.base import Engine
@@ -83,7 +82,7 @@ def test_every_iteration_comes_back_close_to_what_it_was(plain: Header, small: H
 def test_the_file_says_what_it_is_and_where_it_comes_from(plain: Header, small: Header) -> None:
     metadata, quantized = small.metadata, small.metadata.quantized
     assert quantized is not None
-    assert (metadata.format_version, quantized.source_sha256) == (2, plain.metadata.sha256)
+    assert quantized.source_sha256 == plain.metadata.sha256
     assert metadata.dtypes == {**plain.metadata.dtypes, "memory": quantized.dtype}
     assert summary(small)["shape"] == summary(plain)["shape"]
     assert summary(small)["quantized"]["bits"] == quantized.bits
@@ -123,12 +122,6 @@ def test_a_quantized_memory_is_not_quantized_again(small: Header, tmp_path: Path
 def test_dequantized_numbers_are_not_saved_as_if_they_were_thought(small: Header, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"this memory is int\d; copy its file"):
         save_memory(load_memory(small.path), tmp_path / "other.safetensors")
-
-
-def test_a_reader_of_version_1_refuses_it_by_its_version(small: Header, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stored_metadata, "FORMAT_VERSIONS", (1,))
-    message = f"{small.path}: memory format 2; this program reads formats 1; upgrade it, or run deepthink think again"
-    assert refusal(small.path) == message
 
 
 def test_no_mutation_of_the_file_loads_silently(small: Header) -> None:
@@ -214,7 +207,6 @@ def gone(metadata: dict[str, Any], entries: dict[str, Any]) -> None:
         (in_metadata("quantized", to={}), "damaged metadata: quantized.bits: is missing; add it"),
         (in_metadata("quantized", to=None), " is not float32"),
         (in_metadata("dtypes", "memory", to="float32"), "damaged metadata: dtypes.memory: float32 is not int"),
-        (in_metadata("format_version", to=1), "damaged metadata: format_version: 1 has none of the fields"),
         (gone, " is not float32"),
         (without("keys.low"), "damaged: its tensors are not those of iterations [1, 3]"),
         (without("values"), "damaged: its tensors are not those of iterations [1, 3]"),
@@ -241,7 +233,7 @@ def test_a_signed_file_of_another_form_is_refused(small: Header, change: Change,
 def test_a_file_of_float32_has_no_room_for_ranges(plain: Header) -> None:
     metadata, entries, body = parts(plain.path)
     changed = copy.deepcopy(metadata)
-    changed |= {"format_version": 2, "quantized": {"bits": 8, "group": 32, "source_sha256": "d" * 64}}
+    changed |= {"quantized": {"bits": 8, "group": 32, "source_sha256": "d" * 64}}
     changed["dtypes"]["memory"] = "int8"
     rewritten(plain.path, changed, entries, bytes(body))
     assert "damaged: its tensors are not those of iterations [1, 3]" in refusal(plain.path)

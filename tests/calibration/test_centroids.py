@@ -157,7 +157,7 @@ def test_every_kept_iteration_and_the_first_have_centroids_of_their_own(
     assert header.metadata.calibrated is not None
     assert set(header.metadata.calibrated.centroids or {}) == {"1", "2", "3"}
     rows = write_rows(tmp_path / "rows.jsonl", [{"review": text, "sentiment": label} for text, label in FITTED])
-    assert run(["eval", str(memory), str(rows), "--iteration", "all", "--json", "-q"]) == 0
+    assert run(["eval", str(memory), str(rows), "--at", "all", "--json", "-q"]) == 0
     results = json.loads(capsys.readouterr().out)["results"]
     assert [list(each["calibrated"]) for each in results] == [["stored"]] * 3
 

@@ -63,7 +63,7 @@ WRONG: dict[tuple[str | int, ...], list[Any]] = {
     ("chat",): [None, [], {"system": 5}, {"role": "user"}],
     ("quantized",): [None, {}, {"bits": 8, "group": HUGE, "source_sha256": ""}],
     ("calibrated",): [None, {}, [], {"method": "batch", "score": "sum", "bias": {}, "inputs": 20, "sha256": ""}],
-    ("format_version",): [3, True, 1.0, "1", None, HUGE, []],
+    ("format_version",): [2, True, 1.0, "1", None, HUGE, []],
 }
 KEYS = ["+2", " 2", "2 ", "02", "0_2", "2.0", "-2", "３", "٢", "²", "", LONG, "2\x00"]
 

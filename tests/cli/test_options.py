@@ -152,6 +152,11 @@ def test_an_option_has_the_same_help_panel_and_variable_in_every_command() -> No
             assert declared.setdefault(name, declaration) == declaration, f"{command}: {name}"
 
 
+def test_no_two_options_differ_by_a_plural_alone() -> None:
+    names = {name for command in COMMANDS for name in options_of(command)}
+    assert {name for name in names if f"{name}s" in names} == {"--seed"}  # --seeds counts seeds, or lists several
+
+
 @pytest.mark.parametrize("command", ["think", "run", "select", "tune"])
 def test_the_help_says_when_an_option_has_no_meaning(command: str) -> None:
     ruled = {name for rule in TABLE if command in rule.commands for name in rule.options}

@@ -120,7 +120,7 @@ def test_the_shards_of_a_study_are_reported_as_the_study(
     assert reported(capsys, "report", out) == reported(capsys, "study", "report", str(study), "--runs", out)
 
 
-def test_a_folder_of_an_older_version_is_reported_with_the_name_of_its_study(
+def test_a_folder_that_names_no_study_is_reported_with_the_name_of_the_study(
     study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "out"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -364,8 +363,3 @@ def test_an_output_never_replaces_a_file_of_the_adapter(
     weights = adapter / "adapter_model.safetensors"
     assert thought(["-m", str(models("llama")), "--adapter", str(adapter)], demos, weights) == 2
     assert str(weights) in capsys.readouterr().err
-
-
-def test_an_identity_without_adapter_is_that_of_earlier_versions(models: Models) -> None:
-    identity = opened(model=str(models("llama"))).identify()
-    assert identity == replace(identity, adapter=None)

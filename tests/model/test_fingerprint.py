@@ -7,7 +7,6 @@ import os
 import shutil
 import struct
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +14,11 @@ import numpy
 import pytest
 import torch
 from conftest import write_rows
-from helpers.families import write_model
 from helpers.tiny import run_words
 from safetensors.torch import save_file
 
-from deepthink_cli import load_memory, save_memory
 from deepthink_cli.cli.main import run
 from deepthink_cli.errors import DeepThinkError
-from deepthink_cli.experiments.results import read_results
 from deepthink_cli.model import fingerprint
 from deepthink_cli.model.fingerprint import SAMPLE, contents_sha256, weight_files, weights_sha256
 from deepthink_cli.model.opening import open_model
@@ -80,22 +76,7 @@ def test_weights_scaled_between_the_samples_are_another_model(
     assert "made by another model: weights differ; " in capsys.readouterr().err
 
 
-def test_a_memory_of_an_earlier_version_loads_with_its_model_and_with_no_other(
-    model: Path, demos: Path, tmp_path: Path
-) -> None:
-    memory, rows = tmp_path / "mem.safetensors", str(write_rows(tmp_path / "in.jsonl", [{"review": "fine"}]))
-    assert run(["think", str(demos), "-m", str(model), "-T", "1", "-q", "-o", str(memory)]) == 0
-    made = load_memory(memory)
-    assert made.provenance is not None
-    earlier = replace(made.provenance.model, weights_sha256=made.provenance.model.sampled_weights)
-    save_memory(replace(made, provenance=replace(made.provenance, model=earlier)), memory)
-    assert len(earlier.weights_sha256) == 64
-    assert run(["predict", str(memory), rows, "-q"]) == 0
-    write_model(model, "llama", seed=1)
-    assert run(["predict", str(memory), rows, "-q"]) == 2
-
-
-def test_the_digest_of_samples_is_that_of_earlier_versions(tmp_path: Path) -> None:
+def test_the_digest_of_samples_does_not_change(tmp_path: Path) -> None:
     tensors = {"a": torch.arange(3000.0).view(30, 100), "b": torch.arange(7, dtype=torch.int16), "c": torch.zeros(0)}
     files = [tmp_path / "model.safetensors", tmp_path / "pytorch_model.bin"]
     save_file(tensors, files[0])
@@ -104,16 +85,6 @@ def test_the_digest_of_samples_is_that_of_earlier_versions(tmp_path: Path) -> No
     assert samples == "b7fb33213ce06a764c9f50ed1af28743570f5a669672c4c2bb1c884fa624d9d9"
     files[1].write_bytes(bytes(range(256)) * 39 + bytes(256))
     assert weights_sha256(files).partition(":")[2] != whole
-
-
-def test_a_row_names_its_model_as_earlier_versions_did(models: Models, tmp_path: Path, monkeypatch: Any) -> None:
-    found = []
-    for name, digest in (("now", weights_sha256), ("earlier", lambda files: weights_sha256(files).partition(":")[0])):
-        monkeypatch.setattr("deepthink_cli.model.spec.weights_sha256", digest)
-        (tmp_path / name).mkdir()
-        assert run(run_words(tmp_path / name, models("llama"), "-T", "1", "--quiet")) == 0
-        found.append(read_results(tmp_path / name / "out")[0].setting.model_sha256)
-    assert found[0] == found[1]
 
 
 def test_a_run_is_not_continued_with_weights_that_changed_between_the_samples(

@@ -65,7 +65,6 @@ def test_chosen_rows_are_written_as_they_were_and_the_memory_records_how(
     selected = read_selected(str(tmp_path / "demos.jsonl"), demonstrations.examples, pytest.fail)
     plan = plan_thinking(demonstrations, model, MethodOptions(iterations=1), selected=selected)
     header = think_and_save(plan, tmp_path / "mem.safetensors").header
-    assert header.metadata.format_version == 2
     assert header.metadata.selected == result.chosen.selected
     assert read_header(tmp_path / "mem.safetensors").metadata.selected == result.chosen.selected
 
@@ -154,14 +153,13 @@ def test_a_damaged_record_is_told(content: str, demos: Path) -> None:
     assert "demos.jsonl.selection.json: cannot be read" in str(note)
 
 
-def test_a_memory_of_other_demonstrations_has_version_1(demos: Path, models: Models, tmp_path: Path) -> None:
+def test_a_memory_of_other_demonstrations_records_no_selection(demos: Path, models: Models, tmp_path: Path) -> None:
     words = ["think", str(demos), "-m", str(models("llama")), "-T", "2", "-q", "-o"]
     assert run([*words, str(tmp_path / "plain.safetensors")]) == 0
     file_beside(demos).write_text("{}")
     assert run([*words, str(tmp_path / "beside.safetensors")]) == 0
     plain, beside = ((tmp_path / f"{name}.safetensors").read_bytes() for name in ("plain", "beside"))
     assert plain == beside
-    assert b'"format_version":1' in plain.replace(b"\\", b"")
     assert b"selected" not in plain
 
 

@@ -121,9 +121,7 @@ def test_predictions_are_in_the_labels_of_the_task_and_scored_by_the_words(
         assert FRESH[mapped["label"] == "negative"] == plain["label"]
 
 
-def test_a_memory_keeps_the_words_and_needs_format_version_2(
-    tmp_path: Path, demos: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_memory_keeps_the_words(tmp_path: Path, demos: Path, capsys: pytest.CaptureFixture[str]) -> None:
     output = tmp_path / "mem.safetensors"
     assert run(["think", str(demos), "--technique", "flipped", "-T", "2", "-q", "-o", str(output)]) == 0
     memory = load_memory(output)
@@ -135,7 +133,6 @@ def test_a_memory_keeps_the_words_and_needs_format_version_2(
     capsys.readouterr()
     assert run(["inspect", str(output)]) == 0
     shown = capsys.readouterr().out
-    assert "format 2" in shown
     assert "negative -> positive" in shown
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 PROMPT = "> "
 QUIT = ("/quit", "/exit")
-At = Annotated[str, Flag(METHOD, "Which kept iteration to use: a number, or last.", "T", formerly="iteration")]
+At = Annotated[str, Flag(METHOD, "Which kept iteration to use: a number, or last.", "T")]
 HELP = "Ctrl-C stops an answer, Ctrl-D or /quit leaves"
 
 

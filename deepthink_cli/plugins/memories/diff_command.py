@@ -42,7 +42,6 @@ IterationPair = Annotated[
         "Which kept iterations: one for both, or that of A and that of B, as in 1,5; a number or last. Default: "
         "last; without B the first and the last of A.",
         "T[,T]",
-        formerly="iteration",
         variable=False,
     ),
 ]
