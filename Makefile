@@ -44,7 +44,7 @@ gpu: $(VENV)/.test
 # Memories in a vLLM server on the processor, which gets an environment of its own: it needs an older transformers.
 # Downloads SmolLM2-135M-Instruct (93 MB).
 serving: $(VENV)/vllm/.installed
-	OMP_NUM_THREADS=1 $(VENV)/vllm/bin/python -m pytest tests/serving/test_vllm.py tests/serving/test_vllm_server.py --soak
+	OMP_NUM_THREADS=1 $(VENV)/vllm/bin/python -m pytest tests/plugins/vllm --soak
 
 lint: $(VENV)/.lint
 	$(BIN)/ruff check .

@@ -92,8 +92,8 @@ def export(
 def _check_model(to: str, model: str | None) -> None:
     """Raise InputError for a model that the exporter does not take."""
     if model is not None and not EXPORTERS[to].takes_model:
-        takers = [f"--to {name}" for name, each in EXPORTERS.items() if each.takes_model]
-        raise InputError.of("model", model, f"only with {' or '.join(takers)}; omit it")
+        takers = [name for name, each in EXPORTERS.items() if each.takes_model]
+        raise InputError.of("model", model, f"only with --to {' or '.join(takers)}; omit it")
 
 
 def _report(to: str, memory: Memory, output: Path, common: CommonArguments, written: Written) -> None:

@@ -14,13 +14,14 @@ from deepthink_cli.cli.grouped import Without, grouped
 from deepthink_cli.cli.options import CommonArguments
 from deepthink_cli.engine.registry import ENGINES
 from deepthink_cli.errors import InputError
+from deepthink_cli.experiments.executors.registry import EXECUTORS
 from deepthink_cli.export.registry import EXPORTERS
 from deepthink_cli.registry import Registry
 from deepthink_cli.selection.registry import METHODS
 from deepthink_cli.techniques.registry import TECHNIQUES, sample
 from deepthink_cli.updates.registry import RULES
 
-# By their options: --update, --technique, --calibrate, --demos-by, --engine and --to.
+# By their options: --update, --technique, --calibrate, --demos-by, --engine, --to, --ray and --slurm.
 REGISTRIES: dict[str, Registry[Any]] = {
     "updates": RULES,
     "techniques": TECHNIQUES,
@@ -28,6 +29,7 @@ REGISTRIES: dict[str, Registry[Any]] = {
     "selections": METHODS,
     "engines": ENGINES,
     "exporters": EXPORTERS,
+    "executors": EXECUTORS,
 }
 Kinds = Annotated[
     list[str] | None,

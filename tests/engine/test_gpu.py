@@ -38,7 +38,7 @@ from deepthink_cli.engine.base import Engine, Reading
 from deepthink_cli.engine.batches import BatchedEngine
 from deepthink_cli.engine.kernels import has_varlen
 from deepthink_cli.engine.packed import PackedEngine
-from deepthink_cli.techniques.training import training_rows
+from deepthink_cli.plugins.context_tuning.training import training_rows
 
 if not torch.cuda.is_available():
     pytest.skip("needs a GPU that torch sees: make gpu", allow_module_level=True)

@@ -24,11 +24,10 @@ ORDER = (
     *("model", "rereading", "engine", "thinking", "artifact", "scoring"),
     *("multilabel", "calibration"),
     *("selection", "techniques", "meaning", "tasks"),
-    *("make_memory", "calibrate_memory", "weigh_memory", "vectors"),
-    *("prediction", "generation", "evaluation", "comparison"),
-    *("tuning", "serving"),
+    *("make_memory", "calibrate_memory", "weigh_memory"),
+    *("prediction", "generation", "evaluation", "tuning"),
     *("demo", "experiments"),
-    *("outputs", "report", "export", "integrations", "cli", "__main__"),
+    *("outputs", "report", "export", "cli", "plugins", "__main__"),
 )
 HEAVY = {"torch", "transformers", "safetensors", "datasets", "pyarrow", "tokenizers", "scipy", "matplotlib", "pandas"}
 

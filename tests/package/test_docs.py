@@ -16,9 +16,9 @@ import pytest
 from helpers.imports import ORDER
 
 from deepthink_cli.calibration.registry import CALIBRATIONS
+from deepthink_cli.cli.main import COMMANDS
 from deepthink_cli.engine.registry import ENGINES
 from deepthink_cli.export.registry import EXPORTERS
-from deepthink_cli.integrations import INTEGRATIONS
 from deepthink_cli.selection.registry import METHODS
 from deepthink_cli.techniques.registry import TECHNIQUES
 from deepthink_cli.updates.registry import RULES
@@ -26,7 +26,7 @@ from deepthink_cli.updates.registry import RULES
 ROOT = Path(__file__).resolve().parent.parent.parent
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.glob("*.md"))]
-REGISTRIES: tuple[dict[str, Any], ...] = (RULES, METHODS, CALIBRATIONS, TECHNIQUES, ENGINES, EXPORTERS, INTEGRATIONS)
+REGISTRIES: tuple[dict[str, Any], ...] = (RULES, METHODS, CALIBRATIONS, TECHNIQUES, ENGINES, EXPORTERS, COMMANDS)
 PYTHON = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]*)(?:#([^)\s]+))?\)")
 

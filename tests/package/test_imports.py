@@ -45,6 +45,17 @@ def test_a_folder_imports_only_those_before_it(modules: dict[str, ast.Module]) -
     assert not climbing
 
 
+def test_a_plugin_imports_no_other_plugin(modules: dict[str, ast.Module]) -> None:
+    crossing = [
+        f"{module} imports {name}"
+        for module, tree in modules.items()
+        if module.startswith("plugins.") and module.count(".") > 1
+        for name in imported(tree)
+        if name.startswith("plugins.") and name.split(".")[1] != module.split(".")[1]
+    ]
+    assert not crossing
+
+
 def test_only_the_engine_and_the_model_touch_a_network(modules: dict[str, ast.Module]) -> None:
     touched = [
         f"{module}:{node.lineno} {name}"

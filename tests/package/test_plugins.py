@@ -232,7 +232,7 @@ def test_the_package_of_the_documentation_works(tmp_path: Path, libraries: Forks
 
 def test_an_unknown_technique_is_refused_with_those_of_another_package(guest: Path, libraries: Forks) -> None:
     refused = deepthink(libraries, guest, "think demos.jsonl --technique mirror")
-    assert "composed, last-K with K from 2 (as in last-5), mirrored or whole" in refused.stderr
+    assert "composed, ct-kv, last-K with K from 2 (as in last-5), mirrored or whole" in refused.stderr
 
 
 def test_an_exporter_of_another_package_writes_memories(guest: Path, libraries: Forks) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from fake_trials import fake_pool
+from helpers.fake_trials import fake_pool
 
 from deepthink_cli.plugins.selection import queries
 from deepthink_cli.plugins.selection.queries import lloyd, starting_centroids

@@ -22,8 +22,8 @@ from deepthink_cli.engine.base import TrainingRow
 from deepthink_cli.errors import InputError
 from deepthink_cli.model.tokens import TokenizedQuery, own_tokens
 from deepthink_cli.plugins.context_tuning.technique import ContextTuning
+from deepthink_cli.plugins.context_tuning.training import ContextTraining, training_rows
 from deepthink_cli.provenance import TokenizedDemonstrations
-from deepthink_cli.techniques.training import ContextTraining, training_rows
 
 FAST = ContextTuning("ct-kv", steps=4, lr=0.01)
 

@@ -18,7 +18,7 @@ from helpers.imports import HEAVY, modules_after
 from deepthink_cli.cli.main import run
 
 lm_eval_tasks = pytest.importorskip("lm_eval.tasks", reason="lm-eval is not installed")
-PYPROJECT = Path(__file__).resolve().parent.parent.parent / "pyproject.toml"
+PYPROJECT = Path(__file__).resolve().parents[3] / "pyproject.toml"
 
 
 @pytest.fixture(autouse=True)

@@ -35,7 +35,7 @@ from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.scoring.prediction import score
 
 assert lm_eval.models  # registers the harness's own models
-CHAT = Path(__file__).resolve().parent.parent / "chat_templates" / "qwen2.5.jinja"
+CHAT = Path(__file__).resolve().parents[2] / "chat_templates" / "qwen2.5.jinja"
 # An index without the tasks of the harness, whose thousands of files take it a quarter of a minute.
 EXTRA = {"bootstrap_iters": 0, "task_manager": TaskManager(include_defaults=False)}
 # The shapes that depend on the tokenizer or on the turns of a chat.

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from deepthink_cli.selection.methods import features, gradients
 from helpers.feature_pools import choose, chosen, cosines, gradient_distances, part_of, pool_of
 
+from deepthink_cli.plugins.selection import features, gradients
 from deepthink_cli.plugins.selection.features import best
 from deepthink_cli.plugins.selection.gradients import Gradients
 from deepthink_cli.selection.base import Pool

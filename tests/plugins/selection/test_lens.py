@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from fake_trials import FakeTrials, fake_pool
+from helpers.fake_trials import FakeTrials, fake_pool
 
 from deepthink_cli.plugins.selection import lens
 from deepthink_cli.plugins.selection.lens import (

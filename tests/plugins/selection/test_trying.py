@@ -11,7 +11,7 @@ from itertools import islice, permutations
 
 import numpy as np
 import pytest
-from fake_trials import FakeTrials, fake_pool
+from helpers.fake_trials import FakeTrials, fake_pool
 
 from deepthink_cli.data.examples import Query
 from deepthink_cli.data.template import Template

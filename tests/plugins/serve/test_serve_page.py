@@ -26,7 +26,7 @@ from deepthink_cli.plugins.serve.labeller import Labeller
 from deepthink_cli.plugins.serve.listening import address_of, listening
 from deepthink_cli.plugins.serve.options import ServeOptions
 
-PAGE = (Path(__file__).resolve().parent.parent.parent / "docs" / "serve.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).resolve().parents[3] / "docs" / "serve.md").read_text(encoding="utf-8")
 TICKETS = ["I was charged twice", "The app crashes", "How do I log in?", "Größe ändern"]
 ROWS: list[dict[str, object]] = [{"text": f"{TICKETS[n % 4]} ({n})"} for n in range(300)]
 

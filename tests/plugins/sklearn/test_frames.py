@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pandas as pd
 import pytest
-from deepthink_cli.integrations import INTEGRATIONS, integration
 
 from deepthink_cli import (
     DemonstrationSet,
@@ -87,15 +86,3 @@ def test_a_memory_without_labels_is_refused(engine: Engine) -> None:
     memory = next(think(engine, tokenize_demonstrations(engine.tokenizer, given)))
     with pytest.raises(InputError, match="has no labels of its own"):
         label_frame(engine, memory, pd.DataFrame({"review": ["a"]}))
-
-
-@pytest.mark.parametrize("name", INTEGRATIONS)
-def test_every_integration_can_be_imported_by_its_name(name: str) -> None:
-    if name in ("lighteval", "lm_eval"):
-        pytest.importorskip(name, reason=f"{name} is not installed")
-    assert integration(name).__name__ == INTEGRATIONS[name]
-
-
-def test_an_unknown_integration_is_refused() -> None:
-    with pytest.raises(InputError, match="integration 'spark' is unknown; the known ones are frames, hub, "):
-        integration("spark")

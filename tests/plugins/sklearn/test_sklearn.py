@@ -7,6 +7,7 @@ import pickle
 import sys
 import warnings
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -385,9 +386,7 @@ def test_another_model_than_the_memory_was_made_by_is_refused(fitted: DeepThinki
 
 
 def test_without_scikit_learn_the_import_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    from deepthink_cli.integrations import integration
-
     monkeypatch.delitem(sys.modules, "deepthink_cli.plugins.sklearn.classifier")
     monkeypatch.setitem(sys.modules, "sklearn.base", None)
     with pytest.raises(ImportError, match=r"in a checkout of deepthink: pip install '\.\[sklearn\]'"):
-        integration("sklearn")
+        import_module("deepthink_cli.plugins.sklearn.classifier")

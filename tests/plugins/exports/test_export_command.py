@@ -107,7 +107,7 @@ def test_the_report_has_the_differences(folder: Path, tmp_path: Path, capsys: Ca
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("mem --to onnx -o x", "'onnx' is not one of 'peft', 'llama.cpp', 'mlx'"),
+        ("mem --to onnx -o x", "'onnx' is not one of 'llama.cpp', 'mlx', 'peft'"),
         (
             "mem --to peft -o x --at all",
             "--at all: one iteration is needed; give its number, or last",
