@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from deepthink_cli.artifact.format import Header, read_header
 from deepthink_cli.artifact.opening import OpenedMemory, find_its_model, load_both, open_memory, with_first_reading
+from deepthink_cli.calibration.base import Calibration
 from deepthink_cli.calibration.basis import check_inputs
 from deepthink_cli.calibration.centroids import (
     OWN_ROWS,
@@ -19,7 +20,7 @@ from deepthink_cli.calibration.centroids import (
     observed_demonstrations,
 )
 from deepthink_cli.calibration.notes import check_supported
-from deepthink_cli.calibration.registry import CENTROID, NONE, THRESHOLDS, calibration
+from deepthink_cli.calibration.registry import NONE, THRESHOLDS, calibration
 from deepthink_cli.calibration.stored import calibrated_by_rows, calibrated_by_texts, check_storable
 from deepthink_cli.data.examples import Query, Skipped
 from deepthink_cli.data.same_input import is_among
@@ -89,12 +90,12 @@ def calibrate(
         check_tokens(demonstrations, spec, evaluated.source or evaluated.split, evaluated.checked, score)
     engine, stored = load_both(opened, spec, tell)
     memories = with_first_reading(engine, stored)
-    if name == CENTROID:
-        return _save(read_header(memory), _by_centroids(engine, memories, evaluated, score, tell), output)
     if name == THRESHOLDS and evaluated is not None:
         found, source = predictions_of(engine, memories, evaluated, score, tell), Path(evaluated.split).name
         return _save(read_header(memory), None, output, thresholds_of(found, opened.provenance, source, score))
-    if evaluated is None:
+    if calibration(name).of_states:
+        correction = _by_centroids(engine, memories, evaluated, calibration(name), score, tell)
+    elif evaluated is None:
         correction = calibrated_by_texts(engine, memories, name, score)
     else:
         found, source = predictions_of(engine, memories, evaluated, score, tell), Path(evaluated.split).name
@@ -121,12 +122,12 @@ def _checked(
             raise InputError.of("calibrate", name, "are fitted on labelled rows; give a file of them")
         return rows_of_file(memory, rows, limit)
     check_storable(name, memory.provenance.demonstrations, memory.name)
-    if name == CENTROID:
+    method = calibration(name)
+    if method.of_states:
         if rows is not None:
             return rows_of_file(memory, rows, limit)
-        check_demonstrations(memory.provenance, memory.name)
+        check_demonstrations(method, memory.provenance, memory.name)
         return None
-    method = calibration(name)
     if not method.from_rows:
         if rows is not None:
             raise InputError.of("calibrate", name, "is estimated from texts of its own; omit the rows, or use batch")
@@ -151,7 +152,12 @@ def predictions_of(
 
 
 def _by_centroids(
-    engine: Engine, memories: Sequence[Memory], rows: EvaluatedRows | None, score: ScoreName, tell: Tell
+    engine: Engine,
+    memories: Sequence[Memory],
+    rows: EvaluatedRows | None,
+    method: Calibration,
+    score: ScoreName,
+    tell: Tell,
 ) -> Calibrated:
     """The correction by the centroids of rows, or of the demonstrations."""
     provenance, iterations = memories[-1].provenance, [memory.iteration for memory in memories]
@@ -162,7 +168,8 @@ def _by_centroids(
     else:
         source, count = Path(rows.split).name, rows.count
         found = observed(engine, memories, _unread(rows), score)
-    return centroid_correction(list(_kept(found, count, tell)), iterations, provenance.demonstrations, source, score)
+    kept = list(_kept(found, count, tell))
+    return centroid_correction(method, kept, iterations, provenance.demonstrations, source, score)
 
 
 def _kept(rows: Iterable[T | Skipped], count: int, tell: Tell) -> Iterator[T]:

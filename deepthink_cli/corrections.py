@@ -15,7 +15,6 @@ from deepthink_cli.options import MOST_COPIES, ScoreName
 LEAST_WEIGHT, LARGEST_WEIGHT = 1e-3, 1e3  # of the first token: nearly unseen, and nearly all that is seen
 Nats = Annotated[float, Field(ge=-1e6, le=1e6)]  # the log-probabilities of a label are nearer to 0
 Weight = Annotated[float, Field(ge=LEAST_WEIGHT, le=LARGEST_WEIGHT)]
-CENTROID = "centroid"  # the calibration whose correction is centroids
 _SHOWN = 6  # labels
 
 
@@ -63,8 +62,8 @@ class Calibrated:
 
     @model_validator(mode="after")
     def _check_kind(self) -> Self:
-        if (self.method == CENTROID) != bool(self.centroids) or bool(self.bias) == bool(self.centroids):
-            raise ValueError(f"the method {CENTROID} has centroids, and every other a bias")
+        if bool(self.bias) == bool(self.centroids):
+            raise ValueError("a correction has either a bias or centroids")
         return self
 
     @property

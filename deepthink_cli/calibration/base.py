@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from numpy import float64
     from numpy.typing import NDArray
 
+    from deepthink_cli.corrections import Centroids
+
     Floats = NDArray[float64]
 
 
@@ -31,9 +33,9 @@ class Calibration:
     the normalised log-probabilities (m, C) of those inputs into log b (C,), and also takes the places (m,) of the true
     labels if it needs these; it is a function, or where it is found (`module:function`). With `own_candidates`, it is
     defined if every query has candidates of its own; `averaged`, if b is a mean over the inputs, so that the estimates
-    from several batches can be averaged. With `of_states`, there is no bias: `estimate`
-    turns the hidden states (n, W) of inputs, those (m, W) of the rows that it is estimated from, and the places (m,) of
-    their true labels into scores (n, C).
+    from several batches can be averaged. With `centroids`, there is no bias: `estimate` turns the hidden states (n, W)
+    of inputs, those (m, W) of the rows that it is estimated from, and the places (m,) of their true labels into scores
+    (n, C). `centroids` makes what a memory stores, as `scoring.centroids.centroids_of` does.
     """
 
     name: str
@@ -43,7 +45,12 @@ class Calibration:
     source: str
     own_candidates: bool = False
     averaged: bool = False
-    of_states: bool = False
+    centroids: Callable[..., Centroids] | str | None = None
+
+    @property
+    def of_states(self) -> bool:
+        """Whether it compares hidden states, and has no bias."""
+        return self.centroids is not None
 
     def bias(self, logs: Floats, gold: Sequence[int] | None = None) -> Floats:
         """log b (C,), given the log-probabilities (m, C) of the inputs that it is estimated from.
@@ -56,7 +63,7 @@ class Calibration:
         """log p(y | x) - log b(y) (n, C), of scores in nats (n, C), and of those (m, C) that b is estimated from.
 
         The second are the rows' own if none are given; `gold` (m,) are the places of their true labels, if needed.
-        With `of_states`, both are hidden states.
+        With `centroids`, both are hidden states.
         """
         if self.of_states:
             scored: Floats = loaded(self.estimate)(scores, basis, gold)

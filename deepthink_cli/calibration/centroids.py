@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from deepthink_cli.calibration.registry import CENTROID
+from deepthink_cli.calibration.base import Calibration
 from deepthink_cli.calibration.stored import recorded, rows_digest
 from deepthink_cli.corrections import Calibrated
 from deepthink_cli.data.examples import DemonstrationSet, Query, Skipped
@@ -18,7 +18,7 @@ from deepthink_cli.events import Progress, Tell
 from deepthink_cli.model.tokens import tokenize_demonstrations
 from deepthink_cli.options import ScoreName
 from deepthink_cli.provenance import Provenance, TokenizedDemonstrations
-from deepthink_cli.scoring.centroids import centroids_of
+from deepthink_cli.registry import loaded
 from deepthink_cli.scoring.pipeline import EVALUATED, UNSCORABLE, longest, planned
 from deepthink_cli.scoring.prediction import observe_each
 
@@ -33,7 +33,9 @@ OWN_ROWS = "the demonstrations"
 _LEAST = 2  # inputs of a label: the mean of one is no mean
 
 
-def check_rows(gold: Sequence[str], groups: Sequence[int], labels: Iterable[str], source: str) -> None:
+def check_rows(
+    method: Calibration, gold: Sequence[str], groups: Sequence[int], labels: Iterable[str], source: str
+) -> None:
     """Raise InputError, naming where the rows are from, for a label of too few inputs.
 
     `gold` are the labels of the rows, `groups` the numbers of their inputs (`input_groups`).
@@ -43,10 +45,10 @@ def check_rows(gold: Sequence[str], groups: Sequence[int], labels: Iterable[str]
         if counts[label] < _LEAST:
             found = {0: "no row has", 1: "only one input has"}[counts[label]]
             way = "give a file of rows" if source == OWN_ROWS else "give more"
-            raise InputError(f"{source}: {found} the label {label!r}; {CENTROID} needs {_LEAST} of each, {way}")
+            raise InputError(f"{source}: {found} the label {label!r}; {method.name} needs {_LEAST} of each, {way}")
 
 
-def check_demonstrations(provenance: Provenance, memory: str) -> None:
+def check_demonstrations(method: Calibration, provenance: Provenance, memory: str) -> None:
     """Raise InputError, naming the memory, if its demonstrations cannot be left out one by one."""
     demonstrations, technique = provenance.demonstrations, provenance.technique
     one_each = len(demonstrations.parts) == len(demonstrations.examples)  # composed of single demonstrations
@@ -54,10 +56,10 @@ def check_demonstrations(provenance: Provenance, memory: str) -> None:
         made = "composed of several demonstrations each" if demonstrations.parts else f"made by {technique}"
         raise InputError(
             f"{memory}: {made}, whose demonstrations cannot be left out one by one; give {option('calibrate')} "
-            f"{CENTROID} a file of labelled rows"
+            f"{method.name} a file of labelled rows"
         )
     gold = [each.label for each in demonstrations.examples]
-    check_rows(gold, demonstrations.groups, demonstrations.labels, OWN_ROWS)
+    check_rows(method, gold, demonstrations.groups, demonstrations.labels, OWN_ROWS)
 
 
 def observed(
@@ -102,6 +104,7 @@ def observed_demonstrations(
 
 
 def centroid_correction(
+    method: Calibration,
     rows: Sequence[Observed],
     iterations: Sequence[int],
     demonstrations: TokenizedDemonstrations,
@@ -115,11 +118,14 @@ def centroid_correction(
     queries = [query for query, _ in rows]
     gold, labels = [str(query.gold) for query in queries], demonstrations.labels
     groups = input_groups(queries, demonstrations.template, labels)
-    check_rows(gold, groups, labels, source)
-    of_iterations = zip(*(states for _, states in rows), strict=True)
+    check_rows(method, gold, groups, labels, source)
+    assert method.centroids is not None
+    of_iterations, stored = zip(*(states for _, states in rows), strict=True), loaded(method.centroids)
     centroids = {
-        str(iteration): centroids_of(states, gold, groups, labels)
+        str(iteration): stored(states, gold, groups, labels)
         for iteration, states in zip(iterations, of_iterations, strict=True)
     }
     digest = rows_digest(queries, labelled=True)
-    return Calibrated(CENTROID, score, {}, len(rows), digest, source, recorded(demonstrations.query_copies), centroids)
+    return Calibrated(
+        method.name, score, {}, len(rows), digest, source, recorded(demonstrations.query_copies), centroids
+    )

@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from typing import Any
 
 from deepthink_cli.calibration.base import Calibration
-from deepthink_cli.corrections import CENTROID as CENTROID
 from deepthink_cli.errors import InputError
 from deepthink_cli.registry import Registry, instance_of
 
 _HERE = "deepthink_cli.calibration"
 NONE, STORED = "none", "stored"  # names in `--calibrate` that are no calibrations: no correction, and the memory's
+CENTROID = "centroid"
 THRESHOLDS = "thresholds"  # of `deepthink calibrate`: one for each label, for rows that may have several
 _ALL = (
     Calibration(
@@ -75,7 +75,7 @@ _ALL = (
         "labelled",
         "the label whose rows' mean hidden state is nearest (deepthink calibrate, tune)",
         "Cho et al. 2025, arXiv 2406.16535",
-        of_states=True,
+        centroids="deepthink_cli.scoring.centroids:centroids_of",
     ),
 )
 
@@ -92,19 +92,23 @@ CALIBRATIONS: Registry[Calibration] = Registry("calibrations", {each.name: each 
 
 def choices() -> tuple[str, ...]:
     """`none`, and the calibrations that need no true labels: they can be estimated wherever inputs are labelled."""
-    return (NONE, *(name for name in CALIBRATIONS if name not in {each.name for each in _ALL if each.labelled}))
+    return (NONE, *(name for name, each in CALIBRATIONS.items() if not each.labelled))
 
 
 def calibration(name: str) -> Calibration:
     """The calibration of this name; raises InputError for an unknown one."""
     if name not in CALIBRATIONS:
-        raise InputError.of("calibrate", name, f"use {', '.join(choices())}, or several separated by commas")
+        raise InputError.of(
+            "calibrate", name, f"use {', '.join((NONE, *CALIBRATIONS))}, or several separated by commas"
+        )
     return CALIBRATIONS[name]
 
 
 def unlabelled(name: str) -> Calibration:
     """The calibration of this name; raises InputError for an unknown one, and for one that needs true labels."""
-    found = calibration(name)
+    if name not in CALIBRATIONS:
+        raise InputError.of("calibrate", name, f"use {', '.join(choices())}, or several separated by commas")
+    found = CALIBRATIONS[name]
     if found.labelled:
         raise InputError.of(
             "calibrate", name, "needs rows with true labels: store it with deepthink calibrate MEMORY ROWS"

@@ -25,15 +25,16 @@ class Technique:
     """A way to make a memory of demonstrations: a subclass says in what it differs from Deep-Thinking.
 
     `name` is that in `--technique` and in rows, as in `repeat-5`, and `number` the one that it ends in. The name of a
-    technique that has a `parameter`, such as R, ends in a number from 2 to `largest`. One with `other_words` writes
-    other words for the labels: its rows are compared with their own T = 1, those of the rest with plain in-context
-    learning.
+    technique that has a `parameter`, such as R, ends in a number from `smallest` to `largest`. One with `other_words`
+    writes other words for the labels: its rows are compared with their own T = 1, those of the rest with plain
+    in-context learning.
     """
 
     summary: ClassVar[str]
     source: ClassVar[str]
     cost: ClassVar[str] = "that of Deep-Thinking"
     parameter: ClassVar[str | None] = None
+    smallest: ClassVar[int] = 2
     largest: ClassVar[int] = 9999
     other_words: ClassVar[bool] = False
 

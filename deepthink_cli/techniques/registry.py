@@ -14,7 +14,7 @@ from deepthink_cli.techniques.composed import COMPOSED, Composed
 from deepthink_cli.techniques.controls import Ensemble, Flipped, Fresh, Repeated
 
 DEEP_THINKING = "deep-thinking"
-_NUMBER = re.compile(r"[2-9]|[1-9]\d{1,3}")
+_NUMBER = re.compile(r"0|[1-9]\d{0,3}")
 
 
 class DeepThinking(Technique):
@@ -58,9 +58,9 @@ def find(name: str) -> Technique | None:
         return kind(name)
     family, _, number = name.rpartition("-")
     kind = TECHNIQUES.get(family)
-    if kind is None or kind.parameter is None or not _NUMBER.fullmatch(number) or int(number) > kind.largest:
+    if kind is None or kind.parameter is None or not _NUMBER.fullmatch(number):
         return None
-    return kind(name, int(number))
+    return kind(name, int(number)) if kind.smallest <= int(number) <= kind.largest else None
 
 
 def find_recorded(recorded: RecordedTechnique | str | None) -> Technique | None:
@@ -93,7 +93,7 @@ def technique_of(name: str, in_run: bool = False, steps: int | None = None, lr: 
 def sample(family: str) -> Technique:
     """The technique of a registered name, with the smallest number if it has one: `repeat-2` of `repeat`."""
     kind = TECHNIQUES[family]
-    return kind(family) if kind.parameter is None else kind(f"{family}-2", 2)
+    return kind(family) if kind.parameter is None else kind(f"{family}-{kind.smallest}", kind.smallest)
 
 
 def samples(in_run: bool = False) -> list[Technique]:
@@ -105,12 +105,19 @@ def samples(in_run: bool = False) -> list[Technique]:
 def names(in_run: bool = False) -> str:
     """The names that `think` takes, or a run, for messages."""
     single = samples()
-    *others, last = (
-        f"{each.family} with {each.parameter} from 2 (as in {each.name[:-1]}5)" if each.parameter else each.name
-        for each in single
-    )
-    several = [f"{each.family}, {each.parameter} from 2" for each in samples(in_run) if each not in single]
+    *others, last = map(_with_its_number, single)
+    several = [
+        f"{each.family}, {each.parameter} from {each.smallest}" for each in samples(in_run) if each not in single
+    ]
     return ", or ".join([f"{', '.join(others)} or {last}", *several])
+
+
+def _with_its_number(technique: Technique) -> str:
+    """The family of a technique and, if its name ends in a number, from which one on."""
+    if technique.parameter is None:
+        return technique.name
+    example = f"{technique.family.removesuffix(technique.parameter)}5"
+    return f"{technique.family} with {technique.parameter} from {technique.smallest} (as in {example})"
 
 
 def first_reading(recorded: RecordedTechnique | None) -> str:

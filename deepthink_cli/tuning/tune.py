@@ -306,7 +306,9 @@ def _correction(
         rows = [(query, list(states)) for query, *states in zip(queries, *of_memories, strict=True)]
     assert memories[0].provenance is not None
     demonstrations = memories[0].provenance.demonstrations
-    return centroid_correction(rows, [each.iteration for each in memories], demonstrations, source, "sum")
+    return centroid_correction(
+        calibration(name), rows, [each.iteration for each in memories], demonstrations, source, "sum"
+    )
 
 
 def _predictions(engine: Engine, memories: Sequence[Memory], rows: Sequence[Query]) -> Iterator[Prediction]:

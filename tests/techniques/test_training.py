@@ -101,7 +101,7 @@ def test_a_dry_run_names_the_technique(demos: Path, capsys: pytest.CaptureFixtur
         (["--technique", "ct-kv", "--lr", "0"], "--lr 0: a learning rate above 0, as in 0.001"),
         (["--lr", "0.1"], "--lr 0.1: only with --technique ct-kv; add it, or omit this"),
         (["--technique", "fresh", "--steps", "9"], "--steps 9: only with --technique ct-kv; add it, or omit this"),
-        (["--technique", "repeat-1"], "--technique repeat-1: use deep-thinking, ct-kv, repeat-R"),
+        (["--technique", "repeat-1"], "--technique repeat-1: use deep-thinking, repeat-R"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(
