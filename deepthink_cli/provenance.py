@@ -187,7 +187,8 @@ class Selected:
     """How the demonstrations were chosen: `shots` of `pool_rows` rows, by a method (`deepthink select --list`).
 
     `pool` names the file or the task, `pool_sha256` is the digest of the rows that could be chosen, in content order;
-    `model` and `model_sha256` are set if the method read the rows with a model.
+    `model` and `model_sha256` are set if the method read the rows with a model; `options` are values of the
+    method's own options.
     """
 
     method: str
@@ -199,6 +200,7 @@ class Selected:
     pool_sha256: Digest
     model: str | None = None
     model_sha256: Digest | None = None
+    options: dict[str, str | int | float | bool | None] | None = None
 
     @model_validator(mode="after")
     def _check_rows(self) -> Self:

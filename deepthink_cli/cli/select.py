@@ -20,8 +20,9 @@ from deepthink_cli.errors import InputError, Problems
 from deepthink_cli.io.tables import check_suffix
 from deepthink_cli.io.text import json_line
 from deepthink_cli.model.options import ModelOptions
-from deepthink_cli.options import DATA, OUTPUT, Flag
+from deepthink_cli.options import DATA, OUTPUT, Flag, Options, joined, own_options
 from deepthink_cli.selection.options import SelectOptions
+from deepthink_cli.selection.registry import METHODS, selection_method
 
 if TYPE_CHECKING:
     from deepthink_cli.events import Tell
@@ -72,6 +73,13 @@ Listing = Annotated[
     bool,
     Flag(OUTPUT, "List the methods: what they read, what they cost.", name="list", variable=False),
 ]
+_OWN = {f"--demos-by {name}": method.options for name, method in METHODS.items()}
+if TYPE_CHECKING:
+
+    class MethodOptions(Options): ...
+
+else:
+    MethodOptions = joined("MethodOptions", _OWN, {*SelectOptions.option_names(), *ModelOptions.option_names()})
 # Without a model, none is opened: no row is then too long for it.
 _MODEL = (
     "Hub id, local directory, GGUF file, or pocket, the built-in toy model. Default: none; only methods that read the "
@@ -91,6 +99,7 @@ def select(
     output: Output = Path("demos.jsonl"),
     *,
     choice: Given[SelectOptions],
+    own: Given[MethodOptions],
     queries: Queries = None,
     pool_scores: PoolScores = None,
     listing: Listing = False,
@@ -123,7 +132,7 @@ def select(
     with problems.collected():
         model_options = model.checked()
     with problems.collected():
-        options = _options(choice, task)
+        options = _options(choice, own, task)
     with problems.collected():
         source = source_of(data_dir, model.offline)
     with problems.collected():
@@ -177,7 +186,7 @@ def _sources(
     return reading.source(pool, labels, tell), of_queries.source(queries, None, tell)
 
 
-def _options(choice: Given[SelectOptions], task: str | None) -> SelectOptions:
+def _options(choice: Given[SelectOptions], own: Given[MethodOptions], task: str | None) -> SelectOptions:
     from deepthink_cli.tasks.catalogue import find_task
 
     if choice.demos_by is None:
@@ -187,7 +196,9 @@ def _options(choice: Given[SelectOptions], task: str | None) -> SelectOptions:
         shots = str(find_task(task).shots)
     if shots is None:
         raise InputError.of("shots", None, "no number of rows to choose; give one, as in --shots 16")
-    return choice.but(shots=shots).checked()
+    method = selection_method(choice.demos_by, "demos_by")
+    of_method = own_options(method.options, own.changed, f"--demos-by {choice.demos_by}", _OWN)
+    return choice.but(shots=shots).checked(own={} if of_method is None else of_method.model_dump())
 
 
 def pool_rows(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from deepthink_cli.data.examples import Query
 from deepthink_cli.errors import InputError, option
+from deepthink_cli.options import Options
 from deepthink_cli.registry import loaded
 
 if TYPE_CHECKING:  # the names of the methods are shown in help pages, which are instant
@@ -122,9 +123,9 @@ class Choice:
 
 
 class Choose(Protocol):
-    """A function that chooses demonstrations."""
+    """A function that chooses demonstrations; `options` are given to it if its method has any."""
 
-    def __call__(self, pool: Pool, shots: int, draw: random.Random) -> Choice:
+    def __call__(self, pool: Pool, shots: int, draw: random.Random, **options: Any) -> Choice:
         """Choose `shots` rows of the pool, which has at least as many.
 
         Randomness comes from `draw` alone, so that a seed always chooses the same rows. Raises InputError if the method
@@ -141,10 +142,11 @@ class SelectionMethod:
     a method without any needs no model. With `balances`, the method itself chooses equal numbers of every label if the
     pool is `balanced`; otherwise it is applied to the rows of every label separately. `cost` is in passes of the
     model. A method `in_file_order` gets the rows in the order of their file instead of content order. One that `draws`
-    nothing chooses the same rows for every seed.
+    nothing chooses the same rows for every seed. `options` are those of its own, all with defaults; `choose` gets them
+    by name.
     """
 
-    choose: Choose | str
+    choose: Choose | Callable[..., Choice] | str
     summary: str
     source: str
     reads: tuple[Reads, ...] = ()
@@ -152,7 +154,9 @@ class SelectionMethod:
     balances: bool = False
     in_file_order: bool = False
     draws: bool = True
+    options: type[Options] | None = None
 
-    def __call__(self, pool: Pool, shots: int, draw: random.Random) -> Choice:
-        """Choose demonstrations."""
-        return loaded(self.choose)(pool, shots, draw)
+    def __call__(self, pool: Pool, shots: int, draw: random.Random, own: Mapping[str, Any] | None = None) -> Choice:
+        """Choose demonstrations; `own` are values of its options, by default their defaults."""
+        checked = {} if self.options is None else self.options.checked(**own or {}).model_dump()
+        return loaded(self.choose)(pool, shots, draw, **checked)

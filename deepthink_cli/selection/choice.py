@@ -6,8 +6,8 @@ import math
 import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.data.chat import Chat
 from deepthink_cli.data.examples import DemonstrationSet, Query, example_of
@@ -31,7 +31,7 @@ class Request:
     """What to choose: `shots` rows by a method, for queries if the method `reads` them.
 
     With a `chat`, methods that try sets do so in conversations; hidden states and probabilities are those of the plain
-    template.
+    template. `own` are values of the method's own options.
     """
 
     method: str
@@ -40,6 +40,7 @@ class Request:
     balanced: bool = False
     queries: Sequence[Query] = ()
     chat: Chat | None = None
+    own: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def definition(self) -> SelectionMethod:
@@ -189,14 +190,14 @@ def _choice(method: SelectionMethod, rows: Pool, request: Request) -> Choice:
     """The method's choice; if it is to be balanced and the method does not do that, one for the rows of each label."""
     draw = random.Random(request.seed)
     if not request.balanced or method.balances:
-        return method(rows, request.shots, draw)
+        return method(rows, request.shots, draw, request.own)
     import numpy as np
 
     chosen, scores, scored = list[int](), np.full(len(rows), np.nan), False
     for label, share in rows.shares(request.shots).items():
         numbers = rows.by_label[label]
         if share:
-            choice = method(_part(rows, numbers), share, draw)
+            choice = method(_part(rows, numbers), share, draw, request.own)
             chosen += [numbers[row] for row in choice.rows]
             if choice.scores is not None:
                 scores[numbers], scored = choice.scores, True
@@ -235,6 +236,7 @@ def _selected(engine: Engine | None, pool: PoolRows, request: Request) -> Select
         shots=request.shots,
         seed=request.seed,
         balanced=request.balanced,
+        options=dict(request.own) or None,
         pool=pool.name,
         pool_rows=len(pool.free),
         pool_sha256=pool.sha256,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -30,7 +31,10 @@ SEED = Flag(
 
 
 class SelectOptions(Options):
-    """How demonstrations are chosen from a pool: by a registered method, from all rows or a seeded sample of them."""
+    """How demonstrations are chosen from a pool: by a registered method, from all rows or a seeded sample of them.
+
+    `own` are values of the method's own options.
+    """
 
     demos_by: Annotated[
         str,
@@ -48,6 +52,7 @@ class SelectOptions(Options):
     seed: Annotated[Natural, SEED] = 0
     balance: Annotated[bool, BALANCE] = False
     pool_size: Annotated[int | None, Field(ge=1), POOL_SIZE] = None
+    own: Mapping[str, Any] = {}
 
 
 Limit = Annotated[

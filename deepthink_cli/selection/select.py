@@ -143,7 +143,7 @@ def select(
     it. Results are cached in `store`. Raises InputError for a method, a number of shots or queries that the pool does
     not allow, before any weights are loaded.
     """
-    request = Request(options.demos_by, options.shots, options.seed, options.balance, queries)
+    request = Request(options.demos_by, options.shots, options.seed, options.balance, queries, own=options.own)
     if request.definition.reads and model is None:
         raise InputError.of(
             "demos_by",
