@@ -1,8 +1,7 @@
-"""`deepthink predict`: label a file, a stream or a folder of inputs with a memory."""
+"""`deepthink predict`: label the rows of a file, a folder or a stream with a memory."""
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
@@ -20,7 +19,6 @@ from deepthink_cli.cli.dry_run import DryRun, check_dry_run, estimated, show_est
 from deepthink_cli.cli.executor_options import Ray, Workers, named, number_of, started
 from deepthink_cli.cli.grouped import Given, grouped
 from deepthink_cli.cli.options import CommonArguments, for_memory
-from deepthink_cli.cli.predict_folder import predict_folder
 from deepthink_cli.cli.values import check_given, read_by
 from deepthink_cli.data.source import RowSource
 from deepthink_cli.errors import InputError, Problems, option
@@ -49,7 +47,7 @@ Inputs = Annotated[
     typer.Argument(
         metavar="INPUTS",
         help="Inputs: JSON Lines, JSON, CSV, TSV, Parquet or one text a line (.txt), also .gz or .zst; - for "
-        "stdin. A row may have its own candidates: [...].",
+        "stdin; or a folder or a pattern ('DIR/*.parquet') of Parquet files. A row may have its own candidates: [...].",
     ),
 ]
 Flush = Annotated[
@@ -136,21 +134,6 @@ def predict(
         source = reading.of(inputs, None, Show(common))
     paths: dict[str, Any] = {"model": model.model, "adapter": model.adapter, "task": task, "config": common.config}
     divided = ray is not None or workers is not None
-    if divided and os.path.isdir(inputs):
-        problems.raise_any()
-        refused = {
-            "resume": resume,
-            "flush": flush,
-            "show_prompt": show_prompt,
-            "alpha": vectors.alpha,
-            "ensemble": files,
-            "task": task,
-            **reading.model_dump(),
-            "output_format": output_format != "jsonl",
-        }
-        values = {"iteration": at, "options": options, "calibrate": names, "score": score, "labels": chosen}
-        values |= {"reread": query.reread, "nearest": query.nearest}
-        return predict_folder(ray, workers, memory, inputs, output, refused, failing, common, **values)
     with problems.collected():
         number = number_of("workers", workers)
     if divided:
