@@ -4,10 +4,9 @@
     python benchmarks/gpu.py --shapes smollm2-135m-instruct llama-3.2-1b llama-2-7b --dtypes bfloat16 --data-dir DIR
 
 Scores `--inputs` inputs with candidates of one token, after a memory that is the plain reading of L tokens: by the
-engine that `load_model` chooses; by it without recorded passes; without these and with a call for each length of rows;
-with one sequence a row; and by transformers alone, after a cache of the L tokens and with whole prompts, each in padded
-batches in which an input is read once for all its candidates. With `--data-dir`, `predict` also labels AG News' rows
-from file to file with each model that has trained weights.
+engine that `load_model` chooses; with one sequence a row; and by transformers alone, after a cache of the L tokens and
+with whole prompts, each in padded batches in which an input is read once for all its candidates. With `--data-dir`,
+`predict` also labels AG News' rows from file to file with each model that has trained weights.
 """
 
 from __future__ import annotations
@@ -38,15 +37,13 @@ from trec import words_of
 
 Result = TypeVar("Result")
 SHAPES = ["gpt2", "pythia-160m", REAL]
-WAYS = ("deepthink", "not recorded", "a call for each length", "one a row", "transformers, cache", "whole prompts")
+WAYS = ("deepthink", "one a row", "transformers, cache", "whole prompts")
 COLUMNS = ("model", "dtype", "L", "reading ms", *WAYS, "from whole prompts", "from the processor")
 NOTE = (
     f"Inputs per second, of {QUERY_TOKENS[0]} to {QUERY_TOKENS[1]} tokens with {CANDIDATES} candidates of one token, "
     "the best of the rounds, and milliseconds of a second reading. Weights are random but for SmolLM2's. Differences "
     "are the largest of a score in nats: from whole prompts, and for a model with trained weights from float32 on the "
-    "processor, over the first inputs (`--compared`, 64). Where torch has no call for attention of rows of different "
-    "lengths (before 2.12, and in float32), passes are not recorded either: the columns *deepthink*, *not recorded* "
-    "and *a call for each length* are then the same computation."
+    "processor, over the first inputs (`--compared`, 64)."
 )
 GOALS = {REAL: (10, 30_000), "llama-3.2-1b": (None, 7_600), "llama-2-7b": (None, 1_170)}  # ms of a reading, inputs/s
 
@@ -108,14 +105,9 @@ def row(shape: str, dtype: str, length: int, args: argparse.Namespace) -> list[f
     again = Reading(ids, memory, length)
     reading, _ = best(lambda: engine.read([again]), args.rounds)
     plan, single = engine.plan(queries), PaddedEngine(engine.model)
-    eager, before = copy.copy(engine), copy.copy(engine)
-    vars(eager)["replays"] = None
-    vars(before).update(replays=None, any_length=False)
     queries_of_one = single.plan(queries)
     ways: list[Callable[[], Sums]] = [
         lambda: engine.score([engine.place(memory)], plan)[0],
-        lambda: eager.score([engine.place(memory)], plan)[0],
-        lambda: before.score([engine.place(memory)], plan)[0],
         lambda: single.score([single.place(memory)], queries_of_one)[0],
         lambda: by_transformers(engine, ids, queries, args.batch, cached=True),
         lambda: by_transformers(engine, ids, queries, args.batch, cached=False),

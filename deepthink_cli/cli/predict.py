@@ -1,4 +1,4 @@
-"""`deepthink predict`: label a file, a stream or a folder of inputs with a memory."""
+"""`deepthink predict`: label the rows of a file, a folder or a stream with a memory."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ Inputs = Annotated[
     typer.Argument(
         metavar="INPUTS",
         help="Inputs: JSON Lines, JSON, CSV, TSV, Parquet or one text a line (.txt), also .gz or .zst; - for "
-        "stdin. A row may have its own candidates: [...].",
+        "stdin; or a folder or a pattern ('DIR/*.parquet') of Parquet files. A row may have its own candidates: [...].",
     ),
 ]
 Flush = Annotated[

@@ -16,6 +16,7 @@ import typer
 from deepthink_cli.cli.grouped import Given
 from deepthink_cli.cli.sources import came_from
 from deepthink_cli.data.formats.lines import BOM, decoded
+from deepthink_cli.data.source import RowSource
 from deepthink_cli.engine.decoding import Decoding
 from deepthink_cli.errors import InputError, Problem, Problems
 from deepthink_cli.meaning import SHARED, check_meaning
@@ -199,7 +200,7 @@ def read_by(
     data_dir: Path | None = None,
     config: Path | None = None,
 ) -> list[str | Path]:
-    """The files and folders that these options read, and the package's own folder; `rows` may be `-`.
+    """The files and folders that these options read, and the package's own folder; `rows` may be `-`, or a pattern.
 
     Raises InputError for a wrong task file, for an unknown task if rows come from `data_dir`, and as `labels_file`.
     """
@@ -207,7 +208,8 @@ def read_by(
     from deepthink_cli.tasks.sources import files_of
 
     tasks = [task] if isinstance(task, str) else task or ()
-    files = [*rows, template if template is not None and "{" not in template else None, config]
+    read = [part for each in rows if each is not None for part in RowSource(str(each)).parts or [str(each)]]
+    files = [*read, template if template is not None and "{" not in template else None, config]
     own = [name for name in tasks if name.endswith((".yaml", ".yml"))]
     files += [labels_file(labels), *own, *(file for item in find_tasks(own) for file in files_of(item))]
     folders: list[str | Path] = [PACKAGE]

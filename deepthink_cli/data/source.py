@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import glob
 import gzip
 import io
 import os
@@ -54,6 +55,7 @@ SUFFIXES: dict[str, FormatName] = {
     "": "jsonl",
 }
 BINARY = ("parquet", "arrow")
+PARQUET = ".parquet"  # the suffix of files that are read together
 _OTHER_COMPRESSIONS = (".bz2", ".xz", ".lz4", ".zip", ".7z")
 
 
@@ -61,6 +63,7 @@ _OTHER_COMPRESSIONS = (".bz2", ".xz", ".lz4", ".zip", ".7z")
 class RowSource:
     """A path, or `-` for standard input, and the format of its rows if the suffix does not say it.
 
+    A folder, or a pattern as in `data/part-*.parquet`, is the rows of its Parquet files, one after another by name.
     `renamed` are columns and the fields that they are read as, `words` values of labels and the words that they are
     read as. `header` and `quotes` are of CSV and TSV: whether the first row names the columns, and whether quotation
     marks have a meaning; None is the format's rule. With `is_text`, the path is itself the one text to read.
@@ -114,6 +117,17 @@ class RowSource:
         return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
 
     @property
+    def parts(self) -> list[str]:
+        """The Parquet files of a folder, or the files that a pattern names, in order; none for one file."""
+        if self.is_stdin or self.is_text:
+            return []
+        if os.path.isdir(self.path):
+            return sorted(glob.glob(os.path.join(glob.escape(self.path), f"*{PARQUET}")))
+        if os.path.exists(self.path) or not glob.has_magic(self.path):
+            return []
+        return sorted(glob.glob(self.path, recursive=True))
+
+    @property
     def name(self) -> str:
         """The name of the source in messages."""
         return "standard input" if self.is_stdin else "the text" if self.is_text else self.path
@@ -127,8 +141,12 @@ class RowSource:
     def row_format(self) -> FormatName:
         """The format that was named or that the suffix says, before that of the compression; else JSON Lines.
 
-        Raises InputError for an unknown suffix.
+        Raises InputError for an unknown suffix, and for another format than Parquet of several files.
         """
+        if self.parts:
+            if self.format not in (None, "parquet"):
+                raise InputError.of("format", self.format, f"{self.path} is read as Parquet files; omit it")
+            return "parquet"
         if self.format is not None or self.is_stdin:
             return self.format or "jsonl"
         path = Path(self.path)
@@ -208,16 +226,21 @@ def seekable(source: RowSource) -> Iterator[BinaryIO]:
 
 
 def check_path(source: RowSource) -> None:
-    """Raise InputError for a file that is missing, a directory or not readable."""
+    """Raise InputError for a file that is missing or not readable, and for a folder without Parquet files."""
     path = source.path
     if source.is_stdin or source.is_text:
         return
-    if not os.path.exists(path):
+    parts = source.parts
+    if not parts and not os.path.exists(path):
         raise InputError(f"{path}: no such file; check the path, or use - for standard input")
-    if os.path.isdir(path):
-        raise InputError(f"{path}: is a directory; name a .jsonl, .csv, .tsv, .parquet or .arrow file in it")
-    if not os.access(path, os.R_OK):
-        raise InputError(f"{path}: cannot be read: permission denied")
+    if not parts and os.path.isdir(path):
+        raise InputError(f"{path}: has no {PARQUET} files; name a .jsonl, .csv, .tsv or .arrow file in it")
+    for part in parts:
+        if not part.endswith(PARQUET) or not os.path.isfile(part):
+            raise InputError(f"{part}: not a {PARQUET} file; only files of Parquet are read together")
+    for file in parts or [path]:
+        if not os.access(file, os.R_OK):
+            raise InputError(f"{file}: cannot be read: permission denied")
 
 
 class _Decompressed(io.RawIOBase):

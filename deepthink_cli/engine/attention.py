@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 from transformers import AttentionInterface, AttentionMaskInterface
 
-from deepthink_cli.engine.kernels import Attention, takes_any_length
-from deepthink_cli.engine.own import Own, own_attention
+from deepthink_cli.engine.kernels import Attention
+from deepthink_cli.engine.own import Own
 from deepthink_cli.engine.packing import Block
 from deepthink_cli.engine.reach import ModelMask, Part, Reach, Span, UnsupportedAttention, Window, model_mask
 from deepthink_cli.errors import ran_out_of_memory
@@ -75,17 +75,13 @@ class _Pass:
 
     reaches: Sequence[Reach]
     kept: Kept | None
-    any_length: bool
-    own: Own | None
     layers: set[int] = field(default_factory=set)
-    planned: dict[tuple[Window | None, bool, bool, torch.device], _Plan] = field(default_factory=dict)
+    planned: dict[tuple[Window | None, bool, torch.device], _Plan] = field(default_factory=dict)
 
-    def plan(self, layer: int, window: Window | None, any_length: bool, like: Tensor) -> _Plan:
+    def plan(self, layer: int, window: Window | None, like: Tensor) -> _Plan:
         """The plan of a layer with this window; masks have the dtype and the device of `like`."""
-        if self.own is not None and (window is not None or not any_length):
-            raise UnsupportedAttention("its rows do not attend to themselves in one call")
         last = [reach.is_last(layer) for reach in self.reaches]
-        key = window, any(last), any_length, like.device
+        key = window, any(last), like.device
         if key not in self.planned:
             spans = [
                 (reach, span)
@@ -93,9 +89,9 @@ class _Pass:
                 for span in reach.spans(window, is_last, like)
             ]
             blocks = [block for _, span in spans for block in span.blocks]
-            plans = (plan for other, plan in self.planned.items() if other[2:] == key[2:])
-            own = self.own or next((plan.own for plan in plans if plan.blocks == blocks), None)
-            self.planned[key] = _Plan(spans, blocks, own or own_attention(blocks, any_length, like))
+            plans = (plan for other, plan in self.planned.items() if other[2] == like.device)
+            own = next((plan.own for plan in plans if plan.blocks == blocks), None)
+            self.planned[key] = _Plan(spans, blocks, own or Own.of(blocks, like))
         return self.planned[key]
 
 
@@ -103,24 +99,15 @@ _current: ContextVar[_Pass | None] = ContextVar("current", default=None)
 
 
 @contextmanager
-def over_memory(
-    network: PreTrainedModel,
-    reaches: Sequence[Reach],
-    kept: Kept | None = None,
-    any_length: bool = True,
-    own: Own | None = None,
-) -> Iterator[None]:
+def over_memory(network: PreTrainedModel, reaches: Sequence[Reach], kept: Kept | None = None) -> Iterator[None]:
     """Inside the block the network attends to `reaches` and nothing else; new keys and values are stored in `kept`.
-
-    With `any_length`, attention is one call for rows of all lengths where the device has such a kernel. `own` is the
-    rows' attention to themselves where it is planned already, for layers that have one call for it and no window.
 
     The caller holds the model's lock: the network's configuration is changed until the block ends. It gives the
     network an attention mask of ones; without one, transformers would guess sequences from `position_ids`. Raises
     UnsupportedAttention if no layer of the network uses this attention.
     """
     config = network.config.get_text_config(decoder=True)
-    before, current = config._attn_implementation, _Pass(reaches, kept, any_length, own)
+    before, current = config._attn_implementation, _Pass(reaches, kept)
     token = _current.set(current)
     try:
         config._attn_implementation = _NAME
@@ -167,9 +154,8 @@ def attend(
     if has_temperature(module):
         query_1HTD = by_slot(module, query_1HTD, current.reaches)
     scale = query_1HTD.shape[-1] ** -0.5 if scaling is None else scaling
-    any_length = current.any_length and takes_any_length(query_1HTD, key_1GTD, value_1GTD, softcap)
-    attention = Attention(scale, softcap, any_length)
-    plan = current.plan(layer, attention_mask.window if attention_mask else None, any_length, query_1HTD)
+    attention = Attention(scale, softcap)
+    plan = current.plan(layer, attention_mask.window if attention_mask else None, query_1HTD)
     earlier = [
         _over_earlier(
             span.of(query_1HTD),

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
-from inspect import signature
 from typing import Any
 
 import torch
@@ -19,14 +17,10 @@ _KERNELS = {
 
 @dataclass(frozen=True)
 class Attention:
-    """A layer's attention with its log-sum-exp: softmax(scale q k) v, or of softcap tanh(scale q k / softcap).
-
-    `any_length` allows what `takes_any_length` must have confirmed: one call for sequences of any lengths.
-    """
+    """A layer's attention with its log-sum-exp: softmax(scale q k) v, or of softcap tanh(scale q k / softcap)."""
 
     scale: float
     softcap: float | None = None
-    any_length: bool = False
 
     def __call__(
         self,
@@ -37,8 +31,6 @@ class Attention:
         causal: bool = False,
     ) -> tuple[Tensor, Tensor]:
         """out_RHTD and its log-sum-exp lse_RHT, by the fastest kernel that returns both."""
-        if self.any_length and mask_R1TL is None and not causal and len(query_RHTD) == 1:
-            return self._over_one(query_RHTD, key_RGLD, value_RGLD)
         plain, device = self.softcap is None and key_RGLD.shape[-1] == value_RGLD.shape[-1], query_RHTD.device.type
         kernel = _kernel(device) if plain else None
         if kernel is None or key_RGLD.shape[2] == 0:
@@ -51,71 +43,6 @@ class Attention:
         if mask_R1TL is None and query_RHTD.shape[-1] % 8 == 0:
             return _by_efficient_kernel(kernel, query_RHTD, key_RGLD, value_RGLD, causal, self.scale)
         return _by_products(query_RHTD, key_RGLD, value_RGLD, mask_R1TL, causal, self.scale, self.softcap)
-
-    def over_lengths(
-        self, query_THD: Tensor, key_KGD: Tensor, value_KGD: Tensor, queries: Lengths, keys: Lengths, causal: bool
-    ) -> tuple[Tensor, Tensor]:
-        """out_THD and lse_HT of concatenated sequences, each over its own keys, in one call.
-
-        If `causal`, the last query of a sequence attends to all of its keys and each earlier one to one key fewer.
-        """
-        from torch.nn.attention.varlen import AuxRequest, varlen_attn
-
-        out_THD, lse_HT = varlen_attn(
-            query_THD,
-            key_KGD,
-            value_KGD,
-            queries.bounds_N,
-            keys.bounds_N,
-            queries.most,
-            keys.most,
-            return_aux=AuxRequest(lse=True),
-            scale=self.scale,
-            window_size=(-1, 0) if causal else (-1, -1),
-            enable_gqa=True,
-        )
-        return out_THD, lse_HT
-
-    def _over_one(self, query_1HTD: Tensor, key_1GLD: Tensor, value_1GLD: Tensor) -> tuple[Tensor, Tensor]:
-        queries, keys = (Lengths.of_one(tensor.shape[2], tensor.device) for tensor in (query_1HTD, key_1GLD))
-        query_THD, key_LGD, value_LGD = (tensor[0].transpose(0, 1) for tensor in (query_1HTD, key_1GLD, value_1GLD))
-        out_THD, lse_HT = self.over_lengths(query_THD, key_LGD, value_LGD, queries, keys, causal=False)
-        return out_THD.transpose(0, 1)[None], lse_HT[None]
-
-
-@dataclass(frozen=True)
-class Lengths:
-    """Lengths of concatenated sequences: `bounds_N` (int32) are their first tokens and the end, `most` the longest."""
-
-    bounds_N: Tensor
-    most: int
-
-    @classmethod
-    def of_one(cls, length: int, device: torch.device) -> Lengths:
-        """One sequence of at least one token, whose bounds are made on the device, not sent to it."""
-        return cls(torch.arange(0, length + 1, length, dtype=torch.int32, device=device), length)
-
-
-def takes_any_length(query: Tensor, key: Tensor, value: Tensor, softcap: float | None) -> bool:
-    """Whether `over_lengths` computes this attention: FlashAttention-2, in half precision on a GPU from Ampere on."""
-    size = query.shape[-1]
-    return (
-        softcap is None
-        and query.dtype in (torch.float16, torch.bfloat16)
-        and size == key.shape[-1] == value.shape[-1] <= 256
-        and size % 8 == 0
-        and has_varlen(query.device)
-    )
-
-
-@cache
-def has_varlen(device: torch.device) -> bool:
-    """Whether torch has one call for sequences of any lengths on this device."""
-    if device.type != "cuda" or torch.cuda.get_device_capability(device) < (8, 0):
-        return False
-    from torch.nn.attention.varlen import varlen_attn
-
-    return "enable_gqa" in signature(varlen_attn).parameters  # torch 2.10 and 2.11 have it without
 
 
 def has_kernel(device: str) -> bool:

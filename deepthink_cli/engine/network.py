@@ -35,7 +35,6 @@ class LanguageModel:
     """A causal language model in evaluation mode, its tokenizer, its identity and its limits.
 
     `batch_tokens` bounds the tokens of a scoring pass, except that one input always runs; None: the fastest number.
-    With `replays`, a GPU may repeat recorded passes.
     """
 
     network: PreTrainedModel
@@ -43,7 +42,6 @@ class LanguageModel:
     identity: ModelIdentity
     limits: Limits
     batch_tokens: int | None = None
-    replays: bool = True
 
     @property
     def device(self) -> torch.device:

@@ -27,7 +27,7 @@ def load_model(model: str | ModelSpec = "pocket", **options: Any) -> Engine:
     """Load a model and choose its engine: `pocket`, a hub id, a local directory or GGUF file, or a `ModelSpec`.
 
     Options are those of `ModelOptions`: revision, gguf, adapter, dtype, device, device_map, quantize, offline,
-    trust_remote_code, batch_tokens, batch_invariant, no_replay, engine. Warns of what transformers ignores of a GGUF
+    trust_remote_code, batch_tokens, batch_invariant, engine. Warns of what transformers ignores of a GGUF
     file. Raises InputError if the model cannot be found, has no keys and values, or cannot run on the requested
     engine, and DeepThinkError if its weights are incomplete or damaged.
     """
@@ -52,10 +52,7 @@ def load_language_model(spec: ModelSpec) -> LanguageModel:
     if network.base_model is network and hasattr(network, "model"):  # Llama 4 calls its text model by another name
         network.base_model_prefix = "model"
     identity = replace(spec.identify(), dtype=str(network.dtype).removeprefix("torch."))
-    options = spec.options
-    loaded = LanguageModel(
-        network, spec.tokenizer, identity, spec.limits, options.batch_tokens, replays=not options.no_replay
-    )
+    loaded = LanguageModel(network, spec.tokenizer, identity, spec.limits, spec.options.batch_tokens)
     return loaded if loaded.takes_positions else replace(loaded, limits=replace(loaded.limits, relative=True))
 
 
@@ -85,7 +82,7 @@ def choose_engine(model: LanguageModel, name: str = AUTO) -> Engine:
             return kind(model)
         verdict = try_packed(model)
         if verdict.reason is None:
-            return PackedEngine(model, _packed_description(verdict, fast), any_length=verdict.any_length)
+            return PackedEngine(model, _packed_description(verdict, fast))
         if name == PackedEngine.name:
             error = InputError if verdict.failure is None else DeepThinkError
             raise error.of("engine", "packed", f"{verdict.reason}; use {option('engine')} padded")

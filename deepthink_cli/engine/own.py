@@ -1,84 +1,33 @@
-"""How the rows of a pass attend to themselves: in one call whatever their lengths, or padded, in a few calls."""
+"""How the rows of a pass attend to themselves: padded, in one call for each block of rows of similar lengths."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Protocol
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from deepthink_cli.engine.kernels import Attention, Lengths
-from deepthink_cli.engine.packing import Block, Chains, chains, copied, part_of
-
-_MOST_KEYS = 8  # times the tokens of a pass: more copies of keys that chains share take too much memory
-
-
-class Own(Protocol):
-    """Attention of the rows of a pass to themselves, given their queries, keys and values."""
-
-    def __call__(
-        self, query_THD: Tensor, key_TGD: Tensor, value_TGD: Tensor, attention: Attention
-    ) -> tuple[Tensor, Tensor]:
-        """out_THD and its log-sum-exp lse_TH."""
-
-
-def own_attention(blocks: Sequence[Block], any_length: bool, like: Tensor) -> Own:
-    """The attention of all blocks of a pass to themselves, planned for the device and the dtype of `like`.
-
-    With `any_length` it is one call, unless a window hides some of their tokens from others.
-    """
-    if any_length and all(block.firsts is None for block in blocks):
-        cut = chains(blocks)
-        if sum(cut.keys) <= _MOST_KEYS * sum(cut.queries):
-            return Chained.of(cut, like.device)
-    return _Padded(tuple(_PaddedBlock.of(block, like) for block in blocks))
+from deepthink_cli.engine.kernels import Attention
+from deepthink_cli.engine.packing import Block, part_of
 
 
 @dataclass(frozen=True)
-class Chained:
-    """Chains in one call; keys are copied for every chain that attends to them where rows have branches."""
-
-    queries: Lengths
-    keys: Lengths
-    places_K: Tensor | None
-
-    @classmethod
-    def of(cls, cut: Chains, device: torch.device) -> Chained:
-        queries, keys = ([*accumulate(lengths, initial=0)] for lengths in (cut.queries, cut.keys))
-        places_K = np.empty(0, np.int32) if cut.places_K is None else cut.places_K
-        numbers = torch.from_numpy(np.concatenate([np.array(queries + keys, np.int32), places_K]))
-        # Sent to the device together.
-        bounds_N, key_bounds_N, sent_K = copied(numbers, device).tensor_split([len(queries), len(queries) + len(keys)])
-        return cls(
-            Lengths(bounds_N, max(cut.queries)),
-            Lengths(key_bounds_N, max(cut.keys)),
-            None if cut.places_K is None else sent_K,
-        )
-
-    def __call__(
-        self, query_THD: Tensor, key_TGD: Tensor, value_TGD: Tensor, attention: Attention
-    ) -> tuple[Tensor, Tensor]:
-        """One call."""
-        if self.places_K is not None:
-            key_TGD, value_TGD = (tensor.index_select(0, self.places_K) for tensor in (key_TGD, value_TGD))
-        out_THD, lse_HT = attention.over_lengths(query_THD, key_TGD, value_TGD, self.queries, self.keys, causal=True)
-        return out_THD, lse_HT.T
-
-
-@dataclass(frozen=True)
-class _Padded:
-    """Blocks of padded rows, one call for each."""
+class Own:
+    """Attention of the rows of a pass to themselves: blocks of padded rows, one call for each."""
 
     blocks: tuple[_PaddedBlock, ...]
 
+    @classmethod
+    def of(cls, blocks: Sequence[Block], like: Tensor) -> Own:
+        """The attention of all blocks, planned for the device and the dtype of `like`."""
+        return cls(tuple(_PaddedBlock.of(block, like) for block in blocks))
+
     def __call__(
         self, query_THD: Tensor, key_TGD: Tensor, value_TGD: Tensor, attention: Attention
     ) -> tuple[Tensor, Tensor]:
-        """The blocks' results, concatenated."""
+        """out_THD and its log-sum-exp lse_TH of queries, keys and values of the pass."""
         parts = [block(query_THD, key_TGD, value_TGD, attention) for block in self.blocks]
         if len(parts) == 1:
             return parts[0]

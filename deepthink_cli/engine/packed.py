@@ -15,12 +15,10 @@ from deepthink_cli.engine.base import Past, Reading, ScoringPlan, Sums
 from deepthink_cli.engine.batches import BatchedEngine
 from deepthink_cli.engine.budget import tokens_over
 from deepthink_cli.engine.feedforward import fused_activations, last_feedforward_at
-from deepthink_cli.engine.fixed import FixedPass
 from deepthink_cli.engine.network import LanguageModel
 from deepthink_cli.engine.packing import (
     Block,
     PackedRow,
-    PassScores,
     blocks,
     network_inputs,
     requests,
@@ -29,7 +27,6 @@ from deepthink_cli.engine.packing import (
     tree,
 )
 from deepthink_cli.engine.reach import Reach
-from deepthink_cli.engine.replay import Replays, replayable
 from deepthink_cli.memory import Memory
 from deepthink_cli.model.tokens import TokenizedQuery
 
@@ -49,20 +46,11 @@ class PackedEngine(BatchedEngine):
 
     name = "packed"
 
-    def __init__(
-        self, model: LanguageModel, reason: str = "", warning: str | None = None, any_length: bool = True
-    ) -> None:
-        super().__init__(model, reason, warning)
-        self.any_length = any_length  # whether one call may attend rows of all lengths
-        self.replays = Replays(model) if any_length and replayable(model) else None
-
     @property
     def description(self) -> str:
         """The engine in one line, with the size of its passes and the result of the probe."""
-        failure = None if self.replays is None else self.replays.failure
-        unrecorded = None if failure is None else f"its passes are not recorded ({failure})"
         passes = "one row" if self.apart else f"{self.batch_tokens} tokens"
-        return "; ".join(filter(None, [f"packed engine, {passes} a pass", self.reason, unrecorded]))
+        return "; ".join(filter(None, [f"packed engine, {passes} a pass", self.reason]))
 
     def rows_of(self, number: int, query: TokenizedQuery) -> Iterable[PackedRow]:
         """One row, with the candidates as branches."""
@@ -70,20 +58,7 @@ class PackedEngine(BatchedEngine):
 
     def layout(self, rows: Sequence[PackedRow]) -> PackedLayout:
         """The rows, concatenated."""
-        return PackedLayout(self.model, rows, self.any_length)
-
-    @torch.inference_mode()
-    def score_pass(self, pasts: Sequence[Past], rows: Sequence[PackedRow]) -> Iterator[PassScores]:
-        """Yield the scores of the rows after each past, by a recorded pass where there is one."""
-        if self.replays is None or self.replays.failure is not None:
-            yield from super().score_pass(pasts, rows)
-            return
-        fixed = FixedPass.of(rows)
-        for past in pasts:
-            with self.model.lock:
-                found_N = self.replays.log_probabilities(past, fixed)
-                replayed = None if found_N is None else fixed.requested.pending(found_N)
-            yield from super().score_pass([past], rows) if replayed is None else [replayed]
+        return PackedLayout(self.model, rows)
 
     def score_after(self, pasts: Sequence[Past], plan: ScoringPlan) -> Sums:
         """The scores of every query after a past of its own, in passes that all queries share."""
@@ -136,11 +111,6 @@ class PackedEngine(BatchedEngine):
         model = self.model
         for reading in readings:
             model.check_reading(reading.token_ids, reading.history, reading.start)
-        if self.replays is not None and len(readings) == 1:
-            with model.lock:
-                present = self.replays.present(readings[0])
-            if present is not None:
-                return [model.checked_present(present, len(readings[0]))]
         spans = list(pairwise([0, *accumulate(map(len, readings))]))
         ids = [token for reading in readings for token in reading.token_ids]
         positions = [reading.start + place for reading in readings for place in range(len(reading))]
@@ -151,7 +121,7 @@ class PackedEngine(BatchedEngine):
         ]
         kept: Kept = {}
         body: Any = model.network.base_model
-        with model.lock, over_memory(model.network, reaches, kept, self.any_length), fused_activations(body):
+        with model.lock, over_memory(model.network, reaches, kept), fused_activations(body):
             body(**network_inputs(ids_and_positions_2T[:1], ids_and_positions_2T[1:]))
         return [
             model.checked_present(part, len(reading))
@@ -162,8 +132,8 @@ class PackedEngine(BatchedEngine):
 class PackedLayout:
     """Rows concatenated in one sequence of T tokens, each attending to itself and to a memory."""
 
-    def __init__(self, model: LanguageModel, rows: Sequence[PackedRow], any_length: bool) -> None:
-        self.model, self.rows, self.any_length = model, rows, any_length
+    def __init__(self, model: LanguageModel, rows: Sequence[PackedRow]) -> None:
+        self.model, self.rows = model, rows
         self.starts = [0, *accumulate(len(row) for row in rows)][:-1]
         self.requested, (self.ids_1T, self.depths_1T) = sent(
             model.device,
@@ -195,7 +165,7 @@ class PackedLayout:
     def _over(self, reaches: Sequence[Reach], positions_1T: Tensor, places_M: Tensor) -> Iterator[dict[str, Any]]:
         network = self.model.network
         with (
-            over_memory(network, reaches, any_length=self.any_length),
+            over_memory(network, reaches),
             fused_activations(network.base_model),
             last_feedforward_at(places_M, network.base_model),
         ):

@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from itertools import accumulate, chain, pairwise
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 
 from deepthink_cli.model.tokens import TokenizedQuery
@@ -178,49 +177,6 @@ def blocks(rows: Sequence[PackedRow], start: int = 0) -> tuple[Block, ...]:
     )
 
 
-@dataclass(frozen=True)
-class Chains:
-    """Rows of a pass cut where branches begin: chains of tokens that follow one another.
-
-    A chain's last token attends to all of its keys, which are its ancestors and the chain itself, and every token
-    before it to one key fewer. `queries` are the numbers of tokens of the chains, `keys` those of their keys, and
-    `places_K` the keys' places in the pass; None if they are all tokens in order, as where no row has branches.
-    """
-
-    queries: tuple[int, ...]
-    keys: tuple[int, ...]
-    places_K: np.ndarray[Any, Any] | None
-
-
-def chains(blocks: Sequence[Block]) -> Chains:
-    """The chains of all rows of a pass, in order."""
-    rows = [depths for block in blocks for depths in block.depths]
-    queries, keys, places = zip(*map(_chains, rows), strict=True)
-    starts = accumulate(map(len, rows[:-1]), initial=0)
-    branched = any(len(queries_of_row) > 1 for queries_of_row in queries)
-    return Chains(
-        tuple(chain.from_iterable(queries)),
-        tuple(chain.from_iterable(keys)),
-        np.concatenate([places_K + start for places_K, start in zip(places, starts, strict=True)])
-        if branched
-        else None,
-    )
-
-
-@lru_cache(maxsize=4096)
-def _chains(depths: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...], np.ndarray[Any, Any]]:
-    """The chains of one row: the numbers of their tokens and of their keys, and the keys' places."""
-    starts = [place for place, depth in enumerate(depths) if place == 0 or depth != depths[place - 1] + 1]
-    path: list[int] = []
-    keys, places = [], []
-    for start, stop in pairwise([*starts, len(depths)]):
-        path[depths[start] :] = range(start, stop)
-        keys.append(len(path))
-        places += path
-    queries = (stop - start for start, stop in pairwise([*starts, len(depths)]))
-    return tuple(queries), tuple(keys), np.array(places, np.int32)
-
-
 def part_of(tensor: Tensor, dim: int, start: int, stop: int) -> Tensor:
     """Elements `start` to `stop` - 1 of a dimension: a view, or if these are all, the tensor without an operation."""
     return tensor if (start, stop) == (0, tensor.shape[dim]) else tensor.narrow(dim, start, stop - start)
@@ -248,7 +204,9 @@ def requests(rows: Sequence[PackedRow], starts: Sequence[int]) -> LogprobRequest
 def sent(device: torch.device, requested: LogprobRequests, *numbers: Tensor) -> tuple[LogprobRequests, list[Tensor]]:
     """The requests and other tensors of integers on a device, in one copy to it."""
     tensors = [requested.places_M, requested.asked_N, requested.tokens_N, *numbers]
-    flat = copied(torch.cat([tensor.flatten() for tensor in tensors]), device)
+    numbers_N = torch.cat([tensor.flatten() for tensor in tensors])
+    # From pinned memory a GPU copies by itself, and nothing waits for what it still computes.
+    flat = (numbers_N.pin_memory() if device.type == "cuda" else numbers_N).to(device, non_blocking=True)
     parts: Any = flat.split([tensor.numel() for tensor in tensors])  # type: ignore[no-untyped-call]
     places_M, asked_N, tokens_N, *others = (
         part.view(tensor.shape) for part, tensor in zip(parts, tensors, strict=True)
@@ -264,16 +222,6 @@ def network_inputs(ids_1T: Tensor, positions_1T: Tensor) -> dict[str, Any]:
         "attention_mask": torch.ones_like(ids_1T),
         "use_cache": False,
     }
-
-
-def copied(numbers: Tensor, device: torch.device) -> Tensor:
-    """Numbers of the processor on a device, without waiting for what a GPU still computes."""
-    return pinned(numbers, device).to(device, non_blocking=True)
-
-
-def pinned(numbers: Tensor, device: torch.device) -> Tensor:
-    """Numbers of the processor in memory from which a GPU copies by itself."""
-    return numbers.pin_memory() if device.type == "cuda" else numbers
 
 
 @lru_cache(maxsize=256)

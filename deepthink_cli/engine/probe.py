@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -13,7 +13,6 @@ from torch import Tensor
 
 from deepthink_cli.engine.base import Reading
 from deepthink_cli.engine.batches import BatchedEngine
-from deepthink_cli.engine.kernels import has_varlen
 from deepthink_cli.engine.logits import MASKED
 from deepthink_cli.engine.network import LanguageModel
 from deepthink_cli.engine.packed import PackedEngine
@@ -124,15 +123,13 @@ class Verdict:
 
     `failure` names an error that the network's attention did not cause: a missing or changed kernel, or an error of
     the device. `difference` is the root mean square difference between packed and padded scores in nats, `rounding`
-    that between padded scores with different rounding; None if the packed pass did not run. `any_length` says whether
-    one call may attend rows of all lengths.
+    that between padded scores with different rounding; None if the packed pass did not run.
     """
 
     reason: str | None = None
     failure: str | None = None
     difference: float | None = None
     rounding: float | None = None
-    any_length: bool = True
 
 
 def check_padded(model: LanguageModel) -> None:
@@ -145,21 +142,13 @@ def check_padded(model: LanguageModel) -> None:
 def try_packed(model: LanguageModel) -> Verdict:
     """Read and score a short text padded and packed, and compare.
 
-    Tries one call for rows of all lengths first, where the device has such a kernel, and then does without. Raises as
-    `check_padded` does, and the device's error if even this short text does not fit its memory.
+    Raises as `check_padded` does, and the device's error if even this short text does not fit its memory.
     """
     check_padded(model)
-    verdict = _verdict(model, any_length=True)
-    if verdict.reason is None or model.dtype == torch.float32 or not has_varlen(model.device):
-        return verdict
-    return _verdict(model, any_length=False)
-
-
-def _verdict(model: LanguageModel, any_length: bool) -> Verdict:
     text, queries = _texts(model)
     try:
         with narrowed(model.network, _WINDOW):
-            return replace(_compared(model, text, queries, any_length), any_length=any_length)
+            return _compared(model, text, queries)
     except UnsupportedAttention as unsupported:
         return Verdict(reason=str(unsupported))
     except Exception as error:
@@ -170,11 +159,9 @@ def _verdict(model: LanguageModel, any_length: bool) -> Verdict:
         return Verdict(reason=f"a packed pass failed ({failure})", failure=failure)
 
 
-def _compared(
-    model: LanguageModel, text: tuple[int, ...], queries: Sequence[TokenizedQuery], any_length: bool
-) -> Verdict:
+def _compared(model: LanguageModel, text: tuple[int, ...], queries: Sequence[TokenizedQuery]) -> Verdict:
     first = model.read(text)
-    packed = _Trial(PackedEngine(model, any_length=any_length), first, queries)
+    packed = _Trial(PackedEngine(model), first, queries)
     padded = _Trial(PaddedEngine(model), first, queries)
     packed_scores = packed.scores()
     packed_reading = _numbers(packed.engine.read_pass([Reading(text), Reading(text, first, first.length)])[1])

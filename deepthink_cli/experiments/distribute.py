@@ -10,7 +10,7 @@ from dataclasses import asdict, replace
 from deepthink_cli.events import Detail, Note, Tell, Warn
 from deepthink_cli.experiments.collect import Collector, RunSummary
 from deepthink_cli.experiments.executors.base import Executor, other_version
-from deepthink_cli.experiments.executors.messages import Done, Labelled, Opened, RowsLabelled
+from deepthink_cli.experiments.executors.messages import Done, Opened, RowsLabelled
 from deepthink_cli.experiments.executors.scheduler import Scheduler
 from deepthink_cli.experiments.here import by_model, tasks_of
 from deepthink_cli.experiments.jobs import RunJob
@@ -91,7 +91,7 @@ class Driver:
 
     def happened(self, unit: RunUnit, event: Done) -> None:
         """Write a row, or show progress."""
-        assert not isinstance(event, Labelled | RowsLabelled)
+        assert not isinstance(event, RowsLabelled)
         self.collector.happened(unit.digest, event)
 
     def missing(self, unit: RunUnit) -> RunUnit:

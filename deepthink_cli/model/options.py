@@ -17,7 +17,7 @@ TOY = f"{POCKET} is a toy for trials and tests: it knows three small tasks, and 
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 Quantize = Literal["8bit", "4bit"]
 # Of `ModelOptions`, without effect on commands that score nothing.
-SCORING = ("batch_tokens", "batch_invariant", "no_replay")
+SCORING = ("batch_tokens", "batch_invariant")
 Offline = Annotated[bool, Flag(MODEL, "Use only files on this machine; no downloads.")]
 
 
@@ -106,10 +106,6 @@ class ModelOptions(Options):
             hint="a number of tokens, 1 or more; omit it to have it chosen",
         ),
     ] = None
-    no_replay: Annotated[
-        bool,
-        Flag(MODEL, "Start every operation of a scoring pass anew, where a GPU would repeat recorded ones."),
-    ] = False
     batch_invariant: Annotated[
         bool,
         Flag(
@@ -121,7 +117,7 @@ class ModelOptions(Options):
 
     def recorded(self) -> dict[str, Any]:
         """The options that scores depend on, as JSON values; `batch_invariant` only where it is on."""
-        left_out = {"offline", "trust_remote_code", "no_replay"}
+        left_out = {"offline", "trust_remote_code"}
         if not self.batch_invariant:
             left_out.add("batch_invariant")
         return self.model_dump(mode="json", exclude=left_out)

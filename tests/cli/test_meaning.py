@@ -95,7 +95,6 @@ ELSEWHERE = {
         "trust_remote_code",
         "batch_tokens",
         "batch_invariant",
-        "no_replay",
         "json",
         "quiet",
         "verbose",

@@ -131,10 +131,10 @@ def test_a_missing_file_is_named(tmp_path: Path, name: str) -> None:
     assert str(caught.value) == f"{tmp_path / name}: no such file; check the path, or use - for standard input"
 
 
-def test_a_directory_is_not_a_table(tmp_path: Path) -> None:
+def test_a_folder_without_parquet_files_is_not_a_table(tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
         list(read_rows(str(tmp_path)))
-    assert str(caught.value) == f"{tmp_path}: is a directory; name a .jsonl, .csv, .tsv, .parquet or .arrow file in it"
+    assert str(caught.value) == f"{tmp_path}: has no .parquet files; name a .jsonl, .csv, .tsv or .arrow file in it"
 
 
 def test_an_unknown_suffix_is_refused_with_those_that_are_known(tmp_path: Path) -> None:

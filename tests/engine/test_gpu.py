@@ -36,8 +36,6 @@ from deepthink_cli.cli.main import run
 from deepthink_cli.data.examples import Query
 from deepthink_cli.engine.base import Engine, Reading
 from deepthink_cli.engine.batches import BatchedEngine
-from deepthink_cli.engine.kernels import has_varlen
-from deepthink_cli.engine.packed import PackedEngine
 from deepthink_cli.plugins.context_tuning.training import training_rows
 
 if not torch.cuda.is_available():
@@ -167,22 +165,6 @@ def test_half_precision_is_near_float32(dtype: str, models: Models, reviews: Dem
     exact = load_model(str(models("llama")), device="cpu", dtype="float32")
     sums = [[scored.sums for scored in score(each, thought(each, reviews), QUERIES)] for each in (exact, half)]
     assert sums[1] == [pytest.approx(row, abs=0.3) for row in sums[0]]
-
-
-@pytest.mark.skipif(not has_varlen(torch.device("cuda")), reason="needs torch 2.12 and an Ampere GPU, or later ones")
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-def test_rows_of_all_lengths_in_one_call_score_as_padded_rows(dtype: str, models: Models) -> None:
-    found = load_model(str(models("llama")), device="cuda", dtype=dtype)
-    assert isinstance(found, PackedEngine)
-    assert found.any_length  # the probe found the kernel right
-    engines = [PackedEngine(found.model, any_length=any_length) for any_length in (True, False)]
-    (memory,) = engines[1].read([Reading(DEMOS)])
-    together, padded = ([scored.sums for scored in score(engine, memory, QUERIES)] for engine in engines)
-    assert together == [pytest.approx(row, abs=0.1) for row in padded]
-    presents = [engine.read([Reading(DEMOS, memory, len(DEMOS)), Reading(DEMOS[:5])]) for engine in engines]
-    for one, other in zip(*presents, strict=True):
-        for tensor, right in zip(tensors(one), tensors(other), strict=True):
-            torch.testing.assert_close(tensor, right, rtol=0.05, atol=0.05)
 
 
 @pytest.fixture

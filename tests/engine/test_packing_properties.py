@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from itertools import islice
 
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deepthink_cli.engine.packing import PackedRow, blocks, chains, lines, requests, tree
+from deepthink_cli.engine.packing import PackedRow, blocks, lines, requests, tree
 from deepthink_cli.model.tokens import TokenizedQuery
 
 TOKEN = st.integers(0, 3)
@@ -102,24 +101,6 @@ def test_blocks_cover_the_rows_and_hide_what_a_token_does_not_see(rows: list[Pac
                 assert (~masked[place]).nonzero()[:, 0].tolist() == seen(row, place)
                 if len(row) < block.size:  # no token sees the padding
                     assert hidden[number if len(hidden) > 1 else 0, place, len(row) :].all()
-
-
-@given(ROWS)
-def test_chains_are_all_tokens_once_after_their_ancestors(rows: list[PackedRow]) -> None:
-    cut = chains(blocks(rows))
-    places = range(sum(map(len, rows))) if cut.places_K is None else cut.places_K.tolist()
-    starts = [sum(len(row) for row in rows[:number]) for number in range(len(rows))]
-    expected = [
-        [start + other for other in seen(row, place)]
-        for row, start in zip(rows, starts, strict=True)
-        for place in range(len(row))
-    ]
-    queries, keys = iter(expected), iter(places)
-    for tokens, count in zip(cut.queries, cut.keys, strict=True):
-        attended = list(islice(keys, count))
-        for number in range(count - tokens + 1, count + 1):
-            assert next(queries) == attended[:number]
-    assert list(queries) == list(keys) == []
 
 
 @given(ROWS)

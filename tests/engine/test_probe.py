@@ -69,7 +69,7 @@ def test_what_differs_by_more_than_rounding_is_not_packed(models: Models, monkey
 def test_a_network_that_ignores_the_memory_is_not_packed(models: Models, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = packed.over_memory
     # Scoring passes do not say what is kept; readings do, and are run as they are.
-    monkeypatch.setattr(packed, "over_memory", lambda *args, **named: whole(*args) if len(args) == 4 else nullcontext())
+    monkeypatch.setattr(packed, "over_memory", lambda *args, **named: whole(*args) if len(args) == 3 else nullcontext())
     verdict = try_packed(load(models("llama")))
     assert verdict.reason is not None
     assert verdict.difference is not None

@@ -49,11 +49,11 @@ ONE_LINE = [
         "--seeds 3, --shots 2 --order-seed 1 --sampling stratified",
     ),
     (
-        {"methods": ["deep-thinking", "repeat-2"], "calibrations": ["none", "contextual"], "limit": 6, "at": [1, 2]},
+        {"techniques": ["deep-thinking", "repeat-2"], "calibrations": ["none", "contextual"], "limit": 6, "at": [1, 2]},
         "--technique deep-thinking,repeat-2 --calibrate none,contextual --limit 6 --at 1,2",
     ),
     (
-        {"select": "dev", "dev_size": 5, "positions": "restarted", "score": "mean", "momentums": [0, 0.9]},
+        {"choose_on": "dev", "dev_size": 5, "positions": "restarted", "score": "mean", "momentums": [0, 0.9]},
         "--choose-on dev --dev-size 5 --positions restarted --score mean --momentum 0,0.9",
     ),
     (

@@ -3,32 +3,66 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.data.formats.lines import shortened
 from deepthink_cli.data.source import Row, RowSource, seekable
-from deepthink_cli.errors import InputError, option
-from deepthink_cli.events import Note
+from deepthink_cli.errors import InputError, Problem, Problems, option
+from deepthink_cli.events import Note, silent
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch, Schema
+    from pyarrow.parquet import ParquetFile
 
 _BATCH = 256  # rows
 
 
 def parquet_rows(source: RowSource) -> Iterator[Row | InputError]:
-    """The rows of a Parquet file, batch by batch."""
+    """The rows of a Parquet file, or of several as of one, batch by batch."""
+    parts = [replace(source, path=part) for part in source.parts]
+    if not parts:
+        yield from _parquet_rows(source)
+        return
+    _check_alike(parts)
+    yield from _parquet_rows(parts[0])
+    for part in parts[1:]:
+        yield from _parquet_rows(replace(part, tell=silent))  # what the first one tells is of all
+
+
+def _parquet_rows(source: RowSource) -> Iterator[Row | InputError]:
+    with _parquet(source) as table:
+        yield from _rows(source, table.schema_arrow, table.iter_batches(batch_size=_BATCH))
+
+
+@contextmanager
+def _parquet(source: RowSource) -> Iterator[ParquetFile]:
+    """A Parquet file, open; raises InputError where it is damaged."""
     import pyarrow
     import pyarrow.parquet
 
     with seekable(source) as stream:
         try:
-            table = pyarrow.parquet.ParquetFile(stream)
-            yield from _rows(source, table.schema_arrow, table.iter_batches(batch_size=_BATCH))
+            yield pyarrow.parquet.ParquetFile(stream)
         except (pyarrow.ArrowException, OSError, ValueError) as error:
             raise InputError(f"{source.name}: not a Parquet file ({shortened(str(error))})") from error
+
+
+def _check_alike(parts: Sequence[RowSource]) -> None:
+    """Raise InputError, a line for each, for files whose columns or classes are not those of the first."""
+    schemas: list[Schema] = []
+    for part in parts:
+        with _parquet(part) as table:
+            schemas.append(table.schema_arrow)
+    first, problems = schemas[0], Problems()
+    for part, schema in zip(parts[1:], schemas[1:], strict=True):
+        if not schema.equals(first) or class_names(schema) != class_names(first):
+            shown = ", ".join(f"{each.name} {each.type}" for each in schema)
+            problems.add(Problem(f"its columns are not those of {parts[0].path}: {shortened(shown)}", place=part.path))
+    problems.raise_any()
 
 
 def arrow_rows(source: RowSource) -> Iterator[Row | InputError]:

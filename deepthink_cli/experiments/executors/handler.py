@@ -34,7 +34,6 @@ from deepthink_cli.experiments.executors.messages import (
     Subject,
     Unit,
 )
-from deepthink_cli.experiments.label_folder import FolderLabels, Labeller
 from deepthink_cli.experiments.label_rows import ChunkLabeller, RowLabels
 from deepthink_cli.experiments.runner import max_tokens_together
 from deepthink_cli.experiments.units import UnitRunner
@@ -98,8 +97,6 @@ class MessageHandler:
         )
 
     def _work_of(self, subject: Subject) -> Work:
-        if isinstance(subject, FolderLabels):
-            return Labeller(subject)
         if isinstance(subject, RowLabels):
             return ChunkLabeller(subject)
         assert isinstance(subject, ModelOptions)

@@ -117,14 +117,6 @@ class Ended:
 
 
 @dataclass(frozen=True)
-class Labelled:
-    """A file was labelled: its rows, and those that were skipped as bad."""
-
-    rows: int
-    errors: int
-
-
-@dataclass(frozen=True)
 class RowsLabelled:
     """The predictions of a chunk of rows, or the error that one of them raised; see `Failed` for its fields."""
 
@@ -154,6 +146,6 @@ class Died:
 
 
 JobEvent = Began | Scored | Made | Ended
-Done = JobEvent | Labelled | RowsLabelled
+Done = JobEvent | RowsLabelled
 Message = Open | Do
 Event = Done | Opened | Finished | Failed | Died

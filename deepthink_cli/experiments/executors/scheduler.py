@@ -21,7 +21,6 @@ from deepthink_cli.experiments.executors.messages import (
     Event,
     Failed,
     Finished,
-    Labelled,
     Made,
     Message,
     Open,
@@ -226,7 +225,7 @@ class Scheduler(Generic[S, U]):
                 self._replace(slot, "failed: " + "; ".join(map(str, problems)))
             case Died(reason):
                 self._replace(slot, reason)
-            case Began() | Scored() | Made() | Ended() | Labelled() | RowsLabelled():
+            case Began() | Scored() | Made() | Ended() | RowsLabelled():
                 assert isinstance(message, Do)
                 self.client.happened(cast(U, message.unit), event)
 

@@ -1,4 +1,4 @@
-"""A Ray cluster on this machine: the rows of a serial run, models loaded once, and folders labelled file by file."""
+"""A Ray cluster on this machine: the rows of a serial run, models loaded once, and folders that are labelled."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ def test_the_rows_of_a_cluster_are_those_of_a_serial_run(
 
 
 @pytest.mark.usefixtures("two_gpus")
-def test_a_folder_is_labelled_on_a_cluster_as_its_files_are(tmp_path: Path) -> None:
+def test_a_folder_is_labelled_on_a_cluster_as_by_one_process(tmp_path: Path) -> None:
     memory, inputs = memory_and_folder(tmp_path)
-    assert run(["predict", memory, str(inputs), "-o", str(tmp_path / "labels"), "-q", "--ray", "auto"]) == 0
-    alone = tmp_path / "alone.parquet"
-    assert run(["predict", memory, str(inputs / "part-1.parquet"), "-o", str(alone), "-q"]) == 0
-    assert (tmp_path / "labels" / "part-1.parquet").read_bytes() == alone.read_bytes()
+    alone, divided = tmp_path / "alone.parquet", tmp_path / "divided.parquet"
+    assert run(["predict", memory, str(inputs), "-o", str(divided), "-q", "--ray", "auto"]) == 0
+    assert run(["predict", memory, str(inputs), "-o", str(alone), "-q"]) == 0
+    assert divided.read_bytes() == alone.read_bytes()
 
 
 def test_a_cluster_that_is_not_there_is_one_line(

@@ -225,11 +225,10 @@ def test_predict_and_eval_score_with_vllm_as_with_our_engine(tmp_path: Path) -> 
 def test_a_folder_is_labelled_by_a_vllm_on_ray_as_by_our_engine(tmp_path: Path) -> None:
     memory, inputs = memory_and_folder(tmp_path, files=2)
     for name, options in (("ours", ["--workers", "1"]), ("theirs", ["--engine", "vllm", "--ray"])):
-        words = ["predict", memory, str(inputs), "-o", str(tmp_path / name), "-q", *options]
+        words = ["predict", memory, str(inputs), "-o", str(tmp_path / f"{name}.parquet"), "-q", *options]
         program = [sys.executable, "-m", "deepthink_cli", *words]
         subprocess.run(program, check=True, env=os.environ | {"VLLM_CPU_KVCACHE_SPACE": "1"})
-    for part in ("part-0.parquet", "part-1.parquet"):
-        assert farthest(*(scores_in(tmp_path / name / part) for name in ("theirs", "ours"))) < WITHIN
+    assert farthest(*(scores_in(tmp_path / f"{name}.parquet") for name in ("theirs", "ours"))) < WITHIN
 
 
 def test_a_memory_of_another_model_is_refused_before_anything_is_served(tmp_path: Path) -> None:
