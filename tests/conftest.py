@@ -117,7 +117,7 @@ class _Kept:
         return getattr(self.stream, name)
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def _commands_name_no_option_that_they_do_not_have(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever a command prints for people is checked, in every test that runs one in this process."""
     from helpers.advice import not_had

@@ -78,7 +78,7 @@ def check_storable(name: str, demonstrations: TokenizedDemonstrations, memory: s
     if not demonstrations.labels:
         raise InputError(
             f"{option('calibrate')} {name}: {memory} has no label words, every row has candidates of its own; correct "
-            f"them where they are labelled, with {option('calibrate')} contextual of predict or eval"
+            f"them where they are labelled, with deepthink predict {option('calibrate')} contextual"
         )
     check_calibrations([name], demonstrations, memory)
 

@@ -243,7 +243,7 @@ def _baselines(evaluation: Evaluation, technique: RecordedTechnique | None) -> l
     if technique is not None and technique.name == ITERATIVE_VECTORS:
         lines.append("for plain in-context learning with the same demonstrations, add --alpha 0")
     elif technique is not None:
-        lines.append("for plain in-context learning, evaluate a memory of think -T 1 without --technique")
+        lines.append("for plain in-context learning, evaluate a memory of deepthink think -T 1 without --technique")
     if evaluation.majority is not None:
         label, share = evaluation.majority
         lines.append(f"always answering {label!r}: {share:.1%}")

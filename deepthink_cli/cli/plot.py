@@ -185,7 +185,7 @@ def _methods(runs: Sequence[Path], jobs: Sequence[JobResults]) -> Callable[[Mapp
 
     methods = methods_of(jobs)
     if methods is None:
-        methods = "there is one method only; compare several with run --demos-by, --technique or --calibrate"
+        methods = "there is one method only; compare several with deepthink run --demos-by, --technique or --calibrate"
     elif not isinstance(methods, str) and not any(methods.values()):
         methods = "no pair of a task and a seed has rows of all methods"
     if isinstance(methods, str):

@@ -359,7 +359,7 @@ def several_labels(row: Row, template: Template, choices: Sequence[str] | None, 
         wrong = next((each for each in found if str(separator) in each), None)
         if wrong is not None:
             reason = f"label {wrong!r} holds the separator of labels {separator!r}; name another: "
-            raise InputError(Problem(f"{reason}{option('label_separator')} of think", place=row.where))
+            raise InputError(Problem(f"{reason}deepthink think {option('label_separator')}", place=row.where))
     else:
         found = template.labels_of(text_value(value, row.where, name))
     if not found and not (empty and value == []):

@@ -47,11 +47,11 @@ def text_warnings(template: Template, texts: Sequence[Text], command: str = "") 
     columns = _text_columns(template, texts)
     ids = [name for name in template.text_fields if looks_like_id(columns[name])]
     remaining = [name for name in template.text_fields if name not in ids]
-    of_command = f" of {command}" if command else ""
-    way = f"name the text with {option('template')} '... {{text}} ... {{{template.label_field}}}'{of_command}"
+    flag = f"{f'deepthink {command} ' if command else ''}{option('template')}"
+    way = f"name the text with {flag} '... {{text}} ... {{{template.label_field}}}'"
     if ids and remaining:
         shorter = Template.of_fields([*remaining, template.label_field], template.label_field).pattern
-        way = f"to omit it, {option('template')} {_quoted(shorter)}{of_command}"
+        way = f"to omit it, {flag} {_quoted(shorter)}"
     return [f"the field {name!r} looks like an id ({_few(columns[name])}) and is read as text: {way}" for name in ids]
 
 

@@ -53,8 +53,8 @@ def _without_baseline(jobs: Sequence[JobResults]) -> list[str]:
         found = [(job, str(job.seed)) for job in missing if job.arm.is_compared_with_plain is is_plain]
         if found:
             lines.append(
-                f"No baseline, because there are no rows of {what} with the same demonstrations; to add them, run the "
-                f"same command with {how}: {_by_arm_and_task(jobs, found)}"
+                f"No baseline, because there are no rows of {what} with the same demonstrations; to add them, repeat "
+                f"deepthink run with {how}: {_by_arm_and_task(jobs, found)}"
             )
     return lines
 

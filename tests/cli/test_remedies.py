@@ -9,8 +9,6 @@ from deepthink_cli.cli.main import run
 from deepthink_cli.errors import InputError, option
 from deepthink_cli.plugins.memories import diff_command as diff
 
-pytestmark = pytest.mark.usefixtures("_commands_name_no_option_that_they_do_not_have")
-
 
 @pytest.mark.parametrize(
     ("message", "wrong"),
@@ -19,6 +17,7 @@ pytestmark = pytest.mark.usefixtures("_commands_name_no_option_that_they_do_not_
         ("keep all with deepthink think --keep all, or name another with --at", []),
         ("store another with deepthink calibrate a.safetensors --score mean, or use --score sum", ["--score"]),
         ("keep all with deepthink predict --keep all", ["--keep"]),
+        ("compare several with deepthink run --demos-by, --technique or --calibrate", []),
         ("-T 5 or --json", ["-T"]),
         ("a film--quite good", []),
     ],

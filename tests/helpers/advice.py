@@ -30,16 +30,19 @@ def _options() -> dict[str, frozenset[str]]:
 def not_had(message: str, arguments: list[str]) -> list[str]:
     """The options that a message names and that the command of these arguments does not have.
 
-    An option after `deepthink COMMAND`, in the same clause, is one of that command. The words of `harness` are those of
-    another program, and a warning of a variable is about whatever command reads it.
+    An option after `deepthink COMMAND`, in the same clause or in a list that begins there, is one of that command. The
+    words of `harness` are those of another program, and a warning of a variable is about whatever command reads it.
     """
     if arguments[:1] == ["harness"] or message.startswith("warning: DEEPTHINK_"):
         return []
     known, command = frozenset[str]().union(*_options().values()), _command(" ".join(arguments[:2]))
-    wrong = []
+    wrong, of = [], command
     for clause in _CLAUSE.split(message):
-        named = re.search(r"deepthink ([a-z-]+(?: [a-z-]+)?)", clause)
-        has = _options()[_command(named[1]) if named else command]
+        if named := re.search(r"deepthink ([a-z-]+(?: [a-z-]+)?)", clause):
+            of = _command(named[1])
+        elif not clause.lstrip().startswith("-"):
+            of = command
+        has = _options()[of]
         wrong += [flag for flag in _FLAG.findall(clause) if flag in known - has]
     return wrong
 

@@ -113,7 +113,7 @@ def test_a_dot_is_the_mean_difference_from_the_first_method_with_students_interv
 def test_a_figure_of_one_method_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = write(tmp_path / "one", curve([50, 60]))
     assert run(["plot", str(folder), "--methods"]) == 2
-    assert "there is one method only; compare several with run --demos-by" in capsys.readouterr().err
+    assert "there is one method only; compare several with deepthink run --demos-by" in capsys.readouterr().err
 
 
 def test_a_report_of_too_few_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -164,7 +164,7 @@ def test_the_first_reading_of_a_technique_is_not_called_plain_in_context_learnin
     out = capsys.readouterr().out
     assert f"T = 1 is one reading with {name}: " in out
     assert "T = 1 is plain in-context learning" not in out + page.read_text()
-    assert "for plain in-context learning, evaluate a memory of think -T 1 without --technique" in out
+    assert "for plain in-context learning, evaluate a memory of deepthink think -T 1 without --technique" in out
 
 
 def test_fresh_words_are_replies_of_a_conversation(tmp_path: Path) -> None:
