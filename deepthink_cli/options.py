@@ -6,7 +6,7 @@ the argument of the harness and of Python, and the messages about its values.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from logging import getLogger
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
@@ -86,24 +86,34 @@ class Options(BaseModel):
         return Problem((flag and flag.hint) or reason(error), cls.option_names().get(name, name), str(given))
 
 
-def joined(name: str, models: Mapping[str, type[Options] | None], taken: Collection[str] = ()) -> type[Options]:
+class Joined(Options):
+    """Options of objects of a registry in a command, which has them beside its own."""
+
+
+def joined(name: str, models: Mapping[str, type[Options] | None]) -> type[Joined]:
     """A model with the options of several objects by their names, none of which is required.
 
-    An option is left out, with a warning, if an earlier object or the command has one of its name (`taken`).
+    An option is left out, with a warning, if an earlier object has one of its name; and by a command that has one.
     """
     fields: dict[str, Any] = {}
     for owner, model in models.items():
         for field, info in (model.model_fields if model is not None else {}).items():
-            if field in fields or field in taken:
-                text = f"warning: the option {field!r} of {owner} is not used: the name is taken"
-                getLogger(__name__).warning("%s", printable(text))
+            if field in fields:
+                warn_of_taken(field, owner)
             elif info.is_required():
                 kind: Any = info.annotation
                 fields[field] = (Annotated[kind | None, *info.metadata], None)
             else:
                 fields[field] = (info.annotation, info)
-    made: type[Options] = create_model(name, __base__=Options, **fields)
+    made: type[Joined] = create_model(name, __base__=Joined, **fields)
     return made
+
+
+def warn_of_taken(name: str, where: str) -> None:
+    """Warn that an option of an object is left out, since another one has its name."""
+    getLogger(__name__).warning(
+        "%s", printable(f"warning: the option {name!r} of {where} is not used: the name is taken")
+    )
 
 
 def own_options(model: type[Options] | None, given: Mapping[str, Any], chosen: str, choices: Mapping[str, Any]) -> Any:

@@ -17,7 +17,7 @@ from deepthink_cli.cli.output_options import ARGUMENTS
 from deepthink_cli.errors import InputError, Problems
 from deepthink_cli.events import Event, Note
 from deepthink_cli.experiments.executors.registry import EXECUTORS, Cluster, Queue
-from deepthink_cli.options import MACHINES, Flag, Options, joined, own_options
+from deepthink_cli.options import MACHINES, Flag, Joined, Options, joined, own_options
 from deepthink_cli.registry import loaded
 
 if TYPE_CHECKING:
@@ -57,9 +57,9 @@ def _options(kinds: type | tuple[type, ...]) -> dict[str, type[Options]]:
 
 if TYPE_CHECKING:
 
-    class ClusterOptions(Options): ...
+    class ClusterOptions(Joined): ...
 
-    class ElsewhereOptions(Options): ...
+    class ElsewhereOptions(Joined): ...
 
 else:
     ClusterOptions = joined("ClusterOptions", _options(Cluster))

@@ -16,7 +16,7 @@ from deepthink_cli.cli.values import read_by
 from deepthink_cli.errors import InputError, Problems
 from deepthink_cli.export.registry import EXPORTERS, Written
 from deepthink_cli.model.options import SCORING, ModelOptions
-from deepthink_cli.options import METHOD, OUTPUT, Flag, Options, joined, own_options
+from deepthink_cli.options import METHOD, OUTPUT, Flag, Joined, joined, own_options
 
 if TYPE_CHECKING:
     from deepthink_cli.memory import Memory
@@ -44,10 +44,10 @@ OneIteration = Annotated[str, Flag(METHOD, "Which kept iteration to write: a num
 _OWN = {f"--to {name}": exporter.options for name, exporter in EXPORTERS.items()}
 if TYPE_CHECKING:
 
-    class ExporterOptions(Options): ...
+    class ExporterOptions(Joined): ...
 
 else:
-    ExporterOptions = joined("ExporterOptions", _OWN, {*ModelOptions.option_names(), "memory", "to", "output", "at"})
+    ExporterOptions = joined("ExporterOptions", _OWN)
 
 
 @about(

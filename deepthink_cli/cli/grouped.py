@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import wraps
@@ -19,7 +19,7 @@ from deepthink_cli.cli import completion
 from deepthink_cli.cli.names import flag as typed
 from deepthink_cli.cli.names import variable
 from deepthink_cli.meaning import sentence
-from deepthink_cli.options import Flag, Options, flag_of
+from deepthink_cli.options import Flag, Joined, Options, flag_of, warn_of_taken
 
 T = TypeVar("T", bound=Options)
 
@@ -76,11 +76,13 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
     parameters: list[Parameter] = []
     groups: dict[str, tuple[Any, dict[str, str]]] = {}  # the group, and its fields by the names of their options
     hints = get_type_hints(command, include_extras=True)
-    for parameter in signature(command).parameters.values():
+    for parameter in sorted(signature(command).parameters.values(), key=lambda each: _is_joined(hints[each.name])):
         hint = hints[parameter.name]
         kind, *notes = get_args(hint) if get_origin(hint) is Annotated else (hint,)
         if (model := _model_of(kind)) is not None:
             options = _chosen(kind, _of_model(model), notes)
+            if issubclass(model, Joined):
+                options = _not_taken(options, {each.name for each in parameters}, command.__name__)
             groups[parameter.name] = kind, {option.name: field for field, option in options.items()}
             parameters += options.values()
         else:
@@ -102,6 +104,20 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
     flat.alone = _alone(parameters)  # type: ignore[attr-defined]
     flat.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return flat
+
+
+def _is_joined(hint: Any) -> bool:
+    """Whether a parameter has options of other objects, which come after the command's own."""
+    model = _model_of(get_args(hint)[0] if get_origin(hint) is Annotated else hint)
+    return model is not None and issubclass(model, Joined)
+
+
+def _not_taken(options: dict[str, Parameter], taken: Collection[str], command: str) -> dict[str, Parameter]:
+    """The options whose names a command has not; warns of the others."""
+    for each in options.values():
+        if each.name in taken:
+            warn_of_taken(each.name, f"an object of {command}")
+    return {field: each for field, each in options.items() if each.name not in taken}
 
 
 def _model_of(kind: Any) -> type[Options] | None:

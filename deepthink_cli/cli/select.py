@@ -20,7 +20,7 @@ from deepthink_cli.errors import InputError, Problems
 from deepthink_cli.io.tables import check_suffix
 from deepthink_cli.io.text import json_line
 from deepthink_cli.model.options import ModelOptions
-from deepthink_cli.options import DATA, OUTPUT, Flag, Options, joined, own_options
+from deepthink_cli.options import DATA, OUTPUT, Flag, Joined, joined, own_options
 from deepthink_cli.selection.options import SelectOptions
 from deepthink_cli.selection.registry import METHODS, selection_method
 
@@ -76,10 +76,10 @@ Listing = Annotated[
 _OWN = {f"--demos-by {name}": method.options for name, method in METHODS.items()}
 if TYPE_CHECKING:
 
-    class MethodOptions(Options): ...
+    class MethodOptions(Joined): ...
 
 else:
-    MethodOptions = joined("MethodOptions", _OWN, {*SelectOptions.option_names(), *ModelOptions.option_names()})
+    MethodOptions = joined("MethodOptions", _OWN)
 # Without a model, none is opened: no row is then too long for it.
 _MODEL = (
     "Hub id, local directory, GGUF file, or pocket, the built-in toy model. Default: none; only methods that read the "

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import json
+from inspect import signature
 from pathlib import Path
+from typing import Annotated
 
 import pytest
 from helpers.forks import Forks
 from package.test_plugins import DEMONSTRATIONS, deepthink, install
+
+from deepthink_cli.cli.grouped import Given, grouped
+from deepthink_cli.cli.options import CommonArguments
+from deepthink_cli.options import OUTPUT, Flag, Options, joined
 
 COMMAND = '''
 import typer
@@ -138,6 +144,29 @@ def test_an_exporter_has_options_of_its_own(guest: Path, libraries: Forks) -> No
     assert needed.stderr == "deepthink: --to labels needs --between TEXT, as in --between ,\n"
     refused = deepthink(libraries, guest, f"{words} mlx --between +")
     assert refused.stderr == "deepthink: --between +: only with --to labels; omit it\n"
+
+
+def test_an_option_whose_name_is_taken_is_left_out_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    class Quiet(Options):
+        quiet: Annotated[bool, Flag(OUTPUT, "No words.")] = False
+        loud: Annotated[bool, Flag(OUTPUT, "Many words.")] = False
+
+    class Loud(Options):
+        loud: Annotated[bool, Flag(OUTPUT, "More words.")] = True
+
+    both = joined("Both", {"quiet": Quiet, "loud": Loud})
+    assert [*both.model_fields] == ["quiet", "loud"]
+
+    def command(*, own: Given[both], common: CommonArguments) -> None:  # type: ignore[valid-type]
+        raise AssertionError
+
+    command.__annotations__["own"] = Given[both]
+    options = signature(grouped(command)).parameters
+    assert [*options].count("quiet") == 1
+    assert [record.getMessage() for record in caplog.records] == [
+        "warning: the option 'loud' of loud is not used: the name is taken",
+        "warning: the option 'quiet' of an object of command is not used: the name is taken",
+    ]
 
 
 def test_a_calibration_that_compares_hidden_states_is_stored_and_used(guest: Path, libraries: Forks) -> None:
