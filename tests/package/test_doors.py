@@ -146,7 +146,7 @@ def test_an_exporter_has_options_of_its_own(guest: Path, libraries: Forks) -> No
     assert refused.stderr == "deepthink: --between +: only with --to labels; omit it\n"
 
 
-def test_an_option_whose_name_is_taken_is_left_out_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_option_whose_name_is_taken_is_left_out_with_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
     class Quiet(Options):
         quiet: Annotated[bool, Flag(OUTPUT, "No words.")] = False
         loud: Annotated[bool, Flag(OUTPUT, "Many words.")] = False
@@ -163,7 +163,7 @@ def test_an_option_whose_name_is_taken_is_left_out_with_a_warning(caplog: pytest
     command.__annotations__["own"] = Given[both]
     options = signature(grouped(command)).parameters
     assert [*options].count("quiet") == 1
-    assert [record.getMessage() for record in caplog.records] == [
+    assert capsys.readouterr().err.splitlines() == [
         "warning: the option 'loud' of loud is not used: the name is taken",
         "warning: the option 'quiet' of an object of command is not used: the name is taken",
     ]
