@@ -15,12 +15,14 @@ from deepthink_cli.cli.options import CommonArguments
 from deepthink_cli.engine.registry import ENGINES
 from deepthink_cli.errors import InputError
 from deepthink_cli.export.registry import EXPORTERS
+from deepthink_cli.observers import OBSERVERS
 from deepthink_cli.registry import Registry
+from deepthink_cli.report.registry import FORMATS
 from deepthink_cli.selection.registry import METHODS
 from deepthink_cli.techniques.registry import TECHNIQUES, sample
 from deepthink_cli.updates.registry import RULES
 
-# By their options: --update, --technique, --calibrate, --demos-by, --engine and --to.
+# By their options: --update, --technique, --calibrate, --demos-by, --engine, --to, --output-format, and their own.
 REGISTRIES: dict[str, Registry[Any]] = {
     "updates": RULES,
     "techniques": TECHNIQUES,
@@ -28,6 +30,8 @@ REGISTRIES: dict[str, Registry[Any]] = {
     "selections": METHODS,
     "engines": ENGINES,
     "exporters": EXPORTERS,
+    "formats": FORMATS,
+    "observers": OBSERVERS,
 }
 Kinds = Annotated[
     list[str] | None,

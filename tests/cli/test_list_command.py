@@ -9,7 +9,7 @@ import pytest
 from deepthink_cli.cli.main import run
 
 Captured = pytest.CaptureFixture[str]
-KINDS = {"updates", "techniques", "calibrations", "selections", "engines", "exporters"}
+KINDS = {"updates", "techniques", "calibrations", "selections", "engines", "exporters", "formats", "observers"}
 
 
 def test_every_object_has_a_summary_and_a_source(capsys: Captured) -> None:
@@ -22,7 +22,7 @@ def test_every_object_has_a_summary_and_a_source(capsys: Captured) -> None:
 def test_one_kind_is_listed_by_the_names_of_its_option(capsys: Captured) -> None:
     assert run(["list", "techniques"]) == 0
     names = [line.split()[1] for line in capsys.readouterr().out.splitlines()[1:]]
-    assert names == ["deep-thinking", "ct-kv", "repeat-R", "flipped", "fresh", "composed", "ensemble-N"]
+    assert names == ["deep-thinking", "repeat-R", "flipped", "fresh", "composed", "ensemble-N", "ct-kv"]
 
 
 def test_an_unknown_kind_is_answered_with_the_known_ones(capsys: Captured) -> None:
