@@ -29,16 +29,17 @@ from deepthink_cli.cli.data_options import (
 from deepthink_cli.cli.dry_run import DryRun, check_dry_run, estimated, show_estimate
 from deepthink_cli.cli.grouped import Given, grouped
 from deepthink_cli.cli.options import CommonArguments, for_memory
-from deepthink_cli.cli.output_options import Html, check_page, command_line, write_page
+from deepthink_cli.cli.output_options import Watching, observed
 from deepthink_cli.cli.values import read_by
 from deepthink_cli.data.rows import check_rereadable
 from deepthink_cli.data.source import RowSource
 from deepthink_cli.errors import InputError, Problems
+from deepthink_cli.evaluation.progress import Evaluated, Evaluating, Predicted
 from deepthink_cli.evaluation.threshold import Threshold
 from deepthink_cli.experiments.experiment import RunCode, Unsafe
 from deepthink_cli.io.tables import check_suffix, writing_rows
 from deepthink_cli.model.options import ModelOptions
-from deepthink_cli.options import OUTPUT, Flag, QueryOptions, Score
+from deepthink_cli.options import OUTPUT, Flag, Options, QueryOptions, Score
 from deepthink_cli.plugins.vectors.options import AddedOptions
 from deepthink_cli.prediction.options import ErrorOptions
 from deepthink_cli.selection.options import Limit, TaskOptions
@@ -86,9 +87,14 @@ FailUnder = Annotated[
     ),
 ]
 
+if TYPE_CHECKING:
+    EvalObservers = Options
+else:
+    EvalObservers = observed("eval")
+
 
 @about(
-    "eval mem.safetensors rows.csv --fail-under 0.8 --html eval.html",
+    "eval mem.safetensors rows.csv --fail-under 0.8 -o rows.jsonl",
     group="The two stages",
     first="task protocol limit data_dir at calibrate output html fail_under dry_run json",
 )
@@ -98,14 +104,14 @@ def evaluate(
     memory: MemoryFile,
     labelled: Labelled = None,
     output: Output = None,
-    html: Html = None,
+    *,
+    watching: Given[EvalObservers],
     fail_under: FailUnder = None,
     dry_run: DryRun = False,
     at: IterationChoice = "all",
     calibrate: Calibrate = None,
     ensemble: EnsembleFiles = None,
     score: Score = "sum",
-    *,
     errors: Given[ErrorOptions],
     query: QueryOptions,
     vectors: Given[AddedOptions],
@@ -130,6 +136,7 @@ def evaluate(
     from deepthink_cli.tasks.sources import source_of
 
     model, problems, files = for_memory(context, model), Problems(), ensemble or []
+    observers = Watching("eval", watching)
     with problems.collected():
         options = model.checked()
     paths: dict[str, Any] = {"model": model.model, "adapter": model.adapter}
@@ -137,13 +144,13 @@ def evaluate(
     skip = errors.on_error == "skip"
     threshold: Threshold | None = None
     with problems.collected():
-        _check_outputs(output, html, read_by(memory, labelled, *files, **paths))
+        _check_outputs(output, observers, read_by(memory, labelled, *files, **paths))
     names: tuple[str, ...] = ()
     with problems.collected():
         names = calibrations(calibrate, stored=True)
     if dry_run:
         with problems.collected():
-            check_dry_run({"html": html})
+            check_dry_run(observers.given)
     with problems.collected():
         threshold = None if fail_under is None else Threshold.of(fail_under)
     failing = ErrorOptions()
@@ -170,10 +177,11 @@ def evaluate(
                 check_rows(opened.provenance.demonstrations, rows, problems, labelled=True, skip=skip)
     problems.raise_any()
     chosen = rows or _TaskRows(str(task), protocol, source, run_code, unsafe)
-    asked = _Asked(opened, others, chosen, row_limit, options, output, html, failing, names, score, threshold, common)
+    written = (output, observers)
+    asked = _Asked(opened, others, chosen, row_limit, options, *written, failing, names, score, threshold, common)
     if has_several(opened.provenance):
-        if not isinstance(chosen, RowSource) or html is not None:
-            name, given = ("task", task) if html is None else ("html", html)
+        if not isinstance(chosen, RowSource) or observers.given:
+            name, given = next(iter(observers.given.items()), ("task", task))
             raise InputError.of(name, given, SEVERAL)
         if dry_run:
             reason = "not for a memory whose rows may have several labels; deepthink predict estimates its time"
@@ -205,7 +213,7 @@ class _Asked:
     limit: int | None
     options: ModelOptions
     output: Path | None
-    html: Path | None
+    observers: Watching
     errors: ErrorOptions
     calibrate: tuple[str, ...]
     score: ScoreName
@@ -247,14 +255,14 @@ def _evaluate_several(asked: _Asked, chosen: RowSource) -> None:
         asked.threshold.check(result.judged)
 
 
-def _check_outputs(output: Path | None, html: Path | None, read: Sequence[str | Path]) -> None:
+def _check_outputs(output: Path | None, observers: Watching, read: Sequence[str | Path]) -> None:
     """Raise InputError for a suffix that no format has, or if an output would overwrite a file that is read."""
     from deepthink_cli.outputs import check_apart
 
     if output is not None:
         check_apart(output, read)
         check_suffix(output)
-    check_page(html, read)
+    observers.check(read)
 
 
 @dataclass(frozen=True)
@@ -271,13 +279,13 @@ class _TaskRows:
 def _evaluate(asked: _Asked) -> tuple[EvaluationReport, RowCounts]:
     """Evaluate the memory on the rows that were chosen; also counts the rows that are skipped."""
     from deepthink_cli.evaluation.evaluate import evaluate as evaluation_of
-    from deepthink_cli.plugins.pages.of_evaluation import Observed, page_of_evaluation
     from deepthink_cli.prediction.rows import RowCounts
 
     _check_model(asked)
     with Show(asked.common, bar=not asked.common.as_json) as tell:
         rows, calibrate = _rows(asked, tell)
-        observed = Observed(len({1, *asked.memory.iterations}), calibrate) if asked.html else None
+        told = asked.observers.start(tell)
+        told(Evaluating(asked.memory, calibrate))
         counts = RowCounts(rows.count)
         with _samples_file(asked, rows, calibrate) as write:
             result = evaluation_of(
@@ -287,14 +295,13 @@ def _evaluate(asked: _Asked) -> tuple[EvaluationReport, RowCounts]:
                 calibrate=calibrate,
                 ensemble=asked.ensemble,
                 score=asked.score,
-                observe=_each([write, None if observed is None else observed.add]),
+                observe=_each([write, lambda prediction: told(Predicted(prediction))]),
                 skip=_each([counts.skip, write]) if asked.errors.skip else None,
                 truncate=asked.errors.truncate,
                 tell=tell,
             )
         counts.tell(tell)
-    if asked.html is not None and observed is not None:
-        write_page(page_of_evaluation(result, observed, command_line()), asked.html, asked.common.quiet)
+        told(Evaluated(result))
     return result, counts
 
 
@@ -339,8 +346,9 @@ def _rows(asked: _Asked, tell: Tell) -> tuple[EvaluatedRows, tuple[str, ...]]:
     else:
         where = (chosen.protocol, chosen.source, asked.limit, tell)
         rows = rows_of_task(asked.memory, chosen.task, *where, run_code=chosen.run_code, unsafe=chosen.unsafe)
-        if rows.free is not None and asked.html is not None:
-            raise InputError.of("html", asked.html, f"task {rows.task} has free answers, without scores; use -o")
+        if rows.free is not None:
+            for name, value in asked.observers.given.items():
+                raise InputError.of(name, value, f"task {rows.task} has free answers, without scores; use -o")
     if asked.threshold is not None:
         asked.threshold.check_possible(bool(demonstrations.labels), rows.free is None)
     if rows.free is not None:
@@ -353,7 +361,7 @@ def _check_model(asked: _Asked) -> None:
     from deepthink_cli.artifact.opening import model_options
 
     used = model_options(asked.memory, asked.options)
-    _check_outputs(asked.output, asked.html, read_by(model=used.model, adapter=used.adapter))
+    _check_outputs(asked.output, asked.observers, read_by(model=used.model, adapter=used.adapter))
 
 
 def _each(observers: Sequence[Callable[[T], None] | None]) -> Callable[[T], None]:

@@ -16,12 +16,14 @@ from deepthink_cli.engine.registry import ENGINES
 from deepthink_cli.errors import InputError
 from deepthink_cli.experiments.executors.registry import EXECUTORS
 from deepthink_cli.export.registry import EXPORTERS
+from deepthink_cli.observers import OBSERVERS
 from deepthink_cli.registry import Registry
+from deepthink_cli.report.registry import FORMATS
 from deepthink_cli.selection.registry import METHODS
 from deepthink_cli.techniques.registry import TECHNIQUES, sample
 from deepthink_cli.updates.registry import RULES
 
-# By their options: --update, --technique, --calibrate, --demos-by, --engine, --to, --ray and --slurm.
+# By their options: --update, --technique, --calibrate, --demos-by, --engine, --to and --output-format; others by their own.
 REGISTRIES: dict[str, Registry[Any]] = {
     "updates": RULES,
     "techniques": TECHNIQUES,
@@ -30,6 +32,8 @@ REGISTRIES: dict[str, Registry[Any]] = {
     "engines": ENGINES,
     "exporters": EXPORTERS,
     "executors": EXECUTORS,
+    "formats": FORMATS,
+    "observers": OBSERVERS,
 }
 Kinds = Annotated[
     list[str] | None,

@@ -1,38 +1,20 @@
-"""Options of what is written beside a result: a page for a browser, a tracker."""
+"""The observers of a command: their options, which are options of the command, and what they are told."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from contextvars import ContextVar
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Any
 
-import typer
+from deepthink_cli.cli.grouped import Given
+from deepthink_cli.errors import Problems
+from deepthink_cli.events import Tell, telling_all
+from deepthink_cli.observers import OBSERVERS, Observer
+from deepthink_cli.options import Options, joined
+from deepthink_cli.registry import loaded
 
-from deepthink_cli.cli.console import note
-from deepthink_cli.errors import InputError
-from deepthink_cli.io.text import size
-from deepthink_cli.options import OUTPUT, Flag
-
-if TYPE_CHECKING:
-    from deepthink_cli.events import Tell
-    from deepthink_cli.experiments.prepare import PreparedRun
-    from deepthink_cli.plugins.pages.page import WebPage
-    from deepthink_cli.plugins.trackers.tracking import Tracking
-
-
-Html = Annotated[
-    Path | None,
-    Flag(
-        OUTPUT,
-        "Also write a page for a browser, as one file: tables, curves and a browser of samples.",
-        "FILE",
-        variable=False,
-    ),
-]
-
-SUFFIXES = (".html", ".htm")
 ARGUMENTS: ContextVar[tuple[str, ...]] = ContextVar("ARGUMENTS", default=())  # of the command line that runs
 
 
@@ -41,52 +23,37 @@ def command_line() -> str:
     return shlex.join(["deepthink", *ARGUMENTS.get()])
 
 
-def check_page(path: Path | None, read: Iterable[str | Path], runs: Collection[Path] = ()) -> None:
-    """Raise InputError unless the page can be written, to a name that ends in .html, and as `check_apart` does."""
-    from deepthink_cli.outputs import check_apart
-
-    if path is not None:
-        if path.suffix.lower() not in SUFFIXES:
-            raise InputError.of("html", path, "a page is HTML; end the name in .html")
-        check_apart(path, read, "html", runs=runs)
+def observed(command: str) -> type[Options]:
+    """The options of a command's observers."""
+    return joined("ObserverOptions", {name: each.options for name, each in _observers(command).items()})
 
 
-def write_page(page: WebPage, path: Path, quiet: bool) -> None:
-    """Write a page to a file, and note its size; raises as `io.atomic.writing` does."""
-    from deepthink_cli.io.atomic import writing
-    from deepthink_cli.plugins.pages.page import render
-
-    text = render(page)
-    with writing(path, "html") as file:
-        file.write(text)
-    note(f"wrote {path} ({size(path.stat().st_size)})", quiet)
+def _observers(command: str) -> dict[str, Observer]:
+    return {name: each for name, each in OBSERVERS.items() if command in each.commands}
 
 
-# No variable of the environment: nothing is sent unless the command or its config file says so.
-Log = Annotated[
-    str | None,
-    typer.Option(
-        "--log",
-        metavar="SERVICE:PROJECT",
-        rich_help_panel=OUTPUT,
-        help="Also log every row to a tracker: trackio:PROJECT or wandb:PROJECT. Default: nothing is logged.",
-        show_default=False,
-    ),
-]
+class Watching:
+    """The observers of a command that its options ask for; `given` are these options."""
 
+    def __init__(self, command: str, options: Given[Options]) -> None:
+        self.given = options.changed
+        self._asked: list[tuple[Observer, dict[str, Any]]] = []
+        for observer in _observers(command).values():
+            own = {name: self.given[name] for name in observer.options.model_fields if name in self.given}
+            if own:
+                self._asked.append((observer, own))
 
-def tracking_of(log: str | None) -> Tracking | None:
-    """The tracker that `--log` names; raises InputError if it is not one or is not installed."""
-    from deepthink_cli.plugins.trackers.tracking import Tracking
+    def check(self, read: Sequence[str | Path], runs: Collection[Path] = ()) -> None:
+        """Raise InputError for wrong options; `read` and `runs` are what the command reads, as `Observer` says."""
+        problems = Problems()
+        for observer, own in self._asked:
+            with problems.collected():
+                loaded(observer.check)(observer.options.checked(**own), read, runs)
+        problems.raise_any()
 
-    return None if log is None else Tracking.checked(log)
-
-
-def tracked(tell: Tell, tracking: Tracking | None, runs: Sequence[PreparedRun], quiet: bool) -> Tell:
-    """Also shows the progress of runs into one folder, and logs their rows if a tracker is named."""
-    from deepthink_cli.cli.run_progress import RunProgress
-    from deepthink_cli.events import telling_all
-    from deepthink_cli.plugins.trackers.tracking import tracker_of
-
-    shown = telling_all(tell, RunProgress(quiet))
-    return shown if tracking is None or not runs else telling_all(shown, tracker_of(tracking, runs, tell))
+    def start(self, tell: Tell) -> Tell:
+        """What tells events to all of them; their own messages go to `tell`."""
+        line = command_line()
+        return telling_all(
+            *(loaded(observer.start)(observer.options.checked(**own), line, tell) for observer, own in self._asked)
+        )

@@ -4,68 +4,46 @@ from __future__ import annotations
 
 import sys
 import textwrap
-import time
-from collections.abc import Collection, Sequence
-from dataclasses import asdict
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
 from deepthink_cli.cli.about import about
-from deepthink_cli.cli.console import note, table
+from deepthink_cli.cli.console import Show, note, table
 from deepthink_cli.cli.console import report as print_report
-from deepthink_cli.cli.grouped import Without, grouped
+from deepthink_cli.cli.grouped import Given, Without, grouped
 from deepthink_cli.cli.options import CommonArguments
-from deepthink_cli.cli.output_options import Html, check_page, command_line, write_page
+from deepthink_cli.cli.output_options import Watching, command_line, observed
 from deepthink_cli.cli.study_folders import study_of, tell_of_missing, titled
 from deepthink_cli.cli.values import read_by
 from deepthink_cli.errors import InputError, Problems
-from deepthink_cli.io.text import json_line
 from deepthink_cli.options import DATA, METHOD, OUTPUT, Flag, Options
+from deepthink_cli.report.registry import FORMATS, Reported
 
 if TYPE_CHECKING:
     from deepthink_cli.experiments.study import OpenedStudy
-    from deepthink_cli.plugins.pages.page import WebPage
     from deepthink_cli.report.formats import Page
-    from deepthink_cli.report.job_results import JobResults
-    from deepthink_cli.report.page import Report
-    from deepthink_cli.report.ranking import Ranking
-
-
-def check_records(output: Path | None, runs: Collection[Path], **options: object) -> None:
-    """Raise InputError unless records can be written to a folder, or for one of the `options` that they do not have."""
-    from deepthink_cli.outputs import check_folder_apart
-
-    for name, value in options.items():
-        if value:
-            raise InputError.of(name, None, "is about tables, and --output-format eee writes none; omit it")
-    if output is None:
-        raise InputError.of("output_format", "eee", "writes a folder; name it, as in -o records")
-    check_folder_apart(output, runs)
-
-
-def write_evaluations(jobs: Sequence[JobResults], folder: Path, iteration: int | None, quiet: bool) -> None:
-    """Write the records of all jobs, and note how many."""
-    from deepthink_cli.plugins.pages.every_eval_ever import write_records
-
-    written = write_records(jobs, folder, int(time.time()), iteration)
-    note(f"wrote {len(written)} records below {folder / 'data'}", quiet)
 
 
 TEXT_WIDTH = 100
 
 
-FormatName = Literal["terminal", "markdown", "csv", "latex", "json", "html", "eee"]
 Runs = Annotated[
     list[Path], typer.Argument(metavar="RUN", help="Folders of runs or of a study, each with its results.jsonl.")
 ]
+TABLES = ("terminal", "markdown", "csv", "latex", "json")
+_OTHERS = [f"{name}: {each.summary}." for name, each in FORMATS.items() if name not in TABLES]
+_SUFFIXES = [suffix for each in FORMATS.values() for suffix in each.suffixes if suffix]
+_FOLDERS = " or ".join(f"--output-format {name}" for name, each in FORMATS.items() if each.is_folder)
 OutputFormat = Annotated[
-    FormatName | None,
+    str | None,
     Flag(
         OUTPUT,
-        "Formatted tables, numbers in [0, 1] as csv and json, a page for a browser as html, or a folder of "
-        "records in the schema of Every Eval Ever as eee. Default: terminal.",
+        " ".join(["Formatted tables, or numbers in [0, 1] as csv and json.", *_OTHERS, "Default: terminal."]),
+        complete="formats",
+        closed=True,
         variable=False,
     ),
 ]
@@ -101,23 +79,13 @@ Output = Annotated[
     Path | None,
     Flag(
         OUTPUT,
-        "Output file; the suffix decides the format: .txt, .md, .csv, .tex, .json or .html; with "
-        "--output-format eee a folder. Default: stdout.",
+        f"Output file; the suffix decides the format: {', '.join(_SUFFIXES[:-1])} or {_SUFFIXES[-1]}"
+        f"{_FOLDERS and f'; with {_FOLDERS} a folder'}. Default: stdout.",
         "FILE",
         short="-o",
         variable=False,
     ),
 ]
-
-SUFFIXES: dict[str, FormatName] = {
-    "": "terminal",
-    ".txt": "terminal",
-    ".md": "markdown",
-    ".csv": "csv",
-    ".tex": "latex",
-    ".json": "json",
-    ".html": "html",
-}
 
 
 class ReportArguments(Options):
@@ -129,85 +97,116 @@ class ReportArguments(Options):
     where: Where = None
     output_format: OutputFormat = None
     output: Output = None
-    html: Html = None
 
 
-@about("report runs/classic --where eta=0.1 --html report.html", group="Experiments")
+if TYPE_CHECKING:
+    ReportObservers = Options
+else:
+    ReportObservers = observed("report")
+
+
+@about("report runs/classic --where eta=0.1 -o report.md", group="Experiments")
 @grouped
-def report(runs: Runs, *, chosen: ReportArguments, common: Annotated[CommonArguments, Without("verbose")]) -> None:
+def report(
+    runs: Runs,
+    *,
+    chosen: ReportArguments,
+    watching: Given[ReportObservers],
+    common: Annotated[CommonArguments, Without("verbose")],
+) -> None:
     """Print tables of runs, or of a study: Deep-Thinking against plain in-context learning, over seeds."""
-    write_report(runs, study_of(runs, common.quiet), chosen, common)
+    write_report(runs, study_of(runs, common.quiet), chosen, Watching("report", watching), common)
 
 
 def write_report(
-    runs: Sequence[Path], opened: OpenedStudy | None, options: ReportArguments, common: CommonArguments
+    runs: Sequence[Path],
+    opened: OpenedStudy | None,
+    options: ReportArguments,
+    observers: Watching,
+    common: CommonArguments,
 ) -> None:
     """Write the report of runs, or of a study; raises InputError for all wrong options."""
-    _write_tables(runs, titled(runs, opened), options, common)
+    _write_tables(runs, titled(runs, opened), options, observers, common)
     tell_of_missing(opened, runs, common.quiet)
 
 
-def _write_tables(runs: Sequence[Path], source: str, options: ReportArguments, common: CommonArguments) -> None:
+def _write_tables(
+    runs: Sequence[Path], source: str, options: ReportArguments, observers: Watching, common: CommonArguments
+) -> None:
     """Write the report of runs, which `source` names; raises InputError for all wrong options."""
     from deepthink_cli.experiments.shards import shard_warnings
     from deepthink_cli.io.atomic import writing
     from deepthink_cli.outputs import check_apart
     from deepthink_cli.report.job_results import read_jobs
-    from deepthink_cli.report.page import report_of
 
-    problems, output, html = Problems(), options.output, options.html
+    problems, output = Problems(), options.output
+    read = read_by(config=common.config)
     with problems.collected():
         number = _number(options.at)
     with problems.collected():
-        if options.output_format == "eee":
-            check_records(output, runs, published=options.published, all_tasks=options.all_tasks, html=html)
+        named = options.output_format
+        if named is not None:
+            _check_taken(named, {**options.model_dump(), **observers.given})
+        if named is not None and FORMATS[named].is_folder:
+            _check_folder(named, output, runs)
         elif output is not None:
-            check_apart(output, read_by(config=common.config), runs=runs)
-        chosen = _format(options.output_format, common.as_json, output)
+            check_apart(output, read, runs=runs)
+        chosen = _format(named, common.as_json, output)
     with problems.collected():
-        check_page(html, read_by(config=common.config), runs)
+        observers.check(read, runs)
     with problems.collected():
         jobs = read_jobs(runs, options.where or ())
     problems.raise_any()
     for line in shard_warnings(runs):
         note(f"warning: {line}")
-    if chosen == "eee" and output is not None:
-        write_evaluations(jobs, output, number, common.quiet)
-        return
-    page = report_of(source, jobs, number, options.published, options.all_tasks)
-    web_page = _web_page(page, jobs, options.all_tasks) if html is not None or chosen == "html" else None
+    reported = Reported(source, jobs, number, options.published, options.all_tasks, command_line())
+    with Show(common) as tell:
+        told = observers.start(tell)
+        if output is None:
+            notes = FORMATS[chosen](reported, sys.stdout)
+            sys.stdout.flush()
+        elif FORMATS[chosen].is_folder:
+            notes = FORMATS[chosen](reported, output)
+        else:
+            with writing(output) as file:
+                notes = FORMATS[chosen](reported, file)
+            note(f"wrote {output}", common.quiet)
+        told(reported)
+    for line in notes:
+        note(line, common.quiet)
+
+
+def _check_taken(name: str, given: Mapping[str, Any]) -> None:
+    """Raise InputError for an option that a format does not take."""
+    for each in FORMATS[name].without:
+        if given.get(each):
+            raise InputError.of(each, None, f"is about tables, and --output-format {name} writes none; omit it")
+
+
+def _check_folder(name: str, output: Path | None, runs: Collection[Path]) -> None:
+    """Raise InputError unless a format that writes a folder can write it."""
+    from deepthink_cli.outputs import check_folder_apart
+
     if output is None:
-        _write(page, web_page, chosen, sys.stdout)
-    else:
-        with writing(output) as file:
-            _write(page, web_page, chosen, file)
-        note(f"wrote {output}", common.quiet)
-    if html is not None and web_page is not None:
-        write_page(web_page, html, common.quiet)
-    if chosen == "csv":
-        for line in page.footnotes:
-            note(line, common.quiet)
+        raise InputError.of("output_format", name, "writes a folder; name it, as in -o records")
+    check_folder_apart(output, runs)
 
 
-def _web_page(page: Report, jobs: Sequence[JobResults], tasks: bool) -> WebPage:
-    from deepthink_cli.plugins.pages.of_runs import page_of_runs
-
-    return page_of_runs(page, jobs, command_line(), tasks)
-
-
-def _format(format: FormatName | None, json: bool, output: Path | None) -> FormatName:
+def _format(format: str | None, json: bool, output: Path | None) -> str:
     """The requested format, or the one of the output's suffix."""
     if json and format not in (None, "json"):
         raise InputError(f"--json and --output-format {format}: two formats; give one of them")
-    if json:
-        return "json"
+    if json or format is not None:
+        return format or "json"
+    by_suffix = {suffix: name for name, each in FORMATS.items() for suffix in each.suffixes}
     suffix = "" if output is None else output.suffix.lower()
-    if format is None and suffix not in SUFFIXES:
-        known = ", ".join(filter(None, SUFFIXES))
+    if suffix not in by_suffix:
         raise InputError.of(
-            "output", output, f"unknown format {suffix!r}; end the name in one of {known}, or name an --output-format"
+            "output",
+            output,
+            f"unknown format {suffix!r}; end the name in one of {', '.join(_SUFFIXES)}, or name an --output-format",
         )
-    return format or SUFFIXES[suffix]
+    return by_suffix[suffix]
 
 
 def _number(iteration: str | None) -> int | None:
@@ -218,48 +217,9 @@ def _number(iteration: str | None) -> int | None:
     return int(iteration)
 
 
-def _write(page: Report, web_page: WebPage | None, format: FormatName, file: TextIO) -> None:
-    from deepthink_cli.report.formats import comma_separated, latex, markdown
-
-    match format:
-        case "html":
-            from deepthink_cli.plugins.pages.page import render
-
-            assert web_page is not None
-            file.write(render(web_page))
-        case "terminal":
-            print_report(*_parts(page), file=file)
-        case "markdown":
-            file.write(markdown(page))
-        case "latex":
-            file.write(latex(page))
-        case "csv":
-            file.write(comma_separated(page.records()))
-        case "json":
-            file.write(json_line(_json(page)))
-    file.flush()
-
-
-def _json(page: Report) -> dict[str, Any]:
-    return {
-        "runs": page.source,
-        "title": page.title,
-        "rows": page.records(),
-        "legend": page.legend,
-        "footnotes": page.footnotes,
-        **({} if page.ranking is None else {"ranking": _ranking(page.ranking)}),
-    }
-
-
-def _ranking(ranking: Ranking) -> dict[str, Any]:
-    from deepthink_cli.report.cells import rounded
-
-    return {
-        name: {method: rounded(number) for method, number in value.items()}
-        if isinstance(value, dict)
-        else rounded(value)
-        for name, value in asdict(ranking).items()
-    }
+def write_terminal(reported: Reported, file: TextIO) -> None:
+    """Print the tables of a report."""
+    print_report(*_parts(reported.page), file=file)
 
 
 def _parts(page: Page) -> list[Any]:

@@ -15,12 +15,14 @@ from deepthink_cli.cli.data_options import Cache, ChatArguments, DataDir, Protoc
 from deepthink_cli.cli.executor_options import ElsewhereOptions, ExecutorArguments, Machines
 from deepthink_cli.cli.grouped import Given, grouped
 from deepthink_cli.cli.options import CommonArguments, tell_of_toy
-from deepthink_cli.cli.output_options import Log, tracked, tracking_of
+from deepthink_cli.cli.output_options import Watching, observed
+from deepthink_cli.cli.run_progress import RunProgress
 from deepthink_cli.cli.values import check_given, read_by
 from deepthink_cli.errors import Problems
+from deepthink_cli.events import telling_all
 from deepthink_cli.experiments.experiment import Experiment
 from deepthink_cli.model.options import ModelOptions
-from deepthink_cli.options import DATA, OUTPUT, Flag
+from deepthink_cli.options import DATA, OUTPUT, Flag, Options
 
 if TYPE_CHECKING:
     from deepthink_cli.experiments.collect import RunSummary
@@ -66,6 +68,11 @@ NoProbe = Annotated[
     Flag(OUTPUT, "Do not load the model; no estimate of the time.", variable=False),
 ]
 
+if TYPE_CHECKING:
+    RunObservers = Options
+else:
+    RunObservers = observed("run")
+
 
 @about(
     "run --task classic -m gpt2 -T 15 --seeds 10 -o runs/gpt2",
@@ -86,7 +93,7 @@ def run(
     protocol: ProtocolName = "official",
     data_dir: DataDir = None,
     samples: Samples = False,
-    log: Log = None,
+    watching: Given[RunObservers],
     dry_run: DryRun = False,
     no_probe: NoProbe = False,
     divided: ExecutorArguments,
@@ -105,7 +112,7 @@ def run(
     from deepthink_cli.tasks.splits import check_protocol
     from deepthink_cli.updates.gate import grid_text
 
-    problems = Problems()
+    problems, observers, reads = Problems(), Watching("run", watching), list[str | Path]()
     with problems.collected():
         check_given(context, "run")
     with problems.collected():
@@ -123,9 +130,11 @@ def run(
     with problems.collected():
         machines = Machines.checked(divided, elsewhere, demos)
         folder = machines.folder(output)
-        check_run_apart(folder, read_by(demos, **paths))
     with problems.collected():
-        tracking = tracking_of(log)
+        reads += read_by(demos, **paths)
+    with problems.collected():
+        observers.check(reads, [output])
+        check_run_apart(folder, reads)
     problems.raise_any()
     named: dict[str, Any] = {"models": (model_options,), "tasks": tuple(task or ()), "protocols": (protocol,)}
     named |= {"demos": demos, "data_dir": data_dir and str(data_dir), "chat": chat.chat, "system": chat.system}
@@ -141,7 +150,7 @@ def run(
             return
         if machines.queued(output, common.quiet):
             return
-        told = tracked(tell, tracking, runs, common.quiet or common.as_json)
+        told = telling_all(tell, RunProgress(common.quiet or common.as_json), observers.start(tell))
         summary = execute(runs, samples, told, Store(folder_of_cache), executor, machines.shard)
     report_summary(summary, common, f"deepthink report {output}    or: deepthink plot {output}")
 

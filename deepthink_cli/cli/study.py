@@ -10,10 +10,11 @@ import typer
 
 from deepthink_cli.cli.about import about
 from deepthink_cli.cli.console import note, report, table, write_json
-from deepthink_cli.cli.grouped import Without, grouped
+from deepthink_cli.cli.grouped import Given, Without, grouped
 from deepthink_cli.cli.options import CommonArguments
+from deepthink_cli.cli.output_options import Watching
 from deepthink_cli.cli.plot import PlotArguments, write_plot
-from deepthink_cli.cli.report import ReportArguments, write_report
+from deepthink_cli.cli.report import ReportArguments, ReportObservers, write_report
 from deepthink_cli.cli.study_folders import study_of
 from deepthink_cli.cli.study_options import Scale, StudyArguments, StudyName, folder_of
 from deepthink_cli.errors import InputError, Problems
@@ -112,11 +113,12 @@ def report_study(
     scale: Scale = None,
     *,
     chosen: ReportArguments,
+    watching: Given[ReportObservers],
     common: Annotated[CommonArguments, Without("verbose")],
 ) -> None:
     """Print the tables of a study, also of one that is not finished; report FOLDER does the same."""
     opened, folders = _opened(study, runs, scale, common.quiet)
-    write_report(folders, opened, chosen, common)
+    write_report(folders, opened, chosen, Watching("report", watching), common)
 
 
 @grouped

@@ -16,19 +16,26 @@ from deepthink_cli.cli.executor_options import ElsewhereOptions, ExecutorArgumen
 from deepthink_cli.cli.grouped import Given, Without, grouped
 from deepthink_cli.cli.help import HelpGroup
 from deepthink_cli.cli.options import CommonArguments
-from deepthink_cli.cli.output_options import Log, tracked, tracking_of
+from deepthink_cli.cli.output_options import Watching, observed
 from deepthink_cli.cli.run import Samples, report_summary
+from deepthink_cli.cli.run_progress import RunProgress
 from deepthink_cli.cli.study import described, list_studies, plot_study, report_study, show_study, validate_study
 from deepthink_cli.cli.study_options import UNNAMED, StudyArguments, StudyName, StudyOutput, folder_of
 from deepthink_cli.cli.values import read_by
 from deepthink_cli.errors import InputError, Problems
+from deepthink_cli.events import telling_all
 from deepthink_cli.model.options import ModelOptions
-from deepthink_cli.options import OUTPUT, Flag
+from deepthink_cli.options import OUTPUT, Flag, Options
 
 if TYPE_CHECKING:
     from deepthink_cli.experiments.crossing import Crossing
     from deepthink_cli.experiments.planning import ModelPlan
     from deepthink_cli.experiments.study import OpenedStudy
+
+if TYPE_CHECKING:
+    StudyObservers = Options
+else:
+    StudyObservers = observed("run")
 
 
 @about(first="output scale model task seeds iterations limit data_dir samples workers")
@@ -38,9 +45,9 @@ def run_study(
     study: StudyName,
     output: StudyOutput = None,
     samples: Samples = False,
-    log: Log = None,
-    cache: Cache = None,
     *,
+    watching: Given[StudyObservers],
+    cache: Cache = None,
     replaced: StudyArguments,
     model: Annotated[Given[ModelOptions], Without(*UNNAMED)],
     divided: ExecutorArguments,
@@ -54,24 +61,25 @@ def run_study(
     from deepthink_cli.outputs import check_run_apart
     from deepthink_cli.selection.store import Store, default_folder
 
-    problems = Problems()
+    problems, observers, reads = Problems(), Watching("run", watching), list[str | Path]()
     with problems.collected():
         opened, crossing = replaced.crossed(context, study, model)
+        reads += _read(opened, crossing, common.config)
     with problems.collected():
         machines = Machines.checked(divided, elsewhere)
     with problems.collected():
-        tracking = tracking_of(log)
+        observers.check(reads)
     problems.raise_any()
     folder = folder_of(output, opened)
     written = machines.folder(folder)
-    check_run_apart(written, _read(opened, crossing, common.config))
+    check_run_apart(written, reads)
     cache = cache or default_folder()
     with Show(common) as tell, machines.executor(model.device, cache) as executor:
         runs = prepare(crossing, written, tell)
         if machines.queued(folder, common.quiet):
             return
         Origin.of(study, replaced.scale).write(written)
-        told = tracked(tell, tracking, runs, common.quiet or common.as_json)
+        told = telling_all(tell, RunProgress(common.quiet or common.as_json), observers.start(tell))
         summary = execute(runs, samples, told, Store(cache), executor, machines.shard)
     report_summary(summary, common, f"deepthink report {folder}")
 

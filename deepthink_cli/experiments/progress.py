@@ -10,7 +10,15 @@ from deepthink_cli.events import Event
 
 if TYPE_CHECKING:  # the messages of workers hold units of jobs, and those need torch
     from deepthink_cli.experiments.executors.messages import JobInfo
+    from deepthink_cli.experiments.prepare import PreparedRun
     from deepthink_cli.experiments.results import Result
+
+
+@dataclass(frozen=True)
+class RunsPrepared(Event):
+    """Runs into one folder are about to begin; told first."""
+
+    runs: Sequence[PreparedRun]
 
 
 @dataclass(frozen=True)

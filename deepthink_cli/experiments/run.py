@@ -11,7 +11,7 @@ from deepthink_cli.experiments.executors.base import Executor
 from deepthink_cli.experiments.folder import open_run_folder
 from deepthink_cli.experiments.here import run_here
 from deepthink_cli.experiments.prepare import PreparedRun
-from deepthink_cli.experiments.progress import RunEnded
+from deepthink_cli.experiments.progress import RunEnded, RunsPrepared
 from deepthink_cli.experiments.shards import Shard, Share
 from deepthink_cli.selection.store import Store
 
@@ -31,6 +31,7 @@ def execute(
     InputError if another process writes the same run, and an error with a line for each unit that could not be done.
     """
     out, share = runs[0].out, Share(shard)
+    tell(RunsPrepared(runs))
     with open_run_folder(out, samples) as folder:
         share.begin(out)
         if folder.unsampled:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from deepthink_cli.evaluation.metrics import ALPHA
 from deepthink_cli.io.text import html_paragraphs, html_table
 from deepthink_cli.plugins.paper.published import published as published_figures
 from deepthink_cli.report.arms import title, varying
-from deepthink_cli.report.cells import ReportLine, texts, values
+from deepthink_cli.report.cells import ReportLine, rounded, texts, values
 from deepthink_cli.report.footnotes import footnotes
 from deepthink_cli.report.formats import Page
 from deepthink_cli.report.job_results import JobResults, read_jobs
@@ -30,6 +30,17 @@ class Report(Page):
     def records(self) -> list[dict[str, Any]]:
         """The numbers of every row, to six significant digits; accuracies are in [0, 1]."""
         return [values(line) for line in self.rows]
+
+    def as_json(self) -> dict[str, Any]:
+        """The rows with what explains them, as JSON values."""
+        return {
+            "runs": self.source,
+            "title": self.title,
+            "rows": self.records(),
+            "legend": self.legend,
+            "footnotes": self.footnotes,
+            **({} if self.ranking is None else {"ranking": _as_json(self.ranking)}),
+        }
 
     def _repr_html_(self) -> str:
         """The tables with their legend and footnotes, for notebooks."""
@@ -89,6 +100,15 @@ def report_of(
 
 
 Sections = list[tuple[str, list[list[str]]]]
+
+
+def _as_json(ranking: Ranking) -> dict[str, Any]:
+    return {
+        name: {method: rounded(number) for method, number in value.items()}
+        if isinstance(value, dict)
+        else rounded(value)
+        for name, value in asdict(ranking).items()
+    }
 
 
 def _by_arm(lines: Sequence[ReportLine]) -> tuple[list[str], Sections]:

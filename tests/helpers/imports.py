@@ -13,6 +13,7 @@ ORDER = (
         "registry",
         "events",
         "options",
+        "observers",
         "updates",
         "method",
         "data",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
+import time
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -20,6 +21,7 @@ from deepthink_cli.io.atomic import writing
 from deepthink_cli.io.text import json_line
 from deepthink_cli.plugins.pages.run_samples import folder_of
 from deepthink_cli.report.job_results import JobResults
+from deepthink_cli.report.registry import Reported
 from deepthink_cli.tasks.catalogue import built_in, digest
 
 
@@ -122,6 +124,12 @@ class Record:
     def id(self) -> str:
         """The evaluation's identifier, which its instances name."""
         return f"{self.setting.task}/{self.model_id}/{self.path.stem}/{self.created}"
+
+
+def write_report(reported: Reported, folder: Path) -> list[str]:
+    """Write the records of a report, and say how many; raises as `write_records` does."""
+    written = write_records(reported.jobs, folder, int(time.time()), reported.iteration)
+    return [f"wrote {len(written)} records below {folder / 'data'}"]
 
 
 def write_records(jobs: Sequence[JobResults], folder: Path, created: int, iteration: int | None = None) -> list[Path]:

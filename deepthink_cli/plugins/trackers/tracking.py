@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.errors import InputError, Problem, option
 from deepthink_cli.events import Event, Note, Tell, Warn, silent
-from deepthink_cli.experiments.progress import JobsPlanned, RowWritten, RunEnded
+from deepthink_cli.experiments.progress import JobsPlanned, RowWritten, RunEnded, RunsPrepared
 from deepthink_cli.io.hub import check_installed
+from deepthink_cli.plugins.trackers.registry import LogOptions
 from deepthink_cli.updates.registry import brief
 
 if TYPE_CHECKING:
@@ -142,6 +143,24 @@ def _log_wandb(module: ModuleType, values: dict[str, float], iteration: int) -> 
 
 _START = {"trackio": _start_trackio, "wandb": _start_wandb}
 _LOG = {"trackio": _log_trackio, "wandb": _log_wandb}
+
+
+def check(options: LogOptions, *_: object) -> None:
+    """Raise InputError for a tracker that is not one or is not installed."""
+    Tracking.checked(str(options.log))
+
+
+def start(options: LogOptions, _: str, tell: Tell) -> Tell:
+    """Logs the rows of runs from their preparation on."""
+    tracking, trackers = Tracking.checked(str(options.log)), list[Tracker]()
+
+    def observe(event: Event) -> None:
+        if isinstance(event, RunsPrepared):
+            trackers.append(tracker_of(tracking, event.runs, tell))
+        for tracker in trackers:
+            tracker(event)
+
+    return observe
 
 
 def tracker_of(tracking: Tracking, runs: Sequence[PreparedRun], tell: Tell) -> Tracker:

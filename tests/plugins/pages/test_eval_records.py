@@ -16,7 +16,7 @@ from deepthink_cli.experiments.results import FILE, read_results
 from deepthink_cli.plugins.pages.every_eval_ever import write_records
 from deepthink_cli.report.job_results import read_jobs
 
-SCHEMAS = Path(__file__).parents[2] / "every_eval_ever"
+SCHEMAS = Path(__file__).parent / "every_eval_ever"
 Models = Callable[[str], Path]
 
 

@@ -1,0 +1,35 @@
+"""What an evaluation tells of its results, beside notes and warnings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from deepthink_cli.events import Event
+
+if TYPE_CHECKING:
+    from deepthink_cli.artifact.opening import OpenedMemory
+    from deepthink_cli.evaluation.evaluate import EvaluationReport
+    from deepthink_cli.scoring.prediction import Prediction
+
+
+@dataclass(frozen=True)
+class Evaluating(Event):
+    """Rows are to be scored with a memory, and their scores corrected by these calibrations."""
+
+    memory: OpenedMemory
+    calibrate: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Predicted(Event):
+    """A row was scored at one iteration; its iterations are told one after another."""
+
+    prediction: Prediction
+
+
+@dataclass(frozen=True)
+class Evaluated(Event):
+    """All rows were scored."""
+
+    report: EvaluationReport

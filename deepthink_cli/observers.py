@@ -1,0 +1,34 @@
+"""Observers: what is told of the results of a command while it works, and may write beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from deepthink_cli.events import Tell
+from deepthink_cli.options import Options
+from deepthink_cli.registry import Registry, instance_of
+
+
+@dataclass(frozen=True)
+class Observer:
+    """What observes the `commands` if one of its `options` is given: `run`, `eval` and `report`, also those of studies.
+
+    `check` is called before anything is loaded or written, with the options, the files and folders that the command
+    reads, and the folders of its runs; it raises InputError for wrong options. `start` is called when the work begins,
+    with the options, the command line and where messages are told; it gives what is then told of every event: those of
+    `experiments/progress.py`, `evaluation/progress.py` and `Reported` of `report/registry.py`. Both are functions, or
+    where they are found (`module:function`).
+    """
+
+    commands: tuple[str, ...]
+    options: type[Options]
+    check: Callable[[Any, Sequence[str | Path], Collection[Path]], None] | str
+    start: Callable[[Any, str, Tell], Tell] | str
+    summary: str
+    source: str = ""
+
+
+OBSERVERS: Registry[Observer] = Registry("observers", {}, instance_of(Observer))
