@@ -23,7 +23,7 @@ from deepthink_cli.selection.registry import METHODS
 from deepthink_cli.techniques.registry import TECHNIQUES, sample
 from deepthink_cli.updates.registry import RULES
 
-# By their options: --update, --technique, --calibrate, --demos-by, --engine, --to and --output-format; others by their own.
+# By their options: --update, --technique, --calibrate, --demos-by, --engine, --to, --output-format; others by their own.
 REGISTRIES: dict[str, Registry[Any]] = {
     "updates": RULES,
     "techniques": TECHNIQUES,
