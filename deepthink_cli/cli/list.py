@@ -15,15 +15,17 @@ from deepthink_cli.cli.options import CommonArguments
 from deepthink_cli.engine.registry import ENGINES
 from deepthink_cli.errors import InputError
 from deepthink_cli.experiments.executors.registry import EXECUTORS
+from deepthink_cli.experiments.figure import FORMS
 from deepthink_cli.export.registry import EXPORTERS
 from deepthink_cli.observers import OBSERVERS
 from deepthink_cli.registry import Registry
-from deepthink_cli.report.registry import FORMATS
+from deepthink_cli.report.registry import FORMATS, PUBLISHED
 from deepthink_cli.selection.registry import METHODS
 from deepthink_cli.techniques.registry import TECHNIQUES, sample
 from deepthink_cli.updates.registry import RULES
 
-# By their options: --update, --technique, --calibrate, --demos-by, --engine, --to, --output-format; others by their own.
+# By their options: --update, --technique, --calibrate, --demos-by, --engine, --to, --output-format and their own;
+# --published, and `kind` of the figure of a study.
 REGISTRIES: dict[str, Registry[Any]] = {
     "updates": RULES,
     "techniques": TECHNIQUES,
@@ -34,7 +36,10 @@ REGISTRIES: dict[str, Registry[Any]] = {
     "executors": EXECUTORS,
     "formats": FORMATS,
     "observers": OBSERVERS,
+    "published": PUBLISHED,
+    "forms": FORMS,
 }
+COLUMNS = ("kind", "name", "summary", "source")
 Kinds = Annotated[
     list[str] | None,
     typer.Argument(
@@ -59,7 +64,7 @@ def list_registries(
     if common.as_json:
         write_json(rows)
     else:
-        report(table(*rows[0], rows=[[*row.values()] for row in rows], left=len(rows[0])))
+        report(table(*COLUMNS, rows=[[*row.values()] for row in rows], left=len(COLUMNS)))
 
 
 def entries(kind: str) -> list[dict[str, str]]:

@@ -16,10 +16,12 @@ from deepthink_cli.cli.report import AllTasks, Runs, Where
 from deepthink_cli.cli.study_folders import study_of, tell_of_missing
 from deepthink_cli.cli.values import read_by
 from deepthink_cli.errors import InputError, Problems
+from deepthink_cli.experiments.figure import FORMS
 from deepthink_cli.options import OUTPUT, Flag, Options
+from deepthink_cli.registry import loaded
 
 if TYPE_CHECKING:
-    from deepthink_cli.experiments.figure import Form
+    from deepthink_cli.experiments.figure import FigureOptions
     from deepthink_cli.experiments.study import OpenedStudy, Study
     from deepthink_cli.report.curves import Panel
     from deepthink_cli.report.job_results import JobResults
@@ -29,11 +31,12 @@ DIFFERENCE_FILES = ("difference.png", "difference.svg")
 METHODS_FILES = ("methods.png", "methods.svg")
 TEX = ".tex"
 FORM_FILES = ("figure.png", "figure.svg")
+_TEX = " or ".join(name for name, each in FORMS.items() if each.latex is not None)
 Outputs = Annotated[
     list[Path] | None,
     Flag(
         OUTPUT,
-        "A .png, .svg or .pdf file, or .tex for the table of a study; may be given several times. "
+        f"A .png, .svg or .pdf file{_TEX and f', or .tex for the {_TEX} of a study'}; may be given several times. "
         "Default: .png and .svg files in the (first) run's folder.",
         "FILE",
         short="-o",
@@ -96,20 +99,19 @@ def write_plot(
 
 def _write_figure(runs: Sequence[Path], options: PlotArguments, common: CommonArguments, study: Study | None) -> None:
     """Draw runs; a study's own figure is drawn unless the options ask for another one."""
-    from deepthink_cli.experiments.figure import TableForm
     from deepthink_cli.experiments.results import FILE
     from deepthink_cli.io.atomic import replacing, writing
     from deepthink_cli.outputs import check_apart
-    from deepthink_cli.plugins.paper.forms.latex import latex_table
     from deepthink_cli.report.figures import METADATA, check_suffix
     from deepthink_cli.report.footnotes import footnotes
     from deepthink_cli.report.job_results import read_jobs
 
     output, form = options.output, None if study is None or options.names_a_figure else study.figure
+    latex = None if form is None else FORMS[form.kind].latex
     problems, read = Problems(), read_by(*(run / FILE for run in runs), config=common.config)
     for file in output or []:
         with problems.collected():
-            if not (isinstance(form, TableForm) and file.suffix.lower() == TEX):
+            if not (latex is not None and file.suffix.lower() == TEX):
                 check_suffix(file)
             check_apart(file, read, runs=runs, figures=METADATA)
     with problems.collected():
@@ -123,8 +125,8 @@ def _write_figure(runs: Sequence[Path], options: PlotArguments, common: CommonAr
     tables = [file for file in dict.fromkeys(files) if file.suffix.lower() == TEX]
     drawn, shown = _drawing(runs, jobs, options, form)
     text = ""
-    if tables and study is not None and isinstance(form, TableForm):
-        text = latex_table(form, jobs, study.name, study.title or study.name)
+    if tables and study is not None and latex is not None:
+        text = loaded(latex)(form, jobs, study.name, study.title or study.name)
     with ExitStack() as stack:
         figures = [file for file in dict.fromkeys(files) if file not in tables]
         if figures:
@@ -139,7 +141,7 @@ def _write_figure(runs: Sequence[Path], options: PlotArguments, common: CommonAr
         write_json({"files": list(map(str, files)), "panels": shown})
 
 
-def _names(options: PlotArguments, form: Form | None) -> tuple[str, ...]:
+def _names(options: PlotArguments, form: FigureOptions | None) -> tuple[str, ...]:
     """The names of the files of a figure; raises InputError if two figures are asked for."""
     if options.methods and options.difference:
         raise InputError("--methods and --difference: two figures; give one of them")
@@ -149,11 +151,10 @@ def _names(options: PlotArguments, form: Form | None) -> tuple[str, ...]:
 
 
 def _drawing(
-    runs: Sequence[Path], jobs: Sequence[JobResults], options: PlotArguments, form: Form | None
+    runs: Sequence[Path], jobs: Sequence[JobResults], options: PlotArguments, form: FigureOptions | None
 ) -> tuple[Callable[[Mapping[Path, str]], None], list[str]]:
     """What draws the figure into files, and the names of its panels; raises InputError if there is nothing to draw."""
-    from deepthink_cli.plugins.paper.forms.registry import draw_form
-    from deepthink_cli.report.figures import ACCURACY, DIFFERENCE, draw
+    from deepthink_cli.report.figures import ACCURACY, DIFFERENCE, draw, draw_form
 
     if form is not None:
         return partial(draw_form, form, jobs), [form.kind]

@@ -20,7 +20,7 @@ from deepthink_cli.cli.study_folders import study_of, tell_of_missing, titled
 from deepthink_cli.cli.values import read_by
 from deepthink_cli.errors import InputError, Problems
 from deepthink_cli.options import DATA, METHOD, OUTPUT, Flag, Options
-from deepthink_cli.report.registry import FORMATS, Reported
+from deepthink_cli.report.registry import FORMATS, PUBLISHED, Reported
 
 if TYPE_CHECKING:
     from deepthink_cli.experiments.study import OpenedStudy
@@ -51,7 +51,7 @@ Published = Annotated[
     bool,
     Flag(
         DATA,
-        "Show the paper's figures next to those of the run.",
+        f"Show {' and '.join(each.summary for each in PUBLISHED.values())} next to those of the run.",
         variable=False,
     ),
 ]
@@ -99,6 +99,7 @@ class ReportArguments(Options):
     output: Output = None
 
 
+Reporting = Annotated[ReportArguments, Without(*(() if PUBLISHED else ("published",)))]
 if TYPE_CHECKING:
     ReportObservers = Options
 else:
@@ -110,7 +111,7 @@ else:
 def report(
     runs: Runs,
     *,
-    chosen: ReportArguments,
+    chosen: Reporting,
     watching: Given[ReportObservers],
     common: Annotated[CommonArguments, Without("verbose")],
 ) -> None:

@@ -14,7 +14,7 @@ from deepthink_cli.cli.grouped import Given, Without, grouped
 from deepthink_cli.cli.options import CommonArguments
 from deepthink_cli.cli.output_options import Watching
 from deepthink_cli.cli.plot import PlotArguments, write_plot
-from deepthink_cli.cli.report import ReportArguments, ReportObservers, write_report
+from deepthink_cli.cli.report import Reporting, ReportObservers, write_report
 from deepthink_cli.cli.study_folders import study_of
 from deepthink_cli.cli.study_options import Scale, StudyArguments, StudyName, folder_of
 from deepthink_cli.errors import InputError, Problems
@@ -112,7 +112,7 @@ def report_study(
     runs: Folders = None,
     scale: Scale = None,
     *,
-    chosen: ReportArguments,
+    chosen: Reporting,
     watching: Given[ReportObservers],
     common: Annotated[CommonArguments, Without("verbose")],
 ) -> None:

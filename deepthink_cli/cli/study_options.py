@@ -26,7 +26,7 @@ StudyName = Annotated[
     typer.Argument(
         metavar="STUDY",
         autocompletion=completion.studies,
-        help="Study file, or the name of a study of the package, as in paper/table1 (deepthink study list).",
+        help="Study file, or the name of a study of the package, as in example (deepthink study list).",
     ),
 ]
 Scale = Annotated[

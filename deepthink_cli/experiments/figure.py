@@ -1,89 +1,66 @@
-"""What a study file says of its figure: its kind, and what it shows."""
+"""What a study file says of its figure, and the forms of figures by their kind."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict
 
-Reading = Annotated[int, Field(ge=1)]
-
-
-class _Form(BaseModel):
-    """`iteration` is the T that is compared with T = 1: the last one if it is None."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    iteration: Reading | None = None
+from deepthink_cli.registry import Registry
 
 
-class Block(BaseModel):
-    """A part of a table: at this T, or, without one, at the T that was chosen on dev rows.
-
-    `methods` are the ways of choosing demonstrations that have lines; all if there are none.
-    """
+class FigureOptions(BaseModel):
+    """What a figure shows; `kind` is the name of its form."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    title: str = ""
-    iteration: Reading | None = None
-    methods: list[str] = []
+    kind: str
 
 
-class TableForm(_Form):
-    """Methods by tasks, in blocks, with the paper's figures; `columns` are tasks and groups, all if there are none.
-
-    `thinking` names the ways of choosing demonstrations for which Deep-Thinking has a line; all if there are none.
-    """
-
-    kind: Literal["table"]
-    columns: list[str] = []
-    blocks: list[Block] = Field([Block()], min_length=1)
-    thinking: list[str] = []
-
-
-class BarsForm(_Form):
-    """Two bars, T = 1 and T, for each of the `columns`, which are tasks or groups; a panel for each model."""
-
-    kind: Literal["bars"]
-    columns: list[str] = []
-
-
-class LinesForm(_Form):
-    """Lines for T = 1 and T over an axis of the study; a panel for each task and model."""
-
-    kind: Literal["lines"]
-    over: Literal["shots"] = "shots"
-
-
-class ViolinsForm(_Form):
-    """The distribution over seeds, and over orders of one seed, of T = 1 and T; a row of panels for each model."""
-
-    kind: Literal["violins"]
-
-
-class IterationsForm(BaseModel):
-    """Accuracy over T for each eta; with `dev_eta`, beside it dev against test rows of this eta.
-
-    `published` names points of the authors, by T, that are drawn beside ours.
-    """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    kind: Literal["iterations"]
-    dev_eta: float | None = None
-    published: str | None = None
-
-
-class CurvesForm(BaseModel):
+class CurvesOptions(FigureOptions):
     """What `deepthink plot` draws: accuracy over T, or its `difference` from T = 1."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     kind: Literal["curves"]
     difference: bool = False
 
 
-Form = Annotated[
-    TableForm | BarsForm | LinesForm | ViolinsForm | IterationsForm | CurvesForm, Field(discriminator="kind")
-]
+@dataclass(frozen=True)
+class FigureForm:
+    """A form of a study's figure, which a study file names as `kind`.
+
+    `options` are the fields of the figure in the file; their `kind` is a `Literal` of the form's name. `draw` makes a
+    figure of matplotlib of them and the jobs (`report/job_results.py`), in the style that is set, and raises InputError
+    if there is nothing to draw yet. `latex` makes the text of a .tex file of them, the jobs, the name and the title of
+    the study; a form without it is not written as one. Both are functions, or where they are found
+    (`module:function`).
+    """
+
+    options: type[FigureOptions]
+    draw: Callable[[Any, Any], Any] | str
+    summary: str
+    source: str
+    latex: Callable[[Any, Any, str, str], str] | str | None = None
+
+
+def _checked(name: str, value: Any) -> FigureForm:
+    if not isinstance(value, FigureForm):
+        raise TypeError(f"a {type(value).__name__}, not a FigureForm")
+    if get_args(value.options.model_fields["kind"].annotation) != (name,):
+        raise ValueError(f"its options have another kind than {name!r}")
+    return value
+
+
+FORMS: Registry[FigureForm] = Registry(
+    "forms",
+    {
+        "curves": FigureForm(
+            CurvesOptions,
+            "deepthink_cli.report.figures:curves_of_study",
+            "accuracy over T, or its difference from T = 1",
+            "deepthink plot",
+        )
+    },
+    _checked,
+)

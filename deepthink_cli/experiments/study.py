@@ -8,23 +8,49 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any, Union
 
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, field_validator, model_validator, with_config
+from pydantic import (
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    field_validator,
+    model_validator,
+    with_config,
+)
 from pydantic_core import PydanticKnownError
 
 from deepthink_cli.errors import InputError, Problems
 from deepthink_cli.experiments.experiment import AXES, Experiment, Word
-from deepthink_cli.experiments.figure import Form
+from deepthink_cli.experiments.figure import FORMS, FigureOptions
 from deepthink_cli.experiments.folder import open_run_folder
 from deepthink_cli.experiments.shards import with_shards
 from deepthink_cli.io.atomic import writing
 from deepthink_cli.io.documents import Document, check_allows_no_code, read_document
 from deepthink_cli.io.mistakes import place, reason
 from deepthink_cli.model.options import ModelOptions
+from deepthink_cli.registry import Registry, instance_of
 
 WITH_DEFAULTS = ("shots", "orders", "sampling")  # axes in which None stands for the task's own value
 MAX_SEEDS = 1_000_000
+
+
+def _installed(figure: Any) -> Any:
+    """Refuses a form that is not installed, by its name."""
+    kind = figure.get("kind") if isinstance(figure, dict) else None
+    if isinstance(kind, str) and kind not in FORMS:
+        raise ValueError(f"kind {kind!r} is not a form of figures that is installed; use {', '.join(FORMS)}")
+    return figure
+
+
+if TYPE_CHECKING:
+    Figure = FigureOptions
+else:
+    _OPTIONS = tuple(form.options for form in FORMS.values())
+    _CHOICE = [Field(discriminator="kind")] if len(_OPTIONS) > 1 else []
+    Figure = Annotated[Union[_OPTIONS], *_CHOICE, BeforeValidator(_installed)]  # noqa: UP007
 
 
 class Study(Experiment):
@@ -43,7 +69,7 @@ class Study(Experiment):
     tasks: tuple[Word, ...] = Field(min_length=1)
     exclude: tuple[dict[str, Any], ...] = ()
     scales: dict[str, dict[str, Any]] = Field(default_factory=dict)
-    figure: Form | None = None
+    figure: Figure | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -82,10 +108,16 @@ FOLDER = Path(__file__).parent / "studies"
 SUFFIXES = (".yaml", ".yml")
 
 
+STUDIES: Registry[Path] = Registry("studies", {}, instance_of(Path))  # folders of further studies
+
+
 def packaged() -> dict[str, Path]:
-    """The file of every study of the package, by its name, as in `paper/table1`."""
-    files = sorted(FOLDER.rglob("*.yaml"))
-    return {file.relative_to(FOLDER).with_suffix("").as_posix(): file for file in files}
+    """The file of every study of the package and of its plugins, by its name, as in `paper/table1`."""
+    found = {}
+    for start, folder in (("", FOLDER), *((f"{name}/", folder) for name, folder in STUDIES.items())):
+        for file in sorted(folder.rglob("*.yaml")):
+            found[start + file.relative_to(folder).with_suffix("").as_posix()] = file
+    return found
 
 
 def study_path(name: str) -> Path:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import statistics
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from deepthink_cli.plugins.paper.published import Cell
     from deepthink_cli.report.significance import Spread
     from deepthink_cli.report.tables import TableRow
 
@@ -16,17 +15,27 @@ if TYPE_CHECKING:
 NONE = "-"  # in place of a baseline that is not there
 
 
+class PublishedFigure(Protocol):
+    """One published accuracy, in percent, and the number of its table."""
+
+    @property
+    def accuracy(self) -> float: ...
+
+    @property
+    def table(self) -> int: ...
+
+
 @dataclass(frozen=True)
 class ReportLine:
-    """A row of a table and the paper's two figures for the same model and task, if there are any."""
+    """A row of a table and two published figures for the same model and task, if there are any."""
 
     row: TableRow
-    paper_plain: Cell | None = None
-    paper_thinking: Cell | None = None
+    paper_plain: PublishedFigure | None = None
+    paper_thinking: PublishedFigure | None = None
 
     @property
     def table(self) -> int | None:
-        """The number of the paper's table."""
+        """The number of the published table."""
         cell = self.paper_plain or self.paper_thinking
         return cell.table if cell else None
 
@@ -148,5 +157,5 @@ def _range(name: str, numbers: Sequence[float]) -> dict[str, float | None]:
     return {f"{name}_median": _median(numbers), f"{name}_min": min(numbers), f"{name}_max": max(numbers)}
 
 
-def _share(cell: Cell | None) -> float | None:
+def _share(cell: PublishedFigure | None) -> float | None:
     return cell.accuracy / 100 if cell else None

@@ -14,8 +14,11 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.errors import InputError
+from deepthink_cli.experiments.figure import FORMS, CurvesOptions, FigureOptions
+from deepthink_cli.registry import loaded
 from deepthink_cli.report.arms import Arm, varying
-from deepthink_cli.report.curves import Curve, Panel
+from deepthink_cli.report.curves import Curve, Panel, panels, with_gains
+from deepthink_cli.report.job_results import JobResults
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -101,6 +104,20 @@ def check_suffix(path: Path, field: str = "output") -> None:
 def draw(panels: Sequence[Panel], files: Mapping[Path, str], view: View = ACCURACY) -> None:
     """Draw the panels and write them to every file of `files`, in the format of the suffix that `files` gives it."""
     save(lambda: _figure(panels, view), files)
+
+
+def draw_form(figure: FigureOptions, jobs: Sequence[JobResults], files: Mapping[Path, str]) -> None:
+    """Draw the figure of a study into every file; raises InputError if it has no rows to draw yet."""
+    drawn = loaded(FORMS[figure.kind].draw)
+    save(lambda: drawn(figure, jobs), files)
+
+
+def curves_of_study(figure: CurvesOptions, jobs: Sequence[JobResults]) -> Figure:
+    """The curves of a study; raises InputError if it has no rows to draw yet."""
+    shown = with_gains(panels(jobs)) if figure.difference else panels(jobs)
+    if not shown:
+        raise InputError("figure: no seed has rows at every T, T = 1 included; continue the study")
+    return _figure(shown, DIFFERENCE if figure.difference else ACCURACY)
 
 
 def save(drawn: Callable[[], Figure], files: Mapping[Path, str], dpi: int = DPI) -> None:

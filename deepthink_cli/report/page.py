@@ -10,13 +10,14 @@ from typing import Any
 from deepthink_cli.errors import InputError
 from deepthink_cli.evaluation.metrics import ALPHA
 from deepthink_cli.io.text import html_paragraphs, html_table
-from deepthink_cli.plugins.paper.published import published as published_figures
+from deepthink_cli.registry import loaded
 from deepthink_cli.report.arms import title, varying
 from deepthink_cli.report.cells import ReportLine, rounded, texts, values
 from deepthink_cli.report.footnotes import footnotes
 from deepthink_cli.report.formats import Page
 from deepthink_cli.report.job_results import JobResults, read_jobs
 from deepthink_cli.report.ranking import COMPARED, Ranking, ranking_of
+from deepthink_cli.report.registry import PUBLISHED
 from deepthink_cli.report.tables import TableRow, summarize
 
 
@@ -57,8 +58,8 @@ def report(
 ) -> Report:
     """Tables of runs: Deep-Thinking against plain in-context learning, over seeds.
 
-    `iteration` is the T to report (default: the best on the dev rows; without dev rows, the last);
-    `published` adds the paper's figures; `tasks` shows every task of a group that has more than ten; `where` chooses
+    `iteration` is the T to report (default: the best on the dev rows; without dev rows, the last); `published` adds
+    published figures, such as the paper's; `tasks` shows every task of a group that has more than ten; `where` chooses
     rows by fields of their settings, as in `eta=0.1`. Raises InputError for a folder that is not a run, an iteration
     that no run has, a condition that no row fulfils, and runs without a row to report.
     """
@@ -82,8 +83,8 @@ def report_of(
     if isinstance(ranking, str):
         notes.append(f"Ranking of the methods: {ranking}")
     if published:
-        lines = _with_paper(rows)
-        notes += _about_paper(lines)
+        lines, about = _with_published(lines)
+        notes += about
     arms = list(dict.fromkeys(row.arm for row in rows))
     columns, sections = _by_task(lines) if set(varying(arms)) & set(COMPARED) else _by_arm(lines)
     return Report(
@@ -158,37 +159,19 @@ def _ranked(source: str, ranking: Ranking) -> Page:
     return Page(source, "Methods by mean rank", ("method", "rank", "accuracy", "same"), [("", rows)], [legend], [])
 
 
-def _with_paper(rows: Sequence[TableRow]) -> list[ReportLine]:
-    """Rows with the paper's figures for the same model, task, and way of choosing demonstrations and T.
-
-    The paper has no other techniques and update rules, no corrected scores, no scores but sums and no repeated queries.
-    """
-    paper = published_figures()
-    return [
-        ReportLine(row)
-        if row.arm.technique or row.arm.calibration or row.arm.score or row.arm.reread or row.arm.update
-        else ReportLine(row, *paper.find(row.arm.model, row.name, row.on_dev, row.arm.sampling))
-        for row in rows
-    ]
-
-
-def _about_paper(lines: Sequence[ReportLine]) -> list[str]:
-    """The sources of the paper's figures, and how they differ in kind from those of the run."""
-    paper = published_figures()
-    compared = [line for line in lines if line.table]
-    if not compared:
-        return ["The paper has no figures for these models and tasks"]
-    numbers = sorted({line.table for line in compared if line.table})
-    notes = [f"Paper: {paper.source}, Table {' and '.join(map(str, numbers))}; means of ten seeds"]
-    if any(number > 1 for number in numbers):
-        notes.append("Paper: Tables 2 and 3 do not say whether T was chosen on a dev set")
-    cells = [cell for line in compared for cell in (line.paper_plain, line.paper_thinking) if cell]
-    notes += [f"Paper: {cell.note}" for cell in cells if cell.note]
-    for line in compared:
-        tasks = paper.tasks_of_mean(line.row.name)
-        if tasks not in (None, line.row.tasks):
-            notes.append(f"Paper: {line.row.name} is a mean of {tasks} tasks there, of {line.row.tasks} here")
-    return list(dict.fromkeys(notes))
+def _with_published(lines: Sequence[ReportLine]) -> tuple[list[ReportLine], list[str]]:
+    """The lines with published figures, of the first publication that has some, and notes on them."""
+    shown, notes = list(lines), list[str]()
+    for published in PUBLISHED.values():
+        found = {}
+        for place, line in enumerate(shown):
+            if line.paper_plain is None and line.paper_thinking is None:
+                figures = loaded(published.find)(line.row)
+                if any(each is not None for each in figures):
+                    found[place] = ReportLine(line.row, *figures)
+        shown = [found.get(place, line) for place, line in enumerate(shown)]
+        notes += loaded(published.notes)(list(found.values()))
+    return shown, notes
 
 
 def _legend(rows: Sequence[TableRow], columns: Sequence[str], iteration: int | None) -> list[str]:

@@ -10,6 +10,8 @@ from deepthink_cli.cli.main import run
 
 Captured = pytest.CaptureFixture[str]
 KINDS = {
+    "published",
+    "forms",
     "updates",
     "techniques",
     "calibrations",

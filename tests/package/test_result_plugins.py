@@ -1,7 +1,8 @@
-"""Packages of other people that do something with results: formats of a report, and observers of commands."""
+"""Packages of other people that do something with results: formats, observers, published figures, forms of figures."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -14,16 +15,18 @@ from deepthink_cli.cli import evaluate, report, run, study, study_run
 from deepthink_cli.observers import OBSERVERS
 
 MODULE = """
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from deepthink_cli.errors import InputError
 from deepthink_cli.evaluation.progress import Evaluated, Predicted
 from deepthink_cli.events import Note
+from deepthink_cli.experiments.figure import FigureForm, FigureOptions
 from deepthink_cli.experiments.progress import RowWritten
 from deepthink_cli.observers import Observer
 from deepthink_cli.options import OUTPUT, Flag, Options
-from deepthink_cli.report.registry import Format, Reported
+from deepthink_cli.report.registry import Format, Published, Reported
 
 def write_names(reported, file):
     file.write("".join(f"{line.row.name}\\n" for line in reported.page.rows))
@@ -54,9 +57,46 @@ class Tally:
         if isinstance(event, Evaluated):
             self.tell(Note("all is counted"))
 
+@dataclass(frozen=True)
+class Figure:
+    accuracy: float
+    table: int
+
+def find(row):
+    return (Figure(12.5, 4), None) if row.name == "mine" else (None, None)
+
+def notes(lines):
+    return [f"Others: {len(lines)} rows"]
+
+others = Published(find, notes, "other figures", "this test")
+
+class DotsOptions(FigureOptions):
+    kind: Literal["dots"]
+    size: int = 1
+
+def draw(form, jobs):
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(form.size, form.size))
+    figure.add_subplot().plot([job.seed.number for job in jobs], [1 for _ in jobs], "o")
+    return figure
+
+def tex(form, jobs, name, title):
+    return f"{title}: {len(jobs)} jobs of {name}"
+
+dots = FigureForm(DotsOptions, draw, "dots", "this test", tex)
+studies = Path(__file__).parent / "studies"
+
 tally = Observer(("run", "eval", "report"), TallyOptions, check, Tally, "counts events")
 """
-ENTRIES = {"formats": "names = guest:names\nmany = guest:many", "observers": "tally = guest:tally"}
+ENTRIES = {
+    "formats": "names = guest:names\nmany = guest:many",
+    "observers": "tally = guest:tally",
+    "published": "others = guest:others",
+    "forms": "dots = guest:dots\nother = guest:dots",
+    "studies": "guest = guest:studies",
+}
+STUDY = "title: Mine\ntasks: sst2\nmodels: gpt2\nfigure: {kind: dots, size: 2}\n"
 
 
 @pytest.fixture
@@ -65,6 +105,8 @@ def guest(tmp_path: Path) -> Path:
     install(tmp_path, ENTRIES, guest=MODULE)
     write(tmp_path / "out", seeds(THREE))
     (tmp_path / "demos.jsonl").write_text(DEMONSTRATIONS)
+    (tmp_path / "studies").mkdir()
+    (tmp_path / "studies" / "mine.yaml").write_text(STUDY)
     return tmp_path
 
 
@@ -99,6 +141,40 @@ def test_an_observer_of_another_package_is_told_of_results(guest: Path, librarie
     assert "warning: the option 'limit' of tally is not used: the name is taken" in done.stderr
     refused = deepthink(libraries, guest, "eval mem.safetensors demos.jsonl --tally demos.jsonl")
     assert refused.stderr.splitlines()[-1] == "deepthink: --tally demos.jsonl: is read; name another file"
+
+
+def test_a_report_shows_published_figures_of_another_package(guest: Path, libraries: Forks) -> None:
+    write(guest / "mine", [*seeds(THREE), *seeds(THREE, task="mine")])
+    done = deepthink(libraries, guest, "report mine --published --json", "report --help")
+    assert done.returncode == 0, done.stderr
+    first, rest = done.stdout.split("\n", 1)
+    shown = json.loads(first)
+    figures = {row["task"]: (row["paper_table"], row["paper_icl"], row["paper_thinking"]) for row in shown["rows"]}
+    assert figures["mine"] == (4, 0.125, None)
+    assert figures["sst2"][0] in (1, 2)
+    assert "Others: 1 rows" in shown["footnotes"]
+    assert "Show the paper's figures and other figures next to those of the run." in rest
+
+
+def test_a_study_of_another_package_is_drawn_in_its_form(guest: Path, libraries: Forks) -> None:
+    done = deepthink(
+        libraries,
+        guest,
+        "study list",
+        "study plot guest/mine --runs out -o figure.png -o table.tex",
+    )
+    assert done.returncode == 0, done.stderr
+    assert "guest/mine" in done.stdout
+    assert (guest / "figure.png").read_bytes().startswith(b"\x89PNG")
+    assert (guest / "table.tex").read_text() == "Mine: 3 jobs of mine"
+    assert "deepthink.forms 'other' (guest:dots) is not used: ValueError: its options have another kind" in done.stderr
+
+
+def test_a_form_that_is_not_installed_is_refused_by_its_name(guest: Path, libraries: Forks) -> None:
+    (guest / "pies.yaml").write_text(STUDY.replace("dots", "pies"))
+    refused = deepthink(libraries, guest, "study validate pies.yaml")
+    assert refused.returncode == 2
+    assert "pies.yaml:4: figure: kind 'pies' is not a form of figures that is installed; use curves, " in refused.stderr
 
 
 @pytest.mark.parametrize(

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Self
+from typing import TYPE_CHECKING, Annotated, Self
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+if TYPE_CHECKING:
+    from deepthink_cli.report.arms import Arm
+    from deepthink_cli.report.cells import ReportLine
+    from deepthink_cli.report.tables import TableRow
 
 OURS = "Deep-Thinking"
 Percent = Annotated[float, Field(ge=0, le=100)]
@@ -139,6 +144,38 @@ def published() -> Published:
     """The paper's tables."""
     text = (Path(__file__).parent / "published.yaml").read_text(encoding="utf-8")
     return Published.model_validate(yaml.safe_load(text))
+
+
+def figures_of(row: TableRow) -> tuple[Cell | None, Cell | None]:
+    """The paper's figures for the same model, task, and way of choosing demonstrations and T, as `Published.find`."""
+    return (
+        published().find(row.arm.model, row.name, row.on_dev, row.arm.sampling) if is_papers(row.arm) else (None, None)
+    )
+
+
+def is_papers(arm: Arm) -> bool:
+    """Whether the paper may have figures for an arm.
+
+    It has no other techniques and update rules, no corrected scores, no scores but sums and no repeated queries.
+    """
+    return not (arm.technique or arm.calibration or arm.score or arm.reread or arm.update)
+
+
+def notes_on(lines: Sequence[ReportLine]) -> list[str]:
+    """The sources of the paper's figures, and how they differ in kind from those of the run."""
+    if not lines:
+        return ["The paper has no figures for these models and tasks"]
+    paper, numbers = published(), sorted({line.table for line in lines if line.table})
+    notes = [f"Paper: {paper.source}, Table {' and '.join(map(str, numbers))}; means of ten seeds"]
+    if any(number > 1 for number in numbers):
+        notes.append("Paper: Tables 2 and 3 do not say whether T was chosen on a dev set")
+    cells = [cell for line in lines for cell in (line.paper_plain, line.paper_thinking) if isinstance(cell, Cell)]
+    notes += [f"Paper: {cell.note}" for cell in cells if cell.note]
+    for line in lines:
+        tasks = paper.tasks_of_mean(line.row.name)
+        if tasks not in (None, line.row.tasks):
+            notes.append(f"Paper: {line.row.name} is a mean of {tasks} tasks there, of {line.row.tasks} here")
+    return list(dict.fromkeys(notes))
 
 
 def _canonical(name: str, aliases: dict[str, list[str]]) -> str:

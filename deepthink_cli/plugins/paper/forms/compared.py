@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from deepthink_cli.errors import InputError
-from deepthink_cli.experiments.figure import BarsForm, LinesForm, ViolinsForm
 from deepthink_cli.plugins.paper.forms.canvas import (
     ICL,
     LOOKS,
@@ -19,6 +18,7 @@ from deepthink_cli.plugins.paper.forms.canvas import (
     short,
     titled,
 )
+from deepthink_cli.plugins.paper.forms.options import BarsOptions, LinesOptions, ViolinsOptions
 from deepthink_cli.plugins.paper.published import published
 from deepthink_cli.report.figures import GREY
 from deepthink_cli.report.job_results import JobResults
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 BAR = 0.38  # width of a bar, where the columns are 1 apart
 
 
-def draw_bars(form: BarsForm, jobs: Sequence[JobResults]) -> Figure:
+def draw_bars(form: BarsOptions, jobs: Sequence[JobResults]) -> Figure:
     """A panel for each model; over each pair of bars the gain, and the paper's where its text states it."""
     from matplotlib.patches import Patch
 
@@ -78,7 +78,7 @@ def _draw_bars(
     axes.set_ylim(0, highest * 1.22)
 
 
-def draw_lines(form: LinesForm, jobs: Sequence[JobResults]) -> Figure:
+def draw_lines(form: LinesOptions, jobs: Sequence[JobResults]) -> Figure:
     """A panel for each model and task; mean and standard deviation over seeds."""
     from matplotlib.lines import Line2D
 
@@ -116,7 +116,7 @@ def _draw_lines(axes: Axes, shown: Sequence[Pair]) -> None:
 SPREAD = 0.09  # between the points of a violin, which would hide each other
 
 
-def draw_violins(form: ViolinsForm, jobs: Sequence[JobResults]) -> Figure:
+def draw_violins(form: ViolinsOptions, jobs: Sequence[JobResults]) -> Figure:
     """For each model and task a panel of seeds, whose demonstrations keep their order, and one of orders."""
     from matplotlib.patches import Patch
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from deepthink_cli.errors import InputError
-from deepthink_cli.experiments.figure import IterationsForm
 from deepthink_cli.plugins.paper.forms.canvas import POINT, legend, panels_of, short, titled
+from deepthink_cli.plugins.paper.forms.options import IterationsOptions
 from deepthink_cli.plugins.paper.published import published
 from deepthink_cli.report.arms import Arm
 from deepthink_cli.report.curves import Curve, Panel, panels
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.lines import Line2D
 
 
-def draw_iterations(form: IterationsForm, jobs: Sequence[JobResults]) -> Figure:
+def draw_iterations(form: IterationsOptions, jobs: Sequence[JobResults]) -> Figure:
     """For each model and task a panel with a line for each eta, and one with dev and test rows of one eta."""
     shown: list[tuple[Panel, str, bool]] = []
     for panel in panels(jobs):
@@ -49,7 +49,7 @@ def draw_iterations(form: IterationsForm, jobs: Sequence[JobResults]) -> Figure:
     return figure
 
 
-def _is_dev(curve: Curve, form: IterationsForm) -> bool:
+def _is_dev(curve: Curve, form: IterationsOptions) -> bool:
     return curve.part == "dev" and curve.arm.eta == form.dev_eta
 
 
@@ -68,7 +68,7 @@ def _etas(axes: Axes, curves: Sequence[Curve], looks: Mapping[float, tuple[str, 
     return handles
 
 
-def _dev(axes: Axes, curves: Sequence[Curve], form: IterationsForm) -> dict[str, Line2D]:
+def _dev(axes: Axes, curves: Sequence[Curve], form: IterationsOptions) -> dict[str, Line2D]:
     handles = {}
     for curve in curves:
         if curve.arm.eta == form.dev_eta and curve.part == "dev":
@@ -89,7 +89,7 @@ def _line(axes: Axes, curve: Curve, label: str, **look: object) -> Line2D:
     return line
 
 
-def _published(axes: Axes, form: IterationsForm, model: str, task: str) -> dict[str, Line2D]:
+def _published(axes: Axes, form: IterationsOptions, model: str, task: str) -> dict[str, Line2D]:
     """The authors' points of this model and task, if they are named."""
     series = published().series.get(form.published or "")
     if series is None or not published().is_of(series, model, task):

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from deepthink_cli.experiments.figure import TableForm
+from deepthink_cli.plugins.paper.forms.options import TableOptions
 from deepthink_cli.plugins.paper.forms.table import Line, TableContent, best_of, content_of, mean_of, mean_over
 from deepthink_cli.report.footnotes import footnotes
 from deepthink_cli.report.formats import latex_text, table_environment
 from deepthink_cli.report.job_results import JobResults
 
 
-def latex_table(form: TableForm, jobs: Sequence[JobResults], name: str, title: str) -> str:
+def latex_table(form: TableOptions, jobs: Sequence[JobResults], name: str, title: str) -> str:
     """A table* for booktabs: a line for each method, blocks with titles, the best of ours in bold, caption and label.
 
     `name` is the study's, of which the label is made, and `title` begins the caption. The paper's figures are in

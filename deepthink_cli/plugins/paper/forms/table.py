@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from deepthink_cli.errors import InputError
-from deepthink_cli.experiments.figure import Block, TableForm
 from deepthink_cli.plugins.paper.forms.canvas import distinct, short
-from deepthink_cli.plugins.paper.published import published
+from deepthink_cli.plugins.paper.forms.options import Block, TableOptions
+from deepthink_cli.plugins.paper.published import is_papers, published
 from deepthink_cli.report.arms import Arm, varying
 from deepthink_cli.report.figures import COLUMN, GREY
 from deepthink_cli.report.job_results import JobResults
@@ -51,7 +51,7 @@ class TableContent:
         return any(value is not None for _, lines in self.blocks for line in lines for value in line.paper)
 
 
-def content_of(form: TableForm, jobs: Sequence[JobResults]) -> TableContent:
+def content_of(form: TableOptions, jobs: Sequence[JobResults]) -> TableContent:
     """What the table of a study shows; raises InputError if there are no rows of its columns yet."""
     columns = _columns(form, summarize(jobs))
     blocks = [(block, lines_of(form, block, jobs, columns)) for block in _within(form.blocks, jobs)]
@@ -59,7 +59,7 @@ def content_of(form: TableForm, jobs: Sequence[JobResults]) -> TableContent:
     return TableContent(columns, [_heading(name, columns, jobs) for name in columns], filled)
 
 
-def draw_table(form: TableForm, jobs: Sequence[JobResults]) -> Figure:
+def draw_table(form: TableOptions, jobs: Sequence[JobResults]) -> Figure:
     """The table as a figure; the best of ours is bold in every column, block and model."""
     from matplotlib.figure import Figure
 
@@ -87,7 +87,7 @@ def draw_table(form: TableForm, jobs: Sequence[JobResults]) -> Figure:
     return figure
 
 
-def lines_of(form: TableForm, block: Block, jobs: Sequence[JobResults], columns: Sequence[str]) -> list[Line]:
+def lines_of(form: TableOptions, block: Block, jobs: Sequence[JobResults], columns: Sequence[str]) -> list[Line]:
     """The lines of a block: for each model every baseline, then every arm at the block's T.
 
     They have the order of the block's methods, and without these that of the jobs.
@@ -122,7 +122,7 @@ def _within(blocks: Sequence[Block], jobs: Sequence[JobResults]) -> list[Block]:
     return [block.model_copy(update={"iteration": block.iteration and min(block.iteration, last)}) for block in blocks]
 
 
-def _columns(form: TableForm, rows: Sequence[TableRow]) -> list[str]:
+def _columns(form: TableOptions, rows: Sequence[TableRow]) -> list[str]:
     names = distinct([row.name for row in rows if not row.is_detail or row.name in form.columns])
     columns = [name for name in form.columns or names if name in names]
     if not columns:
@@ -137,12 +137,12 @@ def _heading(name: str, columns: Sequence[str], jobs: Sequence[JobResults]) -> s
 
 def _line(label: str, arm: Arm, rows: Mapping[str, TableRow], columns: Sequence[str], is_thinking: bool) -> Line:
     ours, paper = list[Spread | None](), list[float | None]()
-    is_papers = not (arm.technique or arm.calibration or arm.score or arm.reread or arm.update)
+    has_paper = is_papers(arm)
     for name in columns:
         row = rows.get(name)
         ours.append(None if row is None else row.thinking if is_thinking else row.plain)
         figures = (
-            published().find(arm.model, name, bool(row and row.on_dev), arm.sampling) if is_papers else (None, None)
+            published().find(arm.model, name, bool(row and row.on_dev), arm.sampling) if has_paper else (None, None)
         )
         cell = figures[is_thinking]
         paper.append(None if cell is None else cell.accuracy)

@@ -12,10 +12,16 @@ from helpers.synthetic import curve, row, seeds, write
 
 from deepthink_cli.cli.main import run
 from deepthink_cli.errors import InputError
-from deepthink_cli.experiments.figure import Block, IterationsForm, LinesForm, TableForm, ViolinsForm
 from deepthink_cli.experiments.study import packaged
 from deepthink_cli.plugins.paper.forms.compared import draw_lines, draw_violins
 from deepthink_cli.plugins.paper.forms.iterations import draw_iterations
+from deepthink_cli.plugins.paper.forms.options import (
+    Block,
+    IterationsOptions,
+    LinesOptions,
+    TableOptions,
+    ViolinsOptions,
+)
 from deepthink_cli.plugins.paper.forms.table import draw_table, lines_of
 from deepthink_cli.report.job_results import jobs_of
 
@@ -45,7 +51,9 @@ def test_a_study_has_a_plan(capsys: pytest.CaptureFixture[str], name: str) -> No
 def table(block: Block, **form: Any) -> list[tuple[str, list[float | None], list[float | None]]]:
     """The lines of a table of the synthetic classic tasks: labels, our means and the paper's figures, in percent."""
     jobs = jobs_of(synthetic.classic())
-    lines = lines_of(TableForm(kind="table", columns=[*CLASSIC, "classic"], **form), block, jobs, [*CLASSIC, "classic"])
+    lines = lines_of(
+        TableOptions(kind="table", columns=[*CLASSIC, "classic"], **form), block, jobs, [*CLASSIC, "classic"]
+    )
     means = [[None if cell is None else round(100 * cell.mean, 1) for cell in line.ours] for line in lines]
     return [(line.label, mean, list(line.paper)) for line, mean in zip(lines, means, strict=True)]
 
@@ -65,14 +73,14 @@ def test_a_table_has_the_papers_figures_beside_ours() -> None:
 
 
 def test_a_column_of_a_group_beside_its_tasks_is_their_average() -> None:
-    form = TableForm(kind="table", columns=[*CLASSIC, "classic"])
+    form = TableOptions(kind="table", columns=[*CLASSIC, "classic"])
     words = words_of(draw_table(form, jobs_of(synthetic.classic())))
     assert {"average", "ours", "paper", "85.7", *CLASSIC} <= set(words)
     assert "classic" not in words
 
 
 def test_a_model_that_the_paper_does_not_have_gets_no_figures_of_it() -> None:
-    words = words_of(draw_table(TableForm(kind="table"), jobs_of(seeds(synthetic.THREE, model="mine"))))
+    words = words_of(draw_table(TableOptions(kind="table"), jobs_of(seeds(synthetic.THREE, model="mine"))))
     assert "paper" not in words
     assert any("the paper has no figures for mine" in " ".join(text.split()) for text in words)
 
@@ -80,7 +88,7 @@ def test_a_model_that_the_paper_does_not_have_gets_no_figures_of_it() -> None:
 def test_ways_of_choosing_keep_the_order_of_the_rows_and_some_have_deep_thinking() -> None:
     chosen = {"balanced": False, "pool_size": 100}
     rows = [each for name in ("random", "herding", "cal") for each in curve([40, 50], sampling=name, **chosen)]
-    form = TableForm(kind="table", thinking=["random"])
+    form = TableOptions(kind="table", thinking=["random"])
     lines = lines_of(form, Block(iteration=2), jobs_of(rows), ["sst2"])
     assert [line.label for line in lines] == ["random, ICL", "herding, ICL", "cal, ICL", "random, Deep-Thinking, T = 2"]
     assert [line.paper[0] for line in lines] == [57.9, 62.0, 59.3, 85.7]
@@ -91,7 +99,7 @@ def test_ways_of_choosing_keep_the_order_of_the_rows_and_some_have_deep_thinking
 def test_lines_are_the_mean_over_seeds_for_each_number_of_demonstrations() -> None:
     rights = [[40, 50], [60, 90]]
     rows = [row for count in (2, 8) for row in seeds(rights, shots=count)]
-    (axes,) = draw_lines(LinesForm(kind="lines"), jobs_of(rows)).axes
+    (axes,) = draw_lines(LinesOptions(kind="lines"), jobs_of(rows)).axes
     plain, thinking = axes.lines
     assert list(plain.get_xdata()) == [2, 8]
     assert list(plain.get_ydata()) == [50, 50]
@@ -103,14 +111,14 @@ def test_violins_part_seeds_from_orders() -> None:
     rows += [
         each for order in (0, 1, 2) for each in curve([45, 55], order_seed=order, demonstrations_sha256=f"{order}")
     ]
-    titles = [axes.get_title() for axes in draw_violins(ViolinsForm(kind="violins"), jobs_of(rows)).axes]
+    titles = [axes.get_title() for axes in draw_violins(ViolinsOptions(kind="violins"), jobs_of(rows)).axes]
     assert [title.splitlines()[0] for title in titles] == ["sst2, 2 random seeds", "sst2, 3 random orders"]
 
 
 def test_dev_rows_are_drawn_beside_the_test_rows_of_one_eta() -> None:
     rows = [each for eta in (0.01, 0.1) for each in curve([50, 60], eta=eta)]
     rows += [each for eta in (0.01, 0.1) for each in synthetic.dev([55, 65], 0, eta)]
-    etas, beside = draw_iterations(IterationsForm(kind="iterations", dev_eta=0.01), jobs_of(rows)).axes
+    etas, beside = draw_iterations(IterationsOptions(kind="iterations", dev_eta=0.01), jobs_of(rows)).axes
     assert [line.get_label() for line in etas.lines] == ["eta 0.01", "eta 0.1"]
     assert {line.get_label(): list(line.get_ydata()) for line in beside.lines} == {
         "test rows": pytest.approx([50, 60]),
@@ -119,7 +127,7 @@ def test_dev_rows_are_drawn_beside_the_test_rows_of_one_eta() -> None:
 
 
 def test_the_points_of_the_authors_are_drawn_for_their_model_only() -> None:
-    form = IterationsForm(kind="iterations", published="readme")
+    form = IterationsOptions(kind="iterations", published="readme")
     for model, labels in (("facebook/opt-125m", ["eta 0.01", "authors' README"]), ("mine", ["eta 0.01"])):
         (axes,) = draw_iterations(form, jobs_of(curve([50, 60], model=model))).axes
         assert [line.get_label() for line in axes.lines] == labels
@@ -130,7 +138,7 @@ def test_a_study_without_rows_to_draw_says_so(tmp_path: Path, capsys: pytest.Cap
     assert run(["study", "plot", "paper/seeds-and-orders", "--runs", str(folder)]) == 2
     assert "no job has rows at T = 1 and at T = 2 yet" in capsys.readouterr().err
     with pytest.raises(InputError, match="no rows of its columns"):
-        draw_table(TableForm(kind="table", columns=["mmlu"]), jobs_of(curve([50, 60])))
+        draw_table(TableOptions(kind="table", columns=["mmlu"]), jobs_of(curve([50, 60])))
 
 
 @pytest.mark.parametrize(

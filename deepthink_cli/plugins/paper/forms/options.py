@@ -1,0 +1,73 @@
+"""What a study file says of the figures of this plugin."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from deepthink_cli.experiments.figure import FigureOptions
+
+Reading = Annotated[int, Field(ge=1)]
+
+
+class ComparedOptions(FigureOptions):
+    """`iteration` is the T that is compared with T = 1: the last one if it is None."""
+
+    iteration: Reading | None = None
+
+
+class Block(BaseModel):
+    """A part of a table: at this T, or, without one, at the T that was chosen on dev rows.
+
+    `methods` are the ways of choosing demonstrations that have lines; all if there are none.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    title: str = ""
+    iteration: Reading | None = None
+    methods: list[str] = []
+
+
+class TableOptions(ComparedOptions):
+    """Methods by tasks, in blocks, with the paper's figures; `columns` are tasks and groups, all if there are none.
+
+    `thinking` names the ways of choosing demonstrations for which Deep-Thinking has a line; all if there are none.
+    """
+
+    kind: Literal["table"]
+    columns: list[str] = Field(default_factory=list)
+    blocks: list[Block] = Field([Block()], min_length=1)
+    thinking: list[str] = Field(default_factory=list)
+
+
+class BarsOptions(ComparedOptions):
+    """Two bars, T = 1 and T, for each of the `columns`, which are tasks or groups; a panel for each model."""
+
+    kind: Literal["bars"]
+    columns: list[str] = Field(default_factory=list)
+
+
+class LinesOptions(ComparedOptions):
+    """Lines for T = 1 and T over an axis of the study; a panel for each task and model."""
+
+    kind: Literal["lines"]
+    over: Literal["shots"] = "shots"
+
+
+class ViolinsOptions(ComparedOptions):
+    """The distribution over seeds, and over orders of one seed, of T = 1 and T; a row of panels for each model."""
+
+    kind: Literal["violins"]
+
+
+class IterationsOptions(FigureOptions):
+    """Accuracy over T for each eta; with `dev_eta`, beside it dev against test rows of this eta.
+
+    `published` names points of the authors, by T, that are drawn beside ours.
+    """
+
+    kind: Literal["iterations"]
+    dev_eta: float | None = None
+    published: str | None = None
