@@ -17,10 +17,11 @@ from deepthink_cli.errors import InputError
 from deepthink_cli.export.registry import EXPORTERS
 from deepthink_cli.registry import Registry
 from deepthink_cli.selection.registry import METHODS
+from deepthink_cli.tasks.judges import JUDGES
 from deepthink_cli.techniques.registry import TECHNIQUES, sample
 from deepthink_cli.updates.registry import RULES
 
-# By their options: --update, --technique, --calibrate, --demos-by, --engine and --to.
+# By their options: --update, --technique, --calibrate, --demos-by, --engine and --to; task files name judges.
 REGISTRIES: dict[str, Registry[Any]] = {
     "updates": RULES,
     "techniques": TECHNIQUES,
@@ -28,6 +29,7 @@ REGISTRIES: dict[str, Registry[Any]] = {
     "selections": METHODS,
     "engines": ENGINES,
     "exporters": EXPORTERS,
+    "judges": JUDGES,
 }
 Kinds = Annotated[
     list[str] | None,
