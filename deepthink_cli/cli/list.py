@@ -21,11 +21,12 @@ from deepthink_cli.observers import OBSERVERS
 from deepthink_cli.registry import Registry
 from deepthink_cli.report.registry import FORMATS, PUBLISHED
 from deepthink_cli.selection.registry import METHODS
+from deepthink_cli.tasks.judges import JUDGES
 from deepthink_cli.techniques.registry import TECHNIQUES, sample
 from deepthink_cli.updates.registry import RULES
 
 # By their options: --update, --technique, --calibrate, --demos-by, --engine, --to, --output-format and their own;
-# --published, and `kind` of the figure of a study.
+# --published, `kind` of the figure of a study, and `judge` of a task file.
 REGISTRIES: dict[str, Registry[Any]] = {
     "updates": RULES,
     "techniques": TECHNIQUES,
@@ -38,6 +39,7 @@ REGISTRIES: dict[str, Registry[Any]] = {
     "observers": OBSERVERS,
     "published": PUBLISHED,
     "forms": FORMS,
+    "judges": JUDGES,
 }
 COLUMNS = ("kind", "name", "summary", "source")
 Kinds = Annotated[

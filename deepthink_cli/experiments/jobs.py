@@ -29,7 +29,7 @@ from deepthink_cli.selection.store import Store
 from deepthink_cli.tasks.catalogue import digest
 from deepthink_cli.tasks.evaluated import check_held_out, pool_of_task
 from deepthink_cli.tasks.format import Task
-from deepthink_cli.tasks.free import check_may_run
+from deepthink_cli.tasks.judges import check_may_run, judge_of
 from deepthink_cli.tasks.splits import Drawn, EvaluationSet, dev_set, draw_demonstrations, evaluation_set
 from deepthink_cli.techniques.base import Technique, Trained
 from deepthink_cli.techniques.registry import DEEP_THINKING
@@ -46,7 +46,7 @@ def check_free(plan: RunPlan, task: Task) -> None:
         ("calibrate", ",".join(options.calibrations)): options.calibrations != (NONE,),
         ("demos_by", ",".join(options.demos_by)): bool(options.demos_by),
         ("technique", ",".join(options.techniques)): any(each.members > 1 for each in options.chosen_techniques),
-        ("choose_on", "dev"): options.selects_on_dev and task.free.program is not None,
+        ("choose_on", "dev"): options.selects_on_dev and judge_of(task.free).runs_code,
     }
     for (field, value), given in wrong.items():
         if given:

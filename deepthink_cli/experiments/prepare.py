@@ -25,7 +25,8 @@ from deepthink_cli.experiments.same_data import check_continues
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.prediction.rows import scored_by
-from deepthink_cli.tasks.rows import announce, tell_of_programs
+from deepthink_cli.tasks.judges import tell_of_programs
+from deepthink_cli.tasks.rows import announce
 from deepthink_cli.techniques.registry import DEEP_THINKING
 from deepthink_cli.updates.gate import grid_values
 from deepthink_cli.updates.registry import GATE, rule_text

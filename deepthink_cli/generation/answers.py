@@ -1,4 +1,4 @@
-"""Generate the free answers to a task's rows, and judge them by exact match or by running them."""
+"""Generate the free answers to a task's rows, and judge them as the task says."""
 
 from __future__ import annotations
 
@@ -12,16 +12,12 @@ from deepthink_cli.engine.base import Engine
 from deepthink_cli.engine.decoding import Decoding
 from deepthink_cli.events import Progress, Tell, silent
 from deepthink_cli.generation.generation import Generation, generate_or_skip
-from deepthink_cli.plugins.run_code.sandbox import passes
 from deepthink_cli.scoring.prediction import Prediction
 from deepthink_cli.tasks.format import Free
-from deepthink_cli.tasks.free import given_answer, program_of, true_answer
+from deepthink_cli.tasks.judges import judge_of
 
 if TYPE_CHECKING:
     from deepthink_cli.memory import Memory
-
-
-PASSED, FAILED = "passes its tests", "fails its tests"
 
 
 def answered(
@@ -32,7 +28,7 @@ def answered(
     tell: Tell = silent,
     progress: Progress | None = None,
 ) -> Iterator[Prediction | Skipped]:
-    """Yield every query's answers, one by each memory, in order: greedily generated, and compared with the true one.
+    """Yield every query's answers, one by each memory, in order: greedily generated, and judged by the task's judge.
 
     A prediction's `label` is the answer found in the generated `text`, and `gold` of its query the true answer as it is
     compared; there are no scores. Rows that are too long are skipped. `tell` is called with the `progress` after every
@@ -51,11 +47,7 @@ def judged(free: Free, generation: Generation) -> Prediction:
     """A generated answer as a prediction, whose label is the true answer exactly if it is right."""
     query, gold = generation.query, generation.query.gold
     assert gold is not None
-    if free.program is None:
-        gold, label = true_answer(free, gold), given_answer(free, generation.text)
-    else:
-        passed = passes(program_of(free, generation.text, query.fields or {}), free.seconds)
-        gold, label = PASSED, PASSED if passed else FAILED
+    gold, label = judge_of(free).answers(free, gold, generation.text, query.fields or {})
     return Prediction(
         query=replace(query, gold=gold),
         iteration=generation.iteration,

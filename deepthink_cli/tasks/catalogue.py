@@ -81,6 +81,8 @@ def digest(task: Task) -> str:
     fields = task.model_dump(exclude={"title", "source", "licence", "note", "example", "groups"})
     if fields["free"] is None:
         del fields["free"]
+    elif fields["free"]["judge"] is None:
+        del fields["free"]["judge"]
     for split in fields["splits"].values():
         del split["file"], split["format"]
         if split["half"] is None:

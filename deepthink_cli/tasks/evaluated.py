@@ -21,9 +21,9 @@ from deepthink_cli.scoring.inputs import CheckedRows, check_rows
 from deepthink_cli.selection.pool import PoolRows
 from deepthink_cli.tasks.catalogue import find_task
 from deepthink_cli.tasks.format import Free, Task
-from deepthink_cli.tasks.free import check_may_run
 from deepthink_cli.tasks.items import TaskColumns
-from deepthink_cli.tasks.rows import announce, check_memory, in_columns, tell_of_programs
+from deepthink_cli.tasks.judges import check_may_run, tell_of_programs
+from deepthink_cli.tasks.rows import announce, check_memory, in_columns
 from deepthink_cli.tasks.sources import Source
 from deepthink_cli.tasks.splits import EvaluationSet, evaluation_set, sampled, training_rows
 

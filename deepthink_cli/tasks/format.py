@@ -13,6 +13,7 @@ from deepthink_cli.data.source import FormatName
 from deepthink_cli.data.template import SEPARATOR, Template
 from deepthink_cli.errors import InputError, parameter
 from deepthink_cli.selection.registry import Sampling
+from deepthink_cli.tasks.judges import JUDGES, PROGRAM
 from deepthink_cli.tasks.patterns import checked_pattern
 
 
@@ -29,6 +30,15 @@ def _column(value: Any) -> Any:
 Word = Annotated[str, Field(min_length=1)]
 Count = Annotated[int, Field(strict=True, ge=1)]
 Pattern = Annotated[str, AfterValidator(checked_pattern)]
+
+
+def _judge(name: str) -> str:
+    if name not in JUDGES:
+        raise ValueError(f"{name!r} is no judge of free answers that is installed; use {' or '.join(JUDGES)}")
+    return name
+
+
+JudgeName = Annotated[str, AfterValidator(_judge)]
 
 
 def _check_fields(field: str, pattern: str, known: Iterable[str]) -> None:
@@ -113,8 +123,8 @@ class Free(_Part):
     `extract` finds the answer in a generated text, and `gold` the one in the column (default: all of it): the first
     group of the pattern's last match. Both are compared after what `ignore` names is removed. `stop` are the strings at
     which a text ends (default: the separator), `max_new_tokens` bounds its tokens. With a `program`, the answer is code
-    instead: {answer} and the row's columns make a program, and the answer is right if what follows it there, which runs
-    in another process (`io.sandbox`), ends without an error within `seconds`.
+    instead: {answer} and the row's columns make a program, and the answer is right if what follows it there ends
+    without an error within `seconds`. Another `judge` may compare answers in its own way.
     """
 
     extract: Pattern | None = None
@@ -124,6 +134,7 @@ class Free(_Part):
     max_new_tokens: Count = 256
     program: Word | None = None
     seconds: Count = 10
+    judge: JudgeName | None = None
 
     @model_validator(mode="after")
     def _has_groups(self) -> Self:
@@ -135,6 +146,8 @@ class Free(_Part):
             raise ValueError("program: must contain {answer} once")
         if self.program is not None and not self.program.partition("{answer}")[2].strip():
             raise ValueError("program: nothing follows {answer} that tests it; add the tests, as in {tests}")
+        if self.judge is not None and (self.judge == PROGRAM) != (self.program is not None):
+            raise ValueError(f"judge: {PROGRAM!r} judges answers with a program, and no other does; omit one")
         return self
 
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
-from deepthink_cli.errors import InputError, option
-from deepthink_cli.plugins.run_code.sandbox import Program, check_confined
-from deepthink_cli.tasks.format import Free, Task
 from deepthink_cli.tasks.patterns import all_matches
 
-_COLUMN = r"\{(\w+)\}"
+if TYPE_CHECKING:  # its judges are named in task files
+    from deepthink_cli.tasks.format import Free
+
 _PUNCTUATION = r"[.,;:!?\"'`*$]+(?=\s|$)|(?<!\S)[\"'`*$]+"
 
 
@@ -33,44 +31,6 @@ def given_answer(free: Free, text: str) -> str:
     return _compared(free, answer or "")
 
 
-def program_of(free: Free, text: str, fields: Mapping[str, Any]) -> Program:
-    """The program whose tests decide whether a generated text is right: the answer with columns of its row.
-
-    Items of a list column are lines. Raises InputError for a column that the row does not have.
-    """
-    assert free.program is not None
-    answer = text if free.extract is None else found(free.extract, text) or text
-    values = {name: _lines(value) for name, value in fields.items()}
-
-    def filled(match: re.Match[str]) -> str:
-        if match[1] not in values:
-            raise InputError(f"free: program: the row has no column {match[1]!r}; it has {', '.join(fields)}")
-        return values[match[1]]
-
-    before, _, tests = free.program.partition("{answer}")
-    return Program(re.sub(_COLUMN, filled, before), answer, re.sub(_COLUMN, filled, tests))
-
-
-def runs_programs(task: Task) -> bool:
-    """Whether a task's answers are programs."""
-    return task.free is not None and task.free.program is not None
-
-
-def check_may_run(task: Task, run_code: bool, unsafe: bool) -> None:
-    """Raise InputError for a task whose answers are programs, unless they may be run, and can be confined.
-
-    For root the limits of a process are not enough, except with `unsafe`.
-    """
-    if not runs_programs(task):
-        return
-    if not run_code:
-        raise InputError(
-            f"task {task.name}: its answers are programs, which are run to test them; {option('run_code')} "
-            "runs them, confined as docs/tasks.md says"
-        )
-    check_confined(unsafe)
-
-
 def _compared(free: Free, answer: str) -> str:
     if "case" in free.ignore:
         answer = answer.lower()
@@ -79,7 +39,3 @@ def _compared(free: Free, answer: str) -> str:
     if "punctuation" in free.ignore:
         answer = re.sub(_PUNCTUATION, "", answer)
     return "".join(answer.split()) if "space" in free.ignore else " ".join(answer.split())
-
-
-def _lines(value: Any) -> str:
-    return "\n".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -11,11 +11,9 @@ from deepthink_cli.artifact.opening import OpenedMemory
 from deepthink_cli.data.source import RowSource
 from deepthink_cli.errors import InputError, option
 from deepthink_cli.events import Note, Tell, Warn, silent
-from deepthink_cli.plugins.run_code.sandbox import way_to_confine, what_holds
 from deepthink_cli.selection.options import TaskOptions
 from deepthink_cli.tasks.catalogue import built_in, find_task
 from deepthink_cli.tasks.format import Task
-from deepthink_cli.tasks.free import runs_programs
 from deepthink_cli.tasks.items import TaskColumns
 from deepthink_cli.tasks.sources import Source, needs_hub
 from deepthink_cli.tasks.splits import Drawn, draw_demonstrations, evaluation_set
@@ -27,13 +25,6 @@ def announce(source: Source, tasks: Sequence[Task], tell: Tell) -> None:
     if remote:
         rows = "its rows" if remote == 1 else f"the rows of {remote} tasks"
         tell(Note(f"reading {rows} from the hub, or from its cache"))
-
-
-def tell_of_programs(tasks: Sequence[Task], tell: Tell) -> None:
-    """Say how the programs of tasks are confined, before one runs: a warning unless all of it holds."""
-    if names := ", ".join(task.name for task in tasks if runs_programs(task)):
-        kind = Note if way_to_confine() == "bubblewrap" else Warn
-        tell(kind(f"task {names}: programs are run {what_holds()}"))
 
 
 def draw(task: Task, protocol: str, source: Source, options: TaskOptions, tell: Tell) -> Drawn:

@@ -21,6 +21,7 @@ KINDS = {
     "executors",
     "formats",
     "observers",
+    "judges",
 }
 
 

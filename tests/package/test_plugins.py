@@ -22,6 +22,7 @@ from pathlib import Path
 from deepthink_cli.calibration.base import Calibration
 from deepthink_cli.export.registry import Exporter, Written
 from deepthink_cli.selection.base import Choice, SelectionMethod
+from deepthink_cli.tasks.judges import Judge
 from deepthink_cli.techniques.base import Technique
 from deepthink_cli.plugins.context_tuning.technique import ContextTuning
 from deepthink_cli.updates.base import UpdateRule
@@ -63,6 +64,15 @@ def write_shapes(export):
     export.output.write_text(str([tuple(tensor.shape) for tensor in export.memory.keys]))
     return Written({"layers_written": len(export.memory.keys)}, ["shapes of every layer"])
 
+class Brief(Judge):
+    summary = "the answer has no more words than asked for"
+    source = "this test"
+
+    def answers(self, free, gold, text, fields):
+        return "brief", "brief" if len(text.split()) <= int(fields["words"]) else "long"
+
+brief = Brief()
+
 shapes = Exporter(write_shapes, "list of shapes", "the shapes of the keys", "this test")
 task = Path(__file__).parent / "weather.yaml"
 
@@ -103,6 +113,7 @@ ENTRIES = {
     "engines": "own = guest_engine:Own",
     "techniques": "mirrored = guest:Mirrored\nlast = guest:Last\nwhole = guest:Whole",
     "exporters": "shapes = guest:shapes",
+    "judges": "brief = guest:brief",
     "commands": "hello = guest:hello",
 }
 DEMONSTRATIONS = '{"text": "sun", "label": "yes"}\n{"text": "rain", "label": "no"}\n'
@@ -252,6 +263,25 @@ def test_an_exporter_of_another_package_writes_memories(guest: Path, libraries: 
     assert refused.stderr == "deepthink: --weights f16: only with --to llama.cpp; omit it\n"
 
 
+def test_a_judge_of_another_package_judges_the_answers_of_a_task(guest: Path, libraries: Forks) -> None:
+    (guest / "free.yaml").write_text(
+        TASK.replace("weather", "free").replace('labels: ["yes", "no"]', "free: {judge: brief, max_new_tokens: 8}")
+    )
+    (guest / "free").mkdir()
+    for split in ("train", "test"):
+        rows = [{"text": f"{split} {n}", "label": "yes", "words": n * 8} for n in range(2)]
+        (guest / "free" / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    done = deepthink(
+        libraries,
+        guest,
+        "think --task free.yaml --data-dir . -T 1 -o free.safetensors",
+        "eval free.safetensors --task free.yaml --protocol own --data-dir . -o answers.jsonl",
+    )
+    assert done.returncode == 0, done.stderr
+    answers = [json.loads(line) for line in (guest / "answers.jsonl").read_text().splitlines()]
+    assert [(row["gold"], row["answer"]) for row in answers] == [("brief", "long"), ("brief", "brief")]
+
+
 def test_help_names_what_other_packages_add(guest: Path, libraries: Forks) -> None:
     done = deepthink(
         libraries,
@@ -278,6 +308,7 @@ def test_objects_of_another_package_are_listed(guest: Path, libraries: Forks) ->
     assert rows["techniques", "whole"] == ("Context Tuning in sight of every token", "")
     assert rows["updates", "halfway"] == ("The mean of what was read and what is read.", "")
     assert ("engines", "own") in rows
+    assert rows["judges", "brief"] == ("the answer has no more words than asked for", "this test")
 
 
 def test_a_task_of_another_package_is_listed(guest: Path, libraries: Forks) -> None:
@@ -324,6 +355,7 @@ def test_what_cannot_be_imported_is_one_warning_that_names_it_and_the_program_go
         ("calibrations", "flat = guest:level", "ValueError: a calibration with another name, 'level'"),
         ("techniques", "level = guest:level", "TypeError: not a subclass of Technique"),
         ("selections", "level = guest:level", "TypeError: a Calibration, not a SelectionMethod"),
+        ("judges", "level = guest:level", "TypeError: a Calibration, not a Judge"),
         ("selections", "none = guest:nothing", "AttributeError"),
     ],
 )
@@ -336,6 +368,7 @@ def test_what_is_not_what_its_kind_asks_for_is_left_out(
         "techniques": "techniques.registry import TECHNIQUES",
         "calibrations": "calibration.registry import CALIBRATIONS",
         "selections": "selection.registry import METHODS",
+        "judges": "tasks.judges import JUDGES",
     }[kind]
     program = f"from deepthink_cli.{registry} as names\nprint({entry.split()[0]!r} in dict(names.items()))"
     done = libraries.program(program, PYTHONPATH=str(tmp_path))

@@ -1,4 +1,4 @@
-"""Tasks whose answers are generated: what is compared, programs in a process with limits, eval and run."""
+"""Tasks whose answers are generated: what is compared, judges, eval and run."""
 
 from __future__ import annotations
 
@@ -14,26 +14,15 @@ from deepthink_cli.cli.main import run
 from deepthink_cli.data.source import Row
 from deepthink_cli.errors import InputError
 from deepthink_cli.experiments.results import read_results
-from deepthink_cli.plugins.run_code import sandbox
-from deepthink_cli.plugins.run_code.sandbox import Program
-from deepthink_cli.tasks import rows as task_rows
 from deepthink_cli.tasks.catalogue import built_in, digest, find_tasks
 from deepthink_cli.tasks.format import Free, Task
-from deepthink_cli.tasks.free import check_may_run, given_answer, program_of, true_answer
+from deepthink_cli.tasks.free import given_answer, true_answer
 from deepthink_cli.tasks.items import DoesNotFit, query_of
+from deepthink_cli.tasks.judges import JUDGES, check_may_run
 
 Captured = pytest.CaptureFixture[str]
 SUMS: list[dict[str, object]] = [
     {"question": f"What is {n} + {n}?", "answer": f"{n} + {n} = {2 * n}.\n#### {2 * n}"} for n in range(500, 512)
-]
-PROBLEMS: list[dict[str, object]] = [
-    {
-        "text": f"Return {n}.",
-        "code": f"def answer():\n    return {n}",
-        "test_list": [f"assert answer() == {n}"],
-        "test_setup_code": "",
-    }
-    for n in range(8)
 ]
 
 
@@ -70,62 +59,17 @@ def test_the_true_answer_written_as_in_a_demonstration_is_right(name: str) -> No
         assert given_answer(task.free, gold) == true_answer(task.free, gold) != ""
 
 
+def test_programs_are_refused_where_nothing_judges_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    check_may_run(built_in()["gsm8k"], False, False)
+    monkeypatch.setattr(JUDGES, "_objects", {"exact": JUDGES["exact"]})
+    check_may_run(built_in()["gsm8k"], False, False)
+    with pytest.raises(InputError, match="task mbpp: its answers need the judge 'program', which is not installed"):
+        check_may_run(built_in()["mbpp"], True, False)
+
+
 def test_a_row_whose_answer_has_not_the_form_of_the_task_does_not_fit() -> None:
     with pytest.raises(DoesNotFit, match="does not match the task's pattern"):
         query_of(built_in()["gsm8k"], Row({"question": "a", "answer": "7"}, "x:1"))
-
-
-def test_a_program_is_the_answer_with_columns_of_its_row() -> None:
-    free, row = free_of("mbpp"), PROBLEMS[3]
-    right = program_of(free, "```python\ndef answer():\n    return 3\n```\nIt returns 3.", row)
-    assert right == Program("\n", "def answer():\n    return 3", "\nassert answer() == 3")
-    with pytest.raises(InputError, match="the row has no column 'test_setup_code'"):
-        program_of(free, "pass", {"test_list": []})
-
-
-def test_programs_run_only_if_they_may(tmp_path: Path, capsys: Captured) -> None:
-    check_may_run(built_in()["gsm8k"], False, False)
-    with pytest.raises(InputError, match="run_code"):
-        check_may_run(built_in()["mbpp"], False, False)
-    write_rows(_folder(tmp_path, "mbpp") / "prompt.jsonl", PROBLEMS[:3])
-    write_rows(_folder(tmp_path, "mbpp") / "test.jsonl", PROBLEMS[3:])
-    assert run(["run", "--task", "mbpp", "--data-dir", str(tmp_path), "-o", str(tmp_path / "out"), "-q"]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert "task mbpp: its answers are programs" in line
-    assert not (tmp_path / "out" / "results.jsonl").exists()
-
-
-@pytest.mark.parametrize(
-    ("way", "unsafe"), [("bubblewrap", False), ("namespaces", False), ("limits", False), ("limits", True)]
-)
-def test_what_holds_is_said_before_a_program_runs_and_root_needs_unsafe_for_limits(
-    way: str, unsafe: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
-) -> None:
-    write_rows(_folder(tmp_path, "mbpp") / "prompt.jsonl", PROBLEMS[:3])
-    write_rows(_folder(tmp_path, "mbpp") / "test.jsonl", PROBLEMS[3:])
-    for module in (sandbox, task_rows):
-        monkeypatch.setattr(module, "way_to_confine", lambda: way)
-    monkeypatch.setattr(sandbox.os, "geteuid", lambda: 0)
-    words = ["run", "--task", "mbpp", "--data-dir", str(tmp_path), "--dry-run", "--no-probe", "--run-code", "--json"]
-    refused = way == "limits" and not unsafe
-    assert run([*words, *(["--unsafe"] if unsafe else [])]) == (2 if refused else 0)
-    err = capsys.readouterr().err
-    assert ("--run-code: programs would run as root" in err) == refused
-    told = "task mbpp: programs are run " + {"bubblewrap": "in bubblewrap, without network"}.get(way, "with")
-    assert (told in err) == (not refused)
-    assert ("warning" in err) == (way != "bubblewrap" and not refused)
-
-
-def test_code_is_judged_by_its_tests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from deepthink_cli.generation.answers import FAILED, PASSED, judged
-    from deepthink_cli.generation.generation import Generation
-
-    query = query_of(built_in()["mbpp"], Row(PROBLEMS[4], "x:1"))
-    labels = [
-        judged(free_of("mbpp"), Generation(query, 1, text, 5, "stop")).label
-        for text in ("def answer():\n    return 4\n", "def answer():\n    return 5\n")
-    ]
-    assert labels == [PASSED, FAILED]
 
 
 def _folder(data: Path, name: str) -> Path:
@@ -249,6 +193,8 @@ def test_a_run_names_what_free_answers_cannot_have(data: Path, short: Path, tmp_
         ({"program": "{answer}\n"}, "program: nothing follows {answer} that tests it"),
         ({"max_new_tokens": 0}, "max_new_tokens"),
         ({"ignore": ["all"]}, "ignore"),
+        ({"judge": "nobody"}, "'nobody' is no judge of free answers that is installed; use exact or "),
+        ({"judge": "exact", "program": "{answer}\n{tests}"}, "no other does; omit one"),
     ],
 )
 def test_a_wrong_definition_is_named(free: dict[str, Any], told: str) -> None:

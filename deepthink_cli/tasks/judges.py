@@ -1,0 +1,94 @@
+"""The judges of free answers by name, as a task's `free: {judge: NAME}` gives them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from deepthink_cli.errors import InputError, option
+from deepthink_cli.events import Note, Tell, Warn
+from deepthink_cli.registry import Registry, instance_of
+from deepthink_cli.tasks.free import given_answer, true_answer
+
+if TYPE_CHECKING:  # task files name judges
+    from deepthink_cli.tasks.format import Free, Task
+
+EXACT, PROGRAM = "exact", "program"  # the judges of answers without and with a `program`
+
+
+class Judge(ABC):
+    """What says whether a generated answer is right; one with `runs_code` runs it, which users must allow."""
+
+    summary: ClassVar[str] = ""
+    source: ClassVar[str] = ""
+    runs_code: ClassVar[bool] = False
+
+    @abstractmethod
+    def answers(self, free: Free, gold: str, text: str, fields: Mapping[str, Any]) -> tuple[str, str]:
+        """The true answer and the given one: a generated `text` is right exactly if they are equal.
+
+        `gold` is the text of the answer column, and `fields` are the columns of the row. Raises InputError for a row
+        that cannot be judged.
+        """
+
+    def confined(self) -> Note | Warn | None:
+        """How this machine confines what is run: a warning unless it is confined well; None if nothing is run."""
+        return None
+
+    def check_may_run(self, unsafe: bool) -> None:
+        """Raise InputError if this machine cannot confine what is run; `unsafe` allows what users may allow."""
+        return None
+
+
+class ExactMatch(Judge):
+    """Exact match of the answer that is found in the text."""
+
+    summary = "the answer found in the text is the true one"
+    source = "https://arxiv.org/abs/2110.14168"
+
+    def answers(self, free: Free, gold: str, text: str, fields: Mapping[str, Any]) -> tuple[str, str]:
+        """The text of the answer column and the generated one, as the task says that they are compared."""
+        return true_answer(free, gold), given_answer(free, text)
+
+
+JUDGES: Registry[Judge] = Registry("judges", {EXACT: ExactMatch()}, instance_of(Judge))
+
+
+def judge_of(free: Free, where: str = "free") -> Judge:
+    """The judge of a task's answers; raises InputError, which names the task by `where`, if it is not installed."""
+    name = free.judge or (EXACT if free.program is None else PROGRAM)
+    if name not in JUDGES:
+        known = ", ".join(JUDGES)
+        raise InputError(f"{where}: its answers need the judge {name!r}, which is not installed; there is {known}")
+    return JUDGES[name]
+
+
+def check_may_run(task: Task, run_code: bool, unsafe: bool) -> None:
+    """Raise InputError for a task whose answers are run, unless they may be, and can be confined.
+
+    Also for a task whose judge is not installed.
+    """
+    if task.free is None:
+        return
+    judge = judge_of(task.free, f"task {task.name}")
+    if not judge.runs_code:
+        return
+    if not run_code:
+        raise InputError(
+            f"task {task.name}: its answers are programs, which are run to test them; {option('run_code')} "
+            "runs them, confined as docs/tasks.md says"
+        )
+    judge.check_may_run(unsafe)
+
+
+def tell_of_programs(tasks: Sequence[Task], tell: Tell) -> None:
+    """Say how the programs of tasks are confined, before one runs: a warning unless all of it holds."""
+    names: dict[Judge, list[str]] = {}
+    for task in tasks:
+        if task.free is not None:
+            names.setdefault(judge_of(task.free), []).append(task.name)
+    for judge, judged in names.items():
+        if said := judge.confined():
+            tell(replace(said, text=f"task {', '.join(judged)}: {said.text}"))
