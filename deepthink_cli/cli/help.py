@@ -82,7 +82,7 @@ FIRST = {
     "tune": "output model iterations eta calibrate budget chat folds shots template label_field labels",
     "vectors": "output model episodes shots extraction_alpha alpha seed template label_field labels task",
     "run": "task output model iterations at eta seeds technique calibrate limit data_dir dry_run",
-    "study plan": "output no_probe speed scale model task seeds iterations limit json",
+    "study plan": "output no_probe scale model task seeds iterations limit json",
     "study run": "output scale model task seeds iterations limit data_dir samples workers",
     "study report": "runs scale at published all_tasks where output_format output html json",
     "export": "to output at state weights json",
