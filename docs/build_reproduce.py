@@ -8,20 +8,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 from pages import ROOT, write_or_check
 
+from deepthink_cli.experiments.axes import shown
 from deepthink_cli.experiments.crossing import cross_study
-from deepthink_cli.experiments.planning import SPEED, ModelPlan, compute_plan, known_size
+from deepthink_cli.experiments.estimate import amount_of, lengths_of
+from deepthink_cli.experiments.experiment import Experiment
+from deepthink_cli.experiments.plan import planned
 from deepthink_cli.experiments.study import OpenedStudy, open_study, packaged
+from deepthink_cli.io.documents import read_document
 from deepthink_cli.model.options import ModelOptions
+from deepthink_cli.techniques.together import COPIES
 
 PAGE = ROOT / "docs" / "reproduce.md"
 TABLES = re.compile(r"(<!-- (studies|models) -->\n).*?(<!-- /\2 -->)", re.DOTALL)
-NOWHERE = Path("runs/that-do-not-exist")
-SPEEDS = (100.0, 10.0)  # TFLOP/s that are assumed in 16 bits and in float32
+KNOWN = read_document(Path(__file__).parent / "models.yaml").values
+SPEEDS = {2: 100e12, 4: 10e12}  # operations a second that are assumed in 16 bits and in float32
+OPERATIONS = 2  # for each parameter and token: a multiplication and an addition
 ORDER = ("table1", "table2", "table3", "mmlu-categories", "shots", "seeds-and-orders", "eta", "official-recipe")
 
 
@@ -32,50 +37,56 @@ def main() -> None:
 
 def page(text: str) -> str:
     """The page with the studies as they are now."""
-    opened = {f"paper/{name}": _stored(open_study(f"paper/{name}")) for name in ORDER}
+    opened = {f"paper/{name}": open_study(f"paper/{name}") for name in ORDER}
     missing = {name for name in packaged() if name.startswith("paper/")} - opened.keys()
     assert not missing, f"add to ORDER: {missing}"
-    plans = {name: list(compute_plan(cross_study(study), NOWHERE)) for name, study in opened.items()}
-    tables = {"studies": _studies(opened, plans), "models": _models(plans)}
+    runs = {name: _by_model(study) for name, study in opened.items()}
+    tables = {"studies": _studies(opened, runs), "models": _models(runs)}
     return TABLES.sub(lambda match: match[1] + "".join(f"{line}\n" for line in tables[match[2]]) + match[3], text)
 
 
-def _stored(opened: OpenedStudy) -> OpenedStudy:
-    """The study with every model in the dtype of its files, unless the study names one."""
-    models = tuple(map(_as_stored, opened.study.models))
-    return replace(opened, study=opened.study.model_copy(update={"models": models}))
+def _by_model(opened: OpenedStudy) -> dict[str, list[Experiment]]:
+    """The runs of each model of a study."""
+    runs: dict[str, list[Experiment]] = {}
+    for run in cross_study(opened).runs:
+        runs.setdefault(shown(run.models[0]), []).append(run)
+    return runs
 
 
-def _as_stored(options: ModelOptions) -> ModelOptions:
-    size = known_size(options)
-    assert size is not None, f"{options.model}: add it to models.yaml"
-    is_half = size.file_bytes < 3 * size.parameters
-    dtype = options.dtype if options.dtype != "auto" else "bfloat16" if is_half else "float32"
-    return options.model_copy(update={"dtype": dtype})
-
-
-def _studies(opened: dict[str, OpenedStudy], plans: dict[str, list[ModelPlan]]) -> Iterator[str]:
+def _studies(opened: dict[str, OpenedStudy], runs: dict[str, dict[str, list[Experiment]]]) -> Iterator[str]:
     yield "| study | what it repeats | models | rows of results for a model | inputs scored for a model |"
     yield "|---|---|--:|--:|--:|"
     for name, study in opened.items():
-        first = plans[name][0]
+        rows, inputs, _ = amount_of(next(iter(runs[name].values())))
         title = study.study.title.removesuffix(".")
-        yield f"| `{name}` | {title} | {len(plans[name])} | {first.rows:,} | {first.inputs:,} |"
+        yield f"| `{name}` | {title} | {len(runs[name])} | {rows:,} | {inputs:,} |"
 
 
-def _models(plans: dict[str, list[ModelPlan]]) -> Iterator[str]:
+def _models(runs: dict[str, dict[str, list[Experiment]]]) -> Iterator[str]:
     yield "| `deepthink study run ...` | weights | memory | A100 hours, at least |"
     yield "|---|--:|--:|--:|"
-    for name, of_study in plans.items():
-        for plan in of_study:
-            assert plan.file_bytes is not None
-            assert plan.memory_bytes is not None
-            assert plan.seconds is not None
-            model, _, options = plan.model.partition(" with ")
-            speed = SPEEDS["dtype float32" in options]
-            weights, memory = f"{plan.file_bytes / 1e9:.1f} GB", f"{plan.memory_bytes / 1e9:.1f} GB"
-            hours = _hours(plan.seconds * SPEED / speed / 3600)
-            yield f"| `{name} -m {model}` | {weights} | {memory} | {hours} |"
+    for name, of_study in runs.items():
+        for model, of_model in of_study.items():
+            options = of_model[0].models[0]
+            known = _known(options)
+            numbers = 4 if options.dtype == "float32" else 2 if options.dtype != "auto" else known["stored"]
+            memory = known["parameters"] * numbers + COPIES * max(map(_longest, of_model)) * 4 * known["width"]
+            _, _, tokens = amount_of(of_model)
+            hours = OPERATIONS * known["parameters"] * tokens / SPEEDS[numbers] / 3600
+            weights = known["parameters"] * known["stored"]
+            sizes = f"{weights / 1e9:.1f} GB | {memory / 1e9:.1f} GB"
+            yield f"| `{name} -m {model.partition(' with ')[0]}` | {sizes} | {_hours(hours)} |"
+
+
+def _known(options: ModelOptions) -> dict[str, float]:
+    assert options.model in KNOWN, f"{options.model}: add it to models.yaml"
+    return dict(KNOWN[options.model])
+
+
+def _longest(run: Experiment) -> float:
+    """The tokens of the longest demonstrations of a run."""
+    plan = planned(run)
+    return max((plan.shots or task.shots) * lengths_of(task)[0] for task in plan.tasks)
 
 
 def _hours(hours: float) -> str:

@@ -26,7 +26,7 @@ from deepthink_cli.cli.data_options import (
     TaskName,
     values_of_memory,
 )
-from deepthink_cli.cli.dry_run import DryRun, check_dry_run, estimated, show_estimate
+from deepthink_cli.cli.dry_run import DryRun, check_dry_run, show_estimate
 from deepthink_cli.cli.grouped import Given, grouped
 from deepthink_cli.cli.options import CommonArguments, for_memory
 from deepthink_cli.cli.output_options import Watching, observed
@@ -311,14 +311,15 @@ def _estimate(asked: _Asked) -> None:
     from deepthink_cli.prediction.rows import RowCounts, samples_rows
 
     _check_model(asked)
-    errors, path = asked.errors, asked.output
+    errors = asked.errors
     with Show(asked.common, bar=not asked.common.as_json) as tell:
         rows, calibrate = _rows(asked, tell)
         if rows.free is not None:
             reason = f"not for task {rows.task}, whose answers are generated until they end; omit it"
             raise InputError.of("dry_run", None, reason)
-        form = None if path is None else samples_rows(asked.memory, rows, path, calibrate, asked.score, errors)
-        probed, answers = probe_evaluation(
+        if asked.output is not None:
+            samples_rows(asked.memory, rows, asked.output, calibrate, asked.score, errors)  # raises for wrong columns
+        probed = probe_evaluation(
             asked.memory,
             rows,
             options=asked.options,
@@ -331,7 +332,7 @@ def _estimate(asked: _Asked) -> None:
         )
         counts = RowCounts.of_skipped(probed.rows, probed.skipped if errors.skip else ())
         counts.tell(tell)
-    show_estimate(estimated(asked.memory, asked.options, probed, answers, form, path or ""), asked.common.as_json)
+    show_estimate(probed, asked.common.as_json)
     counts.check(errors.allow_errors)
 
 

@@ -16,7 +16,7 @@ from deepthink_cli.cli.about import about
 from deepthink_cli.cli.answer_rows import Output, OutputFormat, check_output, print_rows
 from deepthink_cli.cli.console import Show, note, write_text
 from deepthink_cli.cli.data_options import Calibrate, EnsembleFiles, IterationChoice, MemoryFile, RowArguments, TaskName
-from deepthink_cli.cli.dry_run import DryRun, check_dry_run, estimated, show_estimate
+from deepthink_cli.cli.dry_run import DryRun, check_dry_run, show_estimate
 from deepthink_cli.cli.executor_options import ClusterOptions, Place, Workers, named, place_of, started, workers_of
 from deepthink_cli.cli.grouped import Given, grouped
 from deepthink_cli.cli.options import CommonArguments, for_memory
@@ -177,7 +177,7 @@ def predict(
     form = output_rows(opened, checked, table, names, score, chosen, failing)
     label = partial(_labeller(opened, others, source, options, checked, form), flush=flush)
     if dry_run:
-        return _estimate(label, opened, options, form, output or f".{output_format}", failing, common)
+        return _estimate(label, failing, common)
     identity = identity_of(opened, others, source, checked, options, form) if resume and checked is not None else None
     with ExitStack() as stack:
         tell = stack.enter_context(Show(common, bar=output is not None or not sys.stdout.isatty()))
@@ -193,13 +193,7 @@ def predict(
 
 
 def _estimate(
-    label: Callable[..., Iterator[list[Prediction | Skipped]]],
-    memory: OpenedMemory,
-    options: ModelOptions | None,
-    form: OutputRows,
-    output: str | Path,
-    errors: ErrorOptions,
-    common: CommonArguments,
+    label: Callable[..., Iterator[list[Prediction | Skipped]]], errors: ErrorOptions, common: CommonArguments
 ) -> None:
     """Label a sample of the rows, and print what all of them would take."""
     from deepthink_cli.prediction.rows import RowCounts
@@ -207,11 +201,12 @@ def _estimate(
 
     found = list[Probed]()
     with Show(common, bar=not common.as_json) as tell:
-        answers = [row for part in label(tell=tell, measured=found.append) for row in part]
+        for _ in label(tell=tell, measured=found.append):
+            pass
         (probed,) = found
         counts = RowCounts.of_skipped(probed.rows, probed.skipped)
         counts.tell(tell)
-    show_estimate(estimated(memory, options, probed, answers, form, output), common.as_json)
+    show_estimate(probed, common.as_json)
     counts.check(errors.allow_errors)
 
 

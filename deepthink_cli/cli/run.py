@@ -168,14 +168,15 @@ def _show_plan(values: dict[str, Any], gates: str, estimated: Estimate, json: bo
         *(f"{shown:8} {', '.join(map(_named, values[name]))}" for name, shown in CROSSED.items() if name in values),
         *([f"score    {values['score']}"] if "score" in values else []),
         f"work     {work}, {values['inputs_to_score']:,} inputs to score",
-        f"time     {_time(estimated, values['rows'])}",
+        f"tokens   about {estimated.tokens:,} to read",
+        f"time     {_time(estimated)}",
         f"folder   {values['out']} (not written: this is a dry run)",
     )
 
 
-def _time(estimated: Estimate, rows: int) -> str:
+def _time(estimated: Estimate) -> str:
     """The estimated time of the missing rows, what it rests on, and what exists already."""
-    there = f"; {rows - estimated.rows} rows are there already" if estimated.rows < rows else ""
+    there = f"; {estimated.written} rows are there already" if estimated.written else ""
     if estimated.seconds is None:
         return f"not estimated: {estimated.reason}{there}"
     if not estimated.rows:

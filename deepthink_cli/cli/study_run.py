@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,14 +21,14 @@ from deepthink_cli.cli.run_progress import RunProgress
 from deepthink_cli.cli.study import described, list_studies, plot_study, report_study, show_study, validate_study
 from deepthink_cli.cli.study_options import UNNAMED, StudyArguments, StudyName, StudyOutput, folder_of
 from deepthink_cli.cli.values import read_by
-from deepthink_cli.errors import InputError, Problems
+from deepthink_cli.errors import Problems
 from deepthink_cli.events import telling_all
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.options import OUTPUT, Flag, Options
 
 if TYPE_CHECKING:
     from deepthink_cli.experiments.crossing import Crossing
-    from deepthink_cli.experiments.planning import ModelPlan
+    from deepthink_cli.experiments.estimate import Estimate
     from deepthink_cli.experiments.study import OpenedStudy
 
 if TYPE_CHECKING:
@@ -93,112 +92,55 @@ def _read(opened: OpenedStudy, crossing: Crossing, config: Path | None) -> list[
     return paths
 
 
-NoProbe = Annotated[
-    bool,
-    Flag(OUTPUT, "Load no model: compute the time from its parameters.", variable=False),
-]
-Speed = Annotated[
-    float | None,
-    typer.Option(
-        "--speed",
-        metavar="TFLOPS",
-        rich_help_panel=OUTPUT,
-        show_default=False,
-        help="Speed that computed times assume, in TFLOP/s. Default: that of products of matrices on this device.",
-    ),
-]
+NoProbe = Annotated[bool, Flag(OUTPUT, "Load no model; no estimate of the time.", variable=False)]
 
 
-@about(first="output no_probe speed scale model task seeds iterations limit json")
+@about(first="output no_probe scale model task seeds iterations limit json")
 @grouped
 def plan_study(
     context: typer.Context,
     study: StudyName,
     output: StudyOutput = None,
     no_probe: NoProbe = False,
-    speed: Speed = None,
     *,
     replaced: StudyArguments,
     model: Annotated[Given[ModelOptions], Without(*UNNAMED)],
     common: CommonArguments,
 ) -> None:
-    """Show what a study takes: for each model its rows, those that exist, time and memory. Downloads nothing.
+    """Show what a study takes: for each model its rows, those that exist, inputs, tokens and time. Downloads nothing.
 
-    Times are measured by a short probe where the weights are on this machine, and computed from the number of
-    parameters elsewhere.
+    Times are measured by a short probe where the weights are on this machine.
     """
-    from deepthink_cli.experiments.planning import plan_study as plans_of
+    from deepthink_cli.experiments.estimate import plan_models
 
-    problems = Problems()
-    with problems.collected():
-        assumed = None if speed is None else _positive(speed)
-    with problems.collected():
-        opened, crossing = replaced.crossed(context, study, model)
-    problems.raise_any()
+    opened, crossing = replaced.crossed(context, study, model)
     folder = folder_of(output, opened)
     with Show(common) as tell:
-        plans = list(plans_of(crossing, folder, not no_probe, assumed, tell))
+        plans = list(plan_models(crossing, folder, not no_probe, tell))
     values = described(opened, crossing)
     if common.as_json:
-        write_json({**values, "out": str(folder), "plan": [plan.as_json() for plan in plans]})
+        plan = [{"model": name, "runs": runs, **_as_json(estimate)} for name, runs, estimate in plans]
+        write_json({**values, "out": str(folder), "plan": plan})
         return
-    _show(opened, values, folder, plans, speed is None, common.quiet)
-
-
-def _positive(speed: float) -> float:
-    if not 0 < speed < float("inf"):
-        raise InputError.of("speed", f"{speed:g}", "a number of TFLOP/s above 0, as in 100")
-    return speed
-
-
-def _show(
-    opened: OpenedStudy,
-    values: dict[str, Any],
-    folder: Path,
-    plans: list[ModelPlan],
-    is_measured: bool,
-    quiet: bool,
-) -> None:
     title = opened.study.title
     report(f"study    {values['study']}{f': {title}' if title else ''}", f"tasks    {_first(values['tasks'])}")
     report(f"folder   {folder} (not written: this is a plan)", "")
-    columns = ("model", "rows", "exist", "inputs", "time", "by", "parameters", "files", "memory")
-    report(table(*columns, rows=[_cells(plan) for plan in plans]))
-    if speeds := sorted({plan.speed for plan in plans if plan.speed is not None}):
-        named = " or ".join(f"{speed:.3g}" for speed in speeds)
-        report(
-            "",
-            f"computed: the arithmetic of the missing rows at {named} TFLOP/s, "
-            f"{'the speed of products of matrices here' if is_measured else 'as --speed says'}; a rough figure",
-        )
-    for plan in plans:
-        if plan.reason is not None:
-            counted = "" if plan.exact else " (rows are counted from the definitions of the tasks)"
-            note(f"{plan.model}: {plan.reason}{counted}", quiet)
+    rows = [[name, *_cells(estimate)] for name, _, estimate in plans]
+    report(table("model", "rows", "exist", "inputs", "tokens", "time", rows=rows))
+    for name, _, estimate in plans:
+        if estimate.reason is not None:
+            counted = "" if estimate.exact else " (rows are counted from the definitions of the tasks)"
+            note(f"{name}: {estimate.reason}{counted}", common.quiet)
 
 
-def _cells(plan: ModelPlan) -> list[str]:
-    values: dict[str, Any] = asdict(plan)
-    time = "unknown" if plan.seconds is None else duration(plan.seconds)
-    return [
-        plan.model,
-        f"{plan.rows:,}",
-        f"{plan.written:,}",
-        f"{plan.inputs:,}",
-        time,
-        plan.basis or "",
-        "" if plan.parameters is None else _millions(plan.parameters),
-        *("" if values[name] is None else gigabytes(values[name]) for name in ("file_bytes", "memory_bytes")),
-    ]
+def _as_json(estimate: Estimate) -> dict[str, Any]:
+    values, shown = estimate.as_json(), ("written", "inputs", "tokens", "seconds", "hours", "exact", "reason")
+    return {"rows": estimate.rows + estimate.written, **{name: values[name] for name in shown}}
 
 
-def _millions(parameters: float) -> str:
-    return f"{parameters / 1e9:.1f} B" if parameters >= 1e9 else f"{parameters / 1e6:,.1f} M"
-
-
-def gigabytes(count: float) -> str:
-    """A number of bytes in GB, or in MB if it is small."""
-    return f"{count / 1e9:.1f} GB" if count >= 1e8 else f"{count / 1e6:.0f} MB"
+def _cells(estimate: Estimate) -> list[str]:
+    numbers = (estimate.rows + estimate.written, estimate.written, estimate.inputs, estimate.tokens)
+    return [*(f"{number:,}" for number in numbers), "" if estimate.seconds is None else duration(estimate.seconds)]
 
 
 def _first(names: list[str]) -> str:

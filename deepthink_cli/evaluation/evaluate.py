@@ -22,7 +22,7 @@ from deepthink_cli.artifact.opening import (
     with_first_reading,
 )
 from deepthink_cli.calibration.basis import check_inputs
-from deepthink_cli.calibration.calibrator import Calibrator, RowCalibrator
+from deepthink_cli.calibration.calibrator import Calibrator
 from deepthink_cli.calibration.extended_labels import check_labels
 from deepthink_cli.calibration.notes import check_count, check_supported, row_check, skipping, warn_of_one_label
 from deepthink_cli.calibration.registry import NONE, from_rows
@@ -45,7 +45,7 @@ from deepthink_cli.prediction.rows import scored_by
 from deepthink_cli.scoring.inputs import check_tokens
 from deepthink_cli.scoring.pipeline import ANYTHING, EVALUATED, UNSCORABLE, longest_of, predictions
 from deepthink_cli.scoring.prediction import Prediction
-from deepthink_cli.scoring.probe import Answers, Probed, probe
+from deepthink_cli.scoring.probe import Probed, probe
 from deepthink_cli.scoring.truncation import truncated
 from deepthink_cli.tasks.evaluated import EvaluatedRows, check_read_for, rows_of_file
 
@@ -219,8 +219,8 @@ def probe_evaluation(
     skip: bool = False,
     truncate: Keep | None = None,
     tell: Tell = silent,
-) -> tuple[Probed, Answers]:
-    """Time a sample of the rows that `evaluate`, with the same arguments, would evaluate; returns its predictions too.
+) -> Probed:
+    """Time a sample of the rows that `evaluate`, with the same arguments, would evaluate.
 
     The loading includes the reading of T = 1. Raises InputError as `evaluate` does.
     """
@@ -236,11 +236,10 @@ def probe_evaluation(
         return chain.from_iterable(from_texts.corrected(parts))
 
     queries = _usable(engine, members, ready.rows, ready.calibrate, score, skip, truncate, tell)
-    probed, answers = probe(engine, members, queries, rows.count, label, score=score, skip=skipping, loading=loading)
+    probed, _ = probe(engine, members, queries, rows.count, label, score=score, skip=skipping, loading=loading)
     if not probed.scored:
         raise _nothing(rows, min(probed.skipped, key=itemgetter(0))[1].error)
-    of_rows = RowCalibrator(ready.calibrate, rows.demonstrations.labels)
-    return probed, list(chain.from_iterable(of_rows.corrected([answers], together=True)))
+    return probed
 
 
 @dataclass(frozen=True)

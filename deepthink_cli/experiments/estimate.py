@@ -1,134 +1,268 @@
-"""Estimate the time of a run by a timed probe: the workflow of `deepthink run --dry-run`."""
+"""What runs take: rows, inputs, tokens, and the time by a short probe; nothing is downloaded or written.
+
+The time is that of the tokens that are read, the inputs that are scored and the training steps, each as in the probe.
+Where the model or its data are not on this machine, the definitions of the tasks say how much there is to do.
+"""
 
 from __future__ import annotations
 
-import statistics
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
 
+from deepthink_cli.data.examples import Query, Skipped
 from deepthink_cli.engine.base import Engine
-from deepthink_cli.engine.opening import load
-from deepthink_cli.errors import option
+from deepthink_cli.engine.opening import find_model, load
+from deepthink_cli.errors import DeepThinkError, option
 from deepthink_cli.events import Progress, Tell, silent
-from deepthink_cli.experiments.folder import RunFolder
-from deepthink_cli.experiments.jobs import RunJob, prepare_jobs
-from deepthink_cli.experiments.plan import settings
-from deepthink_cli.experiments.prepare import PreparedRun
-from deepthink_cli.experiments.results import FILE, Setting
-from deepthink_cli.experiments.runner import Work
-from deepthink_cli.experiments.timing import Rates, amount_of, measure
+from deepthink_cli.experiments.axes import shown
+from deepthink_cli.experiments.crossing import Crossing
+from deepthink_cli.experiments.experiment import Experiment
+from deepthink_cli.experiments.folder import found_in
+from deepthink_cli.experiments.jobs import RunJob, SharedRows, prepare_jobs
+from deepthink_cli.experiments.plan import RunPlan, cells, planned, scorings, settings
+from deepthink_cli.experiments.prepare import PreparedRun, once, prepare_run
+from deepthink_cli.experiments.results import Setting
+from deepthink_cli.experiments.runner import Work, together
+from deepthink_cli.generation.answers import answered
+from deepthink_cli.io.hub import NotInCache
+from deepthink_cli.method import Method
+from deepthink_cli.scoring.pipeline import EVALUATED, UNSCORABLE, predictions
+from deepthink_cli.scoring.prediction import Prediction
+from deepthink_cli.scoring.probe import probe
+from deepthink_cli.tasks.files import example_query
+from deepthink_cli.tasks.format import Task
+from deepthink_cli.tasks.splits import evaluation_set, protocol_name
+from deepthink_cli.techniques.base import Trained
+from deepthink_cli.techniques.together import COPIES, think_in_batches
+
+if TYPE_CHECKING:
+    from deepthink_cli.memory import Memory
 
 BUDGET = 30.0  # seconds after which no further task is timed
+_CHARACTERS = 4  # of English text in a token, about
+_TRAINING = 3  # passes forward that a gradient step costs
+_ANSWERS = 8  # answers that are generated to time one
+Rates = tuple[float, float, float]  # seconds for each token that is read, input that is scored and training step
+ByTask = dict[tuple[int, str], list[tuple[RunJob, list[Setting]]]]  # missing rows by the number of the run and the task
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """The seconds that the missing rows take, `loading` the model included; None, with a `reason`, if unknown.
+    """What the missing `rows` of runs take, beside those that are `written`; `tokens` are about those that are read.
 
-    `probe` is how long the probe took. Of the `tasks` with missing rows, `timed` were timed; the others are taken to be
-    like their mean. `rows` and `inputs` are missing; what exists already is subtracted.
+    `seconds`, `loading` the model included, are None, with a `reason`, if unknown. `probe` is how long the probe took.
+    Of the `tasks`, `timed` were timed; the others are taken to be like their mean. `exact` is False if all was counted
+    from the tasks' definitions.
     """
 
-    seconds: float | None
     rows: int
+    written: int
     inputs: int
+    tokens: int
+    seconds: float | None = None
     loading: float = 0.0
     probe: float = 0.0
     timed: int = 0
     tasks: int = 0
+    exact: bool = True
     reason: str | None = None
 
     def as_json(self) -> dict[str, Any]:
         """The estimate as JSON values, with its hours."""
-        hours = None if self.seconds is None else round(self.seconds / 3600, 4)
-        return {"hours": hours, **{name: _rounded(value) for name, value in asdict(self).items()}}
+        rounded = {name: round(each, 3) if isinstance(each, float) else each for name, each in asdict(self).items()}
+        return {"hours": None if self.seconds is None else round(self.seconds / 3600, 4), **rounded}
+
+
+def plan_models(
+    crossing: Crossing, out: Path, may_load: bool = True, tell: Tell = silent
+) -> Iterator[tuple[str, int, Estimate]]:
+    """The name, the number of runs and the estimate of every model; with `may_load`, models that are here are timed."""
+    by_model: dict[str, list[Experiment]] = defaultdict(list)
+    for run in crossing.runs:
+        offline = run.models[0].model_copy(update={"offline": True})
+        by_model[shown(run.models[0])].append(run.model_copy(update={"models": (offline,)}))
+    tell = once(tell)
+    for name, runs in by_model.items():
+        what, shared = "model", SharedRows()
+        try:
+            spec = find_model(runs[0].models[0], tell)
+            what = "data"
+            prepared = [prepare_run(planned(run), spec, out, tell, shared) for run in runs]
+        except NotInCache:
+            estimate = _by_definition(runs, out, f"its {what} is not on this machine, and a plan downloads nothing")
+        except DeepThinkError as error:
+            estimate = _by_definition(runs, out, error.messages[0])
+        else:
+            shared.clear()
+            estimate = estimate_runs(prepared, may_load, tell)
+        yield name, len(runs), estimate
+
+
+def _by_definition(runs: Sequence[Experiment], out: Path, reason: str) -> Estimate:
+    """The estimate of a model that cannot be opened here, or whose data cannot be read."""
+    rows, inputs, tokens = amount_of(runs)
+    written = min(rows, sum(row.setting.model == runs[0].models[0].model for row in found_in(out)))
+    left = 1 - written / rows
+    return Estimate(rows - written, written, round(inputs * left), round(tokens * left), exact=False, reason=reason)
+
+
+def amount_of(runs: Iterable[Experiment]) -> tuple[int, int, float]:
+    """Rows, inputs to score and tokens to read by the definitions of tasks, for which an example stands.
+
+    Raises InputError for a task whose rows must be read to be counted, and cannot.
+    """
+    plans = map(planned, runs)
+    rows, inputs, tokens = zip(*(_of_task(plan, task) for plan in plans for task in plan.tasks), strict=True)
+    return sum(rows), sum(inputs), sum(tokens)
+
+
+def _of_task(plan: RunPlan, task: Task) -> tuple[int, int, float]:
+    demonstration, scored = lengths_of(task)
+    protocol, limit = task.protocols[protocol_name(task, plan.protocol)], plan.options.limit
+    known = protocol.sample or protocol.rows
+    count = min(known, limit or known) if known else len(evaluation_set(task, plan.protocol, plan.source, limit))
+    rows = inputs = 0
+    read = 0.0
+    for technique in plan.options.chosen_techniques:
+        wanted = cells(plan, technique)
+        passes = (1 + (plan.options.scored[-1] - 1) * len(plan.options.rules)) * technique.members
+        if isinstance(technique, Trained):
+            passes = 1 + _TRAINING * technique.steps
+        rows, inputs = rows + len(wanted), inputs + scorings(plan, count, technique.members, wanted)
+        read += passes * (plan.shots or task.shots) * demonstration
+    jobs = len(plan.options.seeds) * max(1, len(plan.options.demos_by))
+    return jobs * rows, jobs * inputs, jobs * (read + inputs * scored)
+
+
+def lengths_of(task: Task) -> tuple[float, float]:
+    """The tokens of one demonstration and of one scored input with all candidates, by the task's example."""
+    query = example_query(task, task.name)
+    demonstration = task.prompt.demonstrations([(query.text, query.gold or query.candidates[0])])
+    scored = len(task.prompt.query(query.text)) + sum(map(len, query.candidates))
+    return len(demonstration) / _CHARACTERS, scored / _CHARACTERS
 
 
 def estimate_runs(prepared: Sequence[PreparedRun], may_load: bool = True, tell: Tell = silent) -> Estimate:
-    """Load the model that the runs share, and time readings and scored inputs of their own sizes; writes nothing.
+    """Load the model that the runs share, and time readings and scored inputs of their own sizes.
 
     Demonstrations that a method would choose are stood in for by drawn ones, and choosing them is not timed.
     """
-    spec, works = prepared[0].spec, list(map(_missing, prepared))
-    rows = sum(len(wanted) for work in works for _, wanted in work)
-    inputs = sum(
-        job.scorings(run.plan, wanted) for run, work in zip(prepared, works, strict=True) for job, wanted in work
+    by_task: ByTask = defaultdict(list)
+    for number, run in enumerate(prepared):
+        for job, wanted in _missing(run):
+            by_task[number, job.task.name].append((job, wanted))
+    repeated = {key: [_repeated(prepared[key[0]].plan, *each) for each in work] for key, work in by_task.items()}
+    rows = sum(len(wanted) for work in by_task.values() for _, wanted in work)
+    known = Estimate(
+        rows,
+        sum(run.rows for run in prepared) - rows,
+        sum(inputs for work in repeated.values() for _, inputs, _ in work),
+        round(sum(_tokens(by_task[key][0][0].task, *each) for key, work in repeated.items() for each in work)),
+        tasks=len(by_task),
     )
     if not rows:
-        return Estimate(0.0, 0, 0)
+        return replace(known, seconds=0.0)
     if not may_load:
-        return Estimate(None, rows, inputs, reason=option("no_probe"))
-    if not spec.local_weights():
-        return Estimate(
-            None, rows, inputs, reason="the weights are not on this machine, and a dry run downloads nothing"
-        )
+        return replace(known, reason=option("no_probe"))
+    if not prepared[0].spec.local_weights():
+        return replace(known, reason="the weights are not on this machine, and a dry run downloads nothing")
     started = time.perf_counter()
-    engine = load(spec, tell)
-    loading = time.perf_counter() - started
-    timed, seconds = _timed(prepared, works, engine, tell)
-    probe = time.perf_counter() - started
-    tasks = sum(len(_by_task(work)) for work in works)
-    return Estimate(loading + seconds, rows, inputs, loading, probe, timed, tasks)
-
-
-def _timed(prepared: Sequence[PreparedRun], works: Sequence[Work], engine: Engine, tell: Tell) -> tuple[int, float]:
-    """How many tasks of the runs were timed, and the seconds of all; each run times its tasks by their size."""
-    started, rates = time.perf_counter(), dict[tuple[int, str], Rates]()
-    by_task = {(n, name): of_task for n, work in enumerate(works) for name, of_task in _by_task(work).items()}
-    for (number, name), of_task in by_task.items():
-        tell(Progress("timing", len(rates), len(by_task), {"task": name}))
-        rates[number, name] = measure(prepared[number].plan, engine, of_task)
-        if time.perf_counter() - started > BUDGET:
+    engine = load(prepared[0].spec, tell)
+    loading, rates = time.perf_counter() - started, dict[tuple[int, str], Rates]()
+    for key in sorted(by_task, key=lambda key: -sum(inputs for _, inputs, _ in repeated[key])):
+        tell(Progress("timing", len(rates), len(by_task), {"task": key[1]}))
+        rates[key] = measure(prepared[key[0]].plan, engine, by_task[key])
+        if time.perf_counter() - started - loading > BUDGET:
             break
     tell(Progress("timing", len(by_task), len(by_task), {"task": ""}))
-    other = _mean(rates)
-    return len(rates), sum(
-        rates.get((number, job.task.name), other).seconds(amount_of(run.plan, job, wanted))
-        for number, (run, work) in enumerate(zip(prepared, works, strict=True))
-        for job, wanted in work
+    mean = [*map(fmean, zip(*rates.values(), strict=True))]
+    seconds = loading + sum(
+        rate * number
+        for key, work in repeated.items()
+        for each in work
+        for rate, number in zip(rates.get(key, mean), each, strict=True)
     )
+    probed = time.perf_counter() - started
+    return replace(known, seconds=seconds, loading=loading, probe=probed, timed=len(rates))
 
 
-def _missing(prepared: PreparedRun) -> Work:
-    """The jobs with their settings that have no row yet, also those whose demonstrations are not chosen yet."""
-    work = prepared.settings()
-    if (prepared.out / FILE).is_file():
-        folder = RunFolder(Path(prepared.out))
-        work = [(job, [each for each in wanted if not folder.has(each)]) for job, wanted in work]
-    return [(job, wanted) for job, wanted in [*work, *_stand_ins(prepared)] if wanted]
+def _missing(prepared: PreparedRun) -> Iterator[tuple[RunJob, list[Setting]]]:
+    """The jobs with their settings that have no row yet; drawn demonstrations stand in for those to be chosen."""
+    done = {row.key for row in found_in(prepared.out)}
+    for job, wanted in prepared.settings():
+        if missing := [setting for setting in wanted if setting.key not in done]:
+            yield job, missing
+    if prepared.pending:
+        options = prepared.plan.options
+        drawn = replace(prepared.plan, options=options.model_copy(update={"demos_by": ()}))
+        drawn_jobs = [job for task in drawn.tasks for job in prepare_jobs(drawn, prepared.spec, task)]
+        for each in drawn_jobs * len(options.demos_by):
+            if isinstance(each, RunJob):
+                yield each, settings(drawn, each, prepared.spec.identify())
 
 
-def _stand_ins(prepared: PreparedRun) -> list[tuple[RunJob, list[Setting]]]:
-    """Jobs with drawn demonstrations, in place of those whose demonstrations a method chooses."""
-    if not prepared.pending:
-        return []
-    drawn, identity = (
-        replace(prepared.plan, options=prepared.plan.options.model_copy(update={"demos_by": ()})),
-        prepared.spec.identify(),
-    )
-    jobs = [job for task in drawn.tasks for job in prepare_jobs(drawn, prepared.spec, task)]
-    known = [(job, settings(drawn, job, identity)) for job in jobs if isinstance(job, RunJob)]
-    return known * len(prepared.plan.options.demos_by)
+def _repeated(plan: RunPlan, job: RunJob, wanted: Sequence[Setting]) -> tuple[int, int, int]:
+    """The tokens that a job reads, the inputs that it scores and its training steps."""
+    length, inputs = sum(len(member.token_ids) for member in job.members), job.scorings(plan, wanted)
+    if job.tuning is not None:
+        return length, inputs, job.tuning.steps
+    last = max(setting.iteration for setting in wanted)
+    return length * (1 + (last - 1) * len(plan.options.rules)), inputs, 0
 
 
-def _by_task(work: Work) -> dict[str, Work]:
-    """The jobs of each task, the task with the most inputs to score first."""
-    by_task: dict[str, list[tuple[RunJob, Any]]] = defaultdict(list)
-    for job, wanted in work:
-        by_task[job.task.name].append((job, wanted))
-    size = {name: sum(len(job.evaluated) * len(wanted) for job, wanted in jobs) for name, jobs in by_task.items()}
-    return dict(sorted(by_task.items(), key=lambda item: -size[item[0]]))
+def _tokens(task: Task, read: int, inputs: int, steps: int) -> float:
+    return read * (1 + _TRAINING * steps) + inputs * lengths_of(task)[1]
 
 
-def _mean(rates: Mapping[tuple[int, str], Rates]) -> Rates:
-    """The mean of each rate over the timed tasks."""
-    names = [field.name for field in fields(Rates)]
-    return Rates(**{name: statistics.fmean(getattr(each, name) for each in rates.values()) for name in names})
+def measure(plan: RunPlan, engine: Engine, work: Work) -> Rates:
+    """The rates of one task's jobs: the first of those that are read together, with two readings and some inputs."""
+    group = [job for job, _ in next(iter(together(plan, engine, work)))]
+    iterations = min(2, plan.options.iterations)
+    thoughts = [
+        (member, Method(iterations, gate, plan.positions))
+        for job in group
+        for gate in plan.options.rules
+        for member in job.members
+    ]
+    longest = max(len(member.token_ids) for member, _ in thoughts)
+    thoughts = thoughts[: max(1, engine.tokens_held(COPIES) // longest)]
+    first = sum(map(len, {member.token_ids for member, _ in thoughts}))  # gates share the first reading
+    tokens = first + (iterations - 1) * sum(len(member.token_ids) for member, _ in thoughts)
+    started = time.perf_counter()
+    *_, memory = think_in_batches(engine, thoughts, lambda _, read: iter(read[:1]))
+    reading = (time.perf_counter() - started) / tokens
+    tuned = next((job for job, _ in work if job.tuning is not None), None)
+    return reading, _scoring(plan, engine, group[0], memory), 0.0 if tuned is None else _step(engine, tuned)
 
 
-def _rounded(value: Any) -> Any:
-    return round(value, 3) if isinstance(value, float) else value
+def _scoring(plan: RunPlan, engine: Engine, job: RunJob, memory: Memory) -> float:
+    """Seconds to tokenise and score an input, or to write an answer."""
+    if job.task.free is not None:
+        sample = list(job.queries(plan, "test"))[:_ANSWERS]
+        started = time.perf_counter()
+        for _ in answered(engine, [memory], job.task.free, sample):
+            pass
+        return (time.perf_counter() - started) / len(sample)
+
+    def label(sample: Iterable[Query | Skipped]) -> Iterator[Prediction | Skipped]:
+        return chain.from_iterable(predictions(engine, [[memory]], sample, size=EVALUATED, skip=UNSCORABLE))
+
+    queries, count = job.queries(plan, "test"), len(job.evaluated)
+    probed, _ = probe(engine, [[memory]], queries, count, label, skip=UNSCORABLE, compares=False)
+    return probed.seconds / count
+
+
+def _step(engine: Engine, job: RunJob) -> float:
+    """Seconds of a training step: the second one."""
+    assert job.tuning is not None
+    steps = iter(job.tuning.training(engine, job.demonstrations))
+    next(steps)
+    started = time.perf_counter()
+    next(steps)
+    return time.perf_counter() - started

@@ -35,14 +35,6 @@ def memory_width(config: PretrainedConfig) -> int:
         return cached_values(config.get_text_config(decoder=True))
 
 
-def parameter_count(config: PretrainedConfig) -> int | None:
-    """The number of parameters; None for an architecture that cannot be built without weights."""
-    try:
-        return sum(parameter.numel() for parameter in _without_weights(config).parameters())
-    except Exception:  # architectures raise any error on tensors without data
-        return None
-
-
 def _without_weights(config: PretrainedConfig) -> PreTrainedModel:
     """A network whose tensors have shapes but no data."""
     import torch

@@ -1,4 +1,4 @@
-"""Time a sample of rows before all are scored: what `predict` and `eval --dry-run` measure."""
+"""Time a sample of rows before all are scored: what `--dry-run` of predict, eval and run measures."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.data.examples import Query, Skipped
 from deepthink_cli.engine.base import Engine
@@ -33,9 +33,9 @@ class Probed:
     `skipped` holds, with their places, the rows that cannot be scored; the others have `tokens`, those of every
     candidate included. Where not all rows were tokenised (`exact` is False), the tokens are those of the sample for
     each row, and rows that only the tokenizer refuses are not found. The rows of the sample, at `places`, have
-    `timed_tokens` and took `timed_seconds`; loading the model and the memories took `loading` seconds. `memory_tokens`
-    are those of all memories. `difference` is the largest one, in nats, between a score of the sample in its passes and
-    in passes of one row; None if there are none.
+    `timed_tokens` and took `timed_seconds`; loading the model and the memories took `loading` seconds. `difference` is
+    the largest one, in nats, between a score of the sample in its passes and in passes of one row; None if there are
+    none.
     """
 
     rows: int
@@ -46,7 +46,6 @@ class Probed:
     timed_tokens: int
     timed_seconds: float
     loading: float
-    memory_tokens: int
     difference: float | None
 
     @property
@@ -59,6 +58,23 @@ class Probed:
         """The expected time of all rows: that of the sample for each token, and the loading."""
         return self.loading + self.tokens * self.timed_seconds / max(1, self.timed_tokens)
 
+    def as_json(self) -> dict[str, Any]:
+        """The estimate as JSON values."""
+        timed, probed = self.timed_seconds, len(self.places)
+        return {
+            "rows": self.rows,
+            "skipped": len(self.skipped),
+            "tokens": self.tokens,
+            "tokens_exact": self.exact,
+            "seconds": round(self.seconds, 3),
+            "loading": round(self.loading, 3),
+            "probed": probed,
+            "probed_seconds": round(timed, 3),
+            "rows_per_second": round(probed / timed, 3) if probed else None,
+            "tokens_per_second": round(self.timed_tokens / timed, 3) if probed else None,
+            "difference": self.difference,
+        }
+
 
 def probe(
     engine: Engine,
@@ -70,11 +86,12 @@ def probe(
     score: ScoreName = "sum",
     skip: Collection[str] = NOTHING,
     loading: float = 0.0,
+    compares: bool = True,
 ) -> tuple[Probed, Answers]:
     """Time the labelling of at most `PROBE` of `count` rows, evenly spaced, and return it with their predictions.
 
     Of a bad row, the next good one stands in the sample. Up to `EXACT` rows, all are tokenised. Queries that cannot be
-    scored are skipped or raise InputError, as in `predictions`.
+    scored are skipped or raise InputError, as in `predictions`. `compares` asks for the difference.
     """
     demonstrations, exact = longest_of(members), count <= EXACT
     reading = _Reading(count, exact)
@@ -99,8 +116,7 @@ def probe(
         timed,
         seconds,
         loading,
-        sum(memory.length for member in members for memory in member),
-        _difference(engine, members, sample, predicted(answers), score, skip),
+        _difference(engine, members, sample, predicted(answers), score, skip) if compares else None,
     ), answers
 
 

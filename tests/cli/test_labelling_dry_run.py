@@ -43,20 +43,14 @@ def estimated(arguments: list[object], capsys: Captured, code: int = 0) -> dict[
     return values
 
 
-def written(arguments: list[object], code: int = 0) -> int:
-    assert run([*map(str, arguments), "-q"]) == code
-    return Path(str(arguments[-1])).stat().st_size
-
-
 @pytest.mark.parametrize("command", ["predict", "eval"])
 @pytest.mark.parametrize("suffix", [".jsonl", ".json", ".csv", ".tsv"])
-def test_the_bytes_and_rows_are_those_of_the_command(
+def test_the_rows_are_those_of_the_command(
     command: str, suffix: str, memory: Path, inputs: Path, tmp_path: Path, capsys: Captured
 ) -> None:
-    arguments: list[object] = [command, memory, inputs, "-o", tmp_path / f"out{suffix}"]
-    values = estimated(arguments, capsys)
+    values = estimated([command, memory, inputs, "-o", tmp_path / f"out{suffix}"], capsys)
     assert (values["rows"], values["skipped"], values["probed"]) == (100, 0, 64)
-    assert values["bytes"] == pytest.approx(written(arguments), rel=0.03)
+    assert values["seconds"] > values["probed_seconds"]
 
 
 @pytest.mark.parametrize(("count", "sampled"), [(64, range(64)), (128, range(0, 128, 2)), (5, range(5))])
@@ -76,16 +70,6 @@ def test_the_tokens_are_counted_or_those_of_the_sample(
     about = estimated(["predict", memory, inputs], capsys)
     assert (exact["tokens_exact"], about["tokens_exact"]) == (True, False)
     assert about["tokens"] == pytest.approx(exact["tokens"], rel=0.03)
-    assert about["bytes"] == exact["bytes"]
-
-
-@pytest.mark.parametrize("command", ["predict", "eval"])
-def test_corrections_by_rows_and_by_texts_are_in_the_bytes(
-    command: str, memory: Path, inputs: Path, tmp_path: Path, capsys: Captured
-) -> None:
-    inputs.write_text("".join(inputs.read_text().splitlines(keepends=True)[:20]))
-    arguments: list[object] = [command, memory, inputs, "--calibrate", "batch,contextual", "-o", tmp_path / "out.jsonl"]
-    assert estimated(arguments, capsys)["bytes"] == pytest.approx(written(arguments), rel=0.01)
 
 
 @pytest.mark.parametrize("command", ["predict", "eval"])
@@ -96,7 +80,6 @@ def test_an_unreadable_row_is_counted_as_skipped(
     arguments: list[object] = [command, memory, inputs, "--on-error", "skip", "-o", tmp_path / "out.jsonl"]
     values = estimated(arguments, capsys, code=1)
     assert (values["rows"], values["skipped"]) == (101, 1)
-    assert values["bytes"] == pytest.approx(written(arguments, code=1), rel=0.03)
     assert estimated([*arguments, "--allow-errors", "1"], capsys)["skipped"] == 1
 
 

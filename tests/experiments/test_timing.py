@@ -9,11 +9,10 @@ import pytest
 from helpers.tiny import tiny_task
 
 from deepthink_cli.cli.console import duration
-from deepthink_cli.experiments.estimate import estimate_runs
+from deepthink_cli.experiments import estimate
 from deepthink_cli.experiments.experiment import Experiment
 from deepthink_cli.experiments.plan import RunPlan
 from deepthink_cli.experiments.prepare import PreparedRun, prepare_run
-from deepthink_cli.experiments.timing import Amount, Rates, amount_of
 from deepthink_cli.model.opening import open_model
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.tasks.catalogue import find_tasks
@@ -31,23 +30,22 @@ def prepared(models: Models, tmp_path: Path) -> PreparedRun:
     return prepare_run(plan, open_model(ModelOptions(model=str(models("llama")))), tmp_path / "out")
 
 
-def test_an_amount_counts_readings_inputs_and_steps(prepared: PreparedRun) -> None:
-    (job, wanted), *_ = prepared.settings()
-    length = len(job.demonstrations.token_ids)
-    amount = amount_of(prepared.plan, job, wanted)
-    assert amount == Amount(length, 2 * 2 * length, 12, 12 * (1 + 2 * 2), 0)
-    only_first = [setting for setting in wanted if setting.iteration == 1]
-    assert amount_of(prepared.plan, job, only_first) == Amount(length, 0, 12, 12, 0)
-
-
-def test_the_time_of_an_amount_is_the_sum_of_its_parts() -> None:
-    assert Rates(1, 10, 100, 1000, 10_000).seconds(Amount(1, 2, 3, 4, 5)) == 1 + 20 + 300 + 4000 + 50_000
+def test_what_is_repeated_are_tokens_inputs_and_steps(prepared: PreparedRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    length = sum(len(job.demonstrations.token_ids) for job in prepared.jobs)
+    found = []
+    for rates in ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0)):
+        monkeypatch.setattr(estimate, "measure", lambda *_, rates=rates: rates)
+        estimated = estimate.estimate_runs([prepared])
+        assert estimated.seconds is not None
+        found.append(round(estimated.seconds - estimated.loading, 6))
+    assert found == [(1 + 2 * 2) * length, 2 * 12 * 5, 0]
 
 
 def test_tasks_that_are_not_timed_are_like_the_mean(prepared: PreparedRun, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("deepthink_cli.experiments.estimate.measure", lambda *arguments: Rates(0, 0, 0, 1, 0))
-    estimated = estimate_runs([prepared])
-    assert (estimated.timed, estimated.tasks, estimated.inputs) == (1, 1, 2 * 12 * 5)
+    monkeypatch.setattr(estimate, "measure", lambda *_: (0.0, 1.0, 0.0))
+    monkeypatch.setattr(estimate, "BUDGET", -1.0)
+    estimated = estimate.estimate_runs([prepared, prepared])
+    assert (estimated.timed, estimated.tasks, estimated.inputs) == (1, 2, 2 * 2 * 12 * 5)
     assert estimated.seconds == pytest.approx(estimated.inputs + estimated.loading)
     assert estimated.as_json()["hours"] == round((estimated.seconds or 0) / 3600, 4)
 
