@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from copy import copy
 from dataclasses import dataclass
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from deepthink_cli.model.options import ModelOptions
     from deepthink_cli.model.spec import ModelSpec
 
+HAS_PLUGINS = find_spec("deepthink_cli.plugins") is not None
 SHARED = Path(__file__).resolve().parent.parent.parent / "shared"
 Loaded = Callable[[str], "Engine"]
 TEMPLATE = "Review: {review}\nSentiment: {sentiment}"
@@ -78,12 +80,19 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.hypothesis_seed = str(config.getoption("--seed"))
 
 
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Modules that import plugins are left out where the package has none."""
+    if HAS_PLUGINS or collection_path.suffix != ".py" or collection_path.name == "conftest.py":
+        return None
+    return "deepthink_cli.plugins" in collection_path.read_text(encoding="utf-8") or None
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """What is marked `soak` runs with --soak only."""
-    if not config.getoption("--soak"):
-        left_out = [item for item in items if item.get_closest_marker("soak")]
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if not item.get_closest_marker("soak")]
+    """What is marked `soak` runs with --soak only, and what is marked `plugins` where there are plugins."""
+    names = [*([] if config.getoption("--soak") else ["soak"]), *([] if HAS_PLUGINS else ["plugins"])]
+    left_out = [item for item in items if any(item.get_closest_marker(name) for name in names)]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if item not in left_out]
 
 
 def pytest_collection_finish() -> None:
