@@ -70,7 +70,7 @@ WHICH = {
 # Of every command with more than MAX_OPTIONS options, those that its --help shows: what most calls need.
 MAX_OPTIONS = 12
 FIRST = {
-    "demo": "model device offline data_dir quiet",
+    "demo": "model device offline quiet",
     "think": "output model iterations eta keep chat calibrate template label_field task shots seed",
     "calibrate": "output calibrate score limit format json",
     "predict": "output resume dry_run at calibrate task format top threshold columns on_error",

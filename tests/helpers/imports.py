@@ -27,7 +27,7 @@ ORDER = (
     *("make_memory", "calibrate_memory", "weigh_memory", "vectors"),
     *("prediction", "generation", "evaluation", "comparison"),
     *("tuning", "serving"),
-    *("demo", "experiments"),
+    "experiments",
     *("outputs", "report", "export", "integrations", "cli", "__main__"),
 )
 HEAVY = {"torch", "transformers", "safetensors", "datasets", "pyarrow", "tokenizers", "scipy", "matplotlib", "pandas"}
