@@ -48,7 +48,7 @@ _NEXT = (
 )
 
 
-@about("demo", group="The two stages")
+@about("demo", group="The two stages", first="model device offline quiet")
 @grouped
 def demo(
     *,
