@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from deepthink_cli.artifact.registry import OPENERS
 from deepthink_cli.calibration.registry import CALIBRATIONS
 from deepthink_cli.cli import completion
 from deepthink_cli.cli.about import about
@@ -21,7 +22,8 @@ from deepthink_cli.tasks.judges import JUDGES
 from deepthink_cli.techniques.registry import TECHNIQUES, sample
 from deepthink_cli.updates.registry import RULES
 
-# By their options: --update, --technique, --calibrate, --demos-by, --engine and --to; task files name judges.
+# By their options: --update, --technique, --calibrate, --demos-by, --engine and --to; task files name judges, and
+# the metadata of other files openers.
 REGISTRIES: dict[str, Registry[Any]] = {
     "updates": RULES,
     "techniques": TECHNIQUES,
@@ -30,6 +32,7 @@ REGISTRIES: dict[str, Registry[Any]] = {
     "engines": ENGINES,
     "exporters": EXPORTERS,
     "judges": JUDGES,
+    "openers": OPENERS,
 }
 Kinds = Annotated[
     list[str] | None,

@@ -53,7 +53,7 @@ class ExactMatch(Judge):
         return true_answer(free, gold), given_answer(free, text)
 
 
-JUDGES: Registry[Judge] = Registry("judges", {EXACT: ExactMatch()}, instance_of(Judge))
+JUDGES: Registry[Judge] = Registry("judges", {EXACT: ExactMatch()}, instance_of(Judge))  # type: ignore[type-abstract]
 
 
 def judge_of(free: Free, where: str = "free") -> Judge:

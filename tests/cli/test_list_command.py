@@ -9,7 +9,7 @@ import pytest
 from deepthink_cli.cli.main import run
 
 Captured = pytest.CaptureFixture[str]
-KINDS = {"updates", "techniques", "calibrations", "selections", "engines", "exporters", "judges"}
+KINDS = {"updates", "techniques", "calibrations", "selections", "engines", "exporters", "judges", "openers"}
 
 
 def test_every_object_has_a_summary_and_a_source(capsys: Captured) -> None:
