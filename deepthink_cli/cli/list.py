@@ -34,6 +34,7 @@ REGISTRIES: dict[str, Registry[Any]] = {
     "judges": JUDGES,
     "openers": OPENERS,
 }
+COLUMNS = ("kind", "name", "summary", "source")
 Kinds = Annotated[
     list[str] | None,
     typer.Argument(
@@ -58,11 +59,11 @@ def list_registries(
     if common.as_json:
         write_json(rows)
     else:
-        report(table(*rows[0], rows=[[*row.values()] for row in rows], left=len(rows[0])))
+        report(table(*COLUMNS, rows=[[*row.values()] for row in rows], left=len(COLUMNS)))
 
 
 def entries(kind: str) -> list[dict[str, str]]:
-    """What a registry holds: the kind, the name as options take it, a summary and a source of each object."""
+    """What a registry holds, by `COLUMNS`: names are as options take them."""
     registry = REGISTRIES[kind]
     return [
         {
