@@ -16,11 +16,8 @@ _OTHERS = (
     "memory inputs labelled output output_format flush show_prompt resume dry_run at calibrate ensemble task score ray "
     "workers html fail_under protocol limit data_dir run_code unsafe labels"
 )
+TAKEN = frozenset([*_OTHERS.split(), *(name for group in _GROUPS for name in group.option_names().values())])
 if TYPE_CHECKING:
     OpenerOptions = Options
 else:
-    OpenerOptions = joined(
-        "OpenerOptions",
-        {each.file: each.options for each in OPENERS.values()},
-        {*_OTHERS.split(), *(name for group in _GROUPS for name in group.option_names().values())},
-    )
+    OpenerOptions = joined("OpenerOptions", {each.file: each.options for each in OPENERS.values()}, TAKEN)
