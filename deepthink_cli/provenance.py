@@ -383,6 +383,11 @@ def prompt_lines(labels: Sequence[str], template: Template, chat: Chat | None) -
     }
 
 
+def versions_line(versions: Mapping[str, str]) -> dict[str, str]:
+    """The versions of the libraries that determine a file, by name."""
+    return {"versions": ", ".join(f"{name} {number}" for name, number in versions.items())}
+
+
 def method_text(iterations: int, rule: str, positions: str) -> str:
     """The method in one line."""
     return f"T = {iterations}, {rule}, {positions} positions"

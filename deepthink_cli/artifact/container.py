@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from deepthink_cli.artifact.layout import TensorEntry, in_file_order
+from deepthink_cli.artifact.registry import OPENERS, Opener
 from deepthink_cli.errors import InputError
 from deepthink_cli.io.text import canonical_json
 
-KEY = "deepthink"  # the key of a memory's metadata
-VECTORS = "deepthink-vectors"  # that of vectors (docs/think.md#iterative-vectors)
+KEY = "deepthink"  # the key of a memory's metadata; `OPENERS` has those of other files
 MAX_HEADER = 16 * 2**20  # bytes; safetensors needs many seconds and gigabytes for a header of a million tensors
 _ALIGNED = 8  # the header is padded with spaces to a multiple of this many bytes
 
@@ -66,9 +66,16 @@ def read_container(path: str | Path) -> Container:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from error
     metadata = raw.pop("__metadata__", None)
     keys = list(metadata) if isinstance(metadata, dict) else []
-    if keys not in ([KEY], [VECTORS]) or not isinstance(metadata[keys[0]], str):
+    known = keys == [KEY] or (len(keys) == 1 and keys[0] in OPENERS)
+    if not known or not isinstance(metadata[keys[0]], str):
         raise _foreign(path, "a safetensors file without deepthink metadata")
     return Container(str(path), text, keys[0], metadata[keys[0]], _entries(raw, path), size)
+
+
+def opener_of(path: str | Path) -> Opener | None:
+    """What opens a file, by its metadata, or None for a memory; raises InputError if it is no file of this program."""
+    key = read_container(path).key
+    return None if key == KEY else OPENERS[key]
 
 
 def header_text(key: str, metadata: str, tensors: Mapping[str, TensorEntry]) -> bytes:

@@ -10,9 +10,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from deepthink_cli.artifact.container import VECTORS, digest, read_container
+from deepthink_cli.artifact.container import KEY, digest, read_container
 from deepthink_cli.artifact.layout import PARTS, TensorEntry, check_layout, layers_of, tensor_name
 from deepthink_cli.artifact.metadata import Metadata, as_json, parse_metadata
+from deepthink_cli.artifact.registry import OPENERS
 from deepthink_cli.errors import DeepThinkError, InputError, option
 from deepthink_cli.io.text import canonical_json
 from deepthink_cli.provenance import Provenance
@@ -55,10 +56,10 @@ def read_header(path: str | Path) -> Header:
     exactly those that the metadata describe.
     """
     container = read_container(path)
-    if container.key == VECTORS:
+    if container.key != KEY:
         raise InputError(
-            f"{path}: holds iterative vectors, not a memory: predict and eval use them (without workers and servers), "
-            "and inspect shows them; make a memory with deepthink think"
+            f"{path}: holds {OPENERS[container.key].holds}, not a memory: predict and eval use them (without workers "
+            "and servers), and inspect shows them; make a memory with deepthink think"
         )
     metadata = parse_metadata(container.metadata, str(path))
     header = Header(str(path), metadata, container.tensors, container.start, container.size)

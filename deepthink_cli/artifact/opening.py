@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from deepthink_cli.artifact.container import opener_of
 from deepthink_cli.artifact.format import Artifact, Header, kept_iteration, provenance_of, read_artifact, read_header
+from deepthink_cli.artifact.registry import OPENERS
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.engine.opening import describe_engine, find_model, load
 from deepthink_cli.errors import InputError, option
@@ -17,8 +19,9 @@ from deepthink_cli.model.chat import check_template
 from deepthink_cli.model.options import POCKET, TOY, ModelOptions
 from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.model.tokens import end_of_demonstrations
-from deepthink_cli.options import MOST_COPIES
+from deepthink_cli.options import MOST_COPIES, own_options
 from deepthink_cli.provenance import Provenance, check_model, provenance_lines
+from deepthink_cli.registry import loaded
 
 if TYPE_CHECKING:
     from deepthink_cli.memory import Memory
@@ -53,6 +56,11 @@ class OpenedMemory:
     def corrected_in(self) -> str | None:
         """The file in which `deepthink calibrate` stores a correction; None if it cannot."""
         return self.name
+
+    @property
+    def plain_with(self) -> Mapping[str, Any]:
+        """The options with which it is plain in-context learning; empty if that takes another memory."""
+        return {}
 
     @property
     def nbytes(self) -> int:
@@ -135,6 +143,23 @@ def open_memory(path: str | Path, iteration: int | str = "last") -> OpenedMemory
     return OpenedMemory(
         str(path), provenance_of(header), tuple(metadata.kept), artifact.iterations, metadata.sha256, artifact
     )
+
+
+def open_for_scoring(
+    path: str | Path, iteration: int | str = "last", given: Mapping[str, Any] | None = None
+) -> OpenedMemory:
+    """Open a memory as `open_memory` does, or another file by its opener, with the options that are `given` for it.
+
+    Raises InputError as `open_memory` and the opener do, and for an option that is not of this kind of file.
+    """
+    opener, given = opener_of(path), given or {}
+    if opener is None:
+        for name, value in given.items():
+            takers = [each.holds for each in OPENERS.values() if each.options and name in each.options.model_fields]
+            raise InputError.of(name, value, f"{path} holds a memory, and no {' or '.join(takers)}; omit it")
+        return open_memory(path, iteration)
+    options = own_options(opener.options, given, opener.file, {each.file: each.options for each in OPENERS.values()})
+    return loaded(opener.open)(str(path), str(iteration), options)
 
 
 def opened(

@@ -7,17 +7,17 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.cli.console import fits, interval_bar, report, table, write_json
+from deepthink_cli.cli.names import flag
 from deepthink_cli.evaluation.metrics import by_chance, confusion_table, wilson
 from deepthink_cli.io.text import named
-from deepthink_cli.plugins.vectors.file import ITERATIVE_VECTORS
 from deepthink_cli.techniques.registry import first_reading, trains
 
 if TYPE_CHECKING:
+    from deepthink_cli.artifact.opening import OpenedMemory
     from deepthink_cli.evaluation.evaluate import EvaluationReport
     from deepthink_cli.evaluation.evaluation import Evaluation, Overlap
     from deepthink_cli.evaluation.label_sets import LabelSetsReport
     from deepthink_cli.evaluation.metrics import Changes
-    from deepthink_cli.provenance import Provenance, RecordedTechnique
 
 
 LABELS = 12  # rows of the table of labels
@@ -111,7 +111,7 @@ def show(result: EvaluationReport, json: bool) -> None:
     evaluation, provenance = result.evaluation, result.memory.provenance
     shots, nearest = len(provenance.demonstrations.examples), result.memory.nearest
     report(
-        f"{result.memory.name}: {shots} demonstrations, {provenance.model.id}, {_made_by(provenance)}",
+        f"{result.memory.name}: {shots} demonstrations, {provenance.model.id}, {_made_by(result.memory)}",
         *([f"mean log-probability with {', '.join(result.ensemble)}"] if result.ensemble else []),
         *([f"compared by {COMPARED[result.score]}"] if result.score in COMPARED else []),
         *([f"each query is written {result.memory.reread} times"] if result.memory.reread > 1 else []),
@@ -121,7 +121,7 @@ def show(result: EvaluationReport, json: bool) -> None:
         "",
         curve(evaluation),
         "",
-        *_baselines(evaluation, provenance.technique),
+        *_baselines(evaluation, result.memory),
         *_apart(result.overlap, evaluation.n),
         "",
         *(probabilities(evaluation) if evaluation.probabilities else generated(evaluation)),
@@ -220,28 +220,30 @@ def curve(evaluation: Evaluation) -> Any:
     return table(*names, "T", "accuracy", "95 % interval", *more, axis, rows=rows)
 
 
-def _made_by(provenance: Provenance) -> str:
+def _made_by(memory: OpenedMemory) -> str:
     """The update rule, after the technique that made the memory if there is one."""
-    technique, rule = provenance.technique, str(provenance.method.update)
+    technique, rule = memory.provenance.technique, str(memory.provenance.method.update)
     if technique is None:
         return rule
-    return str(technique) if _one_reading(technique) else f"{technique}, {rule}"
+    return str(technique) if _one_reading(memory) else f"{technique}, {rule}"
 
 
-def _one_reading(technique: RecordedTechnique | None) -> bool:
+def _one_reading(memory: OpenedMemory) -> bool:
     """Whether there is one reading, without an update rule."""
-    return trains(technique) or (technique is not None and technique.name == ITERATIVE_VECTORS)
+    return bool(memory.plain_with) or trains(memory.provenance.technique)
 
 
-def _baselines(evaluation: Evaluation, technique: RecordedTechnique | None) -> list[str]:
+def _baselines(evaluation: Evaluation, memory: OpenedMemory) -> list[str]:
+    technique = memory.provenance.technique
     first = f"T = 1 is {first_reading(technique)}"
     lines = [f"{first}: {_change(evaluation)}", *corrected(evaluation)]
     for name, each in evaluation.calibrated.items():
         lines += [f"with {name} calibration: {_change(each)}", *corrected(each)]
-    if _one_reading(technique):
+    if _one_reading(memory):
         lines = [first]
-    if technique is not None and technique.name == ITERATIVE_VECTORS:
-        lines.append("for plain in-context learning with the same demonstrations, add --alpha 0")
+    if memory.plain_with:
+        options = " ".join(flag(name, str(value)) for name, value in memory.plain_with.items())
+        lines.append(f"for plain in-context learning with the same demonstrations, add {options}")
     elif technique is not None:
         lines.append("for plain in-context learning, evaluate a memory of deepthink think -T 1 without --technique")
     if evaluation.majority is not None:

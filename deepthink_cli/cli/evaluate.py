@@ -28,6 +28,7 @@ from deepthink_cli.cli.data_options import (
 )
 from deepthink_cli.cli.dry_run import DryRun, check_dry_run, show_estimate
 from deepthink_cli.cli.grouped import Given, grouped
+from deepthink_cli.cli.opener_options import OpenerOptions
 from deepthink_cli.cli.options import CommonArguments, for_memory
 from deepthink_cli.cli.output_options import Watching, observed
 from deepthink_cli.cli.values import read_by
@@ -40,7 +41,6 @@ from deepthink_cli.experiments.experiment import RunCode, Unsafe
 from deepthink_cli.io.tables import check_suffix, writing_rows
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.options import OUTPUT, Flag, Options, QueryOptions, Score
-from deepthink_cli.plugins.vectors.options import AddedOptions
 from deepthink_cli.prediction.options import ErrorOptions
 from deepthink_cli.selection.options import Limit, TaskOptions
 
@@ -114,7 +114,7 @@ def evaluate(
     score: Score = "sum",
     errors: Given[ErrorOptions],
     query: QueryOptions,
-    vectors: Given[AddedOptions],
+    own: Given[OpenerOptions],
     model: Given[ModelOptions],
     task: TaskName = None,
     protocol: ProtocolName = "official",
@@ -127,9 +127,9 @@ def evaluate(
     common: CommonArguments,
 ) -> None:
     """Measure accuracy on labelled rows, with plain in-context learning (T = 1), majority baseline and confusions."""
+    from deepthink_cli.artifact.opening import open_for_scoring
     from deepthink_cli.calibration.basis import check_calibrations
     from deepthink_cli.multilabel import has_several
-    from deepthink_cli.plugins.vectors.opening import open_for_scoring
     from deepthink_cli.prediction.predict import open_ensemble
     from deepthink_cli.scoring.inputs import check_rows
     from deepthink_cli.tasks.rows import in_columns
@@ -161,9 +161,7 @@ def evaluate(
     with problems.collected():
         source = source_of(data_dir, model.offline)
     with problems.collected():
-        opened = (
-            open_for_scoring(memory, at, vectors.checked().alpha).asked_again(query.reread).attending_to(query.nearest)
-        )
+        opened = open_for_scoring(memory, at, own.changed).asked_again(query.reread).attending_to(query.nearest)
         with problems.collected():
             others = open_ensemble(opened, files, at)
         with problems.collected():

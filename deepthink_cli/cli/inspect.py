@@ -13,12 +13,14 @@ from deepthink_cli.cli.grouped import Without, grouped
 from deepthink_cli.cli.options import CommonArguments
 from deepthink_cli.io.text import size
 from deepthink_cli.options import OUTPUT, Flag
-from deepthink_cli.provenance import method_text, origin_lines, prompt_lines, stored_text
+from deepthink_cli.provenance import method_text, origin_lines, prompt_lines, stored_text, versions_line
+from deepthink_cli.registry import loaded
 from deepthink_cli.techniques.registry import first_reading
 
 if TYPE_CHECKING:
     from deepthink_cli.artifact.format import Header
     from deepthink_cli.artifact.metadata import Metadata, StoredDemonstrations
+    from deepthink_cli.artifact.registry import Described
 
 Verify = Annotated[bool, Flag(OUTPUT, "Read every byte and compare with the digest.", variable=False)]
 
@@ -30,13 +32,13 @@ def inspect(
 ) -> None:
     """Show a memory's model, method, drift, sizes, labels, template and demonstrations.
 
-    Of a file of deepthink vectors, it shows the model, the rows, the factors and the demonstrations of its prompts.
+    Of another file that predict takes, such as vectors, it shows the model, the rows and the demonstrations.
     """
     from deepthink_cli.artifact import format as artifact
-    from deepthink_cli.plugins.vectors.file import is_vectors
+    from deepthink_cli.artifact.container import opener_of
 
-    if is_vectors(memory):
-        return _inspect_vectors(memory, verify, common.as_json)
+    if opener := opener_of(memory):
+        return _inspect(loaded(opener.describe)(str(memory), verify), verify, common.as_json)
     header = artifact.read_header(Path(memory))
     if verify:
         artifact.verify(header)
@@ -48,27 +50,14 @@ def inspect(
         report("", f"digest verified: {header.metadata.sha256}")
 
 
-def _inspect_vectors(path: Path, verify: bool, json: bool) -> None:
-    from deepthink_cli.plugins.vectors.file import read_vectors
-
-    file = read_vectors(path)
-    if verify:
-        _ = file.body  # raises for another digest
+def _inspect(found: Described, verify: bool, json: bool) -> None:
+    """Show what a file is that is not a memory."""
     if json:
-        write_json({**file.summary(), **({"verified": True} if verify else {})})
+        write_json({**found.values, **({"verified": True} if verify else {})})
         return
-    metadata, (layers, rows, width) = file.metadata, file.shape
-    lines = {
-        "vectors": f"{path} ({size(file.container.size)}, format {metadata.format_version})",
-        **origin_lines(metadata.provenance, "vectors added to one reading of the demonstrations and to the query"),
-        "rows": f"{metadata.rows} of {metadata.source}",
-        "stored": f"{layers} layers x {rows} (each label, and the query) x width {width}, float32",
-        **prompt_lines(metadata.labels, metadata.template, None),
-        **_versions(metadata.versions),
-    }
-    report(*_lines(lines), "", *_demonstrations(metadata.demonstrations))
+    report(*_lines(found.facts), "", *_demonstrations(found.demonstrations))
     if verify:
-        report("", f"digest verified: {metadata.sha256}")
+        report("", f"digest verified: {found.sha256}")
 
 
 def _facts(header: Header) -> list[str]:
@@ -79,13 +68,9 @@ def _facts(header: Header) -> list[str]:
         **origin_lines(metadata, method_text(metadata.iterations, metadata.rule, metadata.positions)),
         "stored": stored_text(metadata.kept, header.layers, keys, values, metadata.dtypes["memory"]),
         **prompt_lines(metadata.labels, metadata.template, metadata.chat),
-        **_versions(metadata.versions),
+        **versions_line(metadata.versions),
     }
     return _lines(lines)
-
-
-def _versions(numbers: Mapping[str, str]) -> dict[str, str]:
-    return {"versions": ", ".join(f"{name} {number}" for name, number in numbers.items())}
 
 
 def _lines(facts: Mapping[str, str]) -> list[str]:

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from deepthink_cli.artifact.registry import OPENERS
 from deepthink_cli.calibration.registry import CALIBRATIONS
 from deepthink_cli.cli import completion
 from deepthink_cli.cli.about import about
@@ -40,6 +41,7 @@ REGISTRIES: dict[str, Registry[Any]] = {
     "published": PUBLISHED,
     "forms": FORMS,
     "judges": JUDGES,
+    "openers": OPENERS,
 }
 COLUMNS = ("kind", "name", "summary", "source")
 Kinds = Annotated[
@@ -70,7 +72,7 @@ def list_registries(
 
 
 def entries(kind: str) -> list[dict[str, str]]:
-    """What a registry holds: the kind, the name as options take it, a summary and a source of each object."""
+    """What a registry holds, by `COLUMNS`: names are as options take them."""
     registry = REGISTRIES[kind]
     return [
         {

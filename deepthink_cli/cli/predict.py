@@ -19,6 +19,7 @@ from deepthink_cli.cli.data_options import Calibrate, EnsembleFiles, IterationCh
 from deepthink_cli.cli.dry_run import DryRun, check_dry_run, show_estimate
 from deepthink_cli.cli.executor_options import ClusterOptions, Place, Workers, named, place_of, started, workers_of
 from deepthink_cli.cli.grouped import Given, grouped
+from deepthink_cli.cli.opener_options import OpenerOptions
 from deepthink_cli.cli.options import CommonArguments, for_memory
 from deepthink_cli.cli.values import check_given, read_by
 from deepthink_cli.data.source import RowSource
@@ -26,7 +27,6 @@ from deepthink_cli.errors import InputError, Problems, option
 from deepthink_cli.io.tables import is_table
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.options import OUTPUT, Flag, QueryOptions, Score
-from deepthink_cli.plugins.vectors.options import AddedOptions
 from deepthink_cli.prediction.options import ErrorOptions, LabelOptions
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def predict(
     labels: Given[LabelOptions],
     errors: Given[ErrorOptions],
     query: QueryOptions,
-    vectors: Given[AddedOptions],
+    own: Given[OpenerOptions],
     cluster: Given[ClusterOptions],
     model: Given[ModelOptions],
     common: CommonArguments,
@@ -107,10 +107,9 @@ def predict(
     candidates; it is not calibrated to how often such labels are right.
     """
     from deepthink_cli.artifact.format import read_header
-    from deepthink_cli.artifact.opening import model_options
+    from deepthink_cli.artifact.opening import model_options, open_for_scoring
     from deepthink_cli.calibration.notes import check_supported
     from deepthink_cli.calibration.stored import in_use
-    from deepthink_cli.plugins.vectors.opening import open_for_scoring
     from deepthink_cli.prediction.files import check_resume, identity_of
     from deepthink_cli.prediction.predict import first_prompt, open_ensemble
     from deepthink_cli.prediction.rows import output_rows
@@ -156,11 +155,9 @@ def predict(
     with problems.collected():
         _check_stream(output, output_format, inputs, flush, names)
     with problems.collected():
-        opened = (
-            open_for_scoring(memory, at, vectors.checked().alpha).asked_again(query.reread).attending_to(query.nearest)
-        )
+        opened = open_for_scoring(memory, at, own.changed).asked_again(query.reread).attending_to(query.nearest)
         if divided:
-            read_header(memory)  # refuses vectors, which workers do not add
+            read_header(memory)  # refuses other files, which workers do not read
         source = in_columns(opened, source, task)
         with problems.collected():
             others = open_ensemble(opened, files, at)

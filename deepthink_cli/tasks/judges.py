@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from deepthink_cli.errors import InputError, option
 from deepthink_cli.events import Note, Tell, Warn
-from deepthink_cli.registry import Registry
+from deepthink_cli.registry import Registry, instance_of
 from deepthink_cli.tasks.free import given_answer, true_answer
 
 if TYPE_CHECKING:  # task files name judges
@@ -53,13 +53,7 @@ class ExactMatch(Judge):
         return true_answer(free, gold), given_answer(free, text)
 
 
-def _check(name: str, found: Any) -> Judge:
-    if not isinstance(found, Judge):
-        raise TypeError(f"a {type(found).__name__}, not a Judge")
-    return found
-
-
-JUDGES: Registry[Judge] = Registry("judges", {EXACT: ExactMatch()}, _check)
+JUDGES: Registry[Judge] = Registry("judges", {EXACT: ExactMatch()}, instance_of(Judge))  # type: ignore[type-abstract]
 
 
 def judge_of(free: Free, where: str = "free") -> Judge:

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from deepthink_cli.cli.list import REGISTRIES
 from deepthink_cli.cli.main import run
 
 Captured = pytest.CaptureFixture[str]
@@ -22,6 +23,7 @@ KINDS = {
     "formats",
     "observers",
     "judges",
+    "openers",
 }
 
 
@@ -36,6 +38,14 @@ def test_one_kind_is_listed_by_the_names_of_its_option(capsys: Captured) -> None
     assert run(["list", "techniques"]) == 0
     names = [line.split()[1] for line in capsys.readouterr().out.splitlines()[1:]]
     assert names == ["deep-thinking", "repeat-R", "flipped", "fresh", "composed", "ensemble-N", "ct-kv"]
+
+
+def test_a_kind_of_which_nothing_is_installed_is_an_empty_table(
+    monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    monkeypatch.setattr(REGISTRIES["openers"], "_objects", {})
+    assert run(["list", "openers"]) == 0
+    assert capsys.readouterr().out.split() == ["kind", "name", "summary", "source"]
 
 
 def test_an_unknown_kind_is_answered_with_the_known_ones(capsys: Captured) -> None:

@@ -16,11 +16,15 @@ from helpers.forks import Forks
 from helpers.imports import HEAVY
 
 MODULE = '''
+import json
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Annotated
 
 from deepthink_cli.calibration.base import Calibration
+from deepthink_cli.artifact.registry import Described, Opener
 from deepthink_cli.export.registry import Exporter, Written
+from deepthink_cli.options import METHOD, Flag, Options
 from deepthink_cli.selection.base import Choice, SelectionMethod
 from deepthink_cli.tasks.judges import Judge
 from deepthink_cli.techniques.base import Technique
@@ -73,6 +77,24 @@ class Brief(Judge):
 
 brief = Brief()
 
+class LinkOptions(Options):
+    last: Annotated[bool, Flag(METHOD, "Only the last iteration.")] = False
+
+def target(path):
+    from deepthink_cli.artifact.container import read_container
+    return read_container(path).metadata
+
+def follow(path, iteration, options):
+    from deepthink_cli.artifact.opening import open_memory
+    return open_memory(target(path), "last" if options.last else iteration)
+
+def describe(path, verify):
+    from deepthink_cli.artifact.format import read_header
+    found = read_header(target(path)).metadata
+    return Described({"to": target(path)}, {"link": f"to {target(path)}"}, found.demonstrations, found.sha256)
+
+links = Opener(follow, describe, "links", "the name of a memory", "this test", LinkOptions)
+
 shapes = Exporter(write_shapes, "list of shapes", "the shapes of the keys", "this test")
 task = Path(__file__).parent / "weather.yaml"
 
@@ -114,6 +136,7 @@ ENTRIES = {
     "techniques": "mirrored = guest:Mirrored\nlast = guest:Last\nwhole = guest:Whole",
     "exporters": "shapes = guest:shapes",
     "judges": "brief = guest:brief",
+    "openers": "guest-link = guest:links",
     "commands": "hello = guest:hello",
 }
 DEMONSTRATIONS = '{"text": "sun", "label": "yes"}\n{"text": "rain", "label": "no"}\n'
@@ -282,6 +305,29 @@ def test_a_judge_of_another_package_judges_the_answers_of_a_task(guest: Path, li
     assert [(row["gold"], row["answer"]) for row in answers] == [("brief", "long"), ("brief", "brief")]
 
 
+def test_files_of_another_package_are_scored_with_options_of_their_own(guest: Path, libraries: Forks) -> None:
+    text = json.dumps({"__metadata__": {"guest-link": "linked.safetensors"}}).encode()
+    (guest / "link.safetensors").write_bytes(len(text).to_bytes(8, "little") + text)
+    done = deepthink(
+        libraries,
+        guest,
+        "think demos.jsonl -T 2 --keep all -o linked.safetensors",
+        "inspect link.safetensors",
+        "predict link.safetensors demos.jsonl --at all -o all.jsonl",
+        "predict link.safetensors demos.jsonl --at all --last -o last.jsonl",
+        "eval link.safetensors demos.jsonl --last",
+    )
+    assert done.returncode == 0, done.stderr
+    assert "link      to linked.safetensors\n\n2 demonstrations, " in done.stdout
+    assert [len((guest / f"{name}.jsonl").read_text().splitlines()) for name in ("all", "last")] == [4, 2]
+    refused = deepthink(libraries, guest, "predict linked.safetensors demos.jsonl --last")
+    assert refused.stderr == "deepthink: --last: linked.safetensors holds a memory, and no links; omit it\n"
+    refused = deepthink(libraries, guest, "predict link.safetensors demos.jsonl --alpha 0.5")
+    assert refused.stderr == "deepthink: --alpha 0.5: only with a file of iterative vectors; omit it\n"
+    refused = deepthink(libraries, guest, "compose link.safetensors linked.safetensors -o both.safetensors")
+    assert "link.safetensors: holds links, not a memory: predict and eval use them" in refused.stderr
+
+
 def test_help_names_what_other_packages_add(guest: Path, libraries: Forks) -> None:
     done = deepthink(
         libraries,
@@ -356,6 +402,7 @@ def test_what_cannot_be_imported_is_one_warning_that_names_it_and_the_program_go
         ("techniques", "level = guest:level", "TypeError: not a subclass of Technique"),
         ("selections", "level = guest:level", "TypeError: a Calibration, not a SelectionMethod"),
         ("judges", "level = guest:level", "TypeError: a Calibration, not a Judge"),
+        ("openers", "level = guest:level", "TypeError: a Calibration, not a Opener"),
         ("selections", "none = guest:nothing", "AttributeError"),
     ],
 )
@@ -369,6 +416,7 @@ def test_what_is_not_what_its_kind_asks_for_is_left_out(
         "calibrations": "calibration.registry import CALIBRATIONS",
         "selections": "selection.registry import METHODS",
         "judges": "tasks.judges import JUDGES",
+        "openers": "artifact.registry import OPENERS",
     }[kind]
     program = f"from deepthink_cli.{registry} as names\nprint({entry.split()[0]!r} in dict(names.items()))"
     done = libraries.program(program, PYTHONPATH=str(tmp_path))

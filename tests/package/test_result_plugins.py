@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from helpers.forks import Forks
 from helpers.synthetic import THREE, seeds, write
 from test_plugins import DEMONSTRATIONS, deepthink, install
-
-from deepthink_cli.cli import evaluate, report, run, study, study_run
-from deepthink_cli.observers import OBSERVERS
 
 MODULE = """
 from dataclasses import dataclass
@@ -175,18 +171,3 @@ def test_a_form_that_is_not_installed_is_refused_by_its_name(guest: Path, librar
     refused = deepthink(libraries, guest, "study validate pies.yaml")
     assert refused.returncode == 2
     assert "pies.yaml:4: figure: kind 'pies' is not a form of figures that is installed; use curves, " in refused.stderr
-
-
-@pytest.mark.parametrize(
-    ("command", "taken"),
-    [
-        (evaluate.evaluate, evaluate.TAKEN),
-        (run.run, run.TAKEN),
-        (study_run.run_study, study_run.TAKEN),
-        (report.report, report.TAKEN),
-        (study.report_study, report.TAKEN),
-    ],
-)
-def test_no_observer_can_have_an_option_of_the_command(command: Any, taken: set[str]) -> None:
-    of_observers = {name for each in OBSERVERS.values() for name in each.options.model_fields}
-    assert {*command.__signature__.parameters} - {"context"} - of_observers <= taken

@@ -11,21 +11,31 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import TypeAdapter, ValidationError, with_config
 
-from deepthink_cli.artifact.container import VECTORS, Container, digest, read_container
+from deepthink_cli.artifact.container import Container, digest, read_container
 from deepthink_cli.artifact.metadata import StoredDemonstrations
+from deepthink_cli.artifact.registry import Described
 from deepthink_cli.data.examples import Example
 from deepthink_cli.data.template import Template
 from deepthink_cli.errors import InputError
 from deepthink_cli.io.mistakes import STRICT, place, reason
 from deepthink_cli.io.records import Count, Digest, Natural
-from deepthink_cli.io.text import canonical_json
+from deepthink_cli.io.text import canonical_json, size
 from deepthink_cli.method import Method
 from deepthink_cli.plugins.vectors.options import Factor
-from deepthink_cli.provenance import ModelIdentity, Provenance, RecordedTechnique, TokenizedDemonstrations
+from deepthink_cli.provenance import (
+    ModelIdentity,
+    Provenance,
+    RecordedTechnique,
+    TokenizedDemonstrations,
+    origin_lines,
+    prompt_lines,
+    versions_line,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+KEY = "deepthink-vectors"  # of the metadata
 NAME = "vectors"  # of the tensor
 ITERATIVE_VECTORS = "iterative-vectors"
 
@@ -131,18 +141,13 @@ class VectorsFile:
 _AGAIN = "run deepthink vectors again, or copy the file again"
 
 
-def is_vectors(path: str | Path) -> bool:
-    """Whether a file holds vectors, by its metadata; raises InputError if it is no file of this program."""
-    return read_container(path).key == VECTORS
-
-
 def read_vectors(path: str | Path) -> VectorsFile:
     """Read and check the header of a file of vectors, without its tensor and without torch.
 
     Raises InputError if the file is missing, holds something else, or is not as `deepthink vectors` writes it.
     """
     container = read_container(path)
-    if container.key != VECTORS:
+    if container.key != KEY:
         raise InputError(f"{path}: holds a memory, not vectors; name a file written by deepthink vectors")
     try:
         metadata = _METADATA.validate_python(json.loads(container.metadata))
@@ -157,6 +162,23 @@ def read_vectors(path: str | Path) -> VectorsFile:
     return VectorsFile(container, metadata)
 
 
+def describe(path: str, verify: bool) -> Described:
+    """What `inspect` shows of a file of vectors; raises InputError as `read_vectors`, and with `verify` as its body."""
+    file = read_vectors(path)
+    if verify:
+        _ = file.body  # raises for another digest
+    metadata, (layers, rows, width) = file.metadata, file.shape
+    facts = {
+        "vectors": f"{path} ({size(file.container.size)}, format {metadata.format_version})",
+        **origin_lines(metadata.provenance, "vectors added to one reading of the demonstrations and to the query"),
+        "rows": f"{metadata.rows} of {metadata.source}",
+        "stored": f"{layers} layers x {rows} (each label, and the query) x width {width}, float32",
+        **prompt_lines(metadata.labels, metadata.template, None),
+        **versions_line(metadata.versions),
+    }
+    return Described(file.summary(), facts, metadata.demonstrations, metadata.sha256)
+
+
 def save_vectors(unsigned: VectorsMetadata, tensor: Tensor, path: str | Path) -> VectorsFile:
     """Write vectors (layers, C + 1, W) in float32 to a file, atomically; returns its header."""
     import torch
@@ -168,7 +190,7 @@ def save_vectors(unsigned: VectorsMetadata, tensor: Tensor, path: str | Path) ->
     body = stored.view(torch.uint8).numpy().tobytes()
     signed = digest(_text(replace(unsigned, sha256="")), {NAME: ("F32", tuple(stored.shape))}, lambda _: body)
     with replacing(path) as temporary:
-        write_tensors({NAME: stored}, temporary, VECTORS, _text(replace(unsigned, sha256=signed)))
+        write_tensors({NAME: stored}, temporary, KEY, _text(replace(unsigned, sha256=signed)))
         written = read_vectors(temporary)
     return replace(written, container=replace(written.container, path=str(path)))
 

@@ -1,15 +1,17 @@
-"""Open what scores inputs: a memory file, or a file of vectors, of which a model makes a memory with one pass."""
+"""Open a file of vectors, of which a model makes a memory with one pass."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from deepthink_cli.artifact.opening import OpenedMemory, open_memory
+from deepthink_cli.artifact.opening import OpenedMemory
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError
-from deepthink_cli.plugins.vectors.file import VectorsFile, is_vectors, read_vectors
+from deepthink_cli.plugins.vectors.file import VectorsFile, read_vectors
+from deepthink_cli.plugins.vectors.options import AddedOptions
 
 if TYPE_CHECKING:
     from deepthink_cli.memory import Memory
@@ -45,27 +47,26 @@ class OpenedVectors(OpenedMemory):
         """None: a correction is stored with a memory."""
 
     @property
+    def plain_with(self) -> Mapping[str, float]:
+        """A factor of 0: nothing is added."""
+        return {"alpha": 0}
+
+    @property
     def nbytes(self) -> int:
         """Size of the file in bytes."""
         return self.file.container.size
 
 
-def open_for_scoring(path: str | Path, iteration: int | str = "last", alpha: float | None = None) -> OpenedMemory:
-    """Open a memory as `open_memory` does, or vectors, which are added with factor `alpha`; None: that of the file.
-
-    Raises InputError as `open_memory`, and for an `alpha` without vectors.
-    """
-    if is_vectors(path):
-        return open_vectors(path, iteration, alpha)
-    if alpha is not None:
-        raise InputError.of("alpha", alpha, f"{path} holds a memory, and no vectors; omit it")
-    return open_memory(path, iteration)
+def open_file(path: str, iteration: str, options: AddedOptions) -> OpenedVectors:
+    """Open vectors for `predict` and `eval`, as `open_vectors` does."""
+    return open_vectors(path, iteration, options.alpha)
 
 
 def open_vectors(path: str | Path, iteration: int | str = "last", alpha: float | None = None) -> OpenedVectors:
-    """Read a file of vectors and check every byte of it; its only iteration is 1.
+    """Read a file of vectors and check every byte of it; they are added with factor `alpha`, or that of the file.
 
-    Raises InputError for a file that does not hold complete, unmodified vectors, and for another iteration.
+    The only iteration is 1. Raises InputError for another one, and for a file that does not hold complete, unmodified
+    vectors.
     """
     if str(iteration) not in ("1", "last", "all"):
         raise InputError.of("iteration", iteration, f"{path} holds vectors, which are used in one reading; omit it")

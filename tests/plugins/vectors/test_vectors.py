@@ -20,6 +20,7 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from deepthink_cli import DemonstrationSet, Example, load_model, predict, save_memory, think, tokenize_demonstrations
+from deepthink_cli.artifact.opening import open_for_scoring
 from deepthink_cli.cli.main import run
 from deepthink_cli.engine.attention_outputs import output_projections
 from deepthink_cli.engine.decoding import Decoding, Prompt
@@ -29,7 +30,7 @@ from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.model.tokens import answer_places
 from deepthink_cli.plugins.vectors.file import VectorsFile, read_vectors, save_vectors
 from deepthink_cli.plugins.vectors.make import VectorsPlan, plan_vectors
-from deepthink_cli.plugins.vectors.opening import open_for_scoring, open_vectors
+from deepthink_cli.plugins.vectors.opening import open_vectors
 from deepthink_cli.plugins.vectors.options import VectorOptions
 from deepthink_cli.selection.pool import pool_of_file
 
@@ -315,8 +316,8 @@ def test_a_memory_with_vectors_is_for_scores_alone(vectors: Path, model: Path, t
 
 def test_a_factor_without_vectors_is_refused(thought_of: Callable[..., Path], rows: Path, tmp_path: Path) -> None:
     memory = thought_of(tmp_path / "mem.safetensors", "llama", "-T", "1")
-    with pytest.raises(InputError, match="holds a memory, and no vectors"):
-        open_for_scoring(memory, alpha=1.0)
+    with pytest.raises(InputError, match="holds a memory, and no iterative vectors; omit it"):
+        open_for_scoring(memory, given={"alpha": 1.0})
     for more in ([], ["--workers", "2"]):
         assert run(["predict", str(memory), str(rows), "--alpha", "1", *more]) == 2
 
