@@ -19,7 +19,6 @@ from deepthink_cli import evaluate
 from deepthink_cli.cli.main import run
 from deepthink_cli.experiments.results import read_results
 from deepthink_cli.experiments.samples import find_samples
-from deepthink_cli.plugins.pages.of_evaluation import Observed, page_of_evaluation
 from deepthink_cli.prediction.predict import predict_file
 
 LABELS = ("bug", "bug report", "feature")
@@ -93,7 +92,6 @@ def test_the_python_functions_take_the_score(memory: Path, rows: Path, printed: 
     report = evaluate(memory, rows, score="mean")
     assert (report.score, report.as_json()["score"]) == ("mean", "mean")
     assert all(metrics.accuracy == metrics.accuracy_mean_per_token for metrics in report.evaluation.results.values())
-    assert page_of_evaluation(report, Observed(1)).settings["score"] == "mean"
 
 
 def test_an_evaluation_names_its_score_on_the_terminal_and_in_samples(
@@ -206,8 +204,6 @@ def test_a_report_keeps_the_scores_apart(models: Callable[[str], Path], tmp_path
     assert "score sum" in text
     table = list(csv.DictReader(io.StringIO(printed("report", tmp_path / "out", "--output-format", "csv")[0])))
     assert {row["score"] for row in table} == {"", "end"}
-    printed("report", tmp_path / "out", "--html", tmp_path / "page.html")
-    assert "--score end" in (tmp_path / "page.html").read_text()
 
 
 def test_a_run_names_the_task_whose_label_a_sum_never_chooses(

@@ -70,8 +70,6 @@ def test_a_report_shows_rules_as_arms_beside_the_gate(
     assert set(updates) == {None, "keys-only"}
     assert run(["report", out, "--where", "update=keys-only"]) == 0
     assert "gate" not in capsys.readouterr().out.partition("T = 1")[0]
-    assert run(["report", out, "--html", str(tmp_path / "page.html")]) == 0
-    assert "--update gate,keys-only" in (tmp_path / "page.html").read_text()
 
 
 @pytest.mark.parametrize(

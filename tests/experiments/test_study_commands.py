@@ -81,7 +81,7 @@ def reported(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[str, str]
 def test_report_and_plot_know_a_study_by_its_folder(
     study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    study.write_text(f"{study.read_text()}figure: {{kind: iterations}}\nscales: {{small: {{shots: 2}}}}\n")
+    study.write_text(f"{study.read_text()}figure: {{kind: curves}}\nscales: {{small: {{shots: 2}}}}\n")
     out, named = str(tmp_path / "out"), [str(study), "--scale", "small"]
     assert run(["study", "run", *named, "--limit", "2", "-o", out]) == 0
     assert f"next: deepthink report {out}\n" in capsys.readouterr().err
@@ -94,7 +94,7 @@ def test_report_and_plot_know_a_study_by_its_folder(
         for words in (["plot", out], ["study", "plot", out], ["study", "plot", *named, "--runs", out])
     ]
     assert drawn[0] == drawn[1] == drawn[2]
-    assert json.loads(drawn[0])["panels"] == ["iterations"]
+    assert json.loads(drawn[0])["panels"] == ["curves"]
 
 
 def test_a_folder_whose_study_is_gone_is_reported_as_a_run(

@@ -25,8 +25,8 @@ def test_a_report_holds_rows_and_the_text_around_them(tmp_path: Path) -> None:
 
 def test_a_report_is_what_the_command_prints(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = write(tmp_path / "run", list(classic([0.1, 0.01], count=2)))
-    page = report([folder], iteration=3, published=True)
-    words = ["report", str(folder), "--at", "3", "--published", "--output-format"]
+    page = report([folder], iteration=3)
+    words = ["report", str(folder), "--at", "3", "--output-format"]
     assert run([*words, "markdown"]) == 0
     assert capsys.readouterr().out == markdown(page)
     assert run([*words, "json"]) == 0

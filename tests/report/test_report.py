@@ -54,7 +54,7 @@ def test_the_terminal_shows_a_table_a_legend_and_the_setting(three: str, capsys:
 
 def test_tables_are_never_cut(both: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "60")
-    assert "…" not in printed(capsys, both, "--published")
+    assert "…" not in printed(capsys, both)
 
 
 def test_markdown_has_aligned_columns(three: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -93,43 +93,13 @@ def test_equal_differences_have_no_interval(tmp_path: Path, capsys: pytest.Captu
 
 
 def test_latex_has_a_section_for_each_eta_and_rules_of_booktabs(both: str, capsys: pytest.CaptureFixture[str]) -> None:
-    out = printed(capsys, both, "--output-format", "latex", "--published")
+    out = printed(capsys, both, "--output-format", "latex")
     for part in (r"\toprule", r"\midrule", r"\bottomrule", r"$\pm$", r"95 \% interval", r"{\textit{eta 0.1}} \\"):
         assert part in out
     rows = [line for line in out.splitlines() if " & " in line]
     assert len({line.count("&") for line in rows}) == 1
     assert len(rows) == 1 + 2 * 6
     assert out.count("{") == out.count("}")
-
-
-def test_the_papers_figures_are_shown_beside_those_of_the_run(both: str, capsys: pytest.CaptureFixture[str]) -> None:
-    report = json.loads(printed(capsys, both, "--published", "--json"))
-    by_task = {row["task"]: row for row in report["rows"]}
-    assert (by_task["sst2"]["paper_icl"], by_task["sst2"]["paper_thinking"]) == (0.579, 0.857)
-    assert (by_task["classic"]["paper_icl"], by_task["classic"]["paper_table"]) == (0.418, 1)
-    assert any("another harness" in line for line in report["footnotes"])
-    assert "paper: ICL" in printed(capsys, both, "--published")
-    assert "paper: ICL" not in printed(capsys, both)
-
-
-def test_a_run_with_dev_rows_is_compared_with_the_half_of_table_1_with_them(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder = write(tmp_path / "dev", [*curve([50, 60]), *dev([50, 60], 0, 0.01)])
-    (row,) = json.loads(printed(capsys, str(folder), "--published", "--json"))["rows"]
-    assert (row["paper_icl"], row["paper_thinking"]) == (0.779, 0.881)
-
-
-def test_a_mean_over_other_tasks_than_the_papers_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    jobs = [
-        curve([30, 40], {"groups": row.groups}, task=row.setting.task, model="EleutherAI/pythia-70m") for row in mmlu()
-    ]
-    folder = write(tmp_path / "some", [row for job in jobs for row in job])
-    out = " ".join(printed(capsys, str(folder), "--published").split())
-    assert "mmlu is a mean of 57 tasks there, of 12 here" in out
-    assert "Table 3; means of ten seeds" in out
-    other = write(tmp_path / "other", curve([50, 60], model="my/model"))
-    assert "The paper has no figures for these models and tasks" in printed(capsys, str(other), "--published")
 
 
 def test_large_groups_show_their_tasks_on_request(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -222,7 +192,7 @@ def test_independent_mistakes_are_reported_together(tmp_path: Path, capsys: pyte
 
 
 def test_a_report_loads_no_model_library(three: str) -> None:
-    used: set[str] = modules_after(["report", three, "--published"])
+    used: set[str] = modules_after(["report", three])
     assert not used & (HEAVY - {"scipy", "pandas", "pyarrow"})
 
 

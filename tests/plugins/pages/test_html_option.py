@@ -14,7 +14,9 @@ import pytest
 from conftest import write_rows
 from helpers.small_evidence import write_grid
 
+from deepthink_cli import evaluate
 from deepthink_cli.cli.main import run
+from deepthink_cli.plugins.pages.of_evaluation import Observed, page_of_evaluation, tables_of
 
 Captured = pytest.CaptureFixture[str]
 
@@ -90,6 +92,28 @@ def test_samples_of_a_page_are_those_of_the_first_calibration(memory: Path, labe
     page = file.read_text(encoding="utf-8")
     assert "Labels and scores are those of domain calibration." in page
     assert "6 rows by domain calibration" in page
+
+
+@pytest.mark.parametrize("calibration", ["pmi", "contextual"])
+def test_the_tables_of_a_page_have_the_figures_of_the_evaluation(
+    calibration: str, memory: Path, labelled: Path
+) -> None:
+    report = evaluate(memory, labelled, calibrate=[calibration], score="mean")
+    cells = {table.caption: [list(row[:3]) for row in table.rows] for table in tables_of(report.evaluation)}
+    ways = {"raw scores": report.evaluation, f"{calibration} calibration": report.evaluation.calibrated[calibration]}
+    for way, evaluation in ways.items():
+        for iteration, metrics in evaluation.results.items():
+            low, high = metrics.ci95
+            assert [str(iteration), f"{metrics.accuracy:.1%}", f"{low:.1%} to {high:.1%}"] in cells[f"6 rows by {way}"]
+    assert page_of_evaluation(report, Observed(1)).settings["score"] == "mean"
+
+
+def test_the_page_of_a_technique_does_not_call_its_first_reading_plain(
+    thought_of: Callable[..., Path], labelled: Path, tmp_path: Path
+) -> None:
+    memory, page = thought_of(tmp_path / "mem.safetensors", "llama", "--technique", "flipped"), tmp_path / "page.html"
+    assert run(["eval", str(memory), str(labelled), "-q", "--html", str(page)]) == 0
+    assert "T = 1 is plain in-context learning" not in page.read_text(encoding="utf-8")
 
 
 def test_rows_that_are_demonstrations_are_told_apart_in_the_page(memory: Path, labelled: Path, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from helpers.small_evidence import ITERATIONS, LABELS, write_grid
-from helpers.synthetic import THREE, seeds, write
+from helpers.synthetic import THREE, curve, seeds, write
 
 from deepthink_cli.errors import InputError
 from deepthink_cli.experiments.samples import FOLDER
@@ -98,6 +98,13 @@ def test_the_command_names_what_the_run_crossed(grid: Path) -> None:
         "--shots 8 --positions continued --sampling random --seeds 0,1 --eta 0.01,0.1 --momentum 0 --iterations 5 "
         f"--at 1,2,5 --choose-on dev --dev-size 20 -o {grid}"
     ]
+
+
+def test_the_command_names_scores_and_update_rules(tmp_path: Path) -> None:
+    rows = [*curve([50, 60], score="end"), *curve([50, 60], score="end", update="keys-only")]
+    (line,) = run_commands(read_jobs([write(tmp_path, rows)]))
+    assert "--score end" in line
+    assert "--update gate,keys-only" in line
 
 
 def test_a_curve_has_the_same_colour_in_every_chart(grid: Path) -> None:
