@@ -57,7 +57,7 @@ docs: $(VENV)/.installed
 
 docs-check: $(VENV)/.installed
 	for page in $(PAGES); do $(BIN)/python docs/build_$$page.py --check || exit 1; done
-	$(BIN)/python -m benchmarks.front_page --check
+	$(BIN)/python -m research.front_page --check
 
 # The pages as a site with search, in the folder `site`; a warning is an error.
 site: $(VENV)/.docs
@@ -81,16 +81,15 @@ benchmark: $(VENV)/.benchmark
 	$(if $(DATA),$(SPEED)/speed.json --parts agnews --shapes gpt2 $(REAL) $(ROWS) $(WORDS))
 	$(if $(DATA),$(BIN)/python benchmarks/predicting.py --record $(RECORDS)/predicting.json $(ROWS) $(WORDS) --shapes pocket gpt2 $(REAL))
 
-# docs/table1.md and its figures from the tables of table1/; needs no model.
+# docs/table1.md and its figures from research/tables/; needs no model.
 table1: $(VENV)/.installed
-	$(BIN)/python -m benchmarks.table1 --from table1 --more evidence --write docs/table1.md
+	$(BIN)/python -m research.table1
 
-# The same, docs/evidence.md, docs/second-model.md, and the table and plots of README.md, from the tables of evidence/, gemma/ and
-# table1/; needs no model.
+# The same, docs/evidence.md, docs/second-model.md, and the table and plots of README.md.
 evidence: table1
-	$(BIN)/python -m benchmarks.evidence --from evidence --table1 table1 --write docs/evidence.md
-	$(BIN)/python -m benchmarks.evidence.predictions --first evidence --second gemma --write docs/second-model.md
-	$(BIN)/python -m benchmarks.front_page
+	$(BIN)/python -m research.evidence
+	$(BIN)/python -m research.evidence.predictions
+	$(BIN)/python -m research.front_page
 
 # Build, check, and try the files of a release; publishes nothing (docs/releasing.md).
 release: $(VENV)/.release

@@ -23,7 +23,7 @@ ORDER = {
     "Reference": ["concepts", "cli", "python", "reference", "tasks", "models", "artifact", "architecture", "SECURITY"],
     "Evidence": ["evidence", "preregistration", "second-model", "table1", "performance", "measurements", "reproduce"],
     "The project": [
-        *("CONTRIBUTING", "releasing", "CHANGELOG", "benchmarks/README"),
+        *("CONTRIBUTING", "releasing", "CHANGELOG", "benchmarks/README", "research/README"),
         *("examples/custom_task/README", "examples/pocket/README"),
     ],
 }
@@ -60,8 +60,9 @@ def main() -> int:
 def gather(source: Path) -> None:
     """Put every page into one folder, with what the pages link to."""
     shutil.copytree(ROOT / "docs", source, dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.py", "__pycache__"))
-    for folder in ("examples", "benchmarks"):
-        shutil.copytree(ROOT / folder, source / folder, ignore=shutil.ignore_patterns("results", "__pycache__"))
+    for folder in ("examples", "benchmarks", "research"):
+        left_out = shutil.ignore_patterns("results", "tables", "prompt-ids", "__pycache__")
+        shutil.copytree(ROOT / folder, source / folder, ignore=left_out)
     for name in BESIDE:
         shutil.copy(ROOT / name, source / name)
     shutil.copy(ROOT / "README.md", source / "index.md")

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks import techniques
 from deepthink_cli.data.examples import Query
 from deepthink_cli.experiments.results import FILE, Part, Result, Setting, bits
 from deepthink_cli.experiments.samples import write_samples
 from deepthink_cli.scoring.prediction import Prediction
+from research import techniques
 
 LABELS = ("negative", "positive")
 ITERATIONS = (1, 2, 5)
@@ -117,9 +117,9 @@ def write_row(
 
 
 def write_arm(folder: Path, arm: str, scores: np.ndarray, task: str = "sst2", seed: int = 0, dev: bool = True) -> None:
-    """The samples of an arm of `benchmarks/techniques.py`; its dev rows have the scores of the first test rows."""
+    """The samples of an arm of `research/techniques.py`; its dev rows have the scores of the first test rows."""
     gold, half = [place % 2 for place in range(len(scores))], len(scores) // 2
     part = (scores[:half], gold[:half]) if dev else None
     outcome = techniques.Outcome("none", scores, gold, 8, 100, techniques.Cost(), techniques.Cost(), part)
-    path = techniques.samples_path(folder / "techniques.jsonl", arm, task, seed)
+    path = techniques.samples_path(folder / "arms" / "techniques.jsonl", arm, task, seed)
     techniques.write_samples(path, LABELS, [outcome])

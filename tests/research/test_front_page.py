@@ -1,0 +1,81 @@
+"""The table and the pictures of README.md: read from committed measurements, with the statistics of the evidence."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers.records import recorded
+from helpers.small_evidence import write_grid
+
+from research.evidence.cells import compare_chosen
+from research.evidence.discrimination import chosen_pairs
+from research.evidence.load import read_evidence
+from research.front_page import README, RECORD, accuracies, chosen_in, costs, times, with_table
+
+
+def measured(length: int, c: int = 2) -> dict[str, Any]:
+    """The row of the record after so many demonstration tokens, with candidates of c tokens."""
+    (row,) = (row for row in recorded(RECORD) if (row["L"], row["c"]) == (length, c))
+    return row
+
+
+def test_the_times_are_those_of_the_record() -> None:
+    record = json.loads(RECORD.read_text(encoding="utf-8"))
+    harness, official, deepthink = times(record)
+    assert [each.system for each in (harness, official, deepthink)] == [
+        *("lm-evaluation-harness", "official way", "deepthink")
+    ]
+    assert list(deepthink.seconds) == [0, 128, 512, 1536]
+    row = measured(512)
+    of_row = row["harness"], row["official"], row["deepthink"]
+    assert (harness.seconds[512], official.seconds[512], deepthink.seconds[512]) == of_row
+    assert len(costs([harness, official, deepthink]).axes[0].lines) == 3
+    said = " ".join(README.read_text(encoding="utf-8").split())
+    assert f"**Speed** ({record['date']})" in said
+    assert f"takes 1/{row['harness'] / row['deepthink']:.0f} of the time" in said
+    assert f"1/{row['harness'] / (row['deepthink'] + row['reading']):.0f} with the time to read" in said
+    assert f"timed on {row['harness inputs']} of the inputs" in said
+
+
+def test_the_page_of_performance_has_the_figures_of_the_record() -> None:
+    said = " ".join((README.parent / "docs" / "performance.md").read_text(encoding="utf-8").split())
+    row, one_token, longest = measured(512), measured(512, c=1), measured(1536)
+    assert f"[{row['harness'] / row['deepthink']:.0f} times as long]" in said
+    assert f"and {longest['harness'] / longest['deepthink']:.0f} times at L = 1,536" in said
+    assert f"leaves {one_token['harness'] / one_token['deepthink']:.0f} times" in said
+    assert f"({json.loads(RECORD.read_text(encoding='utf-8'))['date']})" in said
+    assert f"that of {row['harness inputs']} of the inputs, multiplied by four" in said
+    assert row["scaled by"] == 4
+    assert f"take {100 * row['products'] / row['deepthink']:.0f} % of the time" in said
+    assert f"the same to {max(measured(length)['difference'] for length in (0, 128, 512, 1536)):.1e} nats" in said
+
+
+def test_the_table_has_every_task_and_their_mean(tmp_path: Path) -> None:
+    for setting, positions in (("continued", "continued"), ("restarted", "restarted"), ("official", "continued")):
+        write_grid(tmp_path / setting, positions, range(3))
+    grid = read_evidence(tmp_path).grid
+    chosen, paired = chosen_in(grid), chosen_pairs(grid, "continued", [0.01])
+    headings, _, *tasks, all_tasks, _, said = accuracies(chosen, paired).splitlines()
+    assert said.startswith("After Holm's correction over 24 comparisons (4 settings, of which 2 are shown;")
+    assert said.endswith(
+        "those in bold are left." if "**" in "".join([*tasks, all_tasks]) else "no difference is left."
+    )
+    assert headings.count("|") == all_tasks.count("|") == 8
+    assert all_tasks.startswith("| all five |")
+    assert len(tasks) == chosen[0]["task"].nunique()
+    first = chosen[0][chosen[0]["task"] == chosen[0]["task"].iloc[0]]
+    assert set(first["eta"]) == {0.01}
+    comparison = compare_chosen(first)
+    plain = 100 * sum(comparison.before) / len(comparison.before)
+    assert f"| {plain:.1f} |" in tasks[0]
+    assert f"({100 * comparison.mean:+.1f}: " in tasks[0]
+
+
+def test_the_table_stands_between_its_marks() -> None:
+    before = "a\n<!-- table -->\nold\n<!-- /table -->\nb\n"
+    assert with_table(before, "new") == "a\n<!-- table -->\nnew\n<!-- /table -->\nb\n"
+    with pytest.raises(SystemExit, match="no <!-- table --> marks"):
+        with_table("a", "new")
