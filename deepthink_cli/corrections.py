@@ -15,6 +15,7 @@ from deepthink_cli.options import MOST_COPIES, ScoreName
 LEAST_WEIGHT, LARGEST_WEIGHT = 1e-3, 1e3  # of the first token: nearly unseen, and nearly all that is seen
 Nats = Annotated[float, Field(ge=-1e6, le=1e6)]  # the log-probabilities of a label are nearer to 0
 Weight = Annotated[float, Field(ge=LEAST_WEIGHT, le=LARGEST_WEIGHT)]
+_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"  # of a calibration, which may be that of another package
 _SHOWN = 6  # labels
 
 
@@ -51,7 +52,7 @@ class Calibrated:
     of a text and its label. `reread` is how often a query was written, if that is not once.
     """
 
-    method: str
+    method: Annotated[str, Field(pattern=_NAME)]
     score: ScoreName
     bias: dict[str, StoredBias]
     inputs: Count

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from logging import getLogger
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, create_model
 
@@ -87,7 +87,9 @@ class Options(BaseModel):
 
 
 class Joined(Options):
-    """Options of objects of a registry in a command, which has them beside its own."""
+    """Options of objects of a registry, by the names of the objects in `owners`, beside a command's own."""
+
+    owners: ClassVar[Mapping[str, str]] = {}
 
 
 def joined(name: str, models: Mapping[str, type[Options] | None]) -> type[Joined]:
@@ -96,16 +98,20 @@ def joined(name: str, models: Mapping[str, type[Options] | None]) -> type[Joined
     An option is left out, with a warning, if an earlier object has one of its name; and by a command that has one.
     """
     fields: dict[str, Any] = {}
+    owners: dict[str, str] = {}
     for owner, model in models.items():
         for field, info in (model.model_fields if model is not None else {}).items():
             if field in fields:
                 warn_of_taken(field, owner)
-            elif info.is_required():
+                continue
+            owners[field] = owner
+            if info.is_required():
                 kind: Any = info.annotation
                 fields[field] = (Annotated[kind | None, *info.metadata], None)
             else:
                 fields[field] = (info.annotation, info)
     made: type[Joined] = create_model(name, __base__=Joined, **fields)
+    made.owners = owners
     return made
 
 

@@ -200,7 +200,7 @@ class Selected:
     pool_sha256: Digest
     model: str | None = None
     model_sha256: Digest | None = None
-    options: dict[str, str | int | float | bool | None] | None = None
+    options: dict[str, bool | Annotated[int, Field(ge=-LARGEST, le=LARGEST)] | Finite | str | None] | None = None
 
     @model_validator(mode="after")
     def _check_rows(self) -> Self:
@@ -333,13 +333,13 @@ def check_model(provenance: Provenance, other: ModelIdentity, path: str) -> None
     if "weights" in differences and (made_by.gguf is None) != (other.gguf is None):
         raise InputError(
             f"{path}: made by {_called(made_by)}, this is {_called(other)}: weights dequantized from GGUF "
-            f"differ from the original ones; give {option('model')} {made_by.id}, or run deepthink think again"
+            f"differ from the original ones; use {made_by.id}, or run deepthink think again"
         )
     if differences:
         raise InputError(
             f"{path}: made by another model: {' and '.join(differences)} differ; it was made by "
-            f"{_called(made_by)}, this is {_called(other)}: give {option('model')} the model that made it, or "
-            "run deepthink think again"
+            f"{_called(made_by)}, this is {_called(other)}: use the model that made it, or run "
+            "deepthink think again"
         )
 
 

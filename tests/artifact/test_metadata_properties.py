@@ -162,7 +162,7 @@ def bases(tmp_path_factory: pytest.TempPathFactory) -> Bases:
     both = {
         **metadata,
         "selected": {"method": "random", "shots": 4, "seed": 0, "balanced": True, "pool": "p", "pool_rows": 9}
-        | {"pool_sha256": DIGEST, "model": None, "model_sha256": None},
+        | {"pool_sha256": DIGEST, "model": None, "model_sha256": None, "options": None},
         "technique": {"name": "flipped", "values": {"steps": 2.0}, "words": {label: label for label in LABELS}},
         "tuned": {"folds": 5, "seed": 0, "rows": 20, "tried": 9, "accuracy": 0.5, "baseline": 0.5}
         | {"calibration": "none"},

@@ -21,7 +21,6 @@ from queries import DEMOS, QUERIES, assert_close, tensors
 from deepthink_cli import (
     Decoding,
     DemonstrationSet,
-    Dialogue,
     Gate,
     Memory,
     Method,
@@ -36,6 +35,7 @@ from deepthink_cli.cli.main import run
 from deepthink_cli.data.examples import Query
 from deepthink_cli.engine.base import Engine, Reading
 from deepthink_cli.engine.batches import BatchedEngine
+from deepthink_cli.plugins.chat.dialogue import Dialogue
 from deepthink_cli.plugins.context_tuning.training import training_rows
 
 if not torch.cuda.is_available():

@@ -160,7 +160,7 @@ def test_a_run_that_runs_out_of_memory_in_the_update_goes_on_with_fewer_memories
 ) -> None:
     words = run_words(tmp_path, models("llama"), "-T", "3", "--eta", "0.01,0.1", "--seeds", "2", "-q")
     assert run(words) == 0
-    expected = sorted(run_files(tmp_path / "out")["results.jsonl"].splitlines())
+    expected = {row.key: row for row in read_results(tmp_path / "out")}
     tried: list[int] = []
 
     def small(engine: Engine, given: Sequence[Any]) -> Iterator[list[Memory]]:
@@ -172,7 +172,11 @@ def test_a_run_that_runs_out_of_memory_in_the_update_goes_on_with_fewer_memories
 
     monkeypatch.setattr("deepthink_cli.thinking.think_together", small)
     assert run([*words, "-o", str(tmp_path / "small")]) == 0
-    assert sorted(run_files(tmp_path / "small")["results.jsonl"].splitlines()) == expected
+    found = {row.key: row for row in read_results(tmp_path / "small")}
+    assert found.keys() == expected.keys()
+    for key, row in found.items():  # on some processors sums depend in their last bits on what is read together
+        assert (row.n, row.right, row.correct) == (expected[key].n, expected[key].right, expected[key].correct)
+        assert row.drift == pytest.approx(expected[key].drift)
     assert tried == [4, 2, 1, 1, 2, 1, 1]
 
 

@@ -165,7 +165,7 @@ def test_an_option_whose_name_is_taken_is_left_out_with_a_warning(capsys: pytest
     assert [*options].count("quiet") == 1
     assert capsys.readouterr().err.splitlines() == [
         "warning: the option 'loud' of loud is not used: the name is taken",
-        "warning: the option 'quiet' of an object of command is not used: the name is taken",
+        "warning: the option 'quiet' of quiet is not used: the name is taken",
     ]
 
 

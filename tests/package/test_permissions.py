@@ -78,7 +78,7 @@ def test_a_config_file_lets_no_code_run(flag: str, line: str, command: str, tmp_
         path.write_text(f"verbose: true\n{line.format(name=name)}\n")
         (told,) = refusals([command, "--config", str(path)], capsys)
         assert told.startswith(f"deepthink: {path}:2: {name}: a file must not let code run; omit it")
-        assert told.endswith(f"give {flag} on the command line")
+        assert told.endswith("omit it: only an option on the command line can")
 
 
 def test_a_models_code_does_not_run_because_of_a_config_file(
@@ -219,5 +219,5 @@ def test_a_config_file_of_the_harness_runs_no_code_of_answers_and_of_task_files(
     name = line.partition(":")[0]
     assert told[-1].startswith(f"deepthink: {path}: {name}: ")
     assert "a file must not let code run" in told[-1]
-    assert f"--{name} on the command line" in told[-1]
+    assert "on the command line" in told[-1]
     assert not ran.exists()

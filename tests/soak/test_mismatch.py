@@ -65,7 +65,7 @@ def test_a_memory_of_another_family_is_refused(
         if one.removesuffix("-alibi") != two.removesuffix("-alibi"):
             named = error.split("made by another model: ")[1].split(" differ")[0].split(" and ")
             assert {"architecture", "configuration"} <= set(named), (one, two)
-        assert f"it was made by {models(one)}, this is {models(two)}: give -m the model that made it" in error
+        assert f"it was made by {models(one)}, this is {models(two)}: use the model that made it" in error
 
 
 CONFIGURATION: dict[str, Any] = {

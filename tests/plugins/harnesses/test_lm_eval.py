@@ -350,11 +350,12 @@ def test_contexts_that_cannot_be_split_are_refused_by_name(models: Callable[[str
 
 
 def test_a_context_that_is_too_long_is_refused_before_anything_is_read(
-    models: Callable[[str], Path], data: Path
+    models: Callable[[str], Path], data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = ours(models("llama"), iterations=2)
     tasks = [harness_task(data, "fixed-words"), harness_task(data, "own-candidates", num_fewshot=12)]
-    model.engine.model.__dict__["limits"] = model.engine.limits.__class__(positions=300, keys=None, relative=False)
+    short = model.engine.limits.__class__(positions=300, keys=None, relative=False)
+    monkeypatch.setitem(model.engine.model.__dict__, "limits", short)
     with pytest.raises(InputError, match=r"task own-candidates, row 0: its context is too long: L = \d+ tokens"):
         responses(model, tasks)
     assert model.memories.readings == 0

@@ -6,6 +6,7 @@ import json
 import select
 import socket
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from http.client import HTTPResponse
 from pathlib import Path
 from threading import Timer
@@ -40,11 +41,10 @@ def served(memory: Path, tmp_path: Path) -> Callable[..., Any]:
             return made
 
         def ready() -> bool:
-            if not path.exists():
-                return False
-            with connect() as first:
+            with suppress(FileNotFoundError, ConnectionRefusedError), connect() as first:
                 first.sendall(request("/health"))
                 return received(first)[0] == 200
+            return False
 
         def ask() -> Answer:
             wait_until(ready)

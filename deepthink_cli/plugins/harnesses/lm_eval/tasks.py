@@ -216,7 +216,7 @@ def _check_config() -> None:
     arguments = values.get("model_args")
     if isinstance(arguments, str):
         values["model_args"] = simple_parse_args_string(arguments)
-    check_allows_no_code(values, lambda *_: config, _RUN_CODE, "_")
+    check_allows_no_code(values, lambda *_: config, _RUN_CODE)
     tasks = values.get("tasks") or ()
     for task in tasks.split(",") if isinstance(tasks, str) else map(str, tasks):
         if task.endswith(".yaml") or os.path.isdir(task):  # what the harness takes for a path
