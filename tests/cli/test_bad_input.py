@@ -198,6 +198,7 @@ def test_what_a_terminal_would_obey_is_escaped_in_a_message(capsys: pytest.Captu
     assert r"demos.jsonl:3: not JSON (Expecting value): \x1b[2J\x07 not JSON" in line
 
 
+@pytest.mark.plugins
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -49,6 +49,7 @@ def test_workers_have_the_scores_of_one_process(memory: Path) -> None:
     assert labelled("predict", memory, rows, "--workers", "2") == labelled("predict", memory, ROWS) * 40
 
 
+@pytest.mark.plugins
 def test_passes_that_are_another_programs_are_refused(memory: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = write_rows(memory.parent / "in.jsonl", ROWS)
     assert run(["predict", str(memory), str(path), "--batch-invariant", "--engine", "vllm"]) == 2

@@ -225,6 +225,7 @@ def test_demonstrations_among_the_rows_are_left_out(memory: Path, tmp_path: Path
     assert stored.inputs == len(TEXTS)
 
 
+@pytest.mark.plugins
 def test_inspect_and_diff_show_the_correction(memory: Path, made: Path, rows: Path, capsys: Captured) -> None:
     assert run(["calibrate", str(memory), str(rows), "-q"]) == 0
     assert run(["inspect", str(memory)]) == 0

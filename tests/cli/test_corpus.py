@@ -100,6 +100,7 @@ def contents(folder: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
+@pytest.mark.plugins
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.kind}/{case.name}")
 def test_a_malformed_file_is_refused_by_its_line(
     case: Case, given: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

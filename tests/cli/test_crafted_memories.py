@@ -182,6 +182,7 @@ def test_a_model_whose_name_is_no_path_is_told_in_one_line(
         assert len([line for line in error.splitlines() if line.startswith("deepthink: ")]) <= 1
 
 
+@pytest.mark.plugins
 @pytest.mark.parametrize("words", COMMANDS.values(), ids=COMMANDS)
 def test_values_that_are_not_finite_are_told_wherever_their_iteration_is_read(
     words: str, ends: Callable[[str, Path], tuple[int, str]], parts: Parts, tmp_path: Path

@@ -39,6 +39,7 @@ def test_a_flag_precedes_the_environment_which_precedes_a_file(
     assert model_of() == second
 
 
+@pytest.mark.plugins
 @pytest.mark.parametrize(
     "words",
     [

@@ -91,6 +91,7 @@ def test_a_weight_removes_the_correction_and_a_correction_keeps_the_weight(memor
     assert metadata.first_token is not None
 
 
+@pytest.mark.plugins
 def test_inspect_shows_the_weight_and_export_warns(memory: Path, tmp_path: Path, capsys: Captured) -> None:
     weigh(memory, first_token=2)
     assert run(["inspect", str(memory)]) == 0

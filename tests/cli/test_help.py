@@ -47,6 +47,7 @@ def listed(page: str) -> set[str]:
     return first & {option for options in OPTIONS.values() for option in options}  # a broken line may begin with one
 
 
+@pytest.mark.plugins
 def test_every_command_is_in_one_group_and_the_demo_is_the_first() -> None:
     panels = [each.rich_help_panel for each in PROGRAM.commands.values()]
     assert list(dict.fromkeys(panels)) == list(GROUPS)
@@ -54,6 +55,7 @@ def test_every_command_is_in_one_group_and_the_demo_is_the_first() -> None:
     assert next(iter(PROGRAM.commands)) == "demo"
 
 
+@pytest.mark.plugins
 @pytest.mark.parametrize("words", [["--help"], ["--help-all"]])
 def test_the_help_of_the_program_shows_the_groups_in_their_order(words: list[str], capsys: Captured) -> None:
     text = page(capsys, *words)
@@ -69,12 +71,14 @@ def test_a_command_of_another_package_comes_after_all_others() -> None:
     assert list(group.commands) == ["doctor", "mine"]
 
 
+@pytest.mark.plugins
 def test_a_command_with_many_options_names_about_ten_that_come_first() -> None:
     for name, options in OPTIONS.items():
         assert bool(first(name)) == (len(options) > MAX_OPTIONS), name
         assert len(first(name)) <= MAX_OPTIONS
 
 
+@pytest.mark.plugins
 @pytest.mark.parametrize("command", sorted(OPTIONS.keys() - {"harness"}))
 def test_help_all_shows_every_option_and_help_says_how_many_more_there_are(
     command: str, capsys: Captured, monkeypatch: pytest.MonkeyPatch

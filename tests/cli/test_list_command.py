@@ -27,6 +27,7 @@ KINDS = {
 }
 
 
+@pytest.mark.plugins
 def test_every_object_has_a_summary_and_a_source(capsys: Captured) -> None:
     assert run(["list", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
@@ -34,6 +35,7 @@ def test_every_object_has_a_summary_and_a_source(capsys: Captured) -> None:
     assert [row for row in rows if not (row["summary"] and row["source"])] == []
 
 
+@pytest.mark.plugins
 def test_one_kind_is_listed_by_the_names_of_its_option(capsys: Captured) -> None:
     assert run(["list", "techniques"]) == 0
     names = [line.split()[1] for line in capsys.readouterr().out.splitlines()[1:]]

@@ -251,6 +251,7 @@ def test_in_every_pair_an_option_changes_what_is_done_or_is_refused(
 # What is told of options that do nothing, wherever they come from
 
 
+@pytest.mark.plugins
 @pytest.mark.parametrize(
     ("words", "lines"),
     [
@@ -306,6 +307,7 @@ def test_what_does_nothing_is_refused_in_a_line_each(
         assert one.removeprefix("deepthink: ").startswith(expected.format(**data))
 
 
+@pytest.mark.plugins
 def test_what_does_nothing_is_named_by_the_variable_or_the_line_that_it_comes_from(
     data: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -326,6 +328,7 @@ def test_a_directory_of_tasks_from_the_environment_serves_every_command(
     assert run(["think", data["file"], "-m", data["model"], "-T", "1", "-q", "-o", f"{data['out']}.safetensors"]) == 0
 
 
+@pytest.mark.plugins
 def test_a_method_that_uses_an_option_is_enough_and_the_other_rows_do_not_record_it(
     tmp_path: Path, models: Models
 ) -> None:

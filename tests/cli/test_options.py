@@ -119,6 +119,7 @@ def declarations() -> Iterator[tuple[str, str, tuple[Any, ...]]]:
             yield command, parameter.name, declaration
 
 
+@pytest.mark.plugins
 @pytest.mark.parametrize("command", LOADING)
 def test_a_command_that_loads_a_model_has_every_option_of_the_model(command: str) -> None:
     options = options_of(command)
@@ -179,6 +180,7 @@ def test_an_engine_can_be_named(engine: Any) -> None:
     assert Given(ModelOptions, {"engine": engine}).checked().engine == engine
 
 
+@pytest.mark.plugins
 @pytest.mark.parametrize(
     ("option", "value", "choices"),
     [
@@ -195,6 +197,7 @@ def test_another_choice_is_refused_with_those_there_are(
     assert f"'{option}': {value!r} is not one of {choices}." in capsys.readouterr().err
 
 
+@pytest.mark.plugins
 def test_a_choice_comes_from_the_environment_and_from_a_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

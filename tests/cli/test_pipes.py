@@ -66,6 +66,7 @@ def test_rows_of_a_pipe_give_what_those_of_a_file_give(
     assert outputs[0]
 
 
+@pytest.mark.plugins
 @pytest.mark.parametrize(
     ("words", "reason"),
     [

@@ -13,7 +13,6 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 import torch
-from helpers import vllm_alike
 from helpers.folders import memory_and_folder, scores_in
 from helpers.inline_workers import InlineExecutor
 
@@ -170,9 +169,12 @@ def test_workers_divide_the_rows_of_a_folder(given: Given, tmp_path: Path) -> No
     assert (tmp_path / "divided.parquet").read_bytes() == (tmp_path / "alone.parquet").read_bytes()
 
 
+@pytest.mark.plugins
 def test_every_worker_scores_with_a_vllm_of_its_own(
     given: Given, inline: InlineExecutor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from helpers import vllm_alike
+
     memory, folder = given
     write(folder / "part-1.parquet", text=[f"film {row}" for row in range(300)])
     assert labels(memory, folder, tmp_path / "ours.parquet") == 0
@@ -184,9 +186,12 @@ def test_every_worker_scores_with_a_vllm_of_its_own(
     assert scores_in(tmp_path / "theirs.parquet") == pytest.approx(scores_in(tmp_path / "ours.parquet"), abs=1e-4)
 
 
+@pytest.mark.plugins
 def test_workers_that_share_a_gpu_start_no_vllm(
     given: Given, inline: InlineExecutor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
+    from helpers import vllm_alike
+
     memory, folder = given
     monkeypatch.setitem(sys.modules, "vllm", vllm_alike)
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)

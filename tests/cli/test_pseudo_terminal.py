@@ -149,6 +149,7 @@ COMMANDS = [
 ]
 
 
+@pytest.mark.plugins
 @pytest.mark.parametrize("words", COMMANDS)
 def test_no_text_steers_the_terminal_of(words: str, hostile: Hostile) -> None:
     code, seen = hostile.run(words, stdin=f"{EVIL}\n")

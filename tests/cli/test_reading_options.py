@@ -36,6 +36,7 @@ def made(*words: str) -> tuple[str, ...]:
     return tuple(example.label for example in open_memory("mem.safetensors").provenance.demonstrations.examples)
 
 
+@pytest.mark.plugins
 @pytest.mark.parametrize("command", READ_ROWS)
 def test_every_command_that_reads_rows_has_the_options_of_reading(command: str) -> None:
     options = {flag for each in program().commands[command].params for flag in each.opts}

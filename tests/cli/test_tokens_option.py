@@ -79,5 +79,6 @@ def test_tokens_are_not_for_a_chat(model: Path, tmp_path: Path, capsys: pytest.C
     assert "--tokens parts: not with --chat" in capsys.readouterr().err
 
 
+@pytest.mark.plugins
 def test_the_official_recipe_has_the_ids_of_parts() -> None:
     assert open_study("paper/official-recipe").study.tokens == "parts"

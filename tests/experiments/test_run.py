@@ -250,6 +250,7 @@ def test_a_dry_run_estimates_the_time_of_what_is_missing(
     assert "time     nothing to do: all rows are there already\n" in capsys.readouterr().out
 
 
+@pytest.mark.plugins
 @pytest.mark.parametrize("more", [["--technique", "deep-thinking,ct-kv,ensemble-2"], ["--demos-by", "random,entropy"]])
 def test_every_kind_of_job_is_estimated(
     command: list[str], more: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]

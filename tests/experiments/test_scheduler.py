@@ -88,6 +88,7 @@ def messages(executor: InlineExecutor, kind: type) -> list[tuple[int, Message]]:
     return [(life, message) for life, message in executor.messages if isinstance(message, kind)]
 
 
+@pytest.mark.plugins
 @pytest.mark.parametrize(
     "options",
     [

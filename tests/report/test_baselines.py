@@ -37,6 +37,7 @@ def records(folder: Path, capsys: pytest.CaptureFixture[str], *where: str) -> di
     return {line["technique"]: line for line in json.loads(capsys.readouterr().out)["rows"]}
 
 
+@pytest.mark.plugins
 def test_a_filter_chooses_what_is_shown_and_not_what_it_is_compared_with(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -48,6 +49,7 @@ def test_a_filter_chooses_what_is_shown_and_not_what_it_is_compared_with(
     assert records(folder, capsys, "technique=none", "iteration=2")[None]["difference_mean"] == 0.1
 
 
+@pytest.mark.plugins
 def test_a_technique_without_rows_of_plain_in_context_learning_has_no_baseline(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -84,6 +86,7 @@ def test_seeds_without_a_baseline_are_not_in_a_row_that_has_some() -> None:
     assert any("repeat-2, sst2, seed 2" in note for note in report_of("run", jobs).footnotes)
 
 
+@pytest.mark.plugins
 def test_the_own_t_1_of_a_technique_is_not_ranked() -> None:
     rows = [*whole(6), *[one for seed in range(6) for one in curve([66], seed=seed, technique="ensemble-4")]]
     ranking = ranking_of(jobs_of([row for row in rows if row.setting.technique]))
@@ -109,6 +112,7 @@ def test_plain_rows_of_other_demonstrations_or_scores_are_no_baseline(other: dic
     assert {line.arm.technique: line.plain is None for line in summarize(jobs)} == {None: False, "repeat-2": True}
 
 
+@pytest.mark.plugins
 def test_demonstrations_that_did_not_fit_are_other_demonstrations() -> None:
     plain = curve([50, 60], {"shots_used": 6})
     assert summarize(jobs_of([*plain, *curve([55, 58], {"shots_used": 14}, technique="repeat-2")]))[1].plain is None
@@ -181,6 +185,7 @@ def test_equal_seeds_are_one_block_of_a_ranking() -> None:
     assert "3 methods on 1 pairs" in reason
 
 
+@pytest.mark.plugins
 def test_a_technique_that_reads_once_shows_no_eta(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = [
         *seeds([[50, 60]] * 2, eta=0.1),
@@ -221,6 +226,7 @@ def _own(one: Result) -> dict[str, Any]:
     return {"seed": one.setting.seed, "technique": one.setting.technique, "iteration": one.setting.iteration}
 
 
+@pytest.mark.plugins
 def test_the_level_of_a_figure_is_the_baseline_and_not_the_first_reading_of_a_technique(tmp_path: Path) -> None:
     drawn = {tmp_path / "figure.png": ".png"}
     shown = panels(jobs_of([row for row in whole() if row.setting.technique]))

@@ -73,6 +73,7 @@ def test_differences_are_those_of_the_report() -> None:
     assert "majority class" not in [text.get_text() for text in figure.legends[0].get_texts()]
 
 
+@pytest.mark.plugins
 def test_a_technique_is_drawn_against_plain_in_context_learning() -> None:
     plain, trained = seeds([[50, 60], [40, 41]]), seeds([[70], [80]], technique="ct-kv steps=200")
     curves = with_gains(panels_of([*plain, *trained]))[0].curves

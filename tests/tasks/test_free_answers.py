@@ -134,6 +134,7 @@ def test_evaluated_questions_that_are_demonstrations_are_reported_apart(
     assert json.loads(capsys.readouterr().out)["demonstrations_among_rows"]["rows"] == 2
 
 
+@pytest.mark.plugins
 @pytest.mark.parametrize(
     ("more", "told"),
     [
@@ -185,6 +186,7 @@ def test_a_run_names_what_free_answers_cannot_have(data: Path, short: Path, tmp_
     assert line.endswith("task gsm8k has free answers, without scores; run it without this option")
 
 
+@pytest.mark.plugins
 @pytest.mark.parametrize(
     ("free", "told"),
     [

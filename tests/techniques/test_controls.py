@@ -75,6 +75,7 @@ def test_examples_and_labels_stay(reviews: DemonstrationSet) -> None:
         )
 
 
+@pytest.mark.plugins
 @pytest.mark.parametrize("name", ["deep-thinking", "ct-kv"])
 def test_other_techniques_change_no_demonstrations(name: str, reviews: DemonstrationSet) -> None:
     assert technique_of(name).change(reviews) is reviews

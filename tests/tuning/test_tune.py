@@ -152,6 +152,7 @@ def test_the_order_of_the_rows_changes_nothing(llama: Engine) -> None:
     )
 
 
+@pytest.mark.plugins
 def test_demonstrations_are_chosen_from_the_rows_that_are_not_held_out(llama: Engine, tmp_path: Path) -> None:
     plan = planned(llama, folds="4", shots=2, demos_by="first,entropy", calibrate="domain")
     sets = training_sets(plan, llama, None, lambda _: None)
@@ -495,6 +496,7 @@ def test_the_file_labels_as_the_technique_does_with_the_stored_correction(
     assert labels == (logs - bias).argmax(axis=1).tolist()
 
 
+@pytest.mark.plugins
 def test_a_trained_memory_is_tried_by_name(llama: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = planned(llama, techniques="ct-kv", iterations=1)
     short = replace(plan.grid.techniques[1], steps=2)
