@@ -13,7 +13,7 @@ import pytest
 from helpers.small_evidence import LABELS, made_up_scores, write_row
 from helpers.task_rows import write_task_rows
 
-from deepthink_cli.__main__ import main
+from deepthink_cli.cli.main import run
 from research.evidence import nearest
 from research.evidence.discrimination import Compared
 from research.evidence.load import DIGEST, nearest_path, read_evidence
@@ -69,9 +69,7 @@ def test_demonstrations_and_rows_are_those_of_a_run_and_files_are_made_once(
     nearest.main()
     assert file.stat().st_mtime_ns == made
     assert (out / "nearest.parquet").exists()
-    run = ["deepthink", "run", *common, "--task", "sst2", "--seeds", "0,", "--limit", "24", "--choose-on", "dev"]
-    run += ["--dev-size", "20", "--pool-size", "30", "--demos-by", "random", "-T", "1", "--dtype", "float32"]
-    monkeypatch.setattr(sys, "argv", [*run, "--samples", "--quiet", "-o", str(out / "random")])
-    with pytest.raises(SystemExit, match="0"):
-        main()
+    words = ["run", *common, "--task", "sst2", "--seeds", "0,", "--limit", "24", "--choose-on", "dev"]
+    words += ["--dev-size", "20", "--pool-size", "30", "--demos-by", "random", "-T", "1", "--dtype", "float32"]
+    assert run([*words, "--samples", "--quiet", "-o", str(out / "random")]) == 0
     assert any(each.name.startswith("nearest mean") for each in beside_random(read_evidence(out)))
