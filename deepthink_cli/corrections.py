@@ -15,7 +15,7 @@ from deepthink_cli.options import MOST_COPIES, ScoreName
 LEAST_WEIGHT, LARGEST_WEIGHT = 1e-3, 1e3  # of the first token: nearly unseen, and nearly all that is seen
 Nats = Annotated[float, Field(ge=-1e6, le=1e6)]  # the log-probabilities of a label are nearer to 0
 Weight = Annotated[float, Field(ge=LEAST_WEIGHT, le=LARGEST_WEIGHT)]
-_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"  # of a calibration, which may be that of another package
+_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"  # names of calibrations; other packages name their own
 _SHOWN = 6  # labels
 
 

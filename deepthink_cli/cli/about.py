@@ -22,11 +22,11 @@ GROUPS = (
 
 @dataclass(frozen=True)
 class About:
-    """A command in help pages.
+    """What help pages say of a command.
 
-    `example` is what follows `deepthink` in the example of its page; `first` are the names of the options that `--help`
-    shows, all if empty; `variables` are those of the environment that it reads beside its options'; `settings` are
-    further arguments of `typer.Typer.command`, such as `context_settings`.
+    `example` follows `deepthink` in the example of its page. `first` names the options that `--help` shows, all if it
+    is empty. `variables` names environment variables that the command reads, beside those of its options. `settings`
+    are further arguments of `typer.Typer.command`, such as `context_settings`.
     """
 
     example: str = ""

@@ -175,8 +175,9 @@ def evaluate(
                 check_rows(opened.provenance.demonstrations, rows, problems, labelled=True, skip=skip)
     problems.raise_any()
     chosen = rows or _TaskRows(str(task), protocol, source, run_code, unsafe)
-    written = (output, observers)
-    asked = _Asked(opened, others, chosen, row_limit, options, *written, failing, names, score, threshold, common)
+    asked = _Asked(
+        opened, others, chosen, row_limit, options, output, observers, failing, names, score, threshold, common
+    )
     if has_several(opened.provenance):
         if not isinstance(chosen, RowSource) or observers.given:
             name, given = next(iter(observers.given.items()), ("task", task))

@@ -56,11 +56,8 @@ def _options(kinds: type | tuple[type, ...]) -> dict[str, type[Options]]:
 
 
 if TYPE_CHECKING:
-
-    class ClusterOptions(Joined): ...
-
-    class ElsewhereOptions(Joined): ...
-
+    ClusterOptions = Joined
+    ElsewhereOptions = Joined
 else:
     ClusterOptions = joined("ClusterOptions", _options(Cluster))
     ElsewhereOptions = joined("ElsewhereOptions", _options((Cluster, Queue)))

@@ -43,9 +43,7 @@ OneIteration = Annotated[str, Flag(METHOD, "Which kept iteration to write: a num
 
 _OWN = {f"--to {name}": exporter.options for name, exporter in EXPORTERS.items()}
 if TYPE_CHECKING:
-
-    class ExporterOptions(Joined): ...
-
+    ExporterOptions = Joined
 else:
     ExporterOptions = joined("ExporterOptions", _OWN)
 

@@ -75,9 +75,7 @@ Listing = Annotated[
 ]
 _OWN = {f"--demos-by {name}": method.options for name, method in METHODS.items()}
 if TYPE_CHECKING:
-
-    class MethodOptions(Joined): ...
-
+    MethodOptions = Joined
 else:
     MethodOptions = joined("MethodOptions", _OWN)
 # Without a model, none is opened: no row is then too long for it.
