@@ -30,10 +30,10 @@ from deepthink_cli.errors import InputError
 from deepthink_cli.events import Progress, Tell, Warn, silent
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.multilabel import has_several, thresholds_of
-from deepthink_cli.options import ScoreName
 from deepthink_cli.scoring.inputs import check_tokens
 from deepthink_cli.scoring.pipeline import EVALUATED, UNSCORABLE, predictions
 from deepthink_cli.scoring.prediction import Prediction
+from deepthink_cli.scoring.scoring import PLAIN, Scoring
 from deepthink_cli.tasks.evaluated import EvaluatedRows, rows_of_file
 
 if TYPE_CHECKING:
@@ -51,8 +51,7 @@ def calibrate(
     output: str | Path | None = None,
     *,
     calibrate: str | None = None,
-    score: ScoreName = "sum",
-    reread: int = 1,
+    scoring: Scoring = PLAIN,
     limit: int | None = None,
     options: ModelOptions | None = None,
     tell: Tell = silent,
@@ -67,8 +66,7 @@ def calibrate(
         calibrate: the calibration; by default `batch` with rows and `contextual` without. `none` removes a correction;
             `thresholds`, the default for rows with several labels, fits a threshold for each label instead; `centroid`
             stores the mean hidden state of each label, of the demonstrations if no rows are given.
-        score: what the correction is of; a memory labels by its correction with this score only.
-        reread: how often a query is written; a memory labels by its correction with this number only.
+        scoring: what the correction is of; a memory labels by its correction with this scoring only.
         limit: a number of rows, of which a fixed sample is then used.
         options: how to load the model that made the memory; unset options are taken from the memory.
         tell: called with every event.
@@ -78,28 +76,31 @@ def calibrate(
     name, output = calibrate or ("contextual" if rows is None else "batch"), memory if output is None else output
     if name == NONE:
         return _save(read_header(memory), None, output)
-    opened = open_memory(memory, "all").asked_again(reread)
+    opened = open_memory(memory, "all")
+    scoring.check(opened.provenance, opened.name)
     if calibrate is None and rows is not None and has_several(opened.provenance):
         name = THRESHOLDS
     demonstrations = opened.provenance.demonstrations
     evaluated = _checked(opened, name, rows, limit)
+    if name != THRESHOLDS and calibration(name).of_states and scoring.attends:
+        raise InputError.of("calibrate", name, f"compares hidden states after a whole memory; not with {scoring}")
     spec = find_its_model(opened, options, tell)
     if name != THRESHOLDS:
-        check_inputs([name], demonstrations, spec, score)
+        check_inputs([name], demonstrations, spec, scoring)
     if evaluated is not None:
-        check_tokens(demonstrations, spec, evaluated.source or evaluated.split, evaluated.checked, score)
+        check_tokens(demonstrations, spec, evaluated.source or evaluated.split, evaluated.checked, scoring)
     engine, stored = load_both(opened, spec, tell)
     memories = with_first_reading(engine, stored)
     if name == THRESHOLDS and evaluated is not None:
-        found, source = predictions_of(engine, memories, evaluated, score, tell), Path(evaluated.split).name
-        return _save(read_header(memory), None, output, thresholds_of(found, opened.provenance, source, score))
+        found, source = predictions_of(engine, memories, evaluated, scoring, tell), Path(evaluated.split).name
+        return _save(read_header(memory), None, output, thresholds_of(found, opened.provenance, source, scoring))
     if calibration(name).of_states:
-        correction = _by_centroids(engine, memories, evaluated, calibration(name), score, tell)
+        correction = _by_centroids(engine, memories, evaluated, calibration(name), scoring, tell)
     elif evaluated is None:
-        correction = calibrated_by_texts(engine, memories, name, score)
+        correction = calibrated_by_texts(engine, memories, name, scoring)
     else:
-        found, source = predictions_of(engine, memories, evaluated, score, tell), Path(evaluated.split).name
-        correction = calibrated_by_rows(found, name, demonstrations.labels, source, score, reread)
+        found, source = predictions_of(engine, memories, evaluated, scoring, tell), Path(evaluated.split).name
+        correction = calibrated_by_rows(found, name, demonstrations.labels, source, scoring)
     return _save(read_header(memory), correction, output)
 
 
@@ -136,17 +137,24 @@ def _checked(
         raise InputError.of("calibrate", name, "is estimated from rows; give a file of them, or use contextual")
     evaluated = rows_of_file(memory, rows, limit, labelled=method.labelled)
     method.check_count(evaluated.count)
-    check_supported([name], memory, evaluated.checked)
+    check_supported([name], evaluated.checked)
     return evaluated
 
 
 def predictions_of(
-    engine: Engine, memories: Sequence[Memory], rows: EvaluatedRows, score: ScoreName, tell: Tell
+    engine: Engine, memories: Sequence[Memory], rows: EvaluatedRows, scoring: Scoring, tell: Tell
 ) -> Iterator[Prediction]:
     """The predictions of each row by every memory; warns of those that are left out, demonstrations among them."""
     progress = Progress("calibrating", 0, rows.count)
     parts = predictions(
-        engine, [memories], _unread(rows), size=EVALUATED, score=score, skip=UNSCORABLE, tell=tell, progress=progress
+        engine,
+        [memories],
+        _unread(rows),
+        size=EVALUATED,
+        scoring=scoring,
+        skip=UNSCORABLE,
+        tell=tell,
+        progress=progress,
     )
     return _kept(chain.from_iterable(parts), rows.count, tell)
 
@@ -156,7 +164,7 @@ def _by_centroids(
     memories: Sequence[Memory],
     rows: EvaluatedRows | None,
     method: Calibration,
-    score: ScoreName,
+    scoring: Scoring,
     tell: Tell,
 ) -> Calibrated:
     """The correction by the centroids of rows, or of the demonstrations."""
@@ -164,12 +172,12 @@ def _by_centroids(
     assert provenance is not None
     if rows is None:
         source, count = OWN_ROWS, len(provenance.demonstrations.examples)
-        found = observed_demonstrations(engine, provenance, iterations, score, tell)
+        found = observed_demonstrations(engine, provenance, iterations, scoring, tell)
     else:
         source, count = Path(rows.split).name, rows.count
-        found = observed(engine, memories, _unread(rows), score)
+        found = observed(engine, memories, _unread(rows), scoring)
     kept = list(_kept(found, count, tell))
-    return centroid_correction(method, kept, iterations, provenance.demonstrations, source, score)
+    return centroid_correction(method, kept, iterations, provenance.demonstrations, source, scoring)
 
 
 def _kept(rows: Iterable[T | Skipped], count: int, tell: Tell) -> Iterator[T]:

@@ -9,8 +9,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator, with_config
 
 from deepthink_cli.io.mistakes import STRICT
-from deepthink_cli.io.records import LARGEST, Count, Digest, Natural, Share
-from deepthink_cli.options import MOST_COPIES, ScoreName
+from deepthink_cli.io.records import LARGEST, Count, Digest, Natural, Share, Value
 
 LEAST_WEIGHT, LARGEST_WEIGHT = 1e-3, 1e3  # of the first token: nearly unseen, and nearly all that is seen
 Nats = Annotated[float, Field(ge=-1e6, le=1e6)]  # the log-probabilities of a label are nearer to 0
@@ -46,19 +45,19 @@ class Centroids:
 class Calibrated:
     """The correction that a memory stores (`deepthink calibrate`), and what it was estimated from.
 
-    `method` is a name of `--calibrate`, `score` what it corrects, `bias` that of T = 1 and of every kept iteration; the
+    `method` is a name of `--calibrate`, `scoring` the options of the scores that it corrects where they do not have
+    their defaults, `bias` that of T = 1 and of every kept iteration; the
     method `centroid` has `centroids` of these iterations in its place. `inputs` counts the texts, or the rows of the
     file `source`; `sha256` is the digest of their list as canonical JSON, for a method that needs true labels as pairs
-    of a text and its label. `reread` is how often a query was written, if that is not once.
+    of a text and its label.
     """
 
     method: Annotated[str, Field(pattern=_NAME)]
-    score: ScoreName
+    scoring: dict[str, Value]
     bias: dict[str, StoredBias]
     inputs: Count
     sha256: Digest
     source: str | None = None
-    reread: Annotated[int, Field(ge=2, le=MOST_COPIES)] | None = None
     centroids: dict[str, Centroids] | None = None
 
     @model_validator(mode="after")
@@ -94,15 +93,13 @@ class Calibrated:
     def __str__(self) -> str:
         inputs = f"{self.inputs} {self.counted}" if self.inputs != 1 else f"1 {self.counted.removesuffix('s')}"
         whence = inputs if self.source is None else f"{inputs} of {self.source}"
-        again = "" if self.reread is None else f", queries written {self.reread} times"
+        whence += "".join(f", {name} {value}" for name, value in self.scoring.items())
         if self.centroids is not None:
-            return f"nearest of {len(self.centroids['1'].means)} mean hidden states, of {whence}{again}"
+            return f"nearest of {len(self.centroids['1'].means)} mean hidden states, of {whence}"
         last = max(self.bias, key=int)
         bias = sorted(self.bias[last].compared.items(), key=lambda item: -item[1])
         shown = [f"{label!r} {value:+.3f}" for label, value in bias[:_SHOWN]] + ["..."] * (len(bias) > _SHOWN)
-        return (
-            f"{self.method} calibration of {whence}, score {self.score}{again}; at T = {last}: {', '.join(shown)} nats"
-        )
+        return f"{self.method} calibration of {whence}; at T = {last}: {', '.join(shown)} nats"
 
 
 @with_config(STRICT)
@@ -138,11 +135,12 @@ class FirstToken:
 class Thresholds:
     """The share of each label above which a row gets it (`deepthink calibrate MEMORY ROWS`), at every iteration.
 
-    They are of `score`, and were fitted on `rows` rows of the file `source` in `folds` folds; the figures are those
+    They are of scores with the options `scoring`, and were fitted on `rows` rows of the file `source` in `folds` folds;
+    the figures are those
     of the last iteration on rows that the thresholds were not fitted on.
     """
 
-    score: ScoreName
+    scoring: dict[str, Value]
     at: dict[str, dict[str, Share]]
     rows: Count
     folds: Annotated[int, Field(ge=2, le=LARGEST)]
@@ -161,8 +159,9 @@ class Thresholds:
         last = max(self.at, key=int)
         shown = [f"{label!r} {value:.3f}" for label, value in list(self.at[last].items())[:_SHOWN]]
         shown += ["..."] * (len(self.at[last]) > _SHOWN)
+        options = "".join(f", {name} {value}" for name, value in self.scoring.items())
         return (
-            f"thresholds of {self.rows} rows of {self.source}, score {self.score}; at T = {last}: {', '.join(shown)}; "
+            f"thresholds of {self.rows} rows of {self.source}{options}; at T = {last}: {', '.join(shown)}; "
             f"{self.folds}-fold cross-validation: micro-F1 {self.micro_f1:.3f}, macro-F1 {self.macro_f1:.3f}, subset "
             f"accuracy {self.subset_accuracy:.1%}"
         )

@@ -9,7 +9,10 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from enum import IntEnum
-from typing import Self
+from typing import ParamSpec, Self, TypeVar, cast
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class ExitCode(IntEnum):
@@ -199,6 +202,14 @@ class Problems:
             yield
         except InputError as error:
             self.add(*error.problems)
+
+    def tried(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """What a call returns; None after an `InputError`, which is kept. Call `raise_any` before it is used."""
+        try:
+            return call(*args, **kwargs)
+        except InputError as error:
+            self.add(*error.problems)
+            return cast(T, None)
 
     def raise_any(self) -> None:
         """Raise one `InputError` with everything collected, if anything was."""

@@ -14,13 +14,13 @@ from deepthink_cli.advice import few_demonstrations, strong_bias
 from deepthink_cli.artifact.format import Header
 from deepthink_cli.artifact.metadata import rule_as_json
 from deepthink_cli.calibration.basis import check_inputs
-from deepthink_cli.calibration.extended_labels import ExtendedLabels
+from deepthink_cli.calibration.extended_labels import ExtendedLabels, other_score
 from deepthink_cli.calibration.options import CorrectionOptions
 from deepthink_cli.calibration.stored import calibrated_by_texts, check_storable, with_correction
 from deepthink_cli.data.examples import DemonstrationSet
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.engine.opening import describe_engine, find_model, load
-from deepthink_cli.errors import DeepThinkError, InputError, option
+from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.events import Progress, Tell, Warn, silent
 from deepthink_cli.meaning import check_meaning
 from deepthink_cli.method import MethodOptions
@@ -31,6 +31,7 @@ from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.model.tokens import tokenize_demonstrations
 from deepthink_cli.provenance import RecordedTechnique, Selected, TokenizedDemonstrations
 from deepthink_cli.rereading import reread
+from deepthink_cli.scoring.scoring import PLAIN
 from deepthink_cli.techniques.base import Technique, Trained
 from deepthink_cli.techniques.options import TechniqueOptions
 from deepthink_cli.techniques.registry import DEEP_THINKING
@@ -137,7 +138,7 @@ def plan_thinking(
     reread(spec.tokenizer, tokenized, method.method, 2)  # raises for an order that cannot be changed
     if demonstrations.labels:
         extended = ExtendedLabels(
-            spec.tokenizer, tokenized, "sum", tell, options=f"deepthink predict {option('score')} end"
+            spec.tokenizer, tokenized, PLAIN, tell, options=other_score(PLAIN, "deepthink predict {option} {name}")
         )
         labelled = extended.check_labels(demonstrations.examples[0].text, demonstrations.labels)
         spec.check_ids(labelled.ids, labelled.where)

@@ -60,10 +60,8 @@ class Memory:
 
     @property
     def centroids(self) -> Centroids | None:
-        """The mean hidden state of each label's rows after all of this memory; None if none are stored, or apply."""
-        if self.provenance is None or self.provenance.demonstrations.nearest is not None:
-            return None
-        stored = self.provenance.calibrated
+        """The mean hidden state of each label's rows after all of this memory; None if none are stored."""
+        stored = self.provenance.calibrated if self.provenance else None
         return stored.centroids[str(self.iteration)] if stored and stored.centroids else None
 
     @property

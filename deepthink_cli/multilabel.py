@@ -18,9 +18,9 @@ from deepthink_cli.corrections import Thresholds
 from deepthink_cli.data.examples import Query
 from deepthink_cli.data.same_input import input_groups
 from deepthink_cli.errors import InputError
-from deepthink_cli.options import ScoreName
 from deepthink_cli.provenance import Provenance
 from deepthink_cli.scoring.prediction import Prediction
+from deepthink_cli.scoring.scoring import PLAIN, Scoring, check_stored
 from deepthink_cli.scoring.softmax import shares
 
 FOLDS, SEED = 5, 0  # of the cross-validation
@@ -43,11 +43,12 @@ class GivenLabels:
     stored: Thresholds | None
 
     @classmethod
-    def of(cls, provenance: Provenance, score: ScoreName, name: str) -> GivenLabels:
-        """Those of a memory `name`; raises InputError for thresholds of another score."""
+    def of(cls, provenance: Provenance, scoring: Scoring, name: str) -> GivenLabels:
+        """Those of a memory `name`; raises InputError for thresholds of another scoring."""
         stored = provenance.thresholds
-        if stored is not None and stored.score != score:
-            raise InputError.of("score", score, f"the thresholds that {name} stores are of {stored.score}; use that")
+        if stored is not None:
+            hint = f"or store others with deepthink calibrate {name} ROWS"
+            check_stored(stored.scoring, scoring.correctable, f"the thresholds that {name} stores are", hint)
         return cls(stored)
 
     def __call__(self, prediction: Prediction) -> tuple[str, ...]:
@@ -168,7 +169,7 @@ def cross_validated(
 
 
 def thresholds_of(
-    predictions: Iterable[Prediction], provenance: Provenance, source: str, score: ScoreName = "sum"
+    predictions: Iterable[Prediction], provenance: Provenance, source: str, scoring: Scoring = PLAIN
 ) -> Thresholds:
     """The thresholds for predictions of labelled rows by T = 1 and the kept iterations of a memory.
 
@@ -194,7 +195,7 @@ def thresholds_of(
     judged = found[max(found)][1]
     at = {str(iteration): least for iteration, (least, _) in found.items()}
     figures = (judged.micro_f1, judged.macro_f1, judged.subset_accuracy)
-    return Thresholds(score, at, len(rows), FOLDS, source, *figures)
+    return Thresholds(scoring.correctable, at, len(rows), FOLDS, source, *figures)
 
 
 def metrics(sets: LabelSets) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from logging import getLogger
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, create_model
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError, create_model
 
 from deepthink_cli.errors import InputError, Problem, Problems, option
 from deepthink_cli.io.mistakes import reason
@@ -167,17 +167,6 @@ def chosen_iterations(field: str, choice: str, last: int) -> tuple[int, ...]:
     return chosen
 
 
-Keep = Literal["end", "start"]  # what is kept of a text that is too long for the model
-ScoreName = Literal["sum", "mean", "end"]  # what is compared of the log-probabilities of a candidate's tokens
-Score = Annotated[
-    ScoreName,
-    Flag(
-        METHOD,
-        "Compare candidates by the sum of their log-probabilities, as in the paper; by the mean per token; or by "
-        "end, the sum with the first token of what follows a label, so that 'bug report' can win against 'bug'.",
-    ),
-]
-
 TokensName = Literal["prompt", "parts"]  # whose token ids a prompt has
 TokenIds = Annotated[
     TokensName,
@@ -187,28 +176,3 @@ TokenIds = Annotated[
         hint="use prompt or parts",
     ),
 ]
-
-MOST_COPIES = 10  # of a query in its prompt
-Copies = Annotated[int, Field(ge=1, le=MOST_COPIES)]
-REREAD = Flag(
-    METHOD,
-    "Write each query this many times before its candidates, so that the model reads it again; 1 is once.",
-    "N",
-    hint=f"a number from 1 to {MOST_COPIES}",
-)
-
-
-class QueryOptions(Options):
-    """How queries are written, and how many of the demonstrations of a composed memory they attend to; None for all."""
-
-    reread: Annotated[Copies, REREAD] = 1
-    nearest: Annotated[
-        int | None,
-        Field(ge=1),
-        Flag(
-            METHOD,
-            "Let each input attend to the K demonstrations alone that are nearest to it, in a composed memory.",
-            "K",
-            hint="a number of demonstrations, 1 or more",
-        ),
-    ] = None

@@ -18,7 +18,7 @@ from deepthink_cli.data.same_input import input_groups
 from deepthink_cli.data.template import PARTS, Template
 from deepthink_cli.errors import InputError, option
 from deepthink_cli.io.mistakes import STRICT
-from deepthink_cli.io.records import LARGEST, Count, Digest, Finite, Natural, Share
+from deepthink_cli.io.records import LARGEST, Count, Digest, Finite, Natural, Share, Value
 from deepthink_cli.io.text import canonical_json, named
 from deepthink_cli.method import Method
 
@@ -109,9 +109,6 @@ class TokenizedDemonstrations:
     `chat` is set if they are turns of a conversation. `words` holds what the model read in place of a label, where it
     read another word (`RecordedTechnique.words`). `parts` are the numbers of tokens that the model read without the
     others, in order; there are none if it read all together.
-
-    `query_copies` is how often a query after them is written before its candidates (`--reread`), and `nearest` how many
-    of the parts it attends to (`--nearest`), None for all; they are no part of the digest or of a memory file.
     """
 
     examples: tuple[Example, ...]
@@ -121,8 +118,6 @@ class TokenizedDemonstrations:
     chat: Chat | None = None
     words: Mapping[str, str] = field(default_factory=dict)
     parts: tuple[int, ...] = ()
-    query_copies: int = 1
-    nearest: int | None = None
 
     @property
     def texts(self) -> tuple[tuple[int, ...], ...]:
@@ -150,7 +145,6 @@ class TokenizedDemonstrations:
         """Digest of examples, template, labels, token ids and, if they are set, the chat and the parts."""
         values = ADAPTER_DEMONSTRATIONS.dump_python(self)
         del values["words"]  # they are in the token ids
-        del values["query_copies"], values["nearest"]  # of a query, which is after them
         if self.chat is None:
             del values["chat"]
         if not self.parts:
@@ -200,7 +194,7 @@ class Selected:
     pool_sha256: Digest
     model: str | None = None
     model_sha256: Digest | None = None
-    options: dict[str, bool | Annotated[int, Field(ge=-LARGEST, le=LARGEST)] | Finite | str | None] | None = None
+    options: dict[str, Value] | None = None
 
     @model_validator(mode="after")
     def _check_rows(self) -> Self:

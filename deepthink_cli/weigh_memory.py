@@ -20,9 +20,9 @@ from deepthink_cli.errors import InputError
 from deepthink_cli.events import Note, Tell, silent
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.multilabel import has_several
-from deepthink_cli.options import ScoreName
 from deepthink_cli.scoring.inputs import check_tokens
 from deepthink_cli.scoring.prediction import Prediction
+from deepthink_cli.scoring.scoring import PLAIN, Scoring
 from deepthink_cli.scoring.softmax import log_share
 from deepthink_cli.tasks.evaluated import EvaluatedRows, rows_of_file
 
@@ -66,7 +66,7 @@ def weigh(
     output: str | Path | None = None,
     *,
     first_token: str | float,
-    score: ScoreName = "sum",
+    scoring: Scoring = PLAIN,
     limit: int | None = None,
     options: ModelOptions | None = None,
     tell: Tell = silent,
@@ -81,7 +81,7 @@ def weigh(
         output: the new file; without it, the memory's own file is replaced. The tensors stay as they are.
         first_token: a weight, of which 1 removes a stored one; `labels` chooses the highest likelihood of the true
             labels, `entropy` the least entropy of the predictions, whose rows need no labels.
-        score: what the candidates of the rows are compared by.
+        scoring: how the rows are scored.
         limit: a number of rows, of which a fixed sample is then used.
         options: how to load the model that made the memory; unset options are taken from the memory.
         tell: called with every event.
@@ -96,6 +96,10 @@ def weigh(
         return Weighed(_save(memory, FirstToken(chosen), output, tell))
     if rows is None:
         raise InputError.of("first_token", chosen, "chooses by rows; give a file of them, or give a weight")
+    if scoring.attends:
+        raise InputError.of(
+            "first_token", chosen, f"is of whole memories, of which a query may not attend to all: {scoring}"
+        )
     opened = open_memory(memory)
     if has_several(opened.provenance):
         raise InputError.of(
@@ -105,10 +109,12 @@ def weigh(
         )
     evaluated = rows_of_file(opened, rows, limit, labelled=chosen == "labels")
     spec = find_its_model(opened, options, tell)
-    check_tokens(opened.provenance.demonstrations, spec, evaluated.source or evaluated.split, evaluated.checked, score)
+    check_tokens(
+        opened.provenance.demonstrations, spec, evaluated.source or evaluated.split, evaluated.checked, scoring
+    )
     engine, stored = load_both(opened, spec, tell)
     (last,) = stored
-    trials, first = _tried(engine, last, evaluated, chosen, score, tell)
+    trials, first = _tried(engine, last, evaluated, chosen, scoring, tell)
     return Weighed(_save(memory, first, output, tell), trials)
 
 
@@ -129,12 +135,12 @@ def _save(memory: str | Path, first: FirstToken, output: str | Path, tell: Tell)
 
 
 def _tried(
-    engine: Engine, memory: Memory, rows: EvaluatedRows, criterion: Criterion, score: ScoreName, tell: Tell
+    engine: Engine, memory: Memory, rows: EvaluatedRows, criterion: Criterion, scoring: Scoring, tell: Tell
 ) -> tuple[tuple[Trial, ...], FirstToken]:
     """What the rows give with every weight, and the weight that the criterion chooses; of equals the one nearest 1."""
     placed, source = engine.place(memory), Path(rows.split).name  # all weights share one copy
     weighted = [_weighted(placed, weight) for weight in WEIGHTS]
-    found = list(predictions_of(engine, weighted, rows, score, tell))
+    found = list(predictions_of(engine, weighted, rows, scoring, tell))
     if not found:
         raise InputError(f"{source}: no row is left to choose a weight by; give rows that the memory has not read")
     labelled, count = criterion == "labels", len(WEIGHTS)

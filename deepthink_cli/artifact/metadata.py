@@ -171,9 +171,8 @@ def as_json(metadata: Metadata) -> dict[str, Any]:
     for name in ("gguf", "adapter"):
         if fields["model"][name] is None:
             del fields["model"][name]
-    for name in ("reread", "centroids"):
-        if metadata.calibrated is not None and getattr(metadata.calibrated, name) is None:
-            del fields["calibrated"][name]
+    if metadata.calibrated is not None and metadata.calibrated.centroids is None:
+        del fields["calibrated"]["centroids"]
     if metadata.template.label_separator is None:
         del fields["template"]["label_separator"]
     if metadata.template.tokens != PARTS:

@@ -12,14 +12,14 @@ from deepthink_cli.artifact.format import Artifact, Header, kept_iteration, prov
 from deepthink_cli.artifact.registry import OPENERS
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.engine.opening import describe_engine, find_model, load
-from deepthink_cli.errors import InputError, option
+from deepthink_cli.errors import InputError
 from deepthink_cli.events import Note, Tell, Warn
 from deepthink_cli.io.text import facts_table, size
 from deepthink_cli.model.chat import check_template
 from deepthink_cli.model.options import POCKET, TOY, ModelOptions
 from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.model.tokens import end_of_demonstrations
-from deepthink_cli.options import MOST_COPIES, own_options
+from deepthink_cli.options import own_options
 from deepthink_cli.provenance import Provenance, check_model, provenance_lines
 from deepthink_cli.registry import loaded
 
@@ -45,8 +45,7 @@ class OpenedMemory:
         """The memory of each iteration; raises InputError for NaN or infinity."""
         from deepthink_cli.artifact.files import memories_of
 
-        found = memories_of(self.source) if isinstance(self.source, Artifact) else list(self.source)
-        return [replace(memory, provenance=_asked(memory.provenance, self.reread, self.nearest)) for memory in found]
+        return memories_of(self.source) if isinstance(self.source, Artifact) else list(self.source)
 
     def read_by(self, engine: Engine) -> list[Memory]:
         """The memories as this engine uses them; what holds none in its file is read by the engine."""
@@ -67,69 +66,11 @@ class OpenedMemory:
         """Size of the file in bytes, or of the tensors of memories without a file."""
         return self.source.header.size if isinstance(self.source, Artifact) else sum(m.nbytes for m in self.source)
 
-    @property
-    def reread(self) -> int:
-        """How often a query is written before its candidates."""
-        return self.provenance.demonstrations.query_copies
-
-    @property
-    def nearest(self) -> int | None:
-        """How many of its demonstrations a query attends to; None for all."""
-        return self.provenance.demonstrations.nearest
-
-    def asked_again(self, reread: int) -> OpenedMemory:
-        """The memory for queries that are written `reread` times.
-
-        Raises InputError for a number out of range, and for several if rows may have several labels: thresholds are for
-        queries that are written once.
-        """
-        if not 1 <= reread <= MOST_COPIES:
-            raise InputError.of("reread", reread, f"a query is written 1 to {MOST_COPIES} times")
-        if reread > 1 and self.provenance.demonstrations.template.label_separator is not None:
-            raise InputError.of("reread", reread, f"the rows of {self.name} may have several labels; omit it")
-        return replace(self, provenance=_asked(self.provenance, reread, self.nearest))
-
-    def attending_to(self, nearest: int | None) -> OpenedMemory:
-        """The memory for queries that attend to this many of its demonstrations.
-
-        As many as there are, or more, are all; None changes nothing. Raises InputError for less than 1, for
-        demonstrations that were read together, and for what holds for the whole memory: thresholds of labels, or a
-        weight of the first token.
-        """
-        parts, problem = self.provenance.demonstrations.parts, ""
-        if nearest is None:
-            return self
-        if 0 < len(parts) <= nearest:
-            return replace(self, provenance=_asked(self.provenance, self.reread, None))
-        if nearest < 1:
-            problem = "a number of demonstrations, 1 or more"
-        elif not parts:
-            problem = (
-                f"the demonstrations of {self.name} were read together; make a memory with deepthink think "
-                f"{option('technique')} composed, or omit it"
-            )
-        elif self.provenance.demonstrations.template.label_separator is not None:
-            problem = f"the rows of {self.name} may have several labels; omit it"
-        elif self.provenance.first_token is not None:
-            problem = (
-                f"{self.name} stores a weight of its first token, which a query may not attend to; remove it with "
-                f"deepthink calibrate {self.name} {option('first_token')} 1, or omit it"
-            )
-        if problem:
-            raise InputError.of("nearest", nearest, problem)
-        return replace(self, provenance=_asked(self.provenance, self.reread, nearest))
-
     def _repr_html_(self) -> str:
         """A table for notebooks: what `deepthink inspect` says of the file."""
         iterations = ", ".join(map(str, self.iterations))
         opened = f"iteration {iterations} of {', '.join(map(str, self.kept))}, {size(self.nbytes)}"
         return facts_table(self.name, {**provenance_lines(self.provenance), "holds": opened})
-
-
-def _asked(provenance: Provenance | None, reread: int, nearest: int | None) -> Provenance:
-    assert provenance is not None
-    demonstrations = replace(provenance.demonstrations, query_copies=reread, nearest=nearest)
-    return replace(provenance, demonstrations=demonstrations)
 
 
 def open_memory(path: str | Path, iteration: int | str = "last") -> OpenedMemory:

@@ -16,10 +16,16 @@ from deepthink_cli.calibration.registry import CALIBRATIONS, NONE, STORED, calib
 from deepthink_cli.data.examples import Query, Text
 from deepthink_cli.errors import InputError, option
 from deepthink_cli.model.spec import ModelSpec
-from deepthink_cli.model.tokens import Ending, QueryTokenizer, TokenizedQuery, end_of_demonstrations, query_tokenizer
-from deepthink_cli.options import ScoreName
+from deepthink_cli.model.tokens import (
+    QueryTokenizer,
+    TokenizedQuery,
+    after_label,
+    end_of_demonstrations,
+    query_tokenizer,
+)
 from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.scoring.prediction import check_fits
+from deepthink_cli.scoring.scoring import PLAIN, Scoring
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -48,14 +54,14 @@ def check_calibrations(names: Sequence[str], demonstrations: TokenizedDemonstrat
 
 
 def check_inputs(
-    names: Sequence[str], demonstrations: TokenizedDemonstrations, spec: ModelSpec, score: ScoreName = "sum"
+    names: Sequence[str], demonstrations: TokenizedDemonstrations, spec: ModelSpec, scoring: Scoring = PLAIN
 ) -> None:
     """Tokenise the texts of calibrations with the label words, before the weights are loaded.
 
     Raises InputError, naming the calibration, for texts that do not fit the tokenizer or the model's context.
     """
     for name in from_texts(names) if demonstrations.labels else ():
-        _, tokenized = BasisInputs(name, spec.tokenizer, demonstrations, score)([demonstrations.labels])
+        _, tokenized = BasisInputs(name, spec.tokenizer, demonstrations, scoring)([demonstrations.labels])
         for query in tokenized:
             check_fits(spec.limits, spec.id, demonstrations, query)
 
@@ -73,28 +79,31 @@ def basis_texts(basis: Basis, demonstrations: TokenizedDemonstrations) -> list[T
 
 
 class BasisInputs:
-    """The inputs of one calibration, with any candidates, which are tokenised for `score`."""
+    """The inputs of one calibration, with any candidates, which are tokenised as the rows are."""
 
     def __init__(
         self,
         name: str,
         tokenizer: PreTrainedTokenizerBase,
         demonstrations: TokenizedDemonstrations,
-        score: ScoreName = "sum",
+        scoring: Scoring = PLAIN,
     ) -> None:
         basis = calibration(name).basis
         self.name, self.texts = name, basis_texts(basis, demonstrations)
         self._tokenize: Callable[[Sequence[Query]], list[TokenizedQuery]]
         if basis == "premise":
             start, end = _premise(demonstrations), end_of_demonstrations(tokenizer, demonstrations)
-            template = demonstrations.template
+
+            def ids(texts: Sequence[str]) -> list[list[int]]:
+                return end.after(tokenizer, texts)
+
             self._tokenize = QueryTokenizer(
                 lambda query: (start, [start + candidate for candidate in query.candidates]),
-                lambda texts: end.after(tokenizer, texts),
-                end=Ending.of_separator(tokenizer, template) if score == "end" else None,
+                ids,
+                ended=scoring.ended(lambda: after_label(tokenizer, demonstrations.template, ids)),
             )
         else:
-            self._tokenize = query_tokenizer(tokenizer, demonstrations, score)
+            self._tokenize = query_tokenizer(tokenizer, demonstrations, scoring)
 
     def __call__(self, candidates: Iterable[tuple[str, ...]]) -> tuple[list[Query], list[TokenizedQuery]]:
         """The queries and their tokens: all texts with the first candidates, then with the next.

@@ -13,10 +13,11 @@ from deepthink_cli.corrections import Calibrated
 from deepthink_cli.data.examples import Skipped
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError, option
-from deepthink_cli.options import ScoreName
 from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.scoring.pipeline import Chunk, Part, predicted, scored
-from deepthink_cli.scoring.prediction import Correction, Counted, Prediction, Scores, prediction_of
+from deepthink_cli.scoring.prediction import Correction, Counted, Prediction, prediction_of
+from deepthink_cli.scoring.scores import Scores
+from deepthink_cli.scoring.scoring import PLAIN, Scoring
 from deepthink_cli.scoring.softmax import log_softmax
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ class Calibrator(RowCalibrator):
     """The corrections of a pipeline's predictions by each of `names`, except `none`; each iteration has its own.
 
     A bias from texts is the same for all rows with the same candidates; the texts are scored after the same `members`
-    by the same `score` as the rows. A bias from rows is as in `RowCalibrator`. The correction `stored` is that
+    by the same scoring as the rows. A bias from rows is as in `RowCalibrator`. The correction `stored` is that
     of the memories: a bias, for several members the mean of theirs, or centroids.
     """
 
@@ -98,7 +99,7 @@ class Calibrator(RowCalibrator):
         engine: Engine,
         members: Sequence[Sequence[Memory]],
         names: Iterable[str],
-        score: ScoreName = "sum",
+        scoring: Scoring = PLAIN,
     ) -> None:
         provenance = members[0][0].provenance
         assert provenance is not None
@@ -113,7 +114,7 @@ class Calibrator(RowCalibrator):
             elif name != NONE and unlabelled(name).from_rows:
                 self._correct[name] = _FromRows(name, demonstrations.labels)
             elif name != NONE:
-                self._correct[name] = TextBiases(name, engine, members, demonstrations, score)
+                self._correct[name] = TextBiases(name, engine, members, demonstrations, scoring)
 
 
 @dataclass(frozen=True)
@@ -314,10 +315,10 @@ class TextBiases:
         engine: Engine,
         members: Sequence[Sequence[Memory]],
         demonstrations: TokenizedDemonstrations,
-        score: ScoreName,
+        scoring: Scoring,
     ) -> None:
-        self.method, self.engine, self.members, self.score = unlabelled(name), engine, members, score
-        self.inputs = BasisInputs(name, engine.tokenizer, demonstrations, score)
+        self.method, self.engine, self.members, self.scoring = unlabelled(name), engine, members, scoring
+        self.inputs = BasisInputs(name, engine.tokenizer, demonstrations, scoring)
         self.labels = demonstrations.labels
         self.shared: dict[tuple[int, Candidates], Bias] = {}  # of the label words, for every call
 
@@ -338,7 +339,7 @@ class TextBiases:
     def of(self, candidates: Sequence[Candidates]) -> dict[tuple[int, Candidates], Bias]:
         """The bias of each iteration for each list of candidates."""
         queries, tokenized = self.inputs(candidates)
-        chunk = Chunk(queries, self.engine.plan(tokenized), self.score)
+        chunk = Chunk(queries, self.engine.plan(tokenized), self.scoring)
         predictions = predicted(scored(self.engine, self.members, chunk))
         memories, texts, biases = len(self.members[0]), len(self.inputs.texts), dict[tuple[int, Candidates], Bias]()
         for place in range(memories):

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from deepthink_cli.calibration.base import Calibration
-from deepthink_cli.calibration.stored import recorded, rows_digest
+from deepthink_cli.calibration.stored import rows_digest
 from deepthink_cli.corrections import Calibrated
 from deepthink_cli.data.examples import DemonstrationSet, Query, Skipped
 from deepthink_cli.data.same_input import input_groups
@@ -16,11 +16,11 @@ from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError, option
 from deepthink_cli.events import Progress, Tell
 from deepthink_cli.model.tokens import tokenize_demonstrations
-from deepthink_cli.options import ScoreName
 from deepthink_cli.provenance import Provenance, TokenizedDemonstrations
 from deepthink_cli.registry import loaded
 from deepthink_cli.scoring.pipeline import EVALUATED, UNSCORABLE, longest, planned
 from deepthink_cli.scoring.prediction import observe_each
+from deepthink_cli.scoring.scoring import Scoring
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -63,13 +63,13 @@ def check_demonstrations(method: Calibration, provenance: Provenance, memory: st
 
 
 def observed(
-    engine: Engine, memories: Sequence[Memory], rows: Iterable[Query | Skipped], score: ScoreName
+    engine: Engine, memories: Sequence[Memory], rows: Iterable[Query | Skipped], scoring: Scoring
 ) -> Iterator[Observed | Skipped]:
     """Each row with its hidden state after every memory: that from which the label's first token is predicted."""
     placed, last = [engine.place(memory) for memory in memories], longest(memories).provenance
     assert last is not None
-    for chunk in planned(engine, last.demonstrations, rows, size=EVALUATED, score=score, skip=UNSCORABLE):
-        by_memory = [observe_each(engine, memory, chunk.plan)[1] for memory in placed]
+    for chunk in planned(engine, last.demonstrations, rows, size=EVALUATED, scoring=scoring, skip=UNSCORABLE):
+        by_memory = [observe_each(engine, memory, chunk.plan, scoring)[1] for memory in placed]
         found = zip(chunk.queries, zip(*by_memory, strict=True), strict=True)
         for row in chunk.rows:
             query, states = (row, ()) if isinstance(row, Skipped) else next(found)
@@ -77,7 +77,7 @@ def observed(
 
 
 def observed_demonstrations(
-    engine: Engine, provenance: Provenance, kept: Collection[int], score: ScoreName, tell: Tell
+    engine: Engine, provenance: Provenance, kept: Collection[int], scoring: Scoring, tell: Tell
 ) -> Iterator[Observed | Skipped]:
     """Each demonstration with its hidden states after memories of those of other inputs, at the iterations `kept`.
 
@@ -92,14 +92,14 @@ def observed_demonstrations(
         own = [place for place, group in enumerate(read.groups) if group == number]
         examples = tuple(example for place, example in enumerate(read.examples) if place not in own)
         others = replace(whole, examples=examples)
-        rest = replace(tokenize_demonstrations(engine.tokenizer, others), query_copies=read.query_copies)
+        rest = tokenize_demonstrations(engine.tokenizer, others)
         origin = replace(provenance, demonstrations=rest)
         memories = [
             replace(memory, provenance=origin) for memory in think(engine, rest, method) if memory.iteration in kept
         ]
         solved = [(place + 1, read.examples[place]) for place in own]
         queries = [Query(each.text, read.labels, each.label, where=f"demonstration {n}") for n, each in solved]
-        yield from observed(engine, memories, queries, score)
+        yield from observed(engine, memories, queries, scoring)
         tell(Progress("calibrating", number + 1, inputs))
 
 
@@ -109,7 +109,7 @@ def centroid_correction(
     iterations: Sequence[int],
     demonstrations: TokenizedDemonstrations,
     source: str,
-    score: ScoreName,
+    scoring: Scoring,
 ) -> Calibrated:
     """The correction by the centroids of rows, whose states are after memories of `demonstrations` at these iterations.
 
@@ -126,6 +126,4 @@ def centroid_correction(
         for iteration, states in zip(iterations, of_iterations, strict=True)
     }
     digest = rows_digest(queries, labelled=True)
-    return Calibrated(
-        method.name, score, {}, len(rows), digest, source, recorded(demonstrations.query_copies), centroids
-    )
+    return Calibrated(method.name, scoring.of_states, {}, len(rows), digest, source, centroids)

@@ -16,8 +16,9 @@ from deepthink_cli.data.template import Template
 from deepthink_cli.errors import InputError, option
 from deepthink_cli.events import Tell, Warn, silent
 from deepthink_cli.model.tokens import TokenizedQuery, query_tokenizer
-from deepthink_cli.options import ScoreName
 from deepthink_cli.provenance import TokenizedDemonstrations
+from deepthink_cli.scoring.scoring import Scoring
+from deepthink_cli.scoring.steps.score import SCORES
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -38,13 +39,13 @@ class ExtendedLabels:
         self,
         tokenizer: PreTrainedTokenizerBase,
         prompt: Template | TokenizedDemonstrations,
-        score: ScoreName,
+        scoring: Scoring,
         tell: Tell,
         where: str = "",
         options: str | None = None,
     ) -> None:
-        self._tokenize, self._tell, self._where = query_tokenizer(tokenizer, prompt, score), tell, where
-        self._hint = "" if score == "end" else f", or use {options or option('score') + ' end'}"
+        self._tokenize, self._tell, self._where = query_tokenizer(tokenizer, prompt, scoring), tell, where
+        self._hint = "" if options is None else f", or use {options}"
 
     def check_labels(self, text: Text, labels: Sequence[str]) -> TokenizedQuery:
         """Warn of the labels of a query with this text; returns it tokenised, or raises as `tokenize_queries`."""
@@ -103,22 +104,32 @@ class ExtendedLabels:
 def check_labels(
     tokenizer: PreTrainedTokenizerBase,
     demonstrations: TokenizedDemonstrations,
-    score: ScoreName,
+    scoring: Scoring,
     calibrate: Sequence[str],
     tell: Tell,
 ) -> ExtendedLabels | None:
-    """Warn of the label words of a memory that `score` never chooses; returns what warns of rows.
+    """Warn of the label words of a memory that the scoring never chooses; returns what warns of rows.
 
     None for a mean per token, and where the first calibration gives the label. Raises InputError if the label words
     cannot be tokenised for this score.
     """
-    if score == "mean":
+    if not scoring.prefers_short:
         return None
     is_raw = "".join(calibrate[:1]) in ("", NONE)
-    extended = ExtendedLabels(tokenizer, demonstrations, score, tell if is_raw else silent)
+    extended = ExtendedLabels(
+        tokenizer, demonstrations, scoring, tell if is_raw else silent, options=other_score(scoring)
+    )
     example = demonstrations.examples[0]
     extended.check_labels(example.text, demonstrations.labels or (example.label,))
     return extended if is_raw else None
+
+
+def other_score(scoring: Scoring, typed: str = "{option} {name}") -> str | None:
+    """The option of a score whose candidates have ends, so that none begins with another; None if it is in use."""
+    for name in SCORES.own:
+        if SCORES[name].separates and scoring.get("score") != name:
+            return typed.format(option=option("score"), name=name)
+    return None
 
 
 def _pairs(query: Query, tokenized: TokenizedQuery) -> list[tuple[str, str]]:

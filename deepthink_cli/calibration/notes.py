@@ -6,18 +6,17 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from deepthink_cli.artifact.opening import OpenedMemory
-from deepthink_cli.calibration.basis import BasisInputs, check_calibrations
+from deepthink_cli.calibration.basis import BasisInputs
 from deepthink_cli.calibration.calibrator import own_candidates
 from deepthink_cli.calibration.registry import STORED, calibration, from_rows, from_texts
 from deepthink_cli.data.examples import Query, Skipped
 from deepthink_cli.errors import InputError, option
 from deepthink_cli.events import Note, Tell, Warn
 from deepthink_cli.model.limits import Limits
-from deepthink_cli.options import ScoreName
 from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.scoring.inputs import CheckedRows
 from deepthink_cli.scoring.prediction import Prediction, check_fits
+from deepthink_cli.scoring.scoring import PLAIN, Scoring
 from deepthink_cli.scoring.softmax import shares
 
 if TYPE_CHECKING:
@@ -31,13 +30,13 @@ FIRST = 256  # the rows of a stream after which its user is warned
 _SHOWN = 6  # labels in a note
 
 
-def check_supported(calibrate: Sequence[str], memory: OpenedMemory, checked: CheckedRows | None) -> None:
-    """Raise InputError, naming the memory or the row, for a calibration that one of them does not support."""
-    if checked is not None:
-        check_count(calibrate, checked.count)
-    check_calibrations(calibrate, memory.provenance.demonstrations, memory.name)
+def check_supported(calibrate: Sequence[str], checked: CheckedRows | None) -> None:
+    """Raise InputError for a calibration that cannot be estimated from so few rows, or that a row does not support."""
+    if checked is None:
+        return
+    check_count(calibrate, checked.count)
     for name in of_labels(calibrate):
-        if checked is not None and checked.other_labels is not None:
+        if checked.other_labels is not None:
             raise own_candidates(name, checked.other_labels)
 
 
@@ -58,7 +57,7 @@ def row_check(
     tokenizer: PreTrainedTokenizerBase,
     limits: Limits,
     model: str,
-    score: ScoreName = "sum",
+    scoring: Scoring = PLAIN,
     same_labels: bool = False,
 ) -> CheckRow:
     """A function that raises InputError, naming the row, for candidates that a calibration does not support.
@@ -66,7 +65,7 @@ def row_check(
     `limits` and the name are those of the model. With `same_labels`, all candidates must be labels of the memory.
     """
     labels = demonstrations.labels
-    texts = [BasisInputs(name, tokenizer, demonstrations, score) for name in from_texts(calibrate)]
+    texts = [BasisInputs(name, tokenizer, demonstrations, scoring) for name in from_texts(calibrate)]
 
     def check(query: Query) -> None:
         if set(query.candidates) == set(labels):

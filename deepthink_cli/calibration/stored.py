@@ -16,57 +16,39 @@ from deepthink_cli.data.examples import Query
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError, option
 from deepthink_cli.io.text import canonical_json
-from deepthink_cli.options import ScoreName
 from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.scoring.prediction import Prediction
+from deepthink_cli.scoring.scoring import PLAIN, Scoring, check_stored
 
 if TYPE_CHECKING:
     from deepthink_cli.calibration.calibrator import Bias
     from deepthink_cli.memory import Memory
 
 
-def in_use(calibrate: Sequence[str], memories: Sequence[OpenedMemory], score: ScoreName = "sum") -> tuple[str, ...]:
+def in_use(calibrate: Sequence[str], memories: Sequence[OpenedMemory], scoring: Scoring = PLAIN) -> tuple[str, ...]:
     """The calibrations that correct the scores of memories: those that are named, or the one that they store.
 
     Raises InputError, naming the memory, for a stored one that some of the memories of an ensemble do not have, or that
-    is of another score, or of queries that are written another number of times.
+    is of another scoring.
     """
     names = tuple(calibrate)
     if not names and any(memory.provenance.calibrated for memory in memories):
         names = (STORED,)
     if STORED in names:
-        _check_stored(memories, score)
+        _check_stored(memories, scoring)
     return names
 
 
-def _check_stored(memories: Sequence[OpenedMemory], score: ScoreName) -> None:
+def _check_stored(memories: Sequence[OpenedMemory], scoring: Scoring) -> None:
     without, methods = f"or use {option('calibrate')} {NONE}", set[str]()
     for memory in memories:
         if (stored := memory.provenance.calibrated) is None:
             raise InputError(
                 f"{memory.name}: stores no correction; store one with deepthink calibrate {memory.name}, {without}"
             )
-        if stored.centroids is None and stored.score != score:
-            raise InputError.of(
-                "score",
-                score,
-                f"the correction that {memory.name} stores is of {option('score')} {stored.score}; give that, store "
-                f"another with deepthink calibrate {memory.name} {option('score')} {score}, {without}",
-            )
-        if (stored.reread or 1) != memory.reread:
-            raise InputError.of(
-                "reread",
-                memory.reread,
-                f"the correction that {memory.name} stores is of {option('reread')} {stored.reread or 1}; give that, "
-                f"store another with deepthink calibrate {memory.name} {option('reread')} {memory.reread}, {without}",
-            )
-        if memory.nearest is not None:
-            raise InputError.of(
-                "nearest",
-                memory.nearest,
-                f"the correction that {memory.name} stores is of queries that attend to all demonstrations; name one "
-                f"that is estimated with these, as {option('calibrate')} batch, {without}",
-            )
+        used = scoring.correctable if stored.centroids is None else scoring.of_states
+        other = f"store another with deepthink calibrate {memory.name}, {without}"
+        check_stored(stored.scoring, used, f"the correction that {memory.name} stores is", other)
         methods.add(stored.method)
     if len(methods) > 1:
         names = " and ".join(sorted(methods))
@@ -83,18 +65,18 @@ def check_storable(name: str, demonstrations: TokenizedDemonstrations, memory: s
     check_calibrations([name], demonstrations, memory)
 
 
-def calibrated_by_texts(engine: Engine, memories: Sequence[Memory], name: str, score: ScoreName = "sum") -> Calibrated:
+def calibrated_by_texts(engine: Engine, memories: Sequence[Memory], name: str, scoring: Scoring = PLAIN) -> Calibrated:
     """The correction that a calibration estimates from texts through memories: T = 1 and those that will be kept.
 
     Raises InputError for texts that do not fit the tokenizer, and NotFiniteError for scores that are not finite.
     """
     assert memories[0].provenance is not None
     demonstrations = memories[0].provenance.demonstrations
-    texts = TextBiases(name, engine, [[engine.place(memory) for memory in memories]], demonstrations, score)
+    texts = TextBiases(name, engine, [[engine.place(memory) for memory in memories]], demonstrations, scoring)
     biases = {iteration: bias for (iteration, _), bias in texts.of([demonstrations.labels]).items()}
     digest = _digest(dict(text) if not isinstance(text, str) else text for text in texts.inputs.texts)
     count = len(texts.inputs.texts)
-    return Calibrated(name, score, _stored(biases), count, digest, reread=recorded(demonstrations.query_copies))
+    return Calibrated(name, scoring.correctable, _stored(biases), count, digest)
 
 
 def calibrated_by_rows(
@@ -102,12 +84,11 @@ def calibrated_by_rows(
     name: str,
     labels: tuple[str, ...],
     source: str,
-    score: ScoreName = "sum",
-    reread: int = 1,
+    scoring: Scoring = PLAIN,
 ) -> Calibrated:
     """The correction that a calibration estimates from predictions of rows by T = 1 and the memories that will be kept.
 
-    `source` names the file of the rows, `reread` is how often each was written. Raises InputError for too few rows, and
+    `source` names the file of the rows. Raises InputError for too few rows, and
     for labels that no row has if true labels are needed.
     """
     method, by_iteration = calibration(name), dict[int, list[Prediction]]()
@@ -123,18 +104,13 @@ def calibrated_by_rows(
         for iteration, each in by_iteration.items()
     }
     digest = rows_digest(rows, method.labelled)
-    return Calibrated(name, score, _stored(biases), len(rows), digest, source, recorded(reread))
+    return Calibrated(name, scoring.correctable, _stored(biases), len(rows), digest, source)
 
 
 def rows_digest(rows: Sequence[Query], labelled: bool) -> str:
     """Digest of the rows' texts, or of pairs of a text and its label."""
     texts = [row.text if isinstance(row.text, str) else dict(row.text) for row in rows]
     return _digest([[text, row.gold] for text, row in zip(texts, rows, strict=True)] if labelled else texts)
-
-
-def recorded(reread: int) -> int | None:
-    """How often a query is written, as records hold it: None for once."""
-    return None if reread == 1 else reread
 
 
 def with_correction(memories: Iterable[Memory], calibrated: Calibrated | None) -> list[Memory]:

@@ -97,11 +97,6 @@ def distribution(evaluation: Evaluation, by: str = "") -> list[Any]:
 
 AXIS = 22  # columns of the axis of accuracies, so that the table has 80
 
-COMPARED = {
-    "mean": "the mean log-probability per token",
-    "end": "the sum of log-probabilities with the end of the label",
-}
-
 
 def show(result: EvaluationReport, json: bool) -> None:
     """Print the result on stdout, as text or as one JSON object."""
@@ -109,13 +104,11 @@ def show(result: EvaluationReport, json: bool) -> None:
         write_json(result.as_json())
         return
     evaluation, provenance = result.evaluation, result.memory.provenance
-    shots, nearest = len(provenance.demonstrations.examples), result.memory.nearest
+    shots = len(provenance.demonstrations.examples)
     report(
         f"{result.memory.name}: {shots} demonstrations, {provenance.model.id}, {_made_by(result.memory)}",
         *([f"mean log-probability with {', '.join(result.ensemble)}"] if result.ensemble else []),
-        *([f"compared by {COMPARED[result.score]}"] if result.score in COMPARED else []),
-        *([f"each query is written {result.memory.reread} times"] if result.memory.reread > 1 else []),
-        *([f"each query attends to its {nearest} nearest demonstrations"] if nearest else []),
+        *result.scorer.scoring.described,
         f"{_described(result)}: {evaluation.n} inputs, {result.seconds:.1f} s to load the model and to label",
         *(f"skipped {count}: {reason}" for reason, count in result.skipped.items()),
         "",

@@ -13,15 +13,17 @@ from deepthink_cli.calibration.registry import CALIBRATIONS, CENTROID, NONE, THR
 from deepthink_cli.cli.about import about
 from deepthink_cli.cli.console import Show, note, write_json
 from deepthink_cli.cli.data_options import Labels, MemoryFile, RowArguments, values_of_memory
-from deepthink_cli.cli.grouped import Given, Help, Without, grouped
+from deepthink_cli.cli.grouped import Given, Help, grouped
 from deepthink_cli.cli.options import CommonArguments, for_memory
+from deepthink_cli.cli.scoring_options import ScoringOptions, typed
 from deepthink_cli.cli.sources import is_typed
 from deepthink_cli.cli.values import check_given, read_by
 from deepthink_cli.corrections import Calibrated, FirstToken, Thresholds
 from deepthink_cli.errors import InputError, Problems, option
 from deepthink_cli.io.text import size
 from deepthink_cli.model.options import ModelOptions
-from deepthink_cli.options import OUTPUT, Flag, QueryOptions, Score
+from deepthink_cli.options import OUTPUT, Flag
+from deepthink_cli.scoring.scoring import Scoring
 from deepthink_cli.selection.options import Limit, TaskOptions
 
 Rows = Annotated[
@@ -57,11 +59,10 @@ def calibrate(
     *,
     correction: Annotated[Given[CorrectionOptions], Help(calibrate=HELP)],
     weight: Given[FirstTokenOptions],
-    score: Score = "sum",
     limit: Limit = None,
     labels: Labels = None,
     reading: RowArguments,
-    query: Annotated[QueryOptions, Without("nearest")],
+    scoring: Given[ScoringOptions],
     model: Given[ModelOptions],
     common: CommonArguments,
 ) -> None:
@@ -81,10 +82,8 @@ def calibrate(
         options = model.checked()
     with problems.collected():
         chosen, first_token = _one_of(if_typed(context, correction), weight)
-        if first_token is not None and query.reread > 1:
-            raise InputError.of(
-                "reread", query.reread, f"has no meaning with {option('first_token')}; omit one of them"
-            )
+    with problems.collected():
+        steps = Scoring.of(**scoring.changed)
     with problems.collected():
         row_limit = TaskOptions.checked(limit=limit).limit
     with problems.collected():
@@ -93,11 +92,11 @@ def calibrate(
         reads = read_by(rows, model=model.model, adapter=model.adapter, config=common.config)
         check_apart(output, reads if output == memory else [memory, *reads])
     problems.raise_any()
-    settings: Any = {"score": score, "limit": row_limit, "options": options}
+    settings: Any = {"scoring": steps, "limit": row_limit, "options": options}
     stored: Calibrated | Thresholds | FirstToken | None
     with Show(common, bar=not common.as_json) as tell:
         if first_token is None:
-            header = calibrated(memory, source, output, calibrate=chosen, reread=query.reread, **settings, tell=tell)
+            header = calibrated(memory, source, output, calibrate=chosen, **settings, tell=tell)
             stored = header.metadata.thresholds or header.metadata.calibrated
             missing, printed = "no correction", summary(header)
         else:
@@ -111,8 +110,7 @@ def calibrate(
         write_json(printed)
     note(f"wrote {output} ({size(header.size)}): {stored or missing}", common.quiet)
     if stored is not None:
-        end = "" if score == "sum" else f" --score {score}"
-        end += "" if query.reread == 1 else f" --reread {query.reread}"
+        end = typed(steps)
         evaluated = f"deepthink eval {output} LABELLED{end}" + ("" if rows is None else " (other rows than these)")
         note(f"next: deepthink predict {output} INPUTS{end}    or: {evaluated}", common.quiet)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from deepthink_cli.calibration.registry import calibrations
+from deepthink_cli.calibration.registry import NONE, calibrations
 from deepthink_cli.cli.about import about
 from deepthink_cli.cli.accuracy import show, show_label_sets
 from deepthink_cli.cli.console import Show, note
@@ -31,6 +31,7 @@ from deepthink_cli.cli.grouped import Given, grouped
 from deepthink_cli.cli.opener_options import OpenerOptions
 from deepthink_cli.cli.options import CommonArguments, for_memory
 from deepthink_cli.cli.output_options import Watching, observed
+from deepthink_cli.cli.scoring_options import ScoringOptions
 from deepthink_cli.cli.values import read_by
 from deepthink_cli.data.rows import check_rereadable
 from deepthink_cli.data.source import RowSource
@@ -40,8 +41,9 @@ from deepthink_cli.evaluation.threshold import Threshold
 from deepthink_cli.experiments.experiment import RunCode, Unsafe
 from deepthink_cli.io.tables import check_suffix, writing_rows
 from deepthink_cli.model.options import ModelOptions
-from deepthink_cli.options import OUTPUT, Flag, Options, QueryOptions, Score
+from deepthink_cli.options import OUTPUT, Flag, Options
 from deepthink_cli.prediction.options import ErrorOptions
+from deepthink_cli.scoring.scoring import PLAIN, Scoring
 from deepthink_cli.selection.options import Limit, TaskOptions
 
 if TYPE_CHECKING:
@@ -50,8 +52,8 @@ if TYPE_CHECKING:
     from deepthink_cli.evaluation.evaluate import EvaluationReport
     from deepthink_cli.events import Tell
     from deepthink_cli.model.options import ModelOptions
-    from deepthink_cli.options import ScoreName
     from deepthink_cli.prediction.rows import RowCounts
+    from deepthink_cli.prediction.scorer import Scorer
     from deepthink_cli.scoring.prediction import Prediction
     from deepthink_cli.tasks.evaluated import EvaluatedRows
     from deepthink_cli.tasks.sources import Source
@@ -111,9 +113,8 @@ def evaluate(
     at: IterationChoice = "all",
     calibrate: Calibrate = None,
     ensemble: EnsembleFiles = None,
-    score: Score = "sum",
     errors: Given[ErrorOptions],
-    query: QueryOptions,
+    scoring: Given[ScoringOptions],
     own: Given[OpenerOptions],
     model: Given[ModelOptions],
     task: TaskName = None,
@@ -128,57 +129,43 @@ def evaluate(
 ) -> None:
     """Measure accuracy on labelled rows, with plain in-context learning (T = 1), majority baseline and confusions."""
     from deepthink_cli.artifact.opening import open_for_scoring
-    from deepthink_cli.calibration.basis import check_calibrations
-    from deepthink_cli.multilabel import has_several
-    from deepthink_cli.prediction.predict import open_ensemble
+    from deepthink_cli.prediction.scorer import Scorer
     from deepthink_cli.scoring.inputs import check_rows
     from deepthink_cli.tasks.rows import in_columns
     from deepthink_cli.tasks.sources import source_of
 
     model, problems, files = for_memory(context, model), Problems(), ensemble or []
     observers = Watching("eval", watching)
-    with problems.collected():
-        options = model.checked()
+    options = problems.tried(model.checked)
     paths: dict[str, Any] = {"model": model.model, "adapter": model.adapter}
     paths |= {"task": task, "data_dir": data_dir, "config": common.config}
-    skip = errors.on_error == "skip"
-    threshold: Threshold | None = None
     with problems.collected():
         _check_outputs(output, observers, read_by(memory, labelled, *files, **paths))
-    names: tuple[str, ...] = ()
-    with problems.collected():
-        names = calibrations(calibrate, stored=True)
+    names = problems.tried(calibrations, calibrate, stored=True) or ()
     if dry_run:
-        with problems.collected():
-            check_dry_run(observers.given)
+        problems.tried(check_dry_run, observers.given)
+    threshold = None if fail_under is None else problems.tried(Threshold.of, fail_under)
+    failing, steps = problems.tried(errors.checked), problems.tried(Scoring.of, **scoring.changed)
+    row_limit = problems.tried(TaskOptions.checked, limit=limit)
+    source = problems.tried(source_of, data_dir, model.offline)
     with problems.collected():
-        threshold = None if fail_under is None else Threshold.of(fail_under)
-    failing = ErrorOptions()
-    with problems.collected():
-        failing = errors.checked()
-    with problems.collected():
-        row_limit = TaskOptions.checked(limit=limit).limit
-    with problems.collected():
-        source = source_of(data_dir, model.offline)
-    with problems.collected():
-        opened = open_for_scoring(memory, at, own.changed).asked_again(query.reread).attending_to(query.nearest)
-        with problems.collected():
-            others = open_ensemble(opened, files, at)
-        with problems.collected():
-            _check_choice(labelled, task, protocol, opened)
-        with problems.collected():
-            check_calibrations(names, opened.provenance.demonstrations, opened.name)
+        opened = open_for_scoring(memory, at, own.changed)
+        generates = problems.tried(_check_choice, labelled, task, protocol, opened)
+        # Generated answers are not corrected, whatever the memory stores.
+        used = names or ((NONE,) if generates else ())
+        scorer = problems.tried(
+            Scorer.open, opened, iteration=at, scoring=steps or PLAIN, calibrate=used, ensemble=files
+        )
         rows = reading.source(labelled, values_of_memory(context, labelled, labels), Show(common))
         if rows is not None:
             rows = in_columns(opened, rows, task)
             if problems.found:  # those of the rows are named with the others
+                skip = errors.on_error == "skip"
                 check_rows(opened.provenance.demonstrations, rows, problems, labelled=True, skip=skip)
     problems.raise_any()
     chosen = rows or _TaskRows(str(task), protocol, source, run_code, unsafe)
-    asked = _Asked(
-        opened, others, chosen, row_limit, options, output, observers, failing, names, score, threshold, common
-    )
-    if has_several(opened.provenance):
+    asked = _Asked(scorer, chosen, row_limit.limit, options, output, observers, failing, threshold, common)
+    if scorer.gives_several:
         if not isinstance(chosen, RowSource) or observers.given:
             name, given = next(iter(observers.given.items()), ("task", task))
             raise InputError.of(name, given, SEVERAL)
@@ -206,43 +193,35 @@ SEVERAL = "has no meaning for a memory whose rows may have several labels; evalu
 class _Asked:
     """What is evaluated and how, and where it is written."""
 
-    memory: OpenedMemory
-    ensemble: Sequence[OpenedMemory]
+    scorer: Scorer
     chosen: _TaskRows | RowSource
     limit: int | None
     options: ModelOptions
     output: Path | None
     observers: Watching
     errors: ErrorOptions
-    calibrate: tuple[str, ...]
-    score: ScoreName
     threshold: Threshold | None
     common: CommonArguments
 
 
 def _evaluate_several(asked: _Asked, chosen: RowSource) -> None:
     """Evaluate a memory whose rows may have several labels, and print the result."""
-    from deepthink_cli.calibration.stored import in_use
     from deepthink_cli.evaluation.label_sets import evaluate_label_sets
     from deepthink_cli.prediction.rows import RowCounts
     from deepthink_cli.tasks.evaluated import rows_of_file
 
-    assert not asked.ensemble  # open_ensemble refuses it
-    in_use(asked.calibrate, [asked.memory], asked.score)  # refuses a stored correction, which there is none of
     with Show(asked.common, bar=not asked.common.as_json) as tell:
         if asked.threshold is not None:
             asked.threshold.check_possible(has_labels=True, has_scores=True, several=True)
-        rows = rows_of_file(asked.memory, chosen, asked.limit, asked.errors.skip)
+        rows = rows_of_file(asked.scorer.memory, chosen, asked.limit, asked.errors.skip)
         counts = RowCounts(rows.count)
-        with _samples_file(asked, rows, ()) as write:
+        with _samples_file(asked, rows) as write:
             result = evaluate_label_sets(
-                asked.memory,
+                asked.scorer,
                 rows,
                 options=asked.options,
                 observe=write,
-                score=asked.score,
                 skip=_each([counts.skip, write]) if asked.errors.skip else None,
-                truncate=asked.errors.truncate,
                 tell=tell,
             )
         counts.tell(tell)
@@ -282,21 +261,17 @@ def _evaluate(asked: _Asked) -> tuple[EvaluationReport, RowCounts]:
 
     _check_model(asked)
     with Show(asked.common, bar=not asked.common.as_json) as tell:
-        rows, calibrate = _rows(asked, tell)
+        rows = _rows(asked, tell)
         told = asked.observers.start(tell)
-        told(Evaluating(asked.memory, calibrate))
+        told(Evaluating(asked.scorer.memory, asked.scorer.calibrate))
         counts = RowCounts(rows.count)
-        with _samples_file(asked, rows, calibrate) as write:
+        with _samples_file(asked, rows) as write:
             result = evaluation_of(
-                asked.memory,
+                asked.scorer,
                 rows,
                 options=asked.options,
-                calibrate=calibrate,
-                ensemble=asked.ensemble,
-                score=asked.score,
                 observe=_each([write, lambda prediction: told(Predicted(prediction))]),
                 skip=_each([counts.skip, write]) if asked.errors.skip else None,
-                truncate=asked.errors.truncate,
                 tell=tell,
             )
         counts.tell(tell)
@@ -312,55 +287,44 @@ def _estimate(asked: _Asked) -> None:
     _check_model(asked)
     errors = asked.errors
     with Show(asked.common, bar=not asked.common.as_json) as tell:
-        rows, calibrate = _rows(asked, tell)
+        rows = _rows(asked, tell)
         if rows.free is not None:
             reason = f"not for task {rows.task}, whose answers are generated until they end; omit it"
             raise InputError.of("dry_run", None, reason)
         if asked.output is not None:
-            samples_rows(asked.memory, rows, asked.output, calibrate, asked.score, errors)  # raises for wrong columns
-        probed = probe_evaluation(
-            asked.memory,
-            rows,
-            options=asked.options,
-            calibrate=calibrate,
-            ensemble=asked.ensemble,
-            score=asked.score,
-            skip=errors.skip,
-            truncate=errors.truncate,
-            tell=tell,
-        )
+            samples_rows(asked.scorer, rows, asked.output, errors)  # raises for wrong columns
+        probed = probe_evaluation(asked.scorer, rows, options=asked.options, skip=errors.skip, tell=tell)
         counts = RowCounts.of_skipped(probed.rows, probed.skipped if errors.skip else ())
         counts.tell(tell)
     show_estimate(probed, asked.common.as_json)
     counts.check(errors.allow_errors)
 
 
-def _rows(asked: _Asked, tell: Tell) -> tuple[EvaluatedRows, tuple[str, ...]]:
-    """The rows of a task or of the file, and the calibrations in use; raises InputError for options that do not fit."""
-    from deepthink_cli.calibration.stored import in_use
+def _rows(asked: _Asked, tell: Tell) -> EvaluatedRows:
+    """The rows of a task or of the file; raises InputError for options that do not fit them."""
+    from deepthink_cli.evaluation.evaluate import check_generated
     from deepthink_cli.tasks.evaluated import rows_of_file, rows_of_task
 
-    chosen, demonstrations = asked.chosen, asked.memory.provenance.demonstrations
+    chosen, memory = asked.chosen, asked.scorer.memory
     if isinstance(chosen, RowSource):
-        rows = rows_of_file(asked.memory, chosen, asked.limit, asked.errors.skip)
+        rows = rows_of_file(memory, chosen, asked.limit, asked.errors.skip)
     else:
         where = (chosen.protocol, chosen.source, asked.limit, tell)
-        rows = rows_of_task(asked.memory, chosen.task, *where, run_code=chosen.run_code, unsafe=chosen.unsafe)
+        rows = rows_of_task(memory, chosen.task, *where, run_code=chosen.run_code, unsafe=chosen.unsafe)
         if rows.free is not None:
+            check_generated(asked.scorer, chosen.task)
             for name, value in asked.observers.given.items():
                 raise InputError.of(name, value, f"task {rows.task} has free answers, without scores; use -o")
     if asked.threshold is not None:
-        asked.threshold.check_possible(bool(demonstrations.labels), rows.free is None)
-    if rows.free is not None:
-        return rows, asked.calibrate
-    return rows, in_use(asked.calibrate, [asked.memory, *asked.ensemble], asked.score)
+        asked.threshold.check_possible(bool(asked.scorer.demonstrations.labels), rows.free is None)
+    return rows
 
 
 def _check_model(asked: _Asked) -> None:
     """Raise InputError if an output would overwrite a file of the model."""
     from deepthink_cli.artifact.opening import model_options
 
-    used = model_options(asked.memory, asked.options)
+    used = model_options(asked.scorer.memory, asked.options)
     _check_outputs(asked.output, asked.observers, read_by(model=used.model, adapter=used.adapter))
 
 
@@ -375,7 +339,8 @@ def _each(observers: Sequence[Callable[[T], None] | None]) -> Callable[[T], None
     return observe
 
 
-def _check_choice(labelled: str | None, task: str | None, protocol: str, memory: OpenedMemory) -> None:
+def _check_choice(labelled: str | None, task: str | None, protocol: str, memory: OpenedMemory) -> bool:
+    """Raise InputError unless there are rows that can be read again; says whether their answers are generated."""
     from deepthink_cli.tasks.catalogue import find_task
     from deepthink_cli.tasks.splits import check_protocol
 
@@ -384,21 +349,21 @@ def _check_choice(labelled: str | None, task: str | None, protocol: str, memory:
     if labelled is None and task is None:
         name = memory.provenance.task or "NAME"
         raise InputError(f"LABELLED: no rows; give a file of labelled rows, or --task {name}")
-    if labelled is None and task is not None:
-        check_protocol(find_task(task), protocol)
+    if labelled is not None or task is None:
+        return False
+    check_protocol(found := find_task(task), protocol)
+    return found.free is not None
 
 
 @contextmanager
-def _samples_file(
-    asked: _Asked, rows: EvaluatedRows, calibrate: tuple[str, ...]
-) -> Iterator[Callable[[Prediction | Skipped], None] | None]:
+def _samples_file(asked: _Asked, rows: EvaluatedRows) -> Iterator[Callable[[Prediction | Skipped], None] | None]:
     """A function that writes a row for each prediction; None if no samples are wanted."""
     from deepthink_cli.prediction.rows import ABOUT, Numbered, samples_rows
 
     if asked.output is None:
         yield None
         return
-    form = samples_rows(asked.memory, rows, asked.output, calibrate, asked.score, asked.errors)
+    form = samples_rows(asked.scorer, rows, asked.output, asked.errors)
     numbered = Numbered(form)
     with writing_rows(asked.output, form.columns, "output", ABOUT) as write:
         yield lambda row: write(numbered([row]))

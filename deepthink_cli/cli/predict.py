@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -21,26 +21,21 @@ from deepthink_cli.cli.executor_options import ClusterOptions, Place, Workers, n
 from deepthink_cli.cli.grouped import Given, grouped
 from deepthink_cli.cli.opener_options import OpenerOptions
 from deepthink_cli.cli.options import CommonArguments, for_memory
+from deepthink_cli.cli.scoring_options import ScoringOptions
 from deepthink_cli.cli.values import check_given, read_by
 from deepthink_cli.data.source import RowSource
 from deepthink_cli.errors import InputError, Problems, option
 from deepthink_cli.io.tables import is_table
 from deepthink_cli.model.options import ModelOptions
-from deepthink_cli.options import OUTPUT, Flag, QueryOptions, Score
+from deepthink_cli.options import OUTPUT, Flag
 from deepthink_cli.prediction.options import ErrorOptions, LabelOptions
+from deepthink_cli.scoring.scoring import PLAIN, Scoring
 
 if TYPE_CHECKING:
-    from deepthink_cli.artifact.opening import OpenedMemory
-    from deepthink_cli.data.examples import Skipped
-    from deepthink_cli.events import Tell
-    from deepthink_cli.experiments.executors.base import Executor
-    from deepthink_cli.experiments.label_rows import Divided
-    from deepthink_cli.model.options import ModelOptions
     from deepthink_cli.prediction.files import Predict
-    from deepthink_cli.prediction.predict import Prompt
+    from deepthink_cli.prediction.predict import Labelling, Prompt
     from deepthink_cli.prediction.rows import OutputRows, RowCounts
-    from deepthink_cli.scoring.inputs import CheckedRows
-    from deepthink_cli.scoring.prediction import Prediction
+    from deepthink_cli.prediction.scorer import LabelRows
 
 
 Inputs = Annotated[
@@ -89,13 +84,12 @@ def predict(
     calibrate: Calibrate = None,
     ensemble: EnsembleFiles = None,
     task: TaskName = None,
-    score: Score = "sum",
     workers: Workers = None,
     *,
     reading: RowArguments,
     labels: Given[LabelOptions],
     errors: Given[ErrorOptions],
-    query: QueryOptions,
+    scoring: Given[ScoringOptions],
     own: Given[OpenerOptions],
     cluster: Given[ClusterOptions],
     model: Given[ModelOptions],
@@ -109,144 +103,101 @@ def predict(
     from deepthink_cli.artifact.format import read_header
     from deepthink_cli.artifact.opening import model_options, open_for_scoring
     from deepthink_cli.calibration.notes import check_supported
-    from deepthink_cli.calibration.stored import in_use
+    from deepthink_cli.experiments.label_rows import Divided, RowLabels
     from deepthink_cli.prediction.files import check_resume, identity_of
-    from deepthink_cli.prediction.predict import first_prompt, open_ensemble
+    from deepthink_cli.prediction.predict import Labelling, first_prompt
     from deepthink_cli.prediction.rows import output_rows
+    from deepthink_cli.prediction.scorer import Scorer
     from deepthink_cli.scoring.inputs import check_rows
     from deepthink_cli.selection.store import default_folder
     from deepthink_cli.tasks.rows import in_columns
 
     output = None if str(output) == "-" else output
     model, problems, files = for_memory(context, model), Problems(), ensemble or []
-    skip, names = errors.on_error == "skip", tuple[str, ...]()
-    with problems.collected():
-        check_given(context, "predict")
+    divided = bool(cluster.changed) or workers is not None
+    problems.tried(check_given, context, "predict")
+    options = problems.tried(model.checked)
+    names = problems.tried(calibrations, calibrate, stored=True)
+    chosen, failing = problems.tried(labels.checked), problems.tried(errors.checked)
+    steps = problems.tried(Scoring.of, **scoring.changed)
+    source = problems.tried(reading.of, inputs, None, Show(common))
+    number, place = problems.tried(workers_of, workers), problems.tried(place_of, cluster)
+    if divided:
+        problems.tried(_check_divided, place, workers, inputs)
     if dry_run:
         apart = {**cluster.changed, "workers": workers, "resume": resume, "show_prompt": show_prompt}
-        with problems.collected():
-            check_dry_run(apart, RowSource(inputs))
-    with problems.collected():
-        options = model.checked()
-    with problems.collected():
-        names = calibrations(calibrate, stored=True)
-    with problems.collected():
-        chosen = labels.checked()
-    with problems.collected():
-        failing = errors.checked()
-    source, checked = RowSource(inputs), None
-    with problems.collected():
-        source = reading.of(inputs, None, Show(common))
+        problems.tried(check_dry_run, apart, RowSource(inputs))
     paths: dict[str, Any] = {"model": model.model, "adapter": model.adapter, "task": task, "config": common.config}
-    divided = bool(cluster.changed) or workers is not None
-    with problems.collected():
-        number = workers_of(workers)
-    place = None
-    with problems.collected():
-        place = place_of(cluster)
-    if divided:
-        with problems.collected():
-            _check_divided(place, workers, inputs)
     with problems.collected():
         check_output(output, read_by(memory, inputs, *files, **paths), resume)
     if resume:
-        with problems.collected():
-            check_resume(output, inputs)
+        problems.tried(check_resume, output, inputs)
+    problems.tried(_check_stream, output, output_format, inputs, flush, names or ())
+    checked = None
     with problems.collected():
-        _check_stream(output, output_format, inputs, flush, names)
-    with problems.collected():
-        opened = open_for_scoring(memory, at, own.changed).asked_again(query.reread).attending_to(query.nearest)
+        opened = open_for_scoring(memory, at, own.changed)
         if divided:
             read_header(memory)  # refuses other files, which workers do not read
-        source = in_columns(opened, source, task)
-        with problems.collected():
-            others = open_ensemble(opened, files, at)
-            names = in_use(names, [opened, *others], score)
+        scorer = problems.tried(
+            Scorer.open, opened, iteration=at, scoring=steps or PLAIN, calibrate=names or (), ensemble=files
+        )
+        source = in_columns(opened, source or RowSource(inputs), task)
         if not show_prompt:
+            skip = errors.on_error == "skip"
             checked = check_rows(opened.provenance.demonstrations, source, problems, skip=skip)
-        check_supported(names, opened, None if skip else checked)
+            check_supported(scorer.calibrate if scorer else names or (), None if skip else checked)
     problems.raise_any()
     if show_prompt:
         with Show(common) as tell:
-            return _show(first_prompt(opened, source, options, score, tell), common)
-    _check_model(opened, options, output, resume)
+            return _show(first_prompt(scorer, source, options, tell), common)
+    used = model_options(opened, options)
+    check_output(output, read_by(model=used.model, adapter=used.adapter), resume)
     table = output_format != "jsonl" if output is None else is_table(output)
-    form = output_rows(opened, checked, table, names, score, chosen, failing)
-    label = partial(_labeller(opened, others, source, options, checked, form), flush=flush)
+    form = output_rows(scorer, checked, table, chosen, failing)
+    prepare = partial(
+        Labelling.of,
+        scorer,
+        source,
+        options=options,
+        checked=checked,
+        skip=failing.skip,
+        same_labels=form.by_label,
+    )
     if dry_run:
-        return _estimate(label, failing, common)
-    identity = identity_of(opened, others, source, checked, options, form) if resume and checked is not None else None
+        return _estimate(prepare, failing, common)
     with ExitStack() as stack:
         tell = stack.enter_context(Show(common, bar=output is not None or not sys.stdout.isatty()))
+        labelling = prepare(tell=tell)
+        label: Callable[[], LabelRows] = partial(_here, labelling, flush)
         if divided:
-            executor = stack.enter_context(
-                started(place, number, model_options(opened, options).device, default_folder())
-            )
-            label = partial(label, elsewhere=_elsewhere(executor, [opened, *others], options, form))
-        counts = _write(partial(label, tell=tell), output, form, identity, checked, tell, output_format)
+            executor = stack.enter_context(started(place, number, used.device, default_folder()))
+            label = partial(Divided, executor, RowLabels.of(scorer, options, failing.skip), scorer.memories)
+        identity = identity_of(labelling, options, form) if resume else None
+        counts = _write(lambda **rest: labelling(label(), **rest), output, form, identity, labelling, output_format)
     if output is not None:
         note(f"wrote {output} ({counts.lines} rows, probabilities not calibrated)", common.quiet)
     counts.check(failing.allow_errors)
 
 
-def _estimate(
-    label: Callable[..., Iterator[list[Prediction | Skipped]]], errors: ErrorOptions, common: CommonArguments
-) -> None:
+def _here(labelling: Labelling, flush: bool) -> LabelRows:
+    """What labels rows in this process, with the model that is loaded for it."""
+    from deepthink_cli.scoring.pipeline import CHUNK
+
+    # Lines typed at a terminal are scored one by one, unless their labels depend on each other; others in batches.
+    typed = labelling.source.is_stdin and sys.stdin.isatty() and not from_rows(labelling.scorer.calibrate)
+    return labelling.here(size=1 if typed else CHUNK, flush=flush)
+
+
+def _estimate(prepare: Callable[..., Labelling], errors: ErrorOptions, common: CommonArguments) -> None:
     """Label a sample of the rows, and print what all of them would take."""
     from deepthink_cli.prediction.rows import RowCounts
-    from deepthink_cli.scoring.probe import Probed
 
-    found = list[Probed]()
     with Show(common, bar=not common.as_json) as tell:
-        for _ in label(tell=tell, measured=found.append):
-            pass
-        (probed,) = found
+        probed, _ = prepare(tell=tell).probe()
         counts = RowCounts.of_skipped(probed.rows, probed.skipped)
         counts.tell(tell)
     show_estimate(probed, common.as_json)
     counts.check(errors.allow_errors)
-
-
-def _labeller(
-    memory: OpenedMemory,
-    others: Sequence[OpenedMemory],
-    inputs: RowSource,
-    options: ModelOptions | None,
-    checked: CheckedRows | None,
-    form: OutputRows,
-) -> Callable[..., Iterator[list[Prediction | Skipped]]]:
-    """The function that labels the inputs."""
-    from deepthink_cli.prediction.predict import predict_file
-    from deepthink_cli.scoring.pipeline import CHUNK
-
-    # Lines typed at a terminal are scored one by one, unless their labels depend on each other; others in batches.
-    chunk = 1 if inputs.is_stdin and sys.stdin.isatty() and not from_rows(form.calibrate) else CHUNK
-    return partial(
-        predict_file,
-        memory,
-        inputs,
-        options=options,
-        checked=checked,
-        chunk=chunk,
-        calibrate=form.calibrate,
-        score=form.score,
-        ensemble=others,
-        skip=form.skip,
-        truncate=form.truncate,
-        same_labels=form.by_label,
-    )
-
-
-def _elsewhere(
-    executor: Executor, memories: Sequence[OpenedMemory], options: ModelOptions | None, form: OutputRows
-) -> Divided:
-    """What labels rows with the workers of the executor."""
-    from deepthink_cli.experiments.label_rows import Divided, RowLabels
-
-    names, digests = [each.name for each in memories], tuple(each.sha256 for each in memories)
-    used = (form.calibrate, form.score, form.reread, memories[0].nearest)
-    job = RowLabels(names[0], tuple(names[1:]), digests, ",".join(map(str, form.iterations)), options, *used, form.skip)
-    return Divided(executor, job, memories)
 
 
 def _check_divided(place: Place | None, workers: str | None, inputs: str) -> None:
@@ -278,26 +229,18 @@ def _show(prompt: Prompt, common: CommonArguments) -> None:
         note(f"  {candidate}: {added!r}", common.quiet)
 
 
-def _check_model(memory: OpenedMemory, options: ModelOptions | None, output: Path | None, resume: bool) -> None:
-    """Raise InputError if the output would overwrite a file of the model."""
-    from deepthink_cli.artifact.opening import model_options
-
-    used = model_options(memory, options)
-    check_output(output, read_by(model=used.model, adapter=used.adapter), resume)
-
-
 def _write(
     label: Predict,
     output: Path | None,
     form: OutputRows,
     identity: dict[str, Any] | None,
-    checked: CheckedRows | None,
-    tell: Tell,
+    labelling: Labelling,
     output_format: str,
 ) -> RowCounts:
     """Write labels as they come, to stdout or a file, or with an `identity` to one that can be continued."""
     from deepthink_cli.prediction.files import resume_labels, write_labels
 
+    checked, tell = labelling.checked, labelling.tell
     if output is None:
         counts = print_rows(label(), form, output_format)
     elif identity is None:

@@ -17,12 +17,14 @@ from deepthink_cli.cli.grouped import Given, grouped
 from deepthink_cli.cli.options import CommonArguments, tell_of_toy
 from deepthink_cli.cli.output_options import Watching, observed
 from deepthink_cli.cli.run_progress import RunProgress
+from deepthink_cli.cli.scoring_options import ScoringOptions
 from deepthink_cli.cli.values import check_given, read_by
 from deepthink_cli.errors import Problems
 from deepthink_cli.events import telling_all
 from deepthink_cli.experiments.experiment import Experiment
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.options import DATA, OUTPUT, Flag, Options
+from deepthink_cli.scoring.scoring import Scoring
 
 if TYPE_CHECKING:
     from deepthink_cli.experiments.collect import RunSummary
@@ -34,7 +36,6 @@ CROSSED = {
     "orders": "orders",
     "sampling": "drawn",
     "positions": "position",
-    "reread": "reread",
     "demos_by": "demos by",
     "techniques": "techniques",
     "calibrations": "scores",
@@ -87,6 +88,7 @@ def run(
     *,
     model: Given[ModelOptions],
     options: Given[Experiment],
+    scoring: Given[ScoringOptions],
     cache: Cache = None,
     demos: Demos = None,
     chat: ChatArguments,
@@ -121,6 +123,8 @@ def run(
         experiment = options.checked()
         _ = experiment.scored  # raises for iterations beyond T
     with problems.collected():
+        steps = Scoring.of(**scoring.changed)
+    with problems.collected():
         source_of(data_dir, model.offline)
     paths: dict[str, Any] = {"model": model.model, "adapter": model.adapter}
     paths |= {"task": task, "data_dir": data_dir, "config": common.config}
@@ -138,6 +142,7 @@ def run(
     problems.raise_any()
     named: dict[str, Any] = {"models": (model_options,), "tasks": tuple(task or ()), "protocols": (protocol,)}
     named |= {"demos": demos, "data_dir": data_dir and str(data_dir), "chat": chat.chat, "system": chat.system}
+    named |= {"scoring": steps.recorded}
     crossing = cross(experiment.model_copy(update=named))
     folder_of_cache = cache or default_folder()
     machine = nullcontext() if dry_run else machines.executor(model_options.device, folder_of_cache)
@@ -166,7 +171,7 @@ def _show_plan(values: dict[str, Any], gates: str, estimated: Estimate, json: bo
         f"seeds    {', '.join(map(str, values['seeds']))}",
         f"gates    {gates}; T = {_iterations(values)}",
         *(f"{shown:8} {', '.join(map(_named, values[name]))}" for name, shown in CROSSED.items() if name in values),
-        *([f"score    {values['score']}"] if "score" in values else []),
+        *([f"scoring  {values['scoring']}"] if values["scoring"] else []),
         f"work     {work}, {values['inputs_to_score']:,} inputs to score",
         f"tokens   about {estimated.tokens:,} to read",
         f"time     {_time(estimated)}",

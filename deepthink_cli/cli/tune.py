@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,13 +12,15 @@ from deepthink_cli.calibration.registry import NONE
 from deepthink_cli.cli.about import about
 from deepthink_cli.cli.console import Show, note, report, table, write_json
 from deepthink_cli.cli.data_options import Cache, ChatArguments, PromptArguments, RowArguments
-from deepthink_cli.cli.grouped import Given, grouped
+from deepthink_cli.cli.grouped import Given, Without, grouped
 from deepthink_cli.cli.options import CommonArguments, tell_of_toy
+from deepthink_cli.cli.scoring_options import ScoringOptions, typed
 from deepthink_cli.cli.values import check_given, read_by
 from deepthink_cli.errors import Problems
 from deepthink_cli.io.text import named, size
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.options import OUTPUT, Flag
+from deepthink_cli.scoring.scoring import Scoring
 from deepthink_cli.tuning.options import TuneOptions, best_of_trajectories
 
 if TYPE_CHECKING:
@@ -59,6 +62,7 @@ def tune(
     prompt: PromptArguments,
     chat: ChatArguments,
     cache: Cache = None,
+    scoring: Annotated[Given[ScoringOptions], Without("nearest")],
     common: CommonArguments,
 ) -> None:
     """Choose technique, T, eta and calibration by nested cross-validation over labelled rows, without a dev set.
@@ -89,10 +93,12 @@ def tune(
         options = tuning.checked()
     with problems.collected():
         labelled = _labelled(rows, reading, prompt, chat, Show(common))
+    with problems.collected():
+        steps = Scoring.of(**scoring.changed)
     problems.raise_any()
     with Show(common, bar=not common.as_json) as tell:
         tell_of_toy(model, tell)
-        plan = plan_tuning(labelled, model_options, options, tell)
+        plan = plan_tuning(replace(labelled, scoring=steps), model_options, options, tell)
         result = tuned(plan, output, store=Store(cache or default_folder()), tell=tell)
     show(result, common)
 
@@ -119,7 +125,7 @@ def show(result: TuneReport, common: CommonArguments) -> None:
     calibration = result.setting.calibration
     corrected = "" if calibration == NONE or result.stored else f" --calibrate {calibration}"
     advice = "next" if result.header is not None else f"with -o {name}, next"
-    note(f"{advice}: deepthink predict {name} INPUTS{corrected}", common.quiet)
+    note(f"{advice}: deepthink predict {name} INPUTS{corrected}{typed(result.plan.rows.scoring)}", common.quiet)
 
 
 def _described(result: TuneReport) -> str:

@@ -5,7 +5,7 @@ How a model writes the turns is in the chat template of its tokenizer (`model/ch
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -43,9 +43,12 @@ class Chat:
         return [] if self.system is None else [{"role": "system", "content": self.system}]
 
 
-def question(template: Template, text: str | Mapping[str, str], copies: int = 1) -> Turn:
-    """The user's turn: the template up to the label, without spaces and line breaks at its ends."""
-    return {"role": "user", "content": template.query(text, copies).strip()}
+def question(template: Template, text: str | Mapping[str, str], written: Callable[[str], str] = str) -> Turn:
+    """The user's turn: the template up to the label, without spaces and line breaks at its ends.
+
+    `written` is as in `Template.query`.
+    """
+    return {"role": "user", "content": template.query(text, written).strip()}
 
 
 def reply(label: str) -> Turn:

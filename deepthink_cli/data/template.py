@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from string import Formatter
@@ -77,16 +77,15 @@ class Template:
         """The text that introduces the label: every query ends with it."""
         return _parsed(self.pattern)[-1][0]
 
-    def query(self, text: str | Mapping[str, str], copies: int = 1) -> str:
+    def query(self, text: str | Mapping[str, str], written: Callable[[str], str] = str) -> str:
         """The template filled up to the label, as the model reads an unsolved example.
 
-        Further `copies` of all up to the end of the last text follow in lines of their own, before the text that
-        introduces the label (docs/concepts.md, Reading the query again).
+        `written` changes all up to the end of the last text, before the text that introduces the label.
         """
         values = self.values(text)
         *texts, _ = _parsed(self.pattern)
         asked = "".join(literal + values.get(name or "", "") for literal, name in texts)
-        return "\n".join([asked] * copies) + self.introduction
+        return written(asked) + self.introduction
 
     def demonstrations(self, examples: Iterable[tuple[str | Mapping[str, str], str]]) -> str:
         """Solved examples, each followed by the separator."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from operator import itemgetter
 from pathlib import Path
@@ -13,20 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.advice import few_demonstrations, few_evaluated, no_better_than_constant, no_difference
 from deepthink_cli.artifact.metadata import rule_as_json
-from deepthink_cli.artifact.opening import (
-    OpenedMemory,
-    check_memories,
-    find_its_model,
-    load_both,
-    opened,
-    with_first_reading,
-)
-from deepthink_cli.calibration.basis import check_inputs
-from deepthink_cli.calibration.calibrator import Calibrator
-from deepthink_cli.calibration.extended_labels import check_labels
-from deepthink_cli.calibration.notes import check_count, check_supported, row_check, skipping, warn_of_one_label
-from deepthink_cli.calibration.registry import NONE, from_rows
-from deepthink_cli.calibration.stored import in_use
+from deepthink_cli.artifact.opening import OpenedMemory
+from deepthink_cli.calibration.calibrator import RowCalibrator
+from deepthink_cli.calibration.notes import check_count, check_supported, skipping, warn_of_one_label
+from deepthink_cli.calibration.registry import NONE, STORED
 from deepthink_cli.data.examples import Query, Skipped
 from deepthink_cli.data.source import RowSource
 from deepthink_cli.engine.base import Engine
@@ -37,16 +27,11 @@ from deepthink_cli.events import Progress, Tell, silent
 from deepthink_cli.generation.answers import answered
 from deepthink_cli.io.text import html_paragraphs
 from deepthink_cli.model.options import ModelOptions
-from deepthink_cli.multilabel import has_several
-from deepthink_cli.options import Keep, ScoreName
-from deepthink_cli.prediction.labeller import members_of
-from deepthink_cli.prediction.predict import open_ensemble
-from deepthink_cli.prediction.rows import scored_by
-from deepthink_cli.scoring.inputs import check_tokens
-from deepthink_cli.scoring.pipeline import ANYTHING, EVALUATED, UNSCORABLE, longest_of, predictions
+from deepthink_cli.prediction.predict import tell_of_truncated
+from deepthink_cli.prediction.scorer import Loaded, Scorer
+from deepthink_cli.scoring.pipeline import ANYTHING, EVALUATED, UNSCORABLE
 from deepthink_cli.scoring.prediction import Prediction
-from deepthink_cli.scoring.probe import Probed, probe
-from deepthink_cli.scoring.truncation import truncated
+from deepthink_cli.scoring.probe import Probed
 from deepthink_cli.tasks.evaluated import EvaluatedRows, check_read_for, rows_of_file
 
 if TYPE_CHECKING:
@@ -59,25 +44,36 @@ if TYPE_CHECKING:
 class EvaluationReport:
     """The content of `deepthink eval --json`: the metrics of every iteration, and the rows and memory evaluated.
 
-    `calibrate` names the calibrations; `applied`, `judged` and `accuracy` are those by the first, or by the raw scores.
-    `ensemble` names the memories whose log-probabilities were averaged with the memory's. `score` is what was compared
-    of them. `overlap` is set if rows are among the demonstrations. `unused_chat` says whether the model has a chat
-    template that the memory does not use. `metric` is that of `judged`.
+    `applied`, `judged` and `accuracy` are those by the first calibration of the scorer, or by the raw scores. `overlap`
+    is set if rows are among the demonstrations. `unused_chat` says whether the model has a chat template that the
+    memory does not use. `metric` is that of `judged`.
     """
 
     evaluation: Evaluation
-    memory: OpenedMemory
+    scorer: Scorer
     task: str | None
     split: str
     protocol: str | None
     skipped: dict[str, int]
     seconds: float
-    calibrate: tuple[str, ...] = ()
-    ensemble: tuple[str, ...] = ()
-    score: ScoreName = "sum"
     overlap: Overlap | None = None
     unused_chat: bool = False
     metric: str = ACCURACY
+
+    @property
+    def memory(self) -> OpenedMemory:
+        """The memory that was evaluated."""
+        return self.scorer.memory
+
+    @property
+    def calibrate(self) -> tuple[str, ...]:
+        """The names of the calibrations."""
+        return self.scorer.calibrate
+
+    @property
+    def ensemble(self) -> tuple[str, ...]:
+        """The names of the memories whose log-probabilities were averaged with the memory's."""
+        return tuple(each.name for each in self.scorer.others)
 
     @property
     def inputs_per_second(self) -> float:
@@ -142,8 +138,7 @@ class EvaluationReport:
             "split": self.split,
             "protocol": self.protocol,
             "skipped": self.skipped,
-            **scored_by(self.score, self.memory.reread),
-            **({} if self.memory.nearest is None else {"nearest": self.memory.nearest}),
+            **self.scorer.scoring.recorded,
             "judged": asdict(self.judged),
             **self.evaluation.as_json(),
             **({"demonstrations_among_rows": self.overlap.as_json()} if self.overlap else {}),
@@ -156,195 +151,134 @@ class EvaluationReport:
 
 
 def evaluate(
-    memory: str | Path | OpenedMemory | Memory | Sequence[Memory],
+    memory: str | Path | OpenedMemory | Memory | Sequence[Memory] | Scorer,
     rows: str | Path | RowSource | EvaluatedRows,
     *,
-    iteration: int | str = "all",
     options: ModelOptions | None = None,
     engine: Engine | None = None,
-    calibrate: Sequence[str] = (),
     observe: Callable[[Prediction], None] | None = None,
-    ensemble: Sequence[str | Path | OpenedMemory] = (),
-    score: ScoreName = "sum",
-    reread: int | None = None,
-    nearest: int | None = None,
     skip: Callable[[Skipped], None] | None = None,
-    truncate: Keep | None = None,
     tell: Tell = silent,
 ) -> EvaluationReport:
     """Evaluate a memory on labelled rows, next to plain in-context learning (T = 1) and the majority class.
 
     Args:
-        memory: a file, the result of `open_memory`, or memories from think().
+        memory: a file, all of whose iterations are evaluated, the result of `open_memory`, memories from think(), or a
+            `Scorer`, which also says how they score, by which calibrations, and with which memories together.
         rows: a file of labelled rows, or the result of `rows_of_file` or `rows_of_task`, which take a memory first.
-        iteration: which kept iterations of a file: a number, several as in `1,5`, `last` or `all`.
         options: how to load the model that made the memory; unset options are taken from the memory.
         engine: the model, if it is already loaded.
-        calibrate: names of calibrations, without any the correction that the memory stores; all rows are in memory
-            together for those that are estimated from the rows.
         observe: called with every prediction; each row has one per iteration.
-        ensemble: further memories like this one; the mean log-probabilities over all of them are evaluated.
-        score: as in `predict`; a warning names labels that it never chooses.
-        reread: how often a query is written before its candidates; None keeps what an opened memory says, else 1.
-        nearest: how many demonstrations of a composed memory a query attends to; None keeps what an opened memory says.
         skip: called with every row that cannot be read, tokenised or scored; without it, such a row raises.
-        truncate: what is read of a text that is too long for the model, its end or its start.
         tell: called with every event (`deepthink_cli.events`).
 
-    Raises InputError for a memory, rows or calibrations that do not fit, as `open_memory` and `rows_of_file` do.
+    All rows are in memory together for calibrations that are estimated from the rows. Warns of labels that are never
+    chosen. Raises InputError for a memory, rows or calibrations that do not fit, as `Scorer.open` and `rows_of_file`.
     """
-    memory = opened(memory, iteration)
-    memory = (memory if reread is None else memory.asked_again(reread)).attending_to(nearest)
-    ready = _ready(
-        memory, rows, iteration, options, engine, calibrate, ensemble, score, skip is not None, truncate, tell
+    scorer = memory if isinstance(memory, Scorer) else Scorer.open(memory, iteration="all")
+    if scorer.gives_several:
+        raise InputError(f"{scorer.memory.name}: rows may have several labels; use deepthink eval")
+    rows = rows if isinstance(rows, EvaluatedRows) else rows_of_file(scorer.memory, rows, skip=skip is not None)
+    if rows.free is not None:
+        check_generated(scorer, str(rows.task))
+        scorer = replace(scorer, calibrate=())
+    loaded, skipped = load_for(scorer, rows, options, skip is not None, tell, engine), Counter(rows.skipped)
+    iterations = [memory.iteration for memory in loaded.members[0]]
+    evaluator = Evaluator(iterations, scorer.demonstrations.labels, scorer.calibrate)
+    overlap = OverlapEvaluator(
+        [each.provenance.demonstrations for each in scorer.memories], iterations, scorer.calibrate
     )
-    rows, others, skipped = ready.rows, ready.others, Counter(ready.rows.skipped)
-    scoring = (ready.engine, ready.members, rows, skipped, ready.calibrate)
-    evaluation, overlap = _evaluate(*scoring, observe, score, skip, truncate, tell)
-    seconds, names = time.perf_counter() - ready.started, tuple(each.name for each in others)
-    _warn(evaluation, overlap, memory, ready.calibrate, tell)
-    described = (rows.task, rows.split, rows.protocol, dict(skipped), seconds)
-    scored = (tuple(ready.calibrate), names, score, overlap)
-    return EvaluationReport(evaluation, memory, *described, *scored, _unused_chat(ready))
+    truncated = 0
+    for row in without_skipped(scored_rows(loaded, rows, skip is not None, tell), rows, skipped, skip):
+        truncated += row.query.truncated > 0 and row.iteration == iterations[-1]
+        evaluator.add(row)
+        overlap.add(row)
+        if observe is not None:
+            observe(row)
+    tell_of_truncated(truncated, tell)
+    report = EvaluationReport(
+        evaluator.result(),
+        scorer,
+        rows.task,
+        rows.split,
+        rows.protocol,
+        dict(skipped),
+        time.perf_counter() - loaded.started,
+        overlap.result(),
+        unused_chat=scorer.demonstrations.chat is None
+        and bool(getattr(loaded.engine.tokenizer, "chat_template", None)),
+    )
+    _warn(report, tell)
+    return report
 
 
 def probe_evaluation(
-    memory: OpenedMemory,
+    scorer: Scorer,
     rows: EvaluatedRows,
     *,
     options: ModelOptions | None = None,
-    calibrate: Sequence[str] = (),
-    ensemble: Sequence[OpenedMemory] = (),
-    score: ScoreName = "sum",
     skip: bool = False,
-    truncate: Keep | None = None,
     tell: Tell = silent,
 ) -> Probed:
     """Time a sample of the rows that `evaluate`, with the same arguments, would evaluate.
 
     The loading includes the reading of T = 1. Raises InputError as `evaluate` does.
     """
-    ready = _ready(memory, rows, "all", options, None, calibrate, ensemble, score, skip, truncate, tell)
-    engine, members = ready.engine, ready.members
-    loading = time.perf_counter() - ready.started
-
-    skipping, by_rows = _skipped(skip), from_rows(ready.calibrate)
-    from_texts = Calibrator(engine, members, [name for name in ready.calibrate if name not in by_rows], score)
-
-    def label(sample: Iterable[Query | Skipped]) -> Iterator[Prediction | Skipped]:
-        parts = predictions(engine, members, sample, size=EVALUATED, score=score, skip=skipping)
-        return chain.from_iterable(from_texts.corrected(parts))
-
-    queries = _usable(engine, members, ready.rows, ready.calibrate, score, skip, truncate, tell)
-    probed, _ = probe(engine, members, queries, rows.count, label, score=score, skip=skipping, loading=loading)
+    loaded = load_for(scorer, rows, options, skip, tell)
+    probed, _ = loaded.probe(_usable(loaded, rows, skip), rows.count, size=EVALUATED, skip=_skipped(skip))
     if not probed.scored:
         raise _nothing(rows, min(probed.skipped, key=itemgetter(0))[1].error)
     return probed
 
 
-@dataclass(frozen=True)
-class _Ready:
-    """What an evaluation uses: the model and the memories, loaded since `started`, and what was checked with them."""
-
-    engine: Engine
-    members: list[list[Memory]]
-    others: tuple[OpenedMemory, ...]
-    rows: EvaluatedRows
-    calibrate: tuple[str, ...]
-    started: float
-
-
-def _ready(
-    memory: OpenedMemory,
-    rows: str | Path | RowSource | EvaluatedRows,
-    iteration: int | str,
+def load_for(
+    scorer: Scorer,
+    rows: EvaluatedRows,
     options: ModelOptions | None,
-    engine: Engine | None,
-    calibrate: Sequence[str],
-    ensemble: Sequence[str | Path | OpenedMemory],
-    score: ScoreName,
     skip: bool,
-    truncate: Keep | None,
     tell: Tell,
-) -> _Ready:
-    """Check what is evaluated, and load the model unless it is loaded; raises InputError as `evaluate` says."""
-    if has_several(memory.provenance):
-        raise InputError(f"{memory.name}: rows may have several labels; use evaluate_label_sets, or deepthink eval")
-    others = open_ensemble(memory, ensemble, iteration)
-    rows = rows if isinstance(rows, EvaluatedRows) else rows_of_file(memory, rows, skip=skip)
-    _check_rows(rows, memory, calibrate, ensemble, score)
-    calibrate = in_use(calibrate, [memory, *others], score) if rows.free is None else ()
-    check_supported(calibrate, memory, rows.checked if not skip else None)
-    if engine is None:
-        spec = find_its_model(memory, options, tell)
-        check_inputs(calibrate, memory.provenance.demonstrations, spec, score)
-        for each in (memory, *others) if not skip and truncate is None else ():
-            check_tokens(each.provenance.demonstrations, spec, rows.source or rows.split, rows.checked, score)
-        _warn_of_extended(spec.tokenizer, rows, score, calibrate, tell)
-        started = time.perf_counter()
-        engine, stored = load_both(memory, spec, tell)
+    engine: Engine | None = None,
+) -> Loaded:
+    """Check the rows that are evaluated, and load the model unless it is loaded, with the reading of T = 1.
+
+    Raises InputError as `evaluate` does.
+    """
+    check_read_for(rows, scorer.memory)
+    check_count(scorer.calibrate, rows.count)
+    check_supported(scorer.calibrate, rows.checked if not skip else None)
+    if engine is not None:
+        loaded = scorer.with_engine(engine, tell)
+        _warn_of_extended(scorer, engine.tokenizer, rows, tell)
     else:
-        started, stored = time.perf_counter(), memory.read_by(engine)
-        check_memories(memory, stored, engine, tell)
-        _warn_of_extended(engine.tokenizer, rows, score, calibrate, tell)
-    members = [with_first_reading(engine, member) for member in (stored, *members_of(others, engine, tell))]
-    return _Ready(engine, members, others, rows, tuple(calibrate), started)
+        spec = scorer.find(options, tell)
+        if not skip:
+            scorer.check_tokens(spec, rows.source or rows.split, rows.checked)
+        _warn_of_extended(scorer, spec.tokenizer, rows, tell)
+        loaded = scorer.load(spec, tell)
+    return loaded.with_first_reading()
 
 
-def _unused_chat(ready: _Ready) -> bool:
-    """Whether the model has a chat template that the memory does not use."""
-    used = ready.rows.demonstrations.chat is not None
-    return not used and bool(getattr(ready.engine.tokenizer, "chat_template", None))
+def check_generated(scorer: Scorer, task: str) -> None:
+    """Raise InputError for options of scores and corrections, which generated answers do not have."""
+    wrong: dict[str, Any] = scorer.scoring.of_scores
+    wrong |= {
+        "ensemble": scorer.others or None,
+        "calibrate": [name for name in scorer.calibrate if name not in (NONE, STORED)],
+    }
+    for name, value in wrong.items():
+        if value:
+            shown = value if name in scorer.scoring.recorded else None
+            raise InputError.of(name, shown, f"task {task} has free answers, which have no scores; omit it")
 
 
-def _check_rows(
-    rows: EvaluatedRows, memory: OpenedMemory, calibrate: Sequence[str], ensemble: Sequence[object], score: ScoreName
-) -> None:
-    """Raise InputError for rows of another memory, for options of scores of generated answers, and for too few rows."""
-    check_read_for(rows, memory)
-    check_count(calibrate, rows.count)
-    wrong: dict[tuple[str, Any], Any] = {("calibrate", None): calibrate, ("ensemble", None): ensemble}
-    wrong |= {("score", score): score != "sum", ("nearest", memory.nearest): memory.nearest}
-    for (field, value), given in wrong.items():
-        if rows.free is not None and given:
-            raise InputError.of(field, value, f"task {rows.task} has free answers, which have no scores; omit it")
-
-
-def _warn_of_extended(
-    tokenizer: PreTrainedTokenizerBase, rows: EvaluatedRows, score: ScoreName, calibrate: Sequence[str], tell: Tell
-) -> None:
-    """Warn of labels and candidates that the score never chooses."""
+def _warn_of_extended(scorer: Scorer, tokenizer: PreTrainedTokenizerBase, rows: EvaluatedRows, tell: Tell) -> None:
+    """Warn of labels and candidates that are never chosen."""
     if rows.free is not None:
         return
     with_candidates = rows.checked.own_candidates if rows.checked is not None else not rows.demonstrations.labels
-    extended = check_labels(tokenizer, rows.demonstrations, score, calibrate, tell)
+    extended = scorer.check_labels(tokenizer, tell)
     if extended and with_candidates:
         extended.check_rows(rows.queries, rows.demonstrations.labels)
-
-
-def _evaluate(
-    engine: Engine,
-    members: Sequence[Sequence[Memory]],
-    rows: EvaluatedRows,
-    skipped: Counter[str],
-    calibrate: Sequence[str],
-    observe: Callable[[Prediction], None] | None,
-    score: ScoreName,
-    skip: Callable[[Skipped], None] | None,
-    truncate: Keep | None,
-    tell: Tell,
-) -> tuple[Evaluation, Overlap | None]:
-    known = [member[0].provenance.demonstrations for member in members if member[0].provenance]
-    iterations = [memory.iteration for memory in members[0]]
-    evaluator = Evaluator(iterations, known[0].labels, calibrate)
-    overlap = OverlapEvaluator(known, iterations, calibrate)
-    scored = scored_rows(engine, members, rows, calibrate, score, skip is not None, truncate, tell)
-    for row in without_skipped(scored, rows, skipped, skip):
-        evaluator.add(row)
-        overlap.add(row)
-        if observe is not None:
-            observe(row)
-    return evaluator.result(), overlap.result()
 
 
 def without_skipped(
@@ -375,53 +309,25 @@ def _nothing(rows: EvaluatedRows, message: str) -> InputError:
     return InputError(f"{rows.split}: no row can be evaluated, as the first one: {message}")
 
 
-def scored_rows(
-    engine: Engine,
-    members: Sequence[Sequence[Memory]],
-    rows: EvaluatedRows,
-    calibrate: Sequence[str],
-    score: ScoreName,
-    skip: bool,
-    truncate: Keep | None,
-    tell: Tell,
-) -> Iterator[Prediction | Skipped]:
+def scored_rows(loaded: Loaded, rows: EvaluatedRows, skip: bool, tell: Tell) -> Iterator[Prediction | Skipped]:
     """The corrected predictions of every row, in order, or the generated and judged answers to it."""
     if rows.free is not None:
         progress = Progress("generating", 0, rows.count)
-        return answered(engine, members[0], rows.free, rows.queries, tell, progress)
-    queries = _usable(engine, members, rows, calibrate, score, skip, truncate, tell)
-    parts = predictions(
-        engine,
-        members,
-        queries,
-        size=EVALUATED,
-        score=score,
-        skip=_skipped(skip),
-        tell=tell,
-        progress=Progress("evaluating", 0, rows.count),
-    )
-    calibrator = Calibrator(engine, members, calibrate, score)
-    return chain.from_iterable(calibrator.corrected(parts, together=True))
+        return answered(
+            loaded.engine, loaded.members[0], rows.free, rows.queries, loaded.scorer.scoring, tell, progress
+        )
+    progress = Progress("evaluating", 0, rows.count)
+    usable = _usable(loaded, rows, skip)
+    parts = loaded(usable, size=EVALUATED, skip=_skipped(skip), progress=progress, tell=tell)
+    by_rows = RowCalibrator(loaded.scorer.calibrate, loaded.scorer.demonstrations.labels)
+    return chain.from_iterable(by_rows.corrected(parts, together=True))
 
 
-def _usable(
-    engine: Engine,
-    members: Sequence[Sequence[Memory]],
-    rows: EvaluatedRows,
-    calibrate: Sequence[str],
-    score: ScoreName,
-    skip: bool,
-    truncate: Keep | None,
-    tell: Tell,
-) -> Iterable[Query | Skipped]:
-    """The queries of the rows, checked where bad ones are skipped, and truncated where that is asked for."""
-    provenance = members[0][0].provenance
-    assert provenance is not None
-    check = row_check(calibrate, provenance.demonstrations, engine.tokenizer, engine.limits, engine.identity.id, score)
-    queries = skipping(rows.queries, check) if skip else rows.queries
-    if truncate is not None:
-        queries = truncated(queries, engine.tokenizer, engine.limits, longest_of(members), truncate, score, tell)
-    return queries
+def _usable(loaded: Loaded, rows: EvaluatedRows, skip: bool) -> Iterable[Query | Skipped]:
+    """The queries of the rows, checked where bad ones are skipped."""
+    engine = loaded.engine
+    check = loaded.scorer.row_check(engine.tokenizer, engine.limits, engine.identity.id)
+    return skipping(rows.queries, check) if skip else rows.queries
 
 
 def _skipped(skip: bool) -> Collection[str]:
@@ -429,13 +335,12 @@ def _skipped(skip: bool) -> Collection[str]:
     return ANYTHING if skip else UNSCORABLE
 
 
-def _warn(
-    evaluation: Evaluation, overlap: Overlap | None, memory: OpenedMemory, calibrate: Sequence[str], tell: Tell
-) -> None:
+def _warn(report: EvaluationReport, tell: Tell) -> None:
     """Warn of a bias toward one label that nothing corrects, or not enough, and of rows that are demonstrations."""
-    corrected = evaluation.calibrated.get("".join(calibrate[:1]))
+    memory, calibrate = report.memory, report.calibrate
+    corrected = report.evaluation.calibrated.get("".join(calibrate[:1]))
     if not calibrate:
-        warn_of_one_label(evaluation.confusion, memory.corrected_in, tell)
+        warn_of_one_label(report.evaluation.confusion, memory.corrected_in, tell)
     elif corrected is not None:
         warn_of_one_label(corrected.confusion, None, tell, calibrate)
-    warn_of_overlap(overlap, evaluation.n, memory.name, tell)
+    warn_of_overlap(report.overlap, report.evaluation.n, memory.name, tell)

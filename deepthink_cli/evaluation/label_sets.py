@@ -8,21 +8,20 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from deepthink_cli.artifact.opening import OpenedMemory, find_its_model, load_both, with_first_reading
+from deepthink_cli.artifact.opening import OpenedMemory
 from deepthink_cli.calibration.registry import NONE
 from deepthink_cli.data.examples import Skipped
-from deepthink_cli.evaluation.evaluate import scored_rows, without_skipped
+from deepthink_cli.evaluation.evaluate import load_for, scored_rows, without_skipped
 from deepthink_cli.evaluation.judged import MICRO_F1, Judged
 from deepthink_cli.evaluation.metrics import wilson
 from deepthink_cli.events import Tell, silent
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.multilabel import GivenLabels, LabelSets, metrics
-from deepthink_cli.options import Keep, ScoreName
-from deepthink_cli.prediction.predict import tell_of_several
-from deepthink_cli.prediction.rows import scored_by
-from deepthink_cli.scoring.inputs import check_tokens
+from deepthink_cli.prediction.predict import tell_of_several, tell_of_truncated
+from deepthink_cli.prediction.scorer import Scorer
 from deepthink_cli.scoring.prediction import Prediction
-from deepthink_cli.tasks.evaluated import EvaluatedRows, check_read_for
+from deepthink_cli.scoring.scoring import Scoring
+from deepthink_cli.tasks.evaluated import EvaluatedRows
 
 
 @dataclass(frozen=True)
@@ -33,11 +32,11 @@ class LabelSetsReport:
     """
 
     memory: OpenedMemory
+    scoring: Scoring
     split: str
     results: dict[int, LabelSets]
     skipped: dict[str, int]
     seconds: float
-    score: ScoreName = "sum"
     metric: str = MICRO_F1
 
     @property
@@ -62,7 +61,7 @@ class LabelSetsReport:
         return {
             "split": self.split,
             "skipped": self.skipped,
-            **scored_by(self.score),
+            **self.scoring.recorded,
             "judged": asdict(self.judged),
             "n": self.last.n,
             "results": [
@@ -77,34 +76,30 @@ class LabelSetsReport:
 
 
 def evaluate_label_sets(
-    memory: OpenedMemory,
+    scorer: Scorer,
     rows: EvaluatedRows,
     *,
     options: ModelOptions | None = None,
     observe: Callable[[Prediction], None] | None = None,
-    score: ScoreName = "sum",
     skip: Callable[[Skipped], None] | None = None,
-    truncate: Keep | None = None,
     tell: Tell = silent,
 ) -> LabelSetsReport:
     """Evaluate a memory on rows with several labels, next to plain in-context learning (T = 1).
 
     The arguments are those of `evaluate`. Raises InputError for rows or thresholds that do not fit the memory.
     """
-    check_read_for(rows, memory)
-    given, demonstrations = GivenLabels.of(memory.provenance, score, memory.name), memory.provenance.demonstrations
-    tell_of_several(memory, tell)
-    spec = find_its_model(memory, options, tell)
-    if skip is None and truncate is None:
-        check_tokens(demonstrations, spec, rows.source or rows.split, rows.checked, score)
-    started = time.perf_counter()
-    engine, stored = load_both(memory, spec, tell)
-    memories, skipped = with_first_reading(engine, stored), Counter(rows.skipped)
-    results = {each: LabelSets(demonstrations.labels) for each in sorted(memory.iteration for memory in memories)}
-    scored = scored_rows(engine, [memories], rows, (), score, skip is not None, truncate, tell)
-    for row in without_skipped(scored, rows, skipped, skip):
+    memory, demonstrations = scorer.memory, scorer.demonstrations
+    given = GivenLabels.of(memory.provenance, scorer.scoring, memory.name)
+    tell_of_several(scorer, tell)
+    loaded, skipped = load_for(scorer, rows, options, skip is not None, tell), Counter(rows.skipped)
+    iterations = [each.iteration for each in loaded.members[0]]
+    results, truncated = {t: LabelSets(demonstrations.labels) for t in sorted(iterations)}, 0
+    for row in without_skipped(scored_rows(loaded, rows, skip is not None, tell), rows, skipped, skip):
+        truncated += row.query.truncated > 0 and row.iteration == iterations[-1]
         true = demonstrations.template.labels_of(row.query.gold or "")
         results[row.iteration].add(frozenset(true), frozenset(given(row)))
         if observe is not None:
             observe(row)
-    return LabelSetsReport(memory, rows.split, results, dict(skipped), time.perf_counter() - started, score)
+    tell_of_truncated(truncated, tell)
+    seconds = time.perf_counter() - loaded.started
+    return LabelSetsReport(memory, scorer.scoring, rows.split, results, dict(skipped), seconds)

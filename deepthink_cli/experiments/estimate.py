@@ -243,18 +243,21 @@ def measure(plan: RunPlan, engine: Engine, work: Work) -> Rates:
 
 def _scoring(plan: RunPlan, engine: Engine, job: RunJob, memory: Memory) -> float:
     """Seconds to tokenise and score an input, or to write an answer."""
+    scoring = plan.options.scored_by
     if job.task.free is not None:
         sample = list(job.queries(plan, "test"))[:_ANSWERS]
         started = time.perf_counter()
-        for _ in answered(engine, [memory], job.task.free, sample):
+        for _ in answered(engine, [memory], job.task.free, sample, scoring):
             pass
         return (time.perf_counter() - started) / len(sample)
 
     def label(sample: Iterable[Query | Skipped]) -> Iterator[Prediction | Skipped]:
-        return chain.from_iterable(predictions(engine, [[memory]], sample, size=EVALUATED, skip=UNSCORABLE))
+        return chain.from_iterable(
+            predictions(engine, [[memory]], sample, size=EVALUATED, scoring=scoring, skip=UNSCORABLE)
+        )
 
     queries, count = job.queries(plan, "test"), len(job.evaluated)
-    probed, _ = probe(engine, [[memory]], queries, count, label, skip=UNSCORABLE, compares=False)
+    probed, _ = probe(engine, [[memory]], queries, count, label, scoring=scoring, skip=UNSCORABLE, compares=False)
     return probed.seconds / count
 
 

@@ -10,15 +10,17 @@ import re
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, field_validator
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator
 
 from deepthink_cli.calibration.registry import NONE, choices, unlabelled
 from deepthink_cli.data.chat import Chat
+from deepthink_cli.errors import InputError
 from deepthink_cli.io.records import Count, Natural
 from deepthink_cli.method import ITERATIONS, POSITIONS, GateOptions, Positions
 from deepthink_cli.model.options import ModelOptions
-from deepthink_cli.options import DATA, METHOD, REREAD, Copies, Flag, Score, TokenIds, chosen_iterations, named_by
+from deepthink_cli.options import DATA, METHOD, Flag, TokenIds, chosen_iterations, named_by
 from deepthink_cli.registry import installed
+from deepthink_cli.scoring.scoring import Scoring
 from deepthink_cli.selection.options import BALANCE, ORDER_SEED, POOL_SIZE, SAMPLING, SHOTS, Limit
 from deepthink_cli.selection.registry import Sampling, selection_method
 from deepthink_cli.techniques.base import Technique, Trained
@@ -29,7 +31,7 @@ from deepthink_cli.updates.registry import GATE, RULES, RuleText, parse_rule, sp
 
 # One run crosses the values of these axes; of every other axis it has one.
 IN_ONE_RUN = ("tasks", "seeds", "demos_by", "techniques", "updates", *GateOptions.model_fields, "calibrations")
-AXES = ("models", "protocols", "shots", "orders", "sampling", "positions", "reread", *IN_ONE_RUN)
+AXES = ("models", "protocols", "shots", "orders", "sampling", "positions", *IN_ONE_RUN)
 BETWEEN_RUNS = tuple(axis for axis in AXES if axis not in IN_ONE_RUN)
 
 RunCode = Annotated[
@@ -73,13 +75,20 @@ def _correction(name: str) -> object:
     return name == NONE or unlabelled(name)
 
 
+def _recorded(options: dict[str, Any]) -> dict[str, Any]:
+    try:
+        return Scoring.of(**options).recorded
+    except InputError as error:
+        raise ValueError("; ".join(error.messages)) from error
+
+
 class Experiment(GateOptions):
     """The values of every axis, and the options that all combinations of them share.
 
     None in an axis stands for the task's own number of shots, order or sampling. `tasks` are names of tasks and groups,
     and paths of task files; `demos` is the path of a file of demonstrations, for one task and one seed. Relative paths
-    are those of the process that plans. `run_code` lets programs of the model run, and `unsafe` also as root without
-    confinement.
+    are those of the process that plans. `scoring` holds options of `Scoring` that do not have
+    their defaults. `run_code` lets programs of the model run, and `unsafe` also as root without confinement.
     """
 
     models: tuple[Model, ...] = Field(default_factory=lambda: (ModelOptions.checked(),), min_length=1)
@@ -174,8 +183,7 @@ class Experiment(GateOptions):
             default=False,
         ),
     ] = (NONE,)
-    score: Score = "sum"
-    reread: Annotated[tuple[Copies, ...], _several(REREAD, "N,...")] = (1,)
+    scoring: Annotated[dict[str, Any], AfterValidator(_recorded)] = Field(default_factory=dict)
     updates: Annotated[
         tuple[RuleText, ...],
         BeforeValidator(split_rules),
@@ -203,12 +211,17 @@ class Experiment(GateOptions):
         return Chat(self.system) if self.chat else None
 
     @property
+    def scored_by(self) -> Scoring:
+        """How queries are written and their scores compared."""
+        return Scoring.of(**self.scoring)
+
+    @property
     def rules(self) -> tuple[UpdateRule, ...]:
         """Every update rule with every gate, if it has one."""
         return tuple(dict.fromkeys(parse_rule(name, gate) for name in self.updates for gate in self.gates))
 
     @field_validator(
-        "demos_by", "techniques", "calibrations", "shots", "orders", "sampling", "positions", "reread", mode="before"
+        "demos_by", "techniques", "calibrations", "shots", "orders", "sampling", "positions", mode="before"
     )
     @classmethod
     def _written_list(cls, text: Any) -> Any:
@@ -225,7 +238,7 @@ class Experiment(GateOptions):
         parts = [int(part) for part in text.split(",") if part.strip()]
         return tuple(parts) if "," in text else tuple(range(parts[0]))
 
-    @field_validator("seeds", "shots", "orders", "sampling", "positions", "reread")
+    @field_validator("seeds", "shots", "orders", "sampling", "positions")
     @classmethod
     def _each_once(cls, values: tuple[Any, ...]) -> tuple[Any, ...]:
         return tuple(dict.fromkeys(values))

@@ -84,4 +84,4 @@ def _tokenized(
     for reading in technique.sets(demonstrations):
         tokenized = tokenize_demonstrations(spec.tokenizer, reading)
         spec.check_ids(tokenized.token_ids, f"{job}: demonstrations")
-        yield replace(tokenized, query_copies=plan.reread)
+        yield tokenized

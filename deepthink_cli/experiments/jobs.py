@@ -42,7 +42,7 @@ def check_free(plan: RunPlan, task: Task) -> None:
     check_may_run(task, plan.options.run_code, plan.options.unsafe)
     options = plan.options
     wrong = {
-        ("score", options.score): options.score != "sum",
+        **dict.fromkeys(options.scored_by.of_scores.items(), True),
         ("calibrate", ",".join(options.calibrations)): options.calibrations != (NONE,),
         ("demos_by", ",".join(options.demos_by)): bool(options.demos_by),
         ("technique", ",".join(options.techniques)): any(each.members > 1 for each in options.chosen_techniques),

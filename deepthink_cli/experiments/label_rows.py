@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from deepthink_cli.artifact.opening import OpenedMemory, find_its_model, open_memory, warn_of_dtype
+from deepthink_cli.artifact.opening import OpenedMemory, warn_of_dtype
 from deepthink_cli.data.examples import Query, Skipped
 from deepthink_cli.engine.opening import describe_engine
 from deepthink_cli.errors import DeepThinkError, InputError
@@ -20,37 +20,40 @@ from deepthink_cli.experiments.executors.messages import Done, Opened, RowsLabel
 from deepthink_cli.experiments.executors.scheduler import Scheduler
 from deepthink_cli.io.prefetch import chunks
 from deepthink_cli.model.options import ModelOptions
-from deepthink_cli.options import ScoreName
-from deepthink_cli.prediction.labeller import RowLabeller
-from deepthink_cli.prediction.predict import open_ensemble
-from deepthink_cli.scoring.pipeline import CHUNK, Part
+from deepthink_cli.prediction.scorer import Scorer
+from deepthink_cli.scoring.pipeline import ANYTHING, CHUNK, NOTHING, Part
+from deepthink_cli.scoring.scoring import Scoring
 
 _AHEAD = 2  # chunks for each worker that are read, or labelled out of order, and not yet given back
 
 
 @dataclass(frozen=True)
 class RowLabels:
-    """What workers label rows with; `memory` is a path, and `ensemble` the paths of further memories.
+    """What workers label rows with; `memories` are paths, of which all but the first are an ensemble with it.
 
     `digests` are those of the memories' files, which must be the same for every worker; `calibrate` are the
     calibrations in use, a stored one included.
     """
 
-    memory: str
-    ensemble: tuple[str, ...]
+    memories: tuple[str, ...]
     digests: tuple[str | None, ...]
-    iteration: str = "last"
-    options: ModelOptions | None = None
-    calibrate: tuple[str, ...] = ()
-    score: ScoreName = "sum"
-    reread: int = 1
-    nearest: int | None = None
-    skip: bool = False
+    iteration: str
+    options: ModelOptions | None
+    scoring: Scoring
+    calibrate: tuple[str, ...]
+    skip: bool
+
+    @classmethod
+    def of(cls, scorer: Scorer, options: ModelOptions | None, skip: bool) -> RowLabels:
+        """What labels rows as a scorer does."""
+        names, digests = zip(*((each.name, each.sha256) for each in scorer.memories), strict=True)
+        iteration = ",".join(map(str, scorer.memory.iterations))
+        return cls(names, digests, iteration, options, scorer.scoring, scorer.calibrate, skip)
 
     @property
     def name(self) -> str:
         """The path of the memory, for messages."""
-        return self.memory
+        return self.memories[0]
 
 
 @dataclass(frozen=True)
@@ -77,19 +80,20 @@ class ChunkLabeller:
     """What a worker holds: the memories and their model, which label chunk after chunk."""
 
     def __init__(self, job: RowLabels) -> None:
-        memory = open_memory(job.memory, job.iteration).asked_again(job.reread).attending_to(job.nearest)
-        others = open_ensemble(memory, job.ensemble, job.iteration)
-        if job.digests != tuple(each.sha256 for each in (memory, *others)):
-            raise InputError(f"{job.memory}: a worker has another file of this name; give all the same files")
-        spec = find_its_model(memory, job.options, silent)
-        self.label = RowLabeller(memory, others, spec, job.calibrate, job.score, job.skip)
-        self.engine = self.label.engine
+        first, *others = job.memories
+        scorer = Scorer.open(
+            first, iteration=job.iteration, scoring=job.scoring, calibrate=job.calibrate, ensemble=others
+        )
+        if job.digests != tuple(each.sha256 for each in scorer.memories):
+            raise InputError(f"{first}: a worker has another file of this name; give all the same files")
+        self.label = scorer.load(scorer.find(job.options, silent), silent)
+        self.engine, self.skip = self.label.engine, ANYTHING if job.skip else NOTHING
 
     def do(self, unit: Unit, samples: bool) -> Iterator[RowsLabelled]:
         """Label a chunk; an error of its rows, which another worker would meet, too, is part of what is yielded."""
         assert isinstance(unit, ChunkUnit)
         try:
-            (part,) = self.label(unit.rows)
+            (part,) = self.label(unit.rows, skip=self.skip)
         except DeepThinkError as error:
             yield RowsLabelled([], error.problems, isinstance(error, InputError))
         else:
@@ -97,7 +101,7 @@ class ChunkLabeller:
 
 
 class Divided:
-    """Labels the rows of a file with the workers of an executor, as `prediction.labeller.LabelRows`."""
+    """Labels the rows of a file with the workers of an executor, as `prediction.scorer.LabelRows`."""
 
     def __init__(self, executor: Executor, job: RowLabels, memories: Sequence[OpenedMemory]) -> None:
         self.executor, self.job, self.memories = executor, job, memories

@@ -68,11 +68,6 @@ class RunPlan:
         return self.options.positions[0]
 
     @property
-    def reread(self) -> int:
-        """How often a query is written."""
-        return self.options.reread[0]
-
-    @property
     def parts(self) -> tuple[Part, ...]:
         """The parts to score: `test`, and `dev` if T and eta are chosen."""
         return ("test", "dev") if self.options.selects_on_dev else ("test",)
@@ -135,8 +130,7 @@ def settings(plan: RunPlan, job: RunJob, identity: ModelIdentity) -> list[Settin
         pool_size=plan.options.pool_size if job.from_pool else None,
         balanced=plan.options.balance if job.from_pool else None,
         technique=job.recorded,
-        score=None if plan.options.score == "sum" else plan.options.score,
-        reread=None if plan.reread == 1 else plan.reread,
+        scoring=str(plan.options.scored_by) or None,
     )
     dev_split, dev_size = job.task.dev or job.task.demonstrations, plan.options.dev_size or len(job.evaluated)
     of_part = {"test": base, "dev": replace(base, part="dev", split=dev_split, limit=dev_size)}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from deepthink_cli.calibration.extended_labels import ExtendedLabels
+from deepthink_cli.calibration.extended_labels import ExtendedLabels, other_score
 from deepthink_cli.calibration.notes import check_count
 from deepthink_cli.calibration.registry import NONE
 from deepthink_cli.data.examples import DemonstrationSet
@@ -24,7 +24,6 @@ from deepthink_cli.experiments.results import Setting
 from deepthink_cli.experiments.same_data import check_continues
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.model.spec import ModelSpec
-from deepthink_cli.prediction.rows import scored_by
 from deepthink_cli.tasks.judges import tell_of_programs
 from deepthink_cli.tasks.rows import announce
 from deepthink_cli.techniques.registry import DEEP_THINKING
@@ -83,8 +82,8 @@ def described(experiment: Experiment, runs: Sequence[PreparedRun]) -> dict[str, 
         "iterations": experiment.iterations,
         "scored_iterations": list(experiment.scored),
         **{name: values for name, values in crossed.items() if values != plain[name]},
-        **{name: values for name, values in several.items() if values != [1] and (len(values) > 1 or name == "reread")},
-        **scored_by(experiment.score),
+        **{name: values for name, values in several.items() if len(values) > 1},
+        "scoring": str(experiment.scored_by),
         "jobs": sum(len(run.jobs) + len(run.pending) * len(experiment.techniques) for run in runs),
         "rows": sum(run.rows for run in runs),
         "inputs_to_score": sum(run.inputs for run in runs),
@@ -194,12 +193,15 @@ def _warn_of_extended(plan: RunPlan, prepared: Sequence[RunJob | PendingJobs], s
 
     Raises InputError for a score that needs an end of every label where none is written.
     """
-    if plan.options.score == "mean":
+    scoring = plan.options.scored_by
+    if not scoring.prefers_short:
         return
     tell = tell if NONE in plan.options.calibrations else silent
     for each in {each.task.name: each for each in reversed(prepared) if each.task.free is None}.values():
         prompt = each.demonstrations if isinstance(each, RunJob) else each.task.prompt
-        extended = ExtendedLabels(spec.tokenizer, prompt, plan.options.score, tell, f"task {each.task.name}: ")
+        extended = ExtendedLabels(
+            spec.tokenizer, prompt, scoring, tell, f"task {each.task.name}: ", other_score(scoring)
+        )
         query = next(iter(each.evaluated))
         extended.check_labels(query.text, each.task.labels or (str(query.gold),))
         extended.check_rows(() if each.task.labels else each.evaluated, ())

@@ -27,7 +27,7 @@ from deepthink_cli.updates.registry import parse_rule
 
 FILE = "results.jsonl"
 # Fields that are absent in rows that do not use them.
-OPTIONAL = ("tokens", "chat", "pool_size", "balanced", "technique", "calibration", "score", "reread", "update")
+OPTIONAL = ("tokens", "chat", "pool_size", "balanced", "technique", "calibration", "scoring", "update")
 DIGESTS = ("demonstrations_sha256", "rows_sha256", "weights_sha256")  # every row that is written has all three
 _UNSET = (*DIGESTS, *OPTIONAL)  # fields that do not change the key if they are None
 Part = Literal["test", "dev"]
@@ -45,11 +45,10 @@ class Setting:
     `tokens` is set if the token ids are not those of the whole prompt (`run --tokens`), `chat` if the demonstrations
     are turns of a conversation; `pool_size` and `balanced` if `sampling` chose them
     from a pool with a model (`run --demos-by`); `technique` names what made the memory other than Deep-Thinking alone
-    (`run --technique`), with its parameters; `calibration` is the correction of the scores; `score` is what is compared
-    of log-probabilities other than their sum (`run --score`); `reread` is how often a query
-    is written (`run --reread`); `update` is the update rule other than the gate of the
-    paper, with its parameters but eta and momentum (`run --update`). The values of the gate are 0 where a
-    memory is trained, without an update rule.
+    (`run --technique`), with its parameters; `calibration` is the correction of the scores; `scoring` holds
+    the options of scoring that do not have their defaults, as in `score=end,reread=2`; `update` is the update rule
+    other than the gate of the paper, with its parameters but eta and momentum (`run --update`). The values of the gate
+    are 0 where a memory is trained, without an update rule.
     """
 
     model: str
@@ -79,8 +78,7 @@ class Setting:
     balanced: bool | None = None
     technique: str | None = None
     calibration: str | None = None
-    score: Literal["mean", "end"] | None = None
-    reread: int | None = None
+    scoring: str | None = None
     update: str | None = None
 
     @property

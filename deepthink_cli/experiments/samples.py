@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 FOLDER = "samples"
 _NUMBERS = ["probability", *(f"{name}.list.element" for name in ("scores", "calibrated", "bias"))]
-_WORDS = ["gold", "label", "candidates.list.element", "score"]
+_WORDS = ["gold", "label", "candidates.list.element", "scoring"]
 # A third smaller than with the defaults, with checksums that `read_samples` verifies.
 _WRITTEN: dict[str, Any] = {"compression": "zstd", "use_dictionary": _WORDS, "write_page_checksum": True}
 
@@ -47,10 +47,8 @@ def write_samples(folder: Path, row: Result, predictions: Sequence[Prediction]) 
 
     Scores are log-probabilities in nats, in the order of the candidates. If the row's setting has a calibration, label
     and probability are those of the corrected scores, `scores` are the raw ones, and `calibrated` and `bias` hold the
-    corrected ones and what was taken off. If it has a score, `score` is its name; `reread` is how often a
-    query is written, if not once. Free answers have a `text`, and
-    neither candidates nor scores. Raises DeepThinkError if the write
-    fails.
+    corrected ones and what was taken off; `scoring` is that of the setting, if it has one. Free answers have a `text`,
+    and neither candidates nor scores. Raises DeepThinkError if the write fails.
     """
     import pyarrow
     import pyarrow.parquet
@@ -110,10 +108,8 @@ def _further(
     if corrections is not None:
         columns["calibrated"] = [list(correction.prediction.scores.values()) for correction in corrections]
         columns["bias"] = [list(correction.bias.values()) for correction in corrections]
-    if row.setting.score is not None:
-        columns["score"] = [row.setting.score] * len(predictions)
-    if row.setting.reread is not None:
-        columns["reread"] = [row.setting.reread] * len(predictions)
+    if row.setting.scoring is not None:
+        columns["scoring"] = [row.setting.scoring] * len(predictions)
     if any(prediction.text is not None for prediction in predictions):
         columns["text"] = [prediction.text for prediction in predictions]
     return columns

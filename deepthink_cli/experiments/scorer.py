@@ -84,7 +84,7 @@ class JobScorer:
         names = [setting.calibration for setting in wanted if setting.calibration is not None]
         if names:
             one_by_one = [[memory] for memory in memories]
-            predictions = Calibrator(self.engine, one_by_one, names, self.plan.options.score)(predictions)
+            predictions = Calibrator(self.engine, one_by_one, names, self.plan.options.scored_by)(predictions)
         for setting in wanted:
             yield Step(self.job, 0, self._row(setting, memories[0], predictions), predictions)
 
@@ -100,7 +100,9 @@ class JobScorer:
     def _answers(self, free: Free, part: Part, memory: Memory) -> Iterator[list[Prediction]]:
         """The generated answers to the queries of a part, each judged."""
         rows = list[Prediction | Skipped]()
-        for each in answered(self.engine, [memory], free, self.job.queries(self.plan, part)):
+        for each in answered(
+            self.engine, [memory], free, self.job.queries(self.plan, part), self.plan.options.scored_by
+        ):
             rows.append(each)
             if not isinstance(each, Skipped):
                 yield [each]
@@ -117,9 +119,11 @@ class JobScorer:
     def _chunks(self, part: Part) -> list[Chunk]:
         """The part's queries, tokenised on first use and cached for every iteration and gate."""
         if part not in self.chunks:
-            queries, score = self.job.queries(self.plan, part), self.plan.options.score
+            queries, scoring = self.job.queries(self.plan, part), self.plan.options.scored_by
             demonstrations = self.job.longest
-            chunks = list(planned(self.engine, demonstrations, queries, size=EVALUATED, score=score, skip=UNSCORABLE))
+            chunks = list(
+                planned(self.engine, demonstrations, queries, size=EVALUATED, scoring=scoring, skip=UNSCORABLE)
+            )
             self._note(part, [row for chunk in chunks for row in chunk.rows])
             self.chunks[part] = [chunk for chunk in chunks if chunk.queries]
             if not self.chunks[part]:

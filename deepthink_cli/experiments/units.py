@@ -117,8 +117,7 @@ def pending_digest(plan: RunPlan, pending: Sequence[PendingJobs], identity: Mode
             methods,
             crossed,
             plan.positions,
-            plan.options.score,
-            plan.reread,
+            plan.options.scoring,
         ]
     )
 

@@ -12,6 +12,7 @@ from deepthink_cli.engine.base import Engine
 from deepthink_cli.engine.decoding import Decoding
 from deepthink_cli.events import Progress, Tell, silent
 from deepthink_cli.generation.generation import Generation, generate_or_skip
+from deepthink_cli.model.tokens import AS_THEY_ARE, Written
 from deepthink_cli.scoring.prediction import Prediction
 from deepthink_cli.tasks.format import Free
 from deepthink_cli.tasks.judges import judge_of
@@ -25,18 +26,19 @@ def answered(
     memories: Sequence[Memory],
     free: Free,
     queries: Iterable[Query | Skipped],
+    written: Written = AS_THEY_ARE,
     tell: Tell = silent,
     progress: Progress | None = None,
 ) -> Iterator[Prediction | Skipped]:
     """Yield every query's answers, one by each memory, in order: greedily generated, and judged by the task's judge.
 
     A prediction's `label` is the answer found in the generated `text`, and `gold` of its query the true answer as it is
-    compared; there are no scores. Rows that are too long are skipped. `tell` is called with the `progress` after every
-    row, as in `scoring.pipeline`.
+    compared; there are no scores. `written` says how queries are written. Rows that are too long are skipped.
+    `tell` is called with the `progress` after every row, as in `scoring.pipeline`.
     """
     stop = None if free.stop is None else tuple(free.stop)
     decoding = Decoding(max_new_tokens=free.max_new_tokens, stop=stop)
-    for each in chain.from_iterable(generate_or_skip(engine, memories, queries, decoding)):
+    for each in chain.from_iterable(generate_or_skip(engine, memories, queries, decoding, written=written)):
         yield each if isinstance(each, Skipped) else judged(free, each)
         if progress is not None and (isinstance(each, Skipped) or each.iteration == memories[-1].iteration):
             progress = replace(progress, done=progress.done + 1)

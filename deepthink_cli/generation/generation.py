@@ -13,7 +13,7 @@ from deepthink_cli.engine.decoding import Decoding, Finish, Prompt
 from deepthink_cli.errors import InputError
 from deepthink_cli.model.chat import Conversation
 from deepthink_cli.model.limits import check_continuation
-from deepthink_cli.model.tokens import query_tokenizer
+from deepthink_cli.model.tokens import AS_THEY_ARE, QueryTokenizer, Written, query_tokenizer
 from deepthink_cli.provenance import TokenizedDemonstrations, check_model
 from deepthink_cli.scoring.pipeline import TOO_LONG, longest
 
@@ -151,17 +151,20 @@ def generate_or_skip(
     chunk: int = CHUNK,
     skip: bool = True,
     show: Show | None = None,
+    written: Written = AS_THEY_ARE,
 ) -> Iterator[list[Generation | Skipped]]:
     """Like `generate`, a list for every chunk of rows, with `Skipped` in the place of a row that cannot be answered.
 
-    `show` is called with pieces of the answers as they are generated. With `skip` off, raises as `generate` does.
+    `written` says how queries are written. `show` is called with pieces of the answers as they are generated. With
+    `skip` off, raises as `generate` does.
     """
     provenance, placed = longest(memories).provenance, [engine.place(memory) for memory in memories]
     if provenance is None:
         raise InputError("this memory has no template; use one from think() or load_memory()")
     check_model(provenance, engine.identity, "this memory")
     decoding = ended(decoding, engine.tokenizer, provenance.demonstrations)
-    prompted = _Prompts(engine, provenance.demonstrations, decoding, skip)
+    tokenize = query_tokenizer(engine.tokenizer, provenance.demonstrations, written)
+    prompted = _Prompts(engine, tokenize, len(provenance.demonstrations.token_ids), decoding, skip)
     remaining = enumerate(rows)
     while part := list(islice(remaining, chunk)):
         prepared = [prompted(number, row) for number, row in part]
@@ -192,10 +195,9 @@ def ended(decoding: Decoding, tokenizer: PreTrainedTokenizerBase, demonstrations
 class _Prompts:
     """Makes prompts of queries; one that does not fit the model raises InputError, or is replaced by the reason."""
 
-    def __init__(self, engine: Engine, demonstrations: TokenizedDemonstrations, decoding: Decoding, skip: bool) -> None:
-        self._engine, self._decoding, self._skip = engine, decoding, skip
-        self._tokenize = query_tokenizer(engine.tokenizer, demonstrations)
-        self._length = len(demonstrations.token_ids)
+    def __init__(self, engine: Engine, tokenize: QueryTokenizer, length: int, decoding: Decoding, skip: bool) -> None:
+        self._engine, self._tokenize, self._length = engine, tokenize, length
+        self._decoding, self._skip = decoding, skip
 
     def __call__(self, number: int, row: Query | Skipped) -> Prompt | Skipped:
         if isinstance(row, Skipped):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -183,7 +183,6 @@ class Conversation:
         self._rendering = ChatTemplate(tokenizer)
         self.chat = replace(chat, template_sha256=template_sha256(tokenizer))
         self._template, self._labels, self._word = demonstrations.template, demonstrations.labels, demonstrations.word
-        self._copies = demonstrations.query_copies if isinstance(demonstrations, TokenizedDemonstrations) else 1
         examples = [(example.text, self._word(example.label)) for example in demonstrations.examples]
         self._turns = list(map(self._rendering.safe, [*chat.opening(), *solved(self._template, examples)]))
         asked: list[Turn] = [{"role": "user", "content": probe} for probe in _PROBES]
@@ -195,14 +194,16 @@ class Conversation:
         self._check_split(start)
         self.added = len(start.encode()) - len(_PROBES[0])
 
-    def texts(self, query: Query) -> tuple[str, list[str]]:
+    def texts(self, query: Query, written: Callable[[str], str]) -> tuple[str, list[str]]:
         """A query after the demonstrations: up to the assistant's reply, and with every candidate as the reply.
+
+        `written` changes the text of the query, up to the end of its last field.
 
         Raises InputError, naming the query, if the template does not write it, or a candidate, after the others.
         """
         # A reply that the template changes would do so for every query; those of the labels were rendered before.
         uncertain = tuple(label for label in query.candidates if label not in self._labels) or query.candidates[:1]
-        asked = self._rendering.safe(question(self._template, query.text, self._copies))
+        asked = self._rendering.safe(question(self._template, query.text, written))
         start = self._asked(asked, uncertain, f"{query.where}: " if query.where else "")
         return start, [start + self._rendering.safe(reply(self._word(label)))["content"] for label in query.candidates]
 

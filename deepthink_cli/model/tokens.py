@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import accumulate, chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from deepthink_cli.data.examples import DemonstrationSet, Query
 from deepthink_cli.data.template import Template
@@ -23,7 +23,6 @@ from deepthink_cli.model.boundary import (
 )
 from deepthink_cli.model.chat import Conversation
 from deepthink_cli.model.cuts import cut_in
-from deepthink_cli.options import ScoreName
 from deepthink_cli.provenance import TokenizedDemonstrations
 
 if TYPE_CHECKING:
@@ -164,50 +163,112 @@ def check_known(tokenizer: PreTrainedTokenizerBase, ids: Iterable[int], known: i
         )
 
 
+@dataclass(frozen=True)
+class AfterLabel:
+    """What follows a label among the demonstrations, up to the next one's own text, and its ids `alone`.
+
+    `ids` gives those of texts after the demonstrations. Nothing follows a label if the separator is empty.
+    """
+
+    text: str
+    alone: list[int]
+    ids: Callable[[Sequence[str]], list[list[int]]]
+
+
+Ended = Callable[[Mapping[str, list[int]]], Mapping[str, list[int]]]  # the ids of texts with a candidate, with its end
+
+
+class Written(Protocol):
+    """How queries are written and their candidates end, as a `Scoring` says."""
+
+    def written(self, asked: str) -> str:
+        """The text of a query up to the end of its last field, given that text as the template writes it."""
+
+    def ended(self, after: Callable[[], AfterLabel]) -> Ended | None:
+        """What gives candidates further tokens; None if nothing does."""
+
+
+class AsTheyAre:
+    """Queries as the template writes them, whose candidates have no end."""
+
+    def written(self, asked: str) -> str:
+        """The text itself."""
+        return asked
+
+    def ended(self, after: Callable[[], AfterLabel]) -> Ended | None:
+        """Nothing."""
+        return None
+
+
+AS_THEY_ARE = AsTheyAre()
+
+
 def tokenize_queries(
     tokenizer: PreTrainedTokenizerBase,
     prompt: Template | TokenizedDemonstrations,
     queries: Sequence[Query],
-    score: ScoreName = "sum",
+    scoring: Written = AS_THEY_ARE,
 ) -> list[TokenizedQuery]:
     """Tokenise every query with each of its candidates, after demonstrations, or by a template after none.
 
-    For the score `end`, every candidate's last token is the first one of what follows a label among the demonstrations:
-    the separator, or the end of the reply in a chat. Raises InputError, naming the query, for a candidate that adds no
-    token and for two that add the same; with a chat, as `Conversation` does; and where no end is written.
+    Raises InputError, naming the query, for a candidate that adds no token and for two that add the same; with a chat,
+    as `Conversation` does; and as the scoring does.
     """
-    return query_tokenizer(tokenizer, prompt, score)(queries)
+    return query_tokenizer(tokenizer, prompt, scoring)(queries)
 
 
 def query_tokenizer(
-    tokenizer: PreTrainedTokenizerBase, prompt: Template | TokenizedDemonstrations, score: ScoreName = "sum"
+    tokenizer: PreTrainedTokenizerBase, prompt: Template | TokenizedDemonstrations, scoring: Written = AS_THEY_ARE
 ) -> QueryTokenizer:
     """The tokenisation of queries, prepared once for many calls; raises InputError as `tokenize_queries`."""
-    with_end = score == "end"
     if isinstance(prompt, TokenizedDemonstrations) and prompt.chat is not None:
-        conversation = Conversation(tokenizer, prompt, prompt.chat)
-        if conversation.token_ids != prompt.token_ids:
-            raise InputError(
-                "the chat template writes the demonstrations in another way than when this memory was made; "
-                "run deepthink think again"
-            )
-        end = Ending(after := conversation.after_reply(), conversation.ids([after])[0]) if with_end else None
-        return QueryTokenizer(conversation.texts, conversation.ids, conversation.added, end)
-    template, word, copies = (
-        (prompt, str, 1) if isinstance(prompt, Template) else (prompt.template, prompt.word, prompt.query_copies)
-    )
+        return _after_turns(Conversation(tokenizer, prompt, prompt.chat), prompt, scoring)
+    template, word = (prompt, str) if isinstance(prompt, Template) else (prompt.template, prompt.word)
     between = end_of_demonstrations(tokenizer, prompt)
 
     def texts(query: Query) -> tuple[str, list[str]]:
-        start = template.query(query.text, copies)
+        start = template.query(query.text, scoring.written)
         return start, [start + word(candidate) for candidate in query.candidates]
+
+    def ids(texts: Sequence[str]) -> list[list[int]]:
+        return between.after(tokenizer, texts)
 
     return QueryTokenizer(
         texts,
-        lambda texts: between.after(tokenizer, texts),
-        end=Ending.of_separator(tokenizer, template) if with_end else None,
+        ids,
+        ended=scoring.ended(lambda: after_label(tokenizer, template, ids)),
         after_cut=cache(lambda: _after_cut(tokenizer, template.introduction)),
     )
+
+
+def _after_turns(
+    conversation: Conversation, demonstrations: TokenizedDemonstrations, scoring: Written
+) -> QueryTokenizer:
+    """The tokenisation of queries that are turns of a conversation."""
+    if conversation.token_ids != demonstrations.token_ids:
+        raise InputError(
+            "the chat template writes the demonstrations in another way than when this memory was made; "
+            "run deepthink think again"
+        )
+
+    def after() -> AfterLabel:
+        text = conversation.after_reply()
+        return AfterLabel(text, conversation.ids([text])[0], conversation.ids)
+
+    return QueryTokenizer(
+        lambda query: conversation.texts(query, scoring.written),
+        conversation.ids,
+        conversation.added,
+        scoring.ended(after),
+    )
+
+
+def after_label(
+    tokenizer: PreTrainedTokenizerBase, template: Template, ids: Callable[[Sequence[str]], list[list[int]]]
+) -> AfterLabel:
+    """The separator and what follows it; `ids` gives those of texts after the demonstrations."""
+    text = followed(template, template.separator) if template.separator else ""
+    return AfterLabel(text, encode(tokenizer, [text], special=False)[0], ids)
 
 
 def end_of_demonstrations(
@@ -237,35 +298,18 @@ def _solved(demonstrations: DemonstrationSet | TokenizedDemonstrations) -> list[
 
 
 @dataclass(frozen=True)
-class Ending:
-    """What follows a label among the demonstrations, up to the next one's own text, and its ids alone."""
-
-    text: str
-    ids: list[int]
-
-    @classmethod
-    def of_separator(cls, tokenizer: PreTrainedTokenizerBase, template: Template) -> Ending:
-        """The separator and what follows it; raises InputError for an empty one."""
-        if not template.separator:
-            reason = f"the separator after the demonstrations is empty; use {option('score')} sum or mean"
-            raise InputError.of("score", "end", reason)
-        text = followed(template, template.separator)
-        return cls(text, encode(tokenizer, [text], special=False)[0])
-
-
-@dataclass(frozen=True)
 class QueryTokenizer:
     """Tokenises queries, given their texts up to the candidates and with each of them, and the ids of such texts.
 
-    `added` is the number of bytes around a query's own text, which a chat template writes. `end` is what follows a
-    candidate, whose first token is the candidate's last; None if candidates have no end. `after_cut` gives the number
-    of characters at the end of every query whose tokens do not depend on what is before them; 0 if none is known.
+    `added` is the number of bytes around a query's own text, which a chat template writes. `ended` gives candidates
+    further tokens; None if they have none. `after_cut` gives the number of characters at the end of every query whose
+    tokens do not depend on what is before them; 0 if none is known.
     """
 
     texts: Callable[[Query], tuple[str, list[str]]]
     ids: Callable[[Sequence[str]], list[list[int]]]
     added: int = 0
-    end: Ending | None = None
+    ended: Ended | None = None
     after_cut: Callable[[], int] = lambda: 0
 
     def __call__(self, queries: Sequence[Query]) -> list[TokenizedQuery]:
@@ -296,7 +340,8 @@ class QueryTokenizer:
         texts = [_spaced(*self.texts(query)) for query in queries]
         every = list(dict.fromkeys(text for of_query in texts for text in of_query))
         ids = dict(zip(every, self.ids(every), strict=True))
-        ended = ids if self.end is None else self._ended(self.end, texts, ids)
+        wholes = {text: ids[text] for of_query in texts for text in of_query[2:]}
+        ended = wholes if self.ended is None else self.ended(wholes)
         return [
             _spans(query, *(ids[text] for text in of_query), ended=[ended[text] for text in of_query[2:]])
             for query, of_query in zip(queries, texts, strict=True)
@@ -306,14 +351,6 @@ class QueryTokenizer:
         """The ids of every query up to its answer, which is to be generated; the candidates are not used."""
         starts = [self.texts(replace(query, candidates=()))[0].rstrip(" ") for query in queries]
         return [tuple(ids) for ids in self.ids(starts)]
-
-    def _ended(
-        self, end: Ending, texts: Iterable[Sequence[str]], ids: Mapping[str, list[int]]
-    ) -> Mapping[str, list[int]]:
-        """The ids of every text with a candidate, with the candidate's end; `ids` are those without it."""
-        wholes = list(dict.fromkeys(text for of_query in texts for text in of_query[2:]))
-        followed = self.ids([whole + end.text for whole in wholes])
-        return {whole: _with_end(ids[whole], after, end.ids) for whole, after in zip(wholes, followed, strict=True)}
 
 
 def ordinary_ids(tokenizer: PreTrainedTokenizerBase, known: int, count: int) -> list[int]:
@@ -331,24 +368,6 @@ def _spaced(start: str, whole: Sequence[str]) -> list[str]:
     """The query without and with the space before its label, and with every candidate."""
     # The space before a label is part of the label's first token, never of the query.
     return [start.rstrip(" "), start, *whole]
-
-
-def _with_end(plain: list[int], followed: list[int], of_end: list[int]) -> list[int]:
-    """The ids of a text up to the first token of its end; up to the token that joins both, if the tokenizer has one.
-
-    `plain` are the ids of the text, `followed` those of the text and its end, `of_end` those of the end alone.
-    """
-    same = common_length(plain, followed)
-    if same == len(plain):
-        if same == len(followed):
-            raise InputError.of(
-                "score",
-                "end",
-                f"the tokenizer writes no token for what follows a label; use {option('score')} sum or mean",
-            )
-        return followed[: same + 1]
-    rest = min(common_length(followed[::-1], of_end[::-1]), len(of_end) - 1)
-    return followed[: max(same + 1, len(followed) - rest)]
 
 
 def _spans(

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from filelock import FileLock, Timeout
 
 from deepthink_cli.artifact.metadata import versions
-from deepthink_cli.artifact.opening import OpenedMemory, model_options
+from deepthink_cli.artifact.opening import model_options
 from deepthink_cli.data.examples import Query, Skipped
 from deepthink_cli.data.source import RowSource
 from deepthink_cli.errors import InputError, Problem, option
@@ -26,10 +26,11 @@ from deepthink_cli.io.prefetch import behind
 from deepthink_cli.io.tables import writing_rows
 from deepthink_cli.io.text import json_line
 from deepthink_cli.model.options import ModelOptions
+from deepthink_cli.prediction.predict import Labelling
 from deepthink_cli.prediction.rows import ABOUT, Numbered, OutputRows, RowCounts
-from deepthink_cli.scoring.inputs import CheckedRows
 from deepthink_cli.scoring.pipeline import CHUNK
-from deepthink_cli.scoring.prediction import Prediction, Scores, prediction_of
+from deepthink_cli.scoring.prediction import Prediction, prediction_of
+from deepthink_cli.scoring.scores import Scores
 
 _MARK = "deepthink predict"
 _LONGEST = 2**20  # bytes of the first line
@@ -258,34 +259,26 @@ def _telling_at_ctrl_c(tell: Tell, words: Callable[[], str]) -> Iterator[None]:
         raise
 
 
-def identity_of(
-    memory: OpenedMemory,
-    ensemble: Sequence[OpenedMemory],
-    inputs: RowSource,
-    checked: CheckedRows,
-    options: ModelOptions | None,
-    form: OutputRows,
-) -> dict[str, Any]:
-    """What the bytes of the labels depend on, by the name that users know; the options by their fields."""
+def identity_of(labelling: Labelling, options: ModelOptions | None, form: OutputRows) -> dict[str, Any]:
+    """What the bytes of the labels of a file depend on, by the name that users know; the options by their fields."""
+    scorer, inputs, checked = labelling.scorer, labelling.source, labelling.checked
+    assert checked is not None
     return {
-        "memory": memory.sha256,
+        "memory": scorer.memory.sha256,
         "name of the inputs": inputs.path,
         "content of the inputs": checked.digest.sha256,
         "options": {
-            "ensemble": [other.sha256 for other in ensemble],
+            "ensemble": [other.sha256 for other in scorer.others],
             "iteration": list(form.iterations),
             "format": inputs.row_format,
             "map": dict(inputs.renamed) or None,
             "no_header": None if inputs.header else True,
             "quotes": inputs.quotes,
-            **model_options(memory, options).recorded(),
+            **model_options(scorer.memory, options).recorded(),
             "calibrate": list(form.calibrate),
-            "score": form.score,
-            **({} if form.reread == 1 else {"reread": form.reread}),
-            **({} if memory.nearest is None else {"nearest": memory.nearest}),
+            **scorer.scoring.recorded,
             **form.options.model_dump(mode="json"),
             "on_error": "skip" if form.skip else "stop",
-            "truncate": form.truncate,
         },
         **{f"version of {name}": number for name, number in versions().items()},
     }

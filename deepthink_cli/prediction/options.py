@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, field_validator
 
 from deepthink_cli.errors import InputError, option
-from deepthink_cli.options import DATA, OUTPUT, Flag, Keep, Options
+from deepthink_cli.options import DATA, OUTPUT, Flag, Options
 
 OnError = Literal["stop", "skip"]
 ALL, NONE = "all", "none"
@@ -74,10 +74,6 @@ class ErrorOptions(Options):
         OnError,
         Flag(DATA, "For a row that cannot be read or scored: stop, or skip it and write its error in its place."),
     ] = "stop"
-    truncate: Annotated[
-        Keep | None,
-        Flag(DATA, "Of a text that is too long for the model, read only the end, or the start; its row says so."),
-    ] = None
     allow_errors: Annotated[
         int | None,
         Field(ge=0),

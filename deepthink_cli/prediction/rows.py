@@ -9,7 +9,6 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, Self
 
-from deepthink_cli.artifact.opening import OpenedMemory
 from deepthink_cli.calibration.registry import NONE, STORED, calibration
 from deepthink_cli.corrections import Calibrated
 from deepthink_cli.data.examples import Skipped
@@ -18,11 +17,12 @@ from deepthink_cli.errors import DeepThinkError, InputError, option
 from deepthink_cli.events import Note, Tell, Warn
 from deepthink_cli.io.tables import Columns, Kind, is_table
 from deepthink_cli.io.text import jsonable
-from deepthink_cli.multilabel import GivenLabels, has_several
-from deepthink_cli.options import Keep, ScoreName
+from deepthink_cli.multilabel import GivenLabels
 from deepthink_cli.prediction.options import ErrorOptions, LabelOptions
+from deepthink_cli.prediction.scorer import Scorer
 from deepthink_cli.scoring.inputs import MAX_FIELDS, CheckedRows
 from deepthink_cli.scoring.prediction import Correction, Counted, Prediction
+from deepthink_cli.scoring.scoring import PLAIN, Scoring
 from deepthink_cli.scoring.softmax import shares
 from deepthink_cli.tasks.evaluated import EvaluatedRows
 
@@ -33,13 +33,9 @@ ABOUT = {
 # Fields of some output rows that are divided into columns, or are in some tables only.
 _OUTPUT = (
     "iteration",
-    "truncated",
     "confidence",
     "top",
-    "score",
-    "reread",
     "scores",
-    "nearest",
     "calibrated",
     "input",
     "gold",
@@ -54,24 +50,20 @@ class OutputRows:
 
     `labels` are those of every row, empty if rows have candidates of their own; `fields` the fields of the input with
     their kinds, None if they are not known before they are read; `several` says whether rows have an iteration, `gold`
-    whether they have a true label, `skip` whether there may be rows with an error instead, `truncate` what is read of a
-    text that is too long, `nearest` whether they attend to some of the demonstrations; `stored` is the memory's own
+    whether they have a true label, `skip` whether there may be rows with an error instead; `stored` is the memory's own
     correction; with `given`, a row has several labels, joined as the `template` has them in a table.
     """
 
     iterations: tuple[int, ...]
     labels: tuple[str, ...]
     calibrate: tuple[str, ...] = ()
-    score: ScoreName = "sum"
-    reread: int = 1
-    nearest: bool = False
+    scoring: Scoring = PLAIN
     options: LabelOptions = field(default_factory=LabelOptions.checked)
     fields: Mapping[str, Kind] | None = None
     table: bool = False
     several: bool = False
     gold: bool = False
     skip: bool = False
-    truncate: Keep | None = None
     stored: Calibrated | None = None
     given: GivenLabels | None = None
     template: Template | None = None
@@ -88,9 +80,7 @@ class OutputRows:
         answer = answer_of(row, self.calibrate)
         written |= {} if self.given is None else {"labels": self._labels(self.given(row))}
         written |= {"label": answer.label, "probability": answer.probability, **self._chosen(answer)}
-        written |= {"truncated": row.query.truncated} if row.query.truncated else {}
-        written |= scored_by(self.score, self.reread)
-        written |= {"nearest": list(row.nearest)} if row.nearest else {}
+        written |= self.scoring.of_row(row)
         written["scores"] = row.scores
         if calibrated := {name: row.calibrated[name] for name in self.calibrate if name in row.calibrated}:
             written["calibrated"] = {name: _correction(each) for name, each in calibrated.items()}
@@ -167,13 +157,7 @@ class OutputRows:
         columns |= {"label": "text", "probability": "number"}
         if self.options.top is not None or self.options.threshold is not None:
             columns["confidence"] = "text"
-        if self.truncate is not None:
-            columns["truncated"] = "integer"
-        columns |= dict.fromkeys(scored_by(self.score), "text")
-        if self.reread != 1:
-            columns["reread"] = "integer"
-        if self.nearest:
-            columns["nearest"] = "text"
+        columns |= self.scoring.columns
         if not self.labels:
             shared: dict[str, Kind] = {"top": "text"} if self.options.top is not None else {}
             return {**columns, **shared, "scores": "text", **({"calibrated": "text"} if self._calibrations else {})}
@@ -198,11 +182,6 @@ class OutputRows:
     @property
     def _calibrations(self) -> list[str]:
         return [name for name in self.calibrate if name != NONE]
-
-
-def scored_by(score: ScoreName, reread: int = 1) -> dict[str, str | int]:
-    """What outputs say of the score and of how often a query is written: nothing for the defaults."""
-    return {**({} if score == "sum" else {"score": score}), **({} if reread == 1 else {"reread": reread})}
 
 
 def answer_of(prediction: Prediction, calibrate: Sequence[str]) -> Prediction:
@@ -241,58 +220,41 @@ def best(prediction: Prediction, count: int) -> list[dict[str, Any]]:
 
 
 def output_rows(
-    memory: OpenedMemory,
-    checked: CheckedRows | None,
-    table: bool,
-    calibrate: Sequence[str],
-    score: ScoreName,
-    options: LabelOptions,
-    errors: ErrorOptions,
+    scorer: Scorer, checked: CheckedRows | None, table: bool, options: LabelOptions, errors: ErrorOptions
 ) -> OutputRows:
     """The rows that `predict` writes for checked inputs, or for standard input; raises as `check_columns`."""
-    labels = memory.provenance.demonstrations.labels
+    memory, labels = scorer.memory, scorer.demonstrations.labels
     check_columns(options, checked, table)
     fields = None if checked is None else {name: kind or "text" for name, kind in checked.fields.items()}
     shared = checked is None or checked.other_labels is None
-    iterations, several = memory.iterations, len(memory.iterations) > 1
     return OutputRows(
-        iterations,
+        memory.iterations,
         labels if shared else (),
-        tuple(calibrate),
-        score,
-        memory.reread,
-        memory.nearest is not None,
+        scorer.calibrate,
+        scorer.scoring,
         options,
         fields,
         table,
-        several,
+        several=len(memory.iterations) > 1,
         skip=errors.skip,
-        truncate=errors.truncate,
         stored=memory.provenance.calibrated,
-        **_several(memory, score, options),
+        given=_several(scorer, options),
+        template=scorer.demonstrations.template,
     )
 
 
-def _several(memory: OpenedMemory, score: ScoreName, options: LabelOptions) -> dict[str, Any]:
-    """What rows with several labels need; raises InputError for a threshold of all labels, and of another score."""
-    if not has_several(memory.provenance):
-        return {}
+def _several(scorer: Scorer, options: LabelOptions) -> GivenLabels | None:
+    """What gives rows several labels; raises InputError for a threshold of all labels, and for another scoring."""
+    if not scorer.gives_several:
+        return None
     if options.threshold is not None:
         raise InputError.of("threshold", options.threshold, "rows may have several labels, each with its threshold")
-    given = GivenLabels.of(memory.provenance, score, memory.name)
-    return {"given": given, "template": memory.provenance.demonstrations.template}
+    return GivenLabels.of(scorer.memory.provenance, scorer.scoring, scorer.memory.name)
 
 
-def samples_rows(
-    memory: OpenedMemory,
-    rows: EvaluatedRows,
-    samples: Path,
-    calibrate: tuple[str, ...],
-    score: ScoreName,
-    errors: ErrorOptions,
-) -> OutputRows:
+def samples_rows(scorer: Scorer, rows: EvaluatedRows, samples: Path, errors: ErrorOptions) -> OutputRows:
     """The rows that `eval -o` writes: those of `predict` with their true labels; raises as `check_columns`."""
-    form = output_rows(memory, rows.checked, is_table(samples), calibrate, score, LabelOptions.checked(), errors)
+    form = output_rows(scorer, rows.checked, is_table(samples), LabelOptions.checked(), errors)
     return replace(form, several=True, gold=True)
 
 

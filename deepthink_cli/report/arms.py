@@ -17,7 +17,7 @@ SPLITTING = ("sampling", "pool_size", "balanced", "shots", "limit")
 POOL = ("sampling", "pool_size", "balanced")  # they always distinguish arms whose demonstrations a method chose
 
 STEP = ("momentum", "eta", "update")  # what a technique that reads once does not have
-_IF_SET = ("tokens", "score", "reread", "update")  # written only if they are not the default
+_IF_SET = ("tokens", "scoring", "update")  # written only if they are not the default
 READING = ("positions", *STEP)  # what T = 1 does not depend on
 
 
@@ -41,8 +41,8 @@ class Arm:
 
     `eta` is None if it was chosen on a dev set, and for a technique that reads once. The fields of `SPLITTING` are None
     unless one task has several of them: otherwise tasks of an arm may have different numbers of demonstrations.
-    `technique` is None for Deep-Thinking alone, `calibration` for raw scores, `score` for sums of log-probabilities,
-    `update` for the gate of the paper, `reread` for queries that are written once.
+    `technique` is None for Deep-Thinking alone, `calibration` for raw scores, `scoring` for the paper's,
+    `update` for the gate of the paper.
     `limit` is the number of test rows asked for, or `all`.
     """
 
@@ -62,8 +62,7 @@ class Arm:
     technique: str | None = None
     calibration: str | None = None
     limit: int | Literal["all"] | None = None
-    score: str | None = None
-    reread: int | None = None
+    scoring: str | None = None
     update: str | None = None
 
     @classmethod
@@ -118,13 +117,13 @@ class Arm:
                 self.tokens or "",
                 str(self.chat or ""),
             ),
-            *(self.technique or "", self.calibration or "", self.score or "", self.reread or 1, self.update or ""),
+            *(self.technique or "", self.calibration or "", self.scoring or "", self.update or ""),
             *(self.momentum, self.eta or 0.0),
             *(self.limit == "all", 0 if self.limit in (None, "all") else self.limit),
         )
 
     def values(self) -> dict[str, Any]:
-        """Every field by name, for JSON and CSV: the chat as text, score, reread and update rule if not default."""
+        """Every field by name, for JSON and CSV: the chat as text, scoring and update rule if not default."""
         values = {**asdict(self), "chat": str(self.chat) if self.chat else None}
         return {name: value for name, value in values.items() if value or name not in _IF_SET}
 
@@ -147,8 +146,7 @@ class Arm:
             "technique": self.technique or "Deep-Thinking",
             "calibration": f"{self.calibration} calibration" if self.calibration else "raw scores",
             "limit": "all rows" if self.limit == "all" else f"at most {self.limit} rows" if self.limit else "",
-            "score": f"score {self.score or 'sum'}",
-            "reread": f"queries written {self.reread} times" if self.reread else "queries written once",
+            "scoring": self.scoring or "score=sum",
             "update": self.update or GATE,
         }
         return ", ".join(words[name] for name in FIELDS if name in names and self.has(name) and words[name])

@@ -86,8 +86,7 @@ COMPARED = (
     "balanced",
     "technique",
     "calibration",
-    "score",
-    "reread",
+    "scoring",
     "update",
 )  # what makes a method to be ranked
 

@@ -20,10 +20,10 @@ from deepthink_cli.events import Warn
 from deepthink_cli.io.tables import Kind, kind_of, merged
 from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.model.tokens import query_tokenizer
-from deepthink_cli.options import ScoreName
 from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.scoring.pipeline import CHUNK
 from deepthink_cli.scoring.prediction import check_fits
+from deepthink_cli.scoring.scoring import PLAIN, Scoring
 
 MAX_FIELDS = 1000  # different fields of rows that are remembered
 JUDGED = 1000  # rows whose texts are looked at for ids
@@ -155,7 +155,7 @@ def check_tokens(
     spec: ModelSpec,
     source: str | RowSource,
     checked: CheckedRows | None,
-    score: ScoreName = "sum",
+    scoring: Scoring = PLAIN,
 ) -> None:
     """Tokenise the rows of a file that may be too long or have candidates, before the weights are loaded.
 
@@ -163,10 +163,10 @@ def check_tokens(
     the tokenizer's chat template no longer writes as it did.
     """
     problems, length = Problems(), len(demonstrations.token_ids)
-    tokenize = query_tokenizer(spec.tokenizer, demonstrations, score)
+    tokenize = query_tokenizer(spec.tokenizer, demonstrations, scoring)
     most = spec.limits.after(demonstrations).max_tokens(length)
     # No text has more tokens than bytes, so most files need no tokenisation here; an end has at most one token.
-    remaining = math.inf if most is None else most - length - tokenize.added - bool(tokenize.end)
+    remaining = math.inf if most is None else 0 if scoring.of_states else most - length - tokenize.added - 1
     if checked is None or (checked.longest <= remaining and not checked.own_candidates):
         return
     for query in read_queries(source, demonstrations.template, demonstrations.labels):
@@ -179,12 +179,7 @@ def check_tokens(
 
 
 def _bytes(demonstrations: TokenizedDemonstrations, query: Query) -> int:
-    return len(
-        (
-            demonstrations.template.query(query.text, demonstrations.query_copies)
-            + max(query.candidates, key=len, default="")
-        ).encode()
-    )
+    return len((demonstrations.template.query(query.text) + max(query.candidates, key=len, default="")).encode())
 
 
 def _brings_candidates(labels: Sequence[str], query: Query) -> bool:

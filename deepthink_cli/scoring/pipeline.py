@@ -24,14 +24,13 @@ from deepthink_cli.engine.base import Engine, Likelihoods, ScoringPlan
 from deepthink_cli.errors import InputError
 from deepthink_cli.events import Progress, Tell, silent
 from deepthink_cli.io.prefetch import ahead, chunks
+from deepthink_cli.model.limits import Limits
 from deepthink_cli.model.tokens import QueryTokenizer, TokenizedQuery, query_tokenizer
-from deepthink_cli.options import ScoreName
 from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.scoring.centroids import nearness
 from deepthink_cli.scoring.prediction import (
     NotFiniteError,
     Prediction,
-    Scores,
     averaged,
     check_finite,
     check_fits,
@@ -39,6 +38,9 @@ from deepthink_cli.scoring.prediction import (
     prediction_of,
     score_each,
 )
+from deepthink_cli.scoring.scores import Scores
+from deepthink_cli.scoring.scoring import PLAIN, Scoring
+from deepthink_cli.scoring.step import Fits
 
 if TYPE_CHECKING:
     from deepthink_cli.memory import Memory
@@ -62,11 +64,11 @@ ANYTHING: Collection[str] = (*UNSCORABLE, UNKNOWN_TOKENS, NOT_FINITE)
 
 @dataclass(frozen=True)
 class Chunk:
-    """Rows in order, and the plan of their queries, which are tokenised for `score`."""
+    """Rows in order, and the plan of their queries, by a scoring."""
 
     rows: Sequence[Query | Skipped]
     plan: ScoringPlan
-    score: ScoreName = "sum"
+    scoring: Scoring = PLAIN
 
     @property
     def queries(self) -> list[Query]:
@@ -81,7 +83,7 @@ def predictions(
     *,
     size: int = CHUNK,
     flush: bool = False,
-    score: ScoreName = "sum",
+    scoring: Scoring = PLAIN,
     skip: Collection[str] = NOTHING,
     tell: Tell = silent,
     progress: Progress | None = None,
@@ -97,7 +99,7 @@ def predictions(
     rows done are counted on.
     """
     members = [[engine.place(memory) for memory in member] for member in members]
-    plans = planned(engine, longest_of(members), rows, size=size, flush=flush, score=score, skip=skip)
+    plans = planned(engine, longest_of(members), rows, size=size, flush=flush, scoring=scoring, skip=skip)
     for chunk in ahead(plans):
         part = scored(engine, members, chunk, skip)
         if progress is not None:
@@ -113,7 +115,7 @@ def planned(
     *,
     size: int = CHUNK,
     flush: bool = False,
-    score: ScoreName = "sum",
+    scoring: Scoring = PLAIN,
     skip: Collection[str] = NOTHING,
 ) -> Iterator[Chunk]:
     """Yield every `size` rows, ready to be scored after memories of these demonstrations or of fewer tokens.
@@ -122,7 +124,8 @@ def planned(
 
     Queries that cannot be scored are skipped, or raise InputError, as in `predictions`.
     """
-    tokenize = query_tokenizer(engine.tokenizer, demonstrations, score)
+    tokenize = query_tokenizer(engine.tokenizer, demonstrations, scoring)
+    rows = scoring.rows(rows, fitting(engine.limits, demonstrations, tokenize))
     for part in chunks(iter(rows), size, flush):
         tokenized = _tokenized(tokenize, [row for row in part if isinstance(row, Query)], skip)
         prepared, kept = list[Query | Skipped](), list[TokenizedQuery]()
@@ -133,7 +136,14 @@ def planned(
             else:
                 prepared.append(row)
                 kept.append(tokens)
-        yield Chunk(prepared, engine.plan(kept), score)
+        yield Chunk(prepared, engine.plan(kept), scoring)
+
+
+def fitting(limits: Limits, demonstrations: TokenizedDemonstrations, tokenize: QueryTokenizer) -> Fits:
+    """Says whether a model of these limits holds the demonstrations and a query with its longest candidate."""
+    length = len(demonstrations.token_ids)
+    most = limits.after(demonstrations).max_tokens(length)
+    return lambda query: most is None or length + tokenize([query])[0].longest <= most
 
 
 def scored(engine: Engine, members: Sequence[Sequence[Memory]], chunk: Chunk, skip: Collection[str] = NOTHING) -> Part:
@@ -192,30 +202,27 @@ def _predicted(engine: Engine, members: Sequence[Sequence[Memory]], chunk: Chunk
     """For each memory of a member, the predictions of a chunk's queries; with several members, of their means."""
     by_memory = list[list[Prediction]]()
     memories = [memory for member in members for memory in member]
-    for memory, of_memory in zip(memories, _measured(engine, memories, chunk.plan), strict=True):
+    for memory, of_memory in zip(memories, _measured(engine, memories, chunk), strict=True):
         pairs = zip(chunk.queries, of_memory, strict=True)
         by_memory.append(
-            [
-                replace(prediction_of(query, memory.iteration, scores.compared(chunk.score)), nearness=near)
-                for query, (scores, near) in pairs
-            ]
+            [replace(prediction_of(query, memory.iteration, scores), nearness=near) for query, (scores, near) in pairs]
         )
     count = len(members[0])
     return [averaged(by_memory[place::count]) for place in range(count)]
 
 
 def _measured(
-    engine: Engine, memories: Sequence[Memory], plan: ScoringPlan
+    engine: Engine, memories: Sequence[Memory], chunk: Chunk
 ) -> Iterator[list[tuple[Scores, dict[str, float] | None]]]:
     """For each memory, the scores of every query, and the nearness to the centroids that the memory stores."""
-    if all(memory.centroids is None for memory in memories):
-        for of_memory in score_each(engine, memories, plan):
+    centroids = [memory.centroids for memory in memories]  # only some members may have them, where they are not in use
+    if not any(centroids) or chunk.scoring.attends:
+        for of_memory in score_each(engine, memories, chunk.plan, chunk.scoring):
             yield [(scores, None) for scores in of_memory]
         return
-    for memory in memories:
-        of_memory, states = observe_each(engine, memory, plan)
-        centroids = memory.centroids  # only some members may have them, where they are not in use
-        near = [None] * len(states) if centroids is None else nearness(states, centroids)
+    for memory, stored in zip(memories, centroids, strict=True):
+        of_memory, states = observe_each(engine, memory, chunk.plan, chunk.scoring)
+        near = [None] * len(states) if stored is None else nearness(states, stored)
         yield list(zip(of_memory, near, strict=True))
 
 
@@ -262,4 +269,4 @@ def _without(engine: Engine, chunk: Chunk, queries: Mapping[int, str]) -> Chunk:
         message = None if isinstance(row, Skipped) else queries.get(next(places))
         rows.append(row if message is None else Skipped((message,), NOT_FINITE, row.fields))
     kept = [query for place, query in enumerate(chunk.plan.queries) if place not in queries]
-    return Chunk(rows, engine.plan(kept), chunk.score)
+    return Chunk(rows, engine.plan(kept), chunk.scoring)

@@ -9,13 +9,13 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Literal
 
 from deepthink_cli.data.examples import Query
-from deepthink_cli.engine.base import Engine, ScoringPlan
+from deepthink_cli.engine.base import Engine, Past, ScoringPlan
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.model.limits import Limits
 from deepthink_cli.model.tokens import TokenizedQuery
-from deepthink_cli.options import ScoreName
 from deepthink_cli.provenance import TokenizedDemonstrations
-from deepthink_cli.scoring.nearest import nearest_of, pasts_of
+from deepthink_cli.scoring.scores import Scores
+from deepthink_cli.scoring.scoring import PLAIN, Scoring
 from deepthink_cli.scoring.softmax import shares
 
 if TYPE_CHECKING:
@@ -26,28 +26,6 @@ if TYPE_CHECKING:
 Counted = Literal["texts", "rows"]
 
 
-@dataclass(frozen=True)
-class Scores:
-    """One query's candidates: `sums` are log-probabilities in nats, `means` the same per token.
-
-    `nearest` are the places of the demonstrations that the query attends to; empty for all.
-    """
-
-    sums: tuple[float, ...]
-    means: tuple[float, ...]
-    nearest: tuple[int, ...] = ()
-
-    @classmethod
-    def of(cls, sums: Sequence[float], query: TokenizedQuery, nearest: tuple[int, ...] = ()) -> Scores:
-        """The scores of a query whose candidates have these sums of log-probabilities."""
-        means = (value / len(answer) for value, answer in zip(sums, query.answers, strict=True))
-        return cls(tuple(sums), tuple(means), nearest)
-
-    def compared(self, score: ScoreName) -> Scores:
-        """The same with the means as sums for the score `mean`; for `end`, the tokens already hold the end."""
-        return replace(self, sums=self.means) if score == "mean" else self
-
-
 class NotFiniteError(DeepThinkError):
     """Scores that are NaN or infinite; `queries` has a message for each such query, by its place in the plan."""
 
@@ -56,44 +34,59 @@ class NotFiniteError(DeepThinkError):
         self.queries = queries
 
 
-def score(engine: Engine, memory: Memory, queries: Sequence[TokenizedQuery]) -> list[Scores]:
+def score(engine: Engine, memory: Memory, queries: Sequence[TokenizedQuery], scoring: Scoring = PLAIN) -> list[Scores]:
     """Score every query's candidates against one memory, in order.
 
-    A candidate's score is the sum of the log-probabilities of its tokens, computed in float32; the query has
-    positions L onward. Raises as `score_each` does.
+    A candidate's score is the sum of the log-probabilities of its tokens, computed in float32, unless the scoring
+    compares something else; the query has positions L onward. Raises as `score_each` does.
     """
-    return score_each(engine, [memory], engine.plan(queries))[0]
+    return score_each(engine, [memory], engine.plan(queries), scoring)[0]
 
 
-def score_each(engine: Engine, memories: Sequence[Memory], plan: ScoringPlan) -> list[list[Scores]]:
+def score_each(
+    engine: Engine, memories: Sequence[Memory], plan: ScoringPlan, scoring: Scoring = PLAIN
+) -> list[list[Scores]]:
     """Score a plan against several memories: one list of scores, in the order of the queries, for each.
-
-    A query attends to its nearest demonstrations alone if the memory says so (`OpenedMemory.attending_to`).
 
     Raises InputError if a memory does not have the model's shapes, or a memory, a query and its candidate together
     are too long for the model, and NotFiniteError, naming the query, for scores that are NaN or infinite.
     """
     for memory in memories:
         _check_fit(engine, memory, plan)
-    chosen = [nearest_of(memory, plan.queries) for memory in memories]
-    if any(map(any, chosen)):
-        sums = [engine.score_after(pasts_of(*pair), plan) for pair in zip(memories, chosen, strict=True)]
+    attended = [_attended(memory, plan, scoring) for memory in memories]
+    if any(map(any, attended)):
+        sums = [engine.score_after(_pasts(*pair), plan) for pair in zip(memories, attended, strict=True)]
     else:
         sums = engine.score(memories, plan)
     check_finite(engine, plan, *sums)
     return [
-        [Scores.of(*each) for each in zip(sums_of_memory, plan.queries, nearest, strict=True)]
-        for sums_of_memory, nearest in zip(sums, chosen, strict=True)
+        [scoring.compared(Scores.of(*each)) for each in zip(of_memory, plan.queries, places, strict=True)]
+        for of_memory, places in zip(sums, attended, strict=True)
     ]
 
 
-def observe_each(engine: Engine, memory: Memory, plan: ScoringPlan) -> tuple[list[Scores], list[Tensor]]:
+def observe_each(
+    engine: Engine, memory: Memory, plan: ScoringPlan, scoring: Scoring = PLAIN
+) -> tuple[list[Scores], list[Tensor]]:
     """Score a plan against one memory, with the hidden state of each query; raises as `score_each`."""
     _check_fit(engine, memory, plan)
     observed = engine.observe(memory, plan)
     check_finite(engine, plan, [each.sums for each in observed])
-    scores = [Scores.of(each.sums, query) for each, query in zip(observed, plan.queries, strict=True)]
+    scores = [scoring.compared(Scores.of(each.sums, query)) for each, query in zip(observed, plan.queries, strict=True)]
     return scores, [each.hidden for each in observed]
+
+
+def _attended(memory: Memory, plan: ScoringPlan, scoring: Scoring) -> list[tuple[int, ...]]:
+    """The places of the memory's parts that each query attends to; none for all of it."""
+    provenance = memory.provenance
+    found = None if provenance is None else scoring.attended(provenance.demonstrations, plan.queries)
+    return [()] * len(plan.queries) if found is None else found
+
+
+def _pasts(memory: Memory, attended: Sequence[tuple[int, ...]]) -> list[Past]:
+    """What each query attends to: the parts of the memory at these places, or all of it if there are none."""
+    parts = memory.parts
+    return [tuple(parts[place] for place in places) or (memory,) for places in attended]
 
 
 def _check_fit(engine: Engine, memory: Memory, plan: ScoringPlan) -> None:
@@ -137,9 +130,9 @@ def check_finite(engine: Engine, plan: ScoringPlan, *sums: Sequence[Sequence[flo
 class Prediction:
     """The prediction of one iteration of a memory for one query.
 
-    `scores` are what is compared, in nats: sums of log-probabilities, or their means for the score `mean`; `means` are
+    `scores` are what is compared, in nats: sums of log-probabilities, unless the scoring says otherwise; `means` are
     always the means per token; `probability` is the label's share among the candidates; `label_mean_per_token` is the
-    best by `means`; `tied` is set if several candidates have the best score. `nearest` is as in `Scores`.
+    best by `means`; `tied` is set if several candidates have the best score. `attended` is as in `Scores`.
     `text` is the generated text where the answer is free: there are no scores then, and `label` is the answer found in
     the text. `nearness` has a score for each label if the memory stores centroids (`scoring.centroids`). `calibrated`
     holds the same prediction corrected by each calibration that was asked for, by name.
@@ -156,7 +149,7 @@ class Prediction:
     text: str | None = None
     nearness: Mapping[str, float] | None = None
     calibrated: Mapping[str, Correction] = field(default_factory=dict)
-    nearest: tuple[int, ...] = ()
+    attended: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -215,5 +208,5 @@ def prediction_of(query: Query, iteration: int, scores: Scores) -> Prediction:
         label_mean_per_token=query.candidates[scores.means.index(max(scores.means))],
         tied=scores.sums.count(best) > 1,
         means=dict(zip(query.candidates, scores.means, strict=True)),
-        nearest=scores.nearest,
+        attended=scores.attended,
     )

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from deepthink_cli.data.examples import Query, Skipped
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError
-from deepthink_cli.options import ScoreName
 from deepthink_cli.scoring.pipeline import NOTHING, Chunk, longest_of, planned, predicted, predictions
 from deepthink_cli.scoring.prediction import Prediction
+from deepthink_cli.scoring.scoring import PLAIN, Scoring
 
 if TYPE_CHECKING:
     from deepthink_cli.memory import Memory
@@ -83,7 +83,7 @@ def probe(
     count: int,
     label: Label,
     *,
-    score: ScoreName = "sum",
+    scoring: Scoring = PLAIN,
     skip: Collection[str] = NOTHING,
     loading: float = 0.0,
     compares: bool = True,
@@ -96,7 +96,7 @@ def probe(
     demonstrations, exact = longest_of(members), count <= EXACT
     reading = _Reading(count, exact)
     tokens = 0
-    for chunk in planned(engine, demonstrations, reading.read(rows), score=score, skip=skip):
+    for chunk in planned(engine, demonstrations, reading.read(rows), scoring=scoring, skip=skip):
         reading.planned(chunk)
         tokens += _tokens(chunk)
     sample = [query for _, query in reading.sample]
@@ -105,7 +105,9 @@ def probe(
     started = time.perf_counter()
     answers = list(label(sample))
     seconds = time.perf_counter() - started
-    timed = tokens if not exact else sum(map(_tokens, planned(engine, demonstrations, sample, score=score, skip=skip)))
+    timed = (
+        tokens if not exact else sum(map(_tokens, planned(engine, demonstrations, sample, scoring=scoring, skip=skip)))
+    )
     scored = count - len(reading.skipped)
     return Probed(
         count,
@@ -116,7 +118,7 @@ def probe(
         timed,
         seconds,
         loading,
-        _difference(engine, members, sample, predicted(answers), score, skip) if compares else None,
+        _difference(engine, members, sample, predicted(answers), scoring, skip) if compares else None,
     ), answers
 
 
@@ -125,7 +127,7 @@ def _difference(
     members: Sequence[Sequence[Memory]],
     sample: Sequence[Query],
     answers: Sequence[Prediction],
-    score: ScoreName,
+    scoring: Scoring,
     skip: Collection[str],
 ) -> float | None:
     """The largest difference between the scores of the answers and those of the sample in passes of one row."""
@@ -133,7 +135,7 @@ def _difference(
         alone = engine.batch_invariant()
     except InputError:  # such as vLLM, which chooses its own
         return None
-    parts = predictions(alone, members, sample, score=score, skip=skip)
+    parts = predictions(alone, members, sample, scoring=scoring, skip=skip)
     pairs = zip(answers, predicted(chain.from_iterable(parts)), strict=True)
     return max(
         (abs(value - other.scores[label]) for one, other in pairs for label, value in one.scores.items()), default=None

@@ -16,7 +16,8 @@ from deepthink_cli.engine.base import Engine
 from deepthink_cli.events import Progress, Tell
 from deepthink_cli.model.tokens import query_tokenizer
 from deepthink_cli.provenance import Selected, TokenizedDemonstrations
-from deepthink_cli.scoring.prediction import Scores, observe_each, score_each
+from deepthink_cli.scoring.prediction import observe_each, score_each
+from deepthink_cli.scoring.scores import Scores
 from deepthink_cli.selection.choice import Request, choose_demonstrations
 from deepthink_cli.selection.store import Store
 from deepthink_cli.techniques.base import Technique, Trained
@@ -205,11 +206,12 @@ class _Scorer:
         demonstrations = of.demonstrations[technique]
         queries = [rows.queries[row] for row in of.rows]
         unread = [rows.queries[row] for row in of.unread]
-        tokenized = query_tokenizer(engine.tokenizer, demonstrations)([*queries, *unread])
+        tokenized = query_tokenizer(engine.tokenizer, demonstrations, rows.scoring)([*queries, *unread])
         places: dict[tuple[str, ...], list[int]] = {}
         for place, query in enumerate(queries):
             places.setdefault(query.candidates, []).append(place)
         self.engine, self.rows, self.bases = engine, len(queries), list[_Basis]()
+        self.scoring = rows.scoring
         self.observed = any(name != NONE and calibration(name).of_states for name in grid.calibrations)
         for name in from_rows(grid.calibrations) if unread else ():
             method, everywhere = calibration(name), list(range(len(queries)))
@@ -218,7 +220,7 @@ class _Scorer:
             self.bases.append(_Basis(name, method, everywhere, span, gold))
         for name in grid.calibrations:
             if name != NONE and not calibration(name).from_rows:
-                inputs = BasisInputs(name, engine.tokenizer, demonstrations)
+                inputs = BasisInputs(name, engine.tokenizer, demonstrations, rows.scoring)
                 for candidates, same in places.items():
                     _, texts = inputs([candidates])
                     span = range(len(tokenized), len(tokenized) + len(texts))
@@ -238,11 +240,11 @@ class _Scorer:
         placed = [self.engine.place(memory) for memory in memories.values()]
         numbers = [slice(None) if iteration == 1 else number for number in memories]
         if not self.observed:
-            for number, scored in zip(numbers, score_each(self.engine, placed, self.plan), strict=True):
+            for number, scored in zip(numbers, score_each(self.engine, placed, self.plan, self.scoring), strict=True):
                 self._keep(number, iteration - 1, scored, None)
             return
         for number, memory in zip(numbers, placed, strict=True):
-            scored, states = observe_each(self.engine, memory, self.plan)
+            scored, states = observe_each(self.engine, memory, self.plan, self.scoring)
             self._keep(number, iteration - 1, scored, np.stack([each.numpy() for each in states]))
 
     def _keep(self, number: int | slice, reading: int, scored: Sequence[Scores], states_NW: Any) -> None:

@@ -25,6 +25,7 @@ from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.model.tokens import query_tokenizer, tokenize_demonstrations
 from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.scoring.prediction import check_fits
+from deepthink_cli.scoring.scoring import PLAIN, Scoring
 from deepthink_cli.selection.choice import Request, choose_demonstrations
 from deepthink_cli.selection.pool import PoolRows
 from deepthink_cli.selection.registry import selection_method
@@ -45,6 +46,7 @@ class LabelledRows:
 
     pool: PoolRows
     chat: Chat | None = None
+    scoring: Scoring = PLAIN
 
     @cached_property
     def queries(self) -> tuple[Query, ...]:
@@ -104,6 +106,10 @@ def plan_tuning(rows: LabelledRows, model: ModelOptions, options: TuneOptions, t
     two, and if T readings of all rows, or a row after them, do not fit the model.
     """
     _check_rows(rows)
+    for name, value in rows.scoring.of_parts.items():
+        raise InputError.of(
+            name, value, "is of demonstrations that are read apart, and tune tries others, too; omit it"
+        )
     strata = [str(query.gold) if rows.labels else "" for query in rows.queries]
     folds = split(strata, rows.groups, _fold_count(rows, options), options.seed)
     order = random.Random(options.seed).sample(range(len(rows)), len(rows))
@@ -177,7 +183,7 @@ def _usable(plan: TunePlan, tell: Tell) -> TunePlan:
 
     def fits(technique: Technique) -> TokenizedDemonstrations:
         read = _tokenized(plan, technique, chosen)
-        for query in query_tokenizer(spec.tokenizer, read)(rows.queries):
+        for query in query_tokenizer(spec.tokenizer, read, rows.scoring)(rows.queries):
             spec.check_ids(query.ids, query.where)
             check_fits(spec.limits, spec.id, read, query)
         return read
@@ -190,7 +196,7 @@ def _usable(plan: TunePlan, tell: Tell) -> TunePlan:
 
     def corrects(name: str) -> None:
         check_calibrations([name], demonstrations, rows.name)
-        check_inputs([name], demonstrations, spec)
+        check_inputs([name], demonstrations, spec, rows.scoring)
 
     first, *others = plan.grid.techniques
     demonstrations = fits(first)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,10 +19,12 @@ from deepthink_cli.engine.base import Engine
 from deepthink_cli.engine.opening import describe_engine, load
 from deepthink_cli.evaluation.metrics import wilson
 from deepthink_cli.events import Detail, Progress, Tell, silent
-from deepthink_cli.model.tokens import query_tokenizer
+from deepthink_cli.model.tokens import TokenizedQuery, query_tokenizer
 from deepthink_cli.provenance import Tuned
-from deepthink_cli.scoring.pipeline import predicted
-from deepthink_cli.scoring.prediction import Prediction, Scores, prediction_of, score_each
+from deepthink_cli.scoring.pipeline import predicted, predictions
+from deepthink_cli.scoring.prediction import Prediction, prediction_of
+from deepthink_cli.scoring.scores import Scores
+from deepthink_cli.scoring.scoring import Scoring
 from deepthink_cli.selection.store import Store
 from deepthink_cli.tuning.held_out import TrainingSet, held_out_scores, memories_of, training_set, training_sets
 from deepthink_cli.tuning.nested import STATES, Comparison, Fit, best, choose_nested, correctness, fits_within
@@ -283,7 +286,7 @@ def _make_memory(
             read = [report.plan.rows.queries[row] for row in whole.unread]
             correction = _correction(engine, report, first_and_last, read, scores)
         else:
-            correction = calibrated_by_texts(engine, first_and_last, report.stored)
+            correction = calibrated_by_texts(engine, first_and_last, report.stored, report.plan.rows.scoring)
         first_and_last = with_correction(first_and_last, correction)
     return save_memory(first_and_last[-1], output)
 
@@ -292,12 +295,15 @@ def _correction(
     engine: Engine, report: TuneReport, memories: Sequence[Memory], unread: Sequence[Query], scores: HeldOutScores
 ) -> Calibrated:
     """The correction that is estimated from the unread rows, or if there are none, from the held-out scores."""
+    scoring = report.plan.rows.scoring
     name, labels, source = report.setting.calibration, report.plan.rows.labels, Path(report.plan.rows.name).name
     if not calibration(name).of_states:
-        held_out = _held_out_predictions(engine, report, memories, scores[NONE])
-        return calibrated_by_rows(_predictions(engine, memories, unread) if unread else held_out, name, labels, source)
+        found = _held_out_predictions(engine, report, memories, scores[NONE])
+        if unread:
+            found = _predictions(engine, memories, unread, scoring)
+        return calibrated_by_rows(found, name, labels, source, scoring)
     if unread:
-        rows = predicted(observed(engine, memories, unread, "sum"))
+        rows = predicted(observed(engine, memories, unread, scoring))
     else:
         (*place, _), queries = report.setting.place, report.plan.rows.queries
         import torch
@@ -307,18 +313,15 @@ def _correction(
     assert memories[0].provenance is not None
     demonstrations = memories[0].provenance.demonstrations
     return centroid_correction(
-        calibration(name), rows, [each.iteration for each in memories], demonstrations, source, "sum"
+        calibration(name), rows, [each.iteration for each in memories], demonstrations, source, scoring
     )
 
 
-def _predictions(engine: Engine, memories: Sequence[Memory], rows: Sequence[Query]) -> Iterator[Prediction]:
+def _predictions(
+    engine: Engine, memories: Sequence[Memory], rows: Sequence[Query], scoring: Scoring
+) -> Iterator[Prediction]:
     """The predictions of rows by every memory."""
-    assert memories[0].provenance is not None
-    plan = engine.plan(query_tokenizer(engine.tokenizer, memories[0].provenance.demonstrations)(rows))
-    by_memory = score_each(engine, [engine.place(memory) for memory in memories], plan)
-    for memory, scored in zip(memories, by_memory, strict=True):
-        for row, scores in zip(rows, scored, strict=True):
-            yield prediction_of(row, memory.iteration, scores)
+    return chain.from_iterable(map(predicted, predictions(engine, [memories], rows, size=len(rows), scoring=scoring)))
 
 
 def _held_out_predictions(
@@ -330,7 +333,14 @@ def _held_out_predictions(
     """
     rows, (*place, _) = report.plan.rows.queries, report.setting.place
     assert memories[0].provenance is not None
-    tokenized = query_tokenizer(engine.tokenizer, memories[0].provenance.demonstrations)(rows)
+    scoring = report.plan.rows.scoring
+    tokenized = query_tokenizer(engine.tokenizer, memories[0].provenance.demonstrations, scoring)(rows)
     for memory in memories:
         for row, query, sums in zip(rows, tokenized, scores[(*place, memory.iteration - 1)].tolist(), strict=True):
-            yield prediction_of(row, memory.iteration, Scores.of(sums, query))
+            yield prediction_of(row, memory.iteration, _scores(sums, query, scoring))
+
+
+def _scores(compared: Sequence[float], query: TokenizedQuery, scoring: Scoring) -> Scores:
+    """The scores of a query, given what is compared; per token, too, if that is no sum of log-probabilities."""
+    scores = Scores.of(compared, query)
+    return scores if scoring.compared(scores) == scores else replace(scores, means=scores.sums)

@@ -6,30 +6,23 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import TYPE_CHECKING
 
-from deepthink_cli.artifact.opening import OpenedMemory, check_memories, find_its_model, load_both
-from deepthink_cli.calibration.calibrator import Calibrator
+from deepthink_cli.artifact.opening import OpenedMemory
 from deepthink_cli.calibration.notes import check_supported
 from deepthink_cli.calibration.stored import in_use
 from deepthink_cli.data.examples import Query, Skipped
-from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError
 from deepthink_cli.evaluation.metrics import Answer, Changes, ChangeTally, RunningMean
 from deepthink_cli.events import Note, Progress, Tell, silent
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.model.spec import ModelSpec
-from deepthink_cli.options import ScoreName
 from deepthink_cli.prediction.rows import answer_of
-from deepthink_cli.scoring.inputs import check_tokens
-from deepthink_cli.scoring.pipeline import ANYTHING, EVALUATED, predictions
+from deepthink_cli.prediction.scorer import Loaded, Scorer
+from deepthink_cli.scoring.pipeline import ANYTHING, EVALUATED
 from deepthink_cli.scoring.prediction import Prediction
+from deepthink_cli.scoring.scoring import PLAIN, Scoring
 from deepthink_cli.scoring.softmax import log_share
 from deepthink_cli.tasks.evaluated import EvaluatedRows
-
-if TYPE_CHECKING:
-    from deepthink_cli.memory import Memory
-
 
 RowsFor = Callable[[OpenedMemory], EvaluatedRows]
 
@@ -129,19 +122,20 @@ def not_comparable(before: OpenedMemory, after: OpenedMemory) -> str | None:
         return "rows may have several labels; compare the metrics of deepthink eval"
     if ours != theirs:
         return f"A has the labels {_listed(ours)}, B {_listed(theirs)}"
-    scores, rereads = _corrected(before, after)
-    if len(scores) > 1 or len(rereads) > 1:
-        return (
-            "A and B store corrections of other scores, or of queries that are written another number of times; store "
-            "others with deepthink calibrate"
-        )
+    scoring = _scoring(before, after)
+    try:
+        for memory in (before, after):
+            in_use((), [memory], scoring)
+    except InputError:
+        return "A and B store corrections of other options of scoring; store others with deepthink calibrate"
     return None
 
 
-def _corrected(before: OpenedMemory, after: OpenedMemory) -> tuple[set[ScoreName], set[int]]:
-    """The scores that stored corrections are of, any for centroids, and how often their queries are written."""
+def _scoring(before: OpenedMemory, after: OpenedMemory) -> Scoring:
+    """The scoring that stored corrections are of: of a bias if there is one, since centroids are of any score."""
     stored = [each for memory in (before, after) if (each := memory.provenance.calibrated) is not None]
-    return {each.score for each in stored if each.centroids is None}, {each.reread or 1 for each in stored}
+    biases = [each for each in stored if each.centroids is None]
+    return Scoring.of(**(biases or stored)[0].scoring) if stored else PLAIN
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,15 +146,14 @@ class LabelComparison:
     stores, of the `score` that it is of.
     """
 
-    before: OpenedMemory
-    after: OpenedMemory
+    before: Scorer
+    after: Scorer
     rows: tuple[EvaluatedRows, EvaluatedRows]
     spec: ModelSpec
-    score: ScoreName
 
     def with_after(self, memory: OpenedMemory) -> LabelComparison:
         """The comparison with another form of B."""
-        return replace(self, after=memory.asked_again(self.after.reread))
+        return replace(self, after=Scorer.open(memory, scoring=self.after.scoring))
 
 
 def plan_comparison(
@@ -173,32 +166,29 @@ def plan_comparison(
     """
     if why := not_comparable(before, after):
         raise InputError(why)
-    scores, rereads = _corrected(before, after)
-    score, reread = (scores or {"sum"}).pop(), (rereads or {1}).pop()
-    before, after = before.asked_again(reread), after.asked_again(reread)
-    if score != "sum" or reread != 1:
-        again = "" if reread == 1 else f" of queries that are written {reread} times"
-        tell(Note(f"labels are compared by the score {score}{again}, of which the stored correction is"))
+    scoring = _scoring(before, after)
+    if scoring.steps:
+        tell(Note(f"labels are compared with {scoring}, of which the stored correction is"))
+    scorers = Scorer.open(before, scoring=scoring), Scorer.open(after, scoring=scoring)
     rows = rows_for(before), rows_for(after)
-    for memory, each in zip((before, after), rows, strict=True):
-        check_supported(in_use((), [memory], score), memory, each.checked)
-    spec = find_its_model(before, options, tell)
-    for memory, each in zip((before, after), rows, strict=True):
-        check_tokens(memory.provenance.demonstrations, spec, each.source or each.split, each.checked, score)
-    return LabelComparison(before, after, rows, spec, score)
+    for scorer, each in zip(scorers, rows, strict=True):
+        check_supported(scorer.calibrate, each.checked)
+    spec = scorers[0].find(options, tell)
+    for scorer, each in zip(scorers, rows, strict=True):
+        scorer.check_tokens(spec, each.source or each.split, each.checked)
+    return LabelComparison(*scorers, rows, spec)
 
 
 def compare_labels(planned: LabelComparison, tell: Tell) -> ComparedLabels:
     """Label the rows with both memories; raises InputError if no row can be scored by both."""
-    before, after, rows = planned.before, planned.after, planned.rows
-    engine, (first,) = load_both(before, planned.spec, tell)
-    (second,) = after.memories()
-    check_memories(after, [second], engine, tell)
+    rows = planned.rows
+    first = planned.before.load(planned.spec, tell)
+    second = planned.after.with_engine(first.engine, tell)
     tally, skipped = LabelChangeTally(), Counter(rows[0].skipped)
     progress = Progress("comparing labels", 0, rows[0].count)
     labelled = [
-        _answers(engine, opened, memory, each, planned.score, told, progress)
-        for opened, memory, each, told in zip((before, after), (first, second), rows, (silent, tell), strict=True)
+        _answers(loaded, each, told, progress)
+        for loaded, each, told in zip((first, second), rows, (silent, tell), strict=True)
     ]
     for number, pair in enumerate(zip(*labelled, strict=True)):
         _count(tally, skipped, number, pair)
@@ -207,22 +197,11 @@ def compare_labels(planned: LabelComparison, tell: Tell) -> ComparedLabels:
     return ComparedLabels(tally.result(), rows[0].split, rows[0].task, dict(skipped))
 
 
-def _answers(
-    engine: Engine,
-    opened: OpenedMemory,
-    memory: Memory,
-    rows: EvaluatedRows,
-    score: ScoreName,
-    tell: Tell,
-    progress: Progress,
-) -> Iterator[Prediction | Skipped]:
+def _answers(loaded: Loaded, rows: EvaluatedRows, tell: Tell, progress: Progress) -> Iterator[Prediction | Skipped]:
     """The predictions of a memory, after the correction that it stores, if it stores one."""
-    names = in_use((), [opened], score)
-    parts = predictions(
-        engine, [[memory]], rows.queries, size=EVALUATED, score=score, skip=ANYTHING, tell=tell, progress=progress
-    )
-    for row in chain.from_iterable(Calibrator(engine, [[memory]], names, score).corrected(parts)):
-        yield row if isinstance(row, Skipped) else answer_of(row, names)
+    parts = loaded(rows.queries, size=EVALUATED, skip=ANYTHING, progress=progress, tell=tell)
+    for row in chain.from_iterable(parts):
+        yield row if isinstance(row, Skipped) else answer_of(row, loaded.scorer.calibrate)
 
 
 def _count(tally: LabelChangeTally, skipped: Counter[str], number: int, pair: tuple[Prediction | Skipped, ...]) -> None:

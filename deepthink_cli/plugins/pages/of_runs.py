@@ -18,6 +18,7 @@ from deepthink_cli.report.formats import Page
 from deepthink_cli.report.job_results import JobResults
 from deepthink_cli.report.page import Report
 from deepthink_cli.report.significance import Paired, Spread
+from deepthink_cli.scoring.scoring import options_of
 from deepthink_cli.techniques.registry import DEEP_THINKING
 from deepthink_cli.updates.gate import gate_values
 from deepthink_cli.updates.registry import GATE
@@ -203,8 +204,7 @@ def _shared(result: Result, tested: Result) -> tuple[Any, ...]:
         ("--order-seed", setting.order_seed if drawn else None),
         ("--pool-size", setting.pool_size),
         ("--positions", setting.positions),
-        ("--score", setting.score),
-        ("--reread", setting.reread),
+        *((f"--{name}", value) for name, value in options_of(setting.scoring).items()),
         ("--tokens", setting.tokens),
         ("--demos", "FILE" if setting.sampling == GIVEN else None),
         ("--sampling", setting.sampling if drawn else None),

@@ -158,7 +158,7 @@ def is_papers(arm: Arm) -> bool:
 
     It has no other techniques and update rules, no corrected scores, no scores but sums and no repeated queries.
     """
-    return not (arm.technique or arm.calibration or arm.score or arm.reread or arm.update)
+    return not (arm.technique or arm.calibration or arm.scoring or arm.update)
 
 
 def notes_on(lines: Sequence[ReportLine]) -> list[str]:

@@ -24,7 +24,7 @@ from deepthink_cli.errors import DeepThinkError, InputError, out_of_memory, ran_
 from deepthink_cli.events import Detail, Tell, silent
 from deepthink_cli.io.text import json_line, size
 from deepthink_cli.plugins.serve.batches import Batches, Overloaded
-from deepthink_cli.plugins.serve.labeller import Labeller, TooManyRows, without_place
+from deepthink_cli.plugins.serve.labeller import ServedMemory, TooManyRows, without_place
 from deepthink_cli.plugins.serve.metrics import CONTENT_TYPE, Metrics
 from deepthink_cli.plugins.serve.options import ServeOptions
 from deepthink_cli.plugins.serve.refusals import KIND, RETRY, Crowded, OwnHost, Token, refusal
@@ -43,7 +43,7 @@ class Server:
     """
 
     def __init__(
-        self, labeller: Labeller, options: ServeOptions, token: str | None = None, tell: Tell = silent
+        self, labeller: ServedMemory, options: ServeOptions, token: str | None = None, tell: Tell = silent
     ) -> None:
         self.labeller, self.options, self.token, self.tell = labeller, options, token, tell
         self.metrics, self.unfinished = Metrics(), 0  # bytes of the bodies of requests
@@ -151,12 +151,11 @@ class Server:
             Health(
                 status="ok" if served.loaded else "loading",
                 version=version("deepthink-cli"),
-                memory=served.memory.sha256 or "",
-                model=served.memory.provenance.model.id,
-                iterations=list(served.memory.iterations),
-                calibrate=list(served.calibrate),
-                score=served.score,
-                reread=served.memory.reread,
+                memory=served.scorer.memory.sha256 or "",
+                model=served.scorer.memory.provenance.model.id,
+                iterations=list(served.scorer.memory.iterations),
+                calibrate=list(served.scorer.calibrate),
+                scoring=served.scorer.scoring.recorded,
                 max_rows=self.options.max_rows,
                 waiting=self.batches.waiting,
             ).model_dump(),

@@ -14,10 +14,11 @@ from deepthink_cli.cli.data_options import Calibrate, IterationChoice, MemoryFil
 from deepthink_cli.cli.grouped import Given, Without, grouped
 from deepthink_cli.cli.options import CommonArguments, for_memory
 from deepthink_cli.cli.process import raising_ctrl_c
+from deepthink_cli.cli.scoring_options import ScoringOptions
 from deepthink_cli.errors import DeepThinkError, Problems, installing
 from deepthink_cli.model.options import ModelOptions
-from deepthink_cli.options import QueryOptions, Score
 from deepthink_cli.plugins.serve.options import TOKEN, ServeOptions
+from deepthink_cli.scoring.scoring import Scoring
 
 
 @about(
@@ -32,10 +33,9 @@ def serve(
     memory: MemoryFile,
     at: IterationChoice = "last",
     calibrate: Calibrate = None,
-    score: Score = "sum",
     *,
     listen: Given[ServeOptions],
-    query: Annotated[QueryOptions, Without("nearest")],
+    scoring: Given[ScoringOptions],
     model: Given[ModelOptions],
     common: Annotated[CommonArguments, Without("json")],
 ) -> None:
@@ -44,7 +44,7 @@ def serve(
     POST /predict takes a row or a list of rows; /docs describes it. Rows of one-row requests that arrive together are
     scored together. Ctrl-C or SIGTERM ends it when the requests that have arrived are answered.
     """
-    from deepthink_cli.artifact.opening import open_memory
+    from deepthink_cli.prediction.scorer import Scorer
 
     if missing := [name for name in ("starlette", "uvicorn") if find_spec(name) is None]:
         raise DeepThinkError(f"{' and '.join(missing)}: not installed; {installing('serve')}")
@@ -56,15 +56,17 @@ def serve(
     with problems.collected():
         names = calibrations(calibrate, stored=True)
     with problems.collected():
+        steps = Scoring.of(**scoring.changed)
+    with problems.collected():
         options = listen.checked()
         token = options.token()
     problems.raise_any()
     with listening(options) as listener, Show(common) as tell:
         from deepthink_cli.plugins.serve.app import Server
-        from deepthink_cli.plugins.serve.labeller import Labeller
+        from deepthink_cli.plugins.serve.labeller import ServedMemory
         from deepthink_cli.plugins.serve.serve import serve as answer
 
-        labeller = Labeller(open_memory(memory, at).asked_again(query.reread), names, score)
+        labeller = ServedMemory(Scorer.open(memory, iteration=at, scoring=steps, calibrate=names))
         address = address_of(listener)
 
         def load() -> None:

@@ -7,12 +7,8 @@ from collections.abc import Iterator, Sequence
 from io import BufferedReader, BytesIO
 from itertools import islice
 
-from deepthink_cli.artifact.opening import OpenedMemory, find_its_model
-from deepthink_cli.calibration.basis import check_inputs
-from deepthink_cli.calibration.extended_labels import check_labels
-from deepthink_cli.calibration.notes import check_supported, row_check, skipping
+from deepthink_cli.calibration.notes import skipping
 from deepthink_cli.calibration.registry import from_rows
-from deepthink_cli.calibration.stored import in_use
 from deepthink_cli.data.examples import Query, Skipped, query_or_skipped
 from deepthink_cli.data.formats.json import array_rows, parsed_object
 from deepthink_cli.data.formats.lines import decoded
@@ -20,12 +16,10 @@ from deepthink_cli.data.source import Row, RowSource
 from deepthink_cli.errors import InputError
 from deepthink_cli.events import Tell, silent
 from deepthink_cli.model.options import ModelOptions
-from deepthink_cli.multilabel import has_several
-from deepthink_cli.options import ScoreName
-from deepthink_cli.prediction.labeller import RowLabeller
 from deepthink_cli.prediction.options import ErrorOptions, LabelOptions
 from deepthink_cli.prediction.rows import OutputRows, output_rows
-from deepthink_cli.scoring.pipeline import Part
+from deepthink_cli.prediction.scorer import Scorer
+from deepthink_cli.scoring.pipeline import ANYTHING, Part
 from deepthink_cli.scoring.prediction import Prediction
 from deepthink_cli.tasks.rows import in_columns
 
@@ -37,40 +31,33 @@ class TooManyRows(Exception):
     """A request has more rows than are accepted."""
 
 
-class Labeller:
+class ServedMemory:
     """A memory with its model; nothing is loaded before `load`.
 
     Raises InputError for calibrations that do not fit the memory, and for one that is estimated from rows: the answer
     to a row would depend on the rows of other requests.
     """
 
-    def __init__(
-        self,
-        memory: OpenedMemory,
-        calibrate: Sequence[str] = (),
-        score: ScoreName = "sum",
-    ) -> None:
-        for name in from_rows(calibrate):
+    def __init__(self, scorer: Scorer) -> None:
+        for name in from_rows(scorer.calibrate):
             raise InputError.of("calibrate", name, "is estimated from rows, which a server answers one by one")
-        if has_several(memory.provenance):
-            raise InputError(f"{memory.name}: its rows may have several labels; label them with deepthink predict")
-        self.memory, self.calibrate, self.score = memory, in_use(calibrate, [memory], score), score
-        check_supported(self.calibrate, memory, None)
-        self.loaded = False
-        self.demonstrations = memory.provenance.demonstrations
-        self.source = in_columns(memory, RowSource(REQUEST, "json"))
+        if scorer.gives_several:
+            raise InputError(
+                f"{scorer.memory.name}: its rows may have several labels; label them with deepthink predict"
+            )
+        self.scorer, self.loaded, self.demonstrations = scorer, False, scorer.demonstrations
+        self.source = in_columns(scorer.memory, RowSource(REQUEST, "json"))
         self.form: OutputRows = output_rows(
-            memory, None, False, self.calibrate, score, LabelOptions.checked(), ErrorOptions.checked(on_error="skip")
+            scorer, None, False, LabelOptions.checked(), ErrorOptions.checked(on_error="skip")
         )
 
     def load(self, options: ModelOptions | None = None, tell: Tell = silent) -> None:
         """Load the model; raises InputError for one that is not the memory's."""
-        spec = find_its_model(self.memory, options, tell)
-        check_inputs(self.calibrate, self.demonstrations, spec, self.score)
-        check_labels(spec.tokenizer, self.demonstrations, self.score, self.calibrate, tell)
-        self._label = RowLabeller(self.memory, (), spec, self.calibrate, self.score, skip=True, tell=tell)
+        spec = self.scorer.find(options, tell)
+        self.scorer.check_labels(spec.tokenizer, tell)
+        self._label = self.scorer.load(spec, tell)
         self.engine = self._label.engine
-        self._check = row_check(self.calibrate, self.demonstrations, spec.tokenizer, spec.limits, spec.id, self.score)
+        self._check = self.scorer.row_check(spec.tokenizer, spec.limits, spec.id)
         self.loaded = True
 
     def rows(self, body: bytes, most: int) -> list[Query | Skipped]:
@@ -92,8 +79,8 @@ class Labeller:
 
     def __call__(self, rows: Sequence[Query | Skipped]) -> list[Part]:
         """For each row a prediction for each iteration, or why there is none."""
-        answers = (each for part in self._label(skipping(rows, self._check)) for each in part)
-        return [list(_of_row(answers, len(self.memory.iterations))) for _ in rows]
+        answers = (each for part in self._label(skipping(rows, self._check), skip=ANYTHING) for each in part)
+        return [list(_of_row(answers, len(self.scorer.memory.iterations))) for _ in rows]
 
 
 def without_place(message: str) -> str:

@@ -10,8 +10,6 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, RootModel
 from pydantic.json_schema import models_json_schema
 
-from deepthink_cli.options import ScoreName
-
 
 class InputRow(RootModel[dict[str, JsonValue]]):
     """A row: the text fields of the memory's template, its own candidates if it has any, and any other fields."""
@@ -35,7 +33,7 @@ class Correction(BaseModel):
 class OutputRow(BaseModel):
     """A row as `deepthink predict` writes it, or, with `on_error=skip`, why it could not be labelled."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="allow")  # what the options of scoring say of a row
 
     index: int = Field(ge=0, description="Place of the row in the request, from 0.")
     iteration: int | None = Field(None, ge=1, description="With several iterations, the one that answers.")
@@ -43,8 +41,6 @@ class OutputRow(BaseModel):
     probability: float | None = Field(
         None, ge=0, le=1, description="The label's share among the candidates; not calibrated."
     )
-    score: str | None = Field(None, description="What is compared, if that is not the sum.")
-    reread: int | None = Field(None, description="How often the query is written, if that is not once.")
     scores: dict[str, float] | None = Field(None, description="Log-probability of each candidate, in nats.")
     calibrated: dict[str, Correction] | None = None
     input: dict[str, JsonValue] | None = None
@@ -77,8 +73,7 @@ class Health(BaseModel):
     model: str
     iterations: list[int]
     calibrate: list[str]
-    score: ScoreName
-    reread: int = 1
+    scoring: dict[str, JsonValue] = Field(description="The options of scoring that do not have their defaults.")
     max_rows: int
     waiting: int
 

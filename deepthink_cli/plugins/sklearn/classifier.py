@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
 from inspect import signature
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 from warnings import warn
 
 import numpy as np
@@ -22,8 +22,8 @@ from deepthink_cli.errors import InputError, installing, naming_options, option,
 from deepthink_cli.meaning import check_meaning, options_of
 from deepthink_cli.method import Method, MethodOptions
 from deepthink_cli.model.options import POCKET, TOY, ModelOptions
-from deepthink_cli.options import ScoreName
 from deepthink_cli.plugins.sklearn.texts import classes_of, texts_of, words_of
+from deepthink_cli.scoring.scoring import Scoring
 from deepthink_cli.scoring.softmax import log_softmax
 from deepthink_cli.selection.registry import selection_method
 from deepthink_cli.updates.base import UpdateRule
@@ -97,8 +97,7 @@ class DeepThinkingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         shots: how many rows are read, chosen by `demos_by`; None reads all, in their order.
         demos_by: how the `shots` rows are chosen, a name of `deepthink select --list`.
         random_state: a seed or generator for that choice; an integer is the seed of `deepthink select`.
-        candidate_score: what is compared of a label's log-probabilities: their `sum`, their `mean` per token, or `end`,
-            the sum with that of the label's end.
+        scoring: options of scoring by name, those of `deepthink predict`, as `{"score": "end", "reread": 2}`.
         calibrate: the name of a calibration, whose bias is estimated in `fit` and stored with the memory: from texts of
             its own, or from the rows of X that are not read, of which 20 are needed (`shots`). Not `centroid`.
         keep: the iterations that are stored: `last`, `all`, or as in `1,3,5`.
@@ -125,7 +124,7 @@ class DeepThinkingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         shots: int | None = None,
         demos_by: str = "stratified",
         random_state: Any = None,
-        candidate_score: ScoreName = "sum",
+        scoring: Mapping[str, Any] | None = None,
         calibrate: str | None = None,
         keep: str = "last",
         model_options: Mapping[str, Any] | None = None,
@@ -141,7 +140,7 @@ class DeepThinkingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         self.shots = shots
         self.demos_by = demos_by
         self.random_state = random_state
-        self.candidate_score = candidate_score
+        self.scoring = scoring
         self.calibrate = calibrate
         self.keep = keep
         self.model_options = model_options
@@ -253,24 +252,23 @@ class DeepThinkingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
 
         Warns of labels that can never be predicted.
         """
-        from deepthink_cli.calibration.extended_labels import ExtendedLabels
+        from deepthink_cli.calibration.extended_labels import ExtendedLabels, other_score
         from deepthink_cli.events import silent
         from deepthink_cli.model.limits import check_fit
         from deepthink_cli.model.tokens import tokenize_demonstrations
 
-        engine, score = self._engine(), self._score()
+        engine, scoring = self._engine(), self._scoring()
         check_fit(engine.limits, engine.tokenizer, given, method.iterations, method.positions, engine.identity.id)
         demonstrations = tokenize_demonstrations(engine.tokenizer, given)
         engine.check_ids(demonstrations.token_ids, "X")
-        tell = silent if score == "mean" or self._calibration() else _warn
-        extended = ExtendedLabels(engine.tokenizer, demonstrations, score, tell, options='candidate_score="end"')
+        tell = _warn if scoring.prefers_short and not self._calibration() else silent
+        other = other_score(scoring, 'scoring={{"score": "{name}"}}')
+        extended = ExtendedLabels(engine.tokenizer, demonstrations, scoring, tell, options=other)
         engine.check_ids(extended.check_labels(given.examples[0].text, given.labels).ids, "label_words")
         return demonstrations
 
-    def _score(self) -> ScoreName:
-        if self.candidate_score not in get_args(ScoreName):
-            raise InputError(f"candidate_score {self.candidate_score!r}: use sum, mean or end")
-        return self.candidate_score
+    def _scoring(self) -> Scoring:
+        return Scoring.of(**(self.scoring or {}))
 
     def _calibration(self) -> Calibration | None:
         """The calibration, if there is one."""
@@ -289,10 +287,10 @@ class DeepThinkingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         if (method := self._calibration()) is None:
             return None
         assert memories[0].provenance is not None
-        read, engine, score = memories[0].provenance.demonstrations, self._engine(), self._score()
+        read, engine, scoring = memories[0].provenance.demonstrations, self._engine(), self._scoring()
         check_storable(method.name, read, "the template")
         if not method.from_rows:
-            return calibrated_by_texts(engine, memories, method.name, score)
+            return calibrated_by_texts(engine, memories, method.name, scoring)
         was_read = is_among(read.examples, read.template, read.labels)
         others = [row for row in rows if not was_read(row)]
         if len(others) < FEWEST:
@@ -302,30 +300,23 @@ class DeepThinkingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
                 f"is estimated from the rows that are not read, and there are {len(others)}; give {FEWEST} rows more "
                 f"than {option('shots')}, or use contextual",
             )
-        parts = predictions(engine, [memories], others, score=score)
+        parts = predictions(engine, [memories], others, scoring=scoring)
         scored = [prediction for part in parts for prediction in predicted(part)]
-        return calibrated_by_rows(scored, method.name, read.labels, "X", score)
+        return calibrated_by_rows(scored, method.name, read.labels, "X", scoring)
 
     def _log_probabilities(self, X: Any, memories: Sequence[Memory]) -> list[Floats]:
         """Log-probabilities (n, C) among the labels, after each of the memories."""
-        from deepthink_cli.artifact.opening import check_memories, opened
-        from deepthink_cli.calibration.calibrator import Calibrator
-        from deepthink_cli.calibration.stored import in_use
         from deepthink_cli.prediction.rows import answer_of
-        from deepthink_cli.scoring.pipeline import predicted, predictions
+        from deepthink_cli.prediction.scorer import Scorer
+        from deepthink_cli.scoring.pipeline import predicted
 
-        memory = opened(memories)
-        demonstrations = memory.provenance.demonstrations
         with value_errors():
+            scorer = Scorer.open(memories, scoring=self._scoring())
+            demonstrations = scorer.demonstrations
             texts = texts_of(X, demonstrations.template.text_fields)
-            engine, score = self._engine(), self._score()
-            names = in_use((), [memory], score)
-            check_memories(memory, memories, engine, _warn)
             queries = [Query(text, demonstrations.labels, where=f"X row {n}") for n, text in enumerate(texts)]
-            parts = Calibrator(engine, [memories], names, score).corrected(
-                predictions(engine, [memories], queries, score=score)
-            )
-            answers = [answer_of(prediction, names) for part in parts for prediction in predicted(part)]
+            parts = scorer.with_engine(self._engine(), _warn)(queries)
+            answers = [answer_of(prediction, scorer.calibrate) for part in parts for prediction in predicted(part)]
         scores = log_softmax([list(answer.scores.values()) for answer in answers])  # (n * memories, C)
         return [scores[place :: len(memories)] for place in range(len(memories))]
 

@@ -32,8 +32,7 @@ _NAMING = (
     "positions",
     "shots",
     "gate",
-    "score",
-    "reread",
+    "scoring",
 )  # in a figure's name if they vary
 
 
@@ -187,8 +186,7 @@ def _config(model: ModelIdentity, plan: RunPlan) -> dict[str, Any]:
         "shots": plan.shots,
         "methods": list(plan.options.techniques),
         "calibrations": list(plan.options.calibrations),
-        "score": plan.options.score,
-        "reread": plan.reread,
+        "scoring": str(plan.options.scored_by),
     }
 
 
@@ -210,8 +208,7 @@ def _metrics(row: Result, named: Collection[str]) -> dict[str, float]:
         "positions": setting.positions,
         "shots": f"{setting.shots} shots",
         "gate": brief(setting.gate),
-        "score": f"score {setting.score or 'sum'}",
-        "reread": f"queries written {setting.reread or 1}x",
+        "scoring": setting.scoring or "score=sum",
     }
     described = [
         *(words[name] for name in _NAMING if name in named),

@@ -1,0 +1,261 @@
+"""Memories that answer together, and how: everything that can be refused before the model, then rows to predictions.
+
+`predict`, `eval`, `serve`, `diff`, workers and scikit-learn open a `Scorer`, load it, and label rows by it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from deepthink_cli.artifact.opening import (
+    OpenedMemory,
+    check_memories,
+    find_its_model,
+    load_both,
+    opened,
+    with_first_reading,
+)
+from deepthink_cli.calibration.basis import check_calibrations, check_inputs
+from deepthink_cli.calibration.calibrator import Calibrator
+from deepthink_cli.calibration.extended_labels import ExtendedLabels, check_labels
+from deepthink_cli.calibration.notes import CheckRow, row_check
+from deepthink_cli.calibration.registry import from_rows
+from deepthink_cli.calibration.stored import in_use
+from deepthink_cli.data.examples import Query, Skipped
+from deepthink_cli.data.source import RowSource
+from deepthink_cli.engine.base import Engine
+from deepthink_cli.errors import InputError, Problems, option
+from deepthink_cli.events import Progress, Tell, silent
+from deepthink_cli.model.limits import Limits
+from deepthink_cli.model.options import ModelOptions
+from deepthink_cli.model.spec import ModelSpec
+from deepthink_cli.multilabel import has_several
+from deepthink_cli.provenance import TokenizedDemonstrations
+from deepthink_cli.scoring.inputs import CheckedRows, check_tokens
+from deepthink_cli.scoring.pipeline import CHUNK, NOTHING, Part, predictions
+from deepthink_cli.scoring.probe import Answers, Probed, probe
+from deepthink_cli.scoring.scoring import PLAIN, Scoring
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+    from deepthink_cli.memory import Memory
+
+
+class LabelRows(Protocol):
+    """Yields the predictions of rows, in order and a chunk at a time; tells the progress, counted on, of each."""
+
+    def __call__(self, rows: Iterator[Query | Skipped], *, progress: Progress, tell: Tell) -> Iterator[Part]: ...
+
+
+@dataclass(frozen=True)
+class Scorer:
+    """A memory, the `others` of an ensemble, how they score, and the calibrations in use. Made by `open`.
+
+    With others, the mean of all log-probabilities is what is compared.
+    """
+
+    memory: OpenedMemory
+    others: tuple[OpenedMemory, ...] = ()
+    scoring: Scoring = PLAIN
+    calibrate: tuple[str, ...] = ()
+
+    @classmethod
+    def open(
+        cls,
+        memory: str | Path | OpenedMemory | Memory | Sequence[Memory],
+        *,
+        iteration: int | str = "last",
+        scoring: Scoring = PLAIN,
+        calibrate: Sequence[str] = (),
+        ensemble: Sequence[str | Path | OpenedMemory] = (),
+    ) -> Scorer:
+        """Open memories, and refuse all that does not fit them; without calibrations, what they store corrects them.
+
+        Raises InputError as `open_memory` does, for steps and calibrations that a memory does not support, and for an
+        ensemble whose memories answer other questions.
+        """
+        memory, problems = opened(memory, iteration), Problems()
+        others, names = tuple[OpenedMemory, ...](), tuple(calibrate)
+        with problems.collected():
+            scoring.check(memory.provenance, memory.name)
+        with problems.collected():
+            check_calibrations(names, memory.provenance.demonstrations, memory.name)
+        with problems.collected():
+            others = open_ensemble(memory, ensemble, iteration, scoring)
+            names = in_use(names, [memory, *others], scoring)
+        problems.raise_any()
+        return cls(memory, others, scoring, names)
+
+    @property
+    def memories(self) -> tuple[OpenedMemory, ...]:
+        """All memories."""
+        return (self.memory, *self.others)
+
+    @property
+    def demonstrations(self) -> TokenizedDemonstrations:
+        """Those of the first memory, whose template and labels all have."""
+        return self.memory.provenance.demonstrations
+
+    @property
+    def gives_several(self) -> bool:
+        """Whether a row may get several labels."""
+        return has_several(self.memory.provenance)
+
+    def find(self, options: ModelOptions | None, tell: Tell) -> ModelSpec:
+        """Find the model, without its weights; raises InputError for another one, and for texts that do not fit it."""
+        spec = find_its_model(self.memory, options, tell)
+        check_inputs(self.calibrate, self.demonstrations, spec, self.scoring)
+        return spec
+
+    def check_tokens(self, spec: ModelSpec, source: str | RowSource, checked: CheckedRows | None) -> None:
+        """Raise InputError for rows of a file that the model does not hold, after any of the memories."""
+        if not any(step.only_of_rows for step in self.scoring.steps):  # they may make rows fit
+            for each in self.memories:
+                check_tokens(each.provenance.demonstrations, spec, source, checked, self.scoring)
+
+    def check_labels(self, tokenizer: PreTrainedTokenizerBase, tell: Tell) -> ExtendedLabels | None:
+        """Warn of labels that are never chosen; returns what warns of candidates of rows."""
+        return check_labels(tokenizer, self.demonstrations, self.scoring, self.calibrate, tell)
+
+    def row_check(
+        self, tokenizer: PreTrainedTokenizerBase, limits: Limits, model: str, same_labels: bool = False
+    ) -> CheckRow:
+        """A function that raises InputError for a row that a calibration does not support (`row_check`)."""
+        return row_check(self.calibrate, self.demonstrations, tokenizer, limits, model, self.scoring, same_labels)
+
+    def load(self, spec: ModelSpec, tell: Tell) -> Loaded:
+        """Load the model's weights and the memories, and check that they fit; warns of a different compute dtype."""
+        started = time.perf_counter()
+        engine, first = load_both(self.memory, spec, tell)
+        return self._loaded(engine, first, tell, started)
+
+    def with_engine(self, engine: Engine, tell: Tell) -> Loaded:
+        """Load the memories for a model that is loaded; checks and warns as `load`."""
+        started = time.perf_counter()
+        first = self.memory.read_by(engine)
+        check_memories(self.memory, first, engine, tell)
+        return self._loaded(engine, first, tell, started)
+
+    def _loaded(self, engine: Engine, first: list[Memory], tell: Tell, started: float) -> Loaded:
+        members = [first]
+        for other in self.others:
+            memories = other.read_by(engine)
+            check_memories(other, memories, engine, tell)
+            members.append(memories)
+        return Loaded(self, engine, members, started)
+
+
+class Loaded:
+    """The memories of a scorer with their model; `members` has the iterations of each, `started` is when it was loaded.
+
+    Predictions are corrected by those of the calibrations that are not estimated from rows.
+    """
+
+    def __init__(
+        self, scorer: Scorer, engine: Engine, members: Sequence[Sequence[Memory]], started: float | None = None
+    ) -> None:
+        self.scorer, self.engine, self.members = scorer, engine, members
+        self.started = time.perf_counter() if started is None else started
+        self.loading = time.perf_counter() - self.started
+        by_rows = from_rows(scorer.calibrate)
+        names = [name for name in scorer.calibrate if name not in by_rows]
+        self.calibrator = Calibrator(engine, members, names, scorer.scoring)
+
+    def with_first_reading(self) -> Loaded:
+        """The same, also with plain in-context learning (T = 1), which is read again where it was not kept."""
+        members = [with_first_reading(self.engine, member) for member in self.members]
+        return Loaded(self.scorer, self.engine, members, self.started)
+
+    def __call__(
+        self,
+        rows: Iterable[Query | Skipped],
+        *,
+        size: int = CHUNK,
+        flush: bool = False,
+        skip: Collection[str] = NOTHING,
+        progress: Progress | None = None,
+        tell: Tell = silent,
+    ) -> Iterator[Part]:
+        """Yield the predictions of every `size` rows; the arguments are those of `scoring.pipeline.predictions`."""
+        raw = predictions(
+            self.engine,
+            self.members,
+            rows,
+            size=size,
+            flush=flush,
+            scoring=self.scorer.scoring,
+            skip=skip,
+            tell=tell,
+            progress=progress,
+        )
+        return self.calibrator.corrected(raw)
+
+    def probe(
+        self, rows: Iterable[Query | Skipped], count: int, *, size: int = CHUNK, skip: Collection[str] = NOTHING
+    ) -> tuple[Probed, Answers]:
+        """Time a sample of `count` rows, and return what it says of all, with its predictions (`scoring.probe`)."""
+        return probe(
+            self.engine,
+            self.members,
+            rows,
+            count,
+            lambda sample: chain.from_iterable(self(sample, size=size, skip=skip)),
+            scoring=self.scorer.scoring,
+            skip=skip,
+            loading=self.loading,
+        )
+
+
+def open_ensemble(
+    memory: OpenedMemory, ensemble: Sequence[str | Path | OpenedMemory], iteration: int | str, scoring: Scoring
+) -> tuple[OpenedMemory, ...]:
+    """The memories that are averaged with `memory`; raises InputError, all at once, for those that do not fit it."""
+    others, problems = list[OpenedMemory](), Problems()
+    if ensemble and has_several(memory.provenance):
+        raise InputError.of("ensemble", None, f"the rows of {memory.name} may have several labels; omit it")
+    for each in ensemble:
+        with problems.collected():
+            other = opened(each, iteration)
+            scoring.check(other.provenance, other.name)
+            _check_together(memory, other)
+            if other.sha256 is not None and other.sha256 in {named.sha256 for named in (memory, *others)}:
+                raise InputError.of("ensemble", other.name, "the same memory as another one; name each once")
+            others.append(other)
+    problems.raise_any()
+    return tuple(others)
+
+
+def _check_together(memory: OpenedMemory, other: OpenedMemory) -> None:
+    """Raise InputError, naming the difference, unless both answer the same questions."""
+    ours, theirs = memory.provenance.demonstrations, other.provenance.demonstrations
+    different = [
+        *memory.provenance.model.differences(other.provenance.model),
+        *(["template"] if ours.template != theirs.template else []),
+        *(["labels"] if set(ours.labels) != set(theirs.labels) else []),
+        *(["label words"] if ours.words != theirs.words else []),
+        *(["chat"] if ours.chat != theirs.chat else []),
+    ]
+    if different:
+        raise InputError.of(
+            "ensemble",
+            other.name,
+            f"differs from {memory.name} in its {' and '.join(different)}; use memories of one model with the "
+            "same template and labels",
+        )
+    if other.iterations != memory.iterations:
+        raise InputError.of(
+            "ensemble",
+            other.name,
+            f"its iterations are {_listed(other)}, those of {memory.name} {_listed(memory)}; choose one that "
+            f"all have with {option('iteration')}",
+        )
+
+
+def _listed(memory: OpenedMemory) -> str:
+    return ", ".join(map(str, memory.iterations))

@@ -1,0 +1,184 @@
+"""What changes the answers of a memory, as one value: the steps that are in use, with their options."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from deepthink_cli.errors import InputError, Problem, Problems, option
+from deepthink_cli.registry import Registry
+from deepthink_cli.scoring.step import Fits, Step
+from deepthink_cli.scoring.steps.nearest import Nearest
+from deepthink_cli.scoring.steps.reread import Reread
+from deepthink_cli.scoring.steps.score import Score
+from deepthink_cli.scoring.steps.truncate import Truncate
+
+if TYPE_CHECKING:
+    from deepthink_cli.data.examples import Query, Skipped
+    from deepthink_cli.io.tables import Columns
+    from deepthink_cli.model.tokens import AfterLabel, Ended, TokenizedQuery
+    from deepthink_cli.provenance import Provenance, TokenizedDemonstrations
+    from deepthink_cli.scoring.prediction import Prediction
+    from deepthink_cli.scoring.scores import Scores
+
+
+def _check(name: str, value: Any) -> type[Step]:
+    if not (isinstance(value, type) and issubclass(value, Step)):
+        raise TypeError("not a class of steps")
+    return value
+
+
+# In the order in which they change queries and scores.
+STEPS: Registry[type[Step]] = Registry(
+    "steps", {"truncate": Truncate, "score": Score, "reread": Reread, "nearest": Nearest}, _check
+)
+
+
+@dataclass(frozen=True)
+class Scoring:
+    """The steps in use, in the order of `STEPS`. Made by `of`; `PLAIN` is the paper's scoring, without any.
+
+    As text it is `score=end,reread=2`, and empty for `PLAIN`.
+    """
+
+    steps: tuple[Step, ...] = ()
+
+    @classmethod
+    def of(cls, **options: Any) -> Scoring:
+        """The steps of options by their names, as in `Scoring.of(score="mean", reread=2)`; None is a default.
+
+        Raises InputError, for all at once, for an unknown name and a wrong value.
+        """
+        problems, steps, known = Problems(), list[Step](), set[str]()
+        given = {name: value for name, value in options.items() if value is not None}
+        for kind in STEPS.values():
+            own = {name: given[name] for name in kind.model_fields if name in given}
+            known |= own.keys()
+            with problems.collected():
+                steps.append(kind.checked(**own))
+        for name in given.keys() - known:
+            problems.add(Problem.of(name, given[name], f"no option of scoring; there are {', '.join(_options())}"))
+        problems.raise_any()
+        return cls(tuple(step for step in steps if step.recorded))
+
+    @property
+    def recorded(self) -> dict[str, Any]:
+        """The options that do not have their defaults: what identifies answers, and is written with them."""
+        return {name: value for step in self.steps for name, value in step.recorded.items()}
+
+    @property
+    def correctable(self) -> dict[str, Any]:
+        """Those of `recorded` that a correction depends on."""
+        return {name: value for step in self.steps if not step.only_of_rows for name, value in step.recorded.items()}
+
+    @property
+    def of_states(self) -> dict[str, Any]:
+        """Those of `correctable` that hidden states depend on."""
+        steps = (step for step in self.steps if not (step.only_of_rows or step.only_of_scores))
+        return {name: value for step in steps for name, value in step.recorded.items()}
+
+    @property
+    def of_scores(self) -> dict[str, Any]:
+        """Those of `recorded` that have no meaning without scores: all but those of how queries are written."""
+        steps = (step for step in self.steps if step.only_of_rows or step.only_of_scores or step.attends)
+        return {name: value for step in steps for name, value in step.recorded.items()}
+
+    def get(self, name: str) -> Any:
+        """The value of an option of a step."""
+        return self.recorded.get(name, _options()[name])
+
+    def check(self, memory: Provenance, name: str) -> None:
+        """Raise InputError, naming the memory, for steps that have no meaning for it, all at once."""
+        problems = Problems()
+        for step in self.steps:
+            with problems.collected():
+                step.check(memory, name)
+        problems.raise_any()
+
+    def rows(self, rows: Iterable[Query | Skipped], fits: Fits) -> Iterable[Query | Skipped]:
+        """The rows as they are scored, by every step in turn."""
+        for step in self.steps:
+            rows = step.rows(rows, fits)
+        return rows
+
+    def written(self, asked: str) -> str:
+        """The text of a query up to the end of its last field, by every step in turn."""
+        for step in self.steps:
+            asked = step.written(asked)
+        return asked
+
+    def ended(self, after: Callable[[], AfterLabel]) -> Ended | None:
+        """What gives candidates further tokens: of the first step that does."""
+        return next((ended for step in self.steps if (ended := step.ended(after)) is not None), None)
+
+    def attended(
+        self, demonstrations: TokenizedDemonstrations, queries: Sequence[TokenizedQuery]
+    ) -> list[tuple[int, ...]] | None:
+        """The parts of a composed memory that each query attends to, of the first step that chooses; None for all."""
+        found = (step.attended(demonstrations, queries) for step in self.steps)
+        return next((each for each in found if each is not None), None)
+
+    def compared(self, scores: Scores) -> Scores:
+        """The scores whose `sums` are compared, by every step in turn."""
+        for step in self.steps:
+            scores = step.compared(scores)
+        return scores
+
+    @property
+    def prefers_short(self) -> bool:
+        """Whether a candidate never wins against another one that its tokens begin with."""
+        return all(step.prefers_short() for step in self.steps)
+
+    @property
+    def of_parts(self) -> dict[str, Any]:
+        """Those of `recorded` with which queries attend to some of a memory's parts alone."""
+        return {name: value for step in self.steps if step.attends for name, value in step.recorded.items()}
+
+    @property
+    def attends(self) -> bool:
+        """Whether queries attend to some of a memory's parts alone, so that an engine gives no hidden states."""
+        return bool(self.of_parts)
+
+    @property
+    def described(self) -> list[str]:
+        """What the steps do to queries, for people."""
+        return [text for step in self.steps if (text := step.described())]
+
+    def of_row(self, prediction: Prediction) -> dict[str, Any]:
+        """What the output row of a prediction says of the steps."""
+        return {name: value for step in self.steps for name, value in step.of_row(prediction).items()}
+
+    @property
+    def columns(self) -> Columns:
+        """The columns of `of_row` in a table."""
+        return {name: kind for step in self.steps for name, kind in step.columns().items()}
+
+    def __str__(self) -> str:
+        return ",".join(f"{name}={value}" for name, value in self.recorded.items())
+
+
+PLAIN = Scoring()
+
+
+def check_stored(stored: Mapping[str, Any], used: Mapping[str, Any], what: str, hint: str) -> None:
+    """Raise InputError unless the options `stored` with a memory are those in use.
+
+    `what` begins the reason, as in `the thresholds that mem.safetensors stores are`; `hint` is what to do otherwise.
+    """
+    defaults = _options()
+    for name in dict.fromkeys((*stored, *used)):
+        before, now = (each.get(name, defaults.get(name)) for each in (stored, used))
+        if before != now:
+            of = f"without {option(name)}" if before is None else f"of {option(name)} {before}"
+            raise InputError.of(name, now, f"{what} {of}; use the same, {hint}")
+
+
+def options_of(text: str | None) -> dict[str, str]:
+    """The options of a scoring that was written as text; None is `PLAIN`."""
+    return dict(each.split("=", 1) for each in (text or "").split(",") if each)
+
+
+def _options() -> dict[str, Any]:
+    """Every option of every step, with its default."""
+    return {name: field.default for kind in STEPS.values() for name, field in kind.model_fields.items()}
