@@ -12,18 +12,17 @@ from __future__ import annotations
 import gc
 import os
 import tempfile
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from time import process_time
-from typing import TypeVar
+from typing import Any, TypeVar
 
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
 from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 from transformers.utils import logging
 
-from deepthink_cli.artifact.opening import find_its_model, opened
+from deepthink_cli.artifact.opening import opened
 from deepthink_cli.cli.main import run
 from deepthink_cli.data.examples import read_queries
 from deepthink_cli.data.source import RowSource
@@ -34,12 +33,12 @@ from deepthink_cli.events import silent
 from deepthink_cli.memory import Memory
 from deepthink_cli.model.boundary import encode
 from deepthink_cli.prediction.files import write_labels
-from deepthink_cli.prediction.labeller import RowLabeller
 from deepthink_cli.prediction.options import ErrorOptions, LabelOptions
-from deepthink_cli.prediction.predict import predict_file
+from deepthink_cli.prediction.predict import Labelling
 from deepthink_cli.prediction.rows import output_rows
+from deepthink_cli.prediction.scorer import Scorer
 from deepthink_cli.scoring.inputs import check_rows
-from deepthink_cli.scoring.pipeline import planned, scored
+from deepthink_cli.scoring.pipeline import Part, planned, scored
 from record import Table, parser
 
 Result = TypeVar("Result")
@@ -84,17 +83,22 @@ def stages(folder: Path, inputs: str, data_dir: str, tokenizer: str) -> tuple[fl
     assert run(words.split()) == 0
     memory, source = opened(path), RowSource(inputs)
     demonstrations = memory.provenance.demonstrations
-    labeller = RowLabeller(memory, [], find_its_model(memory, None, silent))
-    labeller.engine = engine = NoNetwork(labeller.engine)
+    scorer = Scorer.open(memory)
+    loaded = scorer.load(scorer.find(None, silent), silent)
+    loaded.engine = engine = NoNetwork(loaded.engine)
     checking, checked = timed(lambda: check_rows(demonstrations, source, Problems()))
     reading, queries = timed(lambda: list(read_queries(source, demonstrations.template, demonstrations.labels)))
     texts = [demonstrations.template.query(query.text) for query in queries]
     tokenizer_alone, _ = timed(lambda: encode(engine.tokenizer, texts, special=False))
     tokenising, chunks = timed(lambda: list(planned(engine, demonstrations, queries)))
-    predicting, parts = timed(lambda: [scored(engine, labeller.members, chunk) for chunk in chunks])
-    form = output_rows(memory, checked, False, (), "sum", LabelOptions.checked(), ErrorOptions.checked())
+    predicting, parts = timed(lambda: [scored(engine, loaded.members, chunk) for chunk in chunks])
+    form = output_rows(scorer, checked, False, LabelOptions.checked(), ErrorOptions.checked())
     writing, _ = timed(lambda: write_labels(lambda **_: iter(parts), folder / "labels.jsonl", form, silent))
-    labelled = partial(predict_file, memory, source, loaded=labeller)
+
+    def labelled(**_: Any) -> Iterator[Part]:
+        labelling = Labelling.of(scorer, source)
+        return labelling(labelling.here(loaded))
+
     whole, _ = timed(lambda: write_labels(labelled, folder / "labels.jsonl", form, silent))
     return checking, reading, tokenising, tokenizer_alone, predicting, writing, whole
 

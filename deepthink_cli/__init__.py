@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from deepthink_cli.model.options import ModelOptions
     from deepthink_cli.model.tokens import tokenize_demonstrations, tokenize_queries
     from deepthink_cli.prediction.predict import predict
+    from deepthink_cli.prediction.scorer import Scorer
     from deepthink_cli.scoring.prediction import Prediction, score
+    from deepthink_cli.scoring.scoring import Scoring
     from deepthink_cli.selection.options import SelectOptions
     from deepthink_cli.selection.pool import pool_of_file
     from deepthink_cli.selection.select import SelectResult, select, write_selection
@@ -49,6 +51,8 @@ _HOME = {
     "ModelOptions": "model.options",
     "Prediction": "scoring.prediction",
     "Query": "data.examples",
+    "Scorer": "prediction.scorer",
+    "Scoring": "scoring.scoring",
     "SelectOptions": "selection.options",
     "SelectResult": "selection.select",
     "Store": "selection.store",
@@ -89,6 +93,8 @@ __all__ = [
     "ModelOptions",
     "Prediction",
     "Query",
+    "Scorer",
+    "Scoring",
     "SelectOptions",
     "SelectResult",
     "Store",

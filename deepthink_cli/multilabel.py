@@ -47,8 +47,7 @@ class GivenLabels:
         """Those of a memory `name`; raises InputError for thresholds of another scoring."""
         stored = provenance.thresholds
         if stored is not None:
-            hint = f"or store others with deepthink calibrate {name} ROWS"
-            check_stored(stored.scoring, scoring.correctable, f"the thresholds that {name} stores are", hint)
+            check_stored(stored.scoring, scoring.correctable, "the set of thresholds", name, " ROWS")
         return cls(stored)
 
     def __call__(self, prediction: Prediction) -> tuple[str, ...]:

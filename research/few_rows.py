@@ -32,6 +32,7 @@ from deepthink_cli.events import silent
 from deepthink_cli.io.atomic import append
 from deepthink_cli.method import Method
 from deepthink_cli.model.options import ModelOptions
+from deepthink_cli.prediction.scorer import Scorer
 from deepthink_cli.selection.pool import PoolRows
 from deepthink_cli.tasks.catalogue import find_task
 from deepthink_cli.tasks.evaluated import EvaluatedRows
@@ -81,7 +82,7 @@ def measured(engine: Engine, plan: TunePlan, test: list[Query]) -> dict[str, Any
     demonstrations = training_set(plan, (), 0, engine, None).demonstrations[0]
     memories = list(think(engine, demonstrations, Method(1)))
     rows = EvaluatedRows(test, len(test), "test", demonstrations)
-    found = evaluate(memories, rows, calibrate=CORRECTIONS, engine=engine).evaluation
+    found = evaluate(Scorer.open(memories, calibrate=CORRECTIONS), rows, engine=engine).evaluation
     by_correction = {NONE: found.last, **{name: found.calibrated[name].last for name in CORRECTIONS}}
     return {
         "answers": [places[row] for row in range(len(plan.rows))],

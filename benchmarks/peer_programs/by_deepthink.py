@@ -6,22 +6,22 @@ from pathlib import Path
 
 from clock import MEMORY, Score, Scores, main
 
-from deepthink_cli.artifact.opening import find_its_model, open_memory
 from deepthink_cli.data.examples import Skipped
 from deepthink_cli.events import silent
 from deepthink_cli.model.options import ModelOptions
-from deepthink_cli.prediction.labeller import RowLabeller
-from deepthink_cli.prediction.predict import predict_file
+from deepthink_cli.prediction.predict import Labelling
+from deepthink_cli.prediction.scorer import Scorer
 
 
 def load(folder: Path, model: str, engine: str) -> Score:
     """The model and the memory."""
-    memory = open_memory(folder / MEMORY)
+    scorer = Scorer.open(folder / MEMORY)
     options = ModelOptions.checked(model=model, engine=engine, device="cpu", offline=True)
-    loaded = RowLabeller(memory, (), find_its_model(memory, options, silent))
+    loaded = scorer.load(scorer.find(options, silent), silent)
 
     def score(path: Path) -> Scores:
-        rows = (row for part in predict_file(memory, str(path), loaded=loaded) for row in part)
+        labelling = Labelling.of(scorer, str(path), options=options)
+        rows = (row for part in labelling(labelling.here(loaded)) for row in part)
         return [list(row.scores.values()) for row in rows if not isinstance(row, Skipped)]
 
     return score

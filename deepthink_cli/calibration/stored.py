@@ -47,8 +47,7 @@ def _check_stored(memories: Sequence[OpenedMemory], scoring: Scoring) -> None:
                 f"{memory.name}: stores no correction; store one with deepthink calibrate {memory.name}, {without}"
             )
         used = scoring.correctable if stored.centroids is None else scoring.of_states
-        other = f"store another with deepthink calibrate {memory.name}, {without}"
-        check_stored(stored.scoring, used, f"the correction that {memory.name} stores is", other)
+        check_stored(stored.scoring, used, "the correction", memory.name, f", {without}")
         methods.add(stored.method)
     if len(methods) > 1:
         names = " and ".join(sorted(methods))

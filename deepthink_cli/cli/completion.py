@@ -12,6 +12,7 @@ from deepthink_cli.calibration.registry import CALIBRATIONS, NONE, choices
 from deepthink_cli.engine.registry import AUTO, ENGINES
 from deepthink_cli.export.registry import EXPORTERS
 from deepthink_cli.report.registry import FORMATS
+from deepthink_cli.scoring.steps.score import SCORES
 from deepthink_cli.selection.registry import METHODS, without_model
 from deepthink_cli.techniques.registry import samples
 from deepthink_cli.updates.registry import RULES
@@ -91,10 +92,12 @@ sampling = one_of(without_model())
 updates = some_of(RULES)
 exporters = one_of(EXPORTERS)
 formats = one_of(FORMATS)
+scores = one_of(SCORES)
 engines = one_of((AUTO, *ENGINES))
 NAMES: dict[str, Callable[[], list[str]]] = {
     "sampling": without_model,
     "engines": lambda: [AUTO, *ENGINES],
     "exporters": lambda: list(EXPORTERS),
     "formats": lambda: list(FORMATS),
+    "scores": lambda: list(SCORES),
 }

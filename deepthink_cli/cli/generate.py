@@ -65,7 +65,7 @@ def generate(
     reading: RowArguments,
     decoding: Given[Decoding],
     labels: Annotated[Given[LabelOptions], Without("top", "threshold")],
-    errors: Annotated[Given[ErrorOptions], Without("truncate")],
+    errors: Given[ErrorOptions],
     model: Given[ModelOptions],
     common: Annotated[CommonArguments, Without("json")],
 ) -> None:

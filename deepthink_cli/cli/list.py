@@ -21,17 +21,21 @@ from deepthink_cli.export.registry import EXPORTERS
 from deepthink_cli.observers import OBSERVERS
 from deepthink_cli.registry import Registry
 from deepthink_cli.report.registry import FORMATS, PUBLISHED
+from deepthink_cli.scoring.scoring import STEPS
+from deepthink_cli.scoring.steps.score import SCORES
 from deepthink_cli.selection.registry import METHODS
 from deepthink_cli.tasks.judges import JUDGES
 from deepthink_cli.techniques.registry import TECHNIQUES, sample
 from deepthink_cli.updates.registry import RULES
 
-# By their options: --update, --technique, --calibrate, --demos-by, --engine, --to, --output-format and their own;
-# --published, `kind` of the figure of a study, and `judge` of a task file.
+# By their options: --update, --technique, --calibrate, --score, those of steps, --demos-by, --engine, --to,
+# --output-format and their own; --published, `kind` of the figure of a study, and `judge` of a task file.
 REGISTRIES: dict[str, Registry[Any]] = {
     "updates": RULES,
     "techniques": TECHNIQUES,
     "calibrations": CALIBRATIONS,
+    "scores": SCORES,
+    "steps": STEPS,
     "selections": METHODS,
     "engines": ENGINES,
     "exporters": EXPORTERS,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -32,10 +32,13 @@ from deepthink_cli.prediction.options import ErrorOptions, LabelOptions
 from deepthink_cli.scoring.scoring import PLAIN, Scoring
 
 if TYPE_CHECKING:
+    from deepthink_cli.events import Tell
     from deepthink_cli.prediction.files import Predict
     from deepthink_cli.prediction.predict import Labelling, Prompt
     from deepthink_cli.prediction.rows import OutputRows, RowCounts
     from deepthink_cli.prediction.scorer import LabelRows
+    from deepthink_cli.scoring.inputs import CheckedRows
+    from deepthink_cli.scoring.pipeline import Part
 
 
 Inputs = Annotated[
@@ -165,15 +168,21 @@ def predict(
     )
     if dry_run:
         return _estimate(prepare, failing, common)
+    identity = None
+    if resume and checked is not None:
+        identity = identity_of(scorer, source, checked, options, form)
     with ExitStack() as stack:
         tell = stack.enter_context(Show(common, bar=output is not None or not sys.stdout.isatty()))
-        labelling = prepare(tell=tell)
-        label: Callable[[], LabelRows] = partial(_here, labelling, flush)
+        elsewhere: LabelRows | None = None
         if divided:
             executor = stack.enter_context(started(place, number, used.device, default_folder()))
-            label = partial(Divided, executor, RowLabels.of(scorer, options, failing.skip), scorer.memories)
-        identity = identity_of(labelling, options, form) if resume else None
-        counts = _write(lambda **rest: labelling(label(), **rest), output, form, identity, labelling, output_format)
+            elsewhere = Divided(executor, RowLabels.of(scorer, options, failing.skip), scorer.memories)
+
+        def predicted(**rest: Any) -> Iterator[Part]:
+            labelling = prepare(tell=tell)
+            return labelling(elsewhere or _here(labelling, flush), **rest)
+
+        counts = _write(predicted, output, form, identity, checked, tell, output_format)
     if output is not None:
         note(f"wrote {output} ({counts.lines} rows, probabilities not calibrated)", common.quiet)
     counts.check(failing.allow_errors)
@@ -234,13 +243,13 @@ def _write(
     output: Path | None,
     form: OutputRows,
     identity: dict[str, Any] | None,
-    labelling: Labelling,
+    checked: CheckedRows | None,
+    tell: Tell,
     output_format: str,
 ) -> RowCounts:
     """Write labels as they come, to stdout or a file, or with an `identity` to one that can be continued."""
     from deepthink_cli.prediction.files import resume_labels, write_labels
 
-    checked, tell = labelling.checked, labelling.tell
     if output is None:
         counts = print_rows(label(), form, output_format)
     elif identity is None:

@@ -26,8 +26,9 @@ from deepthink_cli.io.prefetch import behind
 from deepthink_cli.io.tables import writing_rows
 from deepthink_cli.io.text import json_line
 from deepthink_cli.model.options import ModelOptions
-from deepthink_cli.prediction.predict import Labelling
 from deepthink_cli.prediction.rows import ABOUT, Numbered, OutputRows, RowCounts
+from deepthink_cli.prediction.scorer import Scorer
+from deepthink_cli.scoring.inputs import CheckedRows
 from deepthink_cli.scoring.pipeline import CHUNK
 from deepthink_cli.scoring.prediction import Prediction, prediction_of
 from deepthink_cli.scoring.scores import Scores
@@ -259,10 +260,10 @@ def _telling_at_ctrl_c(tell: Tell, words: Callable[[], str]) -> Iterator[None]:
         raise
 
 
-def identity_of(labelling: Labelling, options: ModelOptions | None, form: OutputRows) -> dict[str, Any]:
+def identity_of(
+    scorer: Scorer, inputs: RowSource, checked: CheckedRows, options: ModelOptions | None, form: OutputRows
+) -> dict[str, Any]:
     """What the bytes of the labels of a file depend on, by the name that users know; the options by their fields."""
-    scorer, inputs, checked = labelling.scorer, labelling.source, labelling.checked
-    assert checked is not None
     return {
         "memory": scorer.memory.sha256,
         "name of the inputs": inputs.path,

@@ -161,17 +161,16 @@ class Scoring:
 PLAIN = Scoring()
 
 
-def check_stored(stored: Mapping[str, Any], used: Mapping[str, Any], what: str, hint: str) -> None:
-    """Raise InputError unless the options `stored` with a memory are those in use.
-
-    `what` begins the reason, as in `the thresholds that mem.safetensors stores are`; `hint` is what to do otherwise.
-    """
+def check_stored(stored: Mapping[str, Any], used: Mapping[str, Any], what: str, memory: str, rest: str = "") -> None:
+    """Raise InputError unless the options of `what` a memory stores are those in use; `rest` is what else to do."""
     defaults = _options()
     for name in dict.fromkeys((*stored, *used)):
         before, now = (each.get(name, defaults.get(name)) for each in (stored, used))
         if before != now:
             of = f"without {option(name)}" if before is None else f"of {option(name)} {before}"
-            raise InputError.of(name, now, f"{what} {of}; use the same, {hint}")
+            again = f"deepthink calibrate {memory}" + ("" if now is None else f" {option(name)} {now}")
+            reason = f"{what} that {memory} stores is {of}; give the same, store another with {again}{rest}"
+            raise InputError.of(name, now, reason)
 
 
 def options_of(text: str | None) -> dict[str, str]:

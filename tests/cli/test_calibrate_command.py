@@ -14,7 +14,7 @@ import pytest
 from conftest import REVIEWS, write_reviews, write_rows
 from helpers.by_hand import canonical
 
-from deepthink_cli import calibrate, evaluate, load_memory, load_model, predict
+from deepthink_cli import Scoring, calibrate, evaluate, load_memory, load_model, predict
 from deepthink_cli.artifact.format import read_header, verify
 from deepthink_cli.cli.main import run
 from deepthink_cli.errors import InputError
@@ -76,7 +76,7 @@ def test_the_stored_bias_is_that_of_the_rows_and_every_later_row_is_corrected_by
     assert run(["calibrate", str(memory), str(rows), "-q"]) == 0
     stored = read_header(memory).metadata.calibrated
     assert stored is not None
-    assert (stored.method, stored.score, stored.inputs, stored.source) == ("batch", "sum", len(TEXTS), "rows.jsonl")
+    assert (stored.method, stored.scoring, stored.inputs, stored.source) == ("batch", {}, len(TEXTS), "rows.jsonl")
     assert stored.bias["3"].compared == pytest.approx(bias, abs=1e-5)
     assert stored.sha256 == hashlib.sha256(canonical(TEXTS).encode()).hexdigest()
     one = write_rows(tmp_path / "one.jsonl", [{"review": "loud"}])
@@ -91,7 +91,7 @@ def test_think_stores_the_bias_of_its_texts_with_the_same_tensors(
     demos, path = write_reviews(tmp_path / "demos.jsonl"), tmp_path / "mem.safetensors"
     words = ["think", str(demos), "-m", str(models("qwen3")), "-T", "3", "-o", str(path), "--calibrate", "contextual"]
     assert run(words) == 0
-    assert "corrected by contextual calibration of 3 texts, score sum; at T = 3: '" in capsys.readouterr().err
+    assert "corrected by contextual calibration of 3 texts; at T = 3: '" in capsys.readouterr().err
     # an empty text cannot be a row; the texts are scored through Python
     empty = list(predict(load_model(str(models("qwen3"))), load_memory(made), ["N/A", "[MASK]", ""]))
     bias = mean_log_shares([{"scores": each.scores} for each in empty])
@@ -205,7 +205,7 @@ def test_a_correction_of_another_score_or_of_other_candidates_is_refused_with_th
     assert run(["calibrate", str(memory), str(rows), "-q", "--score", "mean"]) == 0
     assert run(["predict", str(memory), str(rows), "-q"]) == 2
     error = capsys.readouterr().err
-    assert f"the correction that {memory} stores is of --score mean; give that, store another" in error
+    assert f"the correction that {memory} stores is of --score mean; give the same, store another" in error
     assert run(["predict", str(memory), str(rows), "-q", "--score", "mean"]) == 0
     own = write_rows(tmp_path / "own.jsonl", [{"review": "flat", "candidates": ["stale", "bright"]}])
     words = ["predict", str(memory), str(own), "-q", "--score", "mean"]
@@ -229,7 +229,7 @@ def test_demonstrations_among_the_rows_are_left_out(memory: Path, tmp_path: Path
 def test_inspect_and_diff_show_the_correction(memory: Path, made: Path, rows: Path, capsys: Captured) -> None:
     assert run(["calibrate", str(memory), str(rows), "-q"]) == 0
     assert run(["inspect", str(memory)]) == 0
-    shown = "batch calibration of 24 rows of rows.jsonl, score sum; at T = 3: '"
+    shown = "batch calibration of 24 rows of rows.jsonl; at T = 3: '"
     assert f"corrected {shown}" in capsys.readouterr().out
     (described,) = lines(capsys, "inspect", memory, "--json")
     assert described["calibrated"]["bias"].keys() == {"1", "3"}
@@ -258,7 +258,7 @@ def test_python_stores_and_uses_a_correction_as_the_command_line_does(
         assert found[0].scores == pytest.approx(printed[0]["scores"], abs=1e-5)
     assert evaluate(memory, rows).calibrate == ("stored",)
     with pytest.raises(InputError, match=r"score mean: the correction that .* is of score sum"):
-        list(predict(engine, load_memory(memory), TEXTS, score="mean"))
+        list(predict(engine, load_memory(memory), TEXTS, scoring=Scoring.of(score="mean")))
 
 
 def test_a_table_has_columns_for_the_stored_correction(memory: Path, rows: Path, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 from conftest import REVIEWS, write_reviews, write_rows
 from scipy.stats import binomtest
 
-from deepthink_cli import evaluate
+from deepthink_cli import Scorer, evaluate
 from deepthink_cli.calibration import calibrator
 from deepthink_cli.calibration.registry import choices
 from deepthink_cli.cli.main import run
@@ -221,12 +221,12 @@ def test_samples_hold_the_corrections(memory: Path, labelled: Path, tmp_path: Pa
 
 
 def test_python_gives_the_same_report(memory: Path, labelled: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    report = evaluate(memory, labelled, calibrate=("batch",))
+    report = evaluate(Scorer.open(memory, iteration="all", calibrate=["batch"]), labelled)
     printed = evaluated(memory, labelled, capsys, "--calibrate", "batch")["results"]
     assert json.loads(json.dumps(report.as_json()["results"])) == printed
     assert report.accuracy == report.judged.value == 1
     assert report.applied is report.evaluation.calibrated["batch"]
-    assert evaluate(memory, labelled, calibrate=("none",)).judged.value < 1
+    assert evaluate(Scorer.open(memory, iteration="all", calibrate=["none"]), labelled).judged.value < 1
 
 
 def test_the_option_can_come_from_the_environment_or_a_file(

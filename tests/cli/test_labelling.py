@@ -324,7 +324,7 @@ def test_of_a_text_that_is_too_long_one_end_is_read_and_the_row_says_so(
     text = f"dull and slow {LONG}a kind film"
     long = write_rows(tmp_path / "long.jsonl", [{"id": 1, "review": text}, {"id": 2, "review": "short"}])
     assert run(["predict", str(memory), str(long), "--truncate", keep, "-o", str(tmp_path / "out.jsonl")]) == 0
-    assert f"truncated 1 rows: of a text that is too long for the model, a part was read" in capsys.readouterr().err
+    assert "truncated 1 rows: of a text that is too long for the model, a part was read" in capsys.readouterr().err
     first, second = lines(tmp_path / "out.jsonl")
     left = len(text) - first["truncated"]
     kept = text[-left:] if keep == "end" else text[:left]

@@ -11,7 +11,8 @@ import pytest
 from conftest import write_rows
 
 from deepthink_cli.cli.main import run
-from deepthink_cli.prediction.predict import predict_file
+from deepthink_cli.prediction.predict import Labelling
+from deepthink_cli.prediction.scorer import Scorer
 from deepthink_cli.scoring import probe as probing
 
 Captured = pytest.CaptureFixture[str]
@@ -55,11 +56,9 @@ def test_the_rows_are_those_of_the_command(
 
 @pytest.mark.parametrize(("count", "sampled"), [(64, range(64)), (128, range(0, 128, 2)), (5, range(5))])
 def test_the_sample_is_evenly_spaced(count: int, sampled: range, memory: Path, tmp_path: Path) -> None:
-    found = list[probing.Probed]()
     rows = write_rows(tmp_path / "rows.jsonl", [{"review": f"film {n}", "sentiment": "positive"} for n in range(count)])
-    for _ in predict_file(memory, str(rows), measured=found.append):
-        pass
-    assert list(found[0].places) == list(sampled)
+    probed, _ = Labelling.of(Scorer.open(memory), str(rows)).probe()
+    assert list(probed.places) == list(sampled)
 
 
 def test_the_tokens_are_counted_or_those_of_the_sample(

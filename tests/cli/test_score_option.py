@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,10 @@ from deepthink_cli import evaluate
 from deepthink_cli.cli.main import run
 from deepthink_cli.experiments.results import read_results
 from deepthink_cli.experiments.samples import find_samples
+from deepthink_cli.prediction import scorer
 from deepthink_cli.prediction.predict import predict_file
+from deepthink_cli.prediction.scorer import Scorer
+from deepthink_cli.scoring.scoring import Scoring
 
 LABELS = ("bug", "bug report", "feature")
 ROWS: list[dict[str, object]] = [{"text": f"text {n}", "kind": LABELS[n % 3]} for n in range(6)]
@@ -87,10 +89,10 @@ def test_a_row_names_the_score_that_gave_its_label(score: str, memory: Path, row
 
 def test_the_python_functions_take_the_score(memory: Path, rows: Path, printed: Printed) -> None:
     written = lines(printed("predict", memory, rows, "--score", "end")[0])
-    parts = list(predict_file(memory, str(rows), score="end"))
+    parts = list(predict_file(Scorer.open(memory, scoring=Scoring.of(score="end")), str(rows)))
     assert [each.scores for part in parts for each in part] == [row["scores"] for row in written]
-    report = evaluate(memory, rows, score="mean")
-    assert (report.score, report.as_json()["score"]) == ("mean", "mean")
+    report = evaluate(Scorer.open(memory, iteration="all", scoring=Scoring.of(score="mean")), rows)
+    assert report.as_json()["score"] == "mean"
     assert all(metrics.accuracy == metrics.accuracy_mean_per_token for metrics in report.evaluation.results.values())
 
 
@@ -99,7 +101,7 @@ def test_an_evaluation_names_its_score_on_the_terminal_and_in_samples(
 ) -> None:
     samples = tmp_path / "samples.jsonl"
     out, _ = printed("eval", memory, rows, "--score", "end", "-o", samples)
-    assert "compared by the sum of log-probabilities with the end of the label" in out
+    assert "compared by the sum with the first token of what follows a label" in out
     assert {row["score"] for row in lines(samples.read_text())} == {"end"}
     assert "compared by" not in printed("eval", memory, rows)[0]
     assert json.loads(printed("eval", memory, rows, "--score", "mean", "--json")[0])["score"] == "mean"
@@ -140,8 +142,7 @@ def test_it_is_named_before_the_weights_are_loaded(
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
 
-    module = "evaluation.evaluate" if command == "eval" else "prediction.labeller"
-    monkeypatch.setattr(sys.modules[f"deepthink_cli.{module}"], "load_both", stop)
+    monkeypatch.setattr(scorer, "load_both", stop)
     assert run([command, str(memory), str(rows)]) == 130
     assert WARNING in capsys.readouterr().err
 
@@ -180,7 +181,7 @@ def test_rows_of_a_run_have_keys_of_their_own_for_another_score(
     words = run_words(tmp_path, models("llama"), "-T", "2", "-q", "--calibrate", "none,contextual", "--samples")
     for score in ("sum", "mean", "end"):
         printed(*words, "--score", score)
-    assert json.loads(printed(*words, "--score", "end", "--dry-run", "--json")[0])["score"] == "end"
+    assert json.loads(printed(*words, "--score", "end", "--dry-run", "--json")[0])["scoring"] == "score=end"
     written = [json.loads(line)["setting"] for line in (tmp_path / "out" / "results.jsonl").read_text().splitlines()]
     assert [setting.get("score") for setting in written] == [None] * 4 + ["mean"] * 4 + ["end"] * 4
     found = read_results(tmp_path / "out")
@@ -200,10 +201,10 @@ def test_a_report_keeps_the_scores_apart(models: Callable[[str], Path], tmp_path
     for score in ("sum", "end"):
         printed(*words, "--score", score)
     text, _ = printed("report", tmp_path / "out")
-    assert "score end" in text
-    assert "score sum" in text
+    assert "score=end" in text
+    assert "score=sum" in text
     table = list(csv.DictReader(io.StringIO(printed("report", tmp_path / "out", "--output-format", "csv")[0])))
-    assert {row["score"] for row in table} == {"", "end"}
+    assert {row["scoring"] for row in table} == {"", "score=end"}
 
 
 def test_a_run_names_the_task_whose_label_a_sum_never_chooses(

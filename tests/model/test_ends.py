@@ -12,6 +12,9 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedToken
 from deepthink_cli import Chat, DemonstrationSet, Example, Query, tokenize_demonstrations, tokenize_queries
 from deepthink_cli.data.template import Template
 from deepthink_cli.errors import InputError
+from deepthink_cli.scoring.scoring import Scoring
+
+END = Scoring.of(score="end")
 
 WORDS = ("bug", "bug report", "feature")
 KIND = Template("Text: {text}\nKind: {kind}")
@@ -36,7 +39,7 @@ def test_the_end_is_the_first_token_of_the_separator(name: str | None, separator
     tokenizer = AutoTokenizer.from_pretrained(shared(f"tokenizers/{name}")) if name else build_tokenizer()
     template = Template(KIND.pattern, separator)
     (plain,) = tokenize_queries(tokenizer, template, [Query("it fails", WORDS)])
-    (query,) = tokenize_queries(tokenizer, template, [Query("it fails", WORDS)], "end")
+    (query,) = tokenize_queries(tokenizer, template, [Query("it fails", WORDS)], END)
     assert query.prefix == plain.prefix
     for label, answer, without in zip(WORDS, query.answers, plain.answers, strict=True):
         assert answer[:-1] == without
@@ -54,7 +57,7 @@ def test_a_label_that_begins_with_another_shares_its_tokens_after_the_same_prefi
 
 
 def test_with_an_end_no_label_begins_with_another() -> None:
-    (query,) = tokenize_queries(build_tokenizer(), KIND, [Query("it fails", WORDS)], "end")
+    (query,) = tokenize_queries(build_tokenizer(), KIND, [Query("it fails", WORDS)], END)
     assert query.extended == {}
 
 
@@ -71,7 +74,7 @@ def test_a_token_that_joins_the_label_and_the_separator_is_the_end(
     merges: list[tuple[str, str]], label: str, separator: str, last: list[str]
 ) -> None:
     tokenizer, template = joining(*merges), Template("Text: {text}\nKind:{kind}", separator)
-    (query,) = tokenize_queries(tokenizer, template, [Query("e", (label, "b"))], "end")
+    (query,) = tokenize_queries(tokenizer, template, [Query("e", (label, "b"))], END)
     assert tokenizer.convert_ids_to_tokens(list(query.answers[0])) == last
     assert tokenizer.convert_ids_to_tokens(list(query.answers[1])) == ["b", "\n"]
 
@@ -81,7 +84,7 @@ def test_the_end_in_a_chat_is_the_token_after_the_reply(name: str) -> None:
     tokenizer = chat_tokenizer(name)
     examples = [Example(text, label) for text, label in REVIEWS]
     read = tokenize_demonstrations(tokenizer, DemonstrationSet.of(examples, TEMPLATE, chat=Chat()))
-    (query,) = tokenize_queries(tokenizer, read, [Query("a joy", ("positive", "so very good"))], "end")
+    (query,) = tokenize_queries(tokenizer, read, [Query("a joy", ("positive", "so very good"))], END)
     pairs = [(f"Review: {text}\nSentiment:", label) for text, label in REVIEWS]
     conversation = turns(pairs, "Review: a joy\nSentiment:")
     for label, answer in zip(("positive", "so very good"), query.answers, strict=True):
@@ -95,7 +98,7 @@ def test_the_end_in_a_chat_is_the_token_after_the_reply(name: str) -> None:
 def test_without_a_separator_the_score_is_refused_with_a_hint() -> None:
     reason = r"^score end: the separator after the demonstrations is empty; use score sum or mean$"
     with pytest.raises(InputError, match=reason):
-        tokenize_queries(build_tokenizer(), Template(KIND.pattern, ""), [Query("it fails", WORDS)], "end")
+        tokenize_queries(build_tokenizer(), Template(KIND.pattern, ""), [Query("it fails", WORDS)], END)
 
 
 @pytest.mark.parametrize("name", ["gpt2", "pythia", "llama2"])
@@ -103,7 +106,7 @@ def test_the_end_is_the_token_after_every_label_among_the_demonstrations(name: s
     tokenizer = AutoTokenizer.from_pretrained(shared(f"tokenizers/{name}"))
     examples = [Example("it fails", "bug"), Example("add a page", "feature"), Example("it stops", "bug")]
     read = tokenize_demonstrations(tokenizer, DemonstrationSet(tuple(examples), KIND, ("bug", "feature")))
-    (query,) = tokenize_queries(tokenizer, read, [Query("it fails", ("bug", "feature"))], "end")
+    (query,) = tokenize_queries(tokenizer, read, [Query("it fails", ("bug", "feature"))], END)
     prompt = KIND.demonstrations([("it fails", "bug"), ("add a page", "feature"), ("it stops", "bug")])
     for label, answer in zip(("bug", "feature"), query.answers, strict=True):
         another = f"{prompt}{KIND.query('it fails')}{label}\n\n{KIND.query('another')}"
@@ -115,4 +118,4 @@ def test_a_tokenizer_without_a_token_for_what_follows_a_label_is_refused() -> No
     vocabulary = {token: number for number, token in enumerate("kindug")}  # others are left out
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.BPE(vocabulary, [])))
     with pytest.raises(InputError, match=r"^score end: the tokenizer writes no token .*; use score sum or mean$"):
-        tokenize_queries(tokenizer, Template("X{text}Y kind{label}"), [Query("k", ("ug", "ku"))], "end")
+        tokenize_queries(tokenizer, Template("X{text}Y kind{label}"), [Query("k", ("ug", "ku"))], END)

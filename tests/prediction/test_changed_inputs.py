@@ -11,14 +11,13 @@ from conftest import write_reviews
 from helpers.tiny import tiny_task
 
 from deepthink_cli.cli.main import run
-from deepthink_cli.evaluation import evaluate
 from deepthink_cli.generation import generate
-from deepthink_cli.prediction import labeller
+from deepthink_cli.prediction import scorer
 from deepthink_cli.prediction.files import partial_of
 from deepthink_cli.scoring.pipeline import CHUNK
 
 Captured = pytest.CaptureFixture[str]
-WHILE_LOADING = {"predict": labeller, "eval": evaluate, "generate": generate}
+WHILE_LOADING = {"predict": scorer, "eval": scorer, "generate": generate}
 LINES = [json.dumps({"review": f"film {n}", "sentiment": "positive"}) + "\n" for n in range(CHUNK + 20)]
 
 

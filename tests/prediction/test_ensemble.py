@@ -17,14 +17,13 @@ from deepthink_cli import (
     Prediction,
     Query,
     evaluate,
-    open_memory,
     predict,
     think,
     tokenize_demonstrations,
 )
 from deepthink_cli.cli.main import run
 from deepthink_cli.errors import InputError
-from deepthink_cli.prediction.predict import open_ensemble
+from deepthink_cli.prediction.scorer import Scorer
 from deepthink_cli.scoring.pipeline import predictions
 from deepthink_cli.scoring.prediction import mean_predictions
 
@@ -110,7 +109,7 @@ def test_an_evaluation_names_the_memories_of_its_ensemble(
     (report,) = printed(capsys, "eval", first, str(demos), "--json", "--ensemble", second, "--at", "3")
     assert report["ensemble"] == [second]
     assert [result["iteration"] for result in report["results"]] == [1, 3]
-    result = evaluate(first, demos, iteration=3, ensemble=[second])
+    result = evaluate(Scorer.open(first, iteration=3, ensemble=[second]), demos)
     assert [metrics.accuracy for metrics in result.evaluation.results.values()] == [
         result["accuracy"] for result in report["results"]
     ]
@@ -142,7 +141,7 @@ def test_a_memory_of_another_model_is_no_member(
 ) -> None:
     other = thought(demos, tmp_path / "other.safetensors", "-m", str(models("llama")))
     with pytest.raises(InputError, match="in its configuration and weights and tokenizer"):
-        open_ensemble(open_memory(pair[0]), [other])
+        Scorer.open(pair[0], ensemble=[other])
 
 
 def test_a_member_of_the_ensemble_is_not_overwritten(

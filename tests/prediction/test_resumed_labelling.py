@@ -79,7 +79,7 @@ def test_rows_that_are_all_there_need_no_model(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
     from deepthink_cli.prediction import files as label_files
-    from deepthink_cli.prediction import labeller
+    from deepthink_cli.prediction import scorer
 
     output = tmp_path / "out.jsonl"
 
@@ -89,7 +89,7 @@ def test_rows_that_are_all_there_need_no_model(
     with monkeypatch.context() as patch:
         patch.setattr(label_files, "writing_rows", stopped)
         assert run(words_of(folder, output, "--resume")) == 130
-    monkeypatch.setattr(labeller, "load_both", None)
+    monkeypatch.setattr(scorer, "load_both", None)
     assert run([*words_of(folder, output, "--resume"), "-v"]) == 0
     assert f"continuing {partial_of(output)}: {ROWS} of {ROWS} rows are there" in capsys.readouterr().err
     assert json.loads(output.read_text().splitlines()[-1])["index"] == ROWS - 1

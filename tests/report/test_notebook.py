@@ -8,7 +8,7 @@ from pathlib import Path
 from conftest import write_reviews
 from helpers.synthetic import THREE, seeds, write
 
-from deepthink_cli import evaluate, load_model, think, tokenize_demonstrations
+from deepthink_cli import Scorer, evaluate, load_model, think, tokenize_demonstrations
 from deepthink_cli.data.examples import DemonstrationSet
 from deepthink_cli.report.page import report
 
@@ -32,7 +32,7 @@ def test_an_evaluation_is_a_table_with_a_row_for_each_iteration(
     engine = load_model(str(models("llama")))
     memories = list(think(engine, tokenize_demonstrations(engine.tokenizer, reviews)))
     rows = write_reviews(tmp_path / "<rows>.jsonl")
-    result = evaluate(memories, rows, engine=engine, calibrate=("contextual",))
+    result = evaluate(Scorer.open(memories, calibrate=["contextual"]), rows, engine=engine)
     shown = result._repr_html_()
     assert shown.count("<table>") == 2
     assert shown.count("<tr>") == 2 * (1 + len(memories))

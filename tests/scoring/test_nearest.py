@@ -16,6 +16,8 @@ from deepthink_cli import (
     Gate,
     Method,
     Prediction,
+    Scorer,
+    Scoring,
     load_memory,
     predict,
     save_memory,
@@ -29,8 +31,7 @@ from deepthink_cli.engine.delegating import DelegatingEngine
 from deepthink_cli.engine.packed import PackedEngine
 from deepthink_cli.engine.padded import PaddedEngine
 from deepthink_cli.errors import InputError
-from deepthink_cli.prediction.predict import open_ensemble
-from deepthink_cli.scoring.nearest import bm25
+from deepthink_cli.scoring.steps.nearest import bm25
 from deepthink_cli.techniques.composed import compose
 from deepthink_cli.techniques.registry import technique_of
 
@@ -49,7 +50,7 @@ def composed(reviews: DemonstrationSet) -> DemonstrationSet:
 
 def labelled(engine: PackedEngine, reviews: DemonstrationSet, nearest: int | None = None) -> list[Prediction]:
     memories = list(think(engine, tokenize_demonstrations(engine.tokenizer, composed(reviews)), Method(2, Gate(0.3))))
-    return list(predict(engine, memories, TEXTS, nearest=nearest))
+    return list(predict(engine, memories, TEXTS, scoring=Scoring.of(nearest=nearest)))
 
 
 @pytest.mark.parametrize("kind", [PackedEngine, PaddedEngine, DelegatingEngine])
@@ -59,10 +60,10 @@ def test_a_query_has_the_scores_that_it_has_after_its_nearest_demonstrations_com
 ) -> None:
     engine = kind(llama if kind is DelegatingEngine else llama.model)
     found = labelled(engine, reviews, count)
-    assert len({each.nearest for each in found}) > 1
+    assert len({each.attended for each in found}) > 1
     for place, each in enumerate(found):
-        assert len(each.nearest) == count
-        alone = replace(reviews, examples=tuple(reviews.examples[number] for number in each.nearest))
+        assert len(each.attended) == count
+        alone = replace(reviews, examples=tuple(reviews.examples[number] for number in each.attended))
         assert each.scores == pytest.approx(labelled(llama, alone)[place].scores, abs=1e-4)
 
 
@@ -70,7 +71,7 @@ def test_passes_of_any_size_give_the_same_scores(llama: PackedEngine, reviews: D
     small = PackedEngine(llama.model)
     small.batch_tokens = 12
     for ours, theirs in zip(labelled(small, reviews, 2), labelled(llama, reviews, 2), strict=True):
-        assert (ours.nearest, ours.scores) == (theirs.nearest, pytest.approx(theirs.scores, abs=1e-4))
+        assert (ours.attended, ours.scores) == (theirs.attended, pytest.approx(theirs.scores, abs=1e-4))
 
 
 def test_all_demonstrations_are_as_without_the_option(llama: PackedEngine, reviews: DemonstrationSet) -> None:
@@ -80,9 +81,9 @@ def test_all_demonstrations_are_as_without_the_option(llama: PackedEngine, revie
 def test_the_nearest_demonstrations_share_words_with_a_query_and_the_first_of_equal_ones_is_chosen(
     llama: PackedEngine, reviews: DemonstrationSet
 ) -> None:
-    assert [each.nearest for each in labelled(llama, reviews, 1)[::2]][:3] == [(3,), (2,), (1,)]
+    assert [each.attended for each in labelled(llama, reviews, 1)[::2]][:3] == [(3,), (2,), (1,)]
     same = replace(reviews, examples=(reviews.examples[0],) * 3)
-    assert {each.nearest for each in labelled(llama, same, 2)} == {(0, 1)}
+    assert {each.attended for each in labelled(llama, same, 2)} == {(0, 1)}
 
 
 def test_nearness_is_bm25() -> None:
@@ -121,7 +122,7 @@ def test_rows_name_the_places_of_their_demonstrations(
 ) -> None:
     expected = labelled(llama, reviews, 2) * 4
     found = output(capsys, "predict", memory, rows, "--nearest", 2, "--at", "all", "-q")
-    assert [each["nearest"] for each in found] == [list(each.nearest) for each in expected]
+    assert [each["nearest"] for each in found] == [list(each.attended) for each in expected]
     assert found[0]["scores"] == pytest.approx(expected[0].scores, abs=1e-4)
     corrected = output(capsys, "predict", memory, rows, "--nearest", 2, "--at", "all", "-q", "--calibrate", "batch")
     assert [each["scores"] for each in corrected] == [each["scores"] for each in found]
@@ -155,9 +156,16 @@ def test_a_group_that_was_read_together_is_chosen_as_a_whole(
         save_memory(part, tmp_path / f"{number}.safetensors")
         files.append(tmp_path / f"{number}.safetensors")
     compose(files, tmp_path / "whole.safetensors")
-    (found,) = predict(llama, load_memory(tmp_path / "whole.safetensors"), ["tender and wise"], nearest=1)
+    (found,) = predict(
+        llama, load_memory(tmp_path / "whole.safetensors"), ["tender and wise"], scoring=Scoring.of(nearest=1)
+    )
     (alone,) = predict(llama, load_memory(files[0]), ["tender and wise"])
-    assert (found.nearest, found.scores) == ((0,), pytest.approx(alone.scores, abs=1e-4))
+    assert (found.attended, found.scores) == ((0,), pytest.approx(alone.scores, abs=1e-4))
+
+
+def test_as_many_as_there_are_or_more_are_all(llama: PackedEngine, reviews: DemonstrationSet) -> None:
+    alike = [labelled(llama, reviews, nearest) for nearest in (None, 4, 9)]
+    assert alike[0] == alike[1] == alike[2]
 
 
 def test_what_holds_for_the_whole_memory_alone_is_refused_by_name(
@@ -168,22 +176,21 @@ def test_what_holds_for_the_whole_memory_alone_is_refused_by_name(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    opened = open_memory(memory)
+    opened, two = open_memory(memory), Scoring.of(nearest=2)
     with pytest.raises(InputError, match="1 or more"):
-        opened.attending_to(0)
-    with pytest.raises(InputError, match="not with nearest"):
-        open_ensemble(opened.attending_to(2), [memory])
+        Scoring.of(nearest=0)
     weighted = replace(opened, provenance=replace(opened.provenance, first_token=FirstToken(0.5)))
     with pytest.raises(InputError, match="stores a weight of its first token"):
-        weighted.attending_to(2)
-    assert weighted.attending_to(4) == weighted
-    assert opened.attending_to(2).attending_to(4) == opened
+        Scorer.open(weighted, scoring=two)
     *_, together = think(llama, tokenize_demonstrations(llama.tokenizer, reviews))
     save_memory(together, tmp_path / "together.safetensors")
     assert run(["predict", str(tmp_path / "together.safetensors"), str(rows), "--nearest", "2"]) == 2
     assert "were read together; make a memory with deepthink think --technique composed" in capsys.readouterr().err
     assert run(["calibrate", str(memory), "--calibrate", "contextual", "-q"]) == 0
     assert run(["predict", str(memory), str(rows), "--nearest", "2"]) == 2
-    assert "is of queries that attend to all demonstrations" in capsys.readouterr().err
+    assert "is without --nearest; give the same, store another with" in capsys.readouterr().err
     assert run(["predict", str(memory), str(rows), "--nearest", "2", "--calibrate", "contextual", "-q"]) == 0
-    assert run(["predict", str(memory), str(rows), "--nearest", "4", "-q"]) == 0
+    assert run(["calibrate", str(memory), "--calibrate", "centroid", "--nearest", "2"]) == 2
+    assert "compares hidden states after a whole memory" in capsys.readouterr().err
+    assert run(["calibrate", str(memory), "--calibrate", "contextual", "--nearest", "2", "-q"]) == 0
+    assert run(["predict", str(memory), str(rows), "--nearest", "2", "-q"]) == 0

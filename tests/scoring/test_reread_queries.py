@@ -9,11 +9,10 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import deepthink_cli
-from deepthink_cli import DemonstrationSet, Example, Method, load_model, predict, save_memory, think
+from deepthink_cli import DemonstrationSet, Example, Method, Scorer, Scoring, load_model, predict, save_memory, think
 from deepthink_cli import tokenize_demonstrations as tokenize
 from deepthink_cli.artifact.opening import open_memory
 from deepthink_cli.calibrate_memory import calibrate
-from deepthink_cli.calibration.stored import in_use
 from deepthink_cli.data.template import Template
 from deepthink_cli.errors import InputError
 
@@ -38,7 +37,7 @@ def test_the_text_is_written_again_before_what_introduces_the_label() -> None:
     fields = {"premise": "It rains.", "hypothesis": "is it wet"}
     once = "It rains. Question: is it wet"
     assert template.query(fields) == once + "? Answer: "
-    assert template.query(fields, 3) == f"{once}\n{once}\n{once}? Answer: "
+    assert template.query(fields, Scoring.of(reread=3).written) == f"{once}\n{once}\n{once}? Answer: "
 
 
 @pytest.mark.parametrize("engine", ["packed", "padded"])
@@ -56,26 +55,19 @@ def test_only_the_candidates_are_scored_as_by_the_network_in_float64(memory_file
         places = range(len(start), len(ids))
         expected[label] = sum(float(logs[place - 1, ids[place]]) for place in places)
     memory = open_memory(memory_file).memories()
-    (found,) = predict(load_model("pocket", device="cpu", engine=engine), memory, [TEXT], reread=2)
+    (found,) = predict(load_model("pocket", device="cpu", engine=engine), memory, [TEXT], scoring=Scoring.of(reread=2))
     assert found.scores == pytest.approx(expected, abs=1e-4)
 
 
-def test_a_stored_correction_is_of_one_number_and_other_files_keep_their_bytes(
-    memory_file: Path, tmp_path: Path
-) -> None:
-    calibrate(memory_file, output=tmp_path / "twice.safetensors", reread=2)
-    calibrate(memory_file, output=tmp_path / "once.safetensors")
-    assert b"reread" not in (tmp_path / "once.safetensors").read_bytes()
-    twice = open_memory(tmp_path / "twice.safetensors")
-    assert in_use((), [twice.asked_again(2)]) == ("stored",)
-    with pytest.raises(InputError, match="is of reread 2; give that"):
-        in_use((), [twice])
+def test_a_stored_correction_is_of_one_number(memory_file: Path, tmp_path: Path) -> None:
+    twice = Scoring.of(reread=2)
+    calibrate(memory_file, output=tmp_path / "twice.safetensors", scoring=twice)
+    memory = open_memory(tmp_path / "twice.safetensors")
+    assert Scorer.open(memory, scoring=twice).calibrate == ("stored",)
+    with pytest.raises(InputError, match="is of reread 2; give the same"):
+        Scorer.open(memory)
 
 
-def test_the_demonstrations_have_the_same_digest_however_often_a_query_is_written(memory_file: Path) -> None:
-    once = open_memory(memory_file)
-    twice = once.asked_again(2)
-    assert twice.provenance.demonstrations.sha256 == once.provenance.demonstrations.sha256
-    assert [each.provenance for each in twice.memories()] == [twice.provenance]
-    with pytest.raises(InputError, match="1 to 10 times"):
-        once.asked_again(0)
+def test_a_number_out_of_range_is_refused() -> None:
+    with pytest.raises(InputError, match="reread 0: a number from 1 to 10"):
+        Scoring.of(reread=0)

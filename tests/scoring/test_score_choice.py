@@ -16,6 +16,7 @@ from deepthink_cli import (
     Memory,
     Method,
     Query,
+    Scoring,
     Template,
     predict,
     think,
@@ -26,14 +27,14 @@ from deepthink_cli.calibration.calibrator import Calibrator
 from deepthink_cli.data.examples import Skipped
 from deepthink_cli.engine.base import Engine, Reading, ScoringPlan, Sums
 from deepthink_cli.model.tokens import TokenizedQuery
-from deepthink_cli.options import ScoreName
 from deepthink_cli.scoring.pipeline import TOO_LONG, UNSCORABLE, predictions
-from deepthink_cli.scoring.prediction import Scores, prediction_of
+from deepthink_cli.scoring.prediction import prediction_of
+from deepthink_cli.scoring.scores import Scores
 
 PATTERN = "Text: {text}\nKind: {kind}"
 LABELS = ("b", "bu", "feature")
 TEXTS = ["it fails", "a button", "steps to see it", "please add", "x", "why", "and then", "no idea at all"]
-SCORES: list[ScoreName] = ["sum", "mean", "end"]
+SCORES: list[str] = ["sum", "mean", "end"]
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +72,7 @@ def test_the_scores_are_those_of_one_pass_over_all_tokens(llama: Engine, memorie
             "end": {label: sum(logs) for label, logs in ended.items()},
         }
         for score in SCORES:
-            (prediction,) = predict(llama, memories[0], [text], score=score)
+            (prediction,) = predict(llama, memories[0], [text], scoring=Scoring.of(score=score))
             assert prediction.scores == pytest.approx(expected[score], abs=1e-4)
             assert prediction.label == max(expected[score], key=expected[score].__getitem__)
             total = sum(map(math.exp, expected[score].values()))
@@ -109,7 +110,7 @@ def test_a_label_that_begins_with_another_wins_by_a_mean_or_with_an_end_and_neve
     (memory,) = think(engine, tokenize_demonstrations(engine.tokenizer, demonstrations), Method(1))
     answers = {}
     for score in SCORES:
-        (prediction,) = predict(engine, memory, ["w"], score=score)
+        (prediction,) = predict(engine, memory, ["w"], scoring=Scoring.of(score=score))
         answers[score] = prediction.label
         if score == "end":
             assert prediction.scores["bu"] - prediction.scores["b"] == pytest.approx(math.log(0.5 * 0.8 / 0.1))
@@ -117,7 +118,7 @@ def test_a_label_that_begins_with_another_wins_by_a_mean_or_with_an_end_and_neve
 
 
 def test_by_the_mean_the_label_its_probability_and_ties_are_those_of_the_means() -> None:
-    scores = Scores((-1.0, -1.2, -1.8), (-1.0, -0.6, -0.6)).compared("mean")
+    scores = Scoring.of(score="mean").compared(Scores((-1.0, -1.2, -1.8), (-1.0, -0.6, -0.6)))
     prediction = prediction_of(Query("text", ("a", "b c", "d e f")), 1, scores)
     assert prediction.scores == {"a": -1.0, "b c": -0.6, "d e f": -0.6}
     assert (prediction.label, prediction.tied) == ("b c", True)
@@ -125,12 +126,13 @@ def test_by_the_mean_the_label_its_probability_and_ties_are_those_of_the_means()
 
 
 @pytest.mark.parametrize("score", SCORES)
-def test_a_bias_is_estimated_from_scores_of_the_same_kind(
-    score: ScoreName, llama: Engine, memories: list[Memory]
-) -> None:
-    calibrator = Calibrator(llama, [memories[1:]], ["contextual"], score)
-    (prediction,) = calibrator(list(predict(llama, memories[1], ["it fails"], score=score)))
-    free = [shares(each.scores) for each in predict(llama, memories[1], ["N/A", "[MASK]", ""], score=score)]
+def test_a_bias_is_estimated_from_scores_of_the_same_kind(score: str, llama: Engine, memories: list[Memory]) -> None:
+    calibrator = Calibrator(llama, [memories[1:]], ["contextual"], Scoring.of(score=score))
+    (prediction,) = calibrator(list(predict(llama, memories[1], ["it fails"], scoring=Scoring.of(score=score))))
+    free = [
+        shares(each.scores)
+        for each in predict(llama, memories[1], ["N/A", "[MASK]", ""], scoring=Scoring.of(score=score))
+    ]
     bias = [fmean(column) for column in zip(*free, strict=True)]
     expected = [p / b for p, b in zip(shares(prediction.scores), bias, strict=True)]
     after = prediction.calibrated["contextual"].prediction
@@ -152,9 +154,10 @@ def test_an_ensemble_averages_the_scores_that_are_compared(llama: Engine, memori
     queries = [Query(text, LABELS) for text in TEXTS]
     for score in SCORES:
         alone = [
-            [each.scores for each in predict(llama, memory, TEXTS, score=score)] for memory in (memories[0], other)
+            [each.scores for each in predict(llama, memory, TEXTS, scoring=Scoring.of(score=score))]
+            for memory in (memories[0], other)
         ]
-        (together,) = predictions(llama, [memories[:1], [other]], queries, score=score)
+        (together,) = predictions(llama, [memories[:1], [other]], queries, scoring=Scoring.of(score=score))
         for prediction, *members in zip(together, *alone, strict=True):
             mean = {label: fmean(member[label] for member in members) for label in LABELS}
             assert prediction.scores == pytest.approx(mean, abs=1e-4)
@@ -162,11 +165,11 @@ def test_an_ensemble_averages_the_scores_that_are_compared(llama: Engine, memori
 
 @pytest.mark.parametrize(("score", "over"), [("sum", 0), ("mean", 0), ("end", 1)])
 def test_an_end_counts_toward_the_length_of_a_query(
-    score: ScoreName, over: int, llama: Engine, memories: list[Memory]
+    score: str, over: int, llama: Engine, memories: list[Memory]
 ) -> None:
     (short,) = tokenize_queries(llama.tokenizer, Template(PATTERN), [Query("x", ("b", "k"))])
     count = 512 - memories[0].length - short.longest + 1
     query = Query("x" * count, ("b", "k"), "b")
-    ((row,),) = predictions(llama, [memories[:1]], [query], score=score, skip=UNSCORABLE)
+    ((row,),) = predictions(llama, [memories[:1]], [query], scoring=Scoring.of(score=score), skip=UNSCORABLE)
     assert isinstance(row, Skipped) == over
     assert not isinstance(row, Skipped) or row.reason == TOO_LONG

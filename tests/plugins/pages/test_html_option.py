@@ -14,7 +14,7 @@ import pytest
 from conftest import write_rows
 from helpers.small_evidence import write_grid
 
-from deepthink_cli import evaluate
+from deepthink_cli import Scorer, Scoring, evaluate
 from deepthink_cli.cli.main import run
 from deepthink_cli.plugins.pages.of_evaluation import Observed, page_of_evaluation, tables_of
 
@@ -98,7 +98,9 @@ def test_samples_of_a_page_are_those_of_the_first_calibration(memory: Path, labe
 def test_the_tables_of_a_page_have_the_figures_of_the_evaluation(
     calibration: str, memory: Path, labelled: Path
 ) -> None:
-    report = evaluate(memory, labelled, calibrate=[calibration], score="mean")
+    report = evaluate(
+        Scorer.open(memory, iteration="all", calibrate=[calibration], scoring=Scoring.of(score="mean")), labelled
+    )
     cells = {table.caption: [list(row[:3]) for row in table.rows] for table in tables_of(report.evaluation)}
     ways = {"raw scores": report.evaluation, f"{calibration} calibration": report.evaluation.calibrated[calibration]}
     for way, evaluation in ways.items():

@@ -19,7 +19,7 @@ from helpers.waiting import wait_until
 
 from deepthink_cli.cli.main import run
 from deepthink_cli.errors import InputError
-from deepthink_cli.plugins.serve.labeller import Labeller
+from deepthink_cli.plugins.serve.labeller import ServedMemory
 from deepthink_cli.plugins.serve.listening import listening
 from deepthink_cli.plugins.serve.options import ServeOptions
 
@@ -34,13 +34,13 @@ def memory(thought_of: Callable[..., Path], tmp_path_factory: pytest.TempPathFac
 @pytest.fixture
 def held(monkeypatch: pytest.MonkeyPatch) -> Event:
     """Until it is set, no model is loaded."""
-    event, load = Event(), Labeller.load
+    event, load = Event(), ServedMemory.load
 
-    def waiting(self: Labeller, *given: Any) -> None:
+    def waiting(self: ServedMemory, *given: Any) -> None:
         assert event.wait(90)
         load(self, *given)
 
-    monkeypatch.setattr(Labeller, "load", waiting)
+    monkeypatch.setattr(ServedMemory, "load", waiting)
     return event
 
 
@@ -108,7 +108,7 @@ def test_a_model_that_cannot_be_loaded_ends_the_server_with_the_reason(
     def failing(*_: object) -> None:
         raise InputError("made by another model")
 
-    monkeypatch.setattr(Labeller, "load", failing)
+    monkeypatch.setattr(ServedMemory, "load", failing)
     assert run(["serve", str(memory), "--socket", str(tmp_path / "socket")]) == 2
     assert capsys.readouterr().err == "deepthink: made by another model\n"
     assert os.listdir(tmp_path) == []

@@ -19,14 +19,14 @@ from deepthink_cli.cli.main import run
 
 HELD = """
 import sys, time
-from deepthink_cli.plugins.serve.labeller import Labeller
-label = Labeller.__call__
+from deepthink_cli.plugins.serve.labeller import ServedMemory
+label = ServedMemory.__call__
 def slowly(self, rows):
     sys.stderr.write("labelling\\n")
     sys.stderr.flush()
     time.sleep(1)
     return label(self, rows)
-Labeller.__call__ = slowly
+ServedMemory.__call__ = slowly
 sys.argv[0] = "deepthink"
 from deepthink_cli.cli.main import main
 main()

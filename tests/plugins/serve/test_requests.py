@@ -13,12 +13,13 @@ from conftest import REVIEWS, write_reviews, write_rows
 from jsonschema import Draft202012Validator
 from starlette.testclient import TestClient
 
-from deepthink_cli.artifact.opening import open_memory
 from deepthink_cli.cli.main import run
 from deepthink_cli.errors import InputError
 from deepthink_cli.plugins.serve.app import Server
-from deepthink_cli.plugins.serve.labeller import Labeller
+from deepthink_cli.plugins.serve.labeller import ServedMemory
 from deepthink_cli.plugins.serve.options import ServeOptions
+from deepthink_cli.prediction.scorer import Scorer
+from deepthink_cli.scoring.scoring import Scoring
 
 ROWS: list[dict[str, object]] = [{"id": place, "review": review} for place, (review, _) in enumerate(REVIEWS)]
 LONG = "fine " * 3000
@@ -34,24 +35,24 @@ def memory(models: Callable[[str], Path], tmp_path_factory: pytest.TempPathFacto
     return path
 
 
-def labeller(memory: Path, **given: Any) -> Labeller:
-    made = Labeller(open_memory(memory, given.pop("iteration", "last")), **given)
+def labeller(memory: Path, **given: Any) -> ServedMemory:
+    made = ServedMemory(Scorer.open(memory, **given))
     made.load()
     return made
 
 
 @pytest.fixture(scope="module")
-def loaded_once(memory: Path) -> Labeller:
+def loaded_once(memory: Path) -> ServedMemory:
     return labeller(memory)
 
 
 @pytest.fixture
-def client(loaded_once: Labeller) -> Iterator[TestClient]:
+def client(loaded_once: ServedMemory) -> Iterator[TestClient]:
     with client_of(loaded_once) as made:
         yield made
 
 
-def client_of(labels: Labeller, token: str | None = None, **options: Any) -> TestClient:
+def client_of(labels: ServedMemory, token: str | None = None, **options: Any) -> TestClient:
     server = Server(labels, ServeOptions.checked(**options), token)
     return TestClient(server.app(), base_url="http://127.0.0.1:8000")
 
@@ -73,7 +74,7 @@ def test_one_row_and_many_are_answered_as_predict_answers_them(
 
 
 def test_iterations_and_no_correction_are_those_that_the_server_was_started_with(memory: Path, tmp_path: Path) -> None:
-    made = client_of(labeller(memory, iteration="all", calibrate=("none",), score="mean"))
+    made = client_of(labeller(memory, iteration="all", calibrate=("none",), scoring=Scoring.of(score="mean")))
     options = ["--at", "all", "--calibrate", "none", "--score", "mean"]
     assert made.post("/predict", json=ROWS).json() == predicted(memory, ROWS, tmp_path, *options)
     assert len(made.post("/predict", json=ROWS[0]).json()) == 2
@@ -81,7 +82,7 @@ def test_iterations_and_no_correction_are_those_that_the_server_was_started_with
 
 def test_a_calibration_from_rows_is_refused(memory: Path) -> None:
     with pytest.raises(InputError, match="calibrate batch: is estimated from rows"):
-        Labeller(open_memory(memory), ["batch"])
+        ServedMemory(Scorer.open(memory, calibrate=["batch"]))
 
 
 @pytest.mark.parametrize(
@@ -134,18 +135,18 @@ def test_what_is_no_json_request_is_refused(client: TestClient) -> None:
     assert client.get("/health", headers={"Host": "localhost:1"}).status_code == 200
 
 
-def test_a_bug_is_answered_in_json(loaded_once: Labeller, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bug_is_answered_in_json(loaded_once: ServedMemory, monkeypatch: pytest.MonkeyPatch) -> None:
     def failing(*_: object) -> None:
         raise ValueError("minus one")
 
-    monkeypatch.setattr(Labeller, "rows", failing)
+    monkeypatch.setattr(ServedMemory, "rows", failing)
     made = TestClient(Server(loaded_once, ServeOptions.checked(socket="s")).app(), raise_server_exceptions=False)
     answer = made.post("/predict", json=ROWS)
     assert answer.status_code == 500
     assert answer.json() == {"errors": [{"message": "a bug in deepthink: ValueError('minus one')"}]}
 
 
-def test_too_many_rows_and_too_large_a_body_are_refused(loaded_once: Labeller) -> None:
+def test_too_many_rows_and_too_large_a_body_are_refused(loaded_once: ServedMemory) -> None:
     made = client_of(loaded_once, max_rows=2, max_body=1)
     assert made.post("/predict", json=ROWS[:2]).status_code == 200
     assert made.post("/predict", json=ROWS[:3]).status_code == 413
@@ -153,17 +154,17 @@ def test_too_many_rows_and_too_large_a_body_are_refused(loaded_once: Labeller) -
 
 
 def test_requests_beyond_those_that_may_wait_are_told_to_try_again(
-    loaded_once: Labeller, monkeypatch: pytest.MonkeyPatch
+    loaded_once: ServedMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     entered, released = Event(), Event()
-    real = Labeller.__call__
+    real = ServedMemory.__call__
 
-    def held(self: Labeller, rows: Sequence[Any]) -> Any:
+    def held(self: ServedMemory, rows: Sequence[Any]) -> Any:
         entered.set()
         assert released.wait(10)
         return real(self, rows)
 
-    monkeypatch.setattr(Labeller, "__call__", held)
+    monkeypatch.setattr(ServedMemory, "__call__", held)
     server = Server(loaded_once, ServeOptions.checked(max_waiting=1))
     rows = loaded_once.rows(json.dumps(ROWS[0]).encode(), 1)
     waiting = [server.batches.submit(rows, alone=False)]
@@ -178,7 +179,7 @@ def test_requests_beyond_those_that_may_wait_are_told_to_try_again(
     assert made.post("/predict", json=ROWS[0]).status_code == 200
 
 
-def test_a_server_with_a_token_answers_nothing_without_it(loaded_once: Labeller) -> None:
+def test_a_server_with_a_token_answers_nothing_without_it(loaded_once: ServedMemory) -> None:
     made = client_of(loaded_once, token="s3cret")
     for path in ("/health", "/metrics", "/docs", "/openapi.json"):
         assert made.get(path).status_code == 401

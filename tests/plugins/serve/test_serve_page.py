@@ -19,12 +19,12 @@ from conftest import write_rows
 from helpers.waiting import wait_until
 from starlette.types import ASGIApp
 
-from deepthink_cli.artifact.opening import open_memory
 from deepthink_cli.cli.main import run
 from deepthink_cli.plugins.serve.app import Server
-from deepthink_cli.plugins.serve.labeller import Labeller
+from deepthink_cli.plugins.serve.labeller import ServedMemory
 from deepthink_cli.plugins.serve.listening import address_of, listening
 from deepthink_cli.plugins.serve.options import ServeOptions
+from deepthink_cli.prediction.scorer import Scorer
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "serve.md").read_text(encoding="utf-8")
 TICKETS = ["I was charged twice", "The app crashes", "How do I log in?", "Größe ändern"]
@@ -62,7 +62,7 @@ def serving(app: ASGIApp, options: ServeOptions) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def address(memory: Path) -> Iterator[str]:
-    labeller, options = Labeller(open_memory(memory)), ServeOptions.checked(port=0)
+    labeller, options = ServedMemory(Scorer.open(memory)), ServeOptions.checked(port=0)
     labeller.load()
     server = Server(labeller, options)
     with serving(server.app(), options) as found:

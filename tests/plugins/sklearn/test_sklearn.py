@@ -262,13 +262,13 @@ def test_some_of_the_rows_can_be_chosen_as_demonstrations() -> None:
 
 def test_a_label_that_can_never_win_is_warned_of() -> None:
     words = {"positive": "good", "negative": "good film"}
-    with pytest.warns(UserWarning, match=r"'good film' can never be .* or use candidate_score=\"end\""):
+    with pytest.warns(UserWarning, match=r"'good film' can never be .* or use scoring={\"score\": \"end\"}"):
         classifier(label_words=words).fit(TEXTS, LABELS)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.filterwarnings("ignore", "pocket is a toy")
-        by_end = classifier(label_words=words, candidate_score="end").fit(TEXTS, LABELS)
-        by_mean = classifier(label_words=words, candidate_score="mean").fit(TEXTS, LABELS)
+        by_end = classifier(label_words=words, scoring={"score": "end"}).fit(TEXTS, LABELS)
+        by_mean = classifier(label_words=words, scoring={"score": "mean"}).fit(TEXTS, LABELS)
     assert (by_end.predict_proba(QUERIES) != by_mean.predict_proba(QUERIES)).all()
 
 
@@ -318,7 +318,7 @@ def test_a_bias_of_rows_needs_twenty_that_are_not_read(name: str) -> None:
         ({"template": "no fields"}, "needs a text field and a label field"),
         ({"calibrate": "platt"}, "calibrate platt: use none, contextual"),
         ({"calibrate": "centroid", "shots": 2}, "calibrate centroid: compares hidden states, which are not kept here"),
-        ({"candidate_score": "best"}, "^candidate_score 'best': use sum, mean or end"),
+        ({"scoring": {"score": "best"}}, "^score '?best'?: use sum, mean, end"),
         ({"shots": 9}, "^shots 9: X has 4 rows to choose from"),
         ({"shots": 1}, "^shots 1: stratified sampling needs .* or demos_by random"),
         ({"model": "./nowhere"}, "^model ./nowhere: no such model directory"),

@@ -101,7 +101,7 @@ def test_the_command_names_what_the_run_crossed(grid: Path) -> None:
 
 
 def test_the_command_names_scores_and_update_rules(tmp_path: Path) -> None:
-    rows = [*curve([50, 60], score="end"), *curve([50, 60], score="end", update="keys-only")]
+    rows = [*curve([50, 60], scoring="score=end"), *curve([50, 60], scoring="score=end", update="keys-only")]
     (line,) = run_commands(read_jobs([write(tmp_path, rows)]))
     assert "--score end" in line
     assert "--update gate,keys-only" in line
