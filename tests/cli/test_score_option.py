@@ -183,7 +183,7 @@ def test_rows_of_a_run_have_keys_of_their_own_for_another_score(
         printed(*words, "--score", score)
     assert json.loads(printed(*words, "--score", "end", "--dry-run", "--json")[0])["scoring"] == "score=end"
     written = [json.loads(line)["setting"] for line in (tmp_path / "out" / "results.jsonl").read_text().splitlines()]
-    assert [setting.get("score") for setting in written] == [None] * 4 + ["mean"] * 4 + ["end"] * 4
+    assert [setting.get("scoring") for setting in written] == [None] * 4 + ["score=mean"] * 4 + ["score=end"] * 4
     found = read_results(tmp_path / "out")
     assert len({row.key for row in found}) == 12
     alone = [*words, "-o", str(tmp_path / "alone")]
@@ -191,8 +191,8 @@ def test_rows_of_a_run_have_keys_of_their_own_for_another_score(
     assert [row.key for row in read_results(tmp_path / "alone")] == [row.key for row in found[:4]]
     for row in found:
         columns = pyarrow.parquet.read_table(find_samples(tmp_path / "out", row)).to_pydict()
-        assert set(columns.get("score", [None])) == {row.setting.score}
-        if row.setting.score == "mean":
+        assert set(columns.get("scoring", [None])) == {row.setting.scoring}
+        if row.setting.scoring == "score=mean":
             assert row.accuracy == row.accuracy_mean_per_token
 
 
