@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from deepthink_cli.artifact.format import Header, read_header
-from deepthink_cli.artifact.opening import OpenedMemory, find_its_model, load_both, open_memory, with_first_reading
 from deepthink_cli.calibration.base import Calibration
 from deepthink_cli.calibration.basis import check_inputs
 from deepthink_cli.calibration.centroids import (
@@ -25,20 +24,18 @@ from deepthink_cli.calibration.stored import calibrated_by_rows, calibrated_by_t
 from deepthink_cli.data.examples import Query, Skipped
 from deepthink_cli.data.same_input import is_among
 from deepthink_cli.data.source import RowSource
-from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError
 from deepthink_cli.events import Progress, Tell, Warn, silent
 from deepthink_cli.model.options import ModelOptions
-from deepthink_cli.multilabel import has_several, thresholds_of
-from deepthink_cli.scoring.inputs import check_tokens
-from deepthink_cli.scoring.pipeline import EVALUATED, UNSCORABLE, predictions
+from deepthink_cli.multilabel import thresholds_of
+from deepthink_cli.prediction.scorer import Loaded, Scorer
+from deepthink_cli.scoring.pipeline import EVALUATED, UNSCORABLE
 from deepthink_cli.scoring.prediction import Prediction
 from deepthink_cli.scoring.scoring import PLAIN, Scoring
 from deepthink_cli.tasks.evaluated import EvaluatedRows, rows_of_file
 
 if TYPE_CHECKING:
     from deepthink_cli.corrections import Calibrated, Thresholds
-    from deepthink_cli.memory import Memory
 
 
 T = TypeVar("T")
@@ -76,32 +73,31 @@ def calibrate(
     name, output = calibrate or ("contextual" if rows is None else "batch"), memory if output is None else output
     if name == NONE:
         return _save(read_header(memory), None, output)
-    opened = open_memory(memory, "all")
-    scoring.check(opened.provenance, opened.name)
-    if calibrate is None and rows is not None and has_several(opened.provenance):
+    scorer = Scorer.open(memory, iteration="all", scoring=scoring, calibrate=(NONE,))
+    if calibrate is None and rows is not None and scorer.gives_several:
         name = THRESHOLDS
-    demonstrations = opened.provenance.demonstrations
-    evaluated = _checked(opened, name, rows, limit)
-    if name != THRESHOLDS and calibration(name).of_states and scoring.attends:
-        raise InputError.of("calibrate", name, f"compares hidden states after a whole memory; not with {scoring}")
-    spec = find_its_model(opened, options, tell)
+    evaluated = _checked(scorer, name, rows, limit)
+    spec = scorer.find(options, tell)
     if name != THRESHOLDS:
-        check_inputs([name], demonstrations, spec, scoring)
+        check_inputs([name], scorer.demonstrations, spec, scoring)
     if evaluated is not None:
-        check_tokens(demonstrations, spec, evaluated.source or evaluated.split, evaluated.checked, scoring)
-    engine, stored = load_both(opened, spec, tell)
-    memories = with_first_reading(engine, stored)
+        scorer.check_tokens(spec, evaluated.source or evaluated.split, evaluated.checked)
+    loaded = scorer.load(spec, tell).with_first_reading()
     if name == THRESHOLDS and evaluated is not None:
-        found, source = predictions_of(engine, memories, evaluated, scoring, tell), Path(evaluated.split).name
-        return _save(read_header(memory), None, output, thresholds_of(found, opened.provenance, source, scoring))
+        found, source = predictions_of(loaded, evaluated, tell), Path(evaluated.split).name
+        return _save(read_header(memory), None, output, thresholds_of(found, scorer.memory.provenance, source, scoring))
+    return _save(read_header(memory), _correction(loaded, name, evaluated, tell), output)
+
+
+def _correction(loaded: Loaded, name: str, rows: EvaluatedRows | None, tell: Tell) -> Calibrated:
+    """The correction of a memory by a calibration, of texts or of rows."""
+    (memories,), scoring = loaded.members, loaded.scorer.scoring
     if calibration(name).of_states:
-        correction = _by_centroids(engine, memories, evaluated, calibration(name), scoring, tell)
-    elif evaluated is None:
-        correction = calibrated_by_texts(engine, memories, name, scoring)
-    else:
-        found, source = predictions_of(engine, memories, evaluated, scoring, tell), Path(evaluated.split).name
-        correction = calibrated_by_rows(found, name, demonstrations.labels, source, scoring)
-    return _save(read_header(memory), correction, output)
+        return _by_centroids(loaded, rows, calibration(name), tell)
+    if rows is None:
+        return calibrated_by_texts(loaded.engine, memories, name, scoring)
+    found, source = predictions_of(loaded, rows, tell), Path(rows.split).name
+    return calibrated_by_rows(found, name, loaded.scorer.demonstrations.labels, source, scoring)
 
 
 def _save(
@@ -112,18 +108,20 @@ def _save(
     return save_calibrated(header, correction, output, thresholds)
 
 
-def _checked(
-    memory: OpenedMemory, name: str, rows: str | Path | RowSource | None, limit: int | None
-) -> EvaluatedRows | None:
+def _checked(scorer: Scorer, name: str, rows: str | Path | RowSource | None, limit: int | None) -> EvaluatedRows | None:
     """The rows that a calibration is estimated from, None for one of texts; raises InputError if it cannot be."""
+    memory = scorer.memory
     if name == THRESHOLDS:
-        if not has_several(memory.provenance):
+        if not scorer.gives_several:
             raise InputError.of("calibrate", name, "is for memories of rows with several labels; use fitted")
         if rows is None:
             raise InputError.of("calibrate", name, "are fitted on labelled rows; give a file of them")
         return rows_of_file(memory, rows, limit)
     check_storable(name, memory.provenance.demonstrations, memory.name)
     method = calibration(name)
+    if method.of_states and scorer.scoring.attends:
+        reason = f"compares hidden states after a whole memory; not with {scorer.scoring}"
+        raise InputError.of("calibrate", name, reason)
     if method.of_states:
         if rows is not None:
             return rows_of_file(memory, rows, limit)
@@ -141,33 +139,16 @@ def _checked(
     return evaluated
 
 
-def predictions_of(
-    engine: Engine, memories: Sequence[Memory], rows: EvaluatedRows, scoring: Scoring, tell: Tell
-) -> Iterator[Prediction]:
+def predictions_of(loaded: Loaded, rows: EvaluatedRows, tell: Tell) -> Iterator[Prediction]:
     """The predictions of each row by every memory; warns of those that are left out, demonstrations among them."""
     progress = Progress("calibrating", 0, rows.count)
-    parts = predictions(
-        engine,
-        [memories],
-        _unread(rows),
-        size=EVALUATED,
-        scoring=scoring,
-        skip=UNSCORABLE,
-        tell=tell,
-        progress=progress,
-    )
+    parts = loaded(_unread(rows), size=EVALUATED, skip=UNSCORABLE, progress=progress, tell=tell)
     return _kept(chain.from_iterable(parts), rows.count, tell)
 
 
-def _by_centroids(
-    engine: Engine,
-    memories: Sequence[Memory],
-    rows: EvaluatedRows | None,
-    method: Calibration,
-    scoring: Scoring,
-    tell: Tell,
-) -> Calibrated:
+def _by_centroids(loaded: Loaded, rows: EvaluatedRows | None, method: Calibration, tell: Tell) -> Calibrated:
     """The correction by the centroids of rows, or of the demonstrations."""
+    engine, (memories,), scoring = loaded.engine, loaded.members, loaded.scorer.scoring
     provenance, iterations = memories[-1].provenance, [memory.iteration for memory in memories]
     assert provenance is not None
     if rows is None:

@@ -9,18 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from deepthink_cli.artifact.format import Header, read_header
-from deepthink_cli.artifact.opening import find_its_model, load_both, open_memory
 from deepthink_cli.calibrate_memory import predictions_of
 from deepthink_cli.calibration.options import Criterion, weight_or_criterion
+from deepthink_cli.calibration.registry import NONE
 from deepthink_cli.calibration.stored import rows_digest
 from deepthink_cli.corrections import FirstToken
 from deepthink_cli.data.source import RowSource
-from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError
 from deepthink_cli.events import Note, Tell, silent
 from deepthink_cli.model.options import ModelOptions
-from deepthink_cli.multilabel import has_several
-from deepthink_cli.scoring.inputs import check_tokens
+from deepthink_cli.prediction.scorer import Loaded, Scorer
 from deepthink_cli.scoring.prediction import Prediction
 from deepthink_cli.scoring.scoring import PLAIN, Scoring
 from deepthink_cli.scoring.softmax import log_share
@@ -97,24 +95,18 @@ def weigh(
     if rows is None:
         raise InputError.of("first_token", chosen, "chooses by rows; give a file of them, or give a weight")
     if scoring.attends:
-        raise InputError.of(
-            "first_token", chosen, f"is of whole memories, of which a query may not attend to all: {scoring}"
-        )
-    opened = open_memory(memory)
-    if has_several(opened.provenance):
+        raise InputError.of("first_token", chosen, f"is of a whole memory, and a query may not attend to it: {scoring}")
+    scorer = Scorer.open(memory, scoring=scoring, calibrate=(NONE,))
+    if scorer.gives_several:
         raise InputError.of(
             "first_token",
             chosen,
-            f"chooses by the one label of a row, and those of {opened.name} may have several; give a weight",
+            f"chooses by the one label of a row, and those of {scorer.memory.name} may have several; give a weight",
         )
-    evaluated = rows_of_file(opened, rows, limit, labelled=chosen == "labels")
-    spec = find_its_model(opened, options, tell)
-    check_tokens(
-        opened.provenance.demonstrations, spec, evaluated.source or evaluated.split, evaluated.checked, scoring
-    )
-    engine, stored = load_both(opened, spec, tell)
-    (last,) = stored
-    trials, first = _tried(engine, last, evaluated, chosen, scoring, tell)
+    evaluated = rows_of_file(scorer.memory, rows, limit, labelled=chosen == "labels")
+    spec = scorer.find(options, tell)
+    scorer.check_tokens(spec, evaluated.source or evaluated.split, evaluated.checked)
+    trials, first = _tried(scorer.load(spec, tell), evaluated, chosen, tell)
     return Weighed(_save(memory, first, output, tell), trials)
 
 
@@ -135,12 +127,13 @@ def _save(memory: str | Path, first: FirstToken, output: str | Path, tell: Tell)
 
 
 def _tried(
-    engine: Engine, memory: Memory, rows: EvaluatedRows, criterion: Criterion, scoring: Scoring, tell: Tell
+    loaded: Loaded, rows: EvaluatedRows, criterion: Criterion, tell: Tell
 ) -> tuple[tuple[Trial, ...], FirstToken]:
     """What the rows give with every weight, and the weight that the criterion chooses; of equals the one nearest 1."""
-    placed, source = engine.place(memory), Path(rows.split).name  # all weights share one copy
+    ((memory,),) = loaded.members
+    placed, source = loaded.engine.place(memory), Path(rows.split).name  # all weights share one copy
     weighted = [_weighted(placed, weight) for weight in WEIGHTS]
-    found = list(predictions_of(engine, weighted, rows, scoring, tell))
+    found = list(predictions_of(Loaded(loaded.scorer, loaded.engine, [weighted]), rows, tell))
     if not found:
         raise InputError(f"{source}: no row is left to choose a weight by; give rows that the memory has not read")
     labelled, count = criterion == "labels", len(WEIGHTS)

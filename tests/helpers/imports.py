@@ -25,8 +25,8 @@ ORDER = (
     *("model", "rereading", "engine", "thinking", "artifact", "scoring"),
     *("multilabel", "calibration"),
     *("selection", "techniques", "meaning", "tasks"),
-    *("make_memory", "calibrate_memory", "weigh_memory"),
-    *("prediction", "generation", "evaluation", "tuning"),
+    *("make_memory", "prediction", "calibrate_memory", "weigh_memory"),
+    *("generation", "evaluation", "tuning"),
     "experiments",
     *("outputs", "report", "export", "cli", "plugins", "__main__"),
 )
