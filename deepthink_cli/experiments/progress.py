@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from deepthink_cli.events import Event
 
 if TYPE_CHECKING:  # the messages of workers hold units of jobs, and those need torch
     from deepthink_cli.experiments.executors.messages import JobInfo
-    from deepthink_cli.experiments.prepare import PreparedRun
+    from deepthink_cli.experiments.plan import Run
     from deepthink_cli.experiments.results import Result
 
 
 @dataclass(frozen=True)
 class RunsPrepared(Event):
-    """Runs into one folder are about to begin; told first."""
+    """Runs into the folder `out` are about to begin; told first."""
 
-    runs: Sequence[PreparedRun]
+    runs: Sequence[Run]
+    out: Path
 
 
 @dataclass(frozen=True)

@@ -95,19 +95,16 @@ class Began:
 
 
 @dataclass(frozen=True)
-class Scored:
-    """Inputs of a job were scored."""
+class Step:
+    """Progress of a job: the inputs that were scored since its last step, and a row when one is complete.
+
+    `predictions` are those of the row before the correction of its scores, each with its correction if there is one;
+    they are given only if samples are asked for.
+    """
 
     job: int
-    inputs: int
-
-
-@dataclass(frozen=True)
-class Made:
-    """A row of a job is complete."""
-
-    job: int
-    row: Result
+    inputs: int = 0
+    row: Result | None = None
     predictions: Sequence[Prediction] = ()
 
 
@@ -145,7 +142,7 @@ class Died:
     reason: str
 
 
-JobEvent = Began | Scored | Made | Ended
+JobEvent = Began | Step | Ended
 Done = JobEvent | RowsLabelled
 Message = Open | Do
 Event = Done | Opened | Finished | Failed | Died

@@ -21,12 +21,11 @@ from deepthink_cli.experiments.executors.messages import (
     Event,
     Failed,
     Finished,
-    Made,
     Message,
     Open,
     Opened,
     RowsLabelled,
-    Scored,
+    Step,
     Subject,
     Unit,
 )
@@ -225,7 +224,7 @@ class Scheduler(Generic[S, U]):
                 self._replace(slot, "failed: " + "; ".join(map(str, problems)))
             case Died(reason):
                 self._replace(slot, reason)
-            case Began() | Scored() | Made() | Ended() | RowsLabelled():
+            case Began() | Step() | Ended() | RowsLabelled():
                 assert isinstance(message, Do)
                 self.client.happened(cast(U, message.unit), event)
 
