@@ -31,7 +31,7 @@ from deepthink_cli.engine.base import Engine, Observation, Reading, ScoringPlan,
 from deepthink_cli.engine.delegating import DelegatingEngine
 from deepthink_cli.engine.opening import find_model, load
 from deepthink_cli.events import silent
-from deepthink_cli.experiments.executors.messages import Step
+from deepthink_cli.experiments.executors.messages import RowMade
 from deepthink_cli.experiments.experiment import Experiment
 from deepthink_cli.experiments.jobs import Job, SharedRows, known, pending
 from deepthink_cli.experiments.plan import planned
@@ -185,17 +185,15 @@ def run_arm(case: Case, technique: str, iteration: int, **options: Any) -> Itera
     wanted = [each for each in job.settings(meter.identity) if each.part == "test" or each.calibration is None]
     found: dict[tuple[str, str], list[Prediction]] = {}
     rows, texts = Cost(), Cost()
-    for step in work(meter, {job: wanted}, samples=True):
-        if not isinstance(step, Step):
-            continue
+    for event in work(meter, {job: wanted}, samples=True):
         spent, last = meter.scoring - last, meter.scoring
-        if step.row is None:
+        if not isinstance(event, RowMade):
             rows += spent
             continue
         texts += spent  # what was scored after the last of the rows
-        name = step.row.setting.calibration or NONE
-        found[step.row.setting.part, name] = [
-            each if name == NONE else each.calibrated[name].prediction for each in step.predictions
+        name = event.row.setting.calibration or NONE
+        found[event.row.setting.part, name] = [
+            each if name == NONE else each.calibrated[name].prediction for each in event.predictions
         ]
     making, shots, length = meter.making - start, len(job.plain.examples), len(job.plain.token_ids)
     labels = job.demonstrations.labels

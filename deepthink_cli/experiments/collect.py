@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from deepthink_cli.errors import DeepThinkError
-from deepthink_cli.events import Note, Tell, silent
-from deepthink_cli.experiments.executors.messages import Began, Ended, JobEvent, JobInfo, Step
+from deepthink_cli.events import Note, Tell, once, silent
+from deepthink_cli.experiments.executors.messages import JobEvent, RowMade
 from deepthink_cli.experiments.folder import RunFolder
-from deepthink_cli.experiments.progress import InputsScored, JobsDone, JobsStarted, RowWritten
+from deepthink_cli.experiments.progress import InputsScored, JobInfo, JobsStarted, RowWritten
 from deepthink_cli.experiments.results import Result
 from deepthink_cli.experiments.samples import write_samples, write_texts
 
@@ -35,41 +35,31 @@ class Collector:
     """Writes rows into a folder, with the scores of every input if `samples`, and tells of the progress."""
 
     def __init__(self, folder: RunFolder, samples: bool, tell: Tell = silent) -> None:
-        self.folder, self.samples, self.tell = folder, samples, tell
-        self.told: set[str] = set()
+        self.folder, self.samples, self.tell, self.tell_once = folder, samples, tell, once(tell)
         self.inputs = self.written = 0
         self.lines = {row.key: _digest(row) for row in folder.found}
-        self.running: dict[Hashable, Sequence[JobInfo]] = {}
-        self.since: dict[Hashable, Counter[JobInfo]] = {}
+        self.since: dict[str, Counter[JobInfo]] = defaultdict(Counter)
 
-    def happened(self, unit: Hashable, event: JobEvent) -> None:
-        """Note an event of a unit, whose jobs have the numbers of its event `Began`.
+    def happened(self, unit: str, event: JobEvent) -> None:
+        """Note an event of a unit, given by its digest.
 
         Raises DeepThinkError if writing fails, and for a row that exists already with other contents.
         """
-        match event:
-            case Began(jobs):
-                self.running[unit], self.since[unit] = jobs, Counter()
-                self.tell(JobsStarted(jobs))
-                for text in dict.fromkeys(job.fewer for job in jobs):
-                    if text is not None and text not in self.told:
-                        self.told.add(text)
-                        self.tell(Note(text))
-            case Step(number, inputs, None):
-                job = self.running[unit][number]
-                self.inputs += inputs
-                self.since[unit][job] += inputs
-                self.tell(InputsScored(job, inputs))
-            case Step(number, _, Result() as row, predictions):
-                job = self.running[unit][number]
-                self._write(job, row, predictions)
-                self.since[unit].pop(job, None)
-            case Ended():
-                self.tell(JobsDone(self.running.pop(unit)))
+        if isinstance(event, RowMade):
+            self._write(event.job, event.row, event.predictions)
+            self.since[unit].pop(event.job, None)
+            return
+        self.tell(event)
+        if isinstance(event, InputsScored):
+            self.inputs += event.inputs
+            self.since[unit][event.job] += event.inputs
+        elif isinstance(event, JobsStarted):
+            for text in dict.fromkeys(job.fewer for job in event.jobs):
+                if text is not None:
+                    self.tell_once(Note(text))
 
-    def interrupted(self, unit: Hashable) -> None:
+    def interrupted(self, unit: str) -> None:
         """Take back the progress since the last row of each job of a unit, whose worker has died."""
-        self.running.pop(unit, None)
         for job, inputs in self.since.pop(unit, Counter[JobInfo]()).items():
             self.tell(InputsScored(job, -inputs))
 

@@ -7,8 +7,9 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from deepthink_cli.engine.base import Engine
-from deepthink_cli.experiments.executors.messages import Began, Ended, JobEvent, JobInfo, Step
+from deepthink_cli.experiments.executors.messages import JobEvent
 from deepthink_cli.experiments.jobs import Job
+from deepthink_cli.experiments.progress import InputsScored, JobsDone, JobsStarted
 from deepthink_cli.experiments.results import Setting
 from deepthink_cli.experiments.scorer import JobScorer
 from deepthink_cli.method import Method
@@ -54,20 +55,19 @@ def work(engine: Engine, wanted: Mapping[Job, Sequence[Setting]], samples: bool 
     Jobs without any are read all the same: rows do not depend on what is missing. As many memories are made together
     as fit the free memory of the device.
     """
-    asked = [job for job, settings in wanted.items() if settings]
-    if not asked:
+    scorers = [JobScorer(engine, job, settings, samples) for job, settings in wanted.items()]
+    jobs = [scorer.info for scorer in scorers if scorer.wanted]
+    if not jobs:
         return
-    yield Began([_job_info(job) for job in asked])
-    numbers = {job: number for number, job in enumerate(asked)}
-    scorers = [JobScorer(engine, job, settings, numbers.get(job, -1), samples) for job, settings in wanted.items()]
+    yield JobsStarted(jobs)
     yield from _read(engine, [scorer for scorer in scorers if scorer.job.tuning is None])
     for scorer in scorers:
         if scorer.wanted and scorer.job.tuning is not None:
             yield from _trained(engine, scorer, scorer.job.tuning)
-    yield Ended()
+    yield JobsDone(jobs)
 
 
-def _read(engine: Engine, scorers: Sequence[JobScorer]) -> Iterator[Step]:
+def _read(engine: Engine, scorers: Sequence[JobScorer]) -> Iterator[JobEvent]:
     """Think once for every job and gate, in shared passes, and score the iterations as they are made."""
     last = max((setting.iteration for scorer in scorers for setting in scorer.wanted), default=1)
     made = [
@@ -77,7 +77,7 @@ def _read(engine: Engine, scorers: Sequence[JobScorer]) -> Iterator[Step]:
         for member in range(len(scorer.job.members))
     ]
 
-    def score(numbers: Sequence[int], memories: list[Memory]) -> Iterator[Step]:
+    def score(numbers: Sequence[int], memories: list[Memory]) -> Iterator[JobEvent]:
         for number, memory in zip(numbers, memories, strict=True):
             scorer, member, rule = made[number]
             yield from scorer.score(member, rule, memory)
@@ -88,16 +88,9 @@ def _read(engine: Engine, scorers: Sequence[JobScorer]) -> Iterator[Step]:
         yield from think_in_batches(engine, thoughts, score)
 
 
-def _trained(engine: Engine, scorer: JobScorer, tuning: Trained) -> Iterator[Step]:
+def _trained(engine: Engine, scorer: JobScorer, tuning: Trained) -> Iterator[JobEvent]:
     """Train the one memory of a job, and score it; a step of the training scores no inputs."""
     training = tuning.training(engine, scorer.job.demonstrations)
     for _ in training:
-        yield Step(scorer.number)
+        yield InputsScored(scorer.info, 0)
     yield from scorer.score(0, scorer.wanted[0].gate, training.memory)
-
-
-def _job_info(job: Job) -> JobInfo:
-    """What is shown of a job."""
-    options = job.run.options
-    fewer = job.fewer if options.demos_by else None
-    return JobInfo(job.label, job.task.name, job.seed, len(options.rules), options.calibrations[0], fewer)

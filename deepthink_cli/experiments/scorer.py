@@ -12,8 +12,9 @@ from deepthink_cli.data.examples import Query, Skipped
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError, option
 from deepthink_cli.evaluation.evaluation import Evaluator
-from deepthink_cli.experiments.executors.messages import Step
+from deepthink_cli.experiments.executors.messages import JobEvent, RowMade
 from deepthink_cli.experiments.jobs import Job
+from deepthink_cli.experiments.progress import InputsScored, JobInfo
 from deepthink_cli.experiments.results import Corrected, Part, Reading, Result, Setting, bits
 from deepthink_cli.generation.answers import answered
 from deepthink_cli.scoring.pipeline import EVALUATED, UNSCORABLE, Chunk, planned, predicted, scored
@@ -28,11 +29,12 @@ if TYPE_CHECKING:
 class JobScorer:
     """Scores the memories of one job for the rows that are `wanted`; its queries are tokenised once.
 
-    `number` is that of its steps, which have the predictions of the rows if `samples` are asked for.
+    With `samples`, rows come with their predictions.
     """
 
-    def __init__(self, engine: Engine, job: Job, wanted: Sequence[Setting], number: int, samples: bool) -> None:
-        self.engine, self.job, self.wanted, self.number, self.samples = engine, job, wanted, number, samples
+    def __init__(self, engine: Engine, job: Job, wanted: Sequence[Setting], samples: bool) -> None:
+        self.engine, self.job, self.wanted, self.samples = engine, job, wanted, samples
+        self.info = _info(job, wanted[0].key if wanted else "")
         self.chunks: dict[Part, list[Chunk]] = {}
         self.skipped: dict[Part, Counter[str]] = {}
         self.unscored: dict[Part, list[int]] = {}
@@ -40,8 +42,8 @@ class JobScorer:
         self.members: dict[Reading, dict[int, tuple[Memory, list[Prediction]]]] = {}  # of an ensemble; else one
         self.made: set[str] = set()
 
-    def score(self, member: int, rule: UpdateRule, memory: Memory) -> Iterator[Step]:
-        """Score an iteration of a member, made with an update rule; the last member's steps carry the rows.
+    def score(self, member: int, rule: UpdateRule, memory: Memory) -> Iterator[JobEvent]:
+        """Score an iteration of a member, made with an update rule; the rows follow the last member.
 
         A row is made once, also if its memory is made again.
         """
@@ -57,7 +59,7 @@ class JobScorer:
             if len(members) == len(self.job.members):
                 yield from self._rows(self.members.pop(reading), list(settings))
 
-    def _predicted(self, member: int, reading: Reading, memory: Memory) -> Generator[Step, None, list[Prediction]]:
+    def _predicted(self, member: int, reading: Reading, memory: Memory) -> Generator[JobEvent, None, list[Prediction]]:
         """What a memory predicts of a part; T = 1 is the same for every gate, and scored once."""
         part, _, iteration = reading
         if iteration == 1 and (part, member) in self.first:
@@ -65,14 +67,14 @@ class JobScorer:
         predictions = list[Prediction]()
         for of_chunk in self._predictions(part, memory):
             predictions += of_chunk
-            yield Step(self.number, len(of_chunk))
+            yield InputsScored(self.info, len(of_chunk))
         if iteration == 1:
             self.first[part, member] = predictions
         return predictions
 
     def _rows(
         self, members: Mapping[int, tuple[Memory, list[Prediction]]], wanted: Sequence[Setting]
-    ) -> Iterator[Step]:
+    ) -> Iterator[JobEvent]:
         """The rows of settings that differ in their calibration only."""
         ordered = [members[number] for number in sorted(members)]
         memories = [memory for memory, _ in ordered]
@@ -84,7 +86,7 @@ class JobScorer:
         for setting in wanted:
             row = self._row(setting, memories[0], predictions)
             self.made.add(row.key)
-            yield Step(self.number, 0, row, predictions if self.samples else ())
+            yield RowMade(self.info, row, predictions if self.samples else ())
 
     def _predictions(self, part: Part, memory: Memory) -> Iterator[list[Prediction]]:
         """What one iteration predicts of every query of a part, scored or generated, a chunk at a time."""
@@ -163,6 +165,13 @@ class JobScorer:
             drift=(memory.drift[-1].mean_keys, memory.drift[-1].mean_values) if memory.drift else None,
             corrected=None if corrections is None else _corrected(corrections, bool(demonstrations.labels)),
         )
+
+
+def _info(job: Job, key: str) -> JobInfo:
+    """What is shown of a job."""
+    options = job.run.options
+    fewer = job.fewer if options.demos_by else None
+    return JobInfo(key, job.label, job.task.name, job.seed, len(options.rules), options.calibrations[0], fewer)
 
 
 def corrections_of(setting: Setting, predictions: Sequence[Prediction]) -> list[Correction] | None:

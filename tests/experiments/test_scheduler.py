@@ -18,7 +18,7 @@ from deepthink_cli.experiments.collect import RunSummary
 from deepthink_cli.experiments.crossing import cross
 from deepthink_cli.experiments.executors import scheduler
 from deepthink_cli.experiments.executors.base import Deliver
-from deepthink_cli.experiments.executors.messages import Died, Do, Event, Failed, Message, Open, Opened, Step
+from deepthink_cli.experiments.executors.messages import Died, Do, Event, Failed, Message, Open, Opened, RowMade
 from deepthink_cli.experiments.experiment import Experiment
 from deepthink_cli.experiments.jobs import Prepared as Job
 from deepthink_cli.experiments.prepare import prepare
@@ -141,9 +141,7 @@ def test_a_worker_loads_each_model_at_most_once(prepared: Prepare) -> None:
 
 def test_a_dead_worker_is_replaced_and_loses_and_doubles_nothing(prepared: Prepare) -> None:
     def dies_after_a_row(life: int, message: Message, event: Event) -> Iterable[Event]:
-        return (
-            [event, Died("was killed")] if life <= 2 and isinstance(event, Step) and event.row is not None else [event]
-        )
+        return [event, Died("was killed")] if life <= 2 and isinstance(event, RowMade) else [event]
 
     serial, divided = prepared("serial"), prepared("divided")
     do(serial)
@@ -244,11 +242,7 @@ def test_a_unit_of_other_rows_is_refused_by_its_digest(prepared: Prepare, tmp_pa
 
 def test_two_different_rows_of_one_key_are_an_error(prepared: Prepare) -> None:
     def twice(life: int, message: Message, event: Event) -> Iterable[Event]:
-        return (
-            [event, replace(event, row=replace(event.row, ties=99))]
-            if isinstance(event, Step) and event.row is not None
-            else [event]
-        )
+        return [event, replace(event, row=replace(event.row, ties=99))] if isinstance(event, RowMade) else [event]
 
     with pytest.raises(DeepThinkError, match=r"two workers made different rows of first, seed \d"):
         do(prepared("out"), tell=silent, executor=InlineExecutor(1, twice))
