@@ -54,13 +54,15 @@ def silent(event: Event) -> None:
 
 
 def once(tell: Tell) -> Tell:
-    """Tells an event only the first time: rows are read several times, and say the same."""
+    """Tells a note or a warning only the first time: rows are read several times, and say the same."""
     told = set[Event]()
 
     def tell_new(event: Event) -> None:
-        if event not in told:
+        if isinstance(event, Note | Warn):
+            if event in told:
+                return
             told.add(event)
-            tell(event)
+        tell(event)
 
     return tell_new
 

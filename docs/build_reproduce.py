@@ -16,7 +16,7 @@ from deepthink_cli.experiments.axes import shown
 from deepthink_cli.experiments.crossing import cross_study
 from deepthink_cli.experiments.estimate import amount_of, lengths_of
 from deepthink_cli.experiments.experiment import Experiment
-from deepthink_cli.experiments.plan import planned
+from deepthink_cli.experiments.plan import run_tasks
 from deepthink_cli.experiments.study import OpenedStudy, open_study, packaged
 from deepthink_cli.io.documents import read_document
 from deepthink_cli.model.options import ModelOptions
@@ -85,8 +85,7 @@ def _known(options: ModelOptions) -> dict[str, float]:
 
 def _longest(run: Experiment) -> float:
     """The tokens of the longest demonstrations of a run."""
-    plan = planned(run)
-    return max((plan.shots or task.shots) * lengths_of(task)[0] for task in plan.tasks)
+    return max((run.shots[0] or task.shots) * lengths_of(task)[0] for task in run_tasks(run.tasks))
 
 
 def _hours(hours: float) -> str:

@@ -31,11 +31,12 @@ from deepthink_cli.engine.base import Engine, Observation, Reading, ScoringPlan,
 from deepthink_cli.engine.delegating import DelegatingEngine
 from deepthink_cli.engine.opening import find_model, load
 from deepthink_cli.events import silent
+from deepthink_cli.experiments.executors.messages import RowMade
 from deepthink_cli.experiments.experiment import Experiment
-from deepthink_cli.experiments.jobs import RunJob, SharedRows
-from deepthink_cli.experiments.plan import RunPlan, planned, settings
+from deepthink_cli.experiments.jobs import Job, SharedRows, known, pending
+from deepthink_cli.experiments.plan import planned
 from deepthink_cli.experiments.prepare import prepare_run
-from deepthink_cli.experiments.runner import run_jobs
+from deepthink_cli.experiments.runner import work
 from deepthink_cli.io.atomic import append, cut, replacing, whole_lines
 from deepthink_cli.method import Method
 from deepthink_cli.model.options import ModelOptions
@@ -157,17 +158,17 @@ class Case:
     common: dict[str, Any]
     shared: SharedRows = field(default_factory=SharedRows)
 
-    def planned(self, **options: Any) -> tuple[RunPlan, RunJob]:
-        """The plan and the job of a run of one technique with these fields of an `Experiment`.
+    def job(self, **options: Any) -> Job:
+        """The job of a run of one technique with these fields of an `Experiment`.
 
         With `demos_by`, its demonstrations are chosen.
         """
         experiment = Experiment.checked(tasks=(self.task,), seeds=(self.seed,), **{**self.common, **options})
-        plan, nowhere = planned(experiment), Path("no-folder")  # whose rows would be continued
-        run = prepare_run(plan, self.spec, nowhere, shared=self.shared)
-        chosen = (job for each in run.pending for job in each.jobs(plan, self.spec, self.engine, None))
-        (job,) = (*run.jobs, *chosen)
-        return plan, job
+        run, nowhere = planned(experiment, self.spec), Path("no-folder")  # whose rows would be continued
+        prepared = prepare_run(run, nowhere, shared=self.shared)
+        chosen = (job for each in pending(prepared) for job in each.jobs(self.engine, None))
+        (job,) = (*known(prepared), *chosen)
+        return job
 
 
 Arm = Callable[[Case], Iterator[Outcome]]
@@ -178,23 +179,21 @@ def run_arm(case: Case, technique: str, iteration: int, **options: Any) -> Itera
 
     `options` are more fields of an `Experiment`. The texts of all calibrations are charged to each that needs some.
     """
-    plan, job = case.planned(
-        techniques=(technique,), iterations=iteration, at=str(iteration), calibrations=choices(), **options
-    )
+    job = case.job(techniques=(technique,), iterations=iteration, at=str(iteration), calibrations=choices(), **options)
     meter = case.engine
     start, last = meter.making, meter.scoring
-    wanted = [each for each in settings(plan, job, meter.identity) if each.part == "test" or each.calibration is None]
+    wanted = [each for each in job.settings(meter.identity) if each.part == "test" or each.calibration is None]
     found: dict[tuple[str, str], list[Prediction]] = {}
     rows, texts = Cost(), Cost()
-    for step in run_jobs(plan, meter, [(job, wanted)]):
+    for event in work(meter, {job: wanted}, samples=True):
         spent, last = meter.scoring - last, meter.scoring
-        if step.row is None:
+        if not isinstance(event, RowMade):
             rows += spent
             continue
         texts += spent  # what was scored after the last of the rows
-        name = step.row.setting.calibration or NONE
-        found[step.row.setting.part, name] = [
-            each if name == NONE else each.calibrated[name].prediction for each in step.predictions
+        name = event.row.setting.calibration or NONE
+        found[event.row.setting.part, name] = [
+            each if name == NONE else each.calibrated[name].prediction for each in event.predictions
         ]
     making, shots, length = meter.making - start, len(job.plain.examples), len(job.plain.token_ids)
     labels = job.demonstrations.labels
@@ -225,11 +224,11 @@ def classifier_arm(case: Case, kind: Callable[..., Any], with_dev: bool) -> Iter
     """A classifier that is trained on the demonstrations, or on these and the dev rows."""
     import numpy as np
 
-    plan, job = case.planned()
+    job = case.job()
     labels = job.plain.labels
     read = [Query(each.text, labels, each.label) for each in job.plain.examples]
-    training = [*read, *(job.queries(plan, "dev") if with_dev else ())]
-    test, before = list(job.queries(plan, "test")), case.engine.scoring
+    training = [*read, *(job.queries("dev") if with_dev else ())]
+    test, before = list(job.queries("test")), case.engine.scoring
     gold = [labels.index(str(row.gold)) for row in (*training, *test)]
     untrained, inputs = kind(case.engine, job.plain.template, [*training, *test], None)
     known = sorted(set(gold[: len(training)]))
@@ -248,13 +247,13 @@ def centroid_arm(case: Case, iteration: int) -> Iterator[Outcome]:
 
     Labels of fewer than two such inputs have no mean, and are never given.
     """
-    plan, job = case.planned(iterations=iteration, at=str(iteration))
+    job = case.job(iterations=iteration, at=str(iteration))
     engine, before, labels = case.engine, case.engine.making, job.plain.labels
     method = Method(iteration, Gate(case.common["etas"][0]), case.common["positions"][0])
     *_, memory = think(engine, job.plain, method)
     assert memory.provenance is not None
     making, between = engine.making - before, engine.scoring
-    dev, test = (_observed(engine, memory, job.queries(plan, part)) for part in ("dev", "test"))
+    dev, test = (_observed(engine, memory, job.queries(part)) for part in ("dev", "test"))
     scoring = engine.scoring - between
     length, shots = len(job.plain.token_ids), len(job.plain.examples)
     gold = [labels.index(str(query.gold)) for query, _ in test]
@@ -511,7 +510,7 @@ def measure(args: argparse.Namespace) -> None:
                     continue
                 case = Case(engine, spec, task, seed, {**common, "data_dir": args.data_dir, "choose_on": "dev"}, shared)
                 outcomes = list(ARMS[arm](case))
-                write_samples(samples_path(args.out, arm, task, seed), case.planned()[1].plain.labels, outcomes)
+                write_samples(samples_path(args.out, arm, task, seed), case.job().plain.labels, outcomes)
                 append(args.out, [json.dumps({**asked, **measured(outcome)}) + "\n" for outcome in outcomes])
                 print(f"{arm}, {task}, seed {seed}: {len(outcomes)} rows", flush=True)
 

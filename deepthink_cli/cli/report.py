@@ -20,7 +20,8 @@ from deepthink_cli.cli.study_folders import study_of, tell_of_missing, titled
 from deepthink_cli.cli.values import read_by
 from deepthink_cli.errors import InputError, Problems
 from deepthink_cli.options import DATA, METHOD, OUTPUT, Flag, Options
-from deepthink_cli.report.registry import FORMATS, PUBLISHED, Reported
+from deepthink_cli.report.published import PUBLISHED
+from deepthink_cli.report.registry import FORMATS, Reported
 
 if TYPE_CHECKING:
     from deepthink_cli.experiments.study import OpenedStudy

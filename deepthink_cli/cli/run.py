@@ -148,15 +148,15 @@ def run(
     machine = nullcontext() if dry_run else machines.executor(model_options.device, folder_of_cache)
     with Show(common) as tell, machine as executor:
         tell_of_toy(model, tell)
-        runs = prepare(crossing, folder, tell)
+        jobs = prepare(crossing, folder, tell)
         if dry_run:
-            estimated = estimate_runs(runs, not no_probe, tell)
-            _show_plan(described(crossing.experiment, runs), grid_text(experiment.rules), estimated, common.as_json)
+            estimated, gates = estimate_runs(jobs, folder, not no_probe, tell), grid_text(experiment.rules)
+            _show_plan(described(crossing.experiment, jobs, folder), gates, estimated, common.as_json)
             return
         if machines.queued(output, common.quiet):
             return
         told = telling_all(tell, RunProgress(common.quiet or common.as_json), observers.start(tell))
-        summary = execute(runs, samples, told, Store(folder_of_cache), executor, machines.shard)
+        summary = execute(jobs, folder, samples, told, Store(folder_of_cache), executor, machines.shard)
     report_summary(summary, common, f"deepthink report {output}    or: deepthink plot {output}")
 
 

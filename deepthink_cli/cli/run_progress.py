@@ -10,14 +10,21 @@ from typing import TYPE_CHECKING, Any
 from deepthink_cli.calibration.registry import NONE
 from deepthink_cli.cli.console import note, progress
 from deepthink_cli.events import Event
-from deepthink_cli.experiments.progress import InputsScored, JobsDone, JobsPlanned, JobsStarted, RowWritten, RunEnded
+from deepthink_cli.experiments.progress import (
+    InputsScored,
+    JobInfo,
+    JobsDone,
+    JobsPlanned,
+    JobsStarted,
+    RowWritten,
+    RunEnded,
+)
 from deepthink_cli.io.text import printable
 from deepthink_cli.updates.registry import brief
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-    from deepthink_cli.experiments.executors.messages import JobInfo
     from deepthink_cli.experiments.results import Result
 
 

@@ -40,13 +40,13 @@ def tell_of_missing(opened: OpenedStudy | None, runs: Sequence[Path], quiet: boo
     """Note that rows of a study are missing, counted by the definitions of its tasks."""
     from deepthink_cli.experiments.crossing import cross_study
     from deepthink_cli.experiments.folder import found_in
-    from deepthink_cli.experiments.plan import planned, rows_of
+    from deepthink_cli.experiments.plan import rows_of
     from deepthink_cli.experiments.shards import with_shards
 
     if opened is None:
         return
     try:
-        expected = sum(rows_of(planned(run)) for run in cross_study(opened).runs)
+        expected = sum(rows_of(run) for run in cross_study(opened).runs)
     except InputError as error:
         note(f"{opened.study.name}: whether rows are missing is not known: {error.messages[0]}", quiet)
         return

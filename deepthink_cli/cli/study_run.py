@@ -74,12 +74,12 @@ def run_study(
     check_run_apart(written, reads)
     cache = cache or default_folder()
     with Show(common) as tell, machines.executor(model.device, cache) as executor:
-        runs = prepare(crossing, written, tell)
+        jobs = prepare(crossing, written, tell)
         if machines.queued(folder, common.quiet):
             return
         Origin.of(study, replaced.scale).write(written)
         told = telling_all(tell, RunProgress(common.quiet or common.as_json), observers.start(tell))
-        summary = execute(runs, samples, told, Store(cache), executor, machines.shard)
+        summary = execute(jobs, written, samples, told, Store(cache), executor, machines.shard)
     report_summary(summary, common, f"deepthink report {folder}")
 
 

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from deepthink_cli.errors import DeepThinkError
-from deepthink_cli.events import Note, Tell, silent
-from deepthink_cli.experiments.executors.messages import Began, Ended, JobEvent, JobInfo, Made, Scored
+from deepthink_cli.events import Note, Tell, once, silent
+from deepthink_cli.experiments.executors.messages import JobEvent, RowMade
 from deepthink_cli.experiments.folder import RunFolder
-from deepthink_cli.experiments.progress import InputsScored, JobsDone, JobsStarted, RowWritten
+from deepthink_cli.experiments.progress import InputsScored, JobInfo, JobsStarted, RowWritten
 from deepthink_cli.experiments.results import Result
 from deepthink_cli.experiments.samples import write_samples, write_texts
+
+if TYPE_CHECKING:
+    from deepthink_cli.scoring.prediction import Prediction
 
 
 @dataclass(frozen=True)
@@ -31,49 +35,46 @@ class Collector:
     """Writes rows into a folder, with the scores of every input if `samples`, and tells of the progress."""
 
     def __init__(self, folder: RunFolder, samples: bool, tell: Tell = silent) -> None:
-        self.folder, self.samples, self.tell = folder, samples, tell
-        self.told: set[str] = set()
+        self.folder, self.samples, self.tell, self.tell_once = folder, samples, tell, once(tell)
         self.inputs = self.written = 0
         self.lines = {row.key: _digest(row) for row in folder.found}
-        self.running: dict[Hashable, Sequence[JobInfo]] = {}
-        self.since: dict[Hashable, Counter[JobInfo]] = {}
+        self.since: dict[str, Counter[JobInfo]] = defaultdict(Counter)
 
-    def happened(self, unit: Hashable, event: JobEvent) -> None:
-        """Note an event of a unit, whose jobs have the numbers of its event `Began`.
+    def happened(self, unit: str, event: JobEvent) -> None:
+        """Note an event of a unit, given by its digest.
 
         Raises DeepThinkError if writing fails, and for a row that exists already with other contents.
         """
-        match event:
-            case Began(jobs):
-                self.running[unit], self.since[unit] = jobs, Counter()
-                self.tell(JobsStarted(jobs))
-                for text in dict.fromkeys(job.fewer for job in jobs):
-                    if text is not None and text not in self.told:
-                        self.told.add(text)
-                        self.tell(Note(text))
-            case Scored(number, inputs):
-                job = self.running[unit][number]
-                self.inputs += inputs
-                self.since[unit][job] += inputs
-                self.tell(InputsScored(job, inputs))
-            case Made():
-                self._write(self.running[unit][event.job], event)
-                self.since[unit].pop(self.running[unit][event.job], None)
-            case Ended():
-                self.tell(JobsDone(self.running.pop(unit)))
+        if isinstance(event, RowMade):
+            self._write(event.job, event.row, event.predictions)
+            self.since[unit].pop(event.job, None)
+            return
+        self.tell(event)
+        if isinstance(event, InputsScored):
+            self.inputs += event.inputs
+            self.since[unit][event.job] += event.inputs
+        elif isinstance(event, JobsStarted):
+            for text in dict.fromkeys(job.fewer for job in event.jobs):
+                if text is not None:
+                    self.tell_once(Note(text))
 
-    def interrupted(self, unit: Hashable) -> None:
+    def interrupted(self, unit: str) -> None:
         """Take back the progress since the last row of each job of a unit, whose worker has died."""
-        self.running.pop(unit, None)
         for job, inputs in self.since.pop(unit, Counter[JobInfo]()).items():
             self.tell(InputsScored(job, -inputs))
 
-    def _write(self, job: JobInfo, made: Made) -> None:
-        row, folder = made.row, self.folder
+    def _write(self, job: JobInfo, row: Result, predictions: Sequence[Prediction]) -> None:
+        folder, line = self.folder, _digest(row)
         if row.key in folder.unsampled:
-            self._sample_again(job, made)
+            if folder.unsampled[row.key].correct != row.correct:
+                raise DeepThinkError(
+                    f"{folder.folder}: {job.label} (key {row.key}) has other labels now than in its row, so "
+                    "its samples are not written; use the versions and the device of that run, or a new folder"
+                )
+            self._write_samples(row, predictions)
+            folder.sampled(row)  # the row itself stays as it is
+            self.tell(RowWritten(job, row))
             return
-        line = _digest(row)
         if (known := self.lines.get(row.key)) is not None:
             if known != line:
                 raise DeepThinkError(
@@ -82,27 +83,15 @@ class Collector:
                 )
             return
         if self.samples:
-            self._write_samples(made)
+            self._write_samples(row, predictions)
         folder.append(row)
         self.lines[row.key] = line
         self.written += 1
         self.tell(RowWritten(job, row))
 
-    def _sample_again(self, job: JobInfo, made: Made) -> None:
-        """Write the samples of a row that is in the folder without them; the row itself stays as it is."""
-        row, folder = made.row, self.folder
-        if folder.unsampled[row.key].correct != row.correct:
-            raise DeepThinkError(
-                f"{folder.folder}: {job.label} (key {row.key}) has other labels now than in its row, so "
-                "its samples are not written; use the versions and the device of that run, or a new folder"
-            )
-        self._write_samples(made)
-        folder.sampled(row)
-        self.tell(RowWritten(job, row))
-
-    def _write_samples(self, made: Made) -> None:
-        write_samples(self.folder.folder, made.row, made.predictions)
-        write_texts(self.folder.folder, str(made.row.setting.rows_sha256), made.predictions)
+    def _write_samples(self, row: Result, predictions: Sequence[Prediction]) -> None:
+        write_samples(self.folder.folder, row, predictions)
+        write_texts(self.folder.folder, str(row.setting.rows_sha256), predictions)
 
 
 def _digest(row: Result) -> bytes:

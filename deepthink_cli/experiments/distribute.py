@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 
 from deepthink_cli.events import Detail, Note, Tell, Warn
@@ -12,29 +12,22 @@ from deepthink_cli.experiments.collect import Collector, RunSummary
 from deepthink_cli.experiments.executors.base import Executor, other_version
 from deepthink_cli.experiments.executors.messages import Done, Opened, RowsLabelled
 from deepthink_cli.experiments.executors.scheduler import Scheduler
-from deepthink_cli.experiments.here import by_model, tasks_of
-from deepthink_cli.experiments.jobs import RunJob
-from deepthink_cli.experiments.plan import RunPlan
-from deepthink_cli.experiments.prepare import PreparedRun
+from deepthink_cli.experiments.jobs import Job, PendingJobs, Prepared, known, of_models, of_runs, pending
 from deepthink_cli.experiments.progress import JobsPlanned
 from deepthink_cli.experiments.results import Setting
-from deepthink_cli.experiments.same_data import check_continues
 from deepthink_cli.experiments.shards import Share
-from deepthink_cli.experiments.units import RunUnit, grouped_jobs, parts_of, unit_of_jobs, unit_of_pending
+from deepthink_cli.experiments.units import Planner, RunUnit, tasks_of
 from deepthink_cli.model.options import ModelOptions
 
 
 def distribute(
-    runs: Sequence[PreparedRun], executor: Executor, collector: Collector, share: Share, tell: Tell
+    jobs: Sequence[Prepared], executor: Executor, collector: Collector, share: Share, tell: Tell
 ) -> RunSummary:
     """Write the missing rows of runs, made by workers; raises one error with a line for each unit that failed."""
-    started = time.perf_counter()
-    driver = Driver(runs, collector, share, executor.workers, tell)
-    most = {
-        model: sum(len(run.jobs) + len(tasks_of(run.pending)) for run in of_model)
-        for model, of_model in driver.runs.items()
-    }
-    scheduler = Scheduler(executor, driver, most, collector.samples)
+    started, out = time.perf_counter(), str(collector.folder.folder)
+    client = RunClient(jobs, collector, Planner(collector.folder, share, share.of * executor.workers, tell))
+    most = {model: len(known(of_model)) + len(tasks_of(pending(of_model))) for model, of_model in client.jobs.items()}
+    scheduler = Scheduler(executor, client, most, collector.samples)
     scheduler.run()
     counts = scheduler.counts
     tell(
@@ -44,28 +37,25 @@ def distribute(
         )
     )
     if scheduler.failures:
-        tell(Note(f"{runs[0].out}: {collector.folder.rows} rows are kept; the same command continues the run"))
+        tell(Note(f"{out}: {collector.folder.rows} rows are kept; the same command continues the run"))
     scheduler.raise_failures()
     seconds = time.perf_counter() - started
-    return RunSummary(str(runs[0].out), driver.rows, collector.written, collector.inputs, seconds)
+    return RunSummary(out, client.planner.rows, collector.written, collector.inputs, seconds)
 
 
-class Driver:
+class RunClient:
     """What the scheduler asks about the units of runs; see `Client` there."""
 
-    def __init__(
-        self, runs: Sequence[PreparedRun], collector: Collector, share: Share, workers: int, tell: Tell
-    ) -> None:
-        self.runs, self.collector, self.share, self.tell = by_model(runs), collector, share, tell
-        self.workers = workers
+    def __init__(self, jobs: Sequence[Prepared], collector: Collector, planner: Planner) -> None:
+        self.jobs, self.collector, self.planner, self.tell = of_models(jobs), collector, planner, planner.tell
         self.first: dict[ModelOptions, Opened] = {}
-        self.rows = 0
 
     def units(self, model: ModelOptions, opened: Opened) -> deque[RunUnit]:
         """The units of a model with missing rows; raises InputError if rows of the folder come from other data."""
         units: dict[str, RunUnit] = {}  # two requests may have a unit in common
-        for run in self.runs[model]:
-            for unit in self._pending(run, opened) if run.pending else self._known(run, opened):
+        for of_run in of_runs(self.jobs[model]).values():
+            to_choose = pending(of_run)
+            for unit in self._pending(to_choose, opened) if to_choose else self._known(known(of_run), opened):
                 units.setdefault(unit.digest, unit)
         return deque(units.values())
 
@@ -75,7 +65,7 @@ class Driver:
             return reason
         known = self.first.get(model)
         if known is None:
-            differing = self.runs[model][0].spec.identify().differences(opened.identity)
+            differing = self.jobs[model][0].run.spec.identify().differences(opened.identity)
         else:
             ours, others = asdict(known.identity), asdict(opened.identity)
             differing = [name for name in ours if ours[name] != others[name]]
@@ -111,41 +101,22 @@ class Driver:
         else:
             self.tell(Note(opened.notice or opened.description))
 
-    def _known(self, run: PreparedRun, opened: Opened) -> Iterator[RunUnit]:
+    def _known(self, jobs: Sequence[Job], opened: Opened) -> list[RunUnit]:
         """The units of jobs whose demonstrations are known, the longest first, so that workers end together."""
-        plan, folder = run.plan, self.collector.folder
-        rows, jobs, inputs = 0, 0, 0
-        units: list[tuple[float, RunUnit]] = []
-        groups = grouped_jobs(plan, run.jobs, opened.identity, opened.most)
-        for number, part in parts_of(groups, self.share.of * self.workers):
-            unit = unit_of_jobs(plan.options, groups[number], part, folder.done)
-            group = [groups[number][place] for place in part]
-            if not self.share.takes(unit.digest, sum(len(wanted) for _, _, wanted in group)):
-                continue
-            rows += sum(len(wanted) for _, _, wanted in group)
-            check_continues(folder.found, [setting for _, _, wanted in group for setting in wanted])
-            missing = [(job, [each for each in wanted if not folder.has(each)]) for _, job, wanted in group]
-            jobs += sum(bool(wanted) for _, wanted in missing)
-            inputs += sum(job.scorings(plan, wanted) for job, wanted in missing)
-            if any(wanted for _, wanted in missing):
-                units.append((sum(_tokens(job, plan, wanted) for job, wanted in missing), unit))
-        self.rows += rows
-        self.tell(JobsPlanned(jobs, inputs))
-        yield from (unit for _, unit in sorted(units, key=lambda entry: -entry[0]))
+        found = self.planner.known(jobs, opened.identity, opened.most)
+        units = [(sum(map(_tokens, wanted, wanted.values())), unit) for unit, wanted in found if any(wanted.values())]
+        return [unit for _, unit in sorted(units, key=lambda entry: -entry[0])]
 
-    def _pending(self, run: PreparedRun, opened: Opened) -> Iterator[RunUnit]:
+    def _pending(self, jobs: Sequence[PendingJobs], opened: Opened) -> list[RunUnit]:
         """The units of tasks whose demonstrations are chosen by the workers."""
-        plan = run.plan
-        for pending in tasks_of(run.pending):
-            unit = unit_of_pending(plan, pending, opened.identity, self.collector.folder.done)
-            rows = sum(each.rows(plan) for each in pending)
-            if self.share.takes(unit.digest, rows):
-                self.rows += rows
-                jobs = len(pending) * len(plan.options.techniques)
-                self.tell(JobsPlanned(jobs, sum(each.scorings(plan) for each in pending)))
-                yield unit
+        units = list(self.planner.pending(jobs, opened.identity))
+        mine = [each for each in jobs if each.task.name in {unit.task for unit in units}]
+        self.planner.rows += sum(each.rows for each in mine)
+        number = len(mine) * len(jobs[0].run.options.techniques)
+        self.tell(JobsPlanned(number, sum(each.inputs for each in mine)))
+        return units
 
 
-def _tokens(job: RunJob, plan: RunPlan, wanted: Sequence[Setting]) -> float:
+def _tokens(job: Job, wanted: Sequence[Setting]) -> float:
     """About the tokens of the inputs to score, if they are as long as the demonstrations are on average."""
-    return job.scorings(plan, wanted) * len(job.demonstrations.token_ids) / len(job.demonstrations.examples)
+    return job.scorings(wanted) * len(job.demonstrations.token_ids) / len(job.demonstrations.examples)

@@ -19,16 +19,25 @@ from deepthink_cli.data.examples import Query, Skipped
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.engine.opening import find_model, load
 from deepthink_cli.errors import DeepThinkError, option
-from deepthink_cli.events import Progress, Tell, silent
+from deepthink_cli.events import Progress, Tell, once, silent
 from deepthink_cli.experiments.axes import shown
 from deepthink_cli.experiments.crossing import Crossing
 from deepthink_cli.experiments.experiment import Experiment
 from deepthink_cli.experiments.folder import found_in
-from deepthink_cli.experiments.jobs import RunJob, SharedRows, prepare_jobs
-from deepthink_cli.experiments.plan import RunPlan, cells, planned, scorings, settings
-from deepthink_cli.experiments.prepare import PreparedRun, once, prepare_run
+from deepthink_cli.experiments.jobs import Job, Prepared, SharedRows, known, of_runs, pending, prepare_jobs
+from deepthink_cli.experiments.plan import (
+    Run,
+    given_to,
+    planned,
+    readings,
+    rows_of_job,
+    run_tasks,
+    scorings,
+    source_of_run,
+)
+from deepthink_cli.experiments.prepare import prepare_run
 from deepthink_cli.experiments.results import Setting
-from deepthink_cli.experiments.runner import Work, together
+from deepthink_cli.experiments.runner import max_tokens_together, together
 from deepthink_cli.generation.answers import answered
 from deepthink_cli.io.hub import NotInCache
 from deepthink_cli.method import Method
@@ -49,7 +58,7 @@ _CHARACTERS = 4  # of English text in a token, about
 _TRAINING = 3  # passes forward that a gradient step costs
 _ANSWERS = 8  # answers that are generated to time one
 Rates = tuple[float, float, float]  # seconds for each token that is read, input that is scored and training step
-ByTask = dict[tuple[int, str], list[tuple[RunJob, list[Setting]]]]  # missing rows by the number of the run and the task
+Asked = list[tuple[Job, list[Setting]]]  # jobs with the settings of their missing rows
 
 
 @dataclass(frozen=True)
@@ -93,19 +102,21 @@ def plan_models(
         try:
             spec = find_model(runs[0].models[0], tell)
             what = "data"
-            prepared = [prepare_run(planned(run), spec, out, tell, shared) for run in runs]
+            jobs = [job for run in runs for job in prepare_run(planned(run, spec), out, tell, shared)]
         except NotInCache:
             estimate = _by_definition(runs, out, f"its {what} is not on this machine, and a plan downloads nothing")
         except DeepThinkError as error:
             estimate = _by_definition(runs, out, error.messages[0])
         else:
             shared.clear()
-            estimate = estimate_runs(prepared, may_load, tell)
+            estimate = estimate_runs(jobs, out, may_load, tell)
         yield name, len(runs), estimate
 
 
 def _by_definition(runs: Sequence[Experiment], out: Path, reason: str) -> Estimate:
     """The estimate of a model that cannot be opened here, or whose data cannot be read."""
+    for run in runs:
+        given_to(run)  # raises for wrong demonstrations
     rows, inputs, tokens = amount_of(runs)
     written = min(rows, sum(row.setting.model == runs[0].models[0].model for row in found_in(out)))
     left = 1 - written / rows
@@ -117,26 +128,27 @@ def amount_of(runs: Iterable[Experiment]) -> tuple[int, int, float]:
 
     Raises InputError for a task whose rows must be read to be counted, and cannot.
     """
-    plans = map(planned, runs)
-    rows, inputs, tokens = zip(*(_of_task(plan, task) for plan in plans for task in plan.tasks), strict=True)
+    amounts = (_of_task(run, task) for run in runs for task in run_tasks(run.tasks))
+    rows, inputs, tokens = zip(*amounts, strict=True)
     return sum(rows), sum(inputs), sum(tokens)
 
 
-def _of_task(plan: RunPlan, task: Task) -> tuple[int, int, float]:
+def _of_task(options: Experiment, task: Task) -> tuple[int, int, float]:
     demonstration, scored = lengths_of(task)
-    protocol, limit = task.protocols[protocol_name(task, plan.protocol)], plan.options.limit
+    (name,), limit = options.protocols, options.limit
+    protocol = task.protocols[protocol_name(task, name)]
     known = protocol.sample or protocol.rows
-    count = min(known, limit or known) if known else len(evaluation_set(task, plan.protocol, plan.source, limit))
+    count = min(known, limit or known) if known else len(evaluation_set(task, name, source_of_run(options), limit))
     rows = inputs = 0
     read = 0.0
-    for technique in plan.options.chosen_techniques:
-        wanted = cells(plan, technique)
-        passes = (1 + (plan.options.scored[-1] - 1) * len(plan.options.rules)) * technique.members
+    for technique in options.chosen_techniques:
+        passes = (1 + (options.scored[-1] - 1) * len(options.rules)) * technique.members
         if isinstance(technique, Trained):
             passes = 1 + _TRAINING * technique.steps
-        rows, inputs = rows + len(wanted), inputs + scorings(plan, count, technique.members, wanted)
-        read += passes * (plan.shots or task.shots) * demonstration
-    jobs = len(plan.options.seeds) * max(1, len(plan.options.demos_by))
+        rows += rows_of_job(options, technique)
+        inputs += scorings(options, count, technique.members, readings(options, technique))
+        read += passes * (options.shots[0] or task.shots) * demonstration
+    jobs = len(options.seeds) * max(1, len(options.demos_by))
     return jobs * rows, jobs * inputs, jobs * (read + inputs * scored)
 
 
@@ -148,20 +160,19 @@ def lengths_of(task: Task) -> tuple[float, float]:
     return len(demonstration) / _CHARACTERS, scored / _CHARACTERS
 
 
-def estimate_runs(prepared: Sequence[PreparedRun], may_load: bool = True, tell: Tell = silent) -> Estimate:
-    """Load the model that the runs share, and time readings and scored inputs of their own sizes.
+def estimate_runs(jobs: Sequence[Prepared], out: Path, may_load: bool = True, tell: Tell = silent) -> Estimate:
+    """Load the model that the jobs share, and time readings and scored inputs of their own sizes.
 
     Demonstrations that a method would choose are stood in for by drawn ones, and choosing them is not timed.
     """
-    by_task: ByTask = defaultdict(list)
-    for number, run in enumerate(prepared):
-        for job, wanted in _missing(run):
-            by_task[number, job.task.name].append((job, wanted))
-    repeated = {key: [_repeated(prepared[key[0]].plan, *each) for each in work] for key, work in by_task.items()}
-    rows = sum(len(wanted) for work in by_task.values() for _, wanted in work)
+    by_task: dict[tuple[Run, str], Asked] = defaultdict(list)
+    for job, wanted in _missing(jobs, out):
+        by_task[job.run, job.task.name].append((job, wanted))
+    repeated = {key: [_repeated(*each) for each in of_task] for key, of_task in by_task.items()}
+    rows = sum(len(wanted) for of_task in by_task.values() for _, wanted in of_task)
     known = Estimate(
         rows,
-        sum(run.rows for run in prepared) - rows,
+        sum(job.rows for job in jobs) - rows,
         sum(inputs for work in repeated.values() for _, inputs, _ in work),
         round(sum(_tokens(by_task[key][0][0].task, *each) for key, work in repeated.items() for each in work)),
         tasks=len(by_task),
@@ -170,14 +181,14 @@ def estimate_runs(prepared: Sequence[PreparedRun], may_load: bool = True, tell: 
         return replace(known, seconds=0.0)
     if not may_load:
         return replace(known, reason=option("no_probe"))
-    if not prepared[0].spec.local_weights():
+    if not jobs[0].run.spec.local_weights():
         return replace(known, reason="the weights are not on this machine, and a dry run downloads nothing")
     started = time.perf_counter()
-    engine = load(prepared[0].spec, tell)
-    loading, rates = time.perf_counter() - started, dict[tuple[int, str], Rates]()
+    engine = load(jobs[0].run.spec, tell)
+    loading, rates = time.perf_counter() - started, dict[tuple[Run, str], Rates]()
     for key in sorted(by_task, key=lambda key: -sum(inputs for _, inputs, _ in repeated[key])):
         tell(Progress("timing", len(rates), len(by_task), {"task": key[1]}))
-        rates[key] = measure(prepared[key[0]].plan, engine, by_task[key])
+        rates[key] = measure(engine, [job for job, _ in by_task[key]])
         if time.perf_counter() - started - loading > BUDGET:
             break
     tell(Progress("timing", len(by_task), len(by_task), {"task": ""}))
@@ -192,42 +203,42 @@ def estimate_runs(prepared: Sequence[PreparedRun], may_load: bool = True, tell: 
     return replace(known, seconds=seconds, loading=loading, probe=probed, timed=len(rates))
 
 
-def _missing(prepared: PreparedRun) -> Iterator[tuple[RunJob, list[Setting]]]:
+def _missing(jobs: Sequence[Prepared], out: Path) -> Iterator[tuple[Job, list[Setting]]]:
     """The jobs with their settings that have no row yet; drawn demonstrations stand in for those to be chosen."""
-    done = {row.key for row in found_in(prepared.out)}
-    for job, wanted in prepared.settings():
-        if missing := [setting for setting in wanted if setting.key not in done]:
-            yield job, missing
-    if prepared.pending:
-        options = prepared.plan.options
-        drawn = replace(prepared.plan, options=options.model_copy(update={"demos_by": ()}))
-        drawn_jobs = [job for task in drawn.tasks for job in prepare_jobs(drawn, prepared.spec, task)]
-        for each in drawn_jobs * len(options.demos_by):
-            if isinstance(each, RunJob):
-                yield each, settings(drawn, each, prepared.spec.identify())
+    done = {row.key for row in found_in(out)}
+    for run, of_run in of_runs(jobs).items():
+        identity = run.spec.identify()
+        for job in known(of_run):
+            if missing := [setting for setting in job.settings(identity) if setting.key not in done]:
+                yield job, missing
+        if pending(of_run):
+            drawn = replace(run, options=run.options.model_copy(update={"demos_by": ()}))
+            drawn_jobs = known(job for task in run.tasks for job in prepare_jobs(drawn, task))
+            for job in drawn_jobs * len(run.options.demos_by):
+                yield job, job.settings(identity)
 
 
-def _repeated(plan: RunPlan, job: RunJob, wanted: Sequence[Setting]) -> tuple[int, int, int]:
+def _repeated(job: Job, wanted: Sequence[Setting]) -> tuple[int, int, int]:
     """The tokens that a job reads, the inputs that it scores and its training steps."""
-    length, inputs = sum(len(member.token_ids) for member in job.members), job.scorings(plan, wanted)
+    length, inputs = sum(len(member.token_ids) for member in job.members), job.scorings(wanted)
     if job.tuning is not None:
         return length, inputs, job.tuning.steps
     last = max(setting.iteration for setting in wanted)
-    return length * (1 + (last - 1) * len(plan.options.rules)), inputs, 0
+    return length * (1 + (last - 1) * len(job.run.options.rules)), inputs, 0
 
 
 def _tokens(task: Task, read: int, inputs: int, steps: int) -> float:
     return read * (1 + _TRAINING * steps) + inputs * lengths_of(task)[1]
 
 
-def measure(plan: RunPlan, engine: Engine, work: Work) -> Rates:
+def measure(engine: Engine, jobs: Sequence[Job]) -> Rates:
     """The rates of one task's jobs: the first of those that are read together, with two readings and some inputs."""
-    group = [job for job, _ in next(iter(together(plan, engine, work)))]
-    iterations = min(2, plan.options.iterations)
+    group, options = next(iter(together(jobs, max_tokens_together(engine)))), jobs[0].run.options
+    iterations = min(2, options.iterations)
     thoughts = [
-        (member, Method(iterations, gate, plan.positions))
+        (member, Method(iterations, gate, jobs[0].run.positions))
         for job in group
-        for gate in plan.options.rules
+        for gate in options.rules
         for member in job.members
     ]
     longest = max(len(member.token_ids) for member, _ in thoughts)
@@ -237,15 +248,15 @@ def measure(plan: RunPlan, engine: Engine, work: Work) -> Rates:
     started = time.perf_counter()
     *_, memory = think_in_batches(engine, thoughts, lambda _, read: iter(read[:1]))
     reading = (time.perf_counter() - started) / tokens
-    tuned = next((job for job, _ in work if job.tuning is not None), None)
-    return reading, _scoring(plan, engine, group[0], memory), 0.0 if tuned is None else _step(engine, tuned)
+    tuned = next((job for job in jobs if job.tuning is not None), None)
+    return reading, _scoring(engine, group[0], memory), 0.0 if tuned is None else _step(engine, tuned)
 
 
-def _scoring(plan: RunPlan, engine: Engine, job: RunJob, memory: Memory) -> float:
+def _scoring(engine: Engine, job: Job, memory: Memory) -> float:
     """Seconds to tokenise and score an input, or to write an answer."""
-    scoring = plan.options.scored_by
+    scoring = job.run.options.scored_by
     if job.task.free is not None:
-        sample = list(job.queries(plan, "test"))[:_ANSWERS]
+        sample = list(job.queries("test"))[:_ANSWERS]
         started = time.perf_counter()
         for _ in answered(engine, [memory], job.task.free, sample, scoring):
             pass
@@ -256,12 +267,12 @@ def _scoring(plan: RunPlan, engine: Engine, job: RunJob, memory: Memory) -> floa
             predictions(engine, [[memory]], sample, size=EVALUATED, scoring=scoring, skip=UNSCORABLE)
         )
 
-    queries, count = job.queries(plan, "test"), len(job.evaluated)
+    queries, count = job.queries("test"), len(job.evaluated)
     probed, _ = probe(engine, [[memory]], queries, count, label, scoring=scoring, skip=UNSCORABLE, compares=False)
     return probed.seconds / count
 
 
-def _step(engine: Engine, job: RunJob) -> float:
+def _step(engine: Engine, job: Job) -> float:
     """Seconds of a training step: the second one."""
     assert job.tuning is not None
     steps = iter(job.tuning.training(engine, job.demonstrations))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from textwrap import shorten
 from typing import Any
@@ -15,13 +15,13 @@ from deepthink_cli.data.examples import Example, Query
 from deepthink_cli.data.same_input import row_digest, rows_digest, same_rows
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError, option
-from deepthink_cli.experiments.fitted import fitted
-from deepthink_cli.experiments.plan import RunPlan, cells, scorings
+from deepthink_cli.experiments.fitted import fitted, tokenized
+from deepthink_cli.experiments.plan import Run, readings, rows_of_job, scorings
 from deepthink_cli.experiments.results import Part, Setting
 from deepthink_cli.io.text import canonical_json
 from deepthink_cli.method import Method
-from deepthink_cli.model.spec import ModelSpec
-from deepthink_cli.provenance import TokenizedDemonstrations
+from deepthink_cli.model.options import ModelOptions
+from deepthink_cli.provenance import ModelIdentity, TokenizedDemonstrations
 from deepthink_cli.rereading import reread
 from deepthink_cli.selection.choice import Request, check_request, choose_demonstrations
 from deepthink_cli.selection.pool import PoolRows
@@ -32,69 +32,36 @@ from deepthink_cli.tasks.format import Task
 from deepthink_cli.tasks.judges import check_may_run, judge_of
 from deepthink_cli.tasks.splits import Drawn, EvaluationSet, dev_set, draw_demonstrations, evaluation_set
 from deepthink_cli.techniques.base import Technique, Trained
-from deepthink_cli.techniques.registry import DEEP_THINKING
-
-
-def check_free(plan: RunPlan, task: Task) -> None:
-    """Raise InputError for a task with free answers and options of scores, and for programs that may not be run."""
-    if task.free is None:
-        return
-    check_may_run(task, plan.options.run_code, plan.options.unsafe)
-    options = plan.options
-    wrong = {
-        **dict.fromkeys(options.scored_by.of_scores.items(), True),
-        ("calibrate", ",".join(options.calibrations)): options.calibrations != (NONE,),
-        ("demos_by", ",".join(options.demos_by)): bool(options.demos_by),
-        ("technique", ",".join(options.techniques)): any(each.members > 1 for each in options.chosen_techniques),
-        ("choose_on", "dev"): options.selects_on_dev and judge_of(task.free).runs_code,
-    }
-    for (field, value), given in wrong.items():
-        if given:
-            reason = f"task {task.name} has free answers, without scores; run it without this option"
-            raise InputError.of(field, value, reason)
-
-
-class SharedRows:
-    """The evaluation sets of tasks, each made once for runs with the same protocol, source and limit."""
-
-    def __init__(self) -> None:
-        self._sets: dict[Any, EvaluationSet] = {}
-
-    def of(self, plan: RunPlan, task: Task) -> EvaluationSet:
-        """The rows that a run evaluates of a task; raises as `evaluation_set`."""
-        key = (task.name, digest(task), plan.protocol, plan.source, plan.options.limit)
-        if key not in self._sets:
-            self._sets[key] = evaluation_set(task, plan.protocol, plan.source, plan.options.limit)
-        return self._sets[key]
-
-    def clear(self) -> None:
-        """Forget the training rows, which take the most memory and are not needed once runs are prepared."""
-        for each in self._sets.values():
-            each.pools.clear()
+from deepthink_cli.techniques.registry import DEEP_THINKING, technique_of
+from deepthink_cli.updates.gate import gate_values
+from deepthink_cli.updates.registry import rule_text
 
 
 @dataclass(frozen=True, eq=False)
-class RunJob:
+class Job:
     """One task with one seed, one choice of demonstrations and one technique, and its queries.
 
-    `members` are the demonstrations, as many as fit the model: one set, or the orders of an ensemble; `plain` and
-    `bound_by` are as in `Fitted`. `sampling` names how they were chosen; `from_pool` says whether by `demos_by` of the
-    plan. `task_sha256` is the digest of the task's definition; `rows_sha256` holds that of the queries of every scored
-    part. `technique` makes the memory.
+    `drawn` are the demonstrations, `sampling` names how they were chosen. `members` are those that fit the model as
+    `technique` reads them: one set, or the orders of an ensemble; `plain` is how Deep-Thinking reads them, and
+    `bound_by` names the technique with which no more of them fit. `rows_sha256` has the digest of the queries of every
+    scored part.
     """
 
-    task: Task
-    task_sha256: str
-    seed: int
+    run: Run
     evaluated: EvaluationSet
+    seed: int
+    sampling: str
     drawn: Drawn
+    rows_sha256: Mapping[Part, str]
+    technique: Technique
     members: tuple[TokenizedDemonstrations, ...]
     plain: TokenizedDemonstrations
-    rows_sha256: Mapping[Part, str]
-    sampling: str
-    technique: Technique
     bound_by: str | None = None
-    from_pool: bool = False
+
+    @property
+    def task(self) -> Task:
+        """The task."""
+        return self.evaluated.task
 
     @property
     def tuning(self) -> Trained | None:
@@ -117,13 +84,14 @@ class RunJob:
         """The member of the most tokens, after which the fewest queries fit."""
         return max(self.members, key=lambda member: len(member.token_ids))
 
-    def fewer(self, model: str) -> str | None:
-        """How many demonstrations fit a model, and the technique that allows no more; None if all fit."""
+    @property
+    def fewer(self) -> str | None:
+        """How many demonstrations fit the model, and the technique that allows no more; None if all fit."""
         if not self.left_out:
             return None
-        fit = f"{len(self.plain.examples)} of {len(self.drawn.demonstrations.examples)} demonstrations fit {model}"
+        fit = f"{len(self.plain.examples)} of {len(self.drawn.demonstrations.examples)} demonstrations fit"
         by, whom = ("", "") if self.bound_by == DEEP_THINKING else (f" with {self.bound_by}", " for every method")
-        return f"{self.drawn_as}: {fit}{by}; the first {self.left_out} are left out{whom}"
+        return f"{self.drawn_as}: {fit} {self.run.spec.id}{by}; the first {self.left_out} are left out{whom}"
 
     @property
     def left_out(self) -> int:
@@ -141,132 +109,238 @@ class RunJob:
     @property
     def drawn_as(self) -> str:
         """The name in messages of what all techniques have in common."""
-        return ", ".join([self.task.name, f"seed {self.seed}", *([self.sampling] if self.from_pool else [])])
+        method = [self.sampling] if self.run.options.demos_by else []
+        return ", ".join([self.task.name, f"seed {self.seed}", *method])
 
     @property
     def label(self) -> str:
         """The job's name in messages."""
         return self.drawn_as if self.recorded is None else f"{self.drawn_as}, {self.recorded}"
 
-    def scorings(self, plan: RunPlan, wanted: Iterable[Setting]) -> int:
-        """The number of inputs to score for the wanted rows."""
-        return scorings(plan, len(self.evaluated), len(self.members), wanted)
+    @property
+    def rows(self) -> int:
+        """The number of its rows."""
+        return rows_of_job(self.run.options, self.technique)
 
-    def queries(self, plan: RunPlan, part: Part) -> Iterator[Query]:
+    @property
+    def inputs(self) -> int:
+        """The number of inputs to score for all rows."""
+        return _inputs(self.run, self.evaluated, self.technique)
+
+    def scorings(self, wanted: Iterable[Setting]) -> int:
+        """The number of inputs to score for the wanted rows."""
+        scored = (setting.reading for setting in wanted)
+        return scorings(self.run.options, len(self.evaluated), len(self.members), scored)
+
+    def queries(self, part: Part) -> Iterator[Query]:
         """The queries of the test part, or of the dev part that chooses T and eta, read again.
 
         Raises DeepThinkError after the last one if they no longer match `rows_sha256`.
         """
         if part == "test":
             return iter(self.evaluated)
-        rows = dev_set(self.task, self.evaluated, self.drawn, plan.options.dev_size)
+        rows = dev_set(self.task, self.evaluated, self.drawn, self.run.options.dev_size)
         return same_rows(rows, self.rows_sha256[part], f"task {self.task.name}, seed {self.seed}: its {part} rows")
+
+    def settings(self, identity: ModelIdentity) -> list[Setting]:
+        """The settings of its rows by a model of this identity, in the order in which they are written."""
+        run, options = self.run, self.run.options
+        base = Setting(
+            model=identity.id if identity.adapter is None else f"{identity.id} with {identity.adapter}",
+            model_sha256=identity.contents_sha256,
+            dtype=identity.dtype,
+            quantize=identity.quantize,
+            task=self.task.name,
+            task_sha256=digest(self.task),
+            protocol=self.evaluated.protocol,
+            part="test",
+            split=self.evaluated.split,
+            limit=options.limit,
+            sampling=self.sampling,
+            shots=len(self.drawn.demonstrations.examples),
+            seed=self.seed,
+            order_seed=run.order_seed,
+            **gate_values(options.rules[0]),
+            positions=run.positions,
+            iteration=1,
+            demonstrations_sha256=self.sha256,
+            weights_sha256=identity.weights_sha256 or None,
+            chat=self.demonstrations.chat,
+            tokens=None if options.tokens == "prompt" else options.tokens,
+            pool_size=options.pool_size if options.demos_by else None,
+            balanced=options.balance if options.demos_by else None,
+            technique=self.recorded,
+            scoring=str(options.scored_by) or None,
+        )
+        dev_split, dev_size = self.task.dev or self.task.demonstrations, options.dev_size or len(self.evaluated)
+        of_part = {"test": base, "dev": replace(base, part="dev", split=dev_split, limit=dev_size)}
+        return [
+            replace(
+                of_part[part],
+                **gate_values(gate),
+                update=rule_text(gate),
+                iteration=iteration,
+                rows_sha256=self.rows_sha256[part],
+                calibration=None if calibration == NONE else calibration,
+            ).applied
+            for part, gate, iteration in readings(options, self.technique)
+            for calibration in options.calibrations
+        ]
 
 
 @dataclass(frozen=True, eq=False)
 class PendingJobs:
     """The jobs of one task and seed whose demonstrations a method chooses once the model is loaded."""
 
-    task: Task
-    task_sha256: str
-    seed: int
+    run: Run
     evaluated: EvaluationSet
+    seed: int
     pool: PoolRows
     request: Request
 
-    def rows(self, plan: RunPlan) -> int:
+    @property
+    def task(self) -> Task:
+        """The task."""
+        return self.evaluated.task
+
+    @property
+    def rows(self) -> int:
         """The number of rows of these jobs."""
-        return sum(len(cells(plan, technique)) for technique in plan.options.chosen_techniques)
+        return sum(rows_of_job(self.run.options, technique) for technique in self.run.options.chosen_techniques)
 
-    def scorings(self, plan: RunPlan) -> int:
+    @property
+    def inputs(self) -> int:
         """The number of inputs to score for these jobs, without those of the choice."""
-        return sum(
-            scorings(plan, len(self.evaluated), technique.members, cells(plan, technique))
-            for technique in plan.options.chosen_techniques
-        )
+        return sum(_inputs(self.run, self.evaluated, technique) for technique in self.run.options.chosen_techniques)
 
-    def jobs(self, plan: RunPlan, spec: ModelSpec, engine: Engine, store: Store | None) -> Iterator[RunJob]:
+    def jobs(self, engine: Engine, store: Store | None) -> Iterator[Job]:
         """Choose the demonstrations and yield a job for every technique; raises as `prepare_jobs`."""
         chosen = choose_demonstrations(engine, self.pool, self.request, store)
         left_out = Counter({**self.pool.left_out, **self.pool.reasons})
         drawn = Drawn(chosen.demonstrations, left_out)
-        yield from _with_techniques(
-            plan, spec, self.evaluated, self.task_sha256, self.seed, drawn, self.request.method, from_pool=True
-        )
+        yield from _with_techniques(self.run, self.evaluated, self.seed, drawn, self.request.method)
 
 
-def prepare_jobs(
-    plan: RunPlan, spec: ModelSpec, task: Task, shared: SharedRows | None = None
-) -> Iterator[RunJob | PendingJobs]:
+Prepared = Job | PendingJobs
+
+
+def of_runs(jobs: Iterable[Prepared]) -> dict[Run, list[Prepared]]:
+    """The jobs of every run, in their order."""
+    runs: dict[Run, list[Prepared]] = {}
+    for job in jobs:
+        runs.setdefault(job.run, []).append(job)
+    return runs
+
+
+def of_models(jobs: Iterable[Prepared]) -> dict[ModelOptions, list[Prepared]]:
+    """The jobs of every model, in the order in which the models occur first."""
+    models: dict[ModelOptions, list[Prepared]] = {}
+    for job in jobs:
+        models.setdefault(job.run.spec.options, []).append(job)
+    return models
+
+
+def known(jobs: Iterable[Prepared]) -> list[Job]:
+    """The jobs whose demonstrations are known."""
+    return [job for job in jobs if isinstance(job, Job)]
+
+
+def pending(jobs: Iterable[Prepared]) -> list[PendingJobs]:
+    """The jobs whose demonstrations have to be chosen."""
+    return [job for job in jobs if isinstance(job, PendingJobs)]
+
+
+class SharedRows:
+    """The evaluation sets of tasks, each made once for runs with the same protocol, source and limit."""
+
+    def __init__(self) -> None:
+        self._sets: dict[Any, EvaluationSet] = {}
+
+    def of(self, run: Run, task: Task) -> EvaluationSet:
+        """The rows that a run evaluates of a task; raises as `evaluation_set`."""
+        key = (task.name, digest(task), run.protocol, run.source, run.options.limit)
+        if key not in self._sets:
+            self._sets[key] = evaluation_set(task, run.protocol, run.source, run.options.limit)
+        return self._sets[key]
+
+    def clear(self) -> None:
+        """Forget the training rows, which take the most memory and are not needed once runs are prepared."""
+        for each in self._sets.values():
+            each.pools.clear()
+
+
+def prepare_jobs(run: Run, task: Task, shared: SharedRows | None = None) -> Iterator[Prepared]:
     """Yield a task's jobs for every seed, with every check that does not need the weights.
 
     Demonstrations that do not fit the model are dropped, starting with the first. Rows that are `shared` with other
     runs are kept. Raises InputError for a task whose rows cannot be read, or if no demonstration fits.
     """
-    check_free(plan, task)
-    evaluated, task_sha256 = (shared or SharedRows()).of(plan, task), digest(task)
-    if plan.options.demos_by:
-        fitting = pool_of_task(task, evaluated).fitting(spec.tokenizer, spec.limits)
-    for seed in plan.options.seeds:
-        if not plan.options.demos_by:
-            drawn = _drawn(plan, evaluated, seed)
-            sampling = "given" if plan.demonstrations else plan.sampling or task.sampling
-            yield from _with_techniques(plan, spec, evaluated, task_sha256, seed, drawn, sampling)
+    _check_free(run, task)
+    evaluated = (shared or SharedRows()).of(run, task)
+    if run.options.demos_by:
+        fitting = pool_of_task(task, evaluated).fitting(run.spec.tokenizer, run.spec.limits)
+    for seed in run.options.seeds:
+        if not run.options.demos_by:
+            sampling = "given" if run.demonstrations else run.sampling or task.sampling
+            yield from _with_techniques(run, evaluated, seed, _drawn(run, evaluated, seed), sampling)
             continue
-        pool = fitting.sampled(plan.options.pool_size, seed)
-        for method in plan.options.demos_by:
-            request = Request(method, plan.shots or task.shots, seed, plan.options.balance, chat=plan.chat)
+        pool = fitting.sampled(run.options.pool_size, seed)
+        for method in run.options.demos_by:
+            request = Request(method, run.shots or task.shots, seed, run.options.balance, chat=run.chat)
             check_request(pool, request)
-            yield PendingJobs(task, task_sha256, seed, evaluated, pool, request)
+            yield PendingJobs(run, evaluated, seed, pool, request)
     if shared is None:
         evaluated.pools.clear()
 
 
-def _with_techniques(
-    plan: RunPlan,
-    spec: ModelSpec,
-    evaluated: EvaluationSet,
-    task_sha256: str,
-    seed: int,
-    drawn: Drawn,
-    sampling: str,
-    from_pool: bool = False,
-) -> Iterator[RunJob]:
+def _check_free(run: Run, task: Task) -> None:
+    """Raise InputError for a task with free answers and options of scores, and for programs that may not be run."""
+    if task.free is None:
+        return
+    options = run.options
+    check_may_run(task, options.run_code, options.unsafe)
+    wrong = {
+        **dict.fromkeys(options.scored_by.of_scores.items(), True),
+        ("calibrate", ",".join(options.calibrations)): options.calibrations != (NONE,),
+        ("demos_by", ",".join(options.demos_by)): bool(options.demos_by),
+        ("technique", ",".join(options.techniques)): any(each.members > 1 for each in options.chosen_techniques),
+        ("choose_on", "dev"): options.selects_on_dev and judge_of(task.free).runs_code,
+    }
+    for (field, value), given in wrong.items():
+        if given:
+            reason = f"task {task.name} has free answers, without scores; run it without this option"
+            raise InputError.of(field, value, reason)
+
+
+def _with_techniques(run: Run, evaluated: EvaluationSet, seed: int, drawn: Drawn, sampling: str) -> Iterator[Job]:
     rows: dict[Part, str] = {"test": evaluated.rows_sha256}
-    if plan.options.selects_on_dev:  # raises before a model is loaded if the task has no dev rows
-        rows["dev"] = rows_digest(map(row_digest, dev_set(evaluated.task, evaluated, drawn, plan.options.dev_size)))
-    fit = fitted(plan, spec, f"task {evaluated.task.name}, seed {seed}", drawn.demonstrations)
-    for technique in plan.options.chosen_techniques:
-        members = fit.members[technique.name]
-        for rule in plan.options.rules:
-            reread(spec.tokenizer, members[0], Method(2, rule), 2)  # raises for an order that cannot be changed
-        technique.check(spec, members[0])
-        yield RunJob(
-            task=evaluated.task,
-            task_sha256=task_sha256,
-            seed=seed,
-            evaluated=evaluated,
-            drawn=drawn,
-            members=members,
-            plain=fit.plain,
-            rows_sha256=rows,
-            sampling=sampling,
-            technique=technique,
-            bound_by=fit.bound_by,
-            from_pool=from_pool,
-        )
+    if run.options.selects_on_dev:  # raises before a model is loaded if the task has no dev rows
+        rows["dev"] = rows_digest(map(row_digest, dev_set(evaluated.task, evaluated, drawn, run.options.dev_size)))
+    name = f"task {evaluated.task.name}, seed {seed}"
+    fit, bound_by = fitted(run, name, drawn.demonstrations)
+    (plain,) = tokenized(run, name, technique_of(DEEP_THINKING), fit)
+    for technique in run.options.chosen_techniques:
+        members = tuple(tokenized(run, name, technique, fit))
+        for rule in run.options.rules:
+            reread(run.spec.tokenizer, members[0], Method(2, rule), 2)  # raises for an order that cannot be changed
+        technique.check(run.spec, members[0])
+        yield Job(run, evaluated, seed, sampling, drawn, rows, technique, members, plain, bound_by)
 
 
-def _drawn(plan: RunPlan, evaluated: EvaluationSet, seed: int) -> Drawn:
-    if plan.demonstrations is not None:
-        examples = plan.demonstrations.examples
+def _drawn(run: Run, evaluated: EvaluationSet, seed: int) -> Drawn:
+    if run.demonstrations is not None:
+        examples = run.demonstrations.examples
         rows = [(f"{option('demos')}: row {n}, {_beginning(each)!r}", each) for n, each in enumerate(examples, start=1)]
         check_held_out(rows, evaluated, "or use think and eval, which also reports the accuracy without such rows")
-        return Drawn(plan.demonstrations, Counter())
-    return draw_demonstrations(evaluated.task, evaluated, plan.shots, seed, plan.order_seed, plan.sampling)
+        return Drawn(run.demonstrations, Counter())
+    return draw_demonstrations(evaluated.task, evaluated, run.shots, seed, run.order_seed, run.sampling)
 
 
 def _beginning(example: Example) -> str:
     """The first words of a demonstration, for messages."""
     texts = [example.text] if isinstance(example.text, str) else example.text.values()
     return shorten(" ".join(texts), 40, placeholder="...")
+
+
+def _inputs(run: Run, evaluated: EvaluationSet, technique: Technique) -> int:
+    return scorings(run.options, len(evaluated), technique.members, readings(run.options, technique))

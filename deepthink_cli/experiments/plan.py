@@ -1,43 +1,37 @@
-"""The plan of a run: its tasks, seeds, demonstrations, techniques, gates and corrections, before a model is loaded."""
+"""A run of an experiment: the model and the tasks that its options name, and what is scored of each job."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from deepthink_cli.calibration.registry import NONE
 from deepthink_cli.data.chat import Chat
 from deepthink_cli.data.examples import DemonstrationSet
 from deepthink_cli.errors import InputError, option
 from deepthink_cli.experiments.experiment import Experiment
-from deepthink_cli.experiments.results import Part, Setting
+from deepthink_cli.experiments.results import Part, Reading
 from deepthink_cli.method import Positions
-from deepthink_cli.provenance import ModelIdentity
+from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.tasks.catalogue import find_tasks
 from deepthink_cli.tasks.format import Task
 from deepthink_cli.tasks.items import demonstrations_for
 from deepthink_cli.tasks.sources import Source, source_of
 from deepthink_cli.techniques.base import Technique, Trained
-from deepthink_cli.updates.base import UpdateRule
-from deepthink_cli.updates.gate import gate_values
-from deepthink_cli.updates.registry import rule_text
-
-if TYPE_CHECKING:
-    from deepthink_cli.experiments.jobs import RunJob
 
 
-@dataclass(frozen=True)
-class RunPlan:
-    """The tasks of a run, found, and its options: every task with every seed, technique and gate.
+@dataclass(frozen=True, eq=False)
+class Run:
+    """A run of an experiment by one model: every task with every seed, technique and gate.
 
     `options` have one value in each axis that a run does not cross. `demonstrations` replace those drawn with seeds.
     With a `chat`, all demonstrations are turns of a conversation.
     """
 
-    tasks: tuple[Task, ...]
     options: Experiment
+    spec: ModelSpec
+    tasks: tuple[Task, ...]
     source: Source
     demonstrations: DemonstrationSet | None = None
     chat: Chat | None = None
@@ -67,22 +61,21 @@ class RunPlan:
         """The positions of readings after the first."""
         return self.options.positions[0]
 
-    @property
-    def parts(self) -> tuple[Part, ...]:
-        """The parts to score: `test`, and `dev` if T and eta are chosen."""
-        return ("test", "dev") if self.options.selects_on_dev else ("test",)
 
-
-def planned(options: Experiment, given: DemonstrationSet | None = None) -> RunPlan:
+def planned(options: Experiment, spec: ModelSpec, given: DemonstrationSet | None = None) -> Run:
     """Find the tasks of a run, and read the file of demonstrations if there is one and they are not `given`.
 
     Raises InputError for no task, an unknown one, a data directory that does not exist, iterations beyond T, and wrong
     demonstrations.
     """
-    tasks = run_tasks(options.tasks)
-    source = source_of(None if options.data_dir is None else Path(options.data_dir), options.models[0].offline)
+    tasks, source = tuple(run_tasks(options.tasks)), source_of_run(options)
     _ = options.scored  # refuses iterations beyond T
-    return RunPlan(tuple(tasks), options, source, given or _given(options, tasks), options.conversation)
+    return Run(options, spec, tasks, source, given or given_to(options), options.conversation)
+
+
+def source_of_run(options: Experiment) -> Source:
+    """Where the rows of a run come from; raises InputError for a data directory that does not exist."""
+    return source_of(None if options.data_dir is None else Path(options.data_dir), options.models[0].offline)
 
 
 def run_tasks(names: Sequence[str]) -> list[Task]:
@@ -92,10 +85,11 @@ def run_tasks(names: Sequence[str]) -> list[Task]:
     return find_tasks(names)
 
 
-def _given(options: Experiment, tasks: Sequence[Task]) -> DemonstrationSet | None:
-    """The demonstrations of the file; raises InputError for several tasks or seeds."""
+def given_to(options: Experiment) -> DemonstrationSet | None:
+    """The demonstrations of a run's file, if it has one; raises InputError for several tasks or seeds."""
     if options.demos is None:
         return None
+    tasks = run_tasks(options.tasks)
     if len(tasks) > 1 or len(options.seeds) > 1:
         raise InputError.of(
             "demos", options.demos, f"only for one task and one seed; name one task and omit {option('seeds')}"
@@ -103,83 +97,30 @@ def _given(options: Experiment, tasks: Sequence[Task]) -> DemonstrationSet | Non
     return demonstrations_for(tasks[0], options.demos)
 
 
-def settings(plan: RunPlan, job: RunJob, identity: ModelIdentity) -> list[Setting]:
-    """The settings of a job's rows, in the order they are written."""
-    base = Setting(
-        model=identity.id if identity.adapter is None else f"{identity.id} with {identity.adapter}",
-        model_sha256=identity.contents_sha256,
-        dtype=identity.dtype,
-        quantize=identity.quantize,
-        task=job.task.name,
-        task_sha256=job.task_sha256,
-        protocol=job.evaluated.protocol,
-        part="test",
-        split=job.evaluated.split,
-        limit=plan.options.limit,
-        sampling=job.sampling,
-        shots=len(job.drawn.demonstrations.examples),
-        seed=job.seed,
-        order_seed=plan.order_seed,
-        **gate_values(plan.options.rules[0]),
-        positions=plan.positions,
-        iteration=1,
-        demonstrations_sha256=job.sha256,
-        weights_sha256=identity.weights_sha256 or None,
-        chat=job.demonstrations.chat,
-        tokens=None if plan.options.tokens == "prompt" else plan.options.tokens,
-        pool_size=plan.options.pool_size if job.from_pool else None,
-        balanced=plan.options.balance if job.from_pool else None,
-        technique=job.recorded,
-        scoring=str(plan.options.scored_by) or None,
-    )
-    dev_split, dev_size = job.task.dev or job.task.demonstrations, plan.options.dev_size or len(job.evaluated)
-    of_part = {"test": base, "dev": replace(base, part="dev", split=dev_split, limit=dev_size)}
-    return [
-        replace(
-            of_part[cell.part],
-            **gate_values(cell.gate),
-            update=rule_text(cell.gate),
-            iteration=cell.iteration,
-            rows_sha256=job.rows_sha256[cell.part],
-            calibration=cell.calibration,
-        ).applied
-        for cell in cells(plan, job.technique)
-    ]
+def readings(options: Experiment, technique: Technique) -> list[Reading]:
+    """What is scored of a job, in the order of its rows; a trained memory has one gate and one T."""
+    parts: tuple[Part, ...] = ("test", "dev") if options.selects_on_dev else ("test",)
+    if isinstance(technique, Trained):
+        return list(product(parts, options.rules[:1], (1,)))
+    return list(product(parts, options.rules, options.scored))
 
 
-@dataclass(frozen=True)
-class Cell:
-    """What distinguishes the rows of one job."""
-
-    part: Part
-    gate: UpdateRule
-    iteration: int
-    calibration: str | None
-
-
-def cells(plan: RunPlan, technique: Technique) -> list[Cell]:
-    """The cells of a job, in the order in which their rows are written; a trained memory has one gate and one T."""
-    is_trained = isinstance(technique, Trained)
-    return [
-        Cell(part, gate, iteration, None if calibration == NONE else calibration)
-        for part in plan.parts
-        for gate in plan.options.rules[: 1 if is_trained else None]
-        for iteration in ((1,) if is_trained else plan.options.scored)
-        for calibration in plan.options.calibrations
-    ]
-
-
-def scorings(plan: RunPlan, evaluated: int, members: int, wanted: Iterable[Setting | Cell]) -> int:
-    """The number of inputs to score for the wanted rows: T = 1 once for all gates, dev sets in full.
+def scorings(options: Experiment, evaluated: int, members: int, scored: Iterable[Reading]) -> int:
+    """The number of inputs to score for these readings: T = 1 once for all gates, dev sets in full.
 
     `evaluated` counts the test rows; each of the `members` of an ensemble scores them. Corrections use the same scores.
     """
-    sizes = {"test": evaluated, "dev": plan.options.dev_size or evaluated}
-    scored = {(each.part, each.iteration, each.iteration > 1 and each.gate) for each in wanted}
-    return members * sum(sizes[part] for part, _, _ in scored)
+    sizes = {"test": evaluated, "dev": options.dev_size or evaluated}
+    once = {(part, iteration, iteration > 1 and gate) for part, gate, iteration in scored}
+    return members * sum(sizes[part] for part, _, _ in once)
 
 
-def rows_of(plan: RunPlan) -> int:
+def rows_of_job(options: Experiment, technique: Technique) -> int:
+    """The number of rows of a job."""
+    return len(readings(options, technique)) * len(options.calibrations)
+
+
+def rows_of(options: Experiment) -> int:
     """The number of rows of a run."""
-    jobs = len(plan.tasks) * len(plan.options.seeds) * max(1, len(plan.options.demos_by))
-    return jobs * sum(len(cells(plan, technique)) for technique in plan.options.chosen_techniques)
+    jobs = len(run_tasks(options.tasks)) * len(options.seeds) * max(1, len(options.demos_by))
+    return jobs * sum(rows_of_job(options, technique) for technique in options.chosen_techniques)

@@ -4,21 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from deepthink_cli.events import Event
 
-if TYPE_CHECKING:  # the messages of workers hold units of jobs, and those need torch
-    from deepthink_cli.experiments.executors.messages import JobInfo
-    from deepthink_cli.experiments.prepare import PreparedRun
+if TYPE_CHECKING:  # jobs need torch
+    from deepthink_cli.experiments.plan import Run
     from deepthink_cli.experiments.results import Result
 
 
 @dataclass(frozen=True)
-class RunsPrepared(Event):
-    """Runs into one folder are about to begin; told first."""
+class JobInfo:
+    """What is shown of a job: `label` names it, `calibration` is the first of the run; `gates` counts them.
 
-    runs: Sequence[PreparedRun]
+    `key` is that of the first row to be made, which no other job has. `fewer` says which demonstrations do not fit, if
+    they were chosen where the job is done.
+    """
+
+    key: str
+    label: str
+    task: str
+    seed: int
+    gates: int
+    calibration: str
+    fewer: str | None = None
+
+
+@dataclass(frozen=True)
+class RunsPrepared(Event):
+    """Runs into the folder `out` are about to begin; told first."""
+
+    runs: Sequence[Run]
+    out: Path
 
 
 @dataclass(frozen=True)

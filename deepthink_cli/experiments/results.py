@@ -31,6 +31,7 @@ OPTIONAL = ("tokens", "chat", "pool_size", "balanced", "technique", "calibration
 DIGESTS = ("demonstrations_sha256", "rows_sha256", "weights_sha256")  # every row that is written has all three
 _UNSET = (*DIGESTS, *OPTIONAL)  # fields that do not change the key if they are None
 Part = Literal["test", "dev"]
+Reading = tuple[Part, UpdateRule, int]  # what is scored: a part, with an update rule, at an iteration
 
 
 @with_config(STRICT)
@@ -86,6 +87,11 @@ class Setting:
         """The update rule of this row's method; raises InputError if this installation has no such rule."""
         gate = Gate(self.eta, self.momentum)
         return gate if self.update is None else parse_rule(self.update, gate)
+
+    @property
+    def reading(self) -> Reading:
+        """What is scored for this row."""
+        return self.part, self.gate, self.iteration
 
     @property
     def key(self) -> str:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from deepthink_cli.calibration.calibrator import Calibrator
@@ -12,9 +12,10 @@ from deepthink_cli.data.examples import Query, Skipped
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError, option
 from deepthink_cli.evaluation.evaluation import Evaluator
-from deepthink_cli.experiments.jobs import RunJob
-from deepthink_cli.experiments.plan import RunPlan
-from deepthink_cli.experiments.results import Corrected, Part, Result, Setting, bits
+from deepthink_cli.experiments.executors.messages import JobEvent, RowMade
+from deepthink_cli.experiments.jobs import Job
+from deepthink_cli.experiments.progress import InputsScored, JobInfo
+from deepthink_cli.experiments.results import Corrected, Part, Reading, Result, Setting, bits
 from deepthink_cli.generation.answers import answered
 from deepthink_cli.scoring.pipeline import EVALUATED, UNSCORABLE, Chunk, planned, predicted, scored
 from deepthink_cli.scoring.prediction import Correction, Prediction, averaged
@@ -25,68 +26,67 @@ if TYPE_CHECKING:
     from deepthink_cli.memory import Memory
 
 
-@dataclass(frozen=True)
-class Step:
-    """Progress of a job: the inputs scored since its last step, and a row when one is complete.
+class JobScorer:
+    """Scores the memories of one job for the rows that are `wanted`; its queries are tokenised once.
 
-    `predictions` are those of the row before the correction of its scores, each with its correction if there is one.
+    With `samples`, rows come with their predictions.
     """
 
-    job: RunJob
-    scored: int
-    row: Result | None = None
-    predictions: Sequence[Prediction] = ()
-
-
-@dataclass(frozen=True, eq=False)
-class _Member:
-    """What one of the memories of an ensemble predicts; most jobs have one memory."""
-
-    memory: Memory
-    predictions: Sequence[Prediction]
-
-
-class JobScorer:
-    """Scores the memories of one job, whose queries are tokenised once."""
-
-    def __init__(self, plan: RunPlan, job: RunJob, engine: Engine) -> None:
-        self.plan, self.job, self.engine = plan, job, engine
+    def __init__(self, engine: Engine, job: Job, wanted: Sequence[Setting], samples: bool) -> None:
+        self.engine, self.job, self.wanted, self.samples = engine, job, wanted, samples
+        self.info = _info(job, wanted[0].key if wanted else "")
         self.chunks: dict[Part, list[Chunk]] = {}
         self.skipped: dict[Part, Counter[str]] = {}
         self.unscored: dict[Part, list[int]] = {}
         self.first: dict[tuple[Part, int], list[Prediction]] = {}
-        self.members: dict[tuple[Part, int, UpdateRule], dict[int, _Member]] = {}
+        self.members: dict[Reading, dict[int, tuple[Memory, list[Prediction]]]] = {}  # of an ensemble; else one
+        self.made: set[str] = set()
 
-    def score(self, number: int, memory: Memory, wanted: Sequence[Setting]) -> Iterator[Step]:
-        """Score one iteration of a member, for settings that differ in their calibration only.
+    def score(self, member: int, rule: UpdateRule, memory: Memory) -> Iterator[JobEvent]:
+        """Score an iteration of a member, made with an update rule; the rows follow the last member.
 
-        The last steps of the last member carry the rows.
+        A row is made once, also if its memory is made again.
         """
-        part, iteration = wanted[0].part, memory.iteration
-        predictions = self.first.get((part, number)) if iteration == 1 else None
-        if predictions is None:
-            predictions = []
-            for of_chunk in self._predictions(part, memory):
-                predictions += of_chunk
-                yield Step(self.job, len(of_chunk))
-        if iteration == 1:
-            self.first[part, number] = predictions
-        key = (part, iteration, wanted[0].gate)
-        members = self.members.setdefault(key, {})
-        members[number] = _Member(memory, predictions)
-        if len(members) == len(self.job.members):
-            yield from self._rows(self.members.pop(key), wanted)
+        wanted = [
+            setting
+            for setting in self.wanted
+            if setting.iteration == memory.iteration and setting.gate == rule and setting.key not in self.made
+        ]
+        for reading, settings in groupby(wanted, key=lambda setting: setting.reading):
+            predictions = yield from self._predicted(member, reading, memory)
+            members = self.members.setdefault(reading, {})
+            members[member] = memory, predictions
+            if len(members) == len(self.job.members):
+                yield from self._rows(self.members.pop(reading), list(settings))
 
-    def _rows(self, members: Mapping[int, _Member], wanted: Sequence[Setting]) -> Iterator[Step]:
+    def _predicted(self, member: int, reading: Reading, memory: Memory) -> Generator[JobEvent, None, list[Prediction]]:
+        """What a memory predicts of a part; T = 1 is the same for every gate, and scored once."""
+        part, _, iteration = reading
+        if iteration == 1 and (part, member) in self.first:
+            return self.first[part, member]
+        predictions = list[Prediction]()
+        for of_chunk in self._predictions(part, memory):
+            predictions += of_chunk
+            yield InputsScored(self.info, len(of_chunk))
+        if iteration == 1:
+            self.first[part, member] = predictions
+        return predictions
+
+    def _rows(
+        self, members: Mapping[int, tuple[Memory, list[Prediction]]], wanted: Sequence[Setting]
+    ) -> Iterator[JobEvent]:
+        """The rows of settings that differ in their calibration only."""
         ordered = [members[number] for number in sorted(members)]
-        memories = [member.memory for member in ordered]
-        predictions = averaged([member.predictions for member in ordered])
+        memories = [memory for memory, _ in ordered]
+        predictions = averaged([of_member for _, of_member in ordered])
         names = [setting.calibration for setting in wanted if setting.calibration is not None]
         if names:
             one_by_one = [[memory] for memory in memories]
-            predictions = Calibrator(self.engine, one_by_one, names, self.plan.options.scored_by)(predictions)
+            predictions = Calibrator(self.engine, one_by_one, names, self.job.run.options.scored_by)(predictions)
         for setting in wanted:
-            yield Step(self.job, 0, self._row(setting, memories[0], predictions), predictions)
+            row = self._row(setting, memories[0], predictions)
+            self.made.add(row.key)
+            yield RowMade(self.info, row, predictions if self.samples else ())
 
     def _predictions(self, part: Part, memory: Memory) -> Iterator[list[Prediction]]:
         """What one iteration predicts of every query of a part, scored or generated, a chunk at a time."""
@@ -100,9 +100,7 @@ class JobScorer:
     def _answers(self, free: Free, part: Part, memory: Memory) -> Iterator[list[Prediction]]:
         """The generated answers to the queries of a part, each judged."""
         rows = list[Prediction | Skipped]()
-        for each in answered(
-            self.engine, [memory], free, self.job.queries(self.plan, part), self.plan.options.scored_by
-        ):
+        for each in answered(self.engine, [memory], free, self.job.queries(part), self.job.run.options.scored_by):
             rows.append(each)
             if not isinstance(each, Skipped):
                 yield [each]
@@ -119,7 +117,7 @@ class JobScorer:
     def _chunks(self, part: Part) -> list[Chunk]:
         """The part's queries, tokenised on first use and cached for every iteration and gate."""
         if part not in self.chunks:
-            queries, scoring = self.job.queries(self.plan, part), self.plan.options.scored_by
+            queries, scoring = self.job.queries(part), self.job.run.options.scored_by
             demonstrations = self.job.longest
             chunks = list(
                 planned(self.engine, demonstrations, queries, size=EVALUATED, scoring=scoring, skip=UNSCORABLE)
@@ -169,6 +167,13 @@ class JobScorer:
             drift=(memory.drift[-1].mean_keys, memory.drift[-1].mean_values) if memory.drift else None,
             corrected=None if corrections is None else _corrected(corrections, bool(demonstrations.labels)),
         )
+
+
+def _info(job: Job, key: str) -> JobInfo:
+    """What is shown of a job."""
+    options = job.run.options
+    fewer = job.fewer if options.demos_by else None
+    return JobInfo(key, job.label, job.task.name, job.seed, len(options.rules), options.calibrations[0], fewer)
 
 
 def corrections_of(setting: Setting, predictions: Sequence[Prediction]) -> list[Correction] | None:

@@ -1,33 +1,35 @@
-"""Units of a run: jobs of one task whose readings share a pass.
+"""Units of a run: jobs of one task whose readings share a pass, and of which of them the rows are written.
 
 A worker does one unit at a time, and a shard is a set of units. A unit names its jobs by their numbers. Where there are
-fewer such groups of jobs than workers or shards, several units read the same jobs, and each writes the rows of some.
-A worker prepares them again from the options of the run; the unit's digest, over the keys of all their rows, shows
-whether they are the same.
+fewer groups of jobs that are read together than workers or shards, several units read the same jobs, and each writes
+the rows of some. A worker prepares them again from the options of the run; the unit's digest, over the keys of all
+their rows, shows whether they are the same.
 """
 
 from __future__ import annotations
 
 import hashlib
-import socket
-from collections.abc import Collection, Iterator, Sequence, Sized
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from typing import TypeVar
 
-from deepthink_cli.engine.base import Engine
-from deepthink_cli.errors import InputError
-from deepthink_cli.experiments.executors.messages import JobEvent, Unit
+from deepthink_cli.events import Note, Tell
 from deepthink_cli.experiments.experiment import Experiment
-from deepthink_cli.experiments.jobs import PendingJobs, RunJob, prepare_jobs
-from deepthink_cli.experiments.plan import RunPlan, cells, planned, settings
+from deepthink_cli.experiments.folder import RunFolder
+from deepthink_cli.experiments.jobs import Job, PendingJobs
+from deepthink_cli.experiments.plan import readings
+from deepthink_cli.experiments.progress import JobsPlanned
 from deepthink_cli.experiments.results import Setting
-from deepthink_cli.experiments.runner import Work, groups_of, job_events, together
+from deepthink_cli.experiments.runner import together
+from deepthink_cli.experiments.same_data import check_continues
+from deepthink_cli.experiments.shards import Share
 from deepthink_cli.io.text import canonical_json
 from deepthink_cli.model.options import ModelOptions
-from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.provenance import ModelIdentity
-from deepthink_cli.selection.store import Store
+from deepthink_cli.tasks.catalogue import digest
 
-Group = Sequence[tuple[int, RunJob, Sequence[Setting]]]  # jobs by their number within their task, with all settings
+Wanted = dict[Job, list[Setting]]  # jobs that are read together, with the rows that are missing of each
 
 
 @dataclass(frozen=True)
@@ -55,147 +57,95 @@ class RunUnit:
     @property
     def digest(self) -> str:
         """The digest of the jobs that are read, and the numbers of those whose rows are written."""
-        return part_digest(self.group, self.part)
+        return _digest([self.group, *self.part]) if self.part else self.group
 
 
-def unit_of_jobs(run: Experiment, group: Group, part: Sequence[int], done: Collection[str]) -> RunUnit:
-    """The unit that reads jobs whose demonstrations are known, and writes the rows of those at some places."""
-    keys = [setting.key for _, _, wanted in group for setting in wanted]
-    numbers = tuple(number for number, _, _ in group)
-    job, more = group[part[0]][1], len(part) - 1
-    return RunUnit(
-        run=run,
-        task=job.task.name,
-        jobs=numbers,
-        part=tuple(numbers[place] for place in part),
-        group=jobs_digest([wanted for _, _, wanted in group]),
-        done=frozenset(keys) & frozenset(done),
-        label=f"{job.label} and {more} more" if more else job.label,
-    )
+def jobs_digest(of_jobs: Iterable[Sequence[Setting]]) -> str:
+    """The digest of jobs that are read together, given all settings of each."""
+    return _digest([setting.key for settings in of_jobs for setting in settings])
 
 
-def unit_of_pending(
-    plan: RunPlan, pending: Sequence[PendingJobs], identity: ModelIdentity, done: Collection[str]
-) -> RunUnit:
-    """The unit of a task whose demonstrations methods choose: its jobs can be grouped only when they are chosen."""
-    task = pending[0].task.name
-    return RunUnit(plan.options, task, (), (), pending_digest(plan, pending, identity), frozenset(done), task)
-
-
-def part_digest(group: str, part: Sequence[int]) -> str:
-    """The digest of a unit: of a group of jobs, and of those among them whose rows it writes."""
-    return _digest([group, *part]) if part else group
-
-
-def parts_of(groups: Sequence[Sized], least: int) -> Iterator[tuple[int, list[int]]]:
-    """Divide groups of jobs into units, `least` of them if there are so many jobs: a group's number and some places.
-
-    Only where there are fewer groups than that is one divided. Its jobs are still read together in each of its parts:
-    rows do not depend on how a run is divided.
-    """
-    parts = -(-least // max(1, len(groups)))
-    for number, group in enumerate(groups):
-        for first in range(min(parts, len(group))):
-            yield number, list(range(first, len(group), parts))
-
-
-def jobs_digest(wanted: Sequence[Sequence[Setting]]) -> str:
-    """The digest of a group, given all settings of each of its jobs."""
-    return _digest([setting.key for of_job in wanted for setting in of_job])
-
-
-def pending_digest(plan: RunPlan, pending: Sequence[PendingJobs], identity: ModelIdentity) -> str:
+def pending_digest(pending: Sequence[PendingJobs], identity: ModelIdentity) -> str:
     """The digest of a task whose demonstrations are chosen: its model, its data and all that is crossed."""
-    data = [[each.task_sha256, each.evaluated.rows_sha256, each.pool.sha256] for each in pending]
+    run, options = pending[0].run, pending[0].run.options
+    data = [[digest(each.task), each.evaluated.rows_sha256, each.pool.sha256] for each in pending]
     methods = [[each.request.method, each.request.shots, each.seed, each.request.balanced] for each in pending]
-    crossed = [[each.name, *map(str, cells(plan, each))] for each in plan.options.chosen_techniques]
-    return _digest(
-        [
-            identity.contents_sha256,
-            identity.dtype,
-            data,
-            methods,
-            crossed,
-            plan.positions,
-            plan.options.scoring,
-        ]
-    )
-
-
-def grouped_jobs(plan: RunPlan, jobs: Sequence[RunJob], identity: ModelIdentity, most: int) -> list[Group]:
-    """Jobs of known demonstrations in the groups of `together`, for an engine that reads `most` tokens in one pass."""
-    numbers = _numbers(jobs)
-    work: Work = [(job, settings(plan, job, identity)) for job in jobs]
-    return [[(numbers[job], job, wanted) for job, wanted in group] for group in groups_of(plan, most, work)]
-
-
-def _numbers(jobs: Sequence[RunJob]) -> dict[RunJob, int]:
-    """The number of every job within its task."""
-    seen: dict[str, int] = {}
-    numbers: dict[RunJob, int] = {}
-    for job in jobs:
-        numbers[job] = seen[job.task.name] = seen.get(job.task.name, -1) + 1
-    return numbers
+    scored = [[each.name, *map(str, readings(options, each))] for each in options.chosen_techniques]
+    crossed = [scored, options.calibrations, run.positions, options.scoring]
+    return _digest([identity.contents_sha256, identity.dtype, data, methods, crossed])
 
 
 def _digest(values: object) -> str:
     return hashlib.sha256(canonical_json(values).encode()).hexdigest()[:16]
 
 
-class UnitRunner:
-    """A model and the jobs of the tasks of one run, which are kept for the units that follow."""
+class Planner:
+    """Plans the units of runs: those of this process's `share`; `rows` counts their rows.
 
-    def __init__(self, spec: ModelSpec, engine: Engine, store: Store | None) -> None:
-        self.spec, self.engine, self.store = spec, engine, store
-        self.plan: RunPlan | None = None
-        self.prepared: dict[str, list[RunJob | PendingJobs]] = {}  # by task
+    Where a run has fewer groups of jobs than `parts`, several units read the same group.
+    """
 
-    def do(self, unit: Unit, samples: bool) -> Iterator[JobEvent]:
-        """Make the missing rows of a unit; raises InputError if its jobs are others on this machine."""
-        assert isinstance(unit, RunUnit)
-        engine, spec = self.engine, self.spec
-        plan, jobs = self._jobs(unit)
-        if unit.jobs:
-            group = [each for number in unit.jobs if isinstance(each := jobs[number], RunJob)]
-            asked: Work = [(job, settings(plan, job, engine.identity)) for job in group]
-            _check(unit, jobs_digest([wanted for _, wanted in asked]))
-            others = frozenset(unit.jobs) - frozenset(unit.part)
-            groups: list[Work] = [
-                [
-                    (job, [] if number in others else wanted)
-                    for number, (job, wanted) in zip(unit.jobs, asked, strict=True)
-                ]
-            ]
-        else:
-            pending = [each for each in jobs if isinstance(each, PendingJobs)]
-            _check(unit, pending_digest(plan, pending, engine.identity))
-            chosen = [job for each in pending for job in each.jobs(plan, spec, engine, self.store)]
-            asked = [(job, settings(plan, job, engine.identity)) for job in chosen]
-            groups = list(together(plan, engine, asked))
-        for job, _ in asked:
-            for member in job.members:
-                engine.check_ids(member.token_ids, f"task {job.label}: demonstrations")
-        for together_read in groups:
-            work = [
-                (job, [setting for setting in wanted if setting.key not in unit.done]) for job, wanted in together_read
-            ]
-            yield from job_events(plan, engine, work, samples)
+    def __init__(self, folder: RunFolder, share: Share, parts: int, tell: Tell) -> None:
+        self.folder, self.share, self.parts, self.tell = folder, share, parts, tell
+        self.rows = 0
 
-    def _jobs(self, unit: RunUnit) -> tuple[RunPlan, list[RunJob | PendingJobs]]:
-        """The plan of the unit's run and the jobs of its task."""
-        if self.plan is None or self.plan.options != unit.run:
-            self.plan = planned(unit.run)
-            self.prepared.clear()
-        if unit.task not in self.prepared:
-            task = next(task for task in self.plan.tasks if task.name == unit.task)
-            self.prepared[unit.task] = list(prepare_jobs(self.plan, self.spec, task))
-        return self.plan, self.prepared[unit.task]
+    def pending(self, jobs: Sequence[PendingJobs], identity: ModelIdentity) -> Iterator[RunUnit]:
+        """The units of tasks whose demonstrations are chosen: their jobs can be grouped only when they are chosen."""
+        for of_task in tasks_of(jobs):
+            run, task, rows = of_task[0].run, of_task[0].task.name, sum(each.rows for each in of_task)
+            digest = pending_digest(of_task, identity)
+            if self.share.takes(digest, rows):
+                yield RunUnit(run.options, task, (), (), digest, frozenset(self.folder.done), task)
+
+    def known(
+        self, jobs: Sequence[Job], identity: ModelIdentity, most: int, is_mine: bool = False
+    ) -> list[tuple[RunUnit, Wanted]]:
+        """The units of the jobs of one run, for an engine that reads `most` tokens in one pass.
+
+        Their jobs are the share's already if they are `mine`. Raises InputError if rows of the folder come from other
+        data.
+        """
+        settings = {job: job.settings(identity) for job in jobs}
+        numbers = {job: number for of_task in tasks_of(jobs) for number, job in enumerate(of_task)}
+        groups, units, asked = list(together(jobs, most)), list[tuple[RunUnit, Wanted]](), list[Setting]()
+        parts = 1 if is_mine else -(-self.parts // max(1, len(groups)))
+        for group in groups:
+            digest = jobs_digest(settings[job] for job in group)
+            keys = frozenset(setting.key for job in group for setting in settings[job])
+            for part in (group[first::parts] for first in range(min(parts, len(group)))):
+                unit = RunUnit(
+                    run=group[0].run.options,
+                    task=group[0].task.name,
+                    jobs=tuple(numbers[job] for job in group),
+                    part=tuple(numbers[job] for job in part),
+                    group=digest,
+                    done=keys & self.folder.done,
+                    label=f"{part[0].label} and {len(part) - 1} more" if len(part) > 1 else part[0].label,
+                )
+                written = [setting for job in part for setting in settings[job]]
+                if is_mine or self.share.takes(unit.digest, len(written)):
+                    asked += written
+                    units.append((unit, {job: self._missing(settings[job]) if job in part else [] for job in group}))
+        check_continues(self.folder.found, asked)
+        self._tell(len(asked), [wanted for _, wanted in units])
+        return units
+
+    def _missing(self, settings: Sequence[Setting]) -> list[Setting]:
+        return [setting for setting in settings if not self.folder.has(setting)]
+
+    def _tell(self, rows: int, units: Sequence[Wanted]) -> None:
+        """Count rows, and tell of those that are there and of those that are missing."""
+        self.rows += rows
+        unfinished = [(job, settings) for wanted in units for job, settings in wanted.items() if settings]
+        there = rows - sum(len(settings) for _, settings in unfinished)
+        if there:
+            self.tell(Note(f"{self.folder.folder}: {there} of {rows} rows are there already"))
+        self.tell(JobsPlanned(len(unfinished), sum(job.scorings(settings) for job, settings in unfinished)))
 
 
-def _check(unit: RunUnit, digest: str) -> None:
-    """Raise InputError unless this worker's jobs are those that were asked for."""
-    if digest != unit.group:
-        raise InputError(
-            f"{unit.label}: its rows, demonstrations or model on {socket.gethostname()} are others than those of this "
-            "run (their digests differ); give every machine the same data, model and versions"
-        )
+T = TypeVar("T", Job, PendingJobs)
+
+
+def tasks_of(jobs: Sequence[T]) -> list[list[T]]:
+    """Jobs by their tasks, which are neighbours."""
+    return [list(of_task) for _, of_task in groupby(jobs, key=lambda job: job.task.name)]

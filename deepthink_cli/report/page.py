@@ -16,8 +16,8 @@ from deepthink_cli.report.cells import ReportLine, rounded, texts, values
 from deepthink_cli.report.footnotes import footnotes
 from deepthink_cli.report.formats import Page
 from deepthink_cli.report.job_results import JobResults, read_jobs
+from deepthink_cli.report.published import PUBLISHED
 from deepthink_cli.report.ranking import COMPARED, Ranking, ranking_of
-from deepthink_cli.report.registry import PUBLISHED
 from deepthink_cli.report.tables import TableRow, summarize
 
 

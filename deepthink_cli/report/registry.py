@@ -1,4 +1,4 @@
-"""The formats of a report by name, as `report --output-format` takes them, and the published figures beside its own."""
+"""The formats of a report by name, as `report --output-format` takes them."""
 
 from __future__ import annotations
 
@@ -13,10 +13,8 @@ from deepthink_cli.registry import Registry, instance_of, loaded
 from deepthink_cli.report.formats import comma_separated, latex, markdown
 
 if TYPE_CHECKING:  # formats are listed without torch
-    from deepthink_cli.report.cells import PublishedFigure, ReportLine
     from deepthink_cli.report.job_results import JobResults
     from deepthink_cli.report.page import Report
-    from deepthink_cli.report.tables import TableRow
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,21 +93,3 @@ FORMATS: Registry[Format] = Registry(
     },
     instance_of(Format),
 )
-
-
-@dataclass(frozen=True)
-class Published:
-    """Figures that were published, which `report --published` shows next to those of the run.
-
-    `find` gives them for a row: those of plain in-context learning and of Deep-Thinking, None where there is none.
-    `notes` are lines below the tables about the rows that have some, or for none. Both are functions, or where they are
-    found (`module:function`).
-    """
-
-    find: Callable[[TableRow], tuple[PublishedFigure | None, PublishedFigure | None]] | str
-    notes: Callable[[Sequence[ReportLine]], Sequence[str]] | str
-    summary: str
-    source: str
-
-
-PUBLISHED: Registry[Published] = Registry("published", {}, instance_of(Published))

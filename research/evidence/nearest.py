@@ -32,7 +32,7 @@ def write(case: Case, path: Path) -> None:
     `DIGEST` is that of the demonstrations, as results have it. A label of fewer than two dev rows has no
     mean, and scores of minus infinity.
     """
-    _, job = case.planned(iterations=1, at="1")
+    job = case.job(iterations=1, at="1")
     labels, outcome = list(job.plain.labels), next(centroid_arm(case, 1))
     digests = {DIGEST: [job.sha256] * len(outcome.gold)}
     write_table(path, scores_table(labels, outcome.scores, outcome.gold, digests))

@@ -23,8 +23,8 @@ from deepthink_cli.engine.base import Engine
 from deepthink_cli.engine.opening import find_model, load
 from deepthink_cli.events import silent
 from deepthink_cli.experiments.experiment import Experiment
-from deepthink_cli.experiments.jobs import RunJob
-from deepthink_cli.experiments.plan import RunPlan, planned
+from deepthink_cli.experiments.jobs import Job, pending
+from deepthink_cli.experiments.plan import planned
 from deepthink_cli.experiments.prepare import prepare_run
 from deepthink_cli.experiments.results import bits
 from deepthink_cli.model.options import ModelOptions
@@ -39,8 +39,8 @@ SEEN = {"demonstrations": False, "demonstrations and dev rows": True}  # with th
 KEY = ("task", "seed", "classifier", "trained_on")
 
 
-def jobs_of(spec: ModelSpec, engine: Engine, task: str, data_dir: Path | None) -> tuple[RunPlan, list[RunJob]]:
-    """The plan of a task of the table, and a job with its random demonstrations for each seed."""
+def jobs_of(spec: ModelSpec, engine: Engine, task: str, data_dir: Path | None) -> list[Job]:
+    """The jobs of a task of the table, one with its random demonstrations for each seed."""
     options = Experiment.checked(
         tasks=(task,),
         seeds=tuple(SEEDS),
@@ -51,17 +51,16 @@ def jobs_of(spec: ModelSpec, engine: Engine, task: str, data_dir: Path | None) -
         dev_size=int(DEV_ROWS),
         data_dir=None if data_dir is None else str(data_dir),
     )
-    plan = planned(options)
     with tempfile.TemporaryDirectory() as folder:
-        run = prepare_run(plan, spec, Path(folder))
-    return plan, [job for each in run.pending for job in each.jobs(plan, spec, engine, None)]
+        prepared = prepare_run(planned(options, spec), Path(folder))
+    return [job for each in pending(prepared) for job in each.jobs(engine, None)]
 
 
-def measure(engine: Engine, plan: RunPlan, job: RunJob, store: Store) -> Iterator[dict[str, Any]]:
+def measure(engine: Engine, job: Job, store: Store) -> Iterator[dict[str, Any]]:
     """Train every classifier on each of the labelled rows, and label the test rows."""
     labels = job.demonstrations.labels
     read = [Query(each.text, labels, each.label) for each in job.demonstrations.examples]
-    dev, test = list(job.queries(plan, "dev")), list(job.queries(plan, "test"))
+    dev, test = list(job.queries("dev")), list(job.queries("test"))
     rows = [*test, *read, *dev]
     gold = [labels.index(str(row.gold)) for row in rows]
     for name, features in CLASSIFIERS.items():
@@ -102,9 +101,8 @@ def main() -> None:
         for task in TASKS:
             if all((task, seed, *each) in done for seed in SEEDS for each in _pairs()):
                 continue
-            plan, jobs = jobs_of(spec, engine, task, args.data_dir)
-            for job in jobs:
-                for row in measure(engine, plan, job, store):
+            for job in jobs_of(spec, engine, task, args.data_dir):
+                for row in measure(engine, job, store):
                     if tuple(row[name] for name in KEY) not in done:
                         with open(args.out, "a") as out:
                             out.write(json.dumps(row) + "\n")

@@ -22,9 +22,9 @@ from deepthink_cli.errors import InputError
 from deepthink_cli.events import silent
 from deepthink_cli.experiments import prepare
 from deepthink_cli.experiments.crossing import Crossing
-from deepthink_cli.experiments.jobs import RunJob, prepare_jobs
-from deepthink_cli.experiments.plan import cells
+from deepthink_cli.experiments.jobs import Job, prepare_jobs
 from deepthink_cli.experiments.plan import planned as plan_run
+from deepthink_cli.experiments.plan import readings
 from deepthink_cli.experiments.results import read_results
 from deepthink_cli.make_memory import ThinkPlan
 from deepthink_cli.techniques.base import Trained
@@ -142,26 +142,27 @@ class Planned(Exception):
 
 def effect_of_run(crossing: Crossing) -> Any:
     """What a run reads and scores, without what it only records."""
-    (run,) = crossing.runs
-    plan, spec = plan_run(run), opened(run.models[0])
-    (task,) = plan.tasks
-    limit = spec.limits.largest(plan.positions, plan.options.iterations)
-    done: list[Any] = [plan.options.score, plan.options.reread, limit]
-    for job in prepare_jobs(plan, spec, task):
-        if isinstance(job, RunJob):
+    (options,) = crossing.runs
+    spec = opened(options.models[0])
+    run = plan_run(options, spec)
+    (task,) = run.tasks
+    limit = spec.limits.largest(run.positions, options.iterations)
+    done: list[Any] = [options.score, options.reread, limit, options.calibrations]
+    for job in prepare_jobs(run, task):
+        if isinstance(job, Job):
             rows = sorted(job.rows_sha256.items())
-            done += [job.seed, [(each.token_ids, each.examples) for each in job.members], rows, _cells(plan, job)]
+            done += [job.seed, [(each.token_ids, each.examples) for each in job.members], rows, _readings(job)]
         else:
-            done += [job.pool.sha256, job.pool.queries, job.request, job.evaluated.rows_sha256, plan.options.tokens]
-            techniques = plan.options.chosen_techniques
-            done += [(each.name, cells(plan, each), plan.options.dev_size) for each in techniques]
+            done += [job.pool.sha256, job.pool.queries, job.request, job.evaluated.rows_sha256, options.tokens]
+            techniques = options.chosen_techniques
+            done += [(each.name, readings(options, each), options.dev_size) for each in techniques]
             done += [each for each in techniques if isinstance(each, Trained)]
     return repr(done)
 
 
-def _cells(plan: Any, job: RunJob) -> list[Any]:
-    of_job = cells(plan, job.technique)
-    return [(each.part, each.iteration, each.calibration, job.tuning or (each.gate, plan.positions)) for each in of_job]
+def _readings(job: Job) -> list[Any]:
+    scored = readings(job.run.options, job.technique)
+    return [(part, iteration, job.tuning or (gate, job.run.positions)) for part, gate, iteration in scored]
 
 
 def effect_of_thinking(plan: ThinkPlan) -> Any:

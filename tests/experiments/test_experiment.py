@@ -14,6 +14,7 @@ from deepthink_cli.errors import InputError
 from deepthink_cli.experiments.crossing import cross
 from deepthink_cli.experiments.experiment import Experiment
 from deepthink_cli.experiments.plan import planned
+from deepthink_cli.model.opening import open_model
 from deepthink_cli.model.options import ModelOptions
 
 
@@ -32,7 +33,7 @@ def test_an_experiment_survives_json_and_pickle(experiment: Experiment) -> None:
 
 
 def test_an_experiment_is_crossed_into_runs_of_its_options(experiment: Experiment) -> None:
-    plans = [planned(run) for run in cross(experiment).runs]
+    plans = [planned(run, open_model(run.models[0])) for run in cross(experiment).runs]
     assert [plan.shots for plan in plans] == [4, 2]
     for plan in plans:
         assert [task.name for task in plan.tasks] == ["tiny"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 from helpers.inline_workers import InlineExecutor, InlineWorker
@@ -13,18 +14,34 @@ from helpers.tiny import tiny_task
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.events import Event as Told
 from deepthink_cli.events import Warn, silent
+from deepthink_cli.experiments.collect import RunSummary
 from deepthink_cli.experiments.crossing import cross
 from deepthink_cli.experiments.executors import scheduler
 from deepthink_cli.experiments.executors.base import Deliver
-from deepthink_cli.experiments.executors.messages import Died, Do, Event, Failed, Made, Message, Open, Opened
+from deepthink_cli.experiments.executors.messages import Died, Do, Event, Failed, Message, Open, Opened, RowMade
 from deepthink_cli.experiments.experiment import Experiment
-from deepthink_cli.experiments.prepare import PreparedRun, prepare
+from deepthink_cli.experiments.jobs import Prepared as Job
+from deepthink_cli.experiments.prepare import prepare
 from deepthink_cli.experiments.results import FILE
 from deepthink_cli.experiments.run import execute
 from deepthink_cli.model.options import ModelOptions
 
 Models = Callable[[str], Path]
-Prepare = Callable[..., PreparedRun]
+
+
+class Prepared(NamedTuple):
+    """The jobs of a run into a folder."""
+
+    jobs: list[Job]
+    out: Path
+
+
+Prepare = Callable[..., Prepared]
+
+
+def do(*runs: Prepared, **options: Any) -> RunSummary:
+    """Write the rows of runs into the folder of the first."""
+    return execute([job for run in runs for job in run.jobs], runs[0].out, **options)
 
 
 @pytest.fixture
@@ -33,7 +50,7 @@ def prepared(models: Models, tmp_path: Path) -> Prepare:
     names = ("first", "second")
     tasks = [tiny_task(_made(tmp_path / name), train=12, name=name) for name in names]
 
-    def of_options(folder: str, family: str = "llama", **options: str) -> PreparedRun:
+    def of_options(folder: str, family: str = "llama", **options: str) -> Prepared:
         model = ModelOptions.checked(model=str(models(family)), batch_tokens=64)
         experiment = Experiment.checked(
             models=(model,),
@@ -42,8 +59,7 @@ def prepared(models: Models, tmp_path: Path) -> Prepare:
             data_dir=str(tasks[0][1]),
             **{"seeds": "2", "iterations": "2", "limit": "3", "shots": "2", **options},
         )
-        (run,) = prepare(cross(experiment), tmp_path / folder)
-        return run
+        return Prepared(prepare(cross(experiment), tmp_path / folder), tmp_path / folder)
 
     return of_options
 
@@ -53,7 +69,7 @@ def _made(folder: Path) -> Path:
     return folder
 
 
-def rows(run: PreparedRun) -> list[bytes]:
+def rows(run: Prepared) -> list[bytes]:
     return sorted((run.out / FILE).read_bytes().splitlines())
 
 
@@ -100,16 +116,16 @@ def messages(executor: InlineExecutor, kind: type) -> list[tuple[int, Message]]:
 )
 def test_the_rows_of_workers_are_those_of_a_serial_run(prepared: Prepare, options: dict[str, str]) -> None:
     serial, divided = prepared("serial", **options), prepared("divided", **options)
-    execute([serial])
-    summary = execute([divided], executor=InlineExecutor(2))
+    do(serial)
+    summary = do(divided, executor=InlineExecutor(2))
     assert rows(divided) == rows(serial)
     assert summary.rows == summary.written == len(rows(serial))
 
 
 def test_samples_of_workers_are_those_of_a_serial_run(prepared: Prepare) -> None:
     serial, divided = prepared("serial", seeds="1"), prepared("divided", seeds="1")
-    execute([serial], samples=True)
-    execute([divided], samples=True, executor=InlineExecutor(2))
+    do(serial, samples=True)
+    do(divided, samples=True, executor=InlineExecutor(2))
     files = {path.name: path.read_bytes() for path in (serial.out / "samples").iterdir()}
     assert files == {path.name: path.read_bytes() for path in (divided.out / "samples").iterdir()}
 
@@ -117,7 +133,7 @@ def test_samples_of_workers_are_those_of_a_serial_run(prepared: Prepare) -> None
 def test_a_worker_loads_each_model_at_most_once(prepared: Prepare) -> None:
     executor = InlineExecutor(2)
     runs = [prepared("out"), prepared("out", "gpt2"), prepared("out", etas="0.1")]
-    execute(runs, executor=executor)
+    do(*runs, executor=executor)
     opened = [(life, message.subject) for life, message in messages(executor, Open) if isinstance(message, Open)]
     assert len(set(opened)) == len(opened) <= 2 * 2
     assert len(rows(runs[0])) == 3 * 2 * 2 * 2
@@ -125,12 +141,12 @@ def test_a_worker_loads_each_model_at_most_once(prepared: Prepare) -> None:
 
 def test_a_dead_worker_is_replaced_and_loses_and_doubles_nothing(prepared: Prepare) -> None:
     def dies_after_a_row(life: int, message: Message, event: Event) -> Iterable[Event]:
-        return [event, Died("was killed")] if life <= 2 and isinstance(event, Made) else [event]
+        return [event, Died("was killed")] if life <= 2 and isinstance(event, RowMade) else [event]
 
     serial, divided = prepared("serial"), prepared("divided")
-    execute([serial])
+    do(serial)
     told: list[Told] = []
-    execute([divided], tell=told.append, executor=InlineExecutor(2, dies_after_a_row))
+    do(divided, tell=told.append, executor=InlineExecutor(2, dies_after_a_row))
     assert rows(divided) == rows(serial)
     warnings = [event.text for event in told if isinstance(event, Warn)]
     assert any("worker 1 was killed; it was doing first" in text and "tried again" in text for text in warnings)
@@ -143,9 +159,9 @@ def test_a_worker_that_a_signal_has_stopped_is_named_and_then_replaced(
     monkeypatch.setattr(scheduler, "SUSPENDED_WARNING", 0.02)
     monkeypatch.setattr(scheduler, "SUSPENDED_LIMIT", 0.05)
     serial, divided = prepared("serial"), prepared("divided")
-    execute([serial])
+    do(serial)
     told: list[Told] = []
-    execute([divided], tell=told.append, executor=InlineExecutor(2, suspended=2))
+    do(divided, tell=told.append, executor=InlineExecutor(2, suspended=2))
     assert rows(divided) == rows(serial)
     first, second = [event.text for event in told if isinstance(event, Warn)]
     assert first.startswith("worker 2 is stopped (SIGSTOP) and does nothing: kill -CONT 4711 continues it")
@@ -159,7 +175,7 @@ def test_a_worker_that_is_slow_or_continued_is_not_replaced(prepared: Prepare, m
     monkeypatch.setattr(scheduler, "SUSPENDED_LIMIT", 0.05)
     run, executor = prepared("out"), SlowExecutor(1)
     told: list[Told] = []
-    execute([run], tell=told.append, executor=executor)
+    do(run, tell=told.append, executor=executor)
     assert executor.lives == 1
     (warning,) = [event.text for event in told if isinstance(event, Warn)]
     assert warning.startswith("worker 1 is stopped (SIGSTOP) and does nothing: kill -CONT 4711 continues it")
@@ -171,12 +187,12 @@ def test_a_unit_that_kills_its_workers_is_named_and_the_others_are_done(prepared
 
     run, executor = prepared("out", seeds="1"), InlineExecutor(2, dies_of_first)
     with pytest.raises(DeepThinkError, match="first, seed 0: not done: 3 workers ended while doing it") as caught:
-        execute([run], executor=executor)
+        do(run, executor=executor)
     assert not isinstance(caught.value, InputError)
     assert len(rows(run)) == 2  # those of the second task
     units = [message.unit.task for _, message in messages(executor, Do) if isinstance(message, Do)]
     assert units.count("first") == 3
-    execute([run], executor=InlineExecutor(2))
+    do(run, executor=InlineExecutor(2))
     assert len(rows(run)) == 4
 
 
@@ -187,14 +203,14 @@ def test_an_error_that_every_worker_would_meet_is_not_tried_again(prepared: Prep
 
     run, executor = prepared("out", seeds="1"), InlineExecutor(1, refuses)
     with pytest.raises(InputError, match="task first: no query fits"):
-        execute([run], executor=executor)
+        do(run, executor=executor)
     assert len(messages(executor, Do)) == 2
 
 
 def test_workers_that_cannot_load_the_model_are_given_up(prepared: Prepare) -> None:
     executor = InlineExecutor(2, lambda life, message, event: [Died("ended with status 1: no space left on device")])
     with pytest.raises(DeepThinkError, match="no worker is left; the last: ended with status 1: no space left"):
-        execute([prepared("out")], executor=executor)
+        do(prepared("out"), executor=executor)
     assert executor.lives == 6
 
 
@@ -209,7 +225,7 @@ def test_a_worker_with_another_package_or_model_is_refused(prepared: Prepare, ot
 
     told: list[Told] = []
     run, executor = prepared("out"), InlineExecutor(2, differs)
-    execute([run], tell=told.append, executor=executor)
+    do(run, tell=told.append, executor=executor)
     assert len(rows(run)) == 8
     assert {life for life, _ in messages(executor, Do)} == {1}
     (warning,) = [event.text for event in told if isinstance(event, Warn) and "not used any more" in event.text]
@@ -221,12 +237,12 @@ def test_a_unit_of_other_rows_is_refused_by_its_digest(prepared: Prepare, tmp_pa
     rows_of_first = tmp_path / "first" / "data" / "tiny" / "test.jsonl"
     rows_of_first.write_text(rows_of_first.read_text().replace("warm", "chilly"))
     with pytest.raises(InputError, match=r"first, seed 0: its rows, demonstrations or model on .* digests differ"):
-        execute([run], executor=InlineExecutor(1))
+        do(run, executor=InlineExecutor(1))
 
 
 def test_two_different_rows_of_one_key_are_an_error(prepared: Prepare) -> None:
     def twice(life: int, message: Message, event: Event) -> Iterable[Event]:
-        return [event, replace(event, row=replace(event.row, ties=99))] if isinstance(event, Made) else [event]
+        return [event, replace(event, row=replace(event.row, ties=99))] if isinstance(event, RowMade) else [event]
 
     with pytest.raises(DeepThinkError, match=r"two workers made different rows of first, seed \d"):
-        execute([prepared("out")], tell=silent, executor=InlineExecutor(1, twice))
+        do(prepared("out"), tell=silent, executor=InlineExecutor(1, twice))

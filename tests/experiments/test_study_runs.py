@@ -112,7 +112,7 @@ def test_an_interrupted_study_continues_with_the_same_bytes(
 ) -> None:
     path = study(shots=[2, 4], seeds=2)
     assert study_run(path, tmp_path / "whole") == 0
-    events, seen = run_here.job_events, []
+    events, seen = run_here.work, []
 
     def stop(*arguments: Any) -> Any:
         for event in events(*arguments):
@@ -121,7 +121,7 @@ def test_an_interrupted_study_continues_with_the_same_bytes(
                 raise KeyboardInterrupt
             yield event
 
-    monkeypatch.setattr(run_here, "job_events", stop)
+    monkeypatch.setattr(run_here, "work", stop)
     assert study_run(path, tmp_path / "out") == 130
     whole = (tmp_path / "whole" / FILE).read_bytes()
     begun = (tmp_path / "out" / FILE).read_bytes()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,9 @@ from helpers.tiny import tiny_task
 from deepthink_cli.cli.console import duration
 from deepthink_cli.experiments import estimate
 from deepthink_cli.experiments.experiment import Experiment
-from deepthink_cli.experiments.plan import RunPlan
-from deepthink_cli.experiments.prepare import PreparedRun, prepare_run
+from deepthink_cli.experiments.jobs import Job, known
+from deepthink_cli.experiments.plan import Run
+from deepthink_cli.experiments.prepare import prepare_run
 from deepthink_cli.model.opening import open_model
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.tasks.catalogue import find_tasks
@@ -22,29 +24,34 @@ Models = Callable[[str], Path]
 
 
 @pytest.fixture
-def prepared(models: Models, tmp_path: Path) -> PreparedRun:
+def prepared(models: Models, tmp_path: Path) -> list[Job]:
     """One task, two seeds, two gates, T = 3."""
     task, data = tiny_task(tmp_path)
     options = Experiment.checked(iterations=3, etas="0.01,0.1", seeds="2", protocols=("paper",))
-    plan = RunPlan(tuple(find_tasks([str(task)])), options, Source(data))
-    return prepare_run(plan, open_model(ModelOptions(model=str(models("llama")))), tmp_path / "out")
+    spec = open_model(ModelOptions(model=str(models("llama"))))
+    return known(prepare_run(Run(options, spec, tuple(find_tasks([str(task)])), Source(data)), tmp_path / "out"))
 
 
-def test_what_is_repeated_are_tokens_inputs_and_steps(prepared: PreparedRun, monkeypatch: pytest.MonkeyPatch) -> None:
-    length = sum(len(job.demonstrations.token_ids) for job in prepared.jobs)
+def test_what_is_repeated_are_tokens_inputs_and_steps(
+    prepared: list[Job], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    length = sum(len(job.demonstrations.token_ids) for job in prepared)
     found = []
     for rates in ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0)):
         monkeypatch.setattr(estimate, "measure", lambda *_, rates=rates: rates)
-        estimated = estimate.estimate_runs([prepared])
+        estimated = estimate.estimate_runs(prepared, tmp_path / "out")
         assert estimated.seconds is not None
         found.append(round(estimated.seconds - estimated.loading, 6))
     assert found == [(1 + 2 * 2) * length, 2 * 12 * 5, 0]
 
 
-def test_tasks_that_are_not_timed_are_like_the_mean(prepared: PreparedRun, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tasks_that_are_not_timed_are_like_the_mean(
+    prepared: list[Job], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(estimate, "measure", lambda *_: (0.0, 1.0, 0.0))
     monkeypatch.setattr(estimate, "BUDGET", -1.0)
-    estimated = estimate.estimate_runs([prepared, prepared])
+    again = known(prepare_run(replace(prepared[0].run), tmp_path / "out"))
+    estimated = estimate.estimate_runs([*prepared, *again], tmp_path / "out")
     assert (estimated.timed, estimated.tasks, estimated.inputs) == (1, 2, 2 * 2 * 12 * 5)
     assert estimated.seconds == pytest.approx(estimated.inputs + estimated.loading)
     assert estimated.as_json()["hours"] == round((estimated.seconds or 0) / 3600, 4)

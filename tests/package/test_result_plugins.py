@@ -22,7 +22,8 @@ from deepthink_cli.experiments.figure import FigureForm, FigureOptions
 from deepthink_cli.experiments.progress import RowWritten
 from deepthink_cli.observers import Observer
 from deepthink_cli.options import OUTPUT, Flag, Options
-from deepthink_cli.report.registry import Format, Published, Reported
+from deepthink_cli.report.published import Published
+from deepthink_cli.report.registry import Format, Reported
 
 def write_names(reported, file):
     file.write("".join(f"{line.row.name}\\n" for line in reported.page.rows))

@@ -68,9 +68,9 @@ def test_the_area_is_the_share_of_pairs_in_the_right_order_averaged_over_labels(
 
 
 def test_an_arm_scores_as_think_and_predict_do_and_counts_what_it_reads(case: Case) -> None:
-    plan, job = case.planned()
+    job = case.job()
     *_, memory = think(case.engine.inner, job.demonstrations, Method(5, Gate(0.1)))
-    test = list(job.queries(plan, "test"))
+    test = list(job.queries("test"))
     expected = [list(each.scores.values()) for each in predict(case.engine.inner, memory, test)]
     outcomes = {each.correction: each for each in ARMS["deep-thinking T=5"](case)}
     of_scores = {name for name, each in CALIBRATIONS.items() if not each.of_states}
@@ -138,10 +138,10 @@ def test_costs_add_up() -> None:
 def test_the_classifiers_of_table_1_see_the_labels_of_the_methods_and_continue(
     case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plan, jobs = rivals.jobs_of(case.spec, case.engine, "trec", Path(case.common["data_dir"]))
-    rows = list(rivals.measure(case.engine, plan, jobs[0], Store(tmp_path / "store")))
+    jobs = rivals.jobs_of(case.spec, case.engine, "trec", Path(case.common["data_dir"]))
+    rows = list(rivals.measure(case.engine, jobs[0], Store(tmp_path / "store")))
     shots = len(jobs[0].demonstrations.examples)
-    dev = len(list(jobs[0].queries(plan, "dev")))
+    dev = len(list(jobs[0].queries("dev")))
     assert [row["labels"] for row in rows] == [shots, shots + dev] * 2
     assert [sum(from_bits(row["correct"], row["n"])) for row in rows] == [row["right"] for row in rows]
     out = tmp_path / "table1" / "model" / "rivals.jsonl"

@@ -36,7 +36,7 @@ from deepthink_cli.experiments.executors.messages import (
 )
 from deepthink_cli.experiments.label_rows import ChunkLabeller, RowLabels
 from deepthink_cli.experiments.runner import max_tokens_together
-from deepthink_cli.experiments.units import UnitRunner
+from deepthink_cli.experiments.worker import UnitRunner
 from deepthink_cli.model.opening import open_model
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.selection.store import Store

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from deepthink_cli.errors import Naming, Problem, current_naming
+from deepthink_cli.experiments.progress import InputsScored, JobInfo, JobsDone, JobsStarted
 from deepthink_cli.experiments.results import Result
 from deepthink_cli.provenance import ModelIdentity
 
@@ -72,48 +73,17 @@ class Opened:
     host: str
 
 
-@dataclass(frozen=True, eq=False)
-class JobInfo:
-    """What is shown of a job: `label` names it, `calibration` is the first of the run; `gates` counts them.
+@dataclass(frozen=True)
+class RowMade:
+    """A row of a job is complete.
 
-    `fewer` says which demonstrations do not fit, if they were chosen where the job is done.
+    `predictions` are those before the correction of its scores, each with its correction if there is one; they are
+    given only if samples are asked for.
     """
 
-    label: str
-    task: str
-    seed: int
-    gates: int
-    calibration: str
-    fewer: str | None = None
-
-
-@dataclass(frozen=True)
-class Began:
-    """Jobs with missing rows begin together; the events that follow give their numbers."""
-
-    jobs: Sequence[JobInfo]
-
-
-@dataclass(frozen=True)
-class Scored:
-    """Inputs of a job were scored."""
-
-    job: int
-    inputs: int
-
-
-@dataclass(frozen=True)
-class Made:
-    """A row of a job is complete."""
-
-    job: int
+    job: JobInfo
     row: Result
     predictions: Sequence[Prediction] = ()
-
-
-@dataclass(frozen=True)
-class Ended:
-    """The jobs that began together are done."""
 
 
 @dataclass(frozen=True)
@@ -145,7 +115,7 @@ class Died:
     reason: str
 
 
-JobEvent = Began | Scored | Made | Ended
+JobEvent = JobsStarted | InputsScored | RowMade | JobsDone
 Done = JobEvent | RowsLabelled
 Message = Open | Do
 Event = Done | Opened | Finished | Failed | Died

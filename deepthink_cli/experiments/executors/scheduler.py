@@ -13,23 +13,21 @@ from typing import Generic, Protocol, TypeVar, cast
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.experiments.executors.base import Executor, Worker
 from deepthink_cli.experiments.executors.messages import (
-    Began,
     Died,
     Do,
     Done,
-    Ended,
     Event,
     Failed,
     Finished,
-    Made,
     Message,
     Open,
     Opened,
+    RowMade,
     RowsLabelled,
-    Scored,
     Subject,
     Unit,
 )
+from deepthink_cli.experiments.progress import InputsScored, JobsDone, JobsStarted
 
 RETRIES = 2  # how often a unit is tried again, and a worker replaced without having finished a unit
 TICK = 1.0  # seconds from one look at the workers to the next
@@ -225,7 +223,7 @@ class Scheduler(Generic[S, U]):
                 self._replace(slot, "failed: " + "; ".join(map(str, problems)))
             case Died(reason):
                 self._replace(slot, reason)
-            case Began() | Scored() | Made() | Ended() | RowsLabelled():
+            case JobsStarted() | InputsScored() | RowMade() | JobsDone() | RowsLabelled():
                 assert isinstance(message, Do)
                 self.client.happened(cast(U, message.unit), event)
 

@@ -19,10 +19,8 @@ from deepthink_cli.plugins.trackers.registry import LogOptions
 from deepthink_cli.updates.registry import brief
 
 if TYPE_CHECKING:
-    from deepthink_cli.experiments.plan import RunPlan
-    from deepthink_cli.experiments.prepare import PreparedRun
+    from deepthink_cli.experiments.plan import Run
     from deepthink_cli.experiments.results import Result
-    from deepthink_cli.provenance import ModelIdentity
 
 SERVICES = ("trackio", "wandb")
 _NAMING = (
@@ -155,38 +153,39 @@ def start(options: LogOptions, _: str, tell: Tell) -> Tell:
 
     def observe(event: Event) -> None:
         if isinstance(event, RunsPrepared):
-            trackers.append(tracker_of(tracking, event.runs, tell))
+            trackers.append(tracker_of(tracking, event.runs, event.out, tell))
         for tracker in trackers:
             tracker(event)
 
     return observe
 
 
-def tracker_of(tracking: Tracking, runs: Sequence[PreparedRun], tell: Tell) -> Tracker:
+def tracker_of(tracking: Tracking, runs: Sequence[Run], out: Path, tell: Tell) -> Tracker:
     """A tracker of runs that write into one folder; its settings are theirs, as lists where they differ."""
-    configs = [_config(run.spec.identify(), run.plan) for run in runs]
+    configs = list(map(_config, runs))
     config = {name: _merged([each[name] for each in configs]) for name in configs[0]}
     named = tuple(name for name in _NAMING if isinstance(config[name], list) and len(config[name]) > 1)
-    return Tracker(tracking, runs[0].out, config, named, tell)
+    return Tracker(tracking, out, config, named, tell)
 
 
-def _config(model: ModelIdentity, plan: RunPlan) -> dict[str, Any]:
+def _config(run: Run) -> dict[str, Any]:
     """The settings of one run, as JSON values."""
+    model = run.spec.identify()
     return {
         "model": model.id,
         "model_sha256": model.contents_sha256,
         "dtype": model.dtype,
-        "tasks": [task.name for task in plan.tasks],
-        "seeds": list(plan.options.seeds),
-        "gate": [brief(gate) for gate in plan.options.rules],
-        "iterations": plan.options.iterations,
-        "positions": plan.positions,
-        "protocol": plan.protocol,
-        "limit": plan.options.limit,
-        "shots": plan.shots,
-        "methods": list(plan.options.techniques),
-        "calibrations": list(plan.options.calibrations),
-        "scoring": str(plan.options.scored_by),
+        "tasks": [task.name for task in run.tasks],
+        "seeds": list(run.options.seeds),
+        "gate": [brief(gate) for gate in run.options.rules],
+        "iterations": run.options.iterations,
+        "positions": run.positions,
+        "protocol": run.protocol,
+        "limit": run.options.limit,
+        "shots": run.shots,
+        "methods": list(run.options.techniques),
+        "calibrations": list(run.options.calibrations),
+        "scoring": str(run.options.scored_by),
     }
 
 
