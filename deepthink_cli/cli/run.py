@@ -142,7 +142,7 @@ def run(
     problems.raise_any()
     named: dict[str, Any] = {"models": (model_options,), "tasks": tuple(task or ()), "protocols": (protocol,)}
     named |= {"demos": demos, "data_dir": data_dir and str(data_dir), "chat": chat.chat, "system": chat.system}
-    named |= {"scoring": steps.recorded}
+    named |= {"scoring": steps}
     crossing = cross(experiment.model_copy(update=named))
     folder_of_cache = cache or default_folder()
     machine = nullcontext() if dry_run else machines.executor(model_options.device, folder_of_cache)

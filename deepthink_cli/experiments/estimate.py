@@ -254,7 +254,7 @@ def measure(engine: Engine, jobs: Sequence[Job]) -> Rates:
 
 def _scoring(engine: Engine, job: Job, memory: Memory) -> float:
     """Seconds to tokenise and score an input, or to write an answer."""
-    scoring = job.run.options.scored_by
+    scoring = job.run.options.scoring
     if job.task.free is not None:
         sample = list(job.queries("test"))[:_ANSWERS]
         started = time.perf_counter()

@@ -10,7 +10,7 @@ import re
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, field_validator
+from pydantic import BeforeValidator, Field, PlainSerializer, PlainValidator, field_validator
 
 from deepthink_cli.calibration.registry import NONE, choices, unlabelled
 from deepthink_cli.data.chat import Chat
@@ -20,7 +20,7 @@ from deepthink_cli.method import ITERATIONS, POSITIONS, GateOptions, Positions
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.options import DATA, METHOD, Flag, TokenIds, chosen_iterations, named_by
 from deepthink_cli.registry import installed
-from deepthink_cli.scoring.scoring import Scoring
+from deepthink_cli.scoring.scoring import PLAIN, Scoring
 from deepthink_cli.selection.options import BALANCE, ORDER_SEED, POOL_SIZE, SAMPLING, SHOTS, Limit
 from deepthink_cli.selection.registry import Sampling, selection_method
 from deepthink_cli.techniques.base import Technique, Trained
@@ -75,9 +75,13 @@ def _correction(name: str) -> object:
     return name == NONE or unlabelled(name)
 
 
-def _recorded(options: dict[str, Any]) -> dict[str, Any]:
+def _scoring(options: Any) -> Scoring:
+    if isinstance(options, Scoring):
+        return options
+    if not isinstance(options, dict):
+        raise ValueError("give options of scoring by name, as in {score: end, reread: 2}")
     try:
-        return Scoring.of(**options).recorded
+        return Scoring.of(**options)
     except InputError as error:
         raise ValueError("; ".join(error.messages)) from error
 
@@ -87,8 +91,9 @@ class Experiment(GateOptions):
 
     None in an axis stands for the task's own number of shots, order or sampling. `tasks` are names of tasks and groups,
     and paths of task files; `demos` is the path of a file of demonstrations, for one task and one seed. Relative paths
-    are those of the process that plans. `scoring` holds options of `Scoring` that do not have
-    their defaults. `run_code` lets programs of the model run, and `unsafe` also as root without confinement.
+    are those of the process that plans. `scoring` is written as the options that
+    do not have their defaults. `run_code` lets programs of the model run, and `unsafe` also as root without
+    confinement.
     """
 
     models: tuple[Model, ...] = Field(default_factory=lambda: (ModelOptions.checked(),), min_length=1)
@@ -183,7 +188,7 @@ class Experiment(GateOptions):
             default=False,
         ),
     ] = (NONE,)
-    scoring: Annotated[dict[str, Any], AfterValidator(_recorded)] = Field(default_factory=dict)
+    scoring: Annotated[Scoring, PlainValidator(_scoring), PlainSerializer(lambda each: each.recorded)] = PLAIN
     updates: Annotated[
         tuple[RuleText, ...],
         BeforeValidator(split_rules),
@@ -209,11 +214,6 @@ class Experiment(GateOptions):
     def conversation(self) -> Chat | None:
         """The conversation that the prompts are turns of, if any; raises InputError for a wrong system message."""
         return Chat(self.system) if self.chat else None
-
-    @property
-    def scored_by(self) -> Scoring:
-        """How queries are written and their scores compared."""
-        return Scoring.of(**self.scoring)
 
     @property
     def rules(self) -> tuple[UpdateRule, ...]:

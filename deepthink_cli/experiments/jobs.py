@@ -170,7 +170,7 @@ class Job:
             pool_size=options.pool_size if options.demos_by else None,
             balanced=options.balance if options.demos_by else None,
             technique=self.recorded,
-            scoring=str(options.scored_by) or None,
+            scoring=str(options.scoring) or None,
         )
         dev_split, dev_size = self.task.dev or self.task.demonstrations, options.dev_size or len(self.evaluated)
         of_part = {"test": base, "dev": replace(base, part="dev", split=dev_split, limit=dev_size)}
@@ -300,7 +300,7 @@ def _check_free(run: Run, task: Task) -> None:
     options = run.options
     check_may_run(task, options.run_code, options.unsafe)
     wrong = {
-        **dict.fromkeys(options.scored_by.of_scores.items(), True),
+        **dict.fromkeys(options.scoring.of_scores.items(), True),
         ("calibrate", ",".join(options.calibrations)): options.calibrations != (NONE,),
         ("demos_by", ",".join(options.demos_by)): bool(options.demos_by),
         ("technique", ",".join(options.techniques)): any(each.members > 1 for each in options.chosen_techniques),

@@ -50,7 +50,7 @@ def described(experiment: Experiment, jobs: Sequence[Prepared], out: Path) -> di
         "scored_iterations": list(experiment.scored),
         **{name: values for name, values in crossed.items() if values != plain[name]},
         **{name: values for name, values in several.items() if len(values) > 1},
-        "scoring": str(experiment.scored_by),
+        "scoring": str(experiment.scoring),
         "jobs": len(known(jobs)) + len(pending(jobs)) * len(experiment.techniques),
         "rows": sum(job.rows for job in jobs),
         "inputs_to_score": sum(job.inputs for job in jobs),
@@ -144,7 +144,7 @@ def _warn_of_extended(run: Run, jobs: Sequence[Prepared], tell: Tell) -> None:
 
     Raises InputError for a score that needs an end of every label where none is written.
     """
-    scoring = run.options.scored_by
+    scoring = run.options.scoring
     if not scoring.prefers_short:
         return
     tell = tell if NONE in run.options.calibrations else silent

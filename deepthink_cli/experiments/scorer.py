@@ -82,7 +82,7 @@ class JobScorer:
         names = [setting.calibration for setting in wanted if setting.calibration is not None]
         if names:
             one_by_one = [[memory] for memory in memories]
-            predictions = Calibrator(self.engine, one_by_one, names, self.job.run.options.scored_by)(predictions)
+            predictions = Calibrator(self.engine, one_by_one, names, self.job.run.options.scoring)(predictions)
         for setting in wanted:
             row = self._row(setting, memories[0], predictions)
             self.made.add(row.key)
@@ -100,7 +100,7 @@ class JobScorer:
     def _answers(self, free: Free, part: Part, memory: Memory) -> Iterator[list[Prediction]]:
         """The generated answers to the queries of a part, each judged."""
         rows = list[Prediction | Skipped]()
-        for each in answered(self.engine, [memory], free, self.job.queries(part), self.job.run.options.scored_by):
+        for each in answered(self.engine, [memory], free, self.job.queries(part), self.job.run.options.scoring):
             rows.append(each)
             if not isinstance(each, Skipped):
                 yield [each]
@@ -117,7 +117,7 @@ class JobScorer:
     def _chunks(self, part: Part) -> list[Chunk]:
         """The part's queries, tokenised on first use and cached for every iteration and gate."""
         if part not in self.chunks:
-            queries, scoring = self.job.queries(part), self.job.run.options.scored_by
+            queries, scoring = self.job.queries(part), self.job.run.options.scoring
             demonstrations = self.job.longest
             chunks = list(
                 planned(self.engine, demonstrations, queries, size=EVALUATED, scoring=scoring, skip=UNSCORABLE)

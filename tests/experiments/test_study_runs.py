@@ -53,7 +53,13 @@ ONE_LINE = [
         "--technique deep-thinking,repeat-2 --calibrate none,contextual --limit 6 --at 1,2",
     ),
     (
-        {"choose_on": "dev", "dev_size": 5, "positions": "restarted", "score": "mean", "momentums": [0, 0.9]},
+        {
+            "choose_on": "dev",
+            "dev_size": 5,
+            "positions": "restarted",
+            "scoring": {"score": "mean"},
+            "momentums": [0, 0.9],
+        },
         "--choose-on dev --dev-size 5 --positions restarted --score mean --momentum 0,0.9",
     ),
     (

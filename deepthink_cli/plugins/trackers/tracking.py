@@ -185,7 +185,7 @@ def _config(run: Run) -> dict[str, Any]:
         "shots": run.shots,
         "methods": list(run.options.techniques),
         "calibrations": list(run.options.calibrations),
-        "scoring": str(run.options.scored_by),
+        "scoring": str(run.options.scoring),
     }
 
 
