@@ -259,14 +259,14 @@ def centroid_arm(case: Case, iteration: int) -> Iterator[Outcome]:
     gold = [labels.index(str(query.gold)) for query, _ in test]
     read = memory.provenance.demonstrations
     yield Outcome("centroid", _by_centroids(dev, test, read), gold, shots + len(dev), length, making, scoring)
-    own = predicted(observed_demonstrations(engine, memory.provenance, [iteration], "sum", silent))
+    own = predicted(observed_demonstrations(engine, memory.provenance, [iteration], PLAIN, silent))
     scores, making = _by_centroids(own, test, read), engine.making - before
     test_rows = scoring.share(len(test) / (len(test) + len(dev)))
     yield Outcome("centroid of demonstrations", scores, gold, shots, length, making, test_rows)
 
 
 def _observed(engine: Engine, memory: Memory, queries: Iterable[Query]) -> list[tuple[Query, list[Tensor]]]:
-    return predicted(observed(engine, [memory], queries, "sum"))
+    return predicted(observed(engine, [memory], queries, PLAIN))
 
 
 def _by_centroids(

@@ -312,7 +312,7 @@ def _rows(asked: _Asked, tell: Tell) -> EvaluatedRows:
         where = (chosen.protocol, chosen.source, asked.limit, tell)
         rows = rows_of_task(memory, chosen.task, *where, run_code=chosen.run_code, unsafe=chosen.unsafe)
         if rows.free is not None:
-            check_generated(asked.scorer, chosen.task)
+            check_generated(asked.scorer, str(rows.task))
             for name, value in asked.observers.given.items():
                 raise InputError.of(name, value, f"task {rows.task} has free answers, without scores; use -o")
     if asked.threshold is not None:

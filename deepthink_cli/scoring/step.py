@@ -28,6 +28,7 @@ class Step(Options):
     engine gives no hidden states.
     """
 
+    source: ClassVar[str] = ""  # where it comes from, such as a paper
     only_of_rows: ClassVar[bool] = False
     only_of_scores: ClassVar[bool] = False
     attends: ClassVar[bool] = False

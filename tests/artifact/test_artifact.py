@@ -55,7 +55,7 @@ METADATA: dict[str, Any] = {
 METADATA["demonstrations"]["sha256"] = demonstrations_sha256(METADATA)
 CORRECTION: dict[str, Any] = {
     "method": "batch",
-    "score": "sum",
+    "scoring": {},
     "bias": {t: {kind: {"p": -0.5, "q": -1.0} for kind in ("compared", "per_token")} for t in ("1", "3")},
     "inputs": 20,
     "sha256": "e" * 64,
@@ -421,7 +421,7 @@ def test_a_correction_is_read(path: Path) -> None:
         (("bias", "3", "compared", "p"), None, "calibrated.bias.3.compared.p: must be a number"),
         (("bias", "3", "more"), {}, "calibrated.bias.3.more: no such field"),
         (("inputs",), 0, "calibrated.inputs: "),
-        (("score",), "best", "calibrated.score: "),
+        (("scoring",), "best", "calibrated.scoring: "),
         (("method",), 5, "calibrated.method: must be a string"),
         (("source",), [], "calibrated.source: must be a string"),
         (("author",), "me", "calibrated.author: no such field"),

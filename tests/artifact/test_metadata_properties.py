@@ -166,7 +166,7 @@ def bases(tmp_path_factory: pytest.TempPathFactory) -> Bases:
         "technique": {"name": "flipped", "values": {"steps": 2.0}, "words": {label: label for label in LABELS}},
         "tuned": {"folds": 5, "seed": 0, "rows": 20, "tried": 9, "accuracy": 0.5, "baseline": 0.5}
         | {"calibration": "none"},
-        "calibrated": {"method": "batch", "score": "sum", "inputs": 20, "sha256": DIGEST, "source": "rows"}
+        "calibrated": {"method": "batch", "scoring": {}, "inputs": 20, "sha256": DIGEST, "source": "rows"}
         | {"bias": {t: {"compared": bias, "per_token": bias} for t in "12"}},
         "first_token": {"weight": 0.5, "criterion": "labels", "tried": [0.5, 2.0], "rows": 9, "source": "r"}
         | {"sha256": DIGEST},
@@ -174,7 +174,7 @@ def bases(tmp_path_factory: pytest.TempPathFactory) -> Bases:
     several = {
         **metadata,
         "template": {**metadata["template"], "label_separator": ";"},
-        "thresholds": {"score": "sum", "at": {t: dict.fromkeys(LABELS, 0.5) for t in "12"}, "rows": 20, "folds": 5}
+        "thresholds": {"scoring": {}, "at": {t: dict.fromkeys(LABELS, 0.5) for t in "12"}, "rows": 20, "folds": 5}
         | {"source": "r", "micro_f1": 0.5, "macro_f1": 0.5, "subset_accuracy": 0.5},
         "update": {"name": "layer-ramp", "values": {"eta": 0.1, "momentum": 0.0, "first": 0.0, "last": 1.0}},
         "eta": 0.0,

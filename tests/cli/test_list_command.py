@@ -17,6 +17,8 @@ KINDS = {
     "techniques",
     "calibrations",
     "selections",
+    "scores",
+    "steps",
     "engines",
     "exporters",
     "executors",

@@ -68,6 +68,7 @@ RUN = METHODS | {
     "at": Given("--at 1,2"),
     "score": Given("--score mean"),
     "reread": Given("--reread 2"),
+    "truncate": Given("--truncate end"),
     "choose_on": Given("--choose-on dev"),
     "dev_size": Given("--dev-size 1", ("choose_on",)),
     "seeds": Given("--seeds 7,"),
@@ -147,7 +148,7 @@ def effect_of_run(crossing: Crossing) -> Any:
     run = plan_run(options, spec)
     (task,) = run.tasks
     limit = spec.limits.largest(run.positions, options.iterations)
-    done: list[Any] = [options.score, options.reread, limit, options.calibrations]
+    done: list[Any] = [options.scoring, limit, options.calibrations]
     for job in prepare_jobs(run, task):
         if isinstance(job, Job):
             rows = sorted(job.rows_sha256.items())

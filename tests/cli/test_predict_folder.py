@@ -141,11 +141,11 @@ def test_an_interrupted_labelling_of_a_folder_is_continued(
     for number in range(3):
         write(folder / f"part-{number}.parquet", text=[f"film {number} {row}" for row in range(200)])
     assert labels(memory, folder, tmp_path / "alone.jsonl") == 0
-    label, chunks = command._labeller, 1
+    here, chunks = command._here, 1
 
     def interrupted(*given: Any) -> Callable[..., Any]:
-        def parts(**more: Any) -> Any:
-            for number, part in enumerate(label(*given)(**more)):
+        def parts(*rows: Any, **more: Any) -> Any:
+            for number, part in enumerate(here(*given)(*rows, **more)):
                 if number == chunks:
                     raise KeyboardInterrupt
                 yield part
@@ -153,7 +153,7 @@ def test_an_interrupted_labelling_of_a_folder_is_continued(
         return parts
 
     with monkeypatch.context() as patched:
-        patched.setattr(command, "_labeller", interrupted)
+        patched.setattr(command, "_here", interrupted)
         assert labels(memory, folder, tmp_path / "out.jsonl", "--resume") == 130
     assert (tmp_path / "out.jsonl.partial").exists()
     capsys.readouterr()

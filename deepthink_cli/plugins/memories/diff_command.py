@@ -91,9 +91,7 @@ def diff(
     else:
         report(*_lines(result))
     if choice is not None and result.labels is None:
-        raise InputError(
-            f"{result.not_compared[-1]}; compare memories of one model, the same labels and the same score"
-        )
+        raise InputError(f"{result.not_compared[-1]}; compare memories of one model and the same labels")
 
 
 def _opened(before: Path, after: Path | None, iteration: str | None) -> tuple[OpenedMemory, OpenedMemory]:

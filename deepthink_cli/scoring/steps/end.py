@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 class End(Sum):
     """the sum with the first token of what follows a label, so that 'bug report' can win against 'bug'"""
 
+    source: ClassVar[str] = "deepthink"
     separates: ClassVar[bool] = True
 
     def ended(self, after: Callable[[], AfterLabel]) -> Ended | None:

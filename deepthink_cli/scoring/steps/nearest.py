@@ -33,6 +33,7 @@ K1, B = 1.2, 0.75  # of BM25
 class Nearest(Step):
     """A query attends to the K demonstrations alone that are nearest to it; to all if there are no more."""
 
+    source: ClassVar[str] = "Robertson and Zaragoza 2009, section 3.4"
     attends: ClassVar[bool] = True
 
     nearest: Annotated[

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
@@ -15,6 +15,8 @@ MOST_COPIES = 10  # of a query in its prompt
 
 class Reread(Step):
     """A query is written several times, in lines of their own, so that the model reads it again."""
+
+    source: ClassVar[str] = "Xu et al. 2023, arXiv 2309.06275"
 
     reread: Annotated[
         int,

@@ -21,12 +21,15 @@ SUM = "sum"
 class Sum(Step):
     """the sum of their log-probabilities, as in the paper"""
 
+    source: ClassVar[str] = "Yang et al. 2023, arXiv 2305.13016"
     only_of_scores: ClassVar[bool] = True
     separates: ClassVar[bool] = False  # whether candidates have an end, so that none begins with all of another one
 
 
 class Mean(Sum):
     """the mean log-probability per token"""
+
+    source: ClassVar[str] = "Brown et al. 2020, arXiv 2005.14165"
 
     def compared(self, scores: Scores) -> Scores:
         """The means in place of the sums."""
@@ -54,6 +57,7 @@ def score_of(name: str) -> Sum:
 class Score(Step):
     """Candidates are compared by a form of `SCORES`, each a step without options."""
 
+    source: ClassVar[str] = "Yang et al. 2023, arXiv 2305.13016"
     only_of_scores: ClassVar[bool] = True
 
     score: Annotated[

@@ -23,6 +23,7 @@ class Truncate(Step):
     Of several fields, the longest one is shortened. A row that is too long even so stays as it is.
     """
 
+    source: ClassVar[str] = "deepthink"
     only_of_rows: ClassVar[bool] = True
 
     truncate: Annotated[

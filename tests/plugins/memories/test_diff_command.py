@@ -120,7 +120,7 @@ def test_labels_are_those_of_the_score_that_a_stored_correction_is_of(
     different = [place for place, (a, b) in enumerate(zip(*answers, strict=True)) if a != b]
     assert different
     assert [row["index"] for row in json.loads(out)["labels"]["rows"]] == different
-    assert "labels are compared by the score mean of queries that are written 2 times" in err
+    assert "labels are compared with score=mean,reread=2" in err
     out, _ = told(capsys, "quantize", corrected, "-o", tmp_path / "small.safetensors", "--eval", rows, "--json")
     assert json.loads(out)["labels"]["n"] == len(pairs)
 
@@ -131,7 +131,7 @@ def test_corrections_of_two_scores_are_named_after_the_report(
     other = tmp_path / "sum.safetensors"
     assert run(["calibrate", str(folder / "mem.safetensors"), "-o", str(other)]) == 0
     _, err = told(capsys, "diff", other, corrected, folder / "demos.jsonl", code=2)
-    assert err.startswith("deepthink: labels: A and B store corrections of other scores")
+    assert err.startswith("deepthink: labels: A and B store corrections of other options of scoring")
 
 
 def test_what_cannot_be_compared_is_refused_before_a_file_is_written(tmp_path: Path, capsys: Captured) -> None:
