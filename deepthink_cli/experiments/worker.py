@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError
 from deepthink_cli.experiments.executors.messages import JobEvent, Unit
-from deepthink_cli.experiments.jobs import Prepared, known, pending, prepare_jobs
+from deepthink_cli.experiments.jobs import Prepared, known, pending
 from deepthink_cli.experiments.plan import Run, planned
+from deepthink_cli.experiments.prepare import prepare_jobs
 from deepthink_cli.experiments.runner import check_ids, max_tokens_together, together, work
 from deepthink_cli.experiments.units import RunUnit, jobs_digest, pending_digest
 from deepthink_cli.model.spec import ModelSpec
