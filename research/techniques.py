@@ -33,9 +33,9 @@ from deepthink_cli.engine.opening import find_model, load
 from deepthink_cli.events import silent
 from deepthink_cli.experiments.executors.messages import RowMade
 from deepthink_cli.experiments.experiment import Experiment
-from deepthink_cli.experiments.jobs import Job, SharedRows, known, pending
+from deepthink_cli.experiments.jobs import Job, known, pending
 from deepthink_cli.experiments.plan import planned
-from deepthink_cli.experiments.prepare import prepare_run
+from deepthink_cli.experiments.prepare import SharedRows, prepare_run
 from deepthink_cli.experiments.runner import work
 from deepthink_cli.io.atomic import append, cut, replacing, whole_lines
 from deepthink_cli.method import Method
@@ -45,6 +45,7 @@ from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.scoring.centroids import centroids_of, nearness
 from deepthink_cli.scoring.pipeline import predicted
 from deepthink_cli.scoring.prediction import Prediction
+from deepthink_cli.scoring.scoring import PLAIN
 from deepthink_cli.scoring.softmax import softmax
 from deepthink_cli.techniques.registry import DEEP_THINKING, TECHNIQUES, sample
 from deepthink_cli.thinking import think

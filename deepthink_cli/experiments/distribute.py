@@ -7,7 +7,8 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 
-from deepthink_cli.events import Detail, Note, Tell, Warn
+from deepthink_cli.engine.opening import describe_engine
+from deepthink_cli.events import Note, Tell
 from deepthink_cli.experiments.collect import Collector, RunSummary
 from deepthink_cli.experiments.executors.base import Executor, other_version
 from deepthink_cli.experiments.executors.messages import Done, Opened, RowsLabelled
@@ -27,7 +28,7 @@ def distribute(
     started, out = time.perf_counter(), str(collector.folder.folder)
     client = RunClient(jobs, collector, Planner(collector.folder, share, share.of * executor.workers, tell))
     most = {model: len(known(of_model)) + len(tasks_of(pending(of_model))) for model, of_model in client.jobs.items()}
-    scheduler = Scheduler(executor, client, most, collector.samples)
+    scheduler = Scheduler(executor, client, most, tell, collector.samples)
     scheduler.run()
     counts = scheduler.counts
     tell(
@@ -63,20 +64,20 @@ class RunClient:
         """Why a worker is refused: another version of the package, or another model than the others have."""
         if (reason := other_version(opened)) is not None:
             return reason
-        known = self.first.get(model)
-        if known is None:
+        first = self.first.get(model)
+        if first is None:
             differing = self.jobs[model][0].run.spec.identify().differences(opened.identity)
         else:
-            ours, others = asdict(known.identity), asdict(opened.identity)
+            ours, others = asdict(first.identity), asdict(opened.identity)
             differing = [name for name in ours if ours[name] != others[name]]
         if differing:
             return (
-                f"{opened.host} has another {model.model} than {'the other workers' if known else 'this machine'}: its "
+                f"{opened.host} has another {model.model} than {'the other workers' if first else 'this machine'}: its "
                 f"{' and '.join(differing)} differs; give all machines the same files and options"
             )
-        if known is None:
+        if first is None:
             self.first[model] = opened
-            self._describe(opened)
+            describe_engine(opened, self.tell, always=True)
         return None
 
     def happened(self, unit: RunUnit, event: Done) -> None:
@@ -88,18 +89,6 @@ class RunClient:
         """The unit without the rows that exist by now."""
         self.collector.interrupted(unit.digest)
         return replace(unit, done=unit.done | self.collector.folder.done)
-
-    def warn(self, text: str) -> None:
-        """Warn of a worker that died or was refused."""
-        self.tell(Warn(text))
-
-    def _describe(self, opened: Opened) -> None:
-        identity = opened.identity
-        self.tell(Detail(f"loaded {identity.id}, {identity.dtype} on {opened.device} of {opened.host}"))
-        if opened.warning is not None:
-            self.tell(Warn(opened.warning))
-        else:
-            self.tell(Note(opened.notice or opened.description))
 
     def _known(self, jobs: Sequence[Job], opened: Opened) -> list[RunUnit]:
         """The units of jobs whose demonstrations are known, the longest first, so that workers end together."""

@@ -24,7 +24,7 @@ from deepthink_cli.experiments.axes import shown
 from deepthink_cli.experiments.crossing import Crossing
 from deepthink_cli.experiments.experiment import Experiment
 from deepthink_cli.experiments.folder import found_in
-from deepthink_cli.experiments.jobs import Job, Prepared, SharedRows, known, of_runs, pending, prepare_jobs
+from deepthink_cli.experiments.jobs import Job, Prepared, known, of_runs, pending
 from deepthink_cli.experiments.plan import (
     Run,
     given_to,
@@ -35,7 +35,7 @@ from deepthink_cli.experiments.plan import (
     scorings,
     source_of_run,
 )
-from deepthink_cli.experiments.prepare import prepare_run
+from deepthink_cli.experiments.prepare import SharedRows, prepare_jobs, prepare_run
 from deepthink_cli.experiments.results import Setting
 from deepthink_cli.experiments.runner import max_tokens_together, together
 from deepthink_cli.generation.answers import answered

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from textwrap import shorten
-from typing import Any
 
 from deepthink_cli.calibration.registry import NONE
-from deepthink_cli.data.examples import Example, Query
+from deepthink_cli.data.examples import Query
 from deepthink_cli.data.same_input import row_digest, rows_digest, same_rows
 from deepthink_cli.engine.base import Engine
-from deepthink_cli.errors import InputError, option
 from deepthink_cli.experiments.fitted import fitted, tokenized
 from deepthink_cli.experiments.plan import Run, readings, rows_of_job, scorings
 from deepthink_cli.experiments.results import Part, Setting
@@ -23,14 +20,12 @@ from deepthink_cli.method import Method
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.provenance import ModelIdentity, TokenizedDemonstrations
 from deepthink_cli.rereading import reread
-from deepthink_cli.selection.choice import Request, check_request, choose_demonstrations
+from deepthink_cli.selection.choice import Request, choose_demonstrations
 from deepthink_cli.selection.pool import PoolRows
 from deepthink_cli.selection.store import Store
 from deepthink_cli.tasks.catalogue import digest
-from deepthink_cli.tasks.evaluated import check_held_out, pool_of_task
 from deepthink_cli.tasks.format import Task
-from deepthink_cli.tasks.judges import check_may_run, judge_of
-from deepthink_cli.tasks.splits import Drawn, EvaluationSet, dev_set, draw_demonstrations, evaluation_set
+from deepthink_cli.tasks.splits import Drawn, EvaluationSet, dev_set
 from deepthink_cli.techniques.base import Technique, Trained
 from deepthink_cli.techniques.registry import DEEP_THINKING, technique_of
 from deepthink_cli.updates.gate import gate_values
@@ -38,7 +33,37 @@ from deepthink_cli.updates.registry import rule_text
 
 
 @dataclass(frozen=True, eq=False)
-class Job:
+class Prepared:
+    """What has been prepared of a task with one seed, without the weights: one job, or those of a choice."""
+
+    run: Run
+    evaluated: EvaluationSet
+    seed: int
+
+    @property
+    def task(self) -> Task:
+        """The task."""
+        return self.evaluated.task
+
+    @property
+    def techniques(self) -> Sequence[Technique]:
+        """The technique of each job."""
+        return self.run.options.chosen_techniques
+
+    @property
+    def rows(self) -> int:
+        """The number of rows."""
+        return sum(rows_of_job(self.run.options, technique) for technique in self.techniques)
+
+    @property
+    def inputs(self) -> int:
+        """The number of inputs to score for all rows, without those of a choice."""
+        options, number = self.run.options, len(self.evaluated)
+        return sum(scorings(options, number, each.members, readings(options, each)) for each in self.techniques)
+
+
+@dataclass(frozen=True, eq=False)
+class Job(Prepared):
     """One task with one seed, one choice of demonstrations and one technique, and its queries.
 
     `drawn` are the demonstrations, `sampling` names how they were chosen. `members` are those that fit the model as
@@ -47,9 +72,6 @@ class Job:
     scored part.
     """
 
-    run: Run
-    evaluated: EvaluationSet
-    seed: int
     sampling: str
     drawn: Drawn
     rows_sha256: Mapping[Part, str]
@@ -59,9 +81,9 @@ class Job:
     bound_by: str | None = None
 
     @property
-    def task(self) -> Task:
-        """The task."""
-        return self.evaluated.task
+    def techniques(self) -> Sequence[Technique]:
+        """Its technique."""
+        return (self.technique,)
 
     @property
     def tuning(self) -> Trained | None:
@@ -116,16 +138,6 @@ class Job:
     def label(self) -> str:
         """The job's name in messages."""
         return self.drawn_as if self.recorded is None else f"{self.drawn_as}, {self.recorded}"
-
-    @property
-    def rows(self) -> int:
-        """The number of its rows."""
-        return rows_of_job(self.run.options, self.technique)
-
-    @property
-    def inputs(self) -> int:
-        """The number of inputs to score for all rows."""
-        return _inputs(self.run, self.evaluated, self.technique)
 
     def scorings(self, wanted: Iterable[Setting]) -> int:
         """The number of inputs to score for the wanted rows."""
@@ -189,39 +201,18 @@ class Job:
 
 
 @dataclass(frozen=True, eq=False)
-class PendingJobs:
+class PendingJobs(Prepared):
     """The jobs of one task and seed whose demonstrations a method chooses once the model is loaded."""
 
-    run: Run
-    evaluated: EvaluationSet
-    seed: int
     pool: PoolRows
     request: Request
 
-    @property
-    def task(self) -> Task:
-        """The task."""
-        return self.evaluated.task
-
-    @property
-    def rows(self) -> int:
-        """The number of rows of these jobs."""
-        return sum(rows_of_job(self.run.options, technique) for technique in self.run.options.chosen_techniques)
-
-    @property
-    def inputs(self) -> int:
-        """The number of inputs to score for these jobs, without those of the choice."""
-        return sum(_inputs(self.run, self.evaluated, technique) for technique in self.run.options.chosen_techniques)
-
     def jobs(self, engine: Engine, store: Store | None) -> Iterator[Job]:
-        """Choose the demonstrations and yield a job for every technique; raises as `prepare_jobs`."""
+        """Choose the demonstrations and yield a job for every technique; raises as `jobs_after`."""
         chosen = choose_demonstrations(engine, self.pool, self.request, store)
         left_out = Counter({**self.pool.left_out, **self.pool.reasons})
         drawn = Drawn(chosen.demonstrations, left_out)
-        yield from _with_techniques(self.run, self.evaluated, self.seed, drawn, self.request.method)
-
-
-Prepared = Job | PendingJobs
+        yield from jobs_after(self.run, self.evaluated, self.seed, drawn, self.request.method)
 
 
 def of_runs(jobs: Iterable[Prepared]) -> dict[Run, list[Prepared]]:
@@ -250,69 +241,8 @@ def pending(jobs: Iterable[Prepared]) -> list[PendingJobs]:
     return [job for job in jobs if isinstance(job, PendingJobs)]
 
 
-class SharedRows:
-    """The evaluation sets of tasks, each made once for runs with the same protocol, source and limit."""
-
-    def __init__(self) -> None:
-        self._sets: dict[Any, EvaluationSet] = {}
-
-    def of(self, run: Run, task: Task) -> EvaluationSet:
-        """The rows that a run evaluates of a task; raises as `evaluation_set`."""
-        key = (task.name, digest(task), run.protocol, run.source, run.options.limit)
-        if key not in self._sets:
-            self._sets[key] = evaluation_set(task, run.protocol, run.source, run.options.limit)
-        return self._sets[key]
-
-    def clear(self) -> None:
-        """Forget the training rows, which take the most memory and are not needed once runs are prepared."""
-        for each in self._sets.values():
-            each.pools.clear()
-
-
-def prepare_jobs(run: Run, task: Task, shared: SharedRows | None = None) -> Iterator[Prepared]:
-    """Yield a task's jobs for every seed, with every check that does not need the weights.
-
-    Demonstrations that do not fit the model are dropped, starting with the first. Rows that are `shared` with other
-    runs are kept. Raises InputError for a task whose rows cannot be read, or if no demonstration fits.
-    """
-    _check_free(run, task)
-    evaluated = (shared or SharedRows()).of(run, task)
-    if run.options.demos_by:
-        fitting = pool_of_task(task, evaluated).fitting(run.spec.tokenizer, run.spec.limits)
-    for seed in run.options.seeds:
-        if not run.options.demos_by:
-            sampling = "given" if run.demonstrations else run.sampling or task.sampling
-            yield from _with_techniques(run, evaluated, seed, _drawn(run, evaluated, seed), sampling)
-            continue
-        pool = fitting.sampled(run.options.pool_size, seed)
-        for method in run.options.demos_by:
-            request = Request(method, run.shots or task.shots, seed, run.options.balance, chat=run.chat)
-            check_request(pool, request)
-            yield PendingJobs(run, evaluated, seed, pool, request)
-    if shared is None:
-        evaluated.pools.clear()
-
-
-def _check_free(run: Run, task: Task) -> None:
-    """Raise InputError for a task with free answers and options of scores, and for programs that may not be run."""
-    if task.free is None:
-        return
-    options = run.options
-    check_may_run(task, options.run_code, options.unsafe)
-    wrong = {
-        **dict.fromkeys(options.scoring.of_scores.items(), True),
-        ("calibrate", ",".join(options.calibrations)): options.calibrations != (NONE,),
-        ("demos_by", ",".join(options.demos_by)): bool(options.demos_by),
-        ("technique", ",".join(options.techniques)): any(each.members > 1 for each in options.chosen_techniques),
-        ("choose_on", "dev"): options.selects_on_dev and judge_of(task.free).runs_code,
-    }
-    for (field, value), given in wrong.items():
-        if given:
-            reason = f"task {task.name} has free answers, without scores; run it without this option"
-            raise InputError.of(field, value, reason)
-
-
-def _with_techniques(run: Run, evaluated: EvaluationSet, seed: int, drawn: Drawn, sampling: str) -> Iterator[Job]:
+def jobs_after(run: Run, evaluated: EvaluationSet, seed: int, drawn: Drawn, sampling: str) -> Iterator[Job]:
+    """A job for every technique after these demonstrations; raises InputError if none of them fits the model."""
     rows: dict[Part, str] = {"test": evaluated.rows_sha256}
     if run.options.selects_on_dev:  # raises before a model is loaded if the task has no dev rows
         rows["dev"] = rows_digest(map(row_digest, dev_set(evaluated.task, evaluated, drawn, run.options.dev_size)))
@@ -325,22 +255,3 @@ def _with_techniques(run: Run, evaluated: EvaluationSet, seed: int, drawn: Drawn
             reread(run.spec.tokenizer, members[0], Method(2, rule), 2)  # raises for an order that cannot be changed
         technique.check(run.spec, members[0])
         yield Job(run, evaluated, seed, sampling, drawn, rows, technique, members, plain, bound_by)
-
-
-def _drawn(run: Run, evaluated: EvaluationSet, seed: int) -> Drawn:
-    if run.demonstrations is not None:
-        examples = run.demonstrations.examples
-        rows = [(f"{option('demos')}: row {n}, {_beginning(each)!r}", each) for n, each in enumerate(examples, start=1)]
-        check_held_out(rows, evaluated, "or use think and eval, which also reports the accuracy without such rows")
-        return Drawn(run.demonstrations, Counter())
-    return draw_demonstrations(evaluated.task, evaluated, run.shots, seed, run.order_seed, run.sampling)
-
-
-def _beginning(example: Example) -> str:
-    """The first words of a demonstration, for messages."""
-    texts = [example.text] if isinstance(example.text, str) else example.text.values()
-    return shorten(" ".join(texts), 40, placeholder="...")
-
-
-def _inputs(run: Run, evaluated: EvaluationSet, technique: Technique) -> int:
-    return scorings(run.options, len(evaluated), technique.members, readings(run.options, technique))

@@ -14,7 +14,7 @@ from deepthink_cli.artifact.opening import OpenedMemory, warn_of_dtype
 from deepthink_cli.data.examples import Query, Skipped
 from deepthink_cli.engine.opening import describe_engine
 from deepthink_cli.errors import DeepThinkError, InputError
-from deepthink_cli.events import Progress, Tell, Warn, silent
+from deepthink_cli.events import Progress, Tell, silent
 from deepthink_cli.experiments.executors.base import Executor, other_version
 from deepthink_cli.experiments.executors.messages import Done, Opened, RowsLabelled, Unit
 from deepthink_cli.experiments.executors.scheduler import Scheduler
@@ -114,7 +114,7 @@ class Divided:
         assert progress.total is not None
         chunks = -(-(progress.total - progress.done) // CHUNK)
         driver = Driver(self.job, self.memories, rows, _AHEAD * self.executor.workers, tell)
-        scheduler = Scheduler(self.executor, driver, {self.job: chunks})
+        scheduler = Scheduler(self.executor, driver, {self.job: chunks}, tell)
         for _ in scheduler.steps():
             for part in driver.ready():
                 progress = replace(progress, done=min(progress.done + CHUNK, progress.total))
@@ -164,10 +164,6 @@ class Driver:
     def missing(self, unit: ChunkUnit) -> ChunkUnit:
         """The chunk itself: it is labelled from its beginning."""
         return unit
-
-    def warn(self, text: str) -> None:
-        """Warn of a worker that died or was refused."""
-        self.tell(Warn(text))
 
     def ready(self) -> Iterator[Part]:
         """The chunks whose turn it is, in order; raises the error of a row in its turn."""

@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from textwrap import shorten
 from typing import Any
 
 from deepthink_cli.calibration.extended_labels import ExtendedLabels, other_score
 from deepthink_cli.calibration.notes import check_count
 from deepthink_cli.calibration.registry import NONE
-from deepthink_cli.data.examples import DemonstrationSet
+from deepthink_cli.data.examples import DemonstrationSet, Example
 from deepthink_cli.engine.opening import find_model
-from deepthink_cli.errors import DeepThinkError, InputError, Problems
+from deepthink_cli.errors import DeepThinkError, InputError, Problems, option
 from deepthink_cli.events import Note, Progress, Tell, once, silent
 from deepthink_cli.experiments.axes import shown
 from deepthink_cli.experiments.crossing import Crossing
 from deepthink_cli.experiments.experiment import BETWEEN_RUNS, Experiment
 from deepthink_cli.experiments.folder import found_in
-from deepthink_cli.experiments.jobs import Job, Prepared, SharedRows, known, pending, prepare_jobs
+from deepthink_cli.experiments.jobs import Job, PendingJobs, Prepared, jobs_after, known, pending
 from deepthink_cli.experiments.plan import Run, planned
 from deepthink_cli.experiments.same_data import check_continues
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.model.spec import ModelSpec
-from deepthink_cli.tasks.judges import tell_of_programs
+from deepthink_cli.selection.choice import Request, check_request
+from deepthink_cli.tasks.catalogue import digest
+from deepthink_cli.tasks.evaluated import check_held_out, pool_of_task
+from deepthink_cli.tasks.format import Task
+from deepthink_cli.tasks.judges import check_may_run, judge_of, tell_of_programs
 from deepthink_cli.tasks.rows import announce
+from deepthink_cli.tasks.splits import Drawn, EvaluationSet, draw_demonstrations, evaluation_set
 from deepthink_cli.techniques.registry import DEEP_THINKING
 from deepthink_cli.updates.gate import grid_values
 from deepthink_cli.updates.registry import GATE, rule_text
@@ -156,3 +163,80 @@ def _warn_of_extended(run: Run, jobs: Sequence[Prepared], tell: Tell) -> None:
         query = next(iter(each.evaluated))
         extended.check_labels(query.text, each.task.labels or (str(query.gold),))
         extended.check_rows(() if each.task.labels else each.evaluated, ())
+
+
+class SharedRows:
+    """The evaluation sets of tasks, each made once for runs with the same protocol, source and limit."""
+
+    def __init__(self) -> None:
+        self._sets: dict[Any, EvaluationSet] = {}
+
+    def of(self, run: Run, task: Task) -> EvaluationSet:
+        """The rows that a run evaluates of a task; raises as `evaluation_set`."""
+        key = (task.name, digest(task), run.protocol, run.source, run.options.limit)
+        if key not in self._sets:
+            self._sets[key] = evaluation_set(task, run.protocol, run.source, run.options.limit)
+        return self._sets[key]
+
+    def clear(self) -> None:
+        """Forget the training rows, which take the most memory and are not needed once runs are prepared."""
+        for each in self._sets.values():
+            each.pools.clear()
+
+
+def prepare_jobs(run: Run, task: Task, shared: SharedRows | None = None) -> Iterator[Prepared]:
+    """Yield a task's jobs for every seed, with every check that does not need the weights.
+
+    Demonstrations that do not fit the model are dropped, starting with the first. Rows that are `shared` with other
+    runs are kept. Raises InputError for a task whose rows cannot be read, or if no demonstration fits.
+    """
+    _check_free(run, task)
+    evaluated = (shared or SharedRows()).of(run, task)
+    if run.options.demos_by:
+        fitting = pool_of_task(task, evaluated).fitting(run.spec.tokenizer, run.spec.limits)
+    for seed in run.options.seeds:
+        if not run.options.demos_by:
+            sampling = "given" if run.demonstrations else run.sampling or task.sampling
+            yield from jobs_after(run, evaluated, seed, _drawn(run, evaluated, seed), sampling)
+            continue
+        pool = fitting.sampled(run.options.pool_size, seed)
+        for method in run.options.demos_by:
+            request = Request(method, run.shots or task.shots, seed, run.options.balance, chat=run.chat)
+            check_request(pool, request)
+            yield PendingJobs(run, evaluated, seed, pool, request)
+    if shared is None:
+        evaluated.pools.clear()
+
+
+def _check_free(run: Run, task: Task) -> None:
+    """Raise InputError for a task with free answers and options of scores, and for programs that may not be run."""
+    if task.free is None:
+        return
+    options = run.options
+    check_may_run(task, options.run_code, options.unsafe)
+    wrong = {
+        **dict.fromkeys(options.scoring.of_scores.items(), True),
+        ("calibrate", ",".join(options.calibrations)): options.calibrations != (NONE,),
+        ("demos_by", ",".join(options.demos_by)): bool(options.demos_by),
+        ("technique", ",".join(options.techniques)): any(each.members > 1 for each in options.chosen_techniques),
+        ("choose_on", "dev"): options.selects_on_dev and judge_of(task.free).runs_code,
+    }
+    for (field, value), given in wrong.items():
+        if given:
+            reason = f"task {task.name} has free answers, without scores; run it without this option"
+            raise InputError.of(field, value, reason)
+
+
+def _drawn(run: Run, evaluated: EvaluationSet, seed: int) -> Drawn:
+    if run.demonstrations is not None:
+        examples = run.demonstrations.examples
+        rows = [(f"{option('demos')}: row {n}, {_beginning(each)!r}", each) for n, each in enumerate(examples, start=1)]
+        check_held_out(rows, evaluated, "or use think and eval, which also reports the accuracy without such rows")
+        return Drawn(run.demonstrations, Counter())
+    return draw_demonstrations(evaluated.task, evaluated, run.shots, seed, run.order_seed, run.sampling)
+
+
+def _beginning(example: Example) -> str:
+    """The first words of a demonstration, for messages."""
+    texts = [example.text] if isinstance(example.text, str) else example.text.values()
+    return shorten(" ".join(texts), 40, placeholder="...")

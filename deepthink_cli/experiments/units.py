@@ -27,7 +27,7 @@ from deepthink_cli.experiments.shards import Share
 from deepthink_cli.io.text import canonical_json
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.provenance import ModelIdentity
-from deepthink_cli.tasks.catalogue import digest
+from deepthink_cli.tasks.catalogue import digest as digest_of_task
 
 Wanted = dict[Job, list[Setting]]  # jobs that are read together, with the rows that are missing of each
 
@@ -36,16 +36,16 @@ Wanted = dict[Job, list[Setting]]  # jobs that are read together, with the rows 
 class RunUnit:
     """Some jobs of one task of a run, or all of them if a method chooses their demonstrations with the model.
 
-    `jobs` are numbers in the order of `prepare_jobs`, empty for all; `group` is the digest of what they are. All of
-    them are read together; rows are written for those in `part` alone, which are numbers, too. `done` are the keys of
-    rows that exist already.
+    `jobs` are numbers in the order of `prepare_jobs`, empty for all; they are read together. `done` are the keys of
+    their rows that are not made, because they exist or another unit makes them. `group` is the digest of the jobs that
+    are read, `digest` also of those whose rows are made.
     """
 
     run: Experiment
     task: str
     jobs: tuple[int, ...]
-    part: tuple[int, ...]
     group: str
+    digest: str
     done: frozenset[str]
     label: str
 
@@ -54,21 +54,20 @@ class RunUnit:
         """The model of the run."""
         return self.run.models[0]
 
-    @property
-    def digest(self) -> str:
-        """The digest of the jobs that are read, and the numbers of those whose rows are written."""
-        return _digest([self.group, *self.part]) if self.part else self.group
-
 
 def jobs_digest(of_jobs: Iterable[Sequence[Setting]]) -> str:
     """The digest of jobs that are read together, given all settings of each."""
     return _digest([setting.key for settings in of_jobs for setting in settings])
 
 
+def _keys(of_jobs: Iterable[Sequence[Setting]]) -> frozenset[str]:
+    return frozenset(setting.key for settings in of_jobs for setting in settings)
+
+
 def pending_digest(pending: Sequence[PendingJobs], identity: ModelIdentity) -> str:
     """The digest of a task whose demonstrations are chosen: its model, its data and all that is crossed."""
     run, options = pending[0].run, pending[0].run.options
-    data = [[digest(each.task), each.evaluated.rows_sha256, each.pool.sha256] for each in pending]
+    data = [[digest_of_task(each.task), each.evaluated.rows_sha256, each.pool.sha256] for each in pending]
     methods = [[each.request.method, each.request.shots, each.seed, each.request.balanced] for each in pending]
     scored = [[each.name, *map(str, readings(options, each))] for each in options.chosen_techniques]
     crossed = [scored, options.calibrations, run.positions, options.scoring.recorded]
@@ -93,39 +92,41 @@ class Planner:
         """The units of tasks whose demonstrations are chosen: their jobs can be grouped only when they are chosen."""
         for of_task in tasks_of(jobs):
             run, task, rows = of_task[0].run, of_task[0].task.name, sum(each.rows for each in of_task)
-            digest = pending_digest(of_task, identity)
-            if self.share.takes(digest, rows):
-                yield RunUnit(run.options, task, (), (), digest, frozenset(self.folder.done), task)
+            all_jobs = pending_digest(of_task, identity)
+            if self.share.takes(all_jobs, rows):
+                yield RunUnit(run.options, task, (), all_jobs, all_jobs, frozenset(self.folder.done), task)
 
     def known(
         self, jobs: Sequence[Job], identity: ModelIdentity, most: int, is_mine: bool = False
     ) -> list[tuple[RunUnit, Wanted]]:
         """The units of the jobs of one run, for an engine that reads `most` tokens in one pass.
 
-        Their jobs are the share's already if they are `mine`. Raises InputError if rows of the folder come from other
-        data.
+        If it `is_mine`, the share has been asked for the run already. Raises InputError if rows of the folder come from
+        other data.
         """
         settings = {job: job.settings(identity) for job in jobs}
         numbers = {job: number for of_task in tasks_of(jobs) for number, job in enumerate(of_task)}
         groups, units, asked = list(together(jobs, most)), list[tuple[RunUnit, Wanted]](), list[Setting]()
         parts = 1 if is_mine else -(-self.parts // max(1, len(groups)))
         for group in groups:
-            digest = jobs_digest(settings[job] for job in group)
-            keys = frozenset(setting.key for job in group for setting in settings[job])
+            all_jobs = jobs_digest(settings[job] for job in group)
             for part in (group[first::parts] for first in range(min(parts, len(group)))):
+                written = [setting for job in part for setting in settings[job]]
+                digest = _digest([all_jobs, *(numbers[job] for job in part)])
+                if not is_mine and not self.share.takes(digest, len(written)):
+                    continue
+                asked += written
+                wanted = {job: self._missing(settings[job]) if job in part else [] for job in group}
                 unit = RunUnit(
                     run=group[0].run.options,
                     task=group[0].task.name,
                     jobs=tuple(numbers[job] for job in group),
-                    part=tuple(numbers[job] for job in part),
-                    group=digest,
-                    done=keys & self.folder.done,
+                    group=all_jobs,
+                    digest=digest,
+                    done=_keys(settings[job] for job in group) - _keys(wanted.values()),
                     label=f"{part[0].label} and {len(part) - 1} more" if len(part) > 1 else part[0].label,
                 )
-                written = [setting for job in part for setting in settings[job]]
-                if is_mine or self.share.takes(unit.digest, len(written)):
-                    asked += written
-                    units.append((unit, {job: self._missing(settings[job]) if job in part else [] for job in group}))
+                units.append((unit, wanted))
         check_continues(self.folder.found, asked)
         self._tell(len(asked), [wanted for _, wanted in units])
         return units

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError
 from deepthink_cli.experiments.executors.messages import JobEvent, Unit
-from deepthink_cli.experiments.jobs import Prepared, known, pending, prepare_jobs
+from deepthink_cli.experiments.jobs import Prepared, known, pending
 from deepthink_cli.experiments.plan import Run, planned
+from deepthink_cli.experiments.prepare import prepare_jobs
 from deepthink_cli.experiments.runner import check_ids, max_tokens_together, together, work
 from deepthink_cli.experiments.units import RunUnit, jobs_digest, pending_digest
 from deepthink_cli.model.spec import ModelSpec
@@ -29,19 +30,15 @@ class UnitRunner:
         assert isinstance(unit, RunUnit)
         jobs, identity = self._jobs(unit), self.engine.identity
         if unit.jobs:
-            group, written = known(jobs[number] for number in unit.jobs), {jobs[number] for number in unit.part}
-            _check(unit, jobs_digest(job.settings(identity) for job in group))
-            groups = [group]
+            groups = [known(jobs[number] for number in unit.jobs)]
+            _check(unit, jobs_digest(job.settings(identity) for job in groups[0]))
         else:
             _check(unit, pending_digest(pending(jobs), identity))
             chosen = [job for each in pending(jobs) for job in each.jobs(self.engine, self.store)]
-            groups, written = list(together(chosen, max_tokens_together(self.engine))), set(chosen)
+            groups = list(together(chosen, max_tokens_together(self.engine)))
         check_ids(self.engine, (job for group in groups for job in group))
         for group in groups:
-            wanted = {
-                job: [each for each in job.settings(identity) if job in written and each.key not in unit.done]
-                for job in group
-            }
+            wanted = {job: [each for each in job.settings(identity) if each.key not in unit.done] for job in group}
             yield from work(self.engine, wanted, samples)
 
     def _jobs(self, unit: RunUnit) -> list[Prepared]:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from deepthink_cli.engine.opening import find_model, load
 from deepthink_cli.events import silent
-from deepthink_cli.experiments.jobs import SharedRows
+from deepthink_cli.experiments.prepare import SharedRows
 from deepthink_cli.model.options import ModelOptions
 from research.packing import continued
 from research.table1.runs import MORE_ROWS, POOL, TASKS

@@ -22,9 +22,10 @@ from deepthink_cli.errors import InputError
 from deepthink_cli.events import silent
 from deepthink_cli.experiments import prepare
 from deepthink_cli.experiments.crossing import Crossing
-from deepthink_cli.experiments.jobs import Job, prepare_jobs
+from deepthink_cli.experiments.jobs import Job
 from deepthink_cli.experiments.plan import planned as plan_run
 from deepthink_cli.experiments.plan import readings
+from deepthink_cli.experiments.prepare import prepare_jobs
 from deepthink_cli.experiments.results import read_results
 from deepthink_cli.make_memory import ThinkPlan
 from deepthink_cli.techniques.base import Trained

@@ -11,6 +11,7 @@ from queue import Empty, SimpleQueue
 from typing import Generic, Protocol, TypeVar, cast
 
 from deepthink_cli.errors import DeepThinkError, InputError
+from deepthink_cli.events import Tell, Warn
 from deepthink_cli.experiments.executors.base import Executor, Worker
 from deepthink_cli.experiments.executors.messages import (
     Died,
@@ -54,9 +55,6 @@ class Client(Protocol[S_contra, U]):
     def missing(self, unit: U) -> U:
         """A unit that was interrupted, with the rows that it has made among those that are done."""
 
-    def warn(self, text: str) -> None:
-        """Tell of a worker that died or was refused."""
-
 
 @dataclass(eq=False)
 class _Slot:
@@ -91,11 +89,13 @@ class Scheduler(Generic[S, U]):
 
     A worker keeps its subject open as long as there are units of it, so that weights are loaded once. `failures` has a
     line for each unit that could not be done, and `are_input` says whether other workers could not do them either.
+    Workers that died or were refused are told of.
     """
 
     executor: Executor
     client: Client[S, U]
     subjects: Mapping[S, int]
+    tell: Tell
     samples: bool = False
     counts: Counts = field(default_factory=Counts)
     failures: list[str] = field(default_factory=list)
@@ -151,10 +151,11 @@ class Scheduler(Generic[S, U]):
             if slot.suspended >= SUSPENDED_LIMIT:
                 self._replace(slot, f"was stopped (SIGSTOP) for {SUSPENDED_LIMIT / 60:.0f} minutes")
             elif before < SUSPENDED_WARNING <= slot.suspended:
-                self.client.warn(
+                text = (
                     f"worker {slot.number + 1} is stopped (SIGSTOP) and does nothing: kill -CONT {number} continues "
                     f"it, and after {SUSPENDED_LIMIT / 60:.0f} minutes it is replaced"
                 )
+                self.tell(Warn(text))
 
     def _next_event(self) -> tuple[_Slot, int, Event] | None:
         """The next event; None if there is none for a while, since an endless wait would not see Ctrl-C on Windows."""
@@ -257,7 +258,7 @@ class Scheduler(Generic[S, U]):
         doing = "waiting" if message is None else "loading the model"
         if isinstance(message, Do):
             doing = self._again(cast(U, message.unit), reason)
-        self.client.warn(f"worker {slot.number + 1} {reason}; it was {doing}")
+        self.tell(Warn(f"worker {slot.number + 1} {reason}; it was {doing}"))
         if slot.failures > RETRIES:
             self._close(slot, reason)
 
@@ -277,7 +278,7 @@ class Scheduler(Generic[S, U]):
     def _close(self, slot: _Slot, reason: str) -> None:
         """Start no more workers in this place."""
         slot.is_closed = True
-        self.client.warn(f"worker {slot.number + 1} is not used any more: {reason}")
+        self.tell(Warn(f"worker {slot.number + 1} is not used any more: {reason}"))
         self.last_reason = reason
 
     def _name_what_is_left(self) -> None:
