@@ -162,7 +162,7 @@ def test_an_interrupted_labelling_of_a_folder_is_continued(
     assert (tmp_path / "out.jsonl").read_bytes() == (tmp_path / "alone.jsonl").read_bytes()
 
 
-def test_workers_divide_the_rows_of_a_folder(given: Given, tmp_path: Path) -> None:
+def test_workers_divide_the_rows_of_a_folder(given: Given, inline: InlineExecutor, tmp_path: Path) -> None:
     memory, folder = given
     assert labels(memory, folder, tmp_path / "alone.parquet") == 0
     assert labels(memory, folder, tmp_path / "divided.parquet", "--workers", "2") == 0
