@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ import pyarrow.parquet
 import pytest
 import torch
 from helpers.folders import memory_and_folder, scores_in
-from helpers.inline_workers import InlineExecutor
+from helpers.inline_workers import InlineExecutor, labelling_inline
 
 from deepthink_cli.cli import predict as command
 from deepthink_cli.cli.main import run
@@ -34,14 +33,7 @@ def given(tmp_path: Path) -> Given:
 @pytest.fixture
 def inline(monkeypatch: pytest.MonkeyPatch) -> InlineExecutor:
     """Two workers in this process."""
-    executor = InlineExecutor(2)
-
-    @contextmanager
-    def started(*_: Any) -> Any:
-        yield executor
-
-    monkeypatch.setattr(command, "started", started)
-    return executor
+    return labelling_inline(monkeypatch)
 
 
 def labels(memory: str, inputs: object, output: Path, *more: str) -> int:

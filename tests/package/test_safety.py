@@ -222,19 +222,19 @@ def test_a_chat_template_is_never_filled(model: Path, ran: Path, demos: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("template", "limit"),
+    ("template", "seconds", "limit"),
     [
-        ("{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}", "1 seconds"),
-        ("{{ 'x' * 10**10 }}", "1 GiB of memory"),
-        ("{{ 'x' * 10**8 }}", "1048576 characters"),
+        ("{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}", 1, "1 seconds"),
+        ("{{ 'x' * 10**10 }}", 10, "1 GiB of memory"),
+        ("{{ 'x' * 10**8 }}", 10, "1048576 characters"),
     ],
     ids=["time", "memory", "size"],
 )
 def test_a_chat_template_without_end_is_one_line(
-    template: str, limit: str, model: Path, demos: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+    template: str, seconds: int, limit: str, model: Path, demos: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("deepthink_cli.engine.opening.load_network", None)  # it ends before weights are loaded
-    monkeypatch.setattr("deepthink_cli.model.chat.exceeds", partial(exceeds, seconds=1))
+    monkeypatch.setattr("deepthink_cli.model.chat.exceeds", partial(exceeds, seconds=seconds))
     (model / "chat_template.jinja").write_text(template)
     said = f"takes more than {limit} for this conversation; omit --chat"
     assert said in refused(think(model, demos, "--chat"), capsys, 2)
