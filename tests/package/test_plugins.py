@@ -408,34 +408,34 @@ def test_what_cannot_be_imported_is_one_warning_that_names_it_and_the_program_go
     assert refusal.endswith("prior, or several separated by commas")
 
 
-@pytest.mark.parametrize(
-    ("kind", "entry", "reason"),
-    [
-        ("updates", "gate = guest:Halfway", "the name is taken"),
-        ("updates", "level = guest:level", "TypeError: not a dataclass whose instances can be called"),
-        ("calibrations", "flat = guest:level", "ValueError: a calibration with another name, 'level'"),
-        ("techniques", "level = guest:level", "TypeError: not a subclass of Technique"),
-        ("selections", "level = guest:level", "TypeError: a Calibration, not a SelectionMethod"),
-        ("judges", "level = guest:level", "TypeError: a Calibration, not a Judge"),
-        ("openers", "level = guest:level", "TypeError: a Calibration, not a Opener"),
-        ("selections", "none = guest:nothing", "AttributeError"),
-    ],
-)
-def test_what_is_not_what_its_kind_asks_for_is_left_out(
-    tmp_path: Path, libraries: Forks, kind: str, entry: str, reason: str
-) -> None:
-    install(tmp_path, {kind: entry}, guest=MODULE)
-    registry = {
-        "updates": "updates.registry import RULES",
-        "techniques": "techniques.registry import TECHNIQUES",
-        "calibrations": "calibration.registry import CALIBRATIONS",
-        "selections": "selection.registry import METHODS",
-        "judges": "tasks.judges import JUDGES",
-        "openers": "artifact.registry import OPENERS",
-    }[kind]
-    program = f"from deepthink_cli.{registry} as names\nprint({entry.split()[0]!r} in dict(names.items()))"
-    done = libraries.program(program, PYTHONPATH=str(tmp_path))
-    assert done.stdout.split() == [str(reason == "the name is taken")]
-    (warning,) = done.stderr.splitlines()
-    assert f"deepthink.{kind} {entry.split()[0]!r}" in warning
-    assert f"is not used: {reason}" in warning
+WRONG = [
+    ("updates", "gate = guest:Halfway", "the name is taken"),
+    ("updates", "level = guest:level", "TypeError: not a dataclass whose instances can be called"),
+    ("calibrations", "flat = guest:level", "ValueError: a calibration with another name, 'level'"),
+    ("techniques", "level = guest:level", "TypeError: not a subclass of Technique"),
+    ("selections", "level = guest:level", "TypeError: a Calibration, not a SelectionMethod"),
+    ("judges", "level = guest:level", "TypeError: a Calibration, not a Judge"),
+    ("openers", "level = guest:level", "TypeError: a Calibration, not a Opener"),
+    ("selections", "none = guest:nothing", "AttributeError"),
+]
+NAMES = """
+from deepthink_cli.artifact.registry import OPENERS as openers
+from deepthink_cli.calibration.registry import CALIBRATIONS as calibrations
+from deepthink_cli.selection.registry import METHODS as selections
+from deepthink_cli.tasks.judges import JUDGES as judges
+from deepthink_cli.techniques.registry import TECHNIQUES as techniques
+from deepthink_cli.updates.registry import RULES as updates
+"""
+
+
+def test_what_is_not_what_its_kind_asks_for_is_left_out_with_one_warning(tmp_path: Path, libraries: Forks) -> None:
+    entries = {kind: "\n".join(entry for each, entry, _ in WRONG if each == kind) for kind, _, _ in WRONG}
+    install(tmp_path, entries, guest=MODULE)
+    asked = "".join(f"print({entry.split()[0]!r} in dict({kind}.items()))\n" for kind, entry, _ in WRONG)
+    done = libraries.program(NAMES + asked, PYTHONPATH=str(tmp_path))
+    assert done.stdout.split() == [str(reason == "the name is taken") for _, _, reason in WRONG]
+    warnings = done.stderr.splitlines()
+    assert len(warnings) == len(WRONG)
+    for kind, entry, reason in WRONG:
+        (warning,) = [line for line in warnings if f"deepthink.{kind} {entry.split()[0]!r}" in line]
+        assert f"is not used: {reason}" in warning
