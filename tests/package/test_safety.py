@@ -8,6 +8,7 @@ import pickle
 import shutil
 from collections.abc import Callable
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import torch
 from conftest import write_reviews, write_rows
 from helpers.foreign_code import bring_code, changed
 from helpers.forks import Forks
+from helpers.soak import with_soak
 from helpers.tiny import tiny_task
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
@@ -148,10 +150,12 @@ def test_no_thread_converts_pickled_weights_behind_ones_back(model: Path, monkey
     assert values == ["1"]
 
 
-@pytest.mark.parametrize("weights", ["pytorch_model.bin", "model.safetensors"])
-@pytest.mark.parametrize(
-    "content", [b"", b"x", b"\x80\x04.", b"PK\x03\x04" + bytes(40), b"\xff" * 100, b"\x10" + bytes(30)]
-)
+DAMAGED = [b"", b"x", b"\x80\x04.", b"PK\x03\x04" + bytes(40), b"\xff" * 100, b"\x10" + bytes(30)]
+PICKLES, TENSORS = "pytorch_model.bin", "model.safetensors"
+TRIED = [*product([PICKLES], DAMAGED[2:4]), *product([TENSORS], DAMAGED[4:]), (TENSORS, b"")]
+
+
+@pytest.mark.parametrize(("weights", "content"), with_soak(product([PICKLES, TENSORS], DAMAGED), TRIED))
 def test_damaged_weights_are_one_line(
     weights: str, content: bytes, model: Path, demos: Path, tmp_path: Path, capsys: Captured
 ) -> None:
@@ -296,7 +300,7 @@ ODD: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("fields", ODD, ids=json.dumps)
-@pytest.mark.parametrize("more", [[], ["--dry-run"]], ids=["read", "plan"])
+@pytest.mark.parametrize("more", [[], pytest.param(["--dry-run"], marks=pytest.mark.soak)], ids=["read", "plan"])
 def test_odd_configurations_are_one_line_or_work(
     fields: dict[str, Any], more: list[str], model: Path, demos: Path, capsys: Captured
 ) -> None:
