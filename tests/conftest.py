@@ -73,7 +73,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if not config.getoption("--gpu"):
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
     usual = {"deadline": None, "database": None, "suppress_health_check": list(HealthCheck)}
-    settings.register_profile("suite", max_examples=40, derandomize=True, **usual)
+    settings.register_profile("suite", max_examples=30, derandomize=True, **usual)
     settings.register_profile("soak", max_examples=2000, **usual)
     settings.load_profile("soak" if config.getoption("--soak") else "suite")
     if config.getoption("--soak"):

@@ -13,21 +13,6 @@ from deepthink_cli.cli.main import run
 
 GOOD = '{"text": "fine", "label": "yes"}\n{"text": "poor", "label": "no"}\n'
 
-BAD_DEMOS = {
-    "not JSON": (GOOD + "{text: 1}\n", "demos.jsonl:3: not JSON"),
-    "not an object": (GOOD + "[1, 2]\n", "demos.jsonl:3: not an object"),
-    "empty file": ("", "demos.jsonl: no rows"),
-    "missing text": (GOOD + '{"label": "yes"}\n', "demos.jsonl:3: field 'text' is missing"),
-    "empty text": (GOOD + '{"text": "  ", "label": "yes"}\n', "demos.jsonl:3: 'text' is empty"),
-    "missing label": (GOOD + '{"text": "so so"}\n', "demos.jsonl:3: field 'label' is missing"),
-    "empty label": (GOOD + '{"text": "so so", "label": ""}\n', "demos.jsonl:3: 'label' is empty"),
-    "one label": ('{"text": "fine", "label": "yes"}\n', "one label only, 'yes'"),
-    "NaN": (GOOD + '{"text": "x", "label": NaN}\n', "demos.jsonl:3: NaN is not a finite number"),
-    "lone surrogate": (
-        GOOD + '{"text": "x\\ud800", "label": "yes"}\n',
-        "demos.jsonl:3: 'text' holds the lone surrogate",
-    ),
-}
 
 BAD_OPTIONS = {
     "eta of zero": (["--eta", "0"], "--eta 0: the gate is a number in (0, 1]"),
@@ -69,15 +54,6 @@ def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> list[st
     return err.splitlines()
 
 
-@pytest.mark.parametrize("case", BAD_DEMOS)
-def test_bad_demonstrations_are_refused(case: str, capsys: pytest.CaptureFixture[str]) -> None:
-    text, message = BAD_DEMOS[case]
-    Path("demos.jsonl").write_text(text)
-    Path("mem.safetensors").write_text("what was there before")
-    (line,) = refused(["think", "demos.jsonl", "-o", "mem.safetensors"], capsys)
-    assert message in line
-
-
 @pytest.mark.parametrize("case", BAD_OPTIONS)
 def test_bad_options_are_refused(case: str, capsys: pytest.CaptureFixture[str]) -> None:
     arguments, message = BAD_OPTIONS[case]
@@ -110,30 +86,6 @@ def test_demonstrations_too_long_are_refused_before_any_weights(
 @pytest.fixture
 def memory(thought_of: Callable[..., Path], demos: Path) -> str:
     return str(thought_of(Path("mem.safetensors"), "llama", "-T", "1"))
-
-
-BAD_INPUTS = {
-    "not JSON": ("oops\n", "in.jsonl:1: not JSON"),
-    "missing text": ('{"review": "x"}\n{"text": "y"}\n', "in.jsonl:2: field 'review' is missing"),
-    "duplicate candidates": (
-        '{"review": "x", "candidates": ["a", "a"]}\n',
-        "in.jsonl:1: candidates: 'a' is duplicated",
-    ),
-    "an empty candidate": ('{"review": "x", "candidates": ["a", " "]}\n', "in.jsonl:1: 'candidates' is empty"),
-    "no candidates": ('{"review": "x", "candidates": []}\n', 'in.jsonl:1: "candidates" must be a list'),
-    "a lone surrogate": ('{"review": "\\udfff"}\n', "in.jsonl:1: 'review' holds the lone surrogate"),
-}
-
-
-@pytest.mark.parametrize("case", BAD_INPUTS)
-def test_bad_inputs_are_refused_before_anything_is_printed(
-    case: str, memory: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    text, message = BAD_INPUTS[case]
-    Path("in.jsonl").write_text(text)
-    Path("out.jsonl").write_text("what was there before")
-    (line,) = refused(["predict", memory, "in.jsonl", "-o", "out.jsonl"], capsys)
-    assert message in line
 
 
 def test_a_labelled_row_must_carry_one_of_the_labels(memory: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from conftest import write_rows
+from helpers.inline_workers import labelling_inline
 
 from deepthink_cli.cli.main import run
 
@@ -44,7 +45,8 @@ def test_a_file_its_reverse_and_single_rows_have_the_same_scores(command: str, m
     assert labelled(command, memory, ROWS, "--engine", "packed") == whole
 
 
-def test_workers_have_the_scores_of_one_process(memory: Path) -> None:
+def test_workers_have_the_scores_of_one_process(memory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    labelling_inline(monkeypatch)
     rows = ROWS * 40  # more than a chunk
     assert labelled("predict", memory, rows, "--workers", "2") == labelled("predict", memory, ROWS) * 40
 

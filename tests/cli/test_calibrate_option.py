@@ -229,17 +229,6 @@ def test_python_gives_the_same_report(memory: Path, labelled: Path, capsys: pyte
     assert evaluate(Scorer.open(memory, iteration="all", calibrate=["none"]), labelled).judged.value < 1
 
 
-def test_the_option_can_come_from_the_environment_or_a_file(
-    predicted: Callable[..., list[dict[str, Any]]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    config = tmp_path / "options.toml"
-    config.write_text('calibrate = ["pmi", "batch"]\n')
-    assert list(predicted("--config", str(config))[0]["calibrated"]) == ["pmi", "batch"]
-    monkeypatch.setenv("DEEPTHINK_CALIBRATE", "domain")
-    assert list(predicted("--config", str(config))[0]["calibrated"]) == ["domain"]
-    assert list(predicted("--calibrate", "batch")[0]["calibrated"]) == ["batch"]
-
-
 @pytest.mark.parametrize("command", ["predict", "eval"])
 @pytest.mark.parametrize(
     ("names", "message"),

@@ -26,7 +26,8 @@ LINES = {
 }
 PROGRAM = """
 import os, sys
-from deepthink_cli.cli.main import run
+from deepthink_cli.cli.main import program, run
+program()
 for line in sys.argv[1:]:
     if not os.fork():
         os.environ.update(COMP_WORDS=line, COMP_CWORD=str(line.count(" ")))

@@ -74,11 +74,6 @@ def _check_against_commands(out: str, data: Path, folder: Path, capsys: Captured
     assert changed[-1] > count(data / "articles") / 5
 
 
-def test_a_demo_of_a_model_that_does_not_exist_stops_before_it_starts(capsys: Captured) -> None:
-    assert run(["demo", "-m", "./nowhere"]) == 2
-    assert "no such model directory" in capsys.readouterr().err
-
-
 RIGHT, WRONG = -0.1, -3.0  # log-probabilities of the true label, of which the first is above one half
 
 

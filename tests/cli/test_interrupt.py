@@ -7,9 +7,11 @@ import signal
 import subprocess
 import sys
 import time
+from itertools import product
 from pathlib import Path
 
 import pytest
+from helpers.soak import with_soak
 
 from deepthink_cli.cli.process import INTERRUPTED
 
@@ -104,6 +106,8 @@ def test_nothing_else_is_imported_before_ctrl_c_is_heard() -> None:
     assert [name for name in done.stdout.split() if name != "__future__"] == own
 
 
+SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+TRIED = [(signal.SIGTERM, "native"), (signal.SIGTERM, "python"), (signal.SIGHUP, "python"), (signal.SIGINT, "native")]
 HOLDING = """
 import hashlib, signal, sys, time
 from pathlib import Path
@@ -123,8 +127,7 @@ main.main()
 """
 
 
-@pytest.mark.parametrize("way", ["python", "native"])
-@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+@pytest.mark.parametrize(("sent", "way"), with_soak(product(SIGNALS, ["python", "native"]), TRIED))
 def test_temporary_folders_go_whatever_ends_the_process(sent: signal.Signals, way: str, tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "old").write_text("old")

@@ -188,14 +188,6 @@ def test_more_errors_than_allowed_end_with_1_and_a_whole_output(
     assert run([*words, "--allow-errors", "3"]) == 0
 
 
-def test_by_default_one_bad_row_stops_before_the_model_is_loaded(
-    memory: Path, mixed: Path, tmp_path: Path, capsys: Captured
-) -> None:
-    assert run(["predict", str(memory), str(mixed), "-o", str(tmp_path / "out.jsonl")]) == 2
-    assert "mixed.jsonl:2: not JSON" in capsys.readouterr().err
-    assert not (tmp_path / "out.jsonl").exists()
-
-
 def test_a_file_without_a_good_row_is_not_skipped_row_by_row(memory: Path, tmp_path: Path, capsys: Captured) -> None:
     other = write_rows(tmp_path / "other.jsonl", [{"text": "another field"}] * 30)
     assert run(["predict", str(memory), str(other), "--on-error", "skip"]) == 2

@@ -246,7 +246,7 @@ def line(base: str, options: dict[str, Given], names: Any) -> str:
 def test_in_every_pair_an_option_changes_what_is_done_or_is_refused(
     base: str, options: dict[str, Given], effect: Callable[..., Any], soak: Soak
 ) -> None:
-    pairs = pairs_of(options, every=soak.count(4, 1))
+    pairs = pairs_of(options, every=soak.count(8, 1))
     assert isinstance(effect(base), str)
     assert "\n".join(without_effect(base, options, pairs, effect)) == ""
 

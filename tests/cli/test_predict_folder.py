@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ import pyarrow.parquet
 import pytest
 import torch
 from helpers.folders import memory_and_folder, scores_in
-from helpers.inline_workers import InlineExecutor
+from helpers.inline_workers import InlineExecutor, labelling_inline
 
 from deepthink_cli.cli import predict as command
 from deepthink_cli.cli.main import run
@@ -34,14 +33,7 @@ def given(tmp_path: Path) -> Given:
 @pytest.fixture
 def inline(monkeypatch: pytest.MonkeyPatch) -> InlineExecutor:
     """Two workers in this process."""
-    executor = InlineExecutor(2)
-
-    @contextmanager
-    def started(*_: Any) -> Any:
-        yield executor
-
-    monkeypatch.setattr(command, "started", started)
-    return executor
+    return labelling_inline(monkeypatch)
 
 
 def labels(memory: str, inputs: object, output: Path, *more: str) -> int:
@@ -162,7 +154,7 @@ def test_an_interrupted_labelling_of_a_folder_is_continued(
     assert (tmp_path / "out.jsonl").read_bytes() == (tmp_path / "alone.jsonl").read_bytes()
 
 
-def test_workers_divide_the_rows_of_a_folder(given: Given, tmp_path: Path) -> None:
+def test_workers_divide_the_rows_of_a_folder(given: Given, inline: InlineExecutor, tmp_path: Path) -> None:
     memory, folder = given
     assert labels(memory, folder, tmp_path / "alone.parquet") == 0
     assert labels(memory, folder, tmp_path / "divided.parquet", "--workers", "2") == 0

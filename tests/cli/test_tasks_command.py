@@ -71,18 +71,6 @@ def test_a_right_task_file_validates(tmp_path: Path, capsys: Captured) -> None:
     assert "tiny is a task" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("changes", "reason"),
-    [
-        ({"shots": -1}, "shots:"),
-        ({"example": {"body": "a", "kind": 9}}, "its example does not fit the task: the answer is no"),
-    ],
-)
-def test_a_wrong_task_file_does_not(tmp_path: Path, capsys: Captured, changes: dict[str, object], reason: str) -> None:
-    path, _ = tiny_task(tmp_path, **changes)
-    assert reason in output(capsys, "tasks", "validate", str(path), code=2)
-
-
 def test_a_task_whose_example_does_not_fit_is_not_shown(tmp_path: Path, capsys: Captured) -> None:
     path, _ = tiny_task(tmp_path, example={"body": "a"})
     error = output(capsys, "tasks", str(path), code=2)

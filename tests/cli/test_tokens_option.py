@@ -19,10 +19,10 @@ from deepthink_cli.experiments.study import open_study
 TEXT = "Text: a joy\nLabel: good\n\nText: dull\nLabel: bad\n\n"
 
 
-@pytest.fixture
-def model(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A random model with the tokenizer of GPT-2, which joins two line breaks at the end of a text."""
-    folder = write_model(tmp_path / "model", "gpt2", vocab_size=50257)
+    folder = write_model(tmp_path_factory.mktemp("model"), "gpt2", vocab_size=50257)
     AutoTokenizer.from_pretrained(shared("tokenizers/gpt2")).save_pretrained(folder)
     return folder
 

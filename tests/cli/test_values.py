@@ -3,37 +3,21 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import pytest
 import typer
 from typer.testing import CliRunner
 
 from deepthink_cli.cli.console import bar, interval_bar, note, report, table, write_json
-from deepthink_cli.cli.data_options import PromptArguments
-from deepthink_cli.cli.grouped import Given, Without, grouped
-from deepthink_cli.cli.options import CommonArguments
+from deepthink_cli.cli.grouped import Given
 from deepthink_cli.cli.values import pattern, unescaped
 from deepthink_cli.errors import InputError
 from deepthink_cli.io.text import size
-from deepthink_cli.method import MethodOptions
-from deepthink_cli.model.options import ModelOptions, Offline
+from deepthink_cli.model.options import ModelOptions
 
 app = typer.Typer()
-
-
-@app.command()
-@grouped
-def command(
-    *,
-    method: Given[MethodOptions],
-    prompt: PromptArguments,
-    offline: Offline = False,
-    common: Annotated[CommonArguments, Without("json")],
-) -> None:
-    sys.stdout.write(json.dumps([float(method.eta), method.keep, prompt.labels, prompt.label_field, offline]))
 
 
 def parsed(*arguments: str, **environment: str) -> list[Any]:
@@ -124,19 +108,6 @@ def test_an_option_like_no_other_is_answered_with_all(yaml: Path, name: str) -> 
     message = refusal(written(yaml, f"{name}: 1"))
     assert message.startswith(f"{yaml}:1: unknown option ")
     assert name in message.lower()
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "reason"),
-    [
-        ("a.toml", "keep = 1\neta = ", "a.toml:2: not TOML: Invalid value"),
-        ("a.yaml", "keep: 1\neta: [", "a.yaml:2: not YAML: while parsing a flow node"),
-        ("a.yml", "!!python/object/apply:os.getcwd []", "a.yml:1: the tag tag:yaml.org,2002:python/object/apply"),
-        ("a.yaml", "- eta", "a.yaml:1: must hold option names with values"),
-    ],
-)
-def test_a_file_that_holds_no_options_is_refused(tmp_path: Path, name: str, text: str, reason: str) -> None:
-    assert refusal(written(tmp_path / name, text)).startswith(f"{tmp_path}/{reason}")
 
 
 def test_a_configuration_file_that_is_not_there_is_named(tmp_path: Path) -> None:

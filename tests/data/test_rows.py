@@ -144,13 +144,6 @@ def test_an_unknown_suffix_is_refused_with_those_that_are_known(tmp_path: Path) 
     assert message == f"{tmp_path}/rows.xlsx: {reason}"
 
 
-@pytest.mark.parametrize(
-    ("name", "content"), [("a.jsonl", ""), ("a.jsonl", "\n \n"), ("a.csv", ""), ("a.tsv", "x\ty\n")]
-)
-def test_a_file_without_rows_is_refused(tmp_path: Path, name: str, content: str) -> None:
-    assert refusal(tmp_path / name, content) == f"{tmp_path / name}: no rows; give at least one"
-
-
 def test_standard_input_is_read_as_json_lines_and_called_by_its_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -191,18 +184,6 @@ def test_csv_rows_with_the_wrong_number_of_cells_are_reported_together(csv: Path
         f"{csv}:2: 3 cells under 2 columns; quote cells that hold ','",
         f"{csv}:4: 1 cells under 2 columns; quote cells that hold ','",
     ]
-
-
-@pytest.mark.parametrize(("header", "found"), [("a,a", "['a', 'a']"), ("a, ,b", "['a', '', 'b']")])
-def test_a_csv_header_names_every_column_once(csv: Path, header: str, found: str) -> None:
-    message = refusal(csv, f"\n{header}\n1,2,3\n")
-    way = "if it is data, give no_header"
-    assert message == f"{csv}:2: the first row must name every column once, found {found}; {way}"
-
-
-def test_an_open_quote_is_named_with_the_line_where_its_row_begins(csv: Path) -> None:
-    message = refusal(csv, 'text,label\na,b\n"c,d\ne,f\n')
-    assert message == f"{csv}:3: not CSV (unexpected end of data); no_quotes reads quotation marks as text"
 
 
 @pytest.mark.parametrize("rows_before", [0, 1, 3000])

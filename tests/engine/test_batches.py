@@ -70,18 +70,18 @@ def test_many_queries_score_as_each_alone(llama: BatchedEngine) -> None:
 
 
 @pytest.mark.parametrize("family", ["gpt2", pytest.param("bloom", marks=pytest.mark.soak)])
-def test_ten_thousand_queries_score_as_one_does(family: str, loaded: Loaded) -> None:
+def test_thousands_of_queries_score_as_one_does(family: str, loaded: Loaded) -> None:
     engine = loaded(family)
     memory = read(engine, DEMOS)
     pick = random.Random(1)
     kinds = [SHARED, UNEQUAL, ((30,),), ((31,), (32, 33))]
     queries = [
         TokenizedQuery(tuple(pick.choices(range(3, 300), k=pick.randint(1, 6))), pick.choice(kinds))
-        for _ in range(10_000)
+        for _ in range(3_000)
     ]
     together = score(engine, memory, queries)
     assert [len(scores.sums) for scores in together] == [len(query.answers) for query in queries]
-    for number in range(0, 10_000, 997):
+    for number in range(0, 3_000, 299):
         assert together[number].sums == pytest.approx(plain_scores(engine, DEMOS, queries[number]), abs=1e-4)
 
 

@@ -66,6 +66,9 @@ def test_a_network_on_two_devices_scores_as_on_one(
         assert (scores(choose_engine(model, engine), reviews) - expected).abs().max() < 1e-4
 
 
+@pytest.mark.parametrize(
+    "folder", [("llama", False), pytest.param(("gpt2", True), marks=pytest.mark.soak)], indirect=True
+)
 def test_a_dialogue_after_a_memory_of_a_file_continues_on_the_networks_devices(
     folder: Path, reviews: DemonstrationSet
 ) -> None:

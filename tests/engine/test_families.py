@@ -15,7 +15,6 @@ from deepthink_cli import (
     Gate,
     Method,
     Query,
-    load_model,
     score,
     think,
     tokenize_demonstrations,
@@ -50,9 +49,9 @@ def test_thinking_moves_every_layer_of_every_family(family: str, loaded: Loaded,
 
 @pytest.mark.parametrize("family", EVERY_FAMILY)
 def test_the_size_of_a_memory_is_known_before_the_weights_are_loaded(
-    family: str, models: Callable[[str], Path], reviews: DemonstrationSet
+    family: str, models: Callable[[str], Path], loaded: Loaded, reviews: DemonstrationSet
 ) -> None:
     spec = open_model(ModelOptions(model=str(models(family))))
-    engine = load_model(spec)
+    engine = loaded(family)
     memory = next(think(engine, tokenize_demonstrations(engine.tokenizer, reviews)))
     assert spec.memory_bytes(memory.length) == memory.nbytes

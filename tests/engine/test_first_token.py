@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import torch
 from conftest import read
 from helpers.families import WINDOWED, write_model
 from helpers.oracle import LlamaOracle
+from helpers.soak import with_soak
 from queries import QUERIES, assert_close
 
 from deepthink_cli import DemonstrationSet, Memory, Method, load_model, score, think, tokenize_demonstrations
@@ -27,6 +29,7 @@ from deepthink_cli.provenance import Provenance
 
 DEMOS = tuple(5 + 7 * number % 300 for number in range(12))
 WEIGHTS = (0.25, 0.5, 2.0, 8.0)
+TRIED = (("llama", 0.25), ("llama", 8.0), ("mistral", 2.0))
 
 
 @pytest.fixture
@@ -46,8 +49,7 @@ def both(engine: BatchedEngine) -> list[BatchedEngine]:
     return [PackedEngine(engine.model), PaddedEngine(engine.model)]
 
 
-@pytest.mark.parametrize("weight", WEIGHTS)
-@pytest.mark.parametrize("family", ["llama", "mistral"])
+@pytest.mark.parametrize(("family", "weight"), with_soak(product(["llama", "mistral"], WEIGHTS), TRIED))
 def test_scores_are_those_of_scaled_weights_in_float64(
     family: str, weight: float, provenance: Provenance, models: Callable[[str], Path], tmp_path: Path
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import torch
 from conftest import Soak, read
 from helpers.families import EVERY_WINDOWED, WINDOWED, write_model
 from helpers.oracle import LlamaOracle
+from helpers.soak import with_soak
 from queries import QUERIES, assert_close, plain_scores
 from transformers import CONFIG_MAPPING, DynamicCache
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
@@ -193,8 +195,13 @@ def test_a_layer_with_a_window_reads_only_what_a_token_of_the_pass_attends_to(
     assert full_layer == [400, 7]
 
 
-@pytest.mark.parametrize("family", ["mistral", "gemma2", "llama4_text"])
-@pytest.mark.parametrize("prefix", [1, 7, 8, 9, 40, STEP + 20])
+PREFIXES = (1, 7, 8, 9, 40, STEP + 20)
+TRIED = [*product(["mistral"], PREFIXES), *product(["gemma2", "llama4_text"], (8, 40))]
+
+
+@pytest.mark.parametrize(
+    ("family", "prefix"), with_soak(product(["mistral", "gemma2", "llama4_text"], PREFIXES), TRIED)
+)
 def test_a_query_alone_is_scored_however_long_it_is(
     family: str, prefix: int, windowed: Callable[[str], BatchedEngine]
 ) -> None:

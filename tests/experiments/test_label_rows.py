@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from conftest import write_reviews
-from helpers.inline_workers import Change, InlineExecutor, unchanged
+from helpers.inline_workers import InlineExecutor, labelling_inline
 
-from deepthink_cli.cli import predict as command
 from deepthink_cli.cli.main import run
 from deepthink_cli.experiments.executors.messages import Died, Do
 from deepthink_cli.scoring.pipeline import CHUNK
@@ -43,17 +42,7 @@ def folder(models: Callable[[str], Path], tmp_path_factory: pytest.TempPathFacto
 def inline(monkeypatch: pytest.MonkeyPatch) -> Inline:
     """Have workers run in this process, and fail as a function says."""
 
-    def use(change: Change = unchanged) -> InlineExecutor:
-        executor = InlineExecutor(2, change)
-
-        @contextmanager
-        def started(*_: Any) -> Iterator[InlineExecutor]:
-            yield executor
-
-        monkeypatch.setattr(command, "started", started)
-        return executor
-
-    return use
+    return partial(labelling_inline, monkeypatch)
 
 
 def labels(folder: Path, name: str, output: Path, *more: str) -> int:

@@ -11,11 +11,13 @@ from itertools import chain
 from pathlib import Path
 
 import pytest
+from helpers.inline_workers import InlineExecutor
 from helpers.tiny import run_words
 from helpers.waiting import wait_until
 
 from deepthink_cli.cli.main import run
 from deepthink_cli.errors import InputError
+from deepthink_cli.experiments.executors import local
 from deepthink_cli.experiments.results import FILE
 from deepthink_cli.experiments.shards import MANIFEST, Shard
 from deepthink_cli.plugins.cluster.slurm import Script, submit
@@ -114,7 +116,7 @@ def test_every_unit_belongs_to_one_shard() -> None:
 
 @pytest.mark.parametrize("way", ["--shard", "--workers"])
 def test_seeds_that_are_read_together_are_divided_and_their_rows_are_the_same(
-    models: Models, tmp_path: Path, capsys: pytest.CaptureFixture[str], way: str
+    models: Models, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
     words = run_words(tmp_path, models("llama"), "-T", "2", "--seeds", "4", "--limit", "2", "--shots", "2", "-q")
     assert run(words) == 0
@@ -126,6 +128,7 @@ def test_seeds_that_are_read_together_are_divided_and_their_rows_are_the_same(
         assert [len(rows) for rows in parts] == [len(whole) // 2] * 2
         lines = [*chain(*parts)]
     else:
+        monkeypatch.setattr(local, "LocalExecutor", lambda *_: InlineExecutor(2))
         assert run([word for word in [*words, "-o", str(out), "--workers", "2", "-v"] if word != "-q"]) == 0
         assert "2 workers: 2 units done" in capsys.readouterr().err
         lines = (out / FILE).read_bytes().splitlines()

@@ -171,11 +171,8 @@ WINDOWED: dict[str, dict[str, Any]] = {
     },
 }
 
-# One for each form of window and of what stands beside it, among them those that are padded.
-WINDOWED_OF_EACH_KIND = (
-    *("gpt_neo", "mistral", "ministral", "qwen2", "gemma2", "gemma3_text", "gemma3n_text", "gpt_oss"),
-    *("mimo_v2_flash", "modernbert-decoder", "doge", "llama4_text"),
-)
+# One for each form of window, among them those that are padded.
+WINDOWED_OF_EACH_KIND = ("gpt_neo", "mistral", "gemma2", "gemma3n_text", "gpt_oss", "modernbert-decoder", "llama4_text")
 EVERY_WINDOWED = with_soak(WINDOWED, WINDOWED_OF_EACH_KIND)
 
 logging.disable_progress_bar()

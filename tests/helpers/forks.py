@@ -202,11 +202,14 @@ def _import_libraries() -> None:
     import matplotlib
     import pandas
     import pyarrow.parquet
+    import pydantic.dataclasses
+    import rich.progress
     import scipy
     import torch
     import transformers
+    import typer
 
-    _ = (datasets, huggingface_hub, matplotlib, pandas, pyarrow.parquet, scipy, torch)
+    _ = (datasets, huggingface_hub, matplotlib, pandas, pyarrow.parquet, pydantic, rich.progress, scipy, torch, typer)
     _ = (transformers.AutoModelForCausalLM, transformers.LlamaForCausalLM, transformers.pipeline)
     gc.freeze()
 

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 
+import pytest
+
+from deepthink_cli.cli import predict
 from deepthink_cli.experiments.executors.base import Deliver
 from deepthink_cli.experiments.executors.handler import MessageHandler
 from deepthink_cli.experiments.executors.messages import Do, Event, Message
@@ -14,6 +18,13 @@ Change = Callable[[int, Message, Event], Iterable[Event]]  # of an event of work
 
 def unchanged(life: int, message: Message, event: Event) -> Iterable[Event]:
     return [event]
+
+
+def labelling_inline(monkeypatch: pytest.MonkeyPatch, change: Change = unchanged) -> InlineExecutor:
+    """The two workers that `predict --workers` starts, from now on in this process."""
+    executor = InlineExecutor(2, change)
+    monkeypatch.setattr(predict, "started", lambda *_: nullcontext(executor))
+    return executor
 
 
 @dataclass

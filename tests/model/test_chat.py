@@ -34,8 +34,8 @@ PAIRS = [(f"Review: {text}\nSentiment:", label) for text, label in REVIEWS]
 SYSTEM = "You say what a review thinks.\nAnswer with one word."
 WITHOUT_SYSTEM = ("gemma", "mistral")
 TEMPLATES = list(product(MARKS, KINDS))
-# Every template with one kind of tokenizer, every kind with one template, and some more.
-IN_SUITE = {*zip(MARKS, cycle(KINDS)), *product(["llama3"], KINDS)}
+# Every template with one kind of tokenizer, and every kind with one template.
+IN_SUITE = {*zip(MARKS, cycle(KINDS))}
 
 
 def read_as_chat(

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import pytest
 from helpers.forks import Forks
-from package.test_plugins import DEMONSTRATIONS, deepthink, install
+from package.test_plugins import DEMONSTRATIONS, deepthink, each_of, install
 
 from deepthink_cli.cli.grouped import Given, grouped
 from deepthink_cli.cli.options import CommonArguments
@@ -100,49 +100,51 @@ def guest(tmp_path_factory: pytest.TempPathFactory, libraries: Forks) -> Path:
 def test_a_command_has_its_group_its_example_and_the_options_that_all_commands_share(
     guest: Path, libraries: Forks
 ) -> None:
-    assert "Counting" in deepthink(libraries, guest, "--help").stdout
-    page = deepthink(libraries, guest, "count --help").stdout
-    assert "Example: deepthink count 3 --json" in page
-    assert "more options: deepthink count --help-all" in page
-    assert "--model" not in page
-    done = deepthink(libraries, guest, "count 3 --json -q -m gpt2")
+    first, page, done, loud = each_of(
+        libraries, guest, "--help", "count --help", "count 3 --json -q -m gpt2", "count 3"
+    )
+    assert "Counting" in first.stdout
+    assert "Example: deepthink count 3 --json" in page.stdout
+    assert "more options: deepthink count --help-all" in page.stdout
+    assert "--model" not in page.stdout
     assert (json.loads(done.stdout), done.stderr) == ({"to": 3, "model": "gpt2"}, "")
-    assert deepthink(libraries, guest, "count 3").stderr == "counting\n"
+    assert loud.stderr == "counting\n"
 
 
 def test_a_mistake_of_its_user_is_one_line_and_a_bug_has_a_traceback_with_debug(guest: Path, libraries: Forks) -> None:
-    refused = deepthink(libraries, guest, "count --json -- -1")
+    refused, failed = each_of(libraries, guest, "count --json -- -1", "count 0 --debug")
     assert (refused.returncode, refused.stderr) == (2, "deepthink: --to -1: cannot be counted to; give 0 or more\n")
-    failed = deepthink(libraries, guest, "count 0 --debug")
     assert failed.returncode == 70
     assert "Traceback" in failed.stderr
 
 
 def test_a_technique_numbers_from_where_it_likes(guest: Path, libraries: Forks) -> None:
     words = "think demos.jsonl -T 1 -o one.safetensors -q --technique"
-    assert deepthink(libraries, guest, f"{words} first-ones-1").returncode == 0
-    refused = deepthink(libraries, guest, f"{words} first-ones-0")
+    done, refused = each_of(libraries, guest, f"{words} first-ones-1", f"{words} first-ones-0")
+    assert done.returncode == 0, done.stderr
     assert "first-ones-K with K from 1 (as in first-ones-5)" in refused.stderr
 
 
 def test_a_selection_method_has_options_of_its_own(guest: Path, libraries: Forks) -> None:
     words = "select rows.jsonl --shots 2 -o chosen.jsonl --demos-by"
-    assert deepthink(libraries, guest, f"{words} brief --words 2").returncode == 0
+    done, other, zero = each_of(
+        libraries, guest, f"{words} brief --words 2", f"{words} random --words 2", f"{words} brief --words 0"
+    )
+    assert done.returncode == 0, done.stderr
     chosen = [json.loads(line)["text"] for line in (guest / "chosen.jsonl").read_text().splitlines()]
     assert all(len(text.split()) <= 2 for text in chosen)
-    refused = deepthink(libraries, guest, f"{words} random --words 2")
-    assert refused.stderr == "deepthink: --words 2: only with --demos-by brief; omit it\n"
-    refused = deepthink(libraries, guest, f"{words} brief --words 0")
-    assert (refused.returncode, refused.stderr[:22]) == (2, "deepthink: --words 0: ")
+    assert other.stderr == "deepthink: --words 2: only with --demos-by brief; omit it\n"
+    assert (zero.returncode, zero.stderr[:22]) == (2, "deepthink: --words 0: ")
 
 
 def test_an_exporter_has_options_of_its_own(guest: Path, libraries: Forks) -> None:
     words = "export mem.safetensors -o labels.txt --to"
-    assert deepthink(libraries, guest, f"{words} labels --between +").returncode == 0
+    done, needed, refused = each_of(
+        libraries, guest, f"{words} labels --between +", f"{words} labels", f"{words} mlx --between +"
+    )
+    assert done.returncode == 0, done.stderr
     assert (guest / "labels.txt").read_text() in ("yes+no", "no+yes")
-    needed = deepthink(libraries, guest, f"{words} labels")
     assert needed.stderr == "deepthink: --to labels needs --between TEXT, as in --between ,\n"
-    refused = deepthink(libraries, guest, f"{words} mlx --between +")
     assert refused.stderr == "deepthink: --between +: only with --to labels; omit it\n"
 
 
@@ -170,13 +172,13 @@ def test_an_option_whose_name_is_taken_is_left_out_with_a_warning(capsys: pytest
 
 
 def test_a_calibration_that_compares_hidden_states_is_stored_and_used(guest: Path, libraries: Forks) -> None:
-    done = deepthink(
+    stored, done, refused = each_of(
         libraries,
         guest,
         "calibrate mem.safetensors rows.jsonl --calibrate near -o near.safetensors -q",
         "eval near.safetensors rows.jsonl --json",
+        "predict mem.safetensors rows.jsonl --calibrate bogus",
     )
-    assert done.returncode == 0, done.stderr
+    assert (stored.returncode, done.returncode) == (0, 0), done.stderr
     assert json.loads(done.stdout)["judged"]["correction"] == "stored"
-    refused = deepthink(libraries, guest, "predict mem.safetensors rows.jsonl --calibrate bogus")
     assert "near" not in refused.stderr.partition("use ")[2]

@@ -177,6 +177,21 @@ def deepthink(libraries: Forks, folder: Path, *lines: str) -> Program:
     return libraries.program(f"import sys\nfrom deepthink_cli.cli.main import run\n{program}", (), folder, **variables)
 
 
+def each_of(libraries: Forks, folder: Path, *lines: str) -> list[Program]:
+    """What each of these command lines gives, one after the other in one process, whether it fails or not."""
+    program = "".join(
+        f"code = run({line.split()!r})\nprint(end=f'\\0{{code}}\\0')\nprint(end='\\0', file=sys.stderr)\n"
+        for line in lines
+    )
+    variables = {"PYTHONPATH": str(folder), "COLUMNS": "200", "DEEPTHINK_MODEL": "pocket"}
+    done = libraries.program(f"import sys\nfrom deepthink_cli.cli.main import run\n{program}", (), folder, **variables)
+    (*said, _), errors = done.stdout.split("\0"), done.stderr.split("\0")
+    return [
+        subprocess.CompletedProcess(line, int(code), out, error)
+        for line, out, code, error in zip(lines, said[::2], said[1::2], errors, strict=False)
+    ]
+
+
 def test_an_update_rule_and_an_engine_of_another_package_make_memories(guest: Path, libraries: Forks) -> None:
     done = deepthink(
         libraries,
@@ -270,19 +285,19 @@ def test_an_unknown_technique_is_refused_with_those_of_another_package(guest: Pa
 
 
 def test_an_exporter_of_another_package_writes_memories(guest: Path, libraries: Forks) -> None:
-    done = deepthink(
+    thought, done, shown, refused = each_of(
         libraries,
         guest,
         "think demos.jsonl -T 2 -o exported.safetensors",
         "export exported.safetensors --to shapes -o shapes.txt",
         "export exported.safetensors --to shapes -o shapes.txt --json",
+        "export exported.safetensors --to shapes -o shapes.txt --weights f16",
     )
-    assert done.returncode == 0, done.stderr
-    assert "wrote shapes.txt: list of shapes of " in done.stdout
+    assert (thought.returncode, done.returncode) == (0, 0), done.stderr
+    assert done.stdout.startswith("wrote shapes.txt: list of shapes of ")
     assert "shapes of every layer" in done.stdout
-    assert '"layers_written": 7' in done.stdout
+    assert json.loads(shown.stdout)["layers_written"] == 7
     assert (guest / "shapes.txt").read_text().startswith("[(")
-    refused = deepthink(libraries, guest, "export exported.safetensors --to shapes -o shapes.txt --weights f16")
     assert refused.stderr == "deepthink: --weights f16: only with --to llama.cpp; omit it\n"
 
 
@@ -308,7 +323,7 @@ def test_a_judge_of_another_package_judges_the_answers_of_a_task(guest: Path, li
 def test_files_of_another_package_are_scored_with_options_of_their_own(guest: Path, libraries: Forks) -> None:
     text = json.dumps({"__metadata__": {"guest-link": "linked.safetensors"}}).encode()
     (guest / "link.safetensors").write_bytes(len(text).to_bytes(8, "little") + text)
-    done = deepthink(
+    done = each_of(
         libraries,
         guest,
         "think demos.jsonl -T 2 --keep all -o linked.safetensors",
@@ -316,16 +331,17 @@ def test_files_of_another_package_are_scored_with_options_of_their_own(guest: Pa
         "predict link.safetensors demos.jsonl --at all -o all.jsonl",
         "predict link.safetensors demos.jsonl --at all --last -o last.jsonl",
         "eval link.safetensors demos.jsonl --last",
+        "predict linked.safetensors demos.jsonl --last",
+        "predict link.safetensors demos.jsonl --alpha 0.5",
+        "compose link.safetensors linked.safetensors -o both.safetensors",
     )
-    assert done.returncode == 0, done.stderr
-    assert "link      to linked.safetensors\n\n2 demonstrations, " in done.stdout
+    assert [each.returncode for each in done] == [0] * 5 + [2] * 3
+    assert "link      to linked.safetensors\n\n2 demonstrations, " in done[1].stdout
     assert [len((guest / f"{name}.jsonl").read_text().splitlines()) for name in ("all", "last")] == [4, 2]
-    refused = deepthink(libraries, guest, "predict linked.safetensors demos.jsonl --last")
-    assert refused.stderr == "deepthink: --last: linked.safetensors holds a memory, and no links; omit it\n"
-    refused = deepthink(libraries, guest, "predict link.safetensors demos.jsonl --alpha 0.5")
-    assert refused.stderr == "deepthink: --alpha 0.5: only with a file of iterative vectors; omit it\n"
-    refused = deepthink(libraries, guest, "compose link.safetensors linked.safetensors -o both.safetensors")
-    assert "link.safetensors: holds links, not a memory: predict and eval use them" in refused.stderr
+    memory, vectors, composed = (each.stderr for each in done[5:])
+    assert memory == "deepthink: --last: linked.safetensors holds a memory, and no links; omit it\n"
+    assert vectors == "deepthink: --alpha 0.5: only with a file of iterative vectors; omit it\n"
+    assert "link.safetensors: holds links, not a memory: predict and eval use them" in composed
 
 
 def test_help_names_what_other_packages_add(guest: Path, libraries: Forks) -> None:
@@ -358,9 +374,8 @@ def test_objects_of_another_package_are_listed(guest: Path, libraries: Forks) ->
 
 
 def test_a_task_of_another_package_is_listed(guest: Path, libraries: Forks) -> None:
-    done = deepthink(libraries, guest, "tasks", "tasks weather")
-    assert done.returncode == 0, done.stderr
-    assert "weather" in done.stdout
+    for done in each_of(libraries, guest, "tasks", "tasks weather"):
+        assert (done.returncode, "weather" in done.stdout) == (0, True)
 
 
 def test_the_names_of_an_engine_are_known_without_importing_its_module(guest: Path) -> None:
@@ -393,34 +408,34 @@ def test_what_cannot_be_imported_is_one_warning_that_names_it_and_the_program_go
     assert refusal.endswith("prior, or several separated by commas")
 
 
-@pytest.mark.parametrize(
-    ("kind", "entry", "reason"),
-    [
-        ("updates", "gate = guest:Halfway", "the name is taken"),
-        ("updates", "level = guest:level", "TypeError: not a dataclass whose instances can be called"),
-        ("calibrations", "flat = guest:level", "ValueError: a calibration with another name, 'level'"),
-        ("techniques", "level = guest:level", "TypeError: not a subclass of Technique"),
-        ("selections", "level = guest:level", "TypeError: a Calibration, not a SelectionMethod"),
-        ("judges", "level = guest:level", "TypeError: a Calibration, not a Judge"),
-        ("openers", "level = guest:level", "TypeError: a Calibration, not a Opener"),
-        ("selections", "none = guest:nothing", "AttributeError"),
-    ],
-)
-def test_what_is_not_what_its_kind_asks_for_is_left_out(
-    tmp_path: Path, libraries: Forks, kind: str, entry: str, reason: str
-) -> None:
-    install(tmp_path, {kind: entry}, guest=MODULE)
-    registry = {
-        "updates": "updates.registry import RULES",
-        "techniques": "techniques.registry import TECHNIQUES",
-        "calibrations": "calibration.registry import CALIBRATIONS",
-        "selections": "selection.registry import METHODS",
-        "judges": "tasks.judges import JUDGES",
-        "openers": "artifact.registry import OPENERS",
-    }[kind]
-    program = f"from deepthink_cli.{registry} as names\nprint({entry.split()[0]!r} in dict(names.items()))"
-    done = libraries.program(program, PYTHONPATH=str(tmp_path))
-    assert done.stdout.split() == [str(reason == "the name is taken")]
-    (warning,) = done.stderr.splitlines()
-    assert f"deepthink.{kind} {entry.split()[0]!r}" in warning
-    assert f"is not used: {reason}" in warning
+WRONG = [
+    ("updates", "gate = guest:Halfway", "the name is taken"),
+    ("updates", "level = guest:level", "TypeError: not a dataclass whose instances can be called"),
+    ("calibrations", "flat = guest:level", "ValueError: a calibration with another name, 'level'"),
+    ("techniques", "level = guest:level", "TypeError: not a subclass of Technique"),
+    ("selections", "level = guest:level", "TypeError: a Calibration, not a SelectionMethod"),
+    ("judges", "level = guest:level", "TypeError: a Calibration, not a Judge"),
+    ("openers", "level = guest:level", "TypeError: a Calibration, not a Opener"),
+    ("selections", "none = guest:nothing", "AttributeError"),
+]
+NAMES = """
+from deepthink_cli.artifact.registry import OPENERS as openers
+from deepthink_cli.calibration.registry import CALIBRATIONS as calibrations
+from deepthink_cli.selection.registry import METHODS as selections
+from deepthink_cli.tasks.judges import JUDGES as judges
+from deepthink_cli.techniques.registry import TECHNIQUES as techniques
+from deepthink_cli.updates.registry import RULES as updates
+"""
+
+
+def test_what_is_not_what_its_kind_asks_for_is_left_out_with_one_warning(tmp_path: Path, libraries: Forks) -> None:
+    entries = {kind: "\n".join(entry for each, entry, _ in WRONG if each == kind) for kind, _, _ in WRONG}
+    install(tmp_path, entries, guest=MODULE)
+    asked = "".join(f"print({entry.split()[0]!r} in dict({kind}.items()))\n" for kind, entry, _ in WRONG)
+    done = libraries.program(NAMES + asked, PYTHONPATH=str(tmp_path))
+    assert done.stdout.split() == [str(reason == "the name is taken") for _, _, reason in WRONG]
+    warnings = done.stderr.splitlines()
+    assert len(warnings) == len(WRONG)
+    for kind, entry, reason in WRONG:
+        (warning,) = [line for line in warnings if f"deepthink.{kind} {entry.split()[0]!r}" in line]
+        assert f"is not used: {reason}" in warning

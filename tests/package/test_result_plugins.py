@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from helpers.forks import Forks
 from helpers.synthetic import THREE, seeds, write
-from test_plugins import DEMONSTRATIONS, deepthink, install
+from test_plugins import DEMONSTRATIONS, deepthink, each_of, install
 
 MODULE = """
 from dataclasses import dataclass
@@ -108,35 +108,35 @@ def guest(tmp_path: Path) -> Path:
 
 
 def test_a_report_is_written_in_a_format_of_another_package(guest: Path, libraries: Forks) -> None:
-    done = deepthink(
+    shown, written, folder, refused = each_of(
         libraries,
         guest,
         "report out --output-format names",
         "report out -o tasks.names -q",
         "report out --output-format many -o folder -q",
+        "report out --output-format many -o folder --tally all.txt",
     )
-    assert (done.returncode, done.stdout) == (0, "sst2\n"), done.stderr
-    assert done.stderr.splitlines()[-1] == "that was all"
+    assert [each.returncode for each in (shown, written, folder)] == [0] * 3
+    assert (shown.stdout, shown.stderr.splitlines()[-1]) == ("sst2\n", "that was all")
     assert (guest / "tasks.names").read_text() == "sst2\n"
     assert (guest / "folder" / "jobs.txt").read_text() == "3"
-    refused = deepthink(libraries, guest, "report out --output-format many -o folder --tally all.txt")
     assert "--tally: is about tables, and --output-format many writes none; omit it" in refused.stderr
 
 
 def test_an_observer_of_another_package_is_told_of_results(guest: Path, libraries: Forks) -> None:
-    done = deepthink(
+    thought, done, reported, refused = each_of(
         libraries,
         guest,
         "think demos.jsonl -T 2 -o mem.safetensors -q",
         "eval mem.safetensors demos.jsonl --tally eval.txt --limit 1",
         "report out --tally report.txt -q",
+        "eval mem.safetensors demos.jsonl --tally demos.jsonl",
     )
-    assert done.returncode == 0, done.stderr
+    assert (done.returncode, reported.returncode) == (0, 0), done.stderr
     assert (guest / "eval.txt").read_text() == "eval 2"
     assert (guest / "report.txt").read_text() == "report 1"
     assert "all is counted" in done.stderr
-    assert "warning: the option 'limit' of tally is not used: the name is taken" in done.stderr
-    refused = deepthink(libraries, guest, "eval mem.safetensors demos.jsonl --tally demos.jsonl")
+    assert "warning: the option 'limit' of tally is not used: the name is taken" in thought.stderr
     assert refused.stderr.splitlines()[-1] == "deepthink: --tally demos.jsonl: is read; name another file"
 
 

@@ -7,6 +7,8 @@ import os
 import pickle
 import shutil
 from collections.abc import Callable
+from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ import torch
 from conftest import write_reviews, write_rows
 from helpers.foreign_code import bring_code, changed
 from helpers.forks import Forks
+from helpers.soak import with_soak
 from helpers.tiny import tiny_task
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
@@ -22,6 +25,7 @@ from transformers import AutoModelForCausalLM
 from deepthink_cli import load_model
 from deepthink_cli.cli.main import run
 from deepthink_cli.errors import InputError
+from deepthink_cli.io.bounded import exceeds
 from deepthink_cli.model.opening import open_model
 from deepthink_cli.model.options import ModelOptions
 
@@ -146,10 +150,12 @@ def test_no_thread_converts_pickled_weights_behind_ones_back(model: Path, monkey
     assert values == ["1"]
 
 
-@pytest.mark.parametrize("weights", ["pytorch_model.bin", "model.safetensors"])
-@pytest.mark.parametrize(
-    "content", [b"", b"x", b"\x80\x04.", b"PK\x03\x04" + bytes(40), b"\xff" * 100, b"\x10" + bytes(30)]
-)
+DAMAGED = [b"", b"x", b"\x80\x04.", b"PK\x03\x04" + bytes(40), b"\xff" * 100, b"\x10" + bytes(30)]
+PICKLES, TENSORS = "pytorch_model.bin", "model.safetensors"
+TRIED = [*product([PICKLES], DAMAGED[2:4]), *product([TENSORS], DAMAGED[4:]), (TENSORS, b"")]
+
+
+@pytest.mark.parametrize(("weights", "content"), with_soak(product([PICKLES, TENSORS], DAMAGED), TRIED))
 def test_damaged_weights_are_one_line(
     weights: str, content: bytes, model: Path, demos: Path, tmp_path: Path, capsys: Captured
 ) -> None:
@@ -220,18 +226,19 @@ def test_a_chat_template_is_never_filled(model: Path, ran: Path, demos: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("template", "limit"),
+    ("template", "seconds", "limit"),
     [
-        ("{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}", "10 seconds"),
-        ("{{ 'x' * 10**10 }}", "1 GiB of memory"),
-        ("{{ 'x' * 10**8 }}", "1048576 characters"),
+        ("{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}", 1, "1 seconds"),
+        ("{{ 'x' * 10**10 }}", 10, "1 GiB of memory"),
+        ("{{ 'x' * 10**8 }}", 10, "1048576 characters"),
     ],
     ids=["time", "memory", "size"],
 )
 def test_a_chat_template_without_end_is_one_line(
-    template: str, limit: str, model: Path, demos: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+    template: str, seconds: int, limit: str, model: Path, demos: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("deepthink_cli.engine.opening.load_network", None)  # it ends before weights are loaded
+    monkeypatch.setattr("deepthink_cli.model.chat.exceeds", partial(exceeds, seconds=seconds))
     (model / "chat_template.jinja").write_text(template)
     said = f"takes more than {limit} for this conversation; omit --chat"
     assert said in refused(think(model, demos, "--chat"), capsys, 2)
@@ -293,7 +300,7 @@ ODD: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("fields", ODD, ids=json.dumps)
-@pytest.mark.parametrize("more", [[], ["--dry-run"]], ids=["read", "plan"])
+@pytest.mark.parametrize("more", [[], pytest.param(["--dry-run"], marks=pytest.mark.soak)], ids=["read", "plan"])
 def test_odd_configurations_are_one_line_or_work(
     fields: dict[str, Any], more: list[str], model: Path, demos: Path, capsys: Captured
 ) -> None:

@@ -263,8 +263,8 @@ def test_how_many_test_sentences_two_tasks_share_is_counted_in_the_texts(folder:
         write_texts(folder / "all-rows", str(row.setting.rows_sha256), predictions)
     evidence = read_evidence(folder)
     said = ", though 2 of the 4 validation sentences of SST-2 are among those of SST-5;"
-    assert f"Tasks count as independent{said}" in page.page(page.Study(evidence, folder))
-    assert "Tasks count as independent;" in page.page(page.Study(replace(evidence, texts={}), folder))
+    assert f"Tasks count as independent{said}" in "".join(page._question(page.Study(evidence, folder)))
+    assert "Tasks count as independent;" in "".join(page._question(page.Study(replace(evidence, texts={}), folder)))
 
 
 def test_the_first_paragraph_says_which_t_dev_rows_choose_and_what_all_rows_give(folder: Path) -> None:

@@ -163,6 +163,7 @@ def test_a_file_that_a_table_cannot_hold_is_refused(folder: Path) -> None:
     assert not table_of(folder).exists()
 
 
+@pytest.mark.soak  # of the repository's tables alone
 def test_the_committed_runs_that_go_on_have_the_scores_and_texts_of_every_row() -> None:
     with unpacked(TABLES / "evidence", FOLDERS) as folders:
         for run in map(folders.joinpath, FOLDERS):

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from conftest import write_rows
+from helpers.inline_workers import labelling_inline
 
 from deepthink_cli import (
     DemonstrationSet,
@@ -118,7 +119,12 @@ def output(capsys: pytest.CaptureFixture[str], *words: object) -> list[dict[str,
 
 
 def test_rows_name_the_places_of_their_demonstrations(
-    memory: Path, rows: Path, llama: PackedEngine, reviews: DemonstrationSet, capsys: pytest.CaptureFixture[str]
+    memory: Path,
+    rows: Path,
+    llama: PackedEngine,
+    reviews: DemonstrationSet,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     expected = labelled(llama, reviews, 2) * 4
     found = output(capsys, "predict", memory, rows, "--nearest", 2, "--at", "all", "-q")
@@ -126,6 +132,7 @@ def test_rows_name_the_places_of_their_demonstrations(
     assert found[0]["scores"] == pytest.approx(expected[0].scores, abs=1e-4)
     corrected = output(capsys, "predict", memory, rows, "--nearest", 2, "--at", "all", "-q", "--calibrate", "batch")
     assert [each["scores"] for each in corrected] == [each["scores"] for each in found]
+    labelling_inline(monkeypatch)
     shared = output(capsys, "predict", memory, rows, "--nearest", 2, "--at", "all", "-q", "--workers", 2)
     assert [each["nearest"] for each in shared] == [each["nearest"] for each in found]
 

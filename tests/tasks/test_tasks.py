@@ -88,27 +88,6 @@ def test_a_family_fills_in_its_members(tmp_path: Path) -> None:
     assert (one.name, one.folder, two.shots, two.groups) == ("mine/one", "family/one", 5, ["mine/odd"])
 
 
-@pytest.mark.parametrize(
-    ("changes", "reason"),
-    [
-        ({"labels": ["one"]}, "labels: at least two"),
-        ({"labels": None}, "give labels, or candidates"),
-        ({"template": "no label"}, "template: .*needs a text field"),
-        ({"fields": {"words": "body"}}, "fields: 'text' of the template is missing"),
-        ({"shots": 0}, "shots: "),
-        ({"colour": "red"}, "colour: no such field"),
-        ({"protocols": {"paper": {"split": "train"}}}, "demonstrations: come from 'train'"),
-        ({"fields": {"text": {"column": "body", "pattern": "("}}}, "not a regular expression"),
-        ({"members": []}, "members: must name"),
-        ({"answer": None}, "answer: is missing"),
-        ({**CHOICES, "candidates": {"column": "options", "options": "x"}}, "groups name and text"),
-    ],
-)
-def test_a_wrong_task_file_says_where(tmp_path: Path, changes: dict[str, Any], reason: str) -> None:
-    with pytest.raises(InputError, match=reason):
-        read_tasks(write(tmp_path / "mine.yaml", **changes))
-
-
 @pytest.mark.parametrize("text", ["- a list", "a: [", "\x00", ""])
 def test_a_file_that_is_no_task_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "odd.yaml"

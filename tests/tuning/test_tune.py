@@ -75,12 +75,11 @@ def by_hand(engine: Engine, plan: TunePlan, rows: Sequence[int], scored: Sequenc
     return [prediction.calibrated[setting.calibration].prediction.label for prediction in corrected]
 
 
-@pytest.mark.parametrize("calibrate", ["none", "contextual,domain,pmi"])
-def test_every_setting_is_judged_by_thinking_about_the_other_folds(llama: Engine, calibrate: str) -> None:
+def test_every_setting_is_judged_by_thinking_about_the_other_folds(llama: Engine) -> None:
     more = {"momentums": "0.9", "positions": "restarted,continued", "techniques": "composed,repeat-2"}
-    plan = planned(llama, calibrate=calibrate, **more)
+    plan = planned(llama, calibrate="none,contextual,domain,pmi", **more)
     report = tune(plan, engine=llama)
-    for number in range(0, len(report.settings), 3):
+    for number in range(0, len(report.settings), 5):
         setting, right = report.settings[number], 0
         for fold in plan.folds:
             rest = [row for row in plan.order if row not in fold]

@@ -6,12 +6,14 @@ import logging
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
 from conftest import SHARED
 from helpers.harness_tasks import ROWS, SHAPES, harness_task, write_data
+from helpers.soak import with_soak
 from transformers import AutoTokenizer
 
 from deepthink_cli.errors import InputError
@@ -39,6 +41,7 @@ CHAT = Path(__file__).resolve().parents[2] / "chat_templates" / "qwen2.5.jinja"
 # An index without the tasks of the harness, whose thousands of files take it a quarter of a minute.
 EXTRA = {"bootstrap_iters": 0, "task_manager": TaskManager(include_defaults=False)}
 # The shapes that depend on the tokenizer or on the turns of a chat.
+FORMS = [("llama", "exact"), ("llama", "plain")]
 FEW = ("fixed-words", "several-inputs", "no-demonstrations", "beginning-of-the-answer", "written-after-demonstrations")
 Samples = dict[str, list[Any]]
 
@@ -126,7 +129,7 @@ def answers(models: Callable[[str], Path], data: Path) -> Callable[[str, str], S
     return of
 
 
-@pytest.mark.parametrize(("family", "kind"), [("llama", "exact"), ("llama", "plain"), ("gpt2", "exact")])
+@pytest.mark.parametrize(("family", "kind"), with_soak(product(["llama", "gpt2"], ["exact", "plain"]), FORMS))
 @pytest.mark.parametrize("shape", SHAPES)
 def test_one_reading_gives_the_numbers_of_the_harness(
     family: str, kind: str, shape: str, answers: Callable[[str, str], Samples]
