@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from deepthink_cli.artifact.opening import OpenedMemory
     from deepthink_cli.data.examples import Skipped
     from deepthink_cli.evaluation.evaluate import EvaluationReport
+    from deepthink_cli.evaluation.label_sets import LabelSetsReport
     from deepthink_cli.events import Tell
     from deepthink_cli.model.options import ModelOptions
     from deepthink_cli.prediction.rows import RowCounts
@@ -129,6 +130,7 @@ def evaluate(
 ) -> None:
     """Measure accuracy on labelled rows, with plain in-context learning (T = 1), majority baseline and confusions."""
     from deepthink_cli.artifact.opening import open_for_scoring
+    from deepthink_cli.evaluation.label_sets import LabelSetsReport
     from deepthink_cli.prediction.scorer import Scorer
     from deepthink_cli.scoring.inputs import check_rows
     from deepthink_cli.tasks.rows import in_columns
@@ -164,33 +166,27 @@ def evaluate(
                 check_rows(opened.provenance.demonstrations, rows, problems, labelled=True, skip=skip)
     problems.raise_any()
     chosen = rows or _TaskRows(str(task), protocol, source, run_code, unsafe)
-    asked = _Asked(scorer, chosen, row_limit.limit, options, output, observers, failing, threshold, common)
+    request = _Request(scorer, chosen, row_limit.limit, options, output, observers, failing, threshold, common)
     if scorer.gives_several:
-        if not isinstance(chosen, RowSource) or observers.given:
-            name, given = next(iter(observers.given.items()), ("task", task))
-            raise InputError.of(name, given, SEVERAL)
-        if dry_run:
-            reason = "not for a memory whose rows may have several labels; deepthink predict estimates its time"
-            raise InputError.of("dry_run", None, reason)
-        return _evaluate_several(asked, chosen)
+        _check_several(request, task, dry_run)
     if dry_run:
-        return _estimate(asked)
-    result, counts = _evaluate(asked)
+        return _estimate(request)
+    result, counts = _evaluate(request)
     if threshold is not None:
         result = replace(result, metric=threshold.metric)
-    show(result, common.as_json)
-    for sentence in result.advice:
-        note(f"next: {sentence}", common.quiet)
+    if isinstance(result, LabelSetsReport):
+        show_label_sets(result, common.as_json)
+    else:
+        show(result, common.as_json)
+        for sentence in result.advice:
+            note(f"next: {sentence}", common.quiet)
     counts.check(failing.allow_errors)
     if threshold is not None:
         threshold.check(result.judged)
 
 
-SEVERAL = "has no meaning for a memory whose rows may have several labels; evaluate a file of them with -o"
-
-
 @dataclass(frozen=True)
-class _Asked:
+class _Request:
     """What is evaluated and how, and where it is written."""
 
     scorer: Scorer
@@ -204,33 +200,15 @@ class _Asked:
     common: CommonArguments
 
 
-def _evaluate_several(asked: _Asked, chosen: RowSource) -> None:
-    """Evaluate a memory whose rows may have several labels, and print the result."""
-    from deepthink_cli.evaluation.label_sets import evaluate_label_sets
-    from deepthink_cli.prediction.rows import RowCounts
-    from deepthink_cli.tasks.evaluated import rows_of_file
-
-    with Show(asked.common, bar=not asked.common.as_json) as tell:
-        if asked.threshold is not None:
-            asked.threshold.check_possible(has_labels=True, has_scores=True, several=True)
-        rows = rows_of_file(asked.scorer.memory, chosen, asked.limit, asked.errors.skip)
-        counts = RowCounts(rows.count)
-        with _samples_file(asked, rows) as write:
-            result = evaluate_label_sets(
-                asked.scorer,
-                rows,
-                options=asked.options,
-                observe=write,
-                skip=_each([counts.skip, write]) if asked.errors.skip else None,
-                tell=tell,
-            )
-        counts.tell(tell)
-    if asked.threshold is not None:
-        result = replace(result, metric=asked.threshold.metric)
-    show_label_sets(result, asked.common.as_json)
-    counts.check(asked.errors.allow_errors)
-    if asked.threshold is not None:
-        asked.threshold.check(result.judged)
+def _check_several(request: _Request, task: str | None, dry_run: bool) -> None:
+    """Raise InputError for what a memory whose rows may have several labels does not have: all but a file of rows."""
+    if not isinstance(request.chosen, RowSource) or request.observers.given:
+        name, given = next(iter(request.observers.given.items()), ("task", task))
+        reason = "has no meaning for a memory whose rows may have several labels; evaluate a file of them with -o"
+        raise InputError.of(name, given, reason)
+    if dry_run:
+        reason = "not for a memory whose rows may have several labels; deepthink predict estimates its time"
+        raise InputError.of("dry_run", None, reason)
 
 
 def _check_outputs(output: Path | None, observers: Watching, read: Sequence[str | Path]) -> None:
@@ -254,78 +232,82 @@ class _TaskRows:
     unsafe: bool
 
 
-def _evaluate(asked: _Asked) -> tuple[EvaluationReport, RowCounts]:
+def _evaluate(request: _Request) -> tuple[EvaluationReport | LabelSetsReport, RowCounts]:
     """Evaluate the memory on the rows that were chosen; also counts the rows that are skipped."""
     from deepthink_cli.evaluation.evaluate import evaluate as evaluation_of
+    from deepthink_cli.evaluation.label_sets import LabelSetsReport, evaluate_label_sets
     from deepthink_cli.prediction.rows import RowCounts
 
-    _check_model(asked)
-    with Show(asked.common, bar=not asked.common.as_json) as tell:
-        rows = _rows(asked, tell)
-        told = asked.observers.start(tell)
-        told(Evaluating(asked.scorer.memory, asked.scorer.calibrate))
+    _check_model(request)
+    with Show(request.common, bar=not request.common.as_json) as tell:
+        rows = _rows(request, tell)
+        told = request.observers.start(tell)
+        told(Evaluating(request.scorer.memory, request.scorer.calibrate))
         counts = RowCounts(rows.count)
-        with _samples_file(asked, rows) as write:
-            result = evaluation_of(
-                asked.scorer,
+        with _samples_file(request, rows) as write:
+            workflow = evaluate_label_sets if request.scorer.gives_several else evaluation_of
+            result = workflow(
+                request.scorer,
                 rows,
-                options=asked.options,
+                options=request.options,
                 observe=_each([write, lambda prediction: told(Predicted(prediction))]),
-                skip=_each([counts.skip, write]) if asked.errors.skip else None,
+                skip=_each([counts.skip, write]) if request.errors.skip else None,
                 tell=tell,
             )
         counts.tell(tell)
-        told(Evaluated(result))
+        if not isinstance(result, LabelSetsReport):  # which no observer is told of
+            told(Evaluated(result))
     return result, counts
 
 
-def _estimate(asked: _Asked) -> None:
+def _estimate(request: _Request) -> None:
     """Label a sample of the rows, and print what the evaluation of all of them would take."""
     from deepthink_cli.evaluation.evaluate import probe_evaluation
     from deepthink_cli.prediction.rows import RowCounts, samples_rows
 
-    _check_model(asked)
-    errors = asked.errors
-    with Show(asked.common, bar=not asked.common.as_json) as tell:
-        rows = _rows(asked, tell)
+    _check_model(request)
+    errors = request.errors
+    with Show(request.common, bar=not request.common.as_json) as tell:
+        rows = _rows(request, tell)
         if rows.free is not None:
             reason = f"not for task {rows.task}, whose answers are generated until they end; omit it"
             raise InputError.of("dry_run", None, reason)
-        if asked.output is not None:
-            samples_rows(asked.scorer, rows, asked.output, errors)  # raises for wrong columns
-        probed = probe_evaluation(asked.scorer, rows, options=asked.options, skip=errors.skip, tell=tell)
+        if request.output is not None:
+            samples_rows(request.scorer, rows, request.output, errors)  # raises for wrong columns
+        probed = probe_evaluation(request.scorer, rows, options=request.options, skip=errors.skip, tell=tell)
         counts = RowCounts.of_skipped(probed.rows, probed.skipped if errors.skip else ())
         counts.tell(tell)
-    show_estimate(probed, asked.common.as_json)
+    show_estimate(probed, request.common.as_json)
     counts.check(errors.allow_errors)
 
 
-def _rows(asked: _Asked, tell: Tell) -> EvaluatedRows:
+def _rows(request: _Request, tell: Tell) -> EvaluatedRows:
     """The rows of a task or of the file; raises InputError for options that do not fit them."""
     from deepthink_cli.evaluation.evaluate import check_generated
     from deepthink_cli.tasks.evaluated import rows_of_file, rows_of_task
 
-    chosen, memory = asked.chosen, asked.scorer.memory
+    chosen, memory = request.chosen, request.scorer.memory
     if isinstance(chosen, RowSource):
-        rows = rows_of_file(memory, chosen, asked.limit, asked.errors.skip)
+        rows = rows_of_file(memory, chosen, request.limit, request.errors.skip)
     else:
-        where = (chosen.protocol, chosen.source, asked.limit, tell)
+        where = (chosen.protocol, chosen.source, request.limit, tell)
         rows = rows_of_task(memory, chosen.task, *where, run_code=chosen.run_code, unsafe=chosen.unsafe)
         if rows.free is not None:
-            check_generated(asked.scorer, str(rows.task))
-            for name, value in asked.observers.given.items():
+            check_generated(request.scorer, str(rows.task))
+            for name, value in request.observers.given.items():
                 raise InputError.of(name, value, f"task {rows.task} has free answers, without scores; use -o")
-    if asked.threshold is not None:
-        asked.threshold.check_possible(bool(asked.scorer.demonstrations.labels), rows.free is None)
+    if request.threshold is not None:
+        several = request.scorer.gives_several
+        request.threshold.check_possible(bool(request.scorer.demonstrations.labels), rows.free is None, several)
     return rows
 
 
-def _check_model(asked: _Asked) -> None:
+def _check_model(request: _Request) -> None:
     """Raise InputError if an output would overwrite a file of the model."""
     from deepthink_cli.artifact.opening import model_options
 
-    used = model_options(asked.scorer.memory, asked.options)
-    _check_outputs(asked.output, asked.observers, read_by(model=used.model, adapter=used.adapter))
+    used = model_options(request.scorer.memory, request.options)
+    _check_outputs(request.output, request.observers, read_by(model=used.model, adapter=used.adapter))
 
 
 def _each(observers: Sequence[Callable[[T], None] | None]) -> Callable[[T], None]:
@@ -356,14 +338,14 @@ def _check_choice(labelled: str | None, task: str | None, protocol: str, memory:
 
 
 @contextmanager
-def _samples_file(asked: _Asked, rows: EvaluatedRows) -> Iterator[Callable[[Prediction | Skipped], None] | None]:
+def _samples_file(request: _Request, rows: EvaluatedRows) -> Iterator[Callable[[Prediction | Skipped], None] | None]:
     """A function that writes a row for each prediction; None if no samples are wanted."""
     from deepthink_cli.prediction.rows import ABOUT, Numbered, samples_rows
 
-    if asked.output is None:
+    if request.output is None:
         yield None
         return
-    form = samples_rows(asked.scorer, rows, asked.output, asked.errors)
+    form = samples_rows(request.scorer, rows, request.output, request.errors)
     numbered = Numbered(form)
-    with writing_rows(asked.output, form.columns, "output", ABOUT) as write:
+    with writing_rows(request.output, form.columns, "output", ABOUT) as write:
         yield lambda row: write(numbered([row]))
