@@ -29,7 +29,7 @@ from deepthink_cli.experiments.plan import (
     Run,
     given_to,
     planned,
-    readings,
+    points,
     rows_of_job,
     run_tasks,
     scorings,
@@ -146,7 +146,7 @@ def _of_task(options: Experiment, task: Task) -> tuple[int, int, float]:
         if isinstance(technique, Trained):
             passes = 1 + _TRAINING * technique.steps
         rows += rows_of_job(options, technique)
-        inputs += scorings(options, count, technique.members, readings(options, technique))
+        inputs += scorings(options, count, technique.members, points(options, technique))
         read += passes * (options.shots[0] or task.shots) * demonstration
     jobs = len(options.seeds) * max(1, len(options.demos_by))
     return jobs * rows, jobs * inputs, jobs * (read + inputs * scored)

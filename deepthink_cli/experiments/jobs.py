@@ -13,7 +13,7 @@ from deepthink_cli.data.examples import Query
 from deepthink_cli.data.same_input import row_digest, rows_digest, same_rows
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.experiments.fitted import fitted, tokenized
-from deepthink_cli.experiments.plan import Run, readings, rows_of_job, scorings
+from deepthink_cli.experiments.plan import Run, points, rows_of_job, scorings
 from deepthink_cli.experiments.results import Part, Setting
 from deepthink_cli.io.text import canonical_json
 from deepthink_cli.method import Method
@@ -59,7 +59,7 @@ class Prepared:
     def inputs(self) -> int:
         """The number of inputs to score for all rows, without those of a choice."""
         options, number = self.run.options, len(self.evaluated)
-        return sum(scorings(options, number, each.members, readings(options, each)) for each in self.techniques)
+        return sum(scorings(options, number, each.members, points(options, each)) for each in self.techniques)
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,7 +141,7 @@ class Job(Prepared):
 
     def scorings(self, wanted: Iterable[Setting]) -> int:
         """The number of inputs to score for the wanted rows."""
-        scored = (setting.reading for setting in wanted)
+        scored = (setting.point for setting in wanted)
         return scorings(self.run.options, len(self.evaluated), len(self.members), scored)
 
     def queries(self, part: Part) -> Iterator[Query]:
@@ -195,7 +195,7 @@ class Job(Prepared):
                 rows_sha256=self.rows_sha256[part],
                 calibration=None if calibration == NONE else calibration,
             ).applied
-            for part, gate, iteration in readings(options, self.technique)
+            for part, gate, iteration in points(options, self.technique)
             for calibration in options.calibrations
         ]
 

@@ -11,7 +11,7 @@ from deepthink_cli.data.chat import Chat
 from deepthink_cli.data.examples import DemonstrationSet
 from deepthink_cli.errors import InputError, option
 from deepthink_cli.experiments.experiment import Experiment
-from deepthink_cli.experiments.results import Part, Reading
+from deepthink_cli.experiments.results import Part, Point
 from deepthink_cli.method import Positions
 from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.tasks.catalogue import find_tasks
@@ -97,7 +97,7 @@ def given_to(options: Experiment) -> DemonstrationSet | None:
     return demonstrations_for(tasks[0], options.demos)
 
 
-def readings(options: Experiment, technique: Technique) -> list[Reading]:
+def points(options: Experiment, technique: Technique) -> list[Point]:
     """What is scored of a job, in the order of its rows; a trained memory has one gate and one T."""
     parts: tuple[Part, ...] = ("test", "dev") if options.selects_on_dev else ("test",)
     if isinstance(technique, Trained):
@@ -105,8 +105,8 @@ def readings(options: Experiment, technique: Technique) -> list[Reading]:
     return list(product(parts, options.rules, options.scored))
 
 
-def scorings(options: Experiment, evaluated: int, members: int, scored: Iterable[Reading]) -> int:
-    """The number of inputs to score for these readings: T = 1 once for all gates, dev sets in full.
+def scorings(options: Experiment, evaluated: int, members: int, scored: Iterable[Point]) -> int:
+    """The number of inputs to score for these points: T = 1 once for all gates, dev sets in full.
 
     `evaluated` counts the test rows; each of the `members` of an ensemble scores them. Corrections use the same scores.
     """
@@ -117,7 +117,7 @@ def scorings(options: Experiment, evaluated: int, members: int, scored: Iterable
 
 def rows_of_job(options: Experiment, technique: Technique) -> int:
     """The number of rows of a job."""
-    return len(readings(options, technique)) * len(options.calibrations)
+    return len(points(options, technique)) * len(options.calibrations)
 
 
 def rows_of(options: Experiment) -> int:

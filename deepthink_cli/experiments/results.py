@@ -31,7 +31,7 @@ OPTIONAL = ("tokens", "chat", "pool_size", "balanced", "technique", "calibration
 DIGESTS = ("demonstrations_sha256", "rows_sha256", "weights_sha256")  # every row that is written has all three
 _UNSET = (*DIGESTS, *OPTIONAL)  # fields that do not change the key if they are None
 Part = Literal["test", "dev"]
-Reading = tuple[Part, UpdateRule, int]  # what is scored: a part, with an update rule, at an iteration
+Point = tuple[Part, UpdateRule, int]  # what is scored: a part, with an update rule, at an iteration
 
 
 @with_config(STRICT)
@@ -89,7 +89,7 @@ class Setting:
         return gate if self.update is None else parse_rule(self.update, gate)
 
     @property
-    def reading(self) -> Reading:
+    def point(self) -> Point:
         """What is scored for this row."""
         return self.part, self.gate, self.iteration
 

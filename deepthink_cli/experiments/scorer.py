@@ -15,7 +15,7 @@ from deepthink_cli.evaluation.evaluation import Evaluator
 from deepthink_cli.experiments.executors.messages import JobEvent, RowMade
 from deepthink_cli.experiments.jobs import Job
 from deepthink_cli.experiments.progress import InputsScored, JobInfo
-from deepthink_cli.experiments.results import Corrected, Part, Reading, Result, Setting, bits
+from deepthink_cli.experiments.results import Corrected, Part, Point, Result, Setting, bits
 from deepthink_cli.generation.answers import answered
 from deepthink_cli.scoring.pipeline import EVALUATED, UNSCORABLE, Chunk, planned, predicted, scored
 from deepthink_cli.scoring.prediction import Correction, Prediction, averaged
@@ -39,7 +39,7 @@ class JobScorer:
         self.skipped: dict[Part, Counter[str]] = {}
         self.unscored: dict[Part, list[int]] = {}
         self.first: dict[tuple[Part, int], list[Prediction]] = {}
-        self.members: dict[Reading, dict[int, tuple[Memory, list[Prediction]]]] = {}  # of an ensemble; else one
+        self.members: dict[Point, dict[int, tuple[Memory, list[Prediction]]]] = {}  # of an ensemble; else one
         self.made: set[str] = set()
 
     def score(self, member: int, rule: UpdateRule, memory: Memory) -> Iterator[JobEvent]:
@@ -52,16 +52,16 @@ class JobScorer:
             for setting in self.wanted
             if setting.iteration == memory.iteration and setting.gate == rule and setting.key not in self.made
         ]
-        for reading, settings in groupby(wanted, key=lambda setting: setting.reading):
-            predictions = yield from self._predicted(member, reading, memory)
-            members = self.members.setdefault(reading, {})
+        for point, settings in groupby(wanted, key=lambda setting: setting.point):
+            predictions = yield from self._predicted(member, point, memory)
+            members = self.members.setdefault(point, {})
             members[member] = memory, predictions
             if len(members) == len(self.job.members):
-                yield from self._rows(self.members.pop(reading), list(settings))
+                yield from self._rows(self.members.pop(point), list(settings))
 
-    def _predicted(self, member: int, reading: Reading, memory: Memory) -> Generator[JobEvent, None, list[Prediction]]:
+    def _predicted(self, member: int, point: Point, memory: Memory) -> Generator[JobEvent, None, list[Prediction]]:
         """What a memory predicts of a part; T = 1 is the same for every gate, and scored once."""
-        part, _, iteration = reading
+        part, _, iteration = point
         if iteration == 1 and (part, member) in self.first:
             return self.first[part, member]
         predictions = list[Prediction]()

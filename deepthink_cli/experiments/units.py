@@ -18,7 +18,7 @@ from deepthink_cli.events import Note, Tell
 from deepthink_cli.experiments.experiment import Experiment
 from deepthink_cli.experiments.folder import RunFolder
 from deepthink_cli.experiments.jobs import Job, PendingJobs
-from deepthink_cli.experiments.plan import readings
+from deepthink_cli.experiments.plan import points
 from deepthink_cli.experiments.progress import JobsPlanned
 from deepthink_cli.experiments.results import Setting
 from deepthink_cli.experiments.runner import together
@@ -69,7 +69,7 @@ def pending_digest(pending: Sequence[PendingJobs], identity: ModelIdentity) -> s
     run, options = pending[0].run, pending[0].run.options
     data = [[digest_of_task(each.task), each.evaluated.rows_sha256, each.pool.sha256] for each in pending]
     methods = [[each.request.method, each.request.shots, each.seed, each.request.balanced] for each in pending]
-    scored = [[each.name, *map(str, readings(options, each))] for each in options.chosen_techniques]
+    scored = [[each.name, *map(str, points(options, each))] for each in options.chosen_techniques]
     crossed = [scored, options.calibrations, run.positions, options.scoring.recorded]
     return _digest([identity.contents_sha256, identity.dtype, data, methods, crossed])
 

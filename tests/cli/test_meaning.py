@@ -24,7 +24,7 @@ from deepthink_cli.experiments import prepare
 from deepthink_cli.experiments.crossing import Crossing
 from deepthink_cli.experiments.jobs import Job
 from deepthink_cli.experiments.plan import planned as plan_run
-from deepthink_cli.experiments.plan import readings
+from deepthink_cli.experiments.plan import points
 from deepthink_cli.experiments.prepare import prepare_jobs
 from deepthink_cli.experiments.results import read_results
 from deepthink_cli.make_memory import ThinkPlan
@@ -153,17 +153,17 @@ def effect_of_run(crossing: Crossing) -> Any:
     for job in prepare_jobs(run, task):
         if isinstance(job, Job):
             rows = sorted(job.rows_sha256.items())
-            done += [job.seed, [(each.token_ids, each.examples) for each in job.members], rows, _readings(job)]
+            done += [job.seed, [(each.token_ids, each.examples) for each in job.members], rows, _points(job)]
         else:
             done += [job.pool.sha256, job.pool.queries, job.request, job.evaluated.rows_sha256, options.tokens]
             techniques = options.chosen_techniques
-            done += [(each.name, readings(options, each), options.dev_size) for each in techniques]
+            done += [(each.name, points(options, each), options.dev_size) for each in techniques]
             done += [each for each in techniques if isinstance(each, Trained)]
     return repr(done)
 
 
-def _readings(job: Job) -> list[Any]:
-    scored = readings(job.run.options, job.technique)
+def _points(job: Job) -> list[Any]:
+    scored = points(job.run.options, job.technique)
     return [(part, iteration, job.tuning or (gate, job.run.positions)) for part, gate, iteration in scored]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,16 @@ def test_a_folder_imports_only_those_before_it(modules: dict[str, ast.Module]) -
             if rank[other] > rank[folder]:
                 climbing.append(f"{module} imports {name}")
     assert not climbing
+
+
+@pytest.mark.parametrize("folder", ["experiments", "report"])
+def test_no_modules_of_a_folder_import_each_other_in_a_circle(modules: dict[str, ast.Module], folder: str) -> None:
+    inside = {name: tree for name, tree in modules.items() if name.partition(".")[0] == folder}
+    reached = {
+        name: {each for each in inside for other in imported(tree) if f"{other}.".startswith(f"{each}.")}
+        for name, tree in inside.items()
+    }
+    TopologicalSorter(reached).prepare()  # raises CycleError
 
 
 def test_a_plugin_imports_no_other_plugin(modules: dict[str, ast.Module]) -> None:
