@@ -361,19 +361,7 @@ def test_output_is_compressed_and_always_has_the_same_bytes(
 
 def test_a_stream_is_answered_row_by_row_also_as_csv(memory: Path, tmp_path: Path, forks: Forks) -> None:
     given, answers = os.pipe(), os.pipe()
-    words = [
-        "predict",
-        str(memory),
-        "-",
-        "--format",
-        "csv",
-        "--output-format",
-        "csv",
-        "--flush",
-        "--columns",
-        "none",
-        "-q",
-    ]
+    words = f"predict {memory} - --format csv --output-format csv --flush --columns none -q".split()
     child = forks.start(words, stdin=given[0], stdout=answers[1])
     os.close(answers[1])
     with os.fdopen(given[1], "w") as rows, os.fdopen(answers[0]) as out:
