@@ -24,20 +24,16 @@ LABELS = ("positive", "negative")
 TEXTS = [f"{word} {kind} number {n}" for n in range(6) for word in ("warm", "dull") for kind in ("film", "play")]
 
 
-@pytest.fixture(scope="module")
-def made(models: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture
+def made(thought_of: Callable[..., Path], tmp_path: Path) -> Path:
     """A memory of T = 3 alone, of a random model, which prefers one label."""
-    folder = tmp_path_factory.mktemp("stored")
-    demos, path = write_reviews(folder / "demos.jsonl"), folder / "mem.safetensors"
-    assert run(["think", str(demos), "-m", str(models("qwen3")), "-T", "3", "-q", "-o", str(path)]) == 0
-    return path
+    return thought_of(tmp_path / "made.safetensors", "qwen3", "-T", "3")
 
 
 @pytest.fixture
-def memory(made: Path, tmp_path: Path) -> Path:
-    """A copy of the memory."""
-    (tmp_path / "mem.safetensors").write_bytes(made.read_bytes())
-    return tmp_path / "mem.safetensors"
+def memory(thought_of: Callable[..., Path], tmp_path: Path) -> Path:
+    """The same memory, to be changed."""
+    return thought_of(tmp_path / "mem.safetensors", "qwen3", "-T", "3")
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import REVIEWS, write_reviews, write_rows
+from conftest import REVIEWS, write_rows
 from scipy.stats import binomtest
 
 from deepthink_cli import Scorer, evaluate
@@ -23,14 +23,9 @@ TEXTS = [f"{word} {kind} number {n}" for n in range(6) for word in ("warm", "dul
 
 
 @pytest.fixture(scope="module")
-def memory(models: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def memory(thought_of: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A memory of a random model, which prefers one label."""
-    folder = tmp_path_factory.mktemp("calibrate")
-    demos, path = write_reviews(folder / "demos.jsonl"), folder / "mem.safetensors"
-    assert (
-        run(["think", str(demos), "-m", str(models("qwen3")), "-T", "2", "--keep", "all", "-q", "-o", str(path)]) == 0
-    )
-    return path
+    return thought_of(tmp_path_factory.mktemp("calibrate") / "mem.safetensors", "qwen3", "-T", "2", "--keep", "all")
 
 
 @pytest.fixture

@@ -140,7 +140,7 @@ def test_eval_shows_a_table_with_every_iteration(
     ("threshold", "code", "told"),
     [
         ("0.0", 0, ""),
-        ("1.0", 3, "accuracy 0.5 is below --fail-under 1"),
+        ("1.0", 3, "accuracy 0.5000 is below --fail-under 1.0"),
         ("macro_f1=0", 0, ""),
         ("macro_f1=1", 3, "macro_f1 0.3333 is below --fail-under macro_f1=1"),
         ("log_probability=-50", 0, ""),

@@ -28,13 +28,9 @@ ROWS: list[dict[str, object]] = [{"id": 1, "review": "a kind film"}, {"id": 2, "
 
 
 @pytest.fixture(scope="module")
-def memory(models: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def memory(thought_of: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A memory of two iterations."""
-    folder = tmp_path_factory.mktemp("memory")
-    demos, path = write_reviews(folder / "demos.jsonl"), folder / "mem.safetensors"
-    words = ["think", str(demos), "-m", str(models("llama")), "-T", "2", "--keep", "all", "-q", "-o", str(path)]
-    assert run(words) == 0
-    return path
+    return thought_of(tmp_path_factory.mktemp("memory") / "mem.safetensors", "llama", "-T", "2", "--keep", "all")
 
 
 @pytest.fixture(scope="module")

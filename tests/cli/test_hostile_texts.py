@@ -72,11 +72,15 @@ def test_no_text_changes_the_score_of_another(engine: Engine, reviews: Demonstra
             assert one.scores == pytest.approx(scores, abs=1e-5)
 
 
+@pytest.fixture
+def memory(thought_of: Callable[..., Path], tmp_path: Path) -> str:
+    return str(thought_of(tmp_path / "mem.safetensors", "llama", "-T", "1"))
+
+
 def test_hostile_inputs_leave_their_neighbours_and_the_terminal_alone(
-    models: Models, demos: Path, tmp_path: Path, capsys: Captured
+    memory: str, tmp_path: Path, capsys: Captured
 ) -> None:
-    memory, inputs = str(tmp_path / "mem.safetensors"), tmp_path / "in.jsonl"
-    assert run(["think", str(demos), "-m", str(models("llama")), "-T", "1", "-o", memory, "-q"]) == 0
+    inputs = tmp_path / "in.jsonl"
     found = []
     for texts in (PLAIN, [*PLAIN, *HOSTILE]):
         write_rows(inputs, [{"review": text} for text in texts])
@@ -92,10 +96,8 @@ def test_hostile_inputs_leave_their_neighbours_and_the_terminal_alone(
 
 @pytest.mark.parametrize("source", ["file", "stdin"])
 def test_a_row_of_ten_megabytes_is_refused_before_it_is_tokenised(
-    source: str, models: Models, demos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+    source: str, memory: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
-    memory = str(tmp_path / "mem.safetensors")
-    assert run(["think", str(demos), "-m", str(models("llama")), "-T", "1", "-o", memory, "-q"]) == 0
     inputs = write_rows(tmp_path / "in.jsonl", [{"review": "fine"}, {"review": "word " * 2_000_000}])
     if source == "stdin":
         monkeypatch.setattr(sys, "stdin", inputs.open())
@@ -107,10 +109,8 @@ def test_a_row_of_ten_megabytes_is_refused_before_it_is_tokenised(
 
 
 def test_a_megabyte_that_the_template_does_not_use_are_carried_through(
-    models: Models, demos: Path, tmp_path: Path, capsys: Captured
+    memory: str, tmp_path: Path, capsys: Captured
 ) -> None:
-    memory = str(tmp_path / "mem.safetensors")
-    assert run(["think", str(demos), "-m", str(models("llama")), "-T", "1", "-o", memory, "-q"]) == 0
     row = {"review": "fine", "page": "é\x1b" * 500_000}
     assert run(["predict", memory, str(write_rows(tmp_path / "in.jsonl", [row, {"review": "x"}]))]) == 0
     first, _ = capsys.readouterr().out.splitlines()

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import REVIEWS, write_reviews, write_rows
+from conftest import REVIEWS, write_rows
 from helpers.forks import Forks
 
 from deepthink_cli.cli.main import run
@@ -28,14 +28,9 @@ BAD = ["not json", json.dumps({"id": 9, "review": ""}), json.dumps({"id": 10, "r
 
 
 @pytest.fixture(scope="module")
-def memory(models: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def memory(thought_of: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A memory of two iterations."""
-    folder = tmp_path_factory.mktemp("memory")
-    demos, path = write_reviews(folder / "demos.jsonl"), folder / "mem.safetensors"
-    assert (
-        run(["think", str(demos), "-m", str(models("llama")), "-T", "2", "--keep", "all", "-q", "-o", str(path)]) == 0
-    )
-    return path
+    return thought_of(tmp_path_factory.mktemp("memory") / "mem.safetensors", "llama", "-T", "2", "--keep", "all")
 
 
 @pytest.fixture
@@ -361,19 +356,7 @@ def test_output_is_compressed_and_always_has_the_same_bytes(
 
 def test_a_stream_is_answered_row_by_row_also_as_csv(memory: Path, tmp_path: Path, forks: Forks) -> None:
     given, answers = os.pipe(), os.pipe()
-    words = [
-        "predict",
-        str(memory),
-        "-",
-        "--format",
-        "csv",
-        "--output-format",
-        "csv",
-        "--flush",
-        "--columns",
-        "none",
-        "-q",
-    ]
+    words = f"predict {memory} - --format csv --output-format csv --flush --columns none -q".split()
     child = forks.start(words, stdin=given[0], stdout=answers[1])
     os.close(answers[1])
     with os.fdopen(given[1], "w") as rows, os.fdopen(answers[0]) as out:

@@ -20,11 +20,11 @@ pytestmark = pytest.mark.skipif(not Path("/dev/fd").exists(), reason="this syste
 
 
 @pytest.fixture(scope="module")
-def folder(models: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(thought_of: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Four reviews, and a memory of them."""
     folder = tmp_path_factory.mktemp("memory")
-    words = ["think", str(write_reviews(folder / "demos.jsonl")), "-m", str(models("llama")), "-T", "1", "-q"]
-    assert run([*words, "-o", str(folder / "mem.safetensors")]) == 0
+    write_reviews(folder / "demos.jsonl")
+    thought_of(folder / "mem.safetensors", "llama", "-T", "1")
     return folder
 
 

@@ -28,21 +28,8 @@ Models = Callable[[str], Path]
 @pytest.fixture
 def words(models: Models, tmp_path: Path) -> list[str]:
     """A run of many units: one for each seed."""
-    return run_words(
-        tmp_path,
-        models("llama"),
-        "-T",
-        "2",
-        "--seeds",
-        "6",
-        "--batch-tokens",
-        "64",
-        "--limit",
-        "2",
-        "--shots",
-        "2",
-        "-q",
-    )
+    words = ["-T", "2", "--seeds", "6", "--batch-tokens", "64", "--limit", "2", "--shots", "2", "-q"]
+    return run_words(tmp_path, models("llama"), *words)
 
 
 def test_shards_are_the_run_and_are_reported_as_one(

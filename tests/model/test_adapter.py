@@ -247,18 +247,8 @@ def test_another_base_than_the_adapter_names_is_a_note(
     adapter: Path, demos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     base = write_model(tmp_path / "base", "llama")
-    words = [
-        "think",
-        str(demos),
-        "-m",
-        str(base),
-        "--adapter",
-        str(adapter),
-        "-v",
-        "-o",
-        str(tmp_path / "m.safetensors"),
-    ]
-    assert run(words) == 0
+    words = f"think {demos} -m {base} --adapter {adapter} -v -o {tmp_path}/m.safetensors"
+    assert run(words.split()) == 0
     err = capsys.readouterr().err
     assert f"--adapter {adapter}: made for " in err
     assert f"with {adapter} merged" in err

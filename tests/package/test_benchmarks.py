@@ -129,31 +129,9 @@ def test_a_row_is_printed_and_recorded_for_every_length_that_fits(
     shape: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "results" / "speed.json"
-    command = [
-        "speed.py",
-        "--record",
-        str(path),
-        "--shapes",
-        str(shape),
-        "--parts",
-        "speed",
-        "--inputs",
-        "2",
-        "--rounds",
-        "1",
-        "--official-rounds",
-        "1",
-        "--systems",
-        "official",
-        "deepthink",
-        "no-memory",
-        "products",
-        "--candidate-tokens",
-        "2",
-        "--threads",
-        str(torch.get_num_threads()),
-    ]
-    monkeypatch.setattr(sys, "argv", [*command, "--lengths", "16", "32", "4096"])
+    words = f"speed.py --record {path} --shapes {shape} --parts speed --inputs 2 --rounds 1 --official-rounds 1"
+    words += " --systems official deepthink no-memory products --candidate-tokens 2 --lengths 16 32 4096"
+    monkeypatch.setattr(sys, "argv", [*words.split(), "--threads", str(torch.get_num_threads())])
     speed.main()
     assert capsys.readouterr().out.count(f"| {shape.name} |") == 2
     rows = recorded(path)
@@ -215,30 +193,9 @@ def test_the_cell_of_trec_measures_every_way_in_one_run(
     llama: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     systems = [name for name in SYSTEMS if name != HARNESS or harness.installed()]
-    command = [
-        "speed.py",
-        "--record",
-        str(tmp_path / "speed.json"),
-        "--shapes",
-        llama.identity.id,
-        "--parts",
-        "trec",
-        "--trec-inputs",
-        "3",
-        "--trec-tokens",
-        "200",
-        "--rounds",
-        "1",
-        "--official-rounds",
-        "1",
-        "--harness-rounds",
-        "1",
-        "--threads",
-        str(torch.get_num_threads()),
-        "--systems",
-        *systems,
-    ]
-    monkeypatch.setattr(sys, "argv", command)
+    words = f"speed.py --record {tmp_path}/speed.json --shapes {llama.identity.id} --parts trec --trec-inputs 3"
+    words += " --trec-tokens 200 --rounds 1 --official-rounds 1 --harness-rounds 1 --threads"
+    monkeypatch.setattr(sys, "argv", [*words.split(), str(torch.get_num_threads()), "--systems", *systems])
     speed.main()
     (row,) = recorded(tmp_path / "speed-trec.json")
     assert all(row[system] > 0 for system in systems)

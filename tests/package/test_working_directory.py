@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from conftest import write_reviews
 from helpers.tiny import run_words
 from helpers.waiting import wait_until
 
@@ -42,10 +41,8 @@ def words(models: Models, tmp_path: Path) -> list[str]:
 
 
 @pytest.fixture
-def memory(models: Models, tmp_path: Path) -> Path:
-    path, demos = tmp_path / "mem.safetensors", write_reviews(tmp_path / "demos.jsonl")
-    assert run(["think", str(demos), "-m", str(models("llama")), "-T", "1", "-q", "-o", str(path)]) == 0
-    return path
+def memory(thought_of: Callable[..., Path], demos: Path) -> Path:
+    return thought_of(demos.parent / "mem.safetensors", "llama", "-T", "1")
 
 
 @pytest.mark.parametrize("name", NAMES)

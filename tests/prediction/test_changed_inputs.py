@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import write_reviews
 from helpers.tiny import tiny_task
 
 from deepthink_cli.cli.main import run
@@ -22,12 +21,9 @@ LINES = [json.dumps({"review": f"film {n}", "sentiment": "positive"}) + "\n" for
 
 
 @pytest.fixture(scope="module")
-def memory(models: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def memory(thought_of: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A memory of four reviews."""
-    folder = tmp_path_factory.mktemp("memory")
-    demos, path = write_reviews(folder / "demos.jsonl"), folder / "mem.safetensors"
-    assert run(["think", str(demos), "-m", str(models("llama")), "-T", "1", "-q", "-o", str(path)]) == 0
-    return path
+    return thought_of(tmp_path_factory.mktemp("memory") / "mem.safetensors", "llama", "-T", "1")
 
 
 @pytest.fixture

@@ -21,12 +21,11 @@ ROWS = 3 * CHUNK + 20
 
 
 @pytest.fixture(scope="module")
-def folder(models: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(thought_of: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A memory of two iterations, and inputs of four chunks, among them bad rows and rows of several lengths."""
     folder = tmp_path_factory.mktemp("resume")
-    demos = write_reviews(folder / "demos.jsonl")
-    words = ["think", str(demos), "-m", str(models("llama")), "-T", "2", "--keep", "all", "-q"]
-    assert run([*words, "-o", str(folder / "mem.safetensors")]) == 0
+    write_reviews(folder / "demos.jsonl")
+    thought_of(folder / "mem.safetensors", "llama", "-T", "2", "--keep", "all")
     inputs = [json.dumps({"id": n, "review": f"film {n} " * (1 + n % 7)}) for n in range(ROWS)]
     for place in (3, CHUNK - 1, CHUNK, ROWS - 1):
         inputs[place] = "not json"

@@ -16,7 +16,7 @@ import huggingface_hub.constants
 import pytest
 import safetensors.torch
 import yaml
-from conftest import write_reviews, write_rows
+from conftest import write_rows
 from helpers.hub_server import TOKEN, HubState, hub
 
 from deepthink_cli.artifact.files import load_memory
@@ -31,13 +31,9 @@ Capture = pytest.CaptureFixture[str]
 
 
 @pytest.fixture(scope="module")
-def memory(models: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def memory(thought_of: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A memory of four reviews, two of its iterations kept."""
-    folder = tmp_path_factory.mktemp("memory")
-    path, demos = folder / "mem.safetensors", write_reviews(folder / "demos.jsonl")
-    words = ["think", str(demos), "-m", str(models("llama")), "-T", "2", "--keep", "all", "-q", "-o", str(path)]
-    assert run(words) == 0
-    return path
+    return thought_of(tmp_path_factory.mktemp("memory") / "mem.safetensors", "llama", "-T", "2", "--keep", "all")
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from threading import Event
 from typing import Any
 
 import pytest
-from conftest import REVIEWS, write_reviews, write_rows
+from conftest import REVIEWS, write_rows
 from jsonschema import Draft202012Validator
 from starlette.testclient import TestClient
 
@@ -26,13 +26,10 @@ LONG = "fine " * 3000
 
 
 @pytest.fixture(scope="module")
-def memory(models: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def memory(thought_of: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A memory that stores a correction."""
-    folder = tmp_path_factory.mktemp("memory")
-    demos, path = write_reviews(folder / "demos.jsonl"), folder / "mem.safetensors"
-    command = ["think", str(demos), "-m", str(models("llama")), "-T", "2", "--calibrate", "contextual", "--keep", "all"]
-    assert run([*command, "-q", "-o", str(path)]) == 0
-    return path
+    path, options = tmp_path_factory.mktemp("memory") / "mem.safetensors", ("-T", "2", "--keep", "all")
+    return thought_of(path, "llama", *options, "--calibrate", "contextual")
 
 
 def labeller(memory: Path, **given: Any) -> ServedMemory:
