@@ -95,7 +95,6 @@ else:
 
 @about(
     "eval mem.safetensors rows.csv --fail-under 0.8 -o rows.jsonl",
-    group="The two stages",
     first="task protocol limit data_dir at calibrate output html fail_under dry_run json",
 )
 @grouped
@@ -126,7 +125,7 @@ def evaluate(
     reading: RowArguments,
     common: CommonArguments,
 ) -> None:
-    """Measure accuracy on labelled rows, with plain in-context learning (T = 1), majority baseline and confusions."""
+    """Measure accuracy on labelled rows, beside that of T = 1."""
     from deepthink_cli.artifact.opening import open_for_scoring
     from deepthink_cli.calibration.basis import check_calibrations
     from deepthink_cli.multilabel import has_several

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from deepthink_cli.cli.command import ARGUMENTS
 from deepthink_cli.cli.console import note
 from deepthink_cli.cli.grouped import Given
 from deepthink_cli.cli.names import flag
-from deepthink_cli.cli.output_options import ARGUMENTS
 from deepthink_cli.errors import InputError, Problems
 from deepthink_cli.events import Event, Note
 from deepthink_cli.experiments.executors.registry import EXECUTORS, Cluster, Queue

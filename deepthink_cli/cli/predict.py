@@ -71,7 +71,6 @@ Resume = Annotated[
 
 @about(
     "predict mem.safetensors inputs.csv.gz -o labels.csv --on-error skip",
-    group="The two stages",
     first="output resume dry_run at calibrate task format top threshold columns on_error",
 )
 @grouped

@@ -76,7 +76,6 @@ else:
 
 @about(
     "run --task classic -m gpt2 -T 15 --seeds 10 -o runs/gpt2",
-    group="Experiments",
     first="task output model iterations at eta seeds technique calibrate limit data_dir dry_run",
 )
 @grouped
@@ -100,7 +99,7 @@ def run(
     elsewhere: Given[ElsewhereOptions],
     common: CommonArguments,
 ) -> None:
-    """Think once for every task and seed, and score every T; resumes interrupted runs."""
+    """Think once for every task and seed, and score every T."""
     from deepthink_cli.experiments.crossing import cross
     from deepthink_cli.experiments.estimate import estimate_runs
     from deepthink_cli.experiments.plan import run_tasks

@@ -87,7 +87,6 @@ _MODEL = (
 
 @about(
     "select pool.jsonl -m gpt2 --demos-by herding --shots 16 -o demos.jsonl",
-    group="Choosing demonstrations and settings",
     first="listing demos_by shots seed queries output pool_scores model template labels task",
 )
 @grouped
@@ -110,7 +109,7 @@ def select(
     cache: Cache = None,
     common: CommonArguments,
 ) -> None:
-    """Choose demonstrations from a pool of labelled rows, and write them for think."""
+    """Choose demonstrations from a pool of labelled rows."""
     from deepthink_cli.selection.select import check_output_holds, queries_of_file
     from deepthink_cli.selection.select import select as choose
     from deepthink_cli.selection.store import Store, default_folder

@@ -87,7 +87,6 @@ Force = Annotated[bool, Flag(OUTPUT, "Replace the file of the new task if it exi
 
 @about(
     "tasks new tickets --from tickets.csv",
-    group="Experiments",
     first="rows label_field format no_header no_quotes output force data_dir yaml json",
 )
 @grouped
@@ -106,7 +105,7 @@ def tasks(
     reading: Annotated[RowArguments, Without("map")],
     common: Annotated[CommonArguments, Without("quiet", "verbose")],
 ) -> None:
-    """List the built-in tasks, show one, count its rows (--data-dir) or validate a file, or start a new one."""
+    """List the built-in tasks, show or validate one, or start one."""
     from deepthink_cli.tasks.catalogue import built_in, find_tasks
     from deepthink_cli.tasks.sources import files_of, source_of
 

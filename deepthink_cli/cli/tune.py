@@ -44,7 +44,6 @@ Output = Annotated[
 
 @about(
     "tune rows.jsonl -m gpt2 -T 15 -o mem.safetensors",
-    group="Choosing demonstrations and settings",
     first="output model iterations eta calibrate budget chat folds shots template label_field labels",
 )
 @grouped
@@ -61,9 +60,10 @@ def tune(
     cache: Cache = None,
     common: CommonArguments,
 ) -> None:
-    """Choose technique, T, eta and calibration by nested cross-validation over labelled rows, without a dev set.
+    """Choose technique, T, eta and calibration by labelled rows.
 
-    Plain in-context learning is kept unless the choice is better than it beyond noise.
+    It does so by nested cross-validation, without a dev set. Plain in-context learning is kept unless the choice is
+    better than it beyond noise.
     """
     from deepthink_cli.outputs import check_apart
     from deepthink_cli.selection.store import Store, default_folder
