@@ -48,7 +48,7 @@ _NEXT = (
 )
 
 
-@about("demo", first="model device offline quiet")
+@about("demo")
 @grouped
 def demo(
     *,

@@ -37,7 +37,7 @@ from deepthink_cli.data.source import RowSource
 from deepthink_cli.errors import InputError, Problems
 from deepthink_cli.evaluation.progress import Evaluated, Evaluating, Predicted
 from deepthink_cli.evaluation.threshold import Threshold
-from deepthink_cli.experiments.experiment import RunCode, Unsafe
+from deepthink_cli.experiments.experiment import RunCode
 from deepthink_cli.io.tables import check_suffix, writing_rows
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.options import OUTPUT, Flag, Options, QueryOptions, Score
@@ -120,7 +120,6 @@ def evaluate(
     limit: Limit = None,
     data_dir: DataDir = None,
     run_code: RunCode = False,
-    unsafe: Unsafe = False,
     labels: Labels = None,
     reading: RowArguments,
     common: CommonArguments,
@@ -173,7 +172,7 @@ def evaluate(
             if problems.found:  # those of the rows are named with the others
                 check_rows(opened.provenance.demonstrations, rows, problems, labelled=True, skip=skip)
     problems.raise_any()
-    chosen = rows or _TaskRows(str(task), protocol, source, run_code, unsafe)
+    chosen = rows or _TaskRows(str(task), protocol, source, run_code)
     asked = _Asked(
         opened, others, chosen, row_limit, options, output, observers, failing, names, score, threshold, common
     )
@@ -271,7 +270,6 @@ class _TaskRows:
     protocol: str
     source: Source
     run_code: bool
-    unsafe: bool
 
 
 def _evaluate(asked: _Asked) -> tuple[EvaluationReport, RowCounts]:
@@ -344,7 +342,7 @@ def _rows(asked: _Asked, tell: Tell) -> tuple[EvaluatedRows, tuple[str, ...]]:
         rows = rows_of_file(asked.memory, chosen, asked.limit, asked.errors.skip)
     else:
         where = (chosen.protocol, chosen.source, asked.limit, tell)
-        rows = rows_of_task(asked.memory, chosen.task, *where, run_code=chosen.run_code, unsafe=chosen.unsafe)
+        rows = rows_of_task(asked.memory, chosen.task, *where, run_code=chosen.run_code)
         if rows.free is not None:
             for name, value in asked.observers.given.items():
                 raise InputError.of(name, value, f"task {rows.task} has free answers, without scores; use -o")

@@ -17,7 +17,7 @@ from deepthink_cli.cli.answer_rows import Output, OutputFormat, check_output, pr
 from deepthink_cli.cli.console import Show, note, write_text
 from deepthink_cli.cli.data_options import Calibrate, EnsembleFiles, IterationChoice, MemoryFile, RowArguments, TaskName
 from deepthink_cli.cli.dry_run import DryRun, check_dry_run, show_estimate
-from deepthink_cli.cli.executor_options import ClusterOptions, Place, Workers, named, place_of, started, workers_of
+from deepthink_cli.cli.executor_options import Workers, place_of, started
 from deepthink_cli.cli.grouped import Given, grouped
 from deepthink_cli.cli.opener_options import OpenerOptions
 from deepthink_cli.cli.options import CommonArguments, for_memory
@@ -96,7 +96,6 @@ def predict(
     errors: Given[ErrorOptions],
     query: QueryOptions,
     own: Given[OpenerOptions],
-    cluster: Given[ClusterOptions],
     model: Given[ModelOptions],
     common: CommonArguments,
 ) -> None:
@@ -122,7 +121,7 @@ def predict(
     with problems.collected():
         check_given(context, "predict")
     if dry_run:
-        apart = {**cluster.changed, "workers": workers, "resume": resume, "show_prompt": show_prompt}
+        apart = {"workers": workers, "resume": resume, "show_prompt": show_prompt}
         with problems.collected():
             check_dry_run(apart, RowSource(inputs))
     with problems.collected():
@@ -137,15 +136,12 @@ def predict(
     with problems.collected():
         source = reading.of(inputs, None, Show(common))
     paths: dict[str, Any] = {"model": model.model, "adapter": model.adapter, "task": task, "config": common.config}
-    divided = bool(cluster.changed) or workers is not None
+    place, divided = None, workers is not None
     with problems.collected():
-        number = workers_of(workers)
-    place = None
-    with problems.collected():
-        place = place_of(cluster)
+        place = place_of(workers)
     if divided:
         with problems.collected():
-            _check_divided(place, workers, inputs)
+            _check_divided(workers, inputs)
     with problems.collected():
         check_output(output, read_by(memory, inputs, *files, **paths), resume)
     if resume:
@@ -177,10 +173,9 @@ def predict(
     identity = identity_of(opened, others, source, checked, options, form) if resume and checked is not None else None
     with ExitStack() as stack:
         tell = stack.enter_context(Show(common, bar=output is not None or not sys.stdout.isatty()))
-        if divided:
-            executor = stack.enter_context(
-                started(place, number, model_options(opened, options).device, default_folder())
-            )
+        if place is not None:
+            device = model_options(opened, options).device
+            executor = stack.enter_context(started(place, device, default_folder()))
             label = partial(label, elsewhere=_elsewhere(executor, [opened, *others], options, form))
         counts = _write(partial(label, tell=tell), output, form, identity, checked, tell, output_format)
     if output is not None:
@@ -248,14 +243,14 @@ def _elsewhere(
     return Divided(executor, job, memories)
 
 
-def _check_divided(place: Place | None, workers: str | None, inputs: str) -> None:
+def _check_divided(workers: str | None, inputs: str) -> None:
     """Raise InputError for rows that workers cannot divide, since they arrive one by one."""
     source = RowSource(inputs)
     if source.read_once:
         reason = (
             f"workers divide the rows of a file, and those of {source.name} arrive one by one; give a file, or omit it"
         )
-        raise InputError.of(*named(place, workers), reason)
+        raise InputError.of("workers", workers, reason)
 
 
 def _check_stream(output: Path | None, output_format: str, inputs: str, flush: bool, calibrate: Sequence[str]) -> None:

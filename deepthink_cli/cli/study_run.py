@@ -9,8 +9,7 @@ import typer
 
 from deepthink_cli.cli.about import about
 from deepthink_cli.cli.console import Show, duration, note, report, table, write_json
-from deepthink_cli.cli.data_options import Cache
-from deepthink_cli.cli.executor_options import ElsewhereOptions, ExecutorArguments, Machines
+from deepthink_cli.cli.executor_options import ExecutorArguments, Machines
 from deepthink_cli.cli.grouped import Given, Without, grouped
 from deepthink_cli.cli.options import CommonArguments
 from deepthink_cli.cli.output_options import Watching, observed
@@ -44,11 +43,9 @@ def run_study(
     samples: Samples = False,
     *,
     watching: Given[StudyObservers],
-    cache: Cache = None,
     replaced: StudyArguments,
     model: Annotated[Given[ModelOptions], Without(*UNNAMED)],
     divided: ExecutorArguments,
-    elsewhere: Given[ElsewhereOptions],
     common: CommonArguments,
 ) -> None:
     """Do the runs of a study, model by model, into one folder; an interrupted study is continued."""
@@ -63,14 +60,14 @@ def run_study(
         opened, crossing = replaced.crossed(context, study, model)
         reads += _read(opened, crossing, common.config)
     with problems.collected():
-        machines = Machines.checked(divided, elsewhere)
+        machines = Machines.checked(divided)
     with problems.collected():
         observers.check(reads)
     problems.raise_any()
     folder = folder_of(output, opened)
     written = machines.folder(folder)
     check_run_apart(written, reads)
-    cache = cache or default_folder()
+    cache = default_folder()
     with Show(common) as tell, machines.executor(model.device, cache) as executor:
         runs = prepare(crossing, written, tell)
         if machines.queued(folder, common.quiet):

@@ -87,7 +87,7 @@ Force = Annotated[bool, Flag(OUTPUT, "Replace the file of the new task if it exi
 
 @about(
     "tasks new tickets --from tickets.csv",
-    first="rows label_field format no_header no_quotes output force data_dir yaml json",
+    first="rows label_field format no_header quotes output force data_dir yaml json",
 )
 @grouped
 def tasks(
@@ -142,7 +142,7 @@ def tasks(
 
 def _check_unused(context: typer.Context) -> None:
     """Raise InputError for typed options that only `new` has."""
-    of_new = ("output", "force", "label_field", "format", "no_header", "quotes", "no_quotes")
+    of_new = ("output", "force", "label_field", "format", "no_header", "quotes")
     for name, option in {"rows": "from", **dict(zip(of_new, of_new, strict=True))}.items():
         if is_typed(context, name):
             raise InputError.of(option, None, f"only for a new task, as in: {EXAMPLE}")

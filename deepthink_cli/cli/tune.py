@@ -10,7 +10,7 @@ import typer
 from deepthink_cli.calibration.registry import NONE
 from deepthink_cli.cli.about import about
 from deepthink_cli.cli.console import Show, note, report, table, write_json
-from deepthink_cli.cli.data_options import Cache, ChatArguments, PromptArguments, RowArguments
+from deepthink_cli.cli.data_options import ChatArguments, PromptArguments, RowArguments
 from deepthink_cli.cli.grouped import Given, grouped
 from deepthink_cli.cli.options import CommonArguments, tell_of_toy
 from deepthink_cli.cli.values import check_given, read_by
@@ -57,7 +57,6 @@ def tune(
     reading: RowArguments,
     prompt: PromptArguments,
     chat: ChatArguments,
-    cache: Cache = None,
     common: CommonArguments,
 ) -> None:
     """Choose technique, T, eta and calibration by labelled rows.
@@ -93,7 +92,7 @@ def tune(
     with Show(common, bar=not common.as_json) as tell:
         tell_of_toy(model, tell)
         plan = plan_tuning(labelled, model_options, options, tell)
-        result = tuned(plan, output, store=Store(cache or default_folder()), tell=tell)
+        result = tuned(plan, output, store=Store(default_folder()), tell=tell)
     show(result, common)
 
 

@@ -39,7 +39,7 @@ def check_free(plan: RunPlan, task: Task) -> None:
     """Raise InputError for a task with free answers and options of scores, and for programs that may not be run."""
     if task.free is None:
         return
-    check_may_run(task, plan.options.run_code, plan.options.unsafe)
+    check_may_run(task, plan.options.run_code)
     options = plan.options
     wrong = {
         ("score", options.score): options.score != "sum",

@@ -91,6 +91,12 @@ def test_a_command_with_many_options_names_about_ten_that_come_first() -> None:
 
 
 @pytest.mark.plugins
+def test_no_command_has_many_more_options_than_a_run() -> None:
+    assert len(OPTIONS["run"]) <= 40
+    assert max(map(len, OPTIONS.values())) <= 44
+
+
+@pytest.mark.plugins
 @pytest.mark.parametrize("command", sorted(OPTIONS.keys() - {"harness"}))
 def test_help_all_shows_every_option_and_help_says_how_many_more_there_are(
     command: str, capsys: Captured, monkeypatch: pytest.MonkeyPatch

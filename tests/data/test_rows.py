@@ -202,7 +202,7 @@ def test_a_csv_header_names_every_column_once(csv: Path, header: str, found: str
 
 def test_an_open_quote_is_named_with_the_line_where_its_row_begins(csv: Path) -> None:
     message = refusal(csv, 'text,label\na,b\n"c,d\ne,f\n')
-    assert message == f"{csv}:3: not CSV (unexpected end of data); no_quotes reads quotation marks as text"
+    assert message == f"{csv}:3: not CSV (unexpected end of data); quotes text reads quotation marks as text"
 
 
 @pytest.mark.parametrize("rows_before", [0, 1, 3000])
