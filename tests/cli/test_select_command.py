@@ -148,7 +148,7 @@ REFUSED = {
     "a pool that is too small": ("pool.jsonl --demos-by random --shots 13", "--shots 13: pool.jsonl has 12 rows"),
     "a sample that is too small": (
         "pool.jsonl --demos-by random --shots 6 --pool-size 5",
-        "pool.jsonl has 5 rows to choose from; 7 not in the sample of --pool-size",
+        "pool.jsonl has 5 rows to choose from; 7 not in the sample of the pool",
     ),
     "a sample of nothing": ("pool.jsonl --demos-by random --shots 2 --pool-size 0", "--pool-size 0: a number of rows"),
     "an unknown method": ("pool.jsonl --demos-by herd --shots 2", "--demos-by herd: use random, stratified"),
