@@ -55,7 +55,7 @@ OTHERS = (
     "think --help",
     "inspect mem.safetensors",
     "tasks",
-    "select --list",
+    "list selections",
     "study list",
     "report runs/weather",
     f"study report {STUDY} --runs runs/shots",

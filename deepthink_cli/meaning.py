@@ -13,11 +13,12 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from deepthink_cli.errors import InputError, Problem, option
+from deepthink_cli.io.parameters import split
 from deepthink_cli.selection.registry import METHODS
 from deepthink_cli.techniques.base import Trained
 from deepthink_cli.techniques.registry import DEEP_THINKING, TECHNIQUES, find
 from deepthink_cli.updates.gate import Gate
-from deepthink_cli.updates.registry import RULES, split_rules
+from deepthink_cli.updates.registry import RULES
 
 Values = Mapping[str, Any]  # of the options of a command by name
 Condition = Callable[[Values], bool]
@@ -62,11 +63,8 @@ def _names(value: Any) -> tuple[str, ...]:
 
 def _trained(values: Values) -> list[bool]:
     """Whether each technique trains the memory."""
-    return [isinstance(find(name), Trained) for name in _names(values.get("technique")) or (DEEP_THINKING,)]
-
-
-def _trains(values: Values) -> bool:
-    return any(_trained(values))
+    names = split(values.get("technique")) or (DEEP_THINKING,)
+    return [isinstance(find(name.partition(":")[0]), Trained) for name in names]
 
 
 def _only_trains(values: Values) -> bool:
@@ -83,7 +81,7 @@ def _without(parameter: str) -> Condition:
     def holds(values: Values) -> bool:
         with suppress(KeyError, TypeError, AttributeError):
             rules = values.get("update")
-            names = [rule.partition(":")[0].strip() for rule in split_rules(rules) or ()]
+            names = [rule.partition(":")[0].strip() for rule in split(rules) or ()]
             return bool(names) and all(parameter not in {each.name for each in fields(RULES[name])} for name in names)
         return False
 
@@ -99,22 +97,14 @@ _TRAINING = "{technique} " + " or ".join(name for name in TECHNIQUES.own if issu
 _TRAINED = f"not with {_TRAINING} alone, which trains the memory of one reading"
 _WHOLE = ("think", "run", "study")
 
+_CHOSEN = "not with {demos_by}, which chooses the demonstrations and their order"
+_AS_THEY_ARE = "not with a file of demonstrations, which are read as they are"
+_OF_A_FILE = (_has("demos"), _AS_THEY_ARE, "omit this, or the file")
 _OF_THE_TASK = (_has("task"), "not with {task}, which has its own", "omit this, or write a task file")
 TABLE = (
-    Rule(
-        _WHOLE,
-        ("shots", "order_seed", "sampling"),
-        _has("demos"),
-        "not with a file of demonstrations, which are read as they are",
-        "omit this, or the file",
-    ),
-    Rule(
-        ("think",),
-        ("seed", "protocol"),
-        _has("demos"),
-        "not with a file of demonstrations, which are read as they are",
-        "omit this, or the file",
-    ),
+    Rule(_WHOLE, ("shots",), *_OF_A_FILE),
+    Rule(("think", "study"), ("order_seed", "sampling"), *_OF_A_FILE),
+    Rule(("think",), ("seed", "protocol"), *_OF_A_FILE),
     Rule(
         ("think",),
         ("shots", "seed", "order_seed", "sampling", "protocol", "data_dir"),
@@ -133,22 +123,17 @@ TABLE = (
         _OMIT_ONE,
     ),
     Rule(
-        _WHOLE,
+        ("think", "study"),
         ("tokens",),
         _has("chat"),
         "not with {chat}, whose template ends every turn with a token of its own",
         _OMIT_ONE,
     ),
-    Rule((*_WHOLE, "tune"), ("system",), _lacks("chat"), "only with {chat}", _ADD),
+    Rule(("think", "study", "tune"), ("system",), _lacks("chat"), "only with {chat}", _ADD),
+    Rule(("run", "study"), ("demos",), _has("demos_by"), _CHOSEN, _OMIT_ONE),
+    Rule(("study",), ("sampling", "order_seed"), _has("demos_by"), _CHOSEN, _OMIT_ONE),
     Rule(
-        ("run", "study"),
-        ("demos", "sampling", "order_seed"),
-        _has("demos_by"),
-        "not with {demos_by}, which chooses the demonstrations and their order",
-        _OMIT_ONE,
-    ),
-    Rule(
-        ("run", "study"),
+        ("study",),
         ("pool_size", "balance"),
         _lacks("demos_by"),
         "only with {demos_by} NAME",
@@ -169,13 +154,6 @@ TABLE = (
         "not with {demos_by} first alone, which takes the same rows for every seed",
         "omit this, or draw a pool with {pool_size}",
     ),
-    Rule(
-        _WHOLE,
-        ("steps", "lr"),
-        lambda values: not _trains(values),
-        f"only with {_TRAINING}",
-        "add it, or omit this",
-    ),
     Rule(("think",), ("positions", "keep"), _only_trains, _TRAINED, "omit this"),
     Rule(("think",), ("iterations",), _takes_readings, _TRAINED, "omit this"),
     Rule(_WHOLE, (*_GATE, "update"), _only_trains, _TRAINED, "omit this"),
@@ -191,8 +169,6 @@ TABLE = (
         for name in _GATE
     ),
     Rule(("sklearn",), ("eta",), _has("update"), "not with {update}, which is used in its place", _OMIT_ONE),
-    Rule(("run", "study"), ("dev_size",), _lacks("choose_on"), "only with {choose_on} dev", _ADD),
-    Rule(("run",), ("no_probe",), _lacks("dry_run"), "only with {dry_run}", _ADD),
     Rule(("calibrate",), ("limit",), _lacks("rows"), "only with ROWS", "give them, or omit this"),
     Rule(("predict",), ("json",), _lacks("dry_run"), "only with {dry_run}", _ADD),
 )

@@ -178,7 +178,7 @@ class Drift:
 @with_config(STRICT)
 @dataclass(frozen=True)
 class Selected:
-    """How the demonstrations were chosen: `shots` of `pool_rows` rows, by a method (`deepthink select --list`).
+    """How the demonstrations were chosen: `shots` of `pool_rows` rows, by a method (`deepthink list selections`).
 
     `pool` names the file or the task, `pool_sha256` is the digest of the rows that could be chosen, in content order;
     `model` and `model_sha256` are set if the method read the rows with a model; `options` are values of the
@@ -340,7 +340,7 @@ def check_model(provenance: Provenance, other: ModelIdentity, path: str) -> None
 def _called(model: ModelIdentity) -> str:
     revision = f" at revision {model.revision}" if model.revision else ""
     quantized = f" in {model.quantize}" if model.quantize else ""
-    file = "" if model.gguf is None or model.id.endswith(model.gguf) else f" {option('gguf')} {model.gguf}"
+    file = "" if model.gguf is None or model.id.endswith(model.gguf) else f"/{model.gguf}"
     adapter = "" if model.adapter is None else f" with {option('adapter')} {model.adapter}"
     return f"{model.id}{file}{revision}{quantized}{adapter}"
 

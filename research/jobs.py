@@ -26,7 +26,10 @@ COMMANDS = "commands.jsonl"  # in the folder of the results: the commands that e
 
 @dataclass(frozen=True)
 class Job:
-    """One `deepthink run` command: the stage it belongs to, its folder, and its other arguments."""
+    """One `deepthink run` command: the stage it belongs to, its folder, and its other arguments.
+
+    If the first argument is a study, it is a `deepthink study run` command.
+    """
 
     stage: str
     folder: str
@@ -63,7 +66,9 @@ class Workplace:
         """The command of one run; `-X NAME` has no effect but to name the process."""
         paths = [f"{OUT}/{word}" if before == "--demos" else word for before, word in _pairs(arguments)]
         data = ["--data-dir", self.data_dir] if self.data_dir else []
-        program = [sys.executable, "-X", self.name, "-m", "deepthink_cli", "run", "-m", self.model, *data]
+        of_a_study = bool(arguments) and not arguments[0].startswith("-")
+        command = ["study", "run", paths.pop(0)] if of_a_study else ["run"]
+        program = [sys.executable, "-X", self.name, "-m", "deepthink_cli", *command, "-m", self.model, *data]
         dtype = [] if "--dtype" in arguments else ["--dtype", self.dtype]
         return [*program, *paths, *dtype, "--samples", "--quiet", "-o", f"{OUT}/{folder}"]
 

@@ -502,14 +502,22 @@ def measure(args: argparse.Namespace) -> None:
                 )
     spec = find_model(ModelOptions.checked(model=args.model, device="cpu", dtype="float32"), silent)
     engine, shared = Meter(load(spec, silent)), SharedRows()
-    common = {"limit": args.limit, "dev_size": args.dev_rows, "etas": (args.eta,), "positions": (args.positions,)}
+    common = {"limit": args.limit, "etas": (args.eta,), "positions": (args.positions,), "data_dir": args.data_dir}
+    common |= {"choose_on": f"dev:{args.dev_rows}"}
     for seed in range(args.seeds):  # first, so that all arms have the same pairs early
         for arm in args.arms:
             for task in args.tasks:
                 asked = {**setting, "arm": arm, "task": task, "seed": seed}
                 if any(asked.items() <= row.items() for row in rows_of(args.out)):
                     continue
-                case = Case(engine, spec, task, seed, {**common, "data_dir": args.data_dir, "choose_on": "dev"}, shared)
+                case = Case(
+                    engine,
+                    spec,
+                    task,
+                    seed,
+                    {**common, "data_dir": args.data_dir, "choose_on": f"dev:{args.dev_rows}"},
+                    shared,
+                )
                 outcomes = list(ARMS[arm](case))
                 write_samples(samples_path(args.out, arm, task, seed), case.job().plain.labels, outcomes)
                 append(args.out, [json.dumps({**asked, **measured(outcome)}) + "\n" for outcome in outcomes])

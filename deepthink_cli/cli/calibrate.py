@@ -47,7 +47,6 @@ HELP = (
 
 @about(
     "calibrate mem.safetensors rows.csv --calibrate batch",
-    group="The two stages",
     first="output calibrate score limit format json",
 )
 @grouped
@@ -66,9 +65,10 @@ def calibrate(
     model: Given[ModelOptions],
     common: CommonArguments,
 ) -> None:
-    """Store a correction of a memory's bias toward some labels in its file: predict, eval and others then use it.
+    """Store a correction of a memory's bias toward some labels.
 
-    The bias is estimated from texts without content, or from rows. With --first-token, a weight is stored instead.
+    It is stored in the memory's file, and predict, eval and others then use it. The bias is estimated from texts
+    without content, or from rows. With --first-token, a weight is stored instead.
     """
     from deepthink_cli.artifact.format import summary
     from deepthink_cli.calibrate_memory import calibrate as calibrated

@@ -1,15 +1,24 @@
-"""The class of the commands: optional values, and errors that name sources of values."""
+"""The class of the commands: optional values, and errors that name sources of values; and the command line."""
 
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
 from typing import Any
 
 import typer
 
 from deepthink_cli.cli.help import HelpCommand
 from deepthink_cli.cli.sources import naming_sources
+
+ARGUMENTS: ContextVar[tuple[str, ...]] = ContextVar("ARGUMENTS", default=())  # of the command line that runs
+
+
+def command_line() -> str:
+    """The command line that runs, as a shell takes it."""
+    return shlex.join(["deepthink", *ARGUMENTS.get()])
 
 
 def with_values(words: Sequence[str], alone: Mapping[str, str]) -> list[str]:

@@ -27,12 +27,13 @@ Output = Annotated[
 ]
 
 
-@about("compose bugs.safetensors accounts.safetensors -o tickets.safetensors", group="Memories elsewhere")
+@about("compose bugs.safetensors accounts.safetensors -o tickets.safetensors")
 @grouped
 def compose(memories: Memories, output: Output, *, common: CommonArguments) -> None:
-    """Make one memory of several, each of which is a part that was read without the others.
+    """Make one memory of several, each of which becomes a part.
 
-    Their order changes no score but by rounding. The weights of the model are not read.
+    A part was read without the others. Their order changes no score but by rounding. The weights of the model are not
+    read.
     """
     from deepthink_cli.outputs import check_apart
     from deepthink_cli.techniques.composed import compose as compose_files

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Self, TextIO
 
 import typer
 
-from deepthink_cli.cli.options import CommonArguments
 from deepthink_cli.cli.terminal import screen
 from deepthink_cli.errors import DeepThinkError
 from deepthink_cli.io.text import json_line, named, printable, visible
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from rich.progress import ProgressColumn, Task
     from rich.table import Table
 
+    from deepthink_cli.cli.options import CommonArguments
     from deepthink_cli.events import Event, Progress
 
 WIDTH = 120  # columns of reports that are written to a file or a pipe, and the maximum length of a cell

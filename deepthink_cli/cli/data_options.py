@@ -7,7 +7,7 @@ import os
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -75,12 +75,6 @@ Labels = Annotated[
         callback=_labels,
     ),
 ]
-Cache = Annotated[
-    Path | None,
-    Flag(DATA, "Cache of what is computed with models. Default: deepthink in $XDG_CACHE_HOME or ~/.cache.", "DIR"),
-]
-
-
 LabelSeparator = Annotated[
     str | None,
     Flag(
@@ -110,18 +104,18 @@ class RowArguments(Options):
         bool, Flag(DATA, "The first row of CSV and TSV is data; columns are called column1, column2, ...")
     ] = False
     quotes: Annotated[
-        bool,
+        Literal["csv", "text"] | None,
         Flag(
             DATA,
-            "Quotation marks in TSV have their meaning in CSV. Default: if each is balanced in its cell.",
+            "Quotation marks in CSV and TSV have their meaning in CSV, or are text. Default for TSV: csv if each is "
+            "balanced in its cell.",
         ),
-    ] = False
-    no_quotes: Annotated[bool, Flag(DATA, "Quotation marks in CSV and TSV are text.")] = False
+    ] = None
 
     def source(self, path: str | None, labels: Sequence[str] | None, tell: Tell) -> RowSource | None:
         """The rows that an argument names, if there is one; raises InputError for options without it, and as `of`."""
         if path is None:
-            for name in ("format", "map", "no_header", "quotes", "no_quotes"):
+            for name in ("format", "map", "no_header", "quotes"):
                 if value := getattr(self, name):
                     raise InputError.of(name, value, "no rows are read from a file; name one, or omit it")
             return None
@@ -134,21 +128,19 @@ class RowArguments(Options):
 
         Raises InputError for options that have no meaning for these rows.
         """
-        if self.quotes and self.no_quotes:
-            raise InputError.of("quotes", None, f"not with {option('no_quotes')}; omit one of the two")
         source = RowSource(
             path,
             self.format,
             renamed=columns_in(self.map),
             header=not self.no_header,
-            quotes=True if self.quotes else False if self.no_quotes else None,
+            quotes=None if self.quotes is None else self.quotes == "csv",
             words=tuple(label_words(labels)[0].items()),
             tell=once(tell),
         )
-        for name in ("no_header", "quotes", "no_quotes"):
+        for name, value in (("no_header", None), ("quotes", self.quotes)):
             if getattr(self, name) and source.row_format not in ("csv", "tsv"):
                 reason = f"is of CSV and TSV, and {source.name} is read as {source.row_format}; omit it, or name the "
-                raise InputError.of(name, None, f"{reason}format with {option('format')}")
+                raise InputError.of(name, value, f"{reason}format with {option('format')}")
         return source
 
 

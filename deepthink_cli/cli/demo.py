@@ -48,16 +48,16 @@ _NEXT = (
 )
 
 
-@about("demo", group="The two stages", first="model device offline quiet")
+@about("demo")
 @grouped
 def demo(
     *,
     model: Annotated[Given[ModelOptions], Without(*SCORING)],
     common: Annotated[CommonArguments, Without("json", "verbose", "config")],
 ) -> None:
-    """Show the two stages, what thinking changes, and what a memory saves; by default offline, in seconds.
+    """Show both stages, what thinking changes and a memory saves.
 
-    The default is the built-in model.
+    The default is the built-in model, which is offline and takes seconds.
     """
     model = model.but(model=model.model or POCKET)
     options, data = model.checked(), _examples()

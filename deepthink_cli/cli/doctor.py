@@ -40,14 +40,14 @@ _VARIABLES = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_HOME", "HF_HUB_CACHE
 _WORTHWHILE = 1.2  # scoring gains less than a layer alone
 
 
-@about("doctor --json", group="This machine", first="model dtype device offline json")
+@about("doctor --json")
 @grouped
 def doctor(
     *,
     model: Annotated[Given[ModelOptions], Without(*SCORING)],
     common: Annotated[CommonArguments, Without("quiet", "verbose", "config")],
 ) -> None:
-    """Show versions, devices, working dtypes, a model's engine, caches and offline flags."""
+    """Show versions, devices, dtypes, a model's engine and caches."""
     model_options = model.checked()
     engine = _loaded(model_options)
     facts: dict[str, Any] = {
@@ -158,7 +158,7 @@ def _selection_cache() -> dict[str, Any]:
     """The folder where `deepthink select` caches what it computes with models, and its size."""
     from deepthink_cli.selection.store import default_folder
 
-    folder = Path(os.environ.get("DEEPTHINK_CACHE") or default_folder())
+    folder = default_folder()
     return {"path": str(folder), "bytes": sum(path.stat().st_size for path in folder.rglob("*.safetensors"))}
 
 

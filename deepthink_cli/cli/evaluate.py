@@ -38,7 +38,7 @@ from deepthink_cli.data.source import RowSource
 from deepthink_cli.errors import InputError, Problems
 from deepthink_cli.evaluation.progress import Evaluated, Evaluating, Predicted
 from deepthink_cli.evaluation.threshold import Threshold
-from deepthink_cli.experiments.experiment import RunCode, Unsafe
+from deepthink_cli.experiments.experiment import RunCode
 from deepthink_cli.io.tables import check_suffix, writing_rows
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.options import OUTPUT, Flag, Options
@@ -98,7 +98,6 @@ else:
 
 @about(
     "eval mem.safetensors rows.csv --fail-under 0.8 -o rows.jsonl",
-    group="The two stages",
     first="task protocol limit data_dir at calibrate output html fail_under dry_run json",
 )
 @grouped
@@ -123,12 +122,11 @@ def evaluate(
     limit: Limit = None,
     data_dir: DataDir = None,
     run_code: RunCode = False,
-    unsafe: Unsafe = False,
     labels: Labels = None,
     reading: RowArguments,
     common: CommonArguments,
 ) -> None:
-    """Measure accuracy on labelled rows, with plain in-context learning (T = 1), majority baseline and confusions."""
+    """Measure accuracy on labelled rows, beside that of T = 1."""
     from deepthink_cli.artifact.opening import open_for_scoring
     from deepthink_cli.evaluation.label_sets import LabelSetsReport
     from deepthink_cli.prediction.scorer import Scorer
@@ -165,7 +163,7 @@ def evaluate(
                 skip = errors.on_error == "skip"
                 check_rows(opened.provenance.demonstrations, rows, problems, labelled=True, skip=skip)
     problems.raise_any()
-    chosen = rows or _TaskRows(str(task), protocol, source, run_code, unsafe)
+    chosen = rows or _TaskRows(str(task), protocol, source, run_code)
     request = _Request(scorer, chosen, row_limit.limit, options, output, observers, failing, threshold, common)
     if scorer.gives_several:
         _check_several(request, task, dry_run)
@@ -229,7 +227,6 @@ class _TaskRows:
     protocol: str
     source: Source
     run_code: bool
-    unsafe: bool
 
 
 def _evaluate(request: _Request) -> tuple[EvaluationReport | LabelSetsReport, RowCounts]:
@@ -291,7 +288,7 @@ def _rows(request: _Request, tell: Tell) -> EvaluatedRows:
         rows = rows_of_file(memory, chosen, request.limit, request.errors.skip)
     else:
         where = (chosen.protocol, chosen.source, request.limit, tell)
-        rows = rows_of_task(memory, chosen.task, *where, run_code=chosen.run_code, unsafe=chosen.unsafe)
+        rows = rows_of_task(memory, chosen.task, *where, run_code=chosen.run_code)
         if rows.free is not None:
             check_generated(request.scorer, str(rows.task))
             for name, value in request.observers.given.items():

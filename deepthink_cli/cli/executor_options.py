@@ -2,35 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from deepthink_cli.cli.command import ARGUMENTS
 from deepthink_cli.cli.console import note
-from deepthink_cli.cli.grouped import Given
-from deepthink_cli.cli.names import flag
-from deepthink_cli.cli.output_options import ARGUMENTS
-from deepthink_cli.errors import InputError, Problems
+from deepthink_cli.errors import InputError, Problem, Problems, option
 from deepthink_cli.events import Event, Note
 from deepthink_cli.experiments.executors.registry import EXECUTORS, Cluster, Queue
-from deepthink_cli.options import MACHINES, Flag, Joined, Options, joined, own_options
+from deepthink_cli.options import MACHINES, Flag, Options
 from deepthink_cli.registry import loaded
 
 if TYPE_CHECKING:
     from deepthink_cli.experiments.executors.base import Executor
     from deepthink_cli.experiments.shards import Shard
 
+MOST = 10_000  # workers, or shards of a queue
+_WORKERS = re.compile(
+    r"(?P<alone>[1-9][0-9]{0,4})|(?:(?P<number>[1-9][0-9]{0,4})@)?(?P<name>[^@:]+)(?::(?P<address>.+))?"
+)
+_ELSEWHERE = f"; on other machines by {', '.join(EXECUTORS)}" if EXECUTORS else ""
 Workers = Annotated[
     str | None,
     Flag(
         MACHINES,
-        "Worker processes, each with its share of the GPUs or of the cores; on a cluster by default one for each GPU, "
-        "or core.",
-        "N",
+        f"Worker processes, each with its share of the GPUs or of the cores{_ELSEWHERE}.",
+        "N|[N@]NAME[:ADDRESS]",
         variable=False,
     ),
 ]
@@ -51,59 +54,66 @@ class ExecutorArguments(Options):
     ] = None
 
 
-def _options(kinds: type | tuple[type, ...]) -> dict[str, type[Options]]:
-    return {name: each.options for name, each in EXECUTORS.items() if isinstance(each, kinds)}
-
-
-if TYPE_CHECKING:
-    ClusterOptions = Joined
-    ElsewhereOptions = Joined
-else:
-    ClusterOptions = joined("ClusterOptions", _options(Cluster))
-    ElsewhereOptions = joined("ElsewhereOptions", _options((Cluster, Queue)))
-
-
 @dataclass(frozen=True)
 class Place:
-    """A cluster or a queue, with its options, and the one that names it in messages."""
+    """Worker processes of this machine, or a cluster or a queue (`found`), with their number and its address."""
 
-    found: Cluster | Queue
-    options: Options
-    named: tuple[str, Any]
+    number: int | None
+    found: Cluster | Queue | None = None
+    address: str | None = None
+
+
+def place_of(text: str | None, queues: bool = False) -> Place | None:
+    """Where the workers are that `--workers` names, if it does; raises InputError for another text.
+
+    Only a command that has shards takes a queue.
+    """
+    if text is None:
+        return None
+    named, parts = Problem.of("workers", text), _WORKERS.fullmatch(text)
+    known = [name for name, each in EXECUTORS.items() if queues or isinstance(each, Cluster)]
+    number = int(parts["alone"] or parts["number"] or 0) if parts else 0
+    if parts is None or number > MOST or not (parts["alone"] or parts["name"] in known):
+        elsewhere = f", also N@NAME: {', '.join(known)}" if known else ""
+        raise InputError(named.because(f"a whole number from 1 to {MOST}{elsewhere}"))
+    found = None if parts["alone"] else EXECUTORS[parts["name"]]
+    if isinstance(found, Queue) and (not number or parts["address"]):
+        raise InputError(named.because(f"give the number of its shards alone, as in 4@{parts['name']}"))
+    return Place(number or None, found, parts["address"])
 
 
 @dataclass(frozen=True)
 class Machines:
-    """Where a run is done: here, in a shard, in `workers` on this machine or on a cluster, or by a queue."""
+    """Where a run is done: here, in a shard, by workers, or by a queue."""
 
-    workers: int | None = None
     shard: Shard | None = None
     place: Place | None = None
 
     @classmethod
-    def checked(
-        cls, divided: ExecutorArguments, elsewhere: Given[ElsewhereOptions], demonstrations: str | None = None
-    ) -> Machines:
+    def checked(cls, divided: ExecutorArguments, demonstrations: str | None = None) -> Machines:
         """The machines that options name; raises InputError for each wrong value, and for options that exclude another.
 
         `demonstrations` names a file of them, which every worker must be able to read.
         """
         from deepthink_cli.experiments.shards import Shard
 
-        problems, place = Problems(), None
+        problems, place, shard = Problems(), None, None
         with problems.collected():
-            workers = workers_of(divided.workers)
-        with problems.collected():
-            place = place_of(elsewhere)
+            place = place_of(divided.workers, queues=True)
         with problems.collected():
             shard = None if divided.shard is None else Shard.parsed(divided.shard)
-        with problems.collected():
-            if place is not None and isinstance(place.found, Queue) and divided.shard is not None:
-                raise InputError.of(*place.named, f"names the shards itself; omit {flag('shard', divided.shard)}")
-            if demonstrations == "-" and (divided.workers or place is not None):
-                raise InputError.of("demos", "-", "workers cannot read standard input; name a file")
+        if place is not None and isinstance(place.found, Queue) and divided.shard is not None:
+            reason = f"names the shards itself; omit {option('shard')} {divided.shard}"
+            problems.add(Problem.of("workers", divided.workers, reason))
+        if demonstrations == "-" and divided.workers is not None:
+            problems.add(Problem.of("demos", "-", "workers cannot read standard input; name a file"))
         problems.raise_any()
-        return cls(workers, shard, place)
+        return cls(shard, place)
+
+    @property
+    def queue(self) -> Queue | None:
+        """The queue that is asked for."""
+        return self.place.found if self.place is not None and isinstance(self.place.found, Queue) else None
 
     def folder(self, out: Path) -> Path:
         """The folder that rows are written into: that of the shard, or of the first shard of a queue.
@@ -114,8 +124,8 @@ class Machines:
 
         if self.shard is not None:
             return self.shard.folder(out)
-        if self.place is not None and isinstance(self.place.found, Queue):
-            return Shard(1, loaded(self.place.found.shards)(self.place.options)).folder(out)
+        if self.queue is not None and self.place is not None and self.place.number is not None:
+            return Shard(1, self.place.number).folder(out)
         return out
 
     @contextmanager
@@ -125,69 +135,36 @@ class Machines:
         Enter it before the run is planned: its processes start meanwhile. `device` is that of the model's options.
         Raises InputError for more workers than GPUs, and DeepThinkError for a cluster that cannot be reached.
         """
-        if (self.place is None and self.workers is None) or (self.place and isinstance(self.place.found, Queue)):
+        if self.place is None or self.queue is not None:
             yield None
             return
-        with started(self.place, self.workers, device, cache) as executor:
+        with started(self.place, device, cache) as executor:
             yield executor
 
     def queued(self, out: Path, quiet: bool) -> bool:
         """Whether a queue was asked for; the run is then given to it, and what it answers is printed."""
-        if self.place is None or not isinstance(self.place.found, Queue):
+        if self.queue is None or self.place is None or self.place.number is None:
             return False
 
         def tell(event: Event) -> None:
             if isinstance(event, Note):
                 note(event.text, quiet)
 
-        line = loaded(self.place.found.submit)(self.place.options, out, ARGUMENTS.get(), tell)
-        if line is not None:
-            typer.echo(line)
+        typer.echo(loaded(self.queue.submit)(self.place.number, out, ARGUMENTS.get(), tell))
         return True
 
 
-def place_of(given: Given[Any]) -> Place | None:
-    """The cluster or queue whose options were given; raises InputError for options of several, and for wrong ones."""
-    asked = given.changed
-    if not asked:
-        return None
-    names = {name: each.options for name, each in EXECUTORS.items()}
-    name = next(name for name, options in names.items() if next(iter(asked)) in options.model_fields)
-    found = EXECUTORS[name]
-    return Place(found, own_options(found.options, asked, name, _as_typed(names)), next(iter(asked.items())))
-
-
-def _as_typed(names: Mapping[str, type[Options]]) -> dict[str, type[Options]]:
-    """The options of each place by the first of them, as it is typed."""
-    return {flag(next(iter(options.model_fields))): options for options in names.values() if options.model_fields}
-
-
 @contextmanager
-def started(place: Place | None, workers: int | None, device: str, cache: Path) -> Iterator[Executor]:
+def started(place: Place, device: str, cache: Path) -> Iterator[Executor]:
     """An executor on a cluster, or of processes on this machine; closed in the end."""
     executor: Executor
-    if place is not None:
-        assert isinstance(place.found, Cluster)
-        executor = place.found.executor(place.options, workers, device, cache)
+    if isinstance(place.found, Cluster):
+        executor = place.found.executor(place.address, place.number, device, cache)
     else:
         from deepthink_cli.experiments.executors.local import LocalExecutor, visible_gpus
 
-        executor = LocalExecutor(workers or 1, visible_gpus(device), cache)
+        executor = LocalExecutor(place.number or 1, visible_gpus(device), cache)
     try:
         yield executor
     finally:
         executor.close()
-
-
-def named(place: Place | None, workers: str | None) -> tuple[str, Any]:
-    """The option that names the workers, and its value."""
-    return ("workers", workers) if place is None else place.named
-
-
-def workers_of(value: str | None) -> int | None:
-    """The number of workers; raises InputError, naming the option, for another text."""
-    if value is None:
-        return None
-    if not (value.isascii() and value.isdecimal() and 1 <= int(value) <= 10_000):
-        raise InputError.of("workers", value, "a whole number from 1 to 10000")
-    return int(value)

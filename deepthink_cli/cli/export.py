@@ -48,9 +48,7 @@ else:
     ExporterOptions = joined("ExporterOptions", _OWN)
 
 
-@about(
-    "export mem.safetensors --to peft -o adapter", group="Memories elsewhere", first="to output at state weights json"
-)
+@about("export mem.safetensors --to peft -o adapter", first="to output at state weights json")
 @grouped
 def export(
     context: typer.Context,
@@ -63,7 +61,7 @@ def export(
     model: Annotated[Given[ModelOptions], Without(*SCORING)],
     common: CommonArguments,
 ) -> None:
-    """Write a memory for PEFT and transformers, for llama.cpp, or for mlx-lm.
+    """Write a memory in a form that other programs read.
 
     A model is only loaded for llama.cpp, and only if the memory does not keep T = 1, with which the state is compared.
     For mlx-lm its configuration and tokenizer are read, and --dtype is that of the written keys and values.

@@ -50,7 +50,6 @@ InputsOrText = Annotated[
 
 @about(
     "generate mem.safetensors questions.jsonl --max-new-tokens 100 -o answers.jsonl",
-    group="The two stages",
     first="output at task temperature top_p max_new_tokens stop seed columns on_error",
 )
 @grouped
@@ -69,10 +68,10 @@ def generate(
     model: Given[ModelOptions],
     common: Annotated[CommonArguments, Without("json")],
 ) -> None:
-    """Generate an answer to every input after a memory: one row for each, in order; plain text on a terminal.
+    """Generate an answer to every input after a memory, in order.
 
     The model and the template come from the memory. An answer is what the model writes after the input, token by token,
-    where `predict` compares labels.
+    where `predict` compares labels. On a terminal it is plain text, elsewhere a row.
     """
     from deepthink_cli.artifact.opening import model_options, open_memory
     from deepthink_cli.generation.generate import check_free_rows

@@ -7,17 +7,17 @@ from typing import Any
 
 from typer.core import TyperCommand, TyperGroup
 
-from deepthink_cli.cli.about import GROUPS, about_of
+from deepthink_cli.cli.about import about_of
 
 # What a user wants, and the command for it; README.md shows the same table.
 WHICH = {
+    "a first look; a real model to try": "demo; download",
     "labels for my own rows": "think, then predict",
-    "technique, T, eta and calibration for my own rows": "tune",
     "how good one memory is": "eval",
     "a memory with its label bias corrected": "calibrate",
+    "technique, T, eta and calibration for my own rows": "tune",
     "accuracy over T on tasks, over seeds": "run",
     "many such runs, as one YAML file": "study",
-    "a first look; a real model to try": "demo; download",
 }
 MAX_OPTIONS = 12  # a command with more says which ones come first
 _WHOLE = "deepthink.help_all"  # set in a context whose help shows every option
@@ -54,17 +54,20 @@ class HelpGroup(TyperGroup):
 
 
 class ProgramGroup(HelpGroup):
-    """The commands of the program in their groups, in the order of `GROUPS`."""
+    """The program: its help shows first which command serves what, then its options and the commands in groups."""
 
-    def __init__(self, **attributes: Any) -> None:
-        width = max(map(len, WHICH))
-        lines = (f"  {wanted:<{width}}  {command}" for wanted, command in WHICH.items())
-        super().__init__(**{**attributes, "epilog": "\n".join(["Which command:", *lines])})
-        order = [*GROUPS, *(_panel(each) for each in self.commands.values())]
-        self.commands = dict(sorted(self.commands.items(), key=lambda item: order.index(_panel(item[1]))))
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help page."""
+        page, width = copy(self), max(map(len, WHICH))
+        lines = "\n".join(f"{wanted:<{width}}  {command}" for wanted, command in WHICH.items())
+        page.help = f"{self.help}\n\n{lines}"
+        super(ProgramGroup, page).format_help(ctx, formatter)
 
-    def format_epilog(self, ctx: Any, formatter: Any) -> None:
-        """Write which command serves what, as is done without Rich."""
+    def format_help_text(self, ctx: Any, formatter: Any) -> None:
+        """Write which command serves what, as is done without Rich, which would keep no line breaks."""
+        formatter.write_paragraph()
+        with formatter.indentation():
+            formatter.write_text(str(self.help).partition("\n\n")[0])
         with formatter.section("Which command"):
             formatter.write_dl(list(WHICH.items()), col_max=max(map(len, WHICH)))
 

@@ -25,14 +25,15 @@ if TYPE_CHECKING:
 Verify = Annotated[bool, Flag(OUTPUT, "Read every byte and compare with the digest.", variable=False)]
 
 
-@about("inspect mem.safetensors --verify", group="The two stages")
+@about("inspect mem.safetensors --verify")
 @grouped
 def inspect(
     memory: MemoryFile, verify: Verify = False, *, common: Annotated[CommonArguments, Without("quiet", "verbose")]
 ) -> None:
-    """Show a memory's model, method, drift, sizes, labels, template and demonstrations.
+    """Show a memory's model, method, labels and demonstrations.
 
-    Of another file that predict takes, such as vectors, it shows the model, the rows and the demonstrations.
+    Also its drift, sizes and template. Of another file that predict takes, such as vectors, it shows the model, the
+    rows and the demonstrations.
     """
     from deepthink_cli.artifact import format as artifact
     from deepthink_cli.artifact.container import opener_of

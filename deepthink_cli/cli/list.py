@@ -57,12 +57,12 @@ Kinds = Annotated[
 ]
 
 
-@about("list updates techniques", group="This machine")
+@about("list updates techniques")
 @grouped
 def list_registries(
     kinds: Kinds = None, *, common: Annotated[CommonArguments, Without("quiet", "verbose", "config")]
 ) -> None:
-    """List what options name: update rules, techniques, selection methods and others.
+    """List what options name: update rules, techniques and others.
 
     Each has a summary and a source, such as a paper. Tasks are listed by: deepthink tasks.
     """

@@ -16,11 +16,10 @@ import typer
 from typer.exceptions import Abort, Exit, TyperException
 
 from deepthink_cli.cli.about import about_of
-from deepthink_cli.cli.command import Program
+from deepthink_cli.cli.command import ARGUMENTS, Program
 from deepthink_cli.cli.console import note
 from deepthink_cli.cli.help import ProgramGroup
 from deepthink_cli.cli.names import flag
-from deepthink_cli.cli.output_options import ARGUMENTS
 from deepthink_cli.cli.process import INTERRUPTED, end_at_signals, finish, open_closed_streams
 from deepthink_cli.cli.sources import commands_of, unread_variables, usage_message
 from deepthink_cli.cli.terminal import guard_terminals
@@ -49,36 +48,48 @@ def _checked(name: str, value: Any) -> Any:
     return value
 
 
-# Functions and applications of typer by the names of their commands; `about` says what help pages tell of them.
+# The commands of this package in their groups, in the order of help: the place of each, a function or an application of
+# typer.
+GROUPS = {
+    "The two stages": {
+        "demo": "demo:demo",
+        "think": "think:think",
+        "compose": "compose:compose",
+        "calibrate": "calibrate:calibrate",
+        "inspect": "inspect:inspect",
+        "predict": "predict:predict",
+        "eval": "evaluate:evaluate",
+        "generate": "generate:generate",
+    },
+    "Choosing demonstrations and settings": {"select": "select:select", "tune": "tune:tune"},
+    "Experiments": {
+        "tasks": "tasks:tasks",
+        "run": "run:run",
+        "report": "report:report",
+        "plot": "plot:plot",
+        "study": "studies:studies",
+    },
+    "This machine and other programs": {
+        "download": "download:download",
+        "doctor": "doctor:doctor",
+        "list": "list:list_registries",
+        "export": "export:export",
+    },
+}
+_GROUP = {name: group for group, commands in GROUPS.items() for name in commands}
 COMMANDS: Registry[Any] = Registry(
     "commands",
-    {
-        name: lazy(f"deepthink_cli.cli.{place}")
-        for name, place in {
-            "demo": "demo:demo",
-            "think": "think:think",
-            "calibrate": "calibrate:calibrate",
-            "inspect": "inspect:inspect",
-            "predict": "predict:predict",
-            "eval": "evaluate:evaluate",
-            "generate": "generate:generate",
-            "select": "select:select",
-            "tune": "tune:tune",
-            "tasks": "tasks:tasks",
-            "run": "run:run",
-            "report": "report:report",
-            "plot": "plot:plot",
-            "study": "study_run:studies",
-            "export": "export:export",
-            "compose": "compose:compose",
-            "download": "download:download",
-            "doctor": "doctor:doctor",
-            "list": "list:list_registries",
-        }.items()
-    },
+    {name: lazy(f"deepthink_cli.cli.{place}") for commands in GROUPS.values() for name, place in commands.items()},
     _checked,
 )
-CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+# The help of options that typer adds, each in a line.
+COMPLETION = {
+    "install_completion": "Set up completion in this shell.",
+    "show_completion": "Print what sets completion up.",
+}
+HELP = ["-h", "--help"]
+NO_COMMAND = (*HELP, "--help-all", "--version")  # after these no command is run
+CONTEXT = {"help_option_names": HELP, "max_content_width": 100}
 MESSAGE = 1_000  # maximum length of a message; a value in it may be as long as a file
 
 
@@ -97,13 +108,13 @@ def _root(
 
 
 @cache
-def program(command: str | None = None) -> Any:
-    """The program with one of its commands, or with all of them."""
+def program(command: str | None = None, listed: bool = False) -> Any:
+    """The program with one of its commands, or with all of them; only what they are for, if they are to be listed."""
     app = Program(
         name="deepthink",
         cls=ProgramGroup,
-        help="Deep-Thinking: a frozen language model reads a few solved examples several times, "
-        "stores its memory of them in a file, and labels any number of inputs with it.",
+        help="A frozen language model reads a few solved examples several times, and stores its memory of them in a "
+        "file, which labels any number of inputs.",
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         rich_markup_mode="rich",
@@ -111,19 +122,37 @@ def program(command: str | None = None) -> Any:
     )
     app.callback()(_root)
     for name in COMMANDS if command is None else [command]:
-        if name in COMMANDS:
-            _add(app, name, COMMANDS[name])
-    return typer.main.get_command(app)
+        found = _purpose(name) if listed else COMMANDS.get(name)
+        if found is not None:
+            _add(app, name, found)
+    made: Any = typer.main.get_command(app)
+    for each in made.params:
+        each.help = COMPLETION.get(each.name, each.help)
+    return made
+
+
+def _purpose(name: str) -> Any:
+    """A command that says what it is for, in place of one that is not imported."""
+    purpose = COMMANDS.purpose(name)
+    if purpose is None:
+        return COMMANDS.get(name)
+
+    def command() -> None:
+        pass
+
+    command.__doc__ = purpose
+    return command
 
 
 def _add(app: typer.Typer, name: str, found: Any) -> None:
     """Add a command, or a group of commands, to an application."""
     said = about_of(found)
+    group = _GROUP.get(name, said.group)
     epilog = f"Example: deepthink {said.example}" if said.example else None
     if isinstance(found, typer.Typer):
-        app.add_typer(found, name=name, epilog=epilog, rich_help_panel=said.group, context_settings=CONTEXT)
+        app.add_typer(found, name=name, epilog=epilog, rich_help_panel=group, context_settings=CONTEXT)
     else:
-        app.command(name, epilog=epilog, rich_help_panel=said.group, **said.settings)(found)
+        app.command(name, epilog=epilog, rich_help_panel=group, **said.settings)(found)
 
 
 def main() -> None:
@@ -165,7 +194,8 @@ def _run(arguments: list[str]) -> int:
         note(f"warning: {line}")
     try:
         called = arguments[0] if arguments and arguments[0] in COMMANDS else None
-        code = program(called)(arguments, prog_name="deepthink", standalone_mode=False, obj=program)
+        listed = bool(arguments) and arguments[0] in NO_COMMAND
+        code = program(called, listed)(arguments, prog_name="deepthink", standalone_mode=False, obj=program)
         if code == ExitCode.INTERRUPTED:  # typer returns this code instead of raising KeyboardInterrupt
             return _interrupted()
         sys.stdout.flush()

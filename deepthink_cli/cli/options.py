@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from deepthink_cli.events import Tell
 
 
-_OF_THE_MEMORY = ("model", "revision", "gguf", "adapter", "quantize")
+_OF_THE_MEMORY = ("model", "revision", "adapter", "quantize")
 
 
 def for_memory(context: typer.Context, model: Given[ModelOptions]) -> Given[ModelOptions]:

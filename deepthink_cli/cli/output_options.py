@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Collection, Sequence
-from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
+from deepthink_cli.cli.command import command_line
 from deepthink_cli.cli.grouped import Given
 from deepthink_cli.errors import Problems
 from deepthink_cli.events import Tell, telling_all
 from deepthink_cli.observers import OBSERVERS, Observer
 from deepthink_cli.options import Options, joined
 from deepthink_cli.registry import loaded
-
-ARGUMENTS: ContextVar[tuple[str, ...]] = ContextVar("ARGUMENTS", default=())  # of the command line that runs
-
-
-def command_line() -> str:
-    """The command line that runs, as a shell takes it."""
-    return shlex.join(["deepthink", *ARGUMENTS.get()])
 
 
 def observed(command: str) -> type[Options]:

@@ -78,13 +78,13 @@ class PlotArguments(Options):
         return self.all_tasks or self.difference or self.methods
 
 
-@about("plot runs/classic -o curve.pdf", group="Experiments")
+@about("plot runs/classic -o curve.pdf")
 @grouped
 def plot(runs: Runs, *, chosen: PlotArguments, common: Annotated[CommonArguments, Without("verbose")]) -> None:
-    """Draw accuracy over T: a panel for each task or mean, with bands over seeds; for a study, its own figure.
+    """Draw accuracy over T of runs or of a study.
 
-    The dotted line is plain in-context learning (T = 1). Bands of accuracy show how seeds differ, not what thinking
-    changes: see --difference.
+    Each task, or the mean, has a panel; a study may have a figure of its own. The dotted line is plain in-context
+    learning (T = 1). Bands of accuracy show how seeds differ, not what thinking changes: see --difference.
     """
     write_plot(runs, study_of(runs, common.quiet), chosen, common)
 

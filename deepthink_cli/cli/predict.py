@@ -17,7 +17,7 @@ from deepthink_cli.cli.answer_rows import Output, OutputFormat, check_output, pr
 from deepthink_cli.cli.console import Show, note, write_text
 from deepthink_cli.cli.data_options import Calibrate, EnsembleFiles, IterationChoice, MemoryFile, RowArguments, TaskName
 from deepthink_cli.cli.dry_run import DryRun, check_dry_run, show_estimate
-from deepthink_cli.cli.executor_options import ClusterOptions, Place, Workers, named, place_of, started, workers_of
+from deepthink_cli.cli.executor_options import Workers, place_of, started
 from deepthink_cli.cli.grouped import Given, grouped
 from deepthink_cli.cli.opener_options import OpenerOptions
 from deepthink_cli.cli.options import CommonArguments, for_memory
@@ -69,7 +69,6 @@ Resume = Annotated[
 
 @about(
     "predict mem.safetensors inputs.csv.gz -o labels.csv --on-error skip",
-    group="The two stages",
     first="output resume dry_run at calibrate task format top threshold columns on_error",
 )
 @grouped
@@ -94,7 +93,6 @@ def predict(
     errors: Given[ErrorOptions],
     scoring: Given[ScoringOptions],
     own: Given[OpenerOptions],
-    cluster: Given[ClusterOptions],
     model: Given[ModelOptions],
     common: CommonArguments,
 ) -> None:
@@ -117,18 +115,17 @@ def predict(
 
     output = None if str(output) == "-" else output
     model, problems, files = for_memory(context, model), Problems(), ensemble or []
-    divided = bool(cluster.changed) or workers is not None
     problems.tried(check_given, context, "predict")
     options = problems.tried(model.checked)
     names = problems.tried(calibrations, calibrate, stored=True)
     chosen, failing = problems.tried(labels.checked), problems.tried(errors.checked)
     steps = problems.tried(Scoring.of, **scoring.changed)
     source = problems.tried(reading.of, inputs, None, Show(common))
-    number, place = problems.tried(workers_of, workers), problems.tried(place_of, cluster)
-    if divided:
-        problems.tried(_check_divided, place, workers, inputs)
+    place = problems.tried(place_of, workers)
+    if workers is not None:
+        problems.tried(_check_divided, workers, inputs)
     if dry_run:
-        apart = {**cluster.changed, "workers": workers, "resume": resume, "show_prompt": show_prompt}
+        apart = {"workers": workers, "resume": resume, "show_prompt": show_prompt}
         problems.tried(check_dry_run, apart, RowSource(inputs))
     paths: dict[str, Any] = {"model": model.model, "adapter": model.adapter, "task": task, "config": common.config}
     with problems.collected():
@@ -139,7 +136,7 @@ def predict(
     checked = None
     with problems.collected():
         opened = open_for_scoring(memory, at, own.changed)
-        if divided:
+        if workers is not None:
             read_header(memory)  # refuses other files, which workers do not read
         scorer = problems.tried(
             Scorer.open, opened, iteration=at, scoring=steps or PLAIN, calibrate=names or (), ensemble=files
@@ -174,8 +171,8 @@ def predict(
     with ExitStack() as stack:
         tell = stack.enter_context(Show(common, bar=output is not None or not sys.stdout.isatty()))
         elsewhere: LabelRows | None = None
-        if divided:
-            executor = stack.enter_context(started(place, number, used.device, default_folder()))
+        if place is not None:
+            executor = stack.enter_context(started(place, used.device, default_folder()))
             elsewhere = Divided(executor, RowLabels.of(scorer, options, failing.skip), scorer.memories)
 
         def predicted(**rest: Any) -> Iterator[Part]:
@@ -209,14 +206,14 @@ def _estimate(prepare: Callable[..., Labelling], errors: ErrorOptions, common: C
     counts.check(errors.allow_errors)
 
 
-def _check_divided(place: Place | None, workers: str | None, inputs: str) -> None:
+def _check_divided(workers: str, inputs: str) -> None:
     """Raise InputError for rows that workers cannot divide, since they arrive one by one."""
     source = RowSource(inputs)
     if source.read_once:
         reason = (
             f"workers divide the rows of a file, and those of {source.name} arrive one by one; give a file, or omit it"
         )
-        raise InputError.of(*named(place, workers), reason)
+        raise InputError.of("workers", workers, reason)
 
 
 def _check_stream(output: Path | None, output_format: str, inputs: str, flush: bool, calibrate: Sequence[str]) -> None:

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 import typer
 
 from deepthink_cli.cli.about import about
+from deepthink_cli.cli.command import command_line
 from deepthink_cli.cli.console import Show, note, table
 from deepthink_cli.cli.console import report as print_report
 from deepthink_cli.cli.grouped import Given, Without, grouped
 from deepthink_cli.cli.options import CommonArguments
-from deepthink_cli.cli.output_options import Watching, command_line, observed
+from deepthink_cli.cli.output_options import Watching, observed
 from deepthink_cli.cli.study_folders import study_of, tell_of_missing, titled
 from deepthink_cli.cli.values import read_by
 from deepthink_cli.errors import InputError, Problems
@@ -107,7 +108,7 @@ else:
     ReportObservers = observed("report")
 
 
-@about("report runs/classic --where eta=0.1 -o report.md", group="Experiments")
+@about("report runs/classic --where eta=0.1 -o report.md")
 @grouped
 def report(
     runs: Runs,
@@ -116,7 +117,7 @@ def report(
     watching: Given[ReportObservers],
     common: Annotated[CommonArguments, Without("verbose")],
 ) -> None:
-    """Print tables of runs, or of a study: Deep-Thinking against plain in-context learning, over seeds."""
+    """Print tables of runs or of a study, against T = 1."""
     write_report(runs, study_of(runs, common.quiet), chosen, Watching("report", watching), common)
 
 

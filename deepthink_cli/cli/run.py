@@ -11,9 +11,9 @@ import typer
 
 from deepthink_cli.cli.about import about
 from deepthink_cli.cli.console import Show, duration, note, report, write_json
-from deepthink_cli.cli.data_options import Cache, ChatArguments, DataDir, ProtocolName, TaskNames
-from deepthink_cli.cli.executor_options import ElsewhereOptions, ExecutorArguments, Machines
-from deepthink_cli.cli.grouped import Given, grouped
+from deepthink_cli.cli.data_options import ChatArguments, DataDir, TaskNames
+from deepthink_cli.cli.executor_options import ExecutorArguments, Machines
+from deepthink_cli.cli.grouped import Given, Without, grouped
 from deepthink_cli.cli.options import CommonArguments, tell_of_toy
 from deepthink_cli.cli.output_options import Watching, observed
 from deepthink_cli.cli.run_progress import RunProgress
@@ -64,10 +64,10 @@ DryRun = Annotated[
         variable=False,
     ),
 ]
-NoProbe = Annotated[
-    bool,
-    Flag(OUTPUT, "Do not load the model; no estimate of the time.", variable=False),
-]
+
+# Fields of a study that are no options of a run, which is a study in one line.
+OF_STUDIES = ("order_seed", "sampling", "tokens", "pool_size", "balance")
+OF_MODELS = ("adapter", "engine", "batch_invariant")
 
 if TYPE_CHECKING:
     RunObservers = Options
@@ -77,7 +77,6 @@ else:
 
 @about(
     "run --task classic -m gpt2 -T 15 --seeds 10 -o runs/gpt2",
-    group="Experiments",
     first="task output model iterations at eta seeds technique calibrate limit data_dir dry_run",
 )
 @grouped
@@ -86,23 +85,19 @@ def run(
     task: TaskNames = None,
     output: Output = Path("run"),
     *,
-    model: Given[ModelOptions],
-    options: Given[Experiment],
-    scoring: Given[ScoringOptions],
-    cache: Cache = None,
+    model: Annotated[Given[ModelOptions], Without(*OF_MODELS)],
+    options: Annotated[Given[Experiment], Without(*OF_STUDIES)],
+    scoring: Annotated[Given[ScoringOptions], Without("nearest", "truncate")],
     demos: Demos = None,
-    chat: ChatArguments,
-    protocol: ProtocolName = "official",
+    chat: Annotated[ChatArguments, Without("system")],
     data_dir: DataDir = None,
     samples: Samples = False,
     watching: Given[RunObservers],
     dry_run: DryRun = False,
-    no_probe: NoProbe = False,
     divided: ExecutorArguments,
-    elsewhere: Given[ElsewhereOptions],
     common: CommonArguments,
 ) -> None:
-    """Think once for every task and seed, and score every T; resumes interrupted runs."""
+    """Think once for every task and seed, and score every T."""
     from deepthink_cli.experiments.crossing import cross
     from deepthink_cli.experiments.estimate import estimate_runs
     from deepthink_cli.experiments.plan import run_tasks
@@ -111,7 +106,6 @@ def run(
     from deepthink_cli.outputs import check_run_apart
     from deepthink_cli.selection.store import Store, default_folder
     from deepthink_cli.tasks.sources import source_of
-    from deepthink_cli.tasks.splits import check_protocol
     from deepthink_cli.updates.gate import grid_text
 
     problems, observers, reads = Problems(), Watching("run", watching), list[str | Path]()
@@ -126,13 +120,11 @@ def run(
         steps = Scoring.of(**scoring.changed)
     with problems.collected():
         source_of(data_dir, model.offline)
-    paths: dict[str, Any] = {"model": model.model, "adapter": model.adapter}
-    paths |= {"task": task, "data_dir": data_dir, "config": common.config}
+    paths: dict[str, Any] = {"model": model.model, "task": task, "data_dir": data_dir, "config": common.config}
     with problems.collected():
-        for each in run_tasks(task or ()):
-            check_protocol(each, protocol)
+        run_tasks(task or ())
     with problems.collected():
-        machines = Machines.checked(divided, elsewhere, demos)
+        machines = Machines.checked(divided, demos)
         folder = machines.folder(output)
     with problems.collected():
         reads += read_by(demos, **paths)
@@ -140,23 +132,23 @@ def run(
         observers.check(reads, [output])
         check_run_apart(folder, reads)
     problems.raise_any()
-    named: dict[str, Any] = {"models": (model_options,), "tasks": tuple(task or ()), "protocols": (protocol,)}
-    named |= {"demos": demos, "data_dir": data_dir and str(data_dir), "chat": chat.chat, "system": chat.system}
+    named: dict[str, Any] = {"models": (model_options,), "tasks": tuple(task or ())}
+    named |= {"demos": demos, "data_dir": data_dir and str(data_dir), "chat": chat.chat}
     named |= {"scoring": steps}
     crossing = cross(experiment.model_copy(update=named))
-    folder_of_cache = cache or default_folder()
-    machine = nullcontext() if dry_run else machines.executor(model_options.device, folder_of_cache)
+    cache = default_folder()
+    machine = nullcontext() if dry_run else machines.executor(model_options.device, cache)
     with Show(common) as tell, machine as executor:
         tell_of_toy(model, tell)
         jobs = prepare(crossing, folder, tell)
         if dry_run:
-            estimated, gates = estimate_runs(jobs, folder, not no_probe, tell), grid_text(experiment.rules)
+            estimated, gates = estimate_runs(jobs, folder, tell=tell), grid_text(experiment.rules)
             _show_plan(described(crossing.experiment, jobs, folder), gates, estimated, common.as_json)
             return
         if machines.queued(output, common.quiet):
             return
         told = telling_all(tell, RunProgress(common.quiet or common.as_json), observers.start(tell))
-        summary = execute(jobs, folder, samples, told, Store(folder_of_cache), executor, machines.shard)
+        summary = execute(jobs, folder, samples, told, Store(cache), executor, machines.shard)
     report_summary(summary, common, f"deepthink report {output}    or: deepthink plot {output}")
 
 

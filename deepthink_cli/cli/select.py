@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from deepthink_cli.cli.about import about
-from deepthink_cli.cli.console import Show, counted, note, report, table, write_json
-from deepthink_cli.cli.data_options import Cache, DataDir, PromptArguments, ProtocolName, RowArguments, TaskName
+from deepthink_cli.cli.console import Show, counted, note, write_json
+from deepthink_cli.cli.data_options import DataDir, PromptArguments, ProtocolName, RowArguments, TaskName
 from deepthink_cli.cli.grouped import Given, Help, grouped
 from deepthink_cli.cli.options import CommonArguments
 from deepthink_cli.cli.values import check_given, labels_option, read_by
@@ -69,10 +69,6 @@ PoolScores = Annotated[
         variable=False,
     ),
 ]
-Listing = Annotated[
-    bool,
-    Flag(OUTPUT, "List the methods: what they read, what they cost.", name="list", variable=False),
-]
 _OWN = {f"--demos-by {name}": method.options for name, method in METHODS.items()}
 if TYPE_CHECKING:
     MethodOptions = Joined
@@ -87,8 +83,7 @@ _MODEL = (
 
 @about(
     "select pool.jsonl -m gpt2 --demos-by herding --shots 16 -o demos.jsonl",
-    group="Choosing demonstrations and settings",
-    first="listing demos_by shots seed queries output pool_scores model template labels task",
+    first="demos_by shots seed queries output pool_scores model template labels task",
 )
 @grouped
 def select(
@@ -100,25 +95,20 @@ def select(
     own: Given[MethodOptions],
     queries: Queries = None,
     pool_scores: PoolScores = None,
-    listing: Listing = False,
     model: Annotated[Given[ModelOptions], Help(model=_MODEL)],
     reading: RowArguments,
     prompt: PromptArguments,
     task: TaskName = None,
     protocol: ProtocolName = "official",
     data_dir: DataDir = None,
-    cache: Cache = None,
     common: CommonArguments,
 ) -> None:
-    """Choose demonstrations from a pool of labelled rows, and write them for think."""
+    """Choose demonstrations from a pool of labelled rows."""
     from deepthink_cli.selection.select import check_output_holds, queries_of_file
     from deepthink_cli.selection.select import select as choose
     from deepthink_cli.selection.store import Store, default_folder
     from deepthink_cli.tasks.sources import source_of
 
-    if listing:
-        _list(common.as_json)
-        return
     problems = Problems()
     with problems.collected():
         check_given(context, "select")
@@ -142,7 +132,7 @@ def select(
         check_output_holds(rows_of_pool, output)
         targets = [] if query_source is None else queries_of_file(query_source, rows_of_pool)
         named = None if model.model is None else model_options
-        result = choose(rows_of_pool, options, named, targets, Store(cache or default_folder()), tell)
+        result = choose(rows_of_pool, options, named, targets, Store(default_folder()), tell)
     _write(result, output, pool_scores)
     _report(result, output, _next(output, task, prompt, model, result), common)
 
@@ -188,7 +178,7 @@ def _options(choice: Given[SelectOptions], own: Given[MethodOptions], task: str 
     from deepthink_cli.tasks.catalogue import find_task
 
     if choice.demos_by is None:
-        raise InputError.of("demos_by", None, "no method; name one of those that deepthink select --list shows")
+        raise InputError.of("demos_by", None, "no method; name one of those that deepthink list selections shows")
     shots = choice.shots
     if shots is None and task is not None:
         shots = str(find_task(task).shots)
@@ -284,17 +274,3 @@ def _report(result: SelectResult, output: Path, following: str, common: CommonAr
         lines += [f"wrote {output} ({len(chosen.places)} rows)", f"next: {following}"]
     for line in lines:
         note(line, common.quiet)
-
-
-def _list(json: bool) -> None:
-    from deepthink_cli.selection.registry import METHODS
-
-    methods = [
-        {"method": name, "chooses": each.summary, "reads": each.reads, "cost": each.cost, "source": each.source}
-        for name, each in METHODS.items()
-    ]
-    if json:
-        write_json(methods)
-        return
-    rows = [[*map(str, {**each, "reads": ", ".join(each["reads"]) or "nothing"}.values())] for each in methods]
-    report(table(*methods[0], rows=rows, left=len(methods[0])))

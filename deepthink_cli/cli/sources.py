@@ -55,9 +55,11 @@ def unread_variables(program: Callable[[], Any]) -> list[str]:
     named = [name for name in os.environ if name.startswith(PREFIX)]
     if not named:
         return []
+    from deepthink_cli.selection.store import CACHE
+
     commands = list(commands_of(program()))
     parameters = [parameter for each in commands for parameter in each.params]
-    known = {str(parameter.envvar) for parameter in parameters if parameter.envvar}
+    known = {str(parameter.envvar) for parameter in parameters if parameter.envvar} | {CACHE}
     known.update(name for each in commands for name in about_of(each.callback).variables)
     flags = {str(parameter.name): parameter.opts[0] for parameter in parameters if not parameter.envvar}
     return [f"{name}: no option reads it; {_advice(name, known, flags)}" for name in named if name not in known]

@@ -8,17 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from deepthink_cli.cli.about import about
-from deepthink_cli.cli.command import Program
 from deepthink_cli.cli.console import Show, duration, note, report, table, write_json
-from deepthink_cli.cli.data_options import Cache
-from deepthink_cli.cli.executor_options import ElsewhereOptions, ExecutorArguments, Machines
+from deepthink_cli.cli.executor_options import ExecutorArguments, Machines
 from deepthink_cli.cli.grouped import Given, Without, grouped
-from deepthink_cli.cli.help import HelpGroup
 from deepthink_cli.cli.options import CommonArguments
 from deepthink_cli.cli.output_options import Watching, observed
 from deepthink_cli.cli.run import Samples, report_summary
 from deepthink_cli.cli.run_progress import RunProgress
-from deepthink_cli.cli.study import described, list_studies, plot_study, report_study, show_study, validate_study
+from deepthink_cli.cli.study import described
 from deepthink_cli.cli.study_options import UNNAMED, StudyArguments, StudyName, StudyOutput, folder_of
 from deepthink_cli.cli.values import read_by
 from deepthink_cli.errors import Problems
@@ -46,11 +43,9 @@ def run_study(
     samples: Samples = False,
     *,
     watching: Given[StudyObservers],
-    cache: Cache = None,
     replaced: StudyArguments,
     model: Annotated[Given[ModelOptions], Without(*UNNAMED)],
     divided: ExecutorArguments,
-    elsewhere: Given[ElsewhereOptions],
     common: CommonArguments,
 ) -> None:
     """Do the runs of a study, model by model, into one folder; an interrupted study is continued."""
@@ -65,14 +60,14 @@ def run_study(
         opened, crossing = replaced.crossed(context, study, model)
         reads += _read(opened, crossing, common.config)
     with problems.collected():
-        machines = Machines.checked(divided, elsewhere)
+        machines = Machines.checked(divided)
     with problems.collected():
         observers.check(reads)
     problems.raise_any()
     folder = folder_of(output, opened)
     written = machines.folder(folder)
     check_run_apart(written, reads)
-    cache = cache or default_folder()
+    cache = default_folder()
     with Show(common) as tell, machines.executor(model.device, cache) as executor:
         jobs = prepare(crossing, written, tell)
         if machines.queued(folder, common.quiet):
@@ -145,18 +140,3 @@ def _cells(estimate: Estimate) -> list[str]:
 
 def _first(names: list[str]) -> str:
     return f"{len(names)}: {', '.join(names[:8])}{', ...' if len(names) > 8 else ''}"
-
-
-studies = Program(
-    cls=HelpGroup,
-    help="Studies: YAML files that cross models, tasks and settings into runs of one folder.",
-    no_args_is_help=True,
-)
-about("study run example --scale small", group="Experiments")(studies)
-studies.command("list", epilog="Example: deepthink study list")(list_studies)
-studies.command("show", epilog="Example: deepthink study show example > mine.yaml")(show_study)
-studies.command("validate", epilog="Example: deepthink study validate mine.yaml")(validate_study)
-studies.command("plan", epilog="Example: deepthink study plan example --json")(plan_study)
-studies.command("run", epilog="Example: deepthink study run example --scale small -o runs/example")(run_study)
-studies.command("report", epilog="Example: deepthink study report example --runs runs/example")(report_study)
-studies.command("plot", epilog="Example: deepthink study plot example --runs runs/example -o figure.pdf")(plot_study)

@@ -87,8 +87,7 @@ Force = Annotated[bool, Flag(OUTPUT, "Replace the file of the new task if it exi
 
 @about(
     "tasks new tickets --from tickets.csv",
-    group="Experiments",
-    first="rows label_field format no_header no_quotes output force data_dir yaml json",
+    first="rows label_field format no_header quotes output force data_dir yaml json",
 )
 @grouped
 def tasks(
@@ -106,7 +105,7 @@ def tasks(
     reading: Annotated[RowArguments, Without("map")],
     common: Annotated[CommonArguments, Without("quiet", "verbose")],
 ) -> None:
-    """List the built-in tasks, show one, count its rows (--data-dir) or validate a file, or start a new one."""
+    """List the built-in tasks, show or validate one, or start one."""
     from deepthink_cli.tasks.catalogue import built_in, find_tasks
     from deepthink_cli.tasks.sources import files_of, source_of
 
@@ -143,7 +142,7 @@ def tasks(
 
 def _check_unused(context: typer.Context) -> None:
     """Raise InputError for typed options that only `new` has."""
-    of_new = ("output", "force", "label_field", "format", "no_header", "quotes", "no_quotes")
+    of_new = ("output", "force", "label_field", "format", "no_header", "quotes")
     for name, option in {"rows": "from", **dict(zip(of_new, of_new, strict=True))}.items():
         if is_typed(context, name):
             raise InputError.of(option, None, f"only for a new task, as in: {EXAMPLE}")

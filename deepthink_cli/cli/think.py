@@ -135,7 +135,6 @@ class Origin:
 
 @about(
     "think demos.jsonl -m gpt2 -T 5 --eta 0.01 -o mem.safetensors",
-    group="The two stages",
     first="output model iterations eta keep chat calibrate template label_field task shots seed",
 )
 @grouped

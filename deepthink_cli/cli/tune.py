@@ -11,7 +11,7 @@ import typer
 from deepthink_cli.calibration.registry import NONE
 from deepthink_cli.cli.about import about
 from deepthink_cli.cli.console import Show, note, report, table, write_json
-from deepthink_cli.cli.data_options import Cache, ChatArguments, PromptArguments, RowArguments
+from deepthink_cli.cli.data_options import ChatArguments, PromptArguments, RowArguments
 from deepthink_cli.cli.grouped import Given, Without, grouped
 from deepthink_cli.cli.options import CommonArguments, tell_of_toy
 from deepthink_cli.cli.scoring_options import ScoringOptions, typed
@@ -47,7 +47,6 @@ Output = Annotated[
 
 @about(
     "tune rows.jsonl -m gpt2 -T 15 -o mem.safetensors",
-    group="Choosing demonstrations and settings",
     first="output model iterations eta calibrate budget chat folds shots template label_field labels",
 )
 @grouped
@@ -61,13 +60,13 @@ def tune(
     reading: RowArguments,
     prompt: PromptArguments,
     chat: ChatArguments,
-    cache: Cache = None,
     scoring: Annotated[Given[ScoringOptions], Without("nearest")],
     common: CommonArguments,
 ) -> None:
-    """Choose technique, T, eta and calibration by nested cross-validation over labelled rows, without a dev set.
+    """Choose technique, T, eta and calibration by labelled rows.
 
-    Plain in-context learning is kept unless the choice is better than it beyond noise.
+    It does so by nested cross-validation, without a dev set. Plain in-context learning is kept unless the choice is
+    better than it beyond noise.
     """
     from deepthink_cli.outputs import check_apart
     from deepthink_cli.selection.store import Store, default_folder
@@ -99,7 +98,7 @@ def tune(
     with Show(common, bar=not common.as_json) as tell:
         tell_of_toy(model, tell)
         plan = plan_tuning(replace(labelled, scoring=steps), model_options, options, tell)
-        result = tuned(plan, output, store=Store(cache or default_folder()), tell=tell)
+        result = tuned(plan, output, store=Store(default_folder()), tell=tell)
     show(result, common)
 
 

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, PlainSerializer, PlainValidator, field_validator
 
 from deepthink_cli.calibration.registry import NONE, choices, unlabelled
 from deepthink_cli.data.chat import Chat
 from deepthink_cli.errors import InputError
-from deepthink_cli.io.records import Count, Natural
+from deepthink_cli.io.parameters import split
+from deepthink_cli.io.records import Natural
 from deepthink_cli.method import ITERATIONS, POSITIONS, GateOptions, Positions
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.options import DATA, METHOD, Flag, TokenIds, chosen_iterations, named_by
@@ -23,11 +24,10 @@ from deepthink_cli.registry import installed
 from deepthink_cli.scoring.scoring import PLAIN, Scoring
 from deepthink_cli.selection.options import BALANCE, ORDER_SEED, POOL_SIZE, SAMPLING, SHOTS, Limit
 from deepthink_cli.selection.registry import Sampling, selection_method
-from deepthink_cli.techniques.base import Technique, Trained
-from deepthink_cli.techniques.options import LEARNING_RATE, STEPS, LearningRate
+from deepthink_cli.techniques.base import Technique
 from deepthink_cli.techniques.registry import DEEP_THINKING, TECHNIQUES, technique_of
 from deepthink_cli.updates.base import UpdateRule
-from deepthink_cli.updates.registry import GATE, RULES, RuleText, parse_rule, split_rules
+from deepthink_cli.updates.registry import GATE, RULES, RuleText, parse_rule
 
 # One run crosses the values of these axes; of every other axis it has one.
 IN_ONE_RUN = ("tasks", "seeds", "demos_by", "techniques", "updates", *GateOptions.model_fields, "calibrations")
@@ -42,10 +42,6 @@ RunCode = Annotated[
         "in namespaces of their own, else with limits alone; what holds is said first.",
         variable=False,
     ),
-]
-Unsafe = Annotated[
-    bool,
-    Flag(DATA, "With --run-code: also as root, where neither bubblewrap nor namespaces are available.", variable=False),
 ]
 Word = Annotated[str, Field(min_length=1)]
 Shots = Annotated[int, Field(ge=1)]
@@ -91,9 +87,8 @@ class Experiment(GateOptions):
 
     None in an axis stands for the task's own number of shots, order or sampling. `tasks` are names of tasks and groups,
     and paths of task files; `demos` is the path of a file of demonstrations, for one task and one seed. Relative paths
-    are those of the process that plans. `scoring` is written as the options that
-    do not have their defaults. `run_code` lets programs of the model run, and `unsafe` also as root without
-    confinement.
+    are those of the process that plans. `scoring` is written as the options that do not have
+    their defaults. `run_code` lets programs of the model run.
     """
 
     models: tuple[Model, ...] = Field(default_factory=lambda: (ModelOptions.checked(),), min_length=1)
@@ -131,23 +126,14 @@ class Experiment(GateOptions):
         ),
     ] = "all"
     choose_on: Annotated[
-        Literal["dev"] | None,
+        str | None,
+        Field(pattern=r"^dev(:[1-9][0-9]{0,8})?$"),
         Flag(
             METHOD,
-            "Also score a dev set of training rows, with which report then chooses T and eta.",
-            "dev",
-            hint="use dev",
-            variable=False,
-        ),
-    ] = None
-    dev_size: Annotated[
-        int | None,
-        Field(ge=1),
-        Flag(
-            METHOD,
-            "Rows of the dev set. Default: as many as there are test rows.",
-            "N",
-            hint="a number of rows, 1 or more",
+            "Also score a dev set of training rows, with which report then chooses T and eta: N of them, or as many as "
+            "there are test rows.",
+            "dev[:N]",
+            hint="use dev, or dev:N for N rows",
             variable=False,
         ),
     ] = None
@@ -155,28 +141,27 @@ class Experiment(GateOptions):
         tuple[Annotated[str, named_by(_selection)], ...],
         Flag(
             DATA,
-            "Choose demonstrations with these methods (deepthink select --list), each from the same pool.",
+            "Choose demonstrations with these methods (deepthink list selections), each from one pool of 1,000 rows.",
             "NAME,...",
             complete="several_methods",
             default=False,
         ),
     ] = ()
-    pool_size: Annotated[int | None, Field(ge=1), POOL_SIZE] = None
+    pool_size: Annotated[int, Field(ge=1), POOL_SIZE] = 1_000
     balance: Annotated[bool, BALANCE] = False
     techniques: Annotated[
         tuple[Annotated[str, named_by(_technique)], ...],
+        BeforeValidator(split),
         Flag(
             METHOD,
             "Ways to make memories, as in deep-thinking,repeat-2,ct-kv,flipped,fresh,ensemble-4"
             f"{installed(TECHNIQUES)}. Default: {DEEP_THINKING}.",
-            "NAME,...",
+            "NAME[:PARAMETER=VALUE],...",
             name="technique",
             complete="several_techniques",
             default=False,
         ),
     ] = (DEEP_THINKING,)
-    steps: Annotated[Count, STEPS] = Trained.steps
-    lr: Annotated[LearningRate, LEARNING_RATE] = Trained.lr
     calibrations: Annotated[
         tuple[Annotated[str, named_by(_correction)], ...],
         Flag(
@@ -191,7 +176,7 @@ class Experiment(GateOptions):
     scoring: Annotated[Scoring, PlainValidator(_scoring), PlainSerializer(lambda each: each.recorded)] = PLAIN
     updates: Annotated[
         tuple[RuleText, ...],
-        BeforeValidator(split_rules),
+        BeforeValidator(split),
         Flag(
             METHOD,
             "How readings change the memory, each rule with rows of its own: gate, as in the paper, and ablations, "
@@ -204,7 +189,6 @@ class Experiment(GateOptions):
     ] = (GATE,)
 
     run_code: RunCode = False
-    unsafe: Unsafe = False
 
     def axes(self) -> dict[str, tuple[Any, ...]]:
         """The values of every axis; of one that has none, None alone."""
@@ -220,9 +204,7 @@ class Experiment(GateOptions):
         """Every update rule with every gate, if it has one."""
         return tuple(dict.fromkeys(parse_rule(name, gate) for name in self.updates for gate in self.gates))
 
-    @field_validator(
-        "demos_by", "techniques", "calibrations", "shots", "orders", "sampling", "positions", mode="before"
-    )
+    @field_validator("demos_by", "calibrations", "shots", "orders", "sampling", "positions", mode="before")
     @classmethod
     def _written_list(cls, text: Any) -> Any:
         return [name.strip() for name in text.split(",")] if isinstance(text, str) else text
@@ -246,8 +228,9 @@ class Experiment(GateOptions):
     @field_validator("demos_by", "techniques", "calibrations")
     @classmethod
     def _once(cls, names: tuple[str, ...]) -> tuple[str, ...]:
-        for name in names:
-            if names.count(name) > 1:
+        plain = [name.partition(":")[0] for name in names]
+        for name in plain:
+            if plain.count(name) > 1:
                 raise ValueError(f"{name} is duplicated; name each once")
         return names
 
@@ -264,9 +247,15 @@ class Experiment(GateOptions):
         return self.choose_on is not None
 
     @property
+    def dev_size(self) -> int | None:
+        """The rows of the dev set; None for as many as there are test rows."""
+        size = (self.choose_on or "").partition(":")[2]
+        return int(size) if size else None
+
+    @property
     def chosen_techniques(self) -> tuple[Technique, ...]:
         """The techniques with their parameters."""
-        return tuple(technique_of(name, True, self.steps, self.lr) for name in self.techniques)
+        return tuple(technique_of(name, in_run=True) for name in self.techniques)
 
     @property
     def scored(self) -> tuple[int, ...]:

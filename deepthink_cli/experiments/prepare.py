@@ -213,7 +213,7 @@ def _check_free(run: Run, task: Task) -> None:
     if task.free is None:
         return
     options = run.options
-    check_may_run(task, options.run_code, options.unsafe)
+    check_may_run(task, options.run_code)
     wrong = {
         **dict.fromkeys(options.scoring.of_scores.items(), True),
         ("calibrate", ",".join(options.calibrations)): options.calibrations != (NONE,),

@@ -43,7 +43,7 @@ class Setting:
     of the task's definition. `part` is `dev` for rows that only choose T and eta, and `limit` is then the
     number of rows requested. The three digests are those of the demonstrations as the model read them, of the
     evaluated rows in order, and of every byte of the weights; a plan does not know all of them.
-    `tokens` is set if the token ids are not those of the whole prompt (`run --tokens`), `chat` if the demonstrations
+    `tokens` is set if the token ids are not those of the whole prompt, `chat` if the demonstrations
     are turns of a conversation; `pool_size` and `balanced` if `sampling` chose them
     from a pool with a model (`run --demos-by`); `technique` names what made the memory other than Deep-Thinking alone
     (`run --technique`), with its parameters; `calibration` is the correction of the scores; `scoring` holds

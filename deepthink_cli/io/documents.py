@@ -263,7 +263,7 @@ def _toml_statements(text: str) -> Iterator[tuple[int, str]]:
     yield first, text[begin:]
 
 
-RUN_CODE = frozenset({"trust_remote_code", "run_code", "unsafe"})
+RUN_CODE = frozenset({"trust_remote_code", "run_code"})
 
 
 def check_allows_no_code(values: Any, where: Callable[..., str], options: Collection[str] = RUN_CODE) -> None:

@@ -80,14 +80,13 @@ def refuse_adapter_as_model(location: Location, options: ModelOptions) -> None:
         raise InputError.of(
             "model",
             options.model,
-            f"an adapter, not a model; give {option('model')} {base} {option('adapter')} {options.model}",
+            f"an adapter, not a model; use {option('model')} {base}, with this as its adapter",
         )
     if options.adapter is None:
         raise InputError.of(
             "model",
             options.model,
-            f"holds an adapter beside the model ({CONFIG}); add {option('adapter')} {options.model} to use "
-            "it, or remove it",
+            f"holds an adapter beside the model ({CONFIG}); name it as the adapter, too, or remove it",
         )
 
 

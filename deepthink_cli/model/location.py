@@ -67,7 +67,7 @@ def _located(options: ModelOptions) -> Location:
     model, path = options.model, local_path(options.model, Problem.of("model", options.model))
     if model == POCKET:
         if options.gguf is not None:
-            raise InputError.of("gguf", options.gguf, f"{POCKET} has no GGUF file; name a model with {option('model')}")
+            raise InputError(_file_of(options).because(f"{POCKET} has no GGUF file; name another model"))
         return Location(POCKET, str(importlib.resources.files("deepthink_cli") / POCKET))
     if path.is_dir():
         return _directory(path, options)
@@ -77,7 +77,7 @@ def _located(options: ModelOptions) -> Location:
         raise InputError.of("model", model, f"a file that does not end with {SUFFIX}; name the model's directory")
     if model.startswith((".", "/", "~")) or model.count("/") > 1 or path.exists():
         raise InputError.of("model", model, "no such model directory; check the path, or give a hub id such as gpt2")
-    return Location(model, model, options.gguf and _checked(options.gguf))
+    return Location(model, model, options.gguf and _checked(options))
 
 
 def downloaded(found: Location, options: ModelOptions) -> Location:
@@ -97,7 +97,8 @@ def downloaded(found: Location, options: ModelOptions) -> Location:
         if not names:
             raise
         place = f"in the cached {found.id}" if options.offline else f"in {found.id}"
-        raise InputError.of("gguf", found.gguf, f"no such file {place}; its GGUF files: {', '.join(names)}") from error
+        reason = f"no such file {place}; its GGUF files: {', '.join(names)}"
+        raise InputError(_file_of(options).because(reason)) from error
     assert path is not None
     return Location(found.id, path.removesuffix(found.gguf), found.gguf)
 
@@ -124,28 +125,26 @@ def _listed(source: str, revision: str) -> list[str]:
 def _file(path: Path, options: ModelOptions) -> Location:
     if not path.is_file():
         raise InputError.of(
-            "model", options.model, f"no such file; check the path, or give {option('gguf')} FILE for a hub repository"
+            "model", options.model, "no such file; check the path, or name a file of the hub, as in ID/FILE.gguf"
         )
     if options.gguf not in (None, path.name):
-        raise InputError.of(
-            "gguf", options.gguf, f"{option('model')} {options.model} is a GGUF file already; omit {option('gguf')}"
-        )
+        raise InputError(_file_of(options).because(f"{options.model} is a GGUF file already; name it alone"))
     _refuse_part(path.name, Problem.of("model", options.model))
     return _gguf(path, Problem.of("model", options.model))
 
 
 def _directory(path: Path, options: ModelOptions) -> Location:
     if options.gguf is not None:
-        file = path / _checked(options.gguf)
+        file = path / _checked(options)
         if not file.is_file():
             names = ", ".join(sorted(each.name for each in path.glob(f"*{SUFFIX}"))) or "none"
-            raise InputError.of("gguf", options.gguf, f"no such file in {options.model}; its GGUF files: {names}")
-        return _gguf(file, Problem.of("gguf", options.gguf))
+            raise InputError(_file_of(options).because(f"no such file; GGUF files of the directory: {names}"))
+        return _gguf(file, _file_of(options))
     if not any((path / name).is_file() for name in ("config.json", "adapter_config.json")):
         files = sorted(each.name for each in path.glob(f"*{SUFFIX}"))
         one_of = "one of " if len(files) > 1 else ""
         hint = (
-            f"add {option('gguf')} {one_of}{', '.join(files)}"
+            f"name {one_of}{', '.join(str(path / each) for each in files)}"
             if files
             else "name a directory written by save_pretrained"
         )
@@ -160,18 +159,21 @@ def _gguf(file: Path, named: Problem) -> Location:
     return Location(str(absolute), str(absolute.parent), absolute.name)
 
 
-def _checked(name: str) -> str:
+def _file_of(options: ModelOptions) -> Problem:
+    """The GGUF file of a model, as messages name it."""
+    return Problem.of("model", f"{options.model}/{options.gguf}")
+
+
+def _checked(options: ModelOptions) -> str:
     """The name of a GGUF file within a model; raises InputError for one that leads out of it or has another suffix."""
-    path = Path(name)
+    named, path = _file_of(options), Path(str(options.gguf))
     if path.is_absolute() or ".." in path.parts:
-        raise InputError.of(
-            "gguf", name, f"leads out of the model; name a file inside it, or give its path with {option('model')}"
-        )
+        raise InputError(named.because("leads out of the model; name a file inside it, or its path alone"))
     if path.suffix != SUFFIX:
-        raise InputError.of("gguf", name, f"not the name of a GGUF file; it must end with {SUFFIX}")
-    _refuse_part(name, Problem.of("gguf", name))
-    check_installed(Problem.of("gguf", name), *EXTRA)
-    return name
+        raise InputError(named.because(f"not the name of a GGUF file; it must end with {SUFFIX}"))
+    _refuse_part(path.name, named)
+    check_installed(named, *EXTRA)
+    return str(options.gguf)
 
 
 def _refuse_part(name: str, named: Problem) -> None:

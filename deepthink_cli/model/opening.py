@@ -179,7 +179,7 @@ def _way_out(options: ModelOptions, found: Location) -> str:
     if found.gguf is not None and found.is_local:
         return "use another GGUF file, or the model in the format of transformers"
     if found.gguf is None and (names := cached_gguf_files(found, options)):
-        return f"add {option('gguf')} {names[0]}"
+        return f"use {option('model')} {found.id}/{names[0]}"
     return f"check the name and {option('revision')}, or {_elsewhere(found)}"
 
 

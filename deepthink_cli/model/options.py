@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from deepthink_cli.errors import InputError, option
 from deepthink_cli.options import MODEL, Flag, Options
@@ -13,6 +15,7 @@ if TYPE_CHECKING:  # options are shown in help pages, which are instant
     import torch
 
 POCKET = "pocket"
+_HUB_FILE = re.compile(r"([^./~][^/]*/[^/]+)/(.+\.gguf)")  # a file of a hub repository
 TOY = f"{POCKET} is a toy for trials and tests: it knows three small tasks, and its labels of other texts mean little"
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 Quantize = Literal["8bit", "4bit"]
@@ -22,31 +25,25 @@ Offline = Annotated[bool, Flag(MODEL, "Use only files on this machine; no downlo
 
 
 class ModelOptions(Options):
-    """Which model, in which dtype, on which device, by which engine."""
+    """Which model, in which dtype, on which device, by which engine.
+
+    `gguf` is a GGUF file of the model's directory or repository; `ID/FILE.gguf` names both.
+    """
 
     model: Annotated[
         str,
         Field(min_length=1),
         Flag(
             MODEL,
-            "Hub id, local directory, GGUF file, or pocket, the built-in toy model. Default: the memory's model; for a "
-            "new memory pocket.",
+            "Hub id, local directory, GGUF file, also of the hub as in ID/FILE.gguf, or pocket, the built-in toy "
+            "model. Default: the memory's model; for a new memory pocket.",
             "MODEL",
             short="-m",
             default=False,
         ),
     ] = POCKET
     revision: Annotated[str | None, Flag(MODEL, "Branch, tag or commit of a hub model.", "REV")] = None
-    gguf: Annotated[
-        str | None,
-        Field(min_length=1),
-        Flag(
-            MODEL,
-            "GGUF file in the model's directory or hub repository (needs gguf).",
-            "FILE",
-            hint="name a GGUF file in the model's directory or hub repository",
-        ),
-    ] = None
+    gguf: Annotated[str | None, Field(min_length=1)] = None
     adapter: Annotated[
         str | None,
         Field(min_length=1),
@@ -114,6 +111,14 @@ class ModelOptions(Options):
             "other inputs are.",
         ),
     ] = False
+
+    @model_validator(mode="before")
+    @classmethod
+    def _named_with_its_file(cls, values: Any) -> Any:
+        found = _HUB_FILE.fullmatch(str(values.get("model"))) if isinstance(values, dict) else None
+        if found is None or values.get("gguf") is not None or Path(found[0]).exists():
+            return values
+        return {**values, "model": found[1], "gguf": found[2]}
 
     def recorded(self) -> dict[str, Any]:
         """The options that scores depend on, as JSON values; `batch_invariant` only where it is on."""

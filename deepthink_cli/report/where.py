@@ -19,7 +19,7 @@ class RowLimits:
         self.sizes: dict[tuple[Arm, str], dict[int | None, set[int | None]]] = defaultdict(dict)
         for row in rows:
             if row.setting.part == "test":
-                # Unless --dev-size says otherwise, there are as many dev rows as test rows.
+                # Unless --choose-on dev:N says otherwise, there are as many dev rows as test rows.
                 sizes = {row.setting.limit, row.n, row.n + sum(row.skipped.values())}
                 self.sizes[_place(row)].setdefault(row.setting.limit, set()).update(sizes)
 

@@ -136,7 +136,7 @@ class Choose(Protocol):
 
 @dataclass(frozen=True)
 class SelectionMethod:
-    """A selection method, as `deepthink select --list` shows it.
+    """A selection method, as `deepthink list selections` shows it.
 
     `choose` is the function, or where it is found (`module:function`). `reads` says which parts of the pool it needs;
     a method without any needs no model. With `balances`, the method itself chooses equal numbers of every label if the

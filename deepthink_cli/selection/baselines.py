@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from deepthink_cli.errors import InputError, option
+from deepthink_cli.errors import InputError
 from deepthink_cli.selection.base import Choice, Pool
 
 
@@ -29,7 +29,7 @@ def stratified(pool: Pool, shots: int, draw: random.Random) -> Choice:
             "shots",
             shots,
             f"stratified sampling needs a row of each of the {len(by_label)} labels; use at least "
-            f"{len(by_label)}, or {option('sampling')} random",
+            f"{len(by_label)}, or draw at random",
         )
     for rows in by_label.values():
         chosen += draw.sample(rows, min(shots // len(by_label), len(rows)))

@@ -41,7 +41,7 @@ class SelectOptions(Options):
         named_by(partial(selection_method, field="demos_by")),
         Flag(
             DATA,
-            "How rows are chosen; --list shows the methods.",
+            "How rows are chosen; deepthink list selections shows the methods.",
             "NAME",
             complete="methods",
             variable=False,

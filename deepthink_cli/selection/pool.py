@@ -14,7 +14,6 @@ from deepthink_cli.data.rows import name_of
 from deepthink_cli.data.same_input import row_digest, rows_digest
 from deepthink_cli.data.source import RowSource
 from deepthink_cli.data.template import SEPARATOR, Template
-from deepthink_cli.errors import option
 from deepthink_cli.model.boundary import boundary, special_ids
 from deepthink_cli.model.limits import Limits
 from deepthink_cli.model.tokens import query_tokenizer
@@ -88,7 +87,7 @@ class PoolRows:
             return self
         # A stream of its own: with that of the method, a sample and a choice from it would be correlated.
         kept = set(random.Random(f"pool {seed}").sample(self.free, size))
-        reason = f"not in the sample of {option('pool_size')}"
+        reason = "not in the sample of the pool"
         return self._without({place: reason for place in self.free if place not in kept})
 
     def row(self, place: int) -> dict[str, Any]:

@@ -19,8 +19,13 @@ if TYPE_CHECKING:
     Arrays = Mapping[str, NDArray[Any]]
 
 
+CACHE = "DEEPTHINK_CACHE"  # the variable of the environment that names the folder
+
+
 def default_folder() -> Path:
-    """`$XDG_CACHE_HOME/deepthink`, by default `~/.cache/deepthink`."""
+    """`$DEEPTHINK_CACHE`, or `$XDG_CACHE_HOME/deepthink`, by default `~/.cache/deepthink`."""
+    if folder := os.environ.get(CACHE):
+        return Path(folder)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "deepthink"
 
 

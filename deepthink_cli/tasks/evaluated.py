@@ -113,15 +113,14 @@ def rows_of_task(
     limit: int | None = None,
     tell: Tell = silent,
     run_code: bool = False,
-    unsafe: bool = False,
 ) -> EvaluatedRows:
     """The rows that a task's protocol evaluates.
 
     Raises InputError for a memory that was made for other labels or fields, and for a task whose answers are programs,
-    unless they may be run (`run_code`) and can be confined (or `unsafe`).
+    unless they may be run (`run_code`) and can be confined.
     """
     memory, source, task = opened(memory), source or Source(), find_task(name)
-    check_may_run(task, run_code, unsafe)
+    check_may_run(task, run_code)
     check_memory(memory, task, tell)
     tell_of_programs([task], tell)
     announce(source, [task], tell)

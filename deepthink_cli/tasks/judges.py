@@ -37,8 +37,8 @@ class Judge(ABC):
         """How this machine confines what is run: a warning unless it is confined well; None if nothing is run."""
         return None
 
-    def check_may_run(self, unsafe: bool) -> None:
-        """Raise InputError if this machine cannot confine what is run; `unsafe` allows what users may allow."""
+    def check_may_run(self) -> None:
+        """Raise InputError if this machine cannot confine what is run."""
         return None
 
 
@@ -65,7 +65,7 @@ def judge_of(free: Free, where: str = "free") -> Judge:
     return JUDGES[name]
 
 
-def check_may_run(task: Task, run_code: bool, unsafe: bool) -> None:
+def check_may_run(task: Task, run_code: bool) -> None:
     """Raise InputError for a task whose answers are run, unless they may be, and can be confined.
 
     Also for a task whose judge is not installed.
@@ -80,7 +80,7 @@ def check_may_run(task: Task, run_code: bool, unsafe: bool) -> None:
             f"task {task.name}: its answers are programs, which are run to test them; {option('run_code')} "
             "runs them, confined as docs/tasks.md says"
         )
-    judge.check_may_run(unsafe)
+    judge.check_may_run()
 
 
 def tell_of_programs(tasks: Sequence[Task], tell: Tell) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, Annotated, ClassVar, Protocol
+
+from pydantic import Field
 
 from deepthink_cli.data.examples import DemonstrationSet
 from deepthink_cli.errors import Problem
@@ -105,11 +107,11 @@ class Training(Protocol):
 class Trained(Technique, ABC):
     """A technique that trains the memory of one reading by gradients: T and the update rule have no meaning with it.
 
-    Its parameters are `steps`, `lr` and any other fields; a memory and a row record all of them.
+    Its parameters are `steps`, `lr` and any other fields, as in `ct-kv:steps=50`; memories and rows record all of them.
     """
 
-    steps: int = 200
-    lr: float = 1e-3
+    steps: Annotated[int, Field(ge=1)] = 200
+    lr: Annotated[float, Field(gt=0, le=1e6)] = 1e-3
 
     def recorded(self, words: Mapping[str, str] | None = None) -> RecordedTechnique:
         """What a memory and a row say of it: its name and its parameters."""

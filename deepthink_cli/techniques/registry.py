@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import asdict, fields
 from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
+
 from deepthink_cli.errors import InputError
+from deepthink_cli.io.mistakes import place, reason
+from deepthink_cli.io.parameters import parts
 from deepthink_cli.provenance import RecordedTechnique
 from deepthink_cli.registry import Registry
 from deepthink_cli.techniques.base import Technique, Trained
@@ -76,18 +81,35 @@ def trains(recorded: RecordedTechnique | str | None) -> bool:
     return isinstance(find_recorded(recorded), Trained)
 
 
-def technique_of(name: str, in_run: bool = False, steps: int | None = None, lr: float | None = None) -> Technique:
-    """The technique of this name, with these parameters if it trains; None leaves its own.
+def technique_of(text: str, in_run: bool = False) -> Technique:
+    """The technique that a text names, as `ct-kv` or `ct-kv:steps=50,lr=0.01`.
 
-    Raises InputError for an unknown one, and for one that makes several memories unless `in_run`.
+    Raises InputError for an unknown one and its wrong parameters, and for one that makes several memories unless
+    `in_run`.
     """
-    found = find(name)
+    found = find(text.partition(":")[0].strip())
     if found is None or (found.members > 1 and not in_run):
-        raise InputError.of("technique", name, f"use {names(in_run)}")
-    if not isinstance(found, Trained):
-        return found
-    given = {each: value for each, value in (("steps", steps), ("lr", lr)) if value is not None}
-    return replace(found, **given)  # type: ignore[arg-type]
+        raise InputError.of("technique", text, f"use {names(in_run)}")
+    try:
+        return _with(found, parts(text)[1])
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise InputError.of("technique", text, f"{place(first)}: {reason(first)}") from error
+    except ValueError as error:
+        raise InputError.of("technique", text, str(error)) from error
+
+
+def _with(technique: Technique, parameters: Mapping[str, str]) -> Technique:
+    """The technique with parameters of its own; raises ValueError for others, and for wrong values."""
+    own = [field.name for field in fields(technique) if field.name not in Technique.__dataclass_fields__]
+    for name in parameters:
+        if name not in own:
+            known = f"its parameters are {', '.join(own)}" if own else "it has no parameters"
+            raise ValueError(f"no parameter {name!r}; {known}")
+    if not parameters:
+        return technique
+    kind: TypeAdapter[Technique] = TypeAdapter(type(technique))
+    return kind.validate_python({**asdict(technique), **parameters})
 
 
 def sample(family: str) -> Technique:

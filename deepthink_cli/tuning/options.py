@@ -82,7 +82,7 @@ class TuneOptions(GateOptions):
         tuple[str, ...],
         Flag(
             DATA,
-            "Methods that choose the K demonstrations (deepthink select --list), to try beside random.",
+            "Methods that choose the K demonstrations (deepthink list selections), to try beside random.",
             "NAME,...",
             complete="several_methods",
             default=False,

@@ -11,6 +11,7 @@ from pydantic import BeforeValidator, TypeAdapter, ValidationError
 
 from deepthink_cli.errors import InputError
 from deepthink_cli.io.mistakes import place, reason
+from deepthink_cli.io.parameters import parts
 from deepthink_cli.registry import Registry
 from deepthink_cli.updates.ablations import (
     Cosine,
@@ -96,7 +97,10 @@ def parse_rule(text: str, gate: Gate) -> UpdateRule:
 
     Raises InputError for a text that is not NAME or NAME:PARAMETER=VALUE,..., and as `rule_of` does.
     """
-    name, parameters = _parts(text)
+    try:
+        name, parameters = parts(text)
+    except ValueError as error:
+        raise InputError(f"update rule {text}: {error}") from error
     known = {field.name for field in fields(RULES[name])} if name in RULES else set()
     own = {field: value for field, value in values_of(gate).items() if field in known}
     for field in own:
@@ -120,22 +124,6 @@ def brief(rule: UpdateRule) -> str:
     return ", ".join([*numbers, *filter(None, [rule_text(rule)])])
 
 
-def split_rules(text: Any) -> Any:
-    """The rules of a list that is separated by commas, as their parameters are; what is not a text stays as it is.
-
-    A part with `=` but without `:` is a parameter of the rule before it.
-    """
-    if not isinstance(text, str):
-        return text
-    rules: list[str] = []
-    for part in map(str.strip, text.split(",")):
-        if rules and ":" in rules[-1] and "=" in part and ":" not in part:
-            rules[-1] += f",{part}"
-        else:
-            rules.append(part)
-    return rules
-
-
 def text_of(rule: str | Mapping[str, Any]) -> str:
     """The text of a rule that is written as one, or as a mapping of `rule` and its parameters, as studies may."""
     if isinstance(rule, str):
@@ -152,17 +140,6 @@ def checked_rule(rule: str | Mapping[str, Any]) -> str:
         return rule_text(parse_rule(text_of(rule), Gate())) or GATE
     except InputError as error:
         raise ValueError(error.messages[0]) from error
-
-
-def _parts(text: str) -> tuple[str, dict[str, str]]:
-    name, colon, rest = text.strip().partition(":")
-    parameters = dict[str, str]()
-    for part in rest.split(",") if colon else ():
-        parameter, equals, value = (piece.strip() for piece in part.partition("="))
-        if not (parameter and equals and value) or parameter in parameters:
-            raise InputError(f"update rule {text}: write NAME:PARAMETER=VALUE,..., each parameter once")
-        parameters[parameter] = value
-    return name.strip(), parameters
 
 
 def _number(value: Any) -> str:

@@ -17,7 +17,7 @@ from deepthink_cli.events import silent
 from deepthink_cli.experiments.prepare import SharedRows
 from deepthink_cli.model.options import ModelOptions
 from research.packing import continued
-from research.table1.runs import MORE_ROWS, POOL, TASKS
+from research.table1.runs import MORE_ROWS, TASKS
 from research.techniques import Case, Meter, centroid_arm, scores_table, write_table
 
 from .load import DIGEST, NEAREST, nearest_path
@@ -49,8 +49,8 @@ def main() -> None:
     args = parser.parse_args()
     spec = find_model(ModelOptions.checked(model=args.model, device="cpu", dtype="float32"), silent)
     engine, shared = Meter(load(spec, silent)), SharedRows()
-    common = {"limit": int(MORE_ROWS), "choose_on": "dev", "dev_size": int(DEV_ROWS), "data_dir": args.data_dir}
-    common |= {"demos_by": ("random",), "pool_size": int(POOL), "etas": (0.01,), "positions": ("continued",)}
+    common = {"limit": int(MORE_ROWS), "choose_on": f"dev:{DEV_ROWS}", "data_dir": args.data_dir}
+    common |= {"demos_by": ("random",), "etas": (0.01,), "positions": ("continued",)}
     with continued([args.out / NEAREST]):
         for seed, task in product(args.seeds, args.tasks):
             path = nearest_path(args.out, task, seed)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from research.jobs import Job, parser_of, run_jobs
 from research.packing import continued
-from research.table1.runs import MORE_ROWS, POOL, SEEDS, TASKS
+from research.table1.runs import MORE_ROWS, SEEDS, TASKS
 
 from .demonstrations import FLIPPED, drawn_examples, relabelled, repeated, write_examples
 from .load import ALL_ROWS
@@ -25,7 +25,7 @@ SETTINGS = {
     "official": ("--eta", "0.01", "--momentum", "0.9"),
 }
 AT, ROWS, DEV_ROWS = "1,2,3,5,8,12", MORE_ROWS, "150"
-DEV = ("--choose-on", "dev", "--dev-size", DEV_ROWS)
+DEV = ("--choose-on", f"dev:{DEV_ROWS}")
 REPEATED_TASKS, FLIPPED_TASKS, TIMES = ("sst2", "mr", "trec"), ("sst2", "mr"), (2, 5)
 CONTROL_SEEDS = range(3)
 # The stages after the grid are smaller, and in float32: a processor without instructions for bfloat16 is slower in it.
@@ -109,7 +109,7 @@ def all_jobs(at: str = AT) -> list[Job]:
         *in_float32("float32", at),
         *paper("own", CONTROL_SEEDS, "1,5"),
         *paper("shots", CONTROL_SEEDS, "1,5", "--shots", "4,16"),
-        *paper("orders", [0], "1,5", "--order-seed", "0,1,2,3,4"),
+        Job("orders", "orders", (str(Path(__file__).with_name("orders.yaml")), *FLOAT32)),
         *paper("etas", CONTROL_SEEDS, "1,5", "--eta", "0.001,0.3"),
         *paper("long", CONTROL_SEEDS, "1,15", "--eta", "0.01,0.1"),
         *paper("more-seeds", range(5, 10), "1,5"),
@@ -152,7 +152,7 @@ def _seed(seed: int) -> tuple[str, str]:
 
 
 def _from_a_pool(seed: int) -> tuple[str, ...]:
-    return (*_tasks(TASKS), *_seed(seed), "--limit", ROWS, *FLOAT32, *DEV, "--pool-size", POOL)
+    return (*_tasks(TASKS), *_seed(seed), "--limit", ROWS, *FLOAT32, *DEV)
 
 
 def _readings(at: str) -> tuple[str, ...]:

@@ -25,7 +25,7 @@ from research.packing import continued
 from research.table1.page import ONCE, THINKING
 from research.table1.runs import DTYPE, POOL, SELECTING, STAGES
 
-DRAWN = ("--task", "sst2", "--shots", "8", "--pool-size", POOL)
+DRAWN = ("--task", "sst2", "--shots", "8")
 FIELDS = ("method", "observed", "sets", "scored")
 READ = {ONCE: ("deep-thinking", 1), THINKING: ("deep-thinking", T), **{name: (name, 1) for name in TECHNIQUES}}
 
@@ -33,8 +33,8 @@ READ = {ONCE: ("deep-thinking", 1), THINKING: ("deep-thinking", T), **{name: (na
 def of_choice(method: str, common: Sequence[str]) -> dict[str, float | str]:
     """The cost of one choice, and the processor seconds of the whole process."""
     with tempfile.TemporaryDirectory() as folder:
-        words = ("--demos-by", method, "--cache", folder, "-o", f"{folder}/demos.jsonl", "--json")
-        printed, seconds = _program("select", *common, *words)
+        words = ("--demos-by", method, "--pool-size", POOL, "-o", f"{folder}/demos.jsonl", "--json")
+        printed, seconds = _program("select", *common, *words, cache=folder)
     return {**{name: json.loads(printed)[name] for name in FIELDS}, "dtype": DTYPE, "process_seconds": seconds}
 
 
@@ -47,10 +47,11 @@ def of_technique(name: str, common: Sequence[str]) -> dict[str, float | str]:
     return {"method": name, "dtype": DTYPE, "process_seconds": seconds}
 
 
-def _program(*words: str) -> tuple[str, float]:
-    """What a command of the program prints, and its processor seconds."""
+def _program(*words: str, cache: str = "") -> tuple[str, float]:
+    """What a command of the program prints, and its processor seconds; `cache` is the folder of its cache."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    command, environment = [sys.executable, "-m", "deepthink_cli", *words], {**os.environ, "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "deepthink_cli", *words]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "DEEPTHINK_CACHE": cache}
     done = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return done.stdout, round(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, 1)

@@ -32,7 +32,7 @@ from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.selection.store import Store
 from deepthink_cli.tuning.rivals import labelled, states, words
 from research.packing import continued
-from research.table1.runs import BASELINE, DEV_ROWS, DTYPE, POOL, ROWS, SEEDS, TASKS
+from research.table1.runs import BASELINE, DEV_ROWS, DTYPE, ROWS, SEEDS, TASKS
 
 CLASSIFIERS = {"TF-IDF": words, "mean hidden states": states}
 SEEN = {"demonstrations": False, "demonstrations and dev rows": True}  # with the dev rows?
@@ -45,10 +45,8 @@ def jobs_of(spec: ModelSpec, engine: Engine, task: str, data_dir: Path | None) -
         tasks=(task,),
         seeds=tuple(SEEDS),
         demos_by=(BASELINE,),
-        pool_size=int(POOL),
         limit=int(ROWS),
-        choose_on="dev",
-        dev_size=int(DEV_ROWS),
+        choose_on=f"dev:{DEV_ROWS}",
         data_dir=None if data_dir is None else str(data_dir),
     )
     with tempfile.TemporaryDirectory() as folder:

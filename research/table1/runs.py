@@ -14,11 +14,11 @@ from research.jobs import Job, parser_of, run_jobs
 
 TASKS = ("sst2", "sst5", "mr", "agnews", "trec")
 SEEDS = range(3)
-POOL, ROWS, DEV_ROWS = "1000", "150", "80"
+POOL, ROWS, DEV_ROWS = "1000", "150", "80"  # POOL is that of `deepthink run`
 MORE_ROWS = "300"  # of the methods that research/evidence/methods.py names
 FITTING = ("--positions", "restarted", "-T", "8")  # the demonstrations that fit
 READING = ("--eta", "0.1", *FITTING, "--at", "1,2,4,8")
-COMMON = ("--limit", ROWS, "--calibrate", "none,batch", "--choose-on", "dev", "--dev-size", DEV_ROWS)
+COMMON = ("--limit", ROWS, "--calibrate", "none,batch", "--choose-on", f"dev:{DEV_ROWS}")
 DTYPE = "float32"  # so that rows of a GPU and of a processor agree to rounding
 BASELINE = "random"  # it reads nothing of the model
 FEATURES = (
@@ -52,7 +52,7 @@ def all_jobs() -> Iterator[Job]:
         reading = FITTING if stage == READ_ONCE else READING
         for seed in SEEDS:
             for task in TASKS:
-                row = ("--task", task, "--seeds", f"{seed},", "--pool-size", POOL)
+                row = ("--task", task, "--seeds", f"{seed},")
                 yield Job(stage, f"{stage}-{task}-{seed}", (*row, *crossed[stage], *COMMON, *reading))
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import typer
 
-from deepthink_cli.cli.about import GROUPS, OTHERS, about_of
-from deepthink_cli.cli.help import MAX_OPTIONS, ProgramGroup
-from deepthink_cli.cli.main import program, run
+from deepthink_cli.cli.about import PLUGINS, about_of
+from deepthink_cli.cli.help import MAX_OPTIONS, WHICH
+from deepthink_cli.cli.main import GROUPS, program, run
 
 Captured = pytest.CaptureFixture[str]
 PROGRAM: Any = program()
@@ -48,27 +50,37 @@ def listed(page: str) -> set[str]:
 
 
 @pytest.mark.plugins
-def test_every_command_is_in_one_group_and_the_demo_is_the_first() -> None:
+def test_commands_stand_in_groups_the_demo_first_and_those_of_plugins_last() -> None:
     panels = [each.rich_help_panel for each in PROGRAM.commands.values()]
-    assert list(dict.fromkeys(panels)) == list(GROUPS)
-    assert panels == sorted(panels, key=GROUPS.index)
+    assert list(dict.fromkeys(panels)) == [*GROUPS, PLUGINS]
     assert next(iter(PROGRAM.commands)) == "demo"
 
 
 @pytest.mark.plugins
-@pytest.mark.parametrize("words", [["--help"], ["--help-all"]])
-def test_the_help_of_the_program_shows_the_groups_in_their_order(words: list[str], capsys: Captured) -> None:
-    text = page(capsys, *words)
-    places = [text.index(f"─ {group} ─") for group in GROUPS]
+def test_the_help_of_the_program_fits_a_terminal_and_begins_with_which_command_serves_what(capsys: Captured) -> None:
+    lines = page(capsys, "--help").splitlines()
+    assert len(lines) <= 60
+    assert max(map(len, lines)) <= 80
+    text = "\n".join(lines)
+    places = [text.index(words) for words in (*WHICH, "─ Options ─", *(f"─ {group} ─" for group in (*GROUPS, PLUGINS)))]
     assert places == sorted(places)
+    for name, command in PROGRAM.commands.items():
+        assert any(line.strip("│ ").split() == [name, *command.help.split("\n")[0].split()] for line in lines), name
 
 
-def test_a_command_of_another_package_comes_after_all_others() -> None:
-    app = typer.Typer()
-    for name, group in (("mine", OTHERS), ("doctor", "This machine")):
-        app.command(name, rich_help_panel=group)(lambda: None)
-    group: Any = ProgramGroup(name="deepthink", commands=typer.main.get_group(app).commands)
-    assert list(group.commands) == ["doctor", "mine"]
+@pytest.mark.plugins
+def test_the_list_of_commands_is_the_same_before_they_are_imported(capsys: Captured) -> None:
+    code = "import sys; from deepthink_cli.cli.main import run; run(['--help']); print(*sys.modules, file=sys.stderr)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, encoding="utf-8", env={**os.environ, "COLUMNS": "80"}
+    )
+    assert done.stdout == page(capsys, "--help")
+    assert "deepthink_cli.cli.help" in done.stderr.split()
+    assert not {"deepthink_cli.cli.think", "deepthink_cli.plugins.chat.command"} & set(done.stderr.split())
+
+
+def test_a_command_of_another_package_that_names_no_group_is_one_of_the_plugins() -> None:
+    assert about_of(lambda: None).group == PLUGINS
 
 
 @pytest.mark.plugins
@@ -76,6 +88,12 @@ def test_a_command_with_many_options_names_about_ten_that_come_first() -> None:
     for name, options in OPTIONS.items():
         assert bool(first(name)) == (len(options) > MAX_OPTIONS), name
         assert len(first(name)) <= MAX_OPTIONS
+
+
+@pytest.mark.plugins
+def test_no_command_has_many_more_options_than_a_run() -> None:
+    assert len(OPTIONS["run"]) <= 40
+    assert max(map(len, OPTIONS.values())) <= 44
 
 
 @pytest.mark.plugins

@@ -40,7 +40,7 @@ def made(*words: str) -> tuple[str, ...]:
 @pytest.mark.parametrize("command", READ_ROWS)
 def test_every_command_that_reads_rows_has_the_options_of_reading(command: str) -> None:
     options = {flag for each in program().commands[command].params for flag in each.opts}
-    assert {"--format", "--map", "--no-header", "--quotes", "--no-quotes"} <= options
+    assert {"--format", "--map", "--no-header", "--quotes"} <= options
     assert ("--labels" in options) == (command not in ("predict", "generate"))
 
 
@@ -120,8 +120,7 @@ def test_ids_that_are_read_as_text_are_warned_of(words: list[str], code: int, ca
             ["--no-header"],
             "--no-header: is of CSV and TSV, and rows.jsonl is read as jsonl; omit it, or name the format",
         ),
-        (["--no-quotes"], "--no-quotes: is of CSV and TSV"),
-        (["--quotes", "--no-quotes"], "--quotes: not with --no-quotes; omit one of the two"),
+        (["--quotes", "text"], "--quotes text: is of CSV and TSV"),
         (["--labels", "0=a,0=b"], "--labels 0=a,0=b: give VALUE=LABEL, each value once, as in 0=negative,1=positive"),
         (["--labels", "0=,1=b"], "--labels 0=,1=b: give VALUE=LABEL"),
         (["--labels", "0=a,1=a"], "--labels 0=a,1=a: one label only; name at least two"),
@@ -158,7 +157,7 @@ def test_a_file_says_once_how_it_was_read(capsys: Captured) -> None:
 
 def test_a_new_task_reads_its_rows_as_they_were_read(capsys: Captured) -> None:
     Path("rows.tsv").write_text("".join(f'"{text}\t{label}\n' for text, label in ROWS * 2))
-    words = ["tasks", "new", "mine", "--from", "rows.tsv", "--no-header", "--no-quotes"]
+    words = ["tasks", "new", "mine", "--from", "rows.tsv", "--no-header", "--quotes", "text"]
     assert run([*words, "--label-field", "column2"]) == 0
     assert 'rows: {file: "rows.tsv", header: false, quotes: false}' in Path("mine.yaml").read_text()
     assert run(["tasks", "mine.yaml", "--json"]) == 0

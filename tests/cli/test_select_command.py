@@ -140,7 +140,7 @@ def test_a_file_in_the_prompt_of_a_task_may_hold_no_evaluated_row(tmp_path: Path
 REFUSED = {
     "no method": (
         "pool.jsonl --shots 2",
-        "--demos-by: no method; name one of those that deepthink select",
+        "--demos-by: no method; name one of those that deepthink list selections",
     ),
     "no shots": ("pool.jsonl --demos-by random", "--shots: no number of rows"),
     "no rows": ("--demos-by random --shots 2", "POOL: no rows; give a file of labelled rows, or --task NAME"),
@@ -148,7 +148,7 @@ REFUSED = {
     "a pool that is too small": ("pool.jsonl --demos-by random --shots 13", "--shots 13: pool.jsonl has 12 rows"),
     "a sample that is too small": (
         "pool.jsonl --demos-by random --shots 6 --pool-size 5",
-        "pool.jsonl has 5 rows to choose from; 7 not in the sample of --pool-size",
+        "pool.jsonl has 5 rows to choose from; 7 not in the sample of the pool",
     ),
     "a sample of nothing": ("pool.jsonl --demos-by random --shots 2 --pool-size 0", "--pool-size 0: a number of rows"),
     "an unknown method": ("pool.jsonl --demos-by herd --shots 2", "--demos-by herd: use random, stratified"),
@@ -197,20 +197,3 @@ def test_a_cache_that_cannot_be_written_is_an_error(models: Models, capsys: Capt
     Path("cache").write_text("a file")
     assert run(["select", "pool.jsonl", "-m", str(models("llama")), "--demos-by", "farthest", "--shots", "2"]) == 1
     assert "cache: cannot be written" in capsys.readouterr().err
-
-
-def test_the_list_names_every_method_with_what_it_reads_and_its_source(capsys: Captured) -> None:
-    assert run(["select", "--list"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines] == ["method", *METHODS]
-    assert "hidden, queries" in lines[-1]
-    assert run(["select", "--list", "--json"]) == 0
-    listed = json.loads(capsys.readouterr().out)
-    assert [method["method"] for method in listed] == list(METHODS)
-    assert listed[-1] == {
-        "method": "farthest",
-        "chooses": "far rows",
-        "reads": ["hidden", "queries"],
-        "cost": "one a row",
-        "source": "this test",
-    }

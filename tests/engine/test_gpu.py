@@ -186,7 +186,7 @@ def made(command: list[str], device: str, models: Models) -> None:
 METHODS = (
     ["--momentum", "0.5"],
     ["--positions", "restarted"],
-    ["--technique", "ct-kv", "--steps", "4"],
+    ["--technique", "ct-kv:steps=4"],
     ["--technique", "repeat-2"],
 )
 

@@ -23,9 +23,10 @@ Models = Callable[[str], Path]
 
 
 @pytest.fixture
-def words(models: Models, tmp_path: Path) -> Callable[..., list[str]]:
+def words(models: Models, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
     """The words of a small run with T = 2, and a cache of its own."""
-    command = run_words(tmp_path, models("llama"), "-T", "2", "--quiet", "--cache", str(tmp_path / "cache"))
+    monkeypatch.setenv("DEEPTHINK_CACHE", str(tmp_path / "cache"))
+    command = run_words(tmp_path, models("llama"), "-T", "2", "--quiet")
     return lambda *more: [*command, *more]
 
 
@@ -38,7 +39,7 @@ def samples(folder: Path, row: Result) -> dict[str, list[object]]:
 
 
 def test_every_method_calibration_and_choice_has_its_own_rows(words: Callable[..., list[str]], tmp_path: Path) -> None:
-    crossed = ["--demos-by", "random,herding", "--pool-size", "10", "--calibrate", "none,contextual"]
+    crossed = ["--demos-by", "random,herding", "--calibrate", "none,contextual"]
     assert (
         run(words(*crossed, "--technique", "deep-thinking,repeat-2,ensemble-2", "--seeds", "2", "--eta", "0.01,0.1"))
         == 0
@@ -48,7 +49,7 @@ def test_every_method_calibration_and_choice_has_its_own_rows(words: Callable[..
     assert {setting.sampling for setting in settings} == {"random", "herding"}
     assert {setting.technique for setting in settings} == {None, "repeat-2", "ensemble-2"}
     assert {setting.calibration for setting in settings} == {None, "contextual"}
-    assert {(setting.pool_size, setting.balanced) for setting in settings} == {(10, False)}
+    assert {(setting.pool_size, setting.balanced) for setting in settings} == {(1000, False)}
 
 
 def test_a_run_without_them_has_the_rows_and_keys_of_before(words: Callable[..., list[str]], tmp_path: Path) -> None:
@@ -100,7 +101,11 @@ def test_an_ensemble_is_the_mean_over_the_orders_of_its_demonstrations(
 
 def _other_order(words: Callable[..., list[str]], tmp_path: Path) -> list[dict[str, list[object]]]:
     """The samples at T = 2 of the same demonstrations in the order of seed 1."""
-    assert run([*words("--order-seed", "1", "--samples"), "-o", str(tmp_path / "order")]) == 0
+    _, _, task, _, data, _, model, *_ = words()
+    fields = {"models": model, "tasks": task, "data_dir": data, "iterations": 2, "orders": 1}
+    (tmp_path / "order.yaml").write_text(json.dumps(fields))
+    study = ["study", "run", str(tmp_path / "order.yaml"), "-o", str(tmp_path / "order"), "--samples", "-q"]
+    assert run(study) == 0
     return [
         pyarrow.parquet.read_table(samples_path(tmp_path / "order", row)).to_pydict()
         for row in read_results(tmp_path / "order")
@@ -109,7 +114,7 @@ def _other_order(words: Callable[..., list[str]], tmp_path: Path) -> list[dict[s
 
 
 def test_context_tuning_has_one_row_beside_those_of_thinking(words: Callable[..., list[str]], tmp_path: Path) -> None:
-    assert run(words("--technique", "deep-thinking,ct-kv", "--steps", "2", "--calibrate", "none,contextual")) == 0
+    assert run(words("--technique", "deep-thinking,ct-kv:steps=2", "--calibrate", "none,contextual")) == 0
     tuned = [row for row in rows_of(tmp_path) if row.setting.technique]
     assert [(row.setting.iteration, row.setting.calibration) for row in tuned] == [(1, None), (1, "contextual")]
     assert str(tuned[0].setting.technique).startswith("ct-kv steps=2 lr=0.001")
@@ -130,7 +135,7 @@ def test_what_cannot_be_trained_is_refused_before_the_weights_are_loaded(
 def test_a_trained_memory_whose_rows_are_there_is_not_trained_again(
     words: Callable[..., list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    command = words("--technique", "deep-thinking,ct-kv", "--steps", "1")
+    command = words("--technique", "deep-thinking,ct-kv:steps=1")
     assert run(command) == 0
     lines = (tmp_path / "out" / "results.jsonl").read_text().splitlines(keepends=True)
     kept = [line for line in lines if '"technique"' in line]
@@ -180,11 +185,8 @@ def test_a_dry_run_counts_what_is_still_to_be_chosen(
         (["--calibrate", "none,bach"], "--calibrate bach: use none, contextual"),
         (["--technique", "repeat-1"], "--technique repeat-1: use deep-thinking, repeat-R"),
         (["--technique", "ensemble-1"], "--technique ensemble-1: use deep-thinking, repeat-R"),
-        (["--pool-size", "5"], "--pool-size 5: only with --demos-by NAME; name a method there, or omit"),
-        (["--balance"], "--balance: only with --demos-by NAME; name a method there, or omit this"),
-        (["--steps", "5"], "--steps 5: only with --technique ct-kv; add it, or omit this"),
-        (["--demos-by", "herding", "--sampling", "first"], "--sampling first: not with --demos-by, which chooses the"),
-        (["--demos-by", "herding", "--pool-size", "3"], "--shots 4: tiny has 3 rows to choose from"),
+        (["--technique", "ct-kv,ct-kv:steps=5"], "ct-kv is duplicated; name each once"),
+        (["--demos-by", "herding", "--shots", "50"], "--shots 50: tiny has 20 rows to choose from"),
         (["--demos-by", "herding", "--shots", "0"], "--shots 0: a number of demonstrations, 1 or more"),
     ],
 )

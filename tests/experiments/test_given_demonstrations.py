@@ -47,7 +47,7 @@ def test_a_demonstration_with_another_label_and_other_blanks_is_refused(
 
 def test_given_demonstrations_are_not_in_the_dev_set(models: Models, tmp_path: Path) -> None:
     chosen = reviews("play", 20)[:2] + reviews("play", 20)[-2:]
-    words = run_words(tmp_path, models("llama"), "-T", "1", "--choose-on", "dev", "--dev-size", "20", "--samples", "-q")
+    words = run_words(tmp_path, models("llama"), "-T", "1", "--choose-on", "dev:20", "--samples", "-q")
     assert run([*words, *given(tmp_path, chosen)]) == 0
     (row,) = [row for row in read_results(tmp_path / "out") if row.setting.part == "dev"]
     samples = pyarrow.parquet.read_table(samples_path(tmp_path / "out", row)).to_pylist()

@@ -47,7 +47,7 @@ def test_a_row_is_what_think_and_eval_say(
     run(command)
     last = read_results(tmp_path / "out")[-1]
     memory = str(tmp_path / "mem.safetensors")
-    task = [*command[1:5], "--protocol", "paper", "-q"]
+    task = [*command[1:5], "-q"]
     assert run(["think", *task, "--seed", "1", *command[5:7], "-T", "3", "-o", memory]) == 0
     capsys.readouterr()
     assert run(["eval", memory, *task, "--json"]) == 0
@@ -93,7 +93,7 @@ def test_only_chosen_iterations_are_scored_and_all_are_read(command: list[str], 
 def test_a_row_says_how_far_its_last_reading_moved_the_memory(command: list[str], tmp_path: Path) -> None:
     assert run([*command, "--eta", "0.1", "--seeds", "1"]) == 0
     memory = str(tmp_path / "mem.safetensors")
-    words = [*command[1:5], "--protocol", "paper", "--eta", "0.1", *command[5:7], "-T", "3"]
+    words = [*command[1:5], "--eta", "0.1", *command[5:7], "-T", "3"]
     assert run(["think", *words, "-q", "-o", memory]) == 0
     drift = load_memory(memory).drift
     rows = read_results(tmp_path / "out")
@@ -102,7 +102,7 @@ def test_a_row_says_how_far_its_last_reading_moved_the_memory(command: list[str]
 
 
 def test_a_dev_set_is_scored_beside_the_test(command: list[str], tmp_path: Path) -> None:
-    assert run([*command, "--choose-on", "dev", "--dev-size", "7", "--seeds", "1"]) == 0
+    assert run([*command, "--choose-on", "dev:7", "--seeds", "1"]) == 0
     parts = [(row.setting.part, row.setting.split, row.n) for row in read_results(tmp_path / "out")]
     assert sorted(set(parts)) == [("dev", "train", 7), ("test", "test", 12)]
 
@@ -262,11 +262,9 @@ def test_every_kind_of_job_is_estimated(
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_a_dry_run_without_weights_or_without_a_probe_says_why_there_is_no_estimate(
+def test_a_dry_run_without_weights_says_why_there_is_no_estimate(
     command: list[str], models: Models, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run([*command, "--dry-run", "--no-probe"]) == 0
-    assert "time     not estimated: --no-probe\n" in capsys.readouterr().out
     bare = tmp_path / "bare"
     shutil.copytree(models("llama"), bare, ignore=shutil.ignore_patterns("*.safetensors"))
     assert run([*command, "--dry-run", "-m", str(bare)]) == 0

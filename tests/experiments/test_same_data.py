@@ -54,7 +54,7 @@ class Folder:
 @pytest.fixture
 def folder(tmp_path: Path, models: Models, capsys: pytest.CaptureFixture[str]) -> Folder:
     """Rows with candidates of their own, T = 2, one seed, test and dev."""
-    words = run_words(tmp_path, models("llama"), "-T", "2", "--choose-on", "dev", "--dev-size", "16", "-q", **OWN)
+    words = run_words(tmp_path, models("llama"), "-T", "2", "--choose-on", "dev:16", "-q", **OWN)
     made = Folder(tmp_path, words, capsys)
     for split in ("train", "test"):
         made.write(split, [{**one, "options": ["negative", "positive"]} for one in made.rows(split)])

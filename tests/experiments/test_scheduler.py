@@ -108,9 +108,9 @@ def messages(executor: InlineExecutor, kind: type) -> list[tuple[int, Message]]:
 @pytest.mark.parametrize(
     "options",
     [
-        {"techniques": "deep-thinking,ct-kv,ensemble-2", "steps": "1", "seeds": "1"},
+        {"techniques": "deep-thinking,ct-kv:steps=1,ensemble-2", "seeds": "1"},
         {"demos_by": "random,herding", "pool_size": "6", "calibrations": "none,contextual"},
-        {"choose_on": "dev", "dev_size": "3", "seeds": "1", "scoring": {"score": "mean"}},
+        {"choose_on": "dev:3", "seeds": "1", "scoring": {"score": "mean"}},
     ],
     ids=["techniques", "chosen demonstrations", "dev rows"],
 )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shlex
 import subprocess
-import sys
 from collections.abc import Callable
 from itertools import chain
 from pathlib import Path
@@ -13,14 +12,12 @@ from pathlib import Path
 import pytest
 from helpers.inline_workers import InlineExecutor
 from helpers.tiny import run_words
-from helpers.waiting import wait_until
 
 from deepthink_cli.cli.main import run
 from deepthink_cli.errors import InputError
 from deepthink_cli.experiments.executors import local
 from deepthink_cli.experiments.results import FILE
 from deepthink_cli.experiments.shards import MANIFEST, Shard
-from deepthink_cli.plugins.cluster.slurm import Script, submit
 
 Models = Callable[[str], Path]
 
@@ -126,12 +123,12 @@ def test_the_script_for_slurm_runs_every_shard(
     words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "out of 'two' $words"
-    with_script = [*words, "-o", str(out), "--slurm", "2", "--sbatch=--gres=gpu:1", "--sbatch", "--partition=big"]
+    with_script = [*words, "-o", str(out), "--workers", "2@slurm"]
     assert run(with_script) == 0
     command = shlex.split(capsys.readouterr().out)
     assert command[0] == "sbatch"
     lines = Path(command[1]).read_text().splitlines()
-    assert {"#SBATCH --array=1-2", "#SBATCH --gres=gpu:1", "#SBATCH --partition=big"} <= set(lines)
+    assert "#SBATCH --array=1-2" in lines
     assert not out.exists()
     execs = [line for line in lines if line.startswith("exec ")]
     checked = subprocess.run(
@@ -144,34 +141,9 @@ def test_the_script_for_slurm_runs_every_shard(
     assert checked.stdout.splitlines()[1:] == ["-P", "-m", "deepthink_cli", *words, "-o", str(out), "--shard", "2/2"]
 
 
-@pytest.mark.parametrize("option", ["gpu", "--a\n#SBATCH -b", ""])
-def test_a_wrong_option_of_sbatch_is_refused(words: list[str], option: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run([*words, "--slurm", "2", "--sbatch", option]) == 2
-    assert "write an option of sbatch on one line" in capsys.readouterr().err
-
-
 def test_a_folders_name_adds_no_line_to_the_script_for_sbatch(
     words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run([*words, "-o", str(tmp_path / "x\ntouch made\n#"), "--slurm", "2"]) == 2
+    assert run([*words, "-o", str(tmp_path / "x\ntouch made\n#"), "--workers", "2@slurm"]) == 2
     assert "a line break in it would end a line of the script" in capsys.readouterr().err
     assert not list(tmp_path.glob("*.sbatch"))
-
-
-def test_submitted_shards_all_run(tmp_path: Path) -> None:
-    pytest.importorskip("submitit", reason="submitit is not installed")
-    written = tmp_path / "shard"
-    code = f"import sys; open({str(written)!r} + sys.argv[2].replace('/', '-of-'), 'w').close()"
-    jobs = submit(Script(tmp_path / "out.sbatch", (sys.executable, "-c", code), 2, ("--time=5",)))
-    assert len(set(jobs)) == 2
-    wait_until(lambda: sorted(path.name for path in tmp_path.glob("shard*")) == ["shard1-of-2", "shard2-of-2"])
-
-
-def test_submitting_without_submitit_says_what_to_install_and_leaves_the_script(
-    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setitem(sys.modules, "submitit", None)
-    out = tmp_path / "out"
-    assert run([*words, "-o", str(out), "--slurm", "2", "--submit"]) == 2
-    assert f"needs submitit; pip install submitit, or run: sbatch {out}.sbatch" in capsys.readouterr().err
-    assert out.with_suffix(".sbatch").is_file()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 from conftest import write_rows
 from helpers.families import write_model
 from helpers.inline_workers import InlineExecutor
-from helpers.tiny import run_words
+from helpers.tiny import run_words, tiny_task
 
 from deepthink_cli import Method
 from deepthink_cli.cli.main import run
@@ -34,7 +35,7 @@ UNEVEN = [
 def words(tmp_path: Path) -> Words:
     """A run of eight demonstrations, more than the model holds; T = 1."""
     model = write_model(tmp_path / "short", "gpt2", n_positions=330)
-    command = run_words(tmp_path, model, "--shots", "8", "--sampling", "first", "-T", "1", train=8)
+    command = run_words(tmp_path, model, "--shots", "8", "-T", "1", train=8, sampling="first")
     write_rows(tmp_path / "data" / "tiny" / "train.jsonl", UNEVEN)
     return lambda *more: [*command, *more]
 
@@ -85,7 +86,7 @@ def test_members_of_an_ensemble_alone_have_the_same_demonstrations(
 
 
 def test_it_is_said_once_how_many_are_left_out_and_for_which_technique(words: Words, capsys: Captured) -> None:
-    assert run(words("--technique", ALL, "--dry-run", "--no-probe")) == 0
+    assert run(words("--technique", ALL, "--dry-run")) == 0
     (line,) = [line for line in capsys.readouterr().err.splitlines() if "left out" in line]
     assert "tiny, seed 0: 2 of 8 demonstrations fit " in line
     assert line.endswith(" with repeat-3; the first 6 are left out for every method")
@@ -129,11 +130,12 @@ def test_a_query_that_fits_only_after_some_members_is_left_out_for_all(
     model = write_model(tmp_path / "short", "gpt2", n_positions=128)
     # "positiv" and the "e" of the next demonstration share a token, except at the end: orders differ in their tokens.
     task = {"template": "e {text}: {kind}", "separator": "", "labels": ["bad", "positiv"], "shots": 4}
-    command = run_words(
-        tmp_path, model, "-T", "1", "--technique", "ensemble-4", "--tokens", "parts", "-q", train=4, **task
-    )
+    file, data = tiny_task(tmp_path, train=4, **task)
+    fields = {"models": str(model), "tasks": str(file), "protocols": "paper", "iterations": 1, "tokens": "parts"}
+    fields |= {"data_dir": str(data), "techniques": "ensemble-4"}
+    (tmp_path / "study.yaml").write_text(json.dumps(fields))
     write_rows(tmp_path / "data" / "tiny" / "test.jsonl", [{"body": "x" * n, "kind": n % 2} for n in range(1, 100)])
-    assert run(command) == 0
+    assert run(["study", "run", str(tmp_path / "study.yaml"), "-q", "-o", str(tmp_path / "out")]) == 0
     assert len({len(member.token_ids) for member in read}) == 2
     row = rows_of(tmp_path)["ensemble-4"]
     assert row.n + row.skipped["too long for the model"] == 99

@@ -44,27 +44,18 @@ def study_run(study: Path, out: Path, *more: str) -> int:
 ONE_LINE = [
     ({}, ""),
     ({"seeds": 2, "etas": [0.01, 0.1]}, "--seeds 2 --eta 0.01,0.1"),
-    (
-        {"seeds": [3], "shots": 2, "orders": 1, "sampling": "stratified"},
-        "--seeds 3, --shots 2 --order-seed 1 --sampling stratified",
-    ),
+    ({"seeds": [3], "shots": 2}, "--seeds 3, --shots 2"),
     (
         {"techniques": ["deep-thinking", "repeat-2"], "calibrations": ["none", "contextual"], "limit": 6, "at": [1, 2]},
         "--technique deep-thinking,repeat-2 --calibrate none,contextual --limit 6 --at 1,2",
     ),
     (
-        {
-            "choose_on": "dev",
-            "dev_size": 5,
-            "positions": "restarted",
-            "scoring": {"score": "mean"},
-            "momentums": [0, 0.9],
-        },
-        "--choose-on dev --dev-size 5 --positions restarted --score mean --momentum 0,0.9",
+        {"choose_on": "dev:5", "positions": "restarted", "scoring": {"score": "mean"}, "momentums": [0, 0.9]},
+        "--choose-on dev:5 --positions restarted --score mean --momentum 0,0.9",
     ),
     (
-        {"shots": [2, 4], "orders": [0, 1], "positions": ["continued", "restarted"], "limit": 3},
-        "--shots 2,4 --order-seed 0,1 --positions continued,restarted --limit 3",
+        {"shots": [2, 4], "positions": ["continued", "restarted"], "limit": 3},
+        "--shots 2,4 --positions continued,restarted --limit 3",
     ),
 ]
 
@@ -73,8 +64,8 @@ ONE_LINE = [
 def test_a_study_with_the_values_of_a_run_writes_its_rows(
     fields: dict[str, Any], words: str, study: Callable[..., Path], models: Models, tmp_path: Path
 ) -> None:
-    assert study_run(study(**fields), tmp_path / "study") == 0
     command = run_words(tmp_path / "line", models("llama"), "-T", "2", "--quiet", *words.split())
+    assert study_run(study(**fields, tasks="line/tiny.yaml", data_dir="line/data"), tmp_path / "study") == 0
     assert run(command) == 0
     assert (tmp_path / "study" / FILE).read_bytes() == (tmp_path / "line" / "out" / FILE).read_bytes()
 

@@ -38,8 +38,8 @@ def reviews(kind: str, count: int, start: int = 0) -> list[dict[str, object]]:
 
 def run_words(folder: Path, model: Path, *more: str, **changes: Any) -> list[str]:
     """The words of `deepthink run` on the tiny task, into `folder/out`."""
-    task, data = tiny_task(folder, **changes)
-    fixed = f"run --task {task} --data-dir {data} -m {model} --protocol paper -o {folder / 'out'}"
+    task, data = tiny_task(folder, **{"protocols": {"paper": {"split": "test"}}, **changes})
+    fixed = f"run --task {task} --data-dir {data} -m {model} -o {folder / 'out'}"
     return [*fixed.split(), *more]
 
 

@@ -13,7 +13,7 @@ import torch
 from conftest import write_rows
 from helpers.families import build_tokenizer, write_model
 from helpers.soak import with_soak
-from helpers.tiny import run_words
+from helpers.tiny import tiny_task
 from helpers.tiny_gguf import write_gguf
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
@@ -198,12 +198,14 @@ def test_metadata_name_the_adapter_only_where_there_is_one(
 
 def test_result_rows_are_those_of_another_model_with_an_adapter(models: Models, adapter: Path, tmp_path: Path) -> None:
     digests = {}
-    for name, words in {"plain": [], "adapted": ["--adapter", str(adapter)]}.items():
-        (tmp_path / name).mkdir()
-        assert run(run_words(tmp_path / name, models("llama"), "-T", "1", "-q", *words)) == 0
-        (row,) = read_results(tmp_path / name / "out")
+    task, data = tiny_task(tmp_path)
+    for name, options in {"plain": {}, "adapted": {"adapter": str(adapter)}}.items():
+        fields = {"models": {"model": str(models("llama")), **options}, "tasks": str(task), "data_dir": str(data)}
+        (tmp_path / f"{name}.yaml").write_text(json.dumps({**fields, "iterations": 1}))
+        assert run(["study", "run", str(tmp_path / f"{name}.yaml"), "-q", "-o", str(tmp_path / name)]) == 0
+        (row,) = read_results(tmp_path / name)
         digests[name] = row.setting.model_sha256
-        assert (str(adapter) in row.setting.model) is bool(words)
+        assert (str(adapter) in row.setting.model) is bool(options)
     assert digests["plain"] != digests["adapted"]
 
 
@@ -234,12 +236,12 @@ def test_an_adapter_beside_a_model_is_applied_only_if_asked_for(
     other = write_adapter(models("llama"), tmp_path / "other", seed=1)
     for name in ("adapter_config.json", "adapter_model.safetensors"):
         shutil.copy(adapter / name, both)
-    with pytest.raises(InputError, match=r"holds an adapter beside the model .*; add adapter .*both to use it"):
+    with pytest.raises(InputError, match=r"holds an adapter beside the model .*; name it as the adapter, too"):
         opened(model=str(both))
     for asked in (both, other):
         one, two = (load_model(str(folder), adapter=str(asked)) for folder in (both, models("llama")))
         assert torch.equal(logits(one.model.network), logits(two.model.network))
-    with pytest.raises(InputError, match=rf"an adapter, not a model; give model .*llama adapter {adapter}"):
+    with pytest.raises(InputError, match=r"an adapter, not a model; use model .*llama, with this as its adapter"):
         opened(model=str(adapter))
 
 

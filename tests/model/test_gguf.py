@@ -108,7 +108,7 @@ def test_the_file_may_be_named_in_three_ways(tiny: Path, cached: str, monkeypatc
 @pytest.mark.parametrize("name", ["tiny.gguf", "small/tiny.gguf"])
 def test_predict_reopens_the_file_of_a_hub_model(cached: str, name: str, demos: Path, tmp_path: Path) -> None:
     memory, rows = tmp_path / "mem.safetensors", write_rows(tmp_path / "in.jsonl", [{"review": "fine"}])
-    assert thought(["-m", cached, "--gguf", name, "--offline"], demos, memory) == 0
+    assert thought(["-m", f"{cached}/{name}", "--offline"], demos, memory) == 0
     made_by = load_memory(memory).provenance.model  # type: ignore[union-attr]
     assert (made_by.id, made_by.gguf, made_by.revision) == (cached, name, "0" * 40)
     assert run(["predict", str(memory), str(rows), "--offline", "-q", "-o", str(tmp_path / "out.jsonl")]) == 0
@@ -351,31 +351,34 @@ def test_names_that_do_not_fit_are_refused_with_a_hint(
     refusals: list[tuple[dict[str, Any], str]] = [
         (
             {"model": str(folder), "gguf": "other.gguf"},
-            r"gguf other.gguf: no such file in .*; its GGUF files: tiny.gguf",
+            r"model .*/other.gguf: no such file; GGUF files of the directory: tiny.gguf",
         ),
-        ({"model": str(folder)}, r"no config.json in this directory; add gguf tiny.gguf"),
+        ({"model": str(folder)}, r"no config.json in this directory; name .*/tiny.gguf"),
         ({"model": cached, "gguf": "other.gguf", "offline": True}, r"GGUF files: small/tiny.gguf, tiny.gguf"),
         (
             {"model": "team/absent", "gguf": "other.gguf", "offline": True},
             "model team/absent: not in the cache.*; omit offline",
         ),
         ({"model": "team/absent", "offline": True}, "model team/absent: not in the cache.*; omit offline"),
-        ({"model": cached, "offline": True}, f"model {cached}: .*; add gguf small/tiny.gguf"),
+        ({"model": cached, "offline": True}, f"model {cached}: .*; use model {cached}/small/tiny.gguf"),
         ({"model": str(part)}, "part 1 of 3 of a split GGUF file; join the parts"),
-        ({"model": str(tmp_path), "gguf": part.name}, "gguf big-00001-of-00003.gguf: part 1 of 3"),
+        ({"model": str(tmp_path), "gguf": part.name}, "/big-00001-of-00003.gguf: part 1 of 3"),
         ({"model": str(tmp_path / "folder.gguf")}, "no config.json in this directory"),
         ({"model": str(tmp_path / "x.gguf")}, "not a GGUF file; download it again"),
         ({"model": str(tmp_path / "model.bin")}, "a file that does not end with .gguf; name the model's directory"),
-        ({"model": str(tmp_path / "absent.gguf")}, "no such file; check the path, or give gguf FILE"),
+        (
+            {"model": str(tmp_path / "absent.gguf")},
+            "no such file; check the path, or name a file of the hub, as in ID/FILE.gguf",
+        ),
         ({"model": str(tmp_path / "absent.gguf"), "gguf": "absent.gguf"}, "no such file; check the path"),
-        ({"model": str(tmp_path)}, "add gguf one of big-00001-of-00003.gguf, folder.gguf, x.gguf"),
-        ({"gguf": ""}, "gguf : name a GGUF file in the model's directory or hub repository"),
-        ({"model": str(tiny), "gguf": "other.gguf"}, "is a GGUF file already; omit gguf"),
+        ({"model": str(tmp_path)}, "name one of .*/big-00001-of-00003.gguf, .*/folder.gguf, .*/x.gguf"),
+        ({"gguf": ""}, "gguf : must not be empty"),
+        ({"model": str(tiny), "gguf": "other.gguf"}, "is a GGUF file already; name it alone"),
         ({"model": str(folder), "gguf": "../tiny.gguf"}, "leads out of the model"),
         ({"model": str(folder), "gguf": "model.safetensors"}, "not the name of a GGUF file; it must end with .gguf"),
         ({"model": str(tiny), "quantize": "8bit"}, "quantize 8bit: the weights of a GGUF file are dequantized"),
         ({"model": str(tiny), "revision": "main"}, "revision main: .* is on this machine; omit revision"),
-        ({"gguf": "tiny.gguf"}, "gguf tiny.gguf: pocket has no GGUF file"),
+        ({"gguf": "tiny.gguf"}, "model pocket/tiny.gguf: pocket has no GGUF file"),
     ]
     monkeypatch.setattr("deepthink_cli.model.opening._check_extras", lambda options: None)  # bitsandbytes is not here
     for options, message in refusals:

@@ -223,7 +223,7 @@ def test_techniques_of_another_package_make_memories(guest: Path, libraries: For
         "think demos.jsonl -T 2 --technique mirrored -o mirrored.safetensors",
         "inspect mirrored.safetensors",
         "eval mirrored.safetensors demos.jsonl",
-        "think demos.jsonl --technique whole --steps 2 -o whole.safetensors",
+        "think demos.jsonl --technique whole:steps=2 -o whole.safetensors",
         "inspect whole.safetensors",
     )
     assert done.returncode == 0, done.stderr
@@ -237,7 +237,7 @@ def test_techniques_of_another_package_are_run_and_reported(guest: Path, librari
     done = deepthink(
         libraries,
         guest,
-        "run --task weather --data-dir . -T 2 --technique deep-thinking,mirrored,last-2,whole --steps 2 -o runs",
+        "run --task weather --data-dir . -T 2 --technique deep-thinking,mirrored,last-2,whole:steps=2 -o runs",
         "report runs --output-format csv",
     )
     assert done.returncode == 0, done.stderr

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 from helpers.tiny import run_words
-from helpers.waiting import wait_until
 
 from deepthink_cli.cli.main import run
 from deepthink_cli.plugins.run_code.sandbox import Program, passes
@@ -67,23 +66,16 @@ def test_workers_of_a_run(words: list[str], ran: Path) -> None:
 @pytest.mark.soak
 def test_workers_of_a_cluster(words: list[str], ran: Path) -> None:
     pytest.importorskip("ray", reason="needs ray (the extra cluster)")
-    assert run([*words, "--workers", "1", "--ray", "local"]) == 0
+    assert run([*words, "--workers", "1@ray"]) == 0
 
 
 def test_the_script_for_slurm(words: list[str], models: Models, tmp_path: Path, ran: Path) -> None:
-    assert run([*words, "--slurm", "1"]) == 0
+    assert run([*words, "--workers", "1@slurm"]) == 0
     script = tmp_path / "out.sbatch"
     script.write_text(script.read_text().replace(str(models("llama")), "./nowhere"))  # so that it ends at once
     variables = os.environ | {"SLURM_ARRAY_TASK_ID": "1"}
     done = subprocess.run(["bash", str(script)], env=variables, capture_output=True, text=True)
     assert done.stderr.startswith("deepthink: -m ./nowhere: no such model directory")
-
-
-@pytest.mark.soak
-def test_shards_that_are_submitted(words: list[str], tmp_path: Path, ran: Path) -> None:
-    pytest.importorskip("submitit", reason="submitit is not installed")
-    assert run([*words, "--slurm", "1", "--submit"]) == 0
-    wait_until(lambda: list((tmp_path / "out").glob("shard-1-of-1/results.jsonl")) != [] or ran.exists(), 60)
 
 
 def test_a_program_that_is_judged(ran: Path) -> None:

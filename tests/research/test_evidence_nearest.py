@@ -56,7 +56,7 @@ def test_after_other_demonstrations_nothing_is_compared(tmp_path: Path) -> None:
 def test_demonstrations_and_rows_are_those_of_a_run_and_files_are_made_once(
     models: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sizes = {"MORE_ROWS": "24", "DEV_ROWS": "20", "POOL": "30"}
+    sizes = {"MORE_ROWS": "24", "DEV_ROWS": "20"}
     for name, size in sizes.items():
         monkeypatch.setattr(nearest, name, size)
     common = ["--model", str(models("llama")), "--data-dir", str(write_task_rows(tmp_path / "data", ["sst2"]))]
@@ -69,7 +69,7 @@ def test_demonstrations_and_rows_are_those_of_a_run_and_files_are_made_once(
     nearest.main()
     assert file.stat().st_mtime_ns == made
     assert (out / "nearest.parquet").exists()
-    words = ["run", *common, "--task", "sst2", "--seeds", "0,", "--limit", "24", "--choose-on", "dev"]
-    words += ["--dev-size", "20", "--pool-size", "30", "--demos-by", "random", "-T", "1", "--dtype", "float32"]
+    words = ["run", *common, "--task", "sst2", "--seeds", "0,", "--limit", "24", "--choose-on", "dev:20"]
+    words += ["--demos-by", "random", "-T", "1", "--dtype", "float32"]
     assert run([*words, "--samples", "--quiet", "-o", str(out / "random")]) == 0
     assert any(each.name.startswith("nearest mean") for each in beside_random(read_evidence(out)))

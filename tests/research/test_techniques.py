@@ -40,7 +40,7 @@ from research.techniques import (
 )
 
 Models = Callable[[str], Path]
-COMMON = {"limit": 24, "dev_size": 20, "etas": (0.1,), "positions": ("continued",), "choose_on": "dev"}
+COMMON = {"limit": 24, "etas": (0.1,), "positions": ("continued",), "choose_on": "dev:20"}
 
 
 @pytest.fixture

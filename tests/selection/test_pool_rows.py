@@ -57,7 +57,7 @@ def test_a_sample_does_not_depend_on_the_order_of_the_file_and_is_drawn_with_the
     reverse = PoolRows.of("rows", reversed(pool().queries), TEMPLATE, LABELS)
     assert texts(pool().sampled(5, seed=1)) == texts(reverse.sampled(5, seed=1))
     assert texts(pool().sampled(5, seed=1)) != texts(pool().sampled(5, seed=2))
-    assert pool().sampled(5, seed=1).reasons == {"not in the sample of pool_size": 15}
+    assert pool().sampled(5, seed=1).reasons == {"not in the sample of the pool": 15}
     assert pool().sampled(99, seed=1).reasons == {}
 
 

@@ -85,7 +85,7 @@ def test_rows_that_are_left_out_are_told(pool: PoolRows, tmp_path: Path) -> None
     assert result.chosen.selected.pool_rows == 10
     assert result.as_json()["set_aside"] == {
         "identical to an earlier row": 2,
-        "not in the sample of pool_size": 10,
+        "not in the sample of the pool": 10,
     }
 
 

@@ -52,7 +52,7 @@ def test_stratified_takes_equal_numbers_of_each_label_and_the_remainder_from_all
 
 
 def test_stratified_refuses_fewer_shots_than_labels() -> None:
-    with pytest.raises(InputError, match=r"shots 2: stratified .* use at least 3, or sampling random"):
+    with pytest.raises(InputError, match=r"shots 2: stratified .* use at least 3, or draw at random"):
         chosen("stratified", 2)
 
 

@@ -17,13 +17,14 @@ SHORT = ["paper/table3", "ablation/orders"]
 
 @pytest.mark.parametrize("name", with_soak(STUDIES, SHORT))
 def test_a_study_runs_at_its_small_scale_and_draws_its_figure(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     tasks = open_study(name, "small").study.tasks
     data = write_task_rows(tmp_path / "data", tasks)
-    out, cache = str(tmp_path / "out"), str(tmp_path / "cache")
+    out = str(tmp_path / "out")
+    monkeypatch.setenv("DEEPTHINK_CACHE", str(tmp_path / "cache"))
     words = ["--scale", "small", "--data-dir", str(data), "--limit", "4"]
-    assert run(["study", "run", name, *words, "-o", out, "--cache", cache, "--quiet"]) == 0
+    assert run(["study", "run", name, *words, "-o", out, "--quiet"]) == 0
     assert run(["study", "plot", name, "--scale", "small", "--runs", out]) == 0
     assert "rows are there" not in capsys.readouterr().err  # the study is complete
     assert (tmp_path / "out" / "figure.png").read_bytes().startswith(b"\x89PNG")

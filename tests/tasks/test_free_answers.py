@@ -60,11 +60,11 @@ def test_the_true_answer_written_as_in_a_demonstration_is_right(name: str) -> No
 
 
 def test_programs_are_refused_where_nothing_judges_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    check_may_run(built_in()["gsm8k"], False, False)
+    check_may_run(built_in()["gsm8k"], run_code=False)
     monkeypatch.setattr(JUDGES, "_objects", {"exact": JUDGES["exact"]})
-    check_may_run(built_in()["gsm8k"], False, False)
+    check_may_run(built_in()["gsm8k"], run_code=False)
     with pytest.raises(InputError, match="task mbpp: its answers need the judge 'program', which is not installed"):
-        check_may_run(built_in()["mbpp"], True, False)
+        check_may_run(built_in()["mbpp"], run_code=True)
 
 
 def test_a_row_whose_answer_has_not_the_form_of_the_task_does_not_fit() -> None:

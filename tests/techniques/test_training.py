@@ -29,7 +29,7 @@ STEPS = 4
 @pytest.fixture
 def plan(reviews: DemonstrationSet) -> ThinkPlan:
     """A short training of the four reviews."""
-    options = TechniqueOptions.checked(technique="ct-kv", steps=STEPS)
+    options = TechniqueOptions.checked(technique=f"ct-kv:steps={STEPS}")
     return plan_thinking(reviews, ModelOptions.checked(), MethodOptions.checked(iterations=1), technique=options)
 
 
@@ -62,12 +62,12 @@ def test_the_state_of_another_training_is_not_overwritten(
 ) -> None:
     output = tmp_path / "mem.safetensors"
     interrupted_after(1, plan, output)
-    words = ["think", str(demos), "--technique", "ct-kv", "-q", "-o", str(output)]
-    assert run([*words, "--steps", "5"]) == 2
+    words = ["think", str(demos), "-q", "-o", str(output), "--technique"]
+    assert run([*words, "ct-kv:steps=5"]) == 2
     assert "other demonstrations or other options; give the same ones" in capsys.readouterr().err
     partial = tmp_path / "mem.safetensors.partial"
     partial.write_text("something else")
-    assert run([*words, "--steps", str(STEPS)]) == 2
+    assert run([*words, f"ct-kv:steps={STEPS}"]) == 2
     assert f"{partial}: not the state of a training" in capsys.readouterr().err
     assert partial.read_text() == "something else"
 
@@ -76,7 +76,7 @@ def test_a_trained_memory_says_what_made_it_and_answers(
     tmp_path: Path, demos: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     output = tmp_path / "mem.safetensors"
-    assert run(["think", str(demos), "--technique", "ct-kv", "--steps", "3", "--lr", "0.01", "-o", str(output)]) == 0
+    assert run(["think", str(demos), "--technique", "ct-kv:steps=3,lr=0.01", "-o", str(output)]) == 0
     assert "trained on 4 demonstrations" in capsys.readouterr().err
     provenance = load_memory(output).provenance
     assert provenance is not None
@@ -89,7 +89,7 @@ def test_a_trained_memory_says_what_made_it_and_answers(
 
 
 def test_a_dry_run_names_the_technique(demos: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["think", str(demos), "--technique", "ct-kv", "--steps", "7", "--dry-run", "--json"]) == 0
+    assert run(["think", str(demos), "--technique", "ct-kv:steps=7", "--dry-run", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["technique"] == "ct-kv steps=7 lr=0.001 dropout=0.05 seed=0"
 
 
@@ -97,10 +97,11 @@ def test_a_dry_run_names_the_technique(demos: Path, capsys: pytest.CaptureFixtur
     ("words", "message"),
     [
         (["--technique", "ct-kv", "-T", "5"], "--iterations 5: not with --technique ct-kv alone, which trains"),
-        (["--technique", "ct-kv", "--steps", "0"], "--steps 0: a number of steps, 1 or more"),
-        (["--technique", "ct-kv", "--lr", "0"], "--lr 0: a learning rate above 0, as in 0.001"),
-        (["--lr", "0.1"], "--lr 0.1: only with --technique ct-kv; add it, or omit this"),
-        (["--technique", "fresh", "--steps", "9"], "--steps 9: only with --technique ct-kv; add it, or omit this"),
+        (["--technique", "ct-kv:steps=0"], "--technique ct-kv:steps=0: steps: must be 1 or more"),
+        (["--technique", "ct-kv:lr=0"], "--technique ct-kv:lr=0: lr: must be more than 0"),
+        (["--technique", "ct-kv:rate=1"], "no parameter 'rate'; its parameters are steps, lr, dropout, seed"),
+        (["--technique", "fresh:steps=9"], "--technique fresh:steps=9: no parameter 'steps'; it has no parameters"),
+        (["--technique", "ct-kv:steps"], "write NAME:PARAMETER=VALUE,..., each parameter once"),
         (["--technique", "repeat-1"], "--technique repeat-1: use deep-thinking, repeat-R"),
     ],
 )
@@ -113,16 +114,14 @@ def test_options_that_do_not_fit_are_refused(
 
 def test_one_reading_may_be_named(tmp_path: Path, demos: Path) -> None:
     output = tmp_path / "mem.safetensors"
-    assert run(["think", str(demos), "--technique", "ct-kv", "--steps", "1", "-T", "1", "-q", "-o", str(output)]) == 0
+    assert run(["think", str(demos), "--technique", "ct-kv:steps=1", "-T", "1", "-q", "-o", str(output)]) == 0
 
 
 def test_fewer_than_four_demonstrations_are_trained_with_a_note(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rows = write_rows(tmp_path / "two.jsonl", [{"text": "warm", "kind": "good"}, {"text": "dull", "kind": "bad"}])
-    assert (
-        run(["think", str(rows), "--technique", "ct-kv", "--steps", "1", "-o", str(tmp_path / "mem.safetensors")]) == 0
-    )
+    assert run(["think", str(rows), "--technique", "ct-kv:steps=1", "-o", str(tmp_path / "mem.safetensors")]) == 0
     assert "fewer than 4 different demonstrations" in capsys.readouterr().err
 
 
@@ -138,7 +137,7 @@ def test_the_seed_of_demonstrations_is_not_that_of_the_tokens_that_are_hidden(
     """The same demonstrations make the same memory, from a task with any seed, from a file, and in a run."""
     task, data = tiny_task(tmp_path)
     rows = tmp_path / "drawn.jsonl"
-    common = ["--task", str(task), "-m", str(models("llama")), "--technique", "ct-kv", "--steps", "2", "-q"]
+    common = ["--task", str(task), "-m", str(models("llama")), "--technique", "ct-kv:steps=2", "-q"]
     drawn, given = tmp_path / "drawn.safetensors", tmp_path / "given.safetensors"
     assert run(["think", *common, "--data-dir", str(data), "--seed", "1", "-o", str(drawn)]) == 0
     provenance = load_memory(drawn).provenance

@@ -26,10 +26,11 @@ from deepthink_cli import (
 from deepthink_cli.data.chat import Chat
 from deepthink_cli.engine.batches import BatchedEngine
 from deepthink_cli.errors import DeepThinkError, InputError
+from deepthink_cli.io.parameters import split
 from deepthink_cli.memory import State
 from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.thinking import think_together
-from deepthink_cli.updates.registry import RULES, checked_rule, parse_rule, rule_text, split_rules, values_of
+from deepthink_cli.updates.registry import RULES, checked_rule, parse_rule, rule_text, values_of
 
 LAYERS = 3
 Eta = Callable[[int, int, str], float]  # of the reading, the layer from 0 and the part, for eta = 1
@@ -223,7 +224,7 @@ def test_the_same_rule_written_in_other_ways_is_one_rule() -> None:
 
 def test_a_list_of_rules_is_separated_by_commas_as_parameters_are() -> None:
     text = "gate,layer-ramp:first=0,last=0.5, keys-only,cosine:readings=3"
-    assert split_rules(text) == ["gate", "layer-ramp:first=0,last=0.5", "keys-only", "cosine:readings=3"]
+    assert split(text) == ["gate", "layer-ramp:first=0,last=0.5", "keys-only", "cosine:readings=3"]
 
 
 @pytest.mark.parametrize(

@@ -84,10 +84,10 @@ def _are_quoted(lines: _Lines) -> bool | None:
 
 def _taken(name: str, quotes: bool) -> str:
     if quotes:
-        return f"{name}: quotation marks around cells are taken off; {option('no_quotes')} reads them as text"
+        return f"{name}: quotation marks around cells are taken off; {option('quotes')} text reads them as text"
     return (
-        f"{name}: quotation marks are read as text, since some have no pair in their cell; {option('quotes')} gives "
-        "them the meaning that they have in CSV"
+        f"{name}: quotation marks are read as text, since some have no pair in their cell; {option('quotes')} csv "
+        "gives them the meaning that they have in CSV"
     )
 
 
@@ -132,7 +132,7 @@ def _rows(source: RowSource, text: io.TextIOWrapper, expected: str, quotes: bool
                 continue
             yield Row(dict(zip(header, cells, strict=True)), where)
     except csv.Error as error:
-        way = f"{option('no_quotes')} reads quotation marks as text" if quotes else "save the file as text"
+        way = f"{option('quotes')} text reads quotation marks as text" if quotes else "save the file as text"
         raise InputError(f"{source.name}:{first_line}: not {kind} ({error}); {way}") from error
     if spanned:
         source.tell(Note(_joined(source.name, count + spanned, count)))
@@ -142,7 +142,7 @@ def _unequal(cells: int, columns: int, delimiter: str, quotes: bool) -> str:
     """Why a row with another number of cells than columns is refused, and what to do."""
     way = f"quote cells that hold {delimiter!r}"
     if not quotes:
-        way = f"if quotation marks enclose cells that hold {delimiter!r} or line breaks, give {option('quotes')}"
+        way = f"if quotation marks enclose cells that hold {delimiter!r} or line breaks, give {option('quotes')} csv"
     return f"{cells} cells under {columns} columns; {way}"
 
 
@@ -150,7 +150,7 @@ def _joined(name: str, lines: int, rows: int) -> str:
     read = "1 row" if rows == 1 else f"{rows:,} rows"
     return (
         f"{name}: {lines:,} lines are {read}, because quotation marks enclose line breaks; if they have no meaning "
-        f"here, give {option('no_quotes')}"
+        f"here, give {option('quotes')} text"
     )
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.events import Tell
-from deepthink_cli.options import Options
 from deepthink_cli.registry import Registry, loaded
 
 if TYPE_CHECKING:
@@ -17,35 +16,32 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Cluster:
-    """Machines on which workers are started, asked for by one of its own `options`.
+    """Machines on which workers are started, asked for by `--workers [N@]NAME[:ADDRESS]`.
 
-    `start`, or where it is found (`module:function`), makes an executor of the options, the number of workers (None:
-    as many as there is room for), the device of the model's options, and the folder of what is kept between runs. It
-    raises InputError for what the cluster cannot run, and DeepThinkError if no cluster answers.
+    `start`, or where it is found (`module:function`), makes an executor of the address (None: the cluster's own
+    default), the number of workers (None: as many as there is room for), the device of the model's options, and the
+    folder of what is kept between runs. It raises InputError for an address that cannot be one and what the cluster
+    cannot run, and DeepThinkError if no cluster answers.
     """
 
-    options: type[Options]
-    start: Callable[[Any, int | None, str, Path], Executor] | str
+    start: Callable[[str | None, int | None, str, Path], Executor] | str
     summary: str
     source: str
 
-    def executor(self, options: Options, workers: int | None, device: str, cache: Path) -> Executor:
+    def executor(self, address: str | None, workers: int | None, device: str, cache: Path) -> Executor:
         """An executor, which the caller closes."""
-        return loaded(self.start)(options, workers, device, cache)
+        return loaded(self.start)(address, workers, device, cache)
 
 
 @dataclass(frozen=True)
 class Queue:
-    """A queue of jobs, each of which does a shard of a run with a command of its own; asked for by its `options`.
+    """A queue of jobs, asked for by `--workers N@NAME`; each does one of N shards of a run with a command of its own.
 
-    `shards` says in how many parts a run is divided. `submit` gets the options, the folder of the run, the words of
-    the command line and a function to tell notes; it returns the line that is printed, if there is one. Either may be
-    the place of a function (`module:function`), and raises InputError for what the queue cannot take.
+    `submit`, or where it is found, gets the number of shards, the folder of the run, the words of the command line and
+    a function to tell notes; it returns the line that is printed. It raises InputError for what the queue cannot take.
     """
 
-    options: type[Options]
-    shards: Callable[[Any], int] | str
-    submit: Callable[[Any, Path, tuple[str, ...], Tell], str | None] | str
+    submit: Callable[[int, Path, tuple[str, ...], Tell], str] | str
     summary: str
     source: str
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from deepthink_cli.cli.about import PLUGINS, about
+from deepthink_cli.cli.about import about
 from deepthink_cli.cli.console import Show, note, write_text
 from deepthink_cli.cli.data_options import MemoryFile
 from deepthink_cli.cli.grouped import Given, Without, grouped
@@ -31,7 +31,6 @@ HELP = "Ctrl-C stops an answer, Ctrl-D or /quit leaves"
 
 @about(
     "chat mem.safetensors --temperature 0.7",
-    group=PLUGINS,
     first="at temperature top_p max_new_tokens stop seed device",
 )
 @grouped
@@ -44,11 +43,11 @@ def chat(
     model: Annotated[Given[ModelOptions], Without(*SCORING)],
     common: Annotated[CommonArguments, Without("json")],
 ) -> None:
-    """Talk with a model after a memory: each question follows the demonstrations and everything said so far.
+    """Talk with a model after a memory.
 
-    Answers are shown as they are generated; Ctrl-C stops one, Ctrl-D or /quit leaves. Where standard input is not a
-    terminal, each of its lines is a question. A memory made with --chat uses the model's chat template, others their
-    template.
+    Each question follows the demonstrations and everything said so far. Answers are shown as they are generated; Ctrl-C
+    stops one, Ctrl-D or /quit leaves. Where standard input is not a terminal, each of its lines is a question. A memory
+    made with --chat uses the model's chat template, others their template.
     """
     from deepthink_cli.artifact.opening import open_memory
     from deepthink_cli.plugins.chat.dialogue import open_dialogue

@@ -14,13 +14,13 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import Any
 
-from deepthink_cli.errors import DeepThinkError, InputError, installing, option
+from deepthink_cli.errors import DeepThinkError, InputError, installing
 from deepthink_cli.experiments.executors.base import PACKAGE, Deliver, module_path
 from deepthink_cli.experiments.executors.local import cores
 from deepthink_cli.experiments.executors.messages import Died, Event, Message
 from deepthink_cli.io.processes import SAFE_PATH
-from deepthink_cli.plugins.cluster.registry import LOCAL, RayOptions
 
+LOCAL = "local"
 OBJECT_STORE = 80_000_000  # bytes; Ray would take 30 % of the memory, and rows are kilobytes
 PATIENCE = 5.0  # seconds to wait for an answer of the head node
 HANDED_ON = ("OMP_NUM_THREADS", "HF_HUB_OFFLINE", "HF_HOME", "HF_HUB_CACHE", "XDG_CACHE_HOME", "TRANSFORMERS_VERBOSITY")
@@ -69,10 +69,9 @@ class RayExecutor:
         ray.shutdown()
 
 
-def start(options: RayOptions, workers: int | None, device: str, cache: Path) -> RayExecutor:
-    """An executor on the cluster that the options name; raises as `RayExecutor` does."""
-    assert options.ray is not None
-    return RayExecutor(options.ray, workers, device, cache)
+def start(address: str | None, workers: int | None, device: str, cache: Path) -> RayExecutor:
+    """An executor on a cluster, or on one that is started here; raises as `RayExecutor` does."""
+    return RayExecutor(address or LOCAL, workers, device, cache)
 
 
 class Actor:
@@ -135,7 +134,7 @@ def connected(address: str) -> Any:
     try:
         import ray
     except ImportError as error:
-        raise InputError.of("ray", None, f"ray is not installed; {installing('cluster')}") from error
+        raise InputError.of("workers", "ray", f"ray is not installed; {installing('cluster')}") from error
     if ray.is_initialized():
         return ray
     common: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
@@ -151,10 +150,10 @@ def connected(address: str) -> Any:
     except Exception as error:  # Ray raises plain exceptions too, as where a node takes too long to start
         reason = " ".join(str(error).split())[:160]
         raise DeepThinkError.of(
-            "ray",
-            address,
-            f"no Ray cluster answers ({reason}); start one with `ray start --head`, or give "
-            f"{option('ray')} without an address to start one on this machine",
+            "workers",
+            f"ray:{address}",
+            f"no Ray cluster answers ({reason}); start one with `ray start --head`, or omit the address to start one "
+            "on this machine",
         ) from error
     with suppress(ValueError):  # not in the main thread
         signal.signal(signal.SIGTERM, at_end)  # Ray's own prints a trace, and aborts

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import Field
 
 from deepthink_cli.errors import InputError, option
 from deepthink_cli.events import Note, Tell, silent
@@ -23,16 +25,16 @@ class ContextTuning(Trained):
     """Context Tuning; the default parameters are those of its authors.
 
     `steps` full-batch steps of AdamW, whose rate falls from `lr` to 0 along a cosine; in each step every row does not
-    see a random share `dropout` of the memory's tokens, drawn from `seed`. Every command leaves `seed` at 0, whatever
-    seed the demonstrations were drawn with: the same demonstrations make the same memory.
+    see a random share `dropout` of the memory's tokens, drawn from `seed`, which is not the seed that the
+    demonstrations were drawn with: the same demonstrations make the same memory.
     """
 
     summary = "train the memory by gradients (Context Tuning)"
     source = "Context Tuning, arXiv 2507.04221"
-    cost = "one pass over L tokens, then `--steps` forward and backward passes over the demonstrations as queries"
+    cost = "one pass over L tokens, then `steps` forward and backward passes over the demonstrations as queries"
 
-    dropout: float = 0.05
-    seed: int = 0
+    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.05
+    seed: Annotated[int, Field(ge=0)] = 0
 
     def rate(self, step: int) -> float:
         """The learning rate of a step, counted from 0."""

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from deepthink_cli.cli.about import PLUGINS, about
+from deepthink_cli.cli.about import about
 
 Remaining = Annotated[
     list[str] | None,
@@ -20,12 +20,11 @@ Remaining = Annotated[
 
 @about(
     "harness --model_args pretrained=gpt2,iterations=5 --tasks mmlu --num_fewshot 5",
-    group=PLUGINS,
     no_args_is_help=True,
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
 )
 def harness(arguments: Remaining = None) -> None:
-    """Evaluate any task of lm-evaluation-harness through Deep-Thinking (its model `deepthink`).
+    """Evaluate tasks of lm-evaluation-harness with Deep-Thinking.
 
     Needs the extra lm-eval. All arguments are those of lm-eval; the model is deepthink unless --model names another.
 

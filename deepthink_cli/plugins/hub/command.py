@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from deepthink_cli.cli.about import PLUGINS, about
+from deepthink_cli.cli.about import about
 from deepthink_cli.cli.console import Show, note, write_json
 from deepthink_cli.cli.console import report as print_report
 from deepthink_cli.cli.data_options import MemoryFile
@@ -51,7 +51,7 @@ Output = Annotated[
 ]
 
 
-@about("push mem.safetensors me/sst2-memory --results eval.json --dry-run", group=PLUGINS)
+@about("push mem.safetensors me/sst2-memory --results eval.json --dry-run")
 @grouped
 def push(
     memory: MemoryFile,
@@ -65,7 +65,10 @@ def push(
     *,
     common: CommonArguments,
 ) -> None:
-    """Publish a memory on the hub: the memory, its PEFT form, and a card with its demonstrations."""
+    """Publish a memory on the hub, with its PEFT form and a card.
+
+    The card has its demonstrations.
+    """
     from deepthink_cli.plugins.hub.client import Repository
     from deepthink_cli.plugins.hub.memories import prepared, publish
 
@@ -123,10 +126,13 @@ def _ask(publication: Publication) -> None:
         raise DeepThinkError("nothing was published")
 
 
-@about("pull me/sst2-memory -o mem.safetensors", group=PLUGINS)
+@about("pull me/sst2-memory -o mem.safetensors")
 @grouped
 def pull(repo: Repo, output: Output = None, revision: RepoRevision = None, *, common: CommonArguments) -> None:
-    """Fetch a memory that was published with push; nothing is written unless it is complete and unchanged."""
+    """Fetch a memory that was published with push.
+
+    Nothing is written unless it is complete and unchanged.
+    """
     from deepthink_cli.outputs import check_apart
     from deepthink_cli.plugins.hub.client import Repository
     from deepthink_cli.plugins.hub.memories import fetch

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from deepthink_cli.cli.about import PLUGINS, about
+from deepthink_cli.cli.about import about
 from deepthink_cli.cli.console import Show, report, table, write_json
 from deepthink_cli.cli.data_options import DataDir, Labels, ProtocolName, RowArguments, TaskName, values_of_memory
 from deepthink_cli.cli.grouped import Given, grouped
@@ -47,7 +47,7 @@ IterationPair = Annotated[
 ]
 
 
-@about("diff mem.safetensors --at 1,5", group=PLUGINS, first="at task protocol limit data_dir json")
+@about("diff mem.safetensors --at 1,5", first="at task protocol limit data_dir json")
 @grouped
 def diff(
     context: typer.Context,
@@ -65,9 +65,10 @@ def diff(
     reading: RowArguments,
     common: CommonArguments,
 ) -> None:
-    """Compare two memories: their provenance, keys and values by layer and token, and with rows, their labels.
+    """Compare two memories, or the labels that they give.
 
-    Weights are only loaded for rows. The exit code is 0 whether or not the memories differ.
+    They are compared by provenance and by layer and token; with rows, by labels, too. Weights are only loaded for rows.
+    The exit code is 0 whether or not the memories differ.
     """
     from deepthink_cli.plugins.memories.diff import diff as diff_of
     from deepthink_cli.tasks.sources import source_of

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from deepthink_cli.cli.about import PLUGINS, about
+from deepthink_cli.cli.about import about
 from deepthink_cli.cli.console import Show, note, report, write_json
 from deepthink_cli.cli.data_options import (
     DataDir,
@@ -55,7 +55,6 @@ Rows = Annotated[
 
 @about(
     "quantize mem.safetensors --to int8 -o mem8.safetensors --eval rows.csv",
-    group=PLUGINS,
     first="to output evaluated task protocol limit data_dir json",
 )
 @grouped
@@ -75,9 +74,10 @@ def quantize(
     reading: RowArguments,
     common: CommonArguments,
 ) -> None:
-    """Store a memory in 8 or 4 bits a number: keys per channel, values per token.
+    """Store a memory in 8 or 4 bits a number.
 
-    Every command reads it as any other memory. With --eval or --task, the labels that change are reported.
+    Keys are scaled per channel, values per token. Every command reads it as any other memory. With --eval or --task,
+    the labels that change are reported.
     """
     from deepthink_cli.artifact.opening import model_options, open_memory
     from deepthink_cli.outputs import check_apart

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from deepthink_cli.calibration.registry import NONE
+from deepthink_cli.experiments.experiment import Experiment
 from deepthink_cli.experiments.results import Result, Setting
 from deepthink_cli.plugins.pages.page import Chart, ChartGroup, Point, Series, Table, WebPage, versions
 from deepthink_cli.plugins.pages.run_samples import folder_of, samples_of
@@ -175,12 +176,14 @@ def _about_samples(rows: int, missing: int, has_texts: bool) -> list[str]:
 
 
 GIVEN = "given"  # the sampling of `run --demos`
+STUDY = "study "  # before a field that only a study has
 
 
 def run_commands(jobs: Sequence[JobResults]) -> list[str]:
     """A `deepthink run` line for each folder and for each set of tasks that share the options of one run.
 
-    Files of demonstrations are not recorded in results; they are written as `--demos FILE`.
+    Files of demonstrations are not recorded in results; they are written as `--demos FILE`. What only a study says
+    follows as a comment.
     """
     groups: dict[tuple[Any, ...], list[Setting]] = {}
     for job in jobs:
@@ -198,28 +201,37 @@ def _shared(result: Result, tested: Result) -> tuple[Any, ...]:
         ("--model", setting.model),
         ("--dtype", setting.dtype),
         ("--quantize", setting.quantize),
-        ("--protocol", setting.protocol),
         ("--limit", limit if tested.setting.part == "test" else None),
         ("--shots", setting.shots if setting.sampling != GIVEN else None),
-        ("--order-seed", setting.order_seed if drawn else None),
-        ("--pool-size", setting.pool_size),
         ("--positions", setting.positions),
         *((f"--{name}", value) for name, value in options_of(setting.scoring).items()),
-        ("--tokens", setting.tokens),
         ("--demos", "FILE" if setting.sampling == GIVEN else None),
-        ("--sampling", setting.sampling if drawn else None),
-        ("--system", setting.chat.system if setting.chat else None),
+        *((f"{STUDY}{name}", value) for name, value in _of_a_study(setting, drawn)),
     ]
-    flags = [("--chat", setting.chat), ("--balance", setting.balanced)]
     pairs = [(name, str(value)) for name, value in options if value is not None]
-    return folder_of(result), *pairs, *((name, "") for name, is_set in flags if is_set)
+    return folder_of(result), *pairs, *([("--chat", "")] if setting.chat else [])
+
+
+def _of_a_study(setting: Setting, drawn: bool) -> Iterator[tuple[str, object]]:
+    """The fields of a study that are no options of a run, unless they are those of every run."""
+    if setting.protocol != "official":
+        yield "protocols", setting.protocol
+    if drawn and setting.sampling != "random":
+        yield "sampling", setting.sampling
+    if drawn:
+        yield "orders", setting.order_seed
+    if setting.pool_size != Experiment.model_fields["pool_size"].default:
+        yield "pool_size", setting.pool_size
+    yield "tokens", setting.tokens
+    yield "balance", "true" if setting.balanced else None
+    yield "system", setting.chat.system if setting.chat else None
 
 
 def _command(folder: Path, options: Sequence[tuple[str, str]], settings: Sequence[Setting]) -> str:
     words = ["deepthink", "run"]
     for task in dict.fromkeys(setting.task for setting in settings):
         words += ["--task", task]
-    words += [word for option in options for word in option if word]
+    words += [word for option in options if not option[0].startswith(STUDY) for word in option if word]
     seeds = sorted({setting.seed for setting in settings})
     words += ["--seeds", ",".join(map(str, seeds)) + ("," if len(seeds) == 1 else "")]
     gated = [setting for setting in settings if not setting.is_trained]
@@ -236,8 +248,10 @@ def _command(folder: Path, options: Sequence[tuple[str, str]], settings: Sequenc
     if iterations != list(range(1, iterations[-1] + 1)):
         words += ["--at", ",".join(map(str, iterations))]
     if dev := [setting for setting in settings if setting.part == "dev"]:
-        words += ["--choose-on", "dev", "--dev-size", str(dev[0].limit)]
-    return shlex.join([*words, "-o", str(folder)])
+        words += ["--choose-on", f"dev:{dev[0].limit}"]
+    of_a_study = [f"{name.removeprefix(STUDY)}: {value}" for name, value in options if name.startswith(STUDY)]
+    comment = f"  # in a study, with {', '.join(of_a_study)}" if of_a_study else ""
+    return shlex.join([*words, "-o", str(folder)]) + comment
 
 
 def _option(name: str, values: Iterable[str], default: str | None = None) -> list[str]:

@@ -33,9 +33,9 @@ class ProgramJudge(Judge):
         kind = Note if way_to_confine() == "bubblewrap" else Warn
         return kind(f"programs are run {what_holds()}")
 
-    def check_may_run(self, unsafe: bool) -> None:
-        """Raise InputError on systems without process limits, and for root if these are all, unless `unsafe`."""
-        check_confined(unsafe)
+    def check_may_run(self) -> None:
+        """Raise InputError on systems without process limits, and for root if these are all."""
+        check_confined()
 
 
 PROGRAM = ProgramJudge()

@@ -63,14 +63,13 @@ def way_to_confine() -> Way:
     return next((way for way in ways if passes(trial, 10, way)), "limits")
 
 
-def check_confined(unsafe: bool) -> None:
-    """Raise InputError on systems without process limits, and for root if limits are the only way, unless `unsafe`."""
+def check_confined() -> None:
+    """Raise InputError on systems without process limits, and for root if limits are the only way."""
     if os.name != "posix":
         raise InputError("--run-code: this system has no limits for processes; use Linux or macOS")
-    if os.geteuid() == 0 and way_to_confine() == "limits" and not unsafe:
+    if os.geteuid() == 0 and way_to_confine() == "limits":
         raise InputError(
-            f"--run-code: programs would run as root, {HOLDS['limits'].format(user='root')}; "
-            "or run as another user, or add --unsafe"
+            f"--run-code: programs would run as root, {HOLDS['limits'].format(user='root')}; or run as another user"
         )
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from deepthink_cli.calibration.registry import calibrations
-from deepthink_cli.cli.about import PLUGINS, about
+from deepthink_cli.cli.about import about
 from deepthink_cli.cli.console import Show, note
 from deepthink_cli.cli.data_options import Calibrate, IterationChoice, MemoryFile
 from deepthink_cli.cli.grouped import Given, Without, grouped
@@ -23,7 +23,6 @@ from deepthink_cli.scoring.scoring import Scoring
 
 @about(
     "serve mem.safetensors --port 8000",
-    group=PLUGINS,
     first="at calibrate host port socket token_file max_waiting device quiet",
     variables=[TOKEN],
 )
@@ -39,10 +38,11 @@ def serve(
     model: Given[ModelOptions],
     common: Annotated[CommonArguments, Without("json")],
 ) -> None:
-    """Load a memory and its model once, and label rows that are sent over HTTP as `predict` labels those of a file.
+    """Load a memory and its model, and label rows sent over HTTP.
 
-    POST /predict takes a row or a list of rows; /docs describes it. Rows of one-row requests that arrive together are
-    scored together. Ctrl-C or SIGTERM ends it when the requests that have arrived are answered.
+    Labels are those of predict. POST /predict takes a row or a list of rows; /docs describes it. Rows of one-row
+    requests that arrive together are scored together. Ctrl-C or SIGTERM ends it when the requests that have arrived are
+    answered.
     """
     from deepthink_cli.prediction.scorer import Scorer
 

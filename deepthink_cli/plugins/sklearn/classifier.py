@@ -95,7 +95,7 @@ class DeepThinkingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         label_words: what the model reads for each class, by class or in the order of `classes_`; if None, the class as
             it is in y: a number, a text, or `true` and `false`.
         shots: how many rows are read, chosen by `demos_by`; None reads all, in their order.
-        demos_by: how the `shots` rows are chosen, a name of `deepthink select --list`.
+        demos_by: how the `shots` rows are chosen, a name of `deepthink list selections`.
         random_state: a seed or generator for that choice; an integer is the seed of `deepthink select`.
         scoring: options of scoring by name, those of `deepthink predict`, as `{"score": "end", "reread": 2}`.
         calibrate: the name of a calibration, whose bias is estimated in `fit` and stored with the memory: from texts of

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from deepthink_cli.cli.about import PLUGINS, about
+from deepthink_cli.cli.about import about
 from deepthink_cli.cli.console import Show, note, write_json
 from deepthink_cli.cli.data_options import DataDir, PromptArguments, ProtocolName, RowArguments, TaskName, task_words
 from deepthink_cli.cli.grouped import Given, Without, grouped
@@ -36,7 +36,6 @@ Output = Annotated[Path, Flag(OUTPUT, "Output file of the vectors.", "FILE", sho
 
 @about(
     "vectors rows.jsonl -m gpt2 --episodes 200 -o vectors.safetensors",
-    group=PLUGINS,
     first="output model episodes shots extraction_alpha alpha seed template label_field labels task",
 )
 @grouped
@@ -53,9 +52,10 @@ def vectors(
     data_dir: DataDir = None,
     common: CommonArguments,
 ) -> None:
-    """Extract iterative vectors from labelled rows, which predict and eval add to a prompt.
+    """Extract iterative vectors from labelled rows.
 
-    An episode is a few of the rows with a query, and the query alone; the vectors are the mean of what differs.
+    predict and eval add them to a prompt. An episode is a few of the rows with a query, and the query alone; the
+    vectors are the mean of what differs.
     """
     from deepthink_cli.outputs import check_apart
     from deepthink_cli.plugins.vectors.make import extract_and_save, plan_vectors

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from deepthink_cli.cli.about import PLUGINS, about
+from deepthink_cli.cli.about import about
 from deepthink_cli.cli.console import note, write_json
 from deepthink_cli.cli.grouped import Without, grouped
 from deepthink_cli.cli.options import CommonArguments
@@ -19,7 +19,7 @@ Files = Annotated[list[Path], typer.Argument(metavar="MEMORY", help="Memory file
 At = Annotated[str, Flag(METHOD, "Which kept iteration to serve: a number, or last.", "T")]
 
 
-@about("serve-config tickets.safetensors reviews.safetensors", group=PLUGINS)
+@about("serve-config tickets.safetensors reviews.safetensors")
 @grouped
 def serve_config(
     memories: Files,
@@ -27,10 +27,11 @@ def serve_config(
     *,
     common: Annotated[CommonArguments, Without("verbose")],
 ) -> None:
-    """Print the command of a vLLM server with memories, which answers OpenAI's requests after them.
+    """Print the command of a vLLM server with memories.
 
-    A request names a memory, by the name of its file, as its model. Other requests are answered by the model alone. The
-    server checks the model, the memories and that they fit before it answers.
+    It answers OpenAI's requests after a memory. A request names a memory, by the name of its file, as its model. Other
+    requests are answered by the model alone. The server checks the model, the memories and that they fit before it
+    answers.
     """
     from deepthink_cli.plugins.vllm.settings import server_command
 

@@ -39,7 +39,7 @@ def test_the_rows_of_a_cluster_are_those_of_a_serial_run(
 ) -> None:
     words = run_words(tmp_path, models("llama"), "-T", "2", "--seeds", "4", "--limit", "3", "--batch-tokens", "64")
     assert run([*words, "-q"]) == 0
-    assert run([*words, "-o", str(tmp_path / "ray"), "--ray", "auto"]) == 0
+    assert run([*words, "-o", str(tmp_path / "ray"), "--workers", "ray:auto"]) == 0
     rows = [sorted((tmp_path / name / FILE).read_bytes().splitlines()) for name in ("out", "ray")]
     assert rows[0] == rows[1]
     assert "2 workers: 4 units done, models loaded 2 times" in capsys.readouterr().err
@@ -49,7 +49,7 @@ def test_the_rows_of_a_cluster_are_those_of_a_serial_run(
 def test_a_folder_is_labelled_on_a_cluster_as_by_one_process(tmp_path: Path) -> None:
     memory, inputs = memory_and_folder(tmp_path)
     alone, divided = tmp_path / "alone.parquet", tmp_path / "divided.parquet"
-    assert run(["predict", memory, str(inputs), "-o", str(divided), "-q", "--ray", "auto"]) == 0
+    assert run(["predict", memory, str(inputs), "-o", str(divided), "-q", "--workers", "ray:auto"]) == 0
     assert run(["predict", memory, str(inputs), "-o", str(alone), "-q"]) == 0
     assert divided.read_bytes() == alone.read_bytes()
 
@@ -60,9 +60,9 @@ def test_a_cluster_that_is_not_there_is_one_line(
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{free.getsockname()[1]}"
-        assert run([*run_words(tmp_path, models("llama")), "--ray", address, "-q"]) == 1
+        assert run([*run_words(tmp_path, models("llama")), "--workers", f"ray:{address}", "-q"]) == 1
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith(f"deepthink: --ray {address}: no Ray cluster answers")
+    assert line.startswith(f"deepthink: --workers ray:{address}: no Ray cluster answers")
     assert "ray start --head" in line
 
 
@@ -70,7 +70,7 @@ def test_a_cluster_that_is_not_there_is_one_line(
 def test_a_wrong_address_is_one_line(address: str) -> None:
     from deepthink_cli.plugins.cluster.ray_cluster import connected
 
-    with pytest.raises(DeepThinkError, match=f"ray {address}: no Ray cluster answers .give HOST:PORT"):
+    with pytest.raises(DeepThinkError, match=f"workers ray:{address}: no Ray cluster answers .give HOST:PORT"):
         connected(address)
 
 

@@ -59,25 +59,23 @@ def test_a_program_is_the_answer_with_columns_of_its_row(free: Free) -> None:
 
 def test_programs_run_only_if_they_may(data: Path, capsys: Captured) -> None:
     with pytest.raises(InputError, match="run_code"):
-        check_may_run(built_in()["mbpp"], False, False)
+        check_may_run(built_in()["mbpp"], run_code=False)
     assert run(["run", "--task", "mbpp", "--data-dir", str(data), "-o", str(data / "out"), "-q"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert "task mbpp: its answers are programs" in line
     assert not (data / "out" / "results.jsonl").exists()
 
 
-@pytest.mark.parametrize(
-    ("way", "unsafe"), [("bubblewrap", False), ("namespaces", False), ("limits", False), ("limits", True)]
-)
-def test_what_holds_is_said_before_a_program_runs_and_root_needs_unsafe_for_limits(
-    way: str, unsafe: bool, data: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+@pytest.mark.parametrize("way", ["bubblewrap", "namespaces", "limits"])
+def test_what_holds_is_said_before_a_program_runs_and_root_is_refused_with_limits_alone(
+    way: str, data: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
     for module in (sandbox, program):
         monkeypatch.setattr(module, "way_to_confine", lambda: way)
     monkeypatch.setattr(sandbox.os, "geteuid", lambda: 0)
-    words = ["run", "--task", "mbpp", "--data-dir", str(data), "--dry-run", "--no-probe", "--run-code", "--json"]
-    refused = way == "limits" and not unsafe
-    assert run([*words, *(["--unsafe"] if unsafe else [])]) == (2 if refused else 0)
+    words = ["run", "--task", "mbpp", "--data-dir", str(data), "--dry-run", "--run-code", "--json"]
+    refused = way == "limits"
+    assert run(words) == (2 if refused else 0)
     err = capsys.readouterr().err
     assert ("--run-code: programs would run as root" in err) == refused
     told = "task mbpp: programs are run " + {"bubblewrap": "in bubblewrap, without network"}.get(way, "with")

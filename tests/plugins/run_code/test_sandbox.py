@@ -237,11 +237,10 @@ def test_where_limits_are_all_it_is_said_and_root_is_refused(root: bool, monkeyp
     assert way_to_confine() == "limits"
     assert "they reach the network and, as user" in what_holds()
     if root:
-        with pytest.raises(InputError, match=r"programs would run as root, with limits of .* or add --unsafe"):
-            check_confined(unsafe=False)
+        with pytest.raises(InputError, match=r"programs would run as root, with limits of .* or run as another"):
+            check_confined()
     else:
-        check_confined(unsafe=False)
-    check_confined(unsafe=True)
+        check_confined()
 
 
 @pytest.mark.usefixtures("machine")

@@ -224,7 +224,7 @@ def test_predict_and_eval_score_with_vllm_as_with_our_engine(tmp_path: Path) -> 
 
 def test_a_folder_is_labelled_by_a_vllm_on_ray_as_by_our_engine(tmp_path: Path) -> None:
     memory, inputs = memory_and_folder(tmp_path, files=2)
-    for name, options in (("ours", ["--workers", "1"]), ("theirs", ["--engine", "vllm", "--ray"])):
+    for name, options in (("ours", ["--workers", "1"]), ("theirs", ["--engine", "vllm", "--workers", "ray"])):
         words = ["predict", memory, str(inputs), "-o", str(tmp_path / f"{name}.parquet"), "-q", *options]
         program = [sys.executable, "-m", "deepthink_cli", *words]
         subprocess.run(program, check=True, env=os.environ | {"VLLM_CPU_KVCACHE_SPACE": "1"})

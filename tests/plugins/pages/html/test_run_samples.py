@@ -94,9 +94,9 @@ def test_the_page_names_every_setting_with_its_values(grid: Path) -> None:
 
 def test_the_command_names_what_the_run_crossed(grid: Path) -> None:
     assert run_commands(read_jobs([grid])) == [
-        "deepthink run --task sst2 --task mr --model dir/tiny.gguf --dtype float32 --protocol official --limit 40 "
-        "--shots 8 --positions continued --sampling random --seeds 0,1 --eta 0.01,0.1 --momentum 0 --iterations 5 "
-        f"--at 1,2,5 --choose-on dev --dev-size 20 -o {grid}"
+        "deepthink run --task sst2 --task mr --model dir/tiny.gguf --dtype float32 --limit 40 "
+        "--shots 8 --positions continued --seeds 0,1 --eta 0.01,0.1 --momentum 0 --iterations 5 "
+        f"--at 1,2,5 --choose-on dev:20 -o {grid}"
     ]
 
 
