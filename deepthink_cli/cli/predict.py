@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -32,11 +32,11 @@ from deepthink_cli.prediction.options import ErrorOptions, LabelOptions
 from deepthink_cli.scoring.scoring import PLAIN, Scoring
 
 if TYPE_CHECKING:
+    from deepthink_cli.cli.executor_options import Place
     from deepthink_cli.events import Tell
-    from deepthink_cli.prediction.files import Predict
     from deepthink_cli.prediction.predict import Labelling, Prompt
     from deepthink_cli.prediction.rows import OutputRows, RowCounts
-    from deepthink_cli.prediction.scorer import LabelRows
+    from deepthink_cli.prediction.scorer import LabelRows, Scorer
     from deepthink_cli.scoring.inputs import CheckedRows
     from deepthink_cli.scoring.pipeline import Part
 
@@ -104,13 +104,11 @@ def predict(
     from deepthink_cli.artifact.format import read_header
     from deepthink_cli.artifact.opening import model_options, open_for_scoring
     from deepthink_cli.calibration.notes import check_supported
-    from deepthink_cli.experiments.label_rows import Divided, RowLabels
-    from deepthink_cli.prediction.files import check_resume, identity_of
-    from deepthink_cli.prediction.predict import Labelling, first_prompt
+    from deepthink_cli.prediction.files import check_resume
+    from deepthink_cli.prediction.predict import first_prompt
     from deepthink_cli.prediction.rows import output_rows
     from deepthink_cli.prediction.scorer import Scorer
     from deepthink_cli.scoring.inputs import check_rows
-    from deepthink_cli.selection.store import default_folder
     from deepthink_cli.tasks.rows import in_columns
 
     output = None if str(output) == "-" else output
@@ -154,35 +152,74 @@ def predict(
     check_output(output, read_by(model=used.model, adapter=used.adapter), resume)
     table = output_format != "jsonl" if output is None else is_table(output)
     form = output_rows(scorer, checked, table, chosen, failing)
-    prepare = partial(
-        Labelling.of,
-        scorer,
-        source,
-        options=options,
-        checked=checked,
-        skip=failing.skip,
-        same_labels=form.by_label,
-    )
+    request = _Request(scorer, source, checked, options, output, form, failing, common)
     if dry_run:
-        return _estimate(prepare, failing, common)
-    identity = None
-    if resume and checked is not None:
-        identity = identity_of(scorer, source, checked, options, form)
-    with ExitStack() as stack:
-        tell = stack.enter_context(Show(common, bar=output is not None or not sys.stdout.isatty()))
-        elsewhere: LabelRows | None = None
-        if place is not None:
-            executor = stack.enter_context(started(place, used.device, default_folder()))
-            elsewhere = Divided(executor, RowLabels.of(scorer, options, failing.skip), scorer.memories)
-
-        def predicted(**rest: Any) -> Iterator[Part]:
-            labelling = prepare(tell=tell)
-            return labelling(elsewhere or _here(labelling, flush), **rest)
-
-        counts = _write(predicted, output, form, identity, checked, tell, output_format)
+        return _estimate(request)
+    counts = _label(request, place, output_format, flush, resume)
     if output is not None:
         note(f"wrote {output} ({counts.lines} rows, probabilities not calibrated)", common.quiet)
     counts.check(failing.allow_errors)
+
+
+@dataclass(frozen=True)
+class _Request:
+    """What is labelled and how, and where the rows are written; None is stdout."""
+
+    scorer: Scorer
+    source: RowSource
+    checked: CheckedRows | None
+    options: ModelOptions
+    output: Path | None
+    form: OutputRows
+    errors: ErrorOptions
+    common: CommonArguments
+
+    def labelling(self, tell: Tell) -> Labelling:
+        """The rows, checked with the tokenizer of the model."""
+        from deepthink_cli.prediction.predict import Labelling
+
+        return Labelling.of(
+            self.scorer,
+            self.source,
+            options=self.options,
+            checked=self.checked,
+            skip=self.errors.skip,
+            same_labels=self.form.by_label,
+            tell=tell,
+        )
+
+
+def _label(request: _Request, place: Place | None, output_format: str, flush: bool, resume: bool) -> RowCounts:
+    """Label the rows here or at a place, and write them as they come; with `resume`, to a file that is continued."""
+    from deepthink_cli.artifact.opening import model_options
+    from deepthink_cli.experiments.label_rows import Divided, RowLabels
+    from deepthink_cli.prediction.files import identity_of, resume_labels, write_labels
+    from deepthink_cli.selection.store import default_folder
+
+    scorer, form, output, checked = request.scorer, request.form, request.output, request.checked
+    with ExitStack() as stack:
+        tell = stack.enter_context(Show(request.common, bar=output is not None or not sys.stdout.isatty()))
+        elsewhere: LabelRows | None = None
+        if place is not None:
+            executor = stack.enter_context(
+                started(place, model_options(scorer.memory, request.options).device, default_folder())
+            )
+            job = RowLabels.of(scorer, request.options, request.errors.skip)
+            elsewhere = Divided(executor, job, scorer.memories)
+
+        def label(**rest: Any) -> Iterator[Part]:
+            labelling = request.labelling(tell)
+            return labelling(elsewhere or _here(labelling, flush), **rest)
+
+        if output is None:
+            counts = print_rows(label(), form, output_format)
+        elif not resume or checked is None:
+            counts = write_labels(label, output, form, tell, again=checked is not None)
+        else:
+            identity = identity_of(scorer, request.source, checked, request.options, form)
+            counts = resume_labels(label, output, form, identity, checked.count, tell)
+        counts.tell(tell, form.options.threshold)
+    return counts
 
 
 def _here(labelling: Labelling, flush: bool) -> LabelRows:
@@ -194,16 +231,16 @@ def _here(labelling: Labelling, flush: bool) -> LabelRows:
     return labelling.here(size=1 if typed else CHUNK, flush=flush)
 
 
-def _estimate(prepare: Callable[..., Labelling], errors: ErrorOptions, common: CommonArguments) -> None:
+def _estimate(request: _Request) -> None:
     """Label a sample of the rows, and print what all of them would take."""
     from deepthink_cli.prediction.rows import RowCounts
 
-    with Show(common, bar=not common.as_json) as tell:
-        probed, _ = prepare(tell=tell).probe()
+    with Show(request.common, bar=not request.common.as_json) as tell:
+        probed, _ = request.labelling(tell).probe()
         counts = RowCounts.of_skipped(probed.rows, probed.skipped)
         counts.tell(tell)
-    show_estimate(probed, common.as_json)
-    counts.check(errors.allow_errors)
+    show_estimate(probed, request.common.as_json)
+    counts.check(request.errors.allow_errors)
 
 
 def _check_divided(workers: str, inputs: str) -> None:
@@ -233,26 +270,3 @@ def _show(prompt: Prompt, common: CommonArguments) -> None:
     note(f"{prompt.memory} tokens of the memory, {prompt.query} of the row; then one of", common.quiet)
     for candidate, added in prompt.candidates.items():
         note(f"  {candidate}: {added!r}", common.quiet)
-
-
-def _write(
-    label: Predict,
-    output: Path | None,
-    form: OutputRows,
-    identity: dict[str, Any] | None,
-    checked: CheckedRows | None,
-    tell: Tell,
-    output_format: str,
-) -> RowCounts:
-    """Write labels as they come, to stdout or a file, or with an `identity` to one that can be continued."""
-    from deepthink_cli.prediction.files import resume_labels, write_labels
-
-    if output is None:
-        counts = print_rows(label(), form, output_format)
-    elif identity is None:
-        counts = write_labels(label, output, form, tell, again=checked is not None)
-    else:
-        assert checked is not None
-        counts = resume_labels(label, output, form, identity, checked.count, tell)
-    counts.tell(tell, form.options.threshold)
-    return counts
