@@ -76,14 +76,11 @@ def calibrate(
     from deepthink_cli.weigh_memory import weigh
 
     model, problems, output = for_memory(context, model), Problems(), memory if output is None else output
-    with problems.collected():
-        check_given(context, "calibrate")
-    with problems.collected():
-        options = model.checked()
+    problems.tried(check_given, context, "calibrate")
+    options = problems.tried(model.checked)
     with problems.collected():
         chosen, first_token = _one_of(if_typed(context, correction), weight)
-    with problems.collected():
-        steps = Scoring.of(**scoring.changed)
+    steps = problems.tried(Scoring.of, **scoring.changed)
     with problems.collected():
         row_limit = TaskOptions.checked(limit=limit).limit
     with problems.collected():

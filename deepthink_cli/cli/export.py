@@ -73,12 +73,10 @@ def export(
         options = model.checked()
     with problems.collected():
         given = own_options(exporter.options, own.changed, f"--to {to}", _OWN)
-    with problems.collected():
-        _check_model(to, model.model)
+    problems.tried(_check_model, to, model.model)
     files = [value for value in own.changed.values() if isinstance(value, Path)]
     reads = read_by(memory, *files, model=model.model, adapter=model.adapter, config=common.config)
-    with problems.collected():
-        check_export_apart(exporter, output, reads)
+    problems.tried(check_export_apart, exporter, output, reads)
     problems.raise_any()
     with Show(common) as tell:
         exported, written = export_memory(exporter, memory, output, at, tell, options=given, model=options)

@@ -80,14 +80,10 @@ def generate(
     output = None if str(output) == "-" else output
     model, problems = for_memory(context, model), Problems()
     skip = errors.on_error == "skip"
-    with problems.collected():
-        options = model.checked()
-    with problems.collected():
-        chosen = decoding_of(decoding)
-    with problems.collected():
-        columns = labels.checked()
-    with problems.collected():
-        failing = errors.checked()
+    options = problems.tried(model.checked)
+    chosen = problems.tried(decoding_of, decoding)
+    columns = problems.tried(labels.checked)
+    failing = problems.tried(errors.checked)
     paths: dict[str, Any] = {"model": model.model, "adapter": model.adapter, "task": task, "config": common.config}
     with problems.collected():
         check_output(output, read_by(memory, inputs, **paths), False)

@@ -116,8 +116,7 @@ def _write_figure(runs: Sequence[Path], options: PlotArguments, common: CommonAr
             check_apart(file, read, runs=runs, figures=METADATA)
     with problems.collected():
         jobs = read_jobs(runs, options.where or ())
-    with problems.collected():
-        names = _names(options, form)
+    names = problems.tried(_names, options, form)
     problems.raise_any()
     files = output or [runs[0] / name for name in names]
     for file in files:

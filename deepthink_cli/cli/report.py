@@ -144,8 +144,7 @@ def _write_tables(
 
     problems, output = Problems(), options.output
     read = read_by(config=common.config)
-    with problems.collected():
-        number = _number(options.at)
+    number = problems.tried(_number, options.at)
     with problems.collected():
         named = options.output_format
         if named is not None:
@@ -155,8 +154,7 @@ def _write_tables(
         elif output is not None:
             check_apart(output, read, runs=runs)
         chosen = _format(named, common.as_json, output)
-    with problems.collected():
-        observers.check(read, runs)
+    problems.tried(observers.check, read, runs)
     with problems.collected():
         jobs = read_jobs(runs, options.where or ())
     problems.raise_any()

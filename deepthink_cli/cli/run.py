@@ -109,17 +109,13 @@ def run(
     from deepthink_cli.updates.gate import grid_text
 
     problems, observers, reads = Problems(), Watching("run", watching), list[str | Path]()
-    with problems.collected():
-        check_given(context, "run")
-    with problems.collected():
-        model_options = model.checked()
+    problems.tried(check_given, context, "run")
+    model_options = problems.tried(model.checked)
     with problems.collected():
         experiment = options.checked()
         _ = experiment.scored  # raises for iterations beyond T
-    with problems.collected():
-        steps = Scoring.of(**scoring.changed)
-    with problems.collected():
-        source_of(data_dir, model.offline)
+    steps = problems.tried(Scoring.of, **scoring.changed)
+    problems.tried(source_of, data_dir, model.offline)
     paths: dict[str, Any] = {"model": model.model, "task": task, "data_dir": data_dir, "config": common.config}
     with problems.collected():
         run_tasks(task or ())

@@ -110,19 +110,15 @@ def select(
     from deepthink_cli.tasks.sources import source_of
 
     problems = Problems()
-    with problems.collected():
-        check_given(context, "select")
+    problems.tried(check_given, context, "select")
     paths: dict[str, Any] = {"model": model.model, "adapter": model.adapter, "template": prompt.template}
     paths |= {"labels": prompt.labels}
     paths |= {"task": task, "data_dir": data_dir, "config": common.config}
     with problems.collected():
         _check_outputs(output, pool_scores, common.as_json, [pool, queries], paths)
-    with problems.collected():
-        model_options = model.checked()
-    with problems.collected():
-        options = _options(choice, own, task)
-    with problems.collected():
-        source = source_of(data_dir, model.offline)
+    model_options = problems.tried(model.checked)
+    options = problems.tried(_options, choice, own, task)
+    source = problems.tried(source_of, data_dir, model.offline)
     with problems.collected():
         sources = _sources(pool, queries, reading, prompt.labels, Show(common))
     problems.raise_any()

@@ -65,8 +65,7 @@ def validate_study(
     problems = Problems()
     opened = replaced.opened(context, study)
     scales = [] if replaced.scale else list(opened.study.scales)
-    with problems.collected():
-        crossing = cross_study(opened)
+    crossing = problems.tried(cross_study, opened)
     for scale in scales:
         with problems.collected():
             cross_study(open_study(study, scale))

@@ -59,10 +59,8 @@ def run_study(
     with problems.collected():
         opened, crossing = replaced.crossed(context, study, model)
         reads += _read(opened, crossing, common.config)
-    with problems.collected():
-        machines = Machines.checked(divided)
-    with problems.collected():
-        observers.check(reads)
+    machines = problems.tried(Machines.checked, divided)
+    problems.tried(observers.check, reads)
     problems.raise_any()
     folder = folder_of(output, opened)
     written = machines.folder(folder)

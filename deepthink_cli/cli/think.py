@@ -170,10 +170,8 @@ def think(
     paths |= {"task": task, "data_dir": data_dir, "config": common.config}
     with problems.collected():
         check_apart(output, read_by(demos, template=prompt.template, labels=prompt.labels, **paths))
-    with problems.collected():
-        check_given(context, "think")
-    with problems.collected():
-        model_options = model.checked()
+    problems.tried(check_given, context, "think")
+    model_options = problems.tried(model.checked)
     technique_options = TechniqueOptions.checked()
     with problems.collected():
         technique_options = technique.checked()
@@ -181,10 +179,8 @@ def think(
     with problems.collected():
         stored = if_typed(context, correction).checked()
         _ = stored.of_texts  # raises for one that is estimated from rows
-    with problems.collected():
-        method_options = _readings(method, technique_options)
-    with problems.collected():
-        task_options = drawing.checked()
+    method_options = problems.tried(_readings, method, technique_options)
+    task_options = problems.tried(drawing.checked)
     as_chat = chat.value
     with problems.collected():
         source = source_of(data_dir, model.offline)

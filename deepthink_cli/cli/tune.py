@@ -74,8 +74,7 @@ def tune(
     from deepthink_cli.tuning.tune import tune as tuned
 
     problems = Problems()
-    with problems.collected():
-        check_given(context, "tune")
+    problems.tried(check_given, context, "tune")
     if output is not None:
         read: dict[str, Any] = {
             "model": model.model,
@@ -86,14 +85,11 @@ def tune(
         }
         with problems.collected():
             check_apart(output, read_by(rows, **read))
-    with problems.collected():
-        model_options = model.checked()
-    with problems.collected():
-        options = tuning.checked()
+    model_options = problems.tried(model.checked)
+    options = problems.tried(tuning.checked)
     with problems.collected():
         labelled = _labelled(rows, reading, prompt, chat, Show(common))
-    with problems.collected():
-        steps = Scoring.of(**scoring.changed)
+    steps = problems.tried(Scoring.of, **scoring.changed)
     problems.raise_any()
     with Show(common, bar=not common.as_json) as tell:
         tell_of_toy(model, tell)

@@ -53,14 +53,10 @@ def chat(
     from deepthink_cli.plugins.chat.dialogue import open_dialogue
 
     model_arguments, problems = for_memory(context, model), Problems()
-    with problems.collected():
-        options = model_arguments.checked()
-    with problems.collected():
-        chosen = decoding_of(decoding)
-    with problems.collected():
-        _check_one(at)
-    with problems.collected():
-        opened = open_memory(memory, at)
+    options = problems.tried(model_arguments.checked)
+    chosen = problems.tried(decoding_of, decoding)
+    problems.tried(_check_one, at)
+    opened = problems.tried(open_memory, memory, at)
     problems.raise_any()
     with Show(common) as tell:
         dialogue = open_dialogue(opened, chosen, options, tell)

@@ -75,10 +75,8 @@ def diff(
 
     model, problems = for_memory(context, model), Problems()
     source: Source | None = None  # the rows are checked also if it is wrong
-    with problems.collected():
-        options = model.checked()
-    with problems.collected():
-        pair = _opened(before, after, at)
+    options = problems.tried(model.checked)
+    pair = problems.tried(_opened, before, after, at)
     with problems.collected():
         source = source_of(data_dir, model.offline)
     with problems.collected():

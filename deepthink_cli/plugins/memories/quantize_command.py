@@ -87,10 +87,8 @@ def quantize(
 
     model, problems = for_memory(context, model), Problems()
     source: Source | None = None  # the rows are checked also if it is wrong
-    with problems.collected():
-        options = model.checked()
-    with problems.collected():
-        opened = open_memory(memory)
+    options = problems.tried(model.checked)
+    opened = problems.tried(open_memory, memory)
     paths: dict[str, Any] = {"task": task, "data_dir": data_dir, "config": common.config}
     with problems.collected():
         check_apart(output, read_by(memory, evaluated, **paths))

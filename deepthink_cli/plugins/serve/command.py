@@ -51,12 +51,9 @@ def serve(
     from deepthink_cli.plugins.serve.listening import address_of, listening
 
     model, problems, names, token = for_memory(context, model), Problems(), tuple[str, ...](), None
-    with problems.collected():
-        model_options = model.checked()
-    with problems.collected():
-        names = calibrations(calibrate, stored=True)
-    with problems.collected():
-        steps = Scoring.of(**scoring.changed)
+    model_options = problems.tried(model.checked)
+    names = problems.tried(calibrations, calibrate, stored=True)
+    steps = problems.tried(Scoring.of, **scoring.changed)
     with problems.collected():
         options = listen.checked()
         token = options.token()

@@ -66,10 +66,8 @@ def vectors(
     paths |= {"labels": prompt.labels, "task": task, "data_dir": data_dir, "config": common.config}
     with problems.collected():
         check_apart(output, read_by(rows, **paths))
-    with problems.collected():
-        model_options = model.checked()
-    with problems.collected():
-        options = extraction.checked()
+    model_options = problems.tried(model.checked)
+    options = problems.tried(extraction.checked)
     with problems.collected():
         source = source_of(data_dir, model.offline)
     with problems.collected():
