@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from deepthink_cli.engine.decoding import Decoding
     from deepthink_cli.engine.opening import load_model
     from deepthink_cli.evaluation.evaluate import EvaluationReport, evaluate
+    from deepthink_cli.first_token import weigh_first_token
     from deepthink_cli.generation.generation import Generation, generate
     from deepthink_cli.memory import Memory
     from deepthink_cli.method import Method
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from deepthink_cli.tasks.evaluated import pool_of_task, rows_of_file, rows_of_task
     from deepthink_cli.thinking import think
     from deepthink_cli.updates.gate import Gate
-    from deepthink_cli.weigh_memory import weigh
 
 _HOME = {
     "Chat": "data.chat",
@@ -75,7 +75,7 @@ _HOME = {
     "select": "selection.select",
     "think": "thinking",
     "tokenize_queries": "model.tokens",
-    "weigh": "weigh_memory",
+    "weigh_first_token": "first_token",
     "write_selection": "selection.select",
 }
 
@@ -117,7 +117,7 @@ __all__ = [
     "think",
     "tokenize_demonstrations",
     "tokenize_queries",
-    "weigh",
+    "weigh_first_token",
     "write_selection",
 ]
 

@@ -72,8 +72,8 @@ def calibrate(
     """
     from deepthink_cli.artifact.format import summary
     from deepthink_cli.calibrate_memory import calibrate as calibrated
+    from deepthink_cli.first_token import weigh_first_token
     from deepthink_cli.outputs import check_apart
-    from deepthink_cli.weigh_memory import weigh
 
     model, problems, output = for_memory(context, model), Problems(), memory if output is None else output
     problems.tried(check_given, context, "calibrate")
@@ -97,7 +97,7 @@ def calibrate(
             stored = header.metadata.thresholds or header.metadata.calibrated
             missing, printed = "no correction", summary(header)
         else:
-            weighed = weigh(memory, source, output, first_token=first_token, **settings, tell=tell)
+            weighed = weigh_first_token(memory, source, output, first_token=first_token, **settings, tell=tell)
             header, tried = weighed.header, [asdict(each) for each in weighed.trials]
             stored, missing, printed = header.metadata.first_token, "no weight of the first token", summary(header)
             printed = {**printed, "tried": tried}

@@ -105,7 +105,7 @@ class LogprobRequests:
         return dict(zip(self.scores, sums.tolist(), strict=True))
 
     def pending(self, log_probabilities_N: Tensor) -> PassScores:
-        """What `summed` returns, later: a GPU need not have computed the log-probabilities yet."""
+        """The scores of `summed`, given when they are asked for: a GPU may still be computing the log-probabilities."""
         copied_N, done = log_probabilities_N.to("cpu", non_blocking=True, copy=True), None
         if log_probabilities_N.is_cuda:
             done = torch.cuda.Event()  # type: ignore[no-untyped-call]

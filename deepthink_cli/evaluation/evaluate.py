@@ -29,7 +29,7 @@ from deepthink_cli.io.text import html_paragraphs
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.prediction.predict import tell_of_truncated
 from deepthink_cli.prediction.scorer import Loaded, Scorer
-from deepthink_cli.scoring.pipeline import ANYTHING, EVALUATED, UNSCORABLE
+from deepthink_cli.scoring.pipeline import EVALUATED, EVERY_REASON, UNSCORABLE
 from deepthink_cli.scoring.prediction import Prediction
 from deepthink_cli.scoring.probe import Probed
 from deepthink_cli.tasks.evaluated import EvaluatedRows, check_read_for, rows_of_file
@@ -306,7 +306,7 @@ def without_skipped(
 
 
 def _nothing(rows: EvaluatedRows, message: str) -> InputError:
-    return InputError(f"{rows.split}: no row can be evaluated, as the first one: {message}")
+    return InputError(f"{rows.split}: no row can be evaluated; the first: {message}")
 
 
 def scored_rows(loaded: Loaded, rows: EvaluatedRows, skip: bool, tell: Tell) -> Iterator[Prediction | Skipped]:
@@ -332,7 +332,7 @@ def _usable(loaded: Loaded, rows: EvaluatedRows, skip: bool) -> Iterable[Query |
 
 def _skipped(skip: bool) -> Collection[str]:
     """The reasons for which rows are skipped: also without `skip`, those of rows that no memory can score."""
-    return ANYTHING if skip else UNSCORABLE
+    return EVERY_REASON if skip else UNSCORABLE
 
 
 def _warn(report: EvaluationReport, tell: Tell) -> None:

@@ -21,7 +21,7 @@ from deepthink_cli.experiments.executors.scheduler import Scheduler
 from deepthink_cli.io.prefetch import chunks
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.prediction.scorer import Scorer
-from deepthink_cli.scoring.pipeline import ANYTHING, CHUNK, NOTHING, Part
+from deepthink_cli.scoring.pipeline import CHUNK, EVERY_REASON, NO_REASON, Part
 from deepthink_cli.scoring.scoring import Scoring
 
 _AHEAD = 2  # chunks for each worker that are read, or labelled out of order, and not yet given back
@@ -76,7 +76,7 @@ class ChunkUnit:
         return f"{len(self.rows)} rows from {first}"
 
 
-class ChunkLabeller:
+class ChunkWorker:
     """What a worker holds: the memories and their model, which label chunk after chunk."""
 
     def __init__(self, job: RowLabels) -> None:
@@ -87,7 +87,7 @@ class ChunkLabeller:
         if job.digests != tuple(each.sha256 for each in scorer.memories):
             raise InputError(f"{first}: a worker has another file of this name; give all the same files")
         self.label = scorer.load(scorer.find(job.options, silent), silent)
-        self.engine, self.skip = self.label.engine, ANYTHING if job.skip else NOTHING
+        self.engine, self.skip = self.label.engine, EVERY_REASON if job.skip else NO_REASON
 
     def do(self, unit: Unit, samples: bool) -> Iterator[RowsLabelled]:
         """Label a chunk; an error of its rows, which another worker would meet, too, is part of what is yielded."""
@@ -113,7 +113,7 @@ class Divided:
         """
         assert progress.total is not None
         chunks = -(-(progress.total - progress.done) // CHUNK)
-        driver = Driver(self.job, self.memories, rows, _AHEAD * self.executor.workers, tell)
+        driver = RowsClient(self.job, self.memories, rows, _AHEAD * self.executor.workers, tell)
         scheduler = Scheduler(self.executor, driver, {self.job: chunks}, tell)
         for _ in scheduler.steps():
             for part in driver.ready():
@@ -123,8 +123,8 @@ class Divided:
         scheduler.raise_failures()
 
 
-class Driver:
-    """What the scheduler asks about the rows of a file; see `Client` there.
+class RowsClient:
+    """Tells the scheduler of the chunks of a file's rows, and keeps their predictions (see `Client` there).
 
     At most `most` chunks are read, or labelled out of order, beyond those that are given back.
     """

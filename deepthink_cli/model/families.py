@@ -230,5 +230,5 @@ def cached_values(text: Any) -> int:
 
 
 def _network_class(auto: Any, config: PretrainedConfig, text: Any) -> Any:
-    """The class that `auto` chooses; None for code that comes with the model."""
+    """The class that an auto class of transformers has for a configuration; None if the model brings its own code."""
     return auto._model_mapping.get(type(config), None) or auto._model_mapping.get(type(text), None)

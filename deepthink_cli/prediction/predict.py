@@ -26,7 +26,7 @@ from deepthink_cli.prediction.rows import by_first
 from deepthink_cli.prediction.scorer import LabelRows, Loaded, Scorer
 from deepthink_cli.provenance import check_model
 from deepthink_cli.scoring.inputs import CheckedRows, check_rows
-from deepthink_cli.scoring.pipeline import ANYTHING, CHUNK, NOTHING, Part, predicted
+from deepthink_cli.scoring.pipeline import CHUNK, EVERY_REASON, NO_REASON, Part, predicted
 from deepthink_cli.scoring.prediction import Prediction
 from deepthink_cli.scoring.probe import Answers, Probed
 from deepthink_cli.scoring.scoring import PLAIN, Scoring
@@ -132,7 +132,7 @@ class Labelling:
     def here(self, loaded: Loaded | None = None, size: int = CHUNK, flush: bool = False) -> LabelRows:
         """What labels the rows in this process, `size` at a time; with `flush`, also where no row follows at once."""
         loaded = loaded or self.scorer.load(self.spec, self.tell)
-        return partial(loaded, size=size, flush=flush, skip=ANYTHING if self.skip else NOTHING)
+        return partial(loaded, size=size, flush=flush, skip=EVERY_REASON if self.skip else NO_REASON)
 
     def __call__(self, label: LabelRows, start: int = 0, before: Iterable[Sequence[Prediction]] = ()) -> Iterator[Part]:
         """Yield the predictions of the rows as `label` does, with the corrections that are estimated from rows.
@@ -163,7 +163,7 @@ class Labelling:
         """Label a sample of the rows of a file, and return what it says of all."""
         assert self.checked is not None  # the rows of standard input cannot be read twice
         loaded = self.scorer.load(self.spec, self.tell)
-        return loaded.probe(self._rows(), self.checked.count, skip=ANYTHING if self.skip else NOTHING)
+        return loaded.probe(self._rows(), self.checked.count, skip=EVERY_REASON if self.skip else NO_REASON)
 
     def _rows(self) -> Iterator[Query | Skipped]:
         """The rows of the inputs; those that cannot be used are skipped or raise InputError.

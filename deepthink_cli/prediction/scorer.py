@@ -37,7 +37,7 @@ from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.multilabel import has_several
 from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.scoring.inputs import CheckedRows, check_tokens
-from deepthink_cli.scoring.pipeline import CHUNK, NOTHING, Part, predictions
+from deepthink_cli.scoring.pipeline import CHUNK, NO_REASON, Part, predictions
 from deepthink_cli.scoring.probe import Answers, Probed, probe
 from deepthink_cli.scoring.scoring import PLAIN, Scoring
 
@@ -178,7 +178,7 @@ class Loaded:
         *,
         size: int = CHUNK,
         flush: bool = False,
-        skip: Collection[str] = NOTHING,
+        skip: Collection[str] = NO_REASON,
         progress: Progress | None = None,
         tell: Tell = silent,
     ) -> Iterator[Part]:
@@ -197,7 +197,7 @@ class Loaded:
         return self.calibrator.corrected(raw)
 
     def probe(
-        self, rows: Iterable[Query | Skipped], count: int, *, size: int = CHUNK, skip: Collection[str] = NOTHING
+        self, rows: Iterable[Query | Skipped], count: int, *, size: int = CHUNK, skip: Collection[str] = NO_REASON
     ) -> tuple[Probed, Answers]:
         """Time a sample of `count` rows, and return what it says of all, with its predictions (`scoring.probe`)."""
         return probe(

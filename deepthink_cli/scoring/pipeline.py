@@ -57,9 +57,9 @@ SAME_TOKENS = "candidates that the tokenizer does not tell apart"
 UNKNOWN_TOKENS = "tokens that the model does not know"
 NOT_FINITE = "scores that are not finite"
 # Which of these become `Skipped`; the others raise.
-NOTHING: Collection[str] = ()
+NO_REASON: Collection[str] = ()
 UNSCORABLE: Collection[str] = (TOO_LONG, SAME_TOKENS)
-ANYTHING: Collection[str] = (*UNSCORABLE, UNKNOWN_TOKENS, NOT_FINITE)
+EVERY_REASON: Collection[str] = (*UNSCORABLE, UNKNOWN_TOKENS, NOT_FINITE)
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def predictions(
     size: int = CHUNK,
     flush: bool = False,
     scoring: Scoring = PLAIN,
-    skip: Collection[str] = NOTHING,
+    skip: Collection[str] = NO_REASON,
     tell: Tell = silent,
     progress: Progress | None = None,
 ) -> Iterator[Part]:
@@ -116,7 +116,7 @@ def planned(
     size: int = CHUNK,
     flush: bool = False,
     scoring: Scoring = PLAIN,
-    skip: Collection[str] = NOTHING,
+    skip: Collection[str] = NO_REASON,
 ) -> Iterator[Chunk]:
     """Yield every `size` rows, ready to be scored after memories of these demonstrations or of fewer tokens.
 
@@ -146,7 +146,9 @@ def fitting(limits: Limits, demonstrations: TokenizedDemonstrations, tokenize: Q
     return lambda query: most is None or length + tokenize([query])[0].longest <= most
 
 
-def scored(engine: Engine, members: Sequence[Sequence[Memory]], chunk: Chunk, skip: Collection[str] = NOTHING) -> Part:
+def scored(
+    engine: Engine, members: Sequence[Sequence[Memory]], chunk: Chunk, skip: Collection[str] = NO_REASON
+) -> Part:
     """The predictions of a chunk: for each query one by each memory, or by the mean of the members' scores.
 
     Raises NotFiniteError for scores that are not finite; if those are to be skipped, scores the other queries again.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from deepthink_cli.data.examples import Query, Skipped
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError
-from deepthink_cli.scoring.pipeline import NOTHING, Chunk, longest_of, planned, predicted, predictions
+from deepthink_cli.scoring.pipeline import NO_REASON, Chunk, longest_of, planned, predicted, predictions
 from deepthink_cli.scoring.prediction import Prediction
 from deepthink_cli.scoring.scoring import PLAIN, Scoring
 
@@ -84,7 +84,7 @@ def probe(
     label: Label,
     *,
     scoring: Scoring = PLAIN,
-    skip: Collection[str] = NOTHING,
+    skip: Collection[str] = NO_REASON,
     loading: float = 0.0,
     compares: bool = True,
 ) -> tuple[Probed, Answers]:

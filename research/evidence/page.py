@@ -25,7 +25,7 @@ from .methods import beside_random
 from .predictors import Correlation, correlations, gain_cells
 from .variations import EVERY_ROW, T, variations
 
-NOTHING = "Nothing has been run for this yet."
+NO_REASON = "Nothing has been run for this yet."
 INTRODUCTION = """\
 Deep-Thinking, here *thinking*, lets a frozen language model read a few solved examples, its *demonstrations*, T times
 before it labels other inputs; T = 1 is plain in-context learning. Every reading after the first moves the model's
@@ -339,7 +339,7 @@ def _top(study: Study) -> list[str]:
 def _coverage(study: Study) -> list[str]:
     rows, evidence = study.evidence.grid, study.evidence
     if rows.empty:
-        return ["## What was run", NOTHING]
+        return ["## What was run", NO_REASON]
     test, dev = (findings.sizes(rows, part) for part in ("test", "dev"))
     models, dtype = " and ".join(evidence.models), " and ".join(sorted(set(rows["dtype"])))
     iterations = ", ".join(str(t) for t in sorted(set(rows["t"])))
@@ -383,7 +383,7 @@ def _helps(study: Study) -> list[str]:
     chosen = study.chosen
     title = "## Where thinking helps, harms, or is not shown to differ"
     if chosen.empty:
-        return [title, NOTHING]
+        return [title, NO_REASON]
     return [
         title,
         findings.tasks_sentence(chosen),
@@ -401,13 +401,13 @@ def _helps(study: Study) -> list[str]:
 def _predictors(study: Study) -> list[str]:
     title = "## What goes along with the gain"
     if study.gains.empty:
-        return [title, NOTHING]
+        return [title, NO_REASON]
     text = (
         "The gain of a run with one eta is its mean test accuracy over T > 1 minus that of T = 1, so that no T is "
         "chosen. The predictions of T = 1 are those on dev rows, which do not share the test rows' noise. The last "
         "columns rank only seeds of the same task, setting and eta, which removes differences between them."
     )
-    shown = [text, tables.correlation_table(study.correlations)] if study.correlations else [text, NOTHING]
+    shown = [text, tables.correlation_table(study.correlations)] if study.correlations else [text, NO_REASON]
     calibrated = correlations(study.gains, "calibrated_gain")
     if calibrated:
         shown += ["The same for the gain after batch calibration:", tables.correlation_table(calibrated)]
@@ -418,7 +418,7 @@ def _predictors(study: Study) -> list[str]:
 def _distribution(study: Study) -> list[str]:
     title = "## What happens to the predicted labels"
     if study.every.empty:
-        return [title, NOTHING]
+        return [title, NO_REASON]
     rows = study.evidence.grid
     has_paper = ((rows["setting"] == PAPER[0]) & (rows["eta"] == PAPER[1])).any()
     setting, eta = PAPER if has_paper else (str(rows["setting"].iloc[0]), float(rows["eta"].max()))
@@ -434,7 +434,7 @@ def _distribution(study: Study) -> list[str]:
 def _calibration(study: Study) -> list[str]:
     title = "## Accuracy over T"
     if study.every.empty:
-        return [title, NOTHING]
+        return [title, NO_REASON]
     figure = _figure(study, "curves", "Accuracy over T", plots.curves, study.evidence.grid)
     text = "Means over seeds at each T that was scored, by the model's scores and after batch calibration."
     return [title, text, figure]

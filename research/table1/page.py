@@ -42,7 +42,7 @@ POOLED, UNLABELLED = "T = 1, labels of the pool", "T = 1, own labels"
 FIXED_T, CHOSEN_T = "T = 5, eta 0.01, own labels", f"eta 0.1, T by {DEV_ROWS} dev labels"  # of thinking
 LOOKS = {UNLABELLED: OWN_LABELS, POOLED: MORE_LABELS, FIXED_T: THINKS, CHOSEN_T: THINKS}
 PAPER_BEST = "graph-cut"  # of the paper's choices without dev labels
-NOTHING = "Nothing has been run for this yet."
+NO_REASON = "Nothing has been run for this yet."
 Answers = dict[tuple[str, int], Floats]  # by task and seed: 1.0 for every test row that is labelled correctly [rows]
 
 
@@ -193,7 +193,7 @@ def page(models: Sequence[Model], figures: Path) -> str:
         ]
         parts += [*_drawn(model, figures), *_missing(model)]
         parts += ["#### At T = 1", *_first_readings(model), *_thinking(model), *_rivals(model)]
-    return "\n\n".join(parts if models else [*parts, NOTHING]) + "\n"
+    return "\n\n".join(parts if models else [*parts, NO_REASON]) + "\n"
 
 
 TOP = """\

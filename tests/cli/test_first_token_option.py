@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from conftest import write_rows
 
-from deepthink_cli import calibrate, load_memory, load_model, open_memory, predict, weigh
+from deepthink_cli import calibrate, load_memory, load_model, open_memory, predict, weigh_first_token
 from deepthink_cli.artifact.format import read_header
 from deepthink_cli.cli.main import run
 from deepthink_cli.errors import InputError
-from deepthink_cli.weigh_memory import WEIGHTS
+from deepthink_cli.first_token import WEIGHTS
 
 Captured = pytest.CaptureFixture[str]
 LABELS = ("positive", "negative")
@@ -70,7 +70,7 @@ def test_the_weight_is_the_best_of_those_that_predict_would_use(
     tried = json.loads(capsys.readouterr().out)["tried"]
     by_hand = {}
     for weight in WEIGHTS:
-        weigh(memory, output=tmp_path / "one.safetensors", first_token=weight)
+        weigh_first_token(memory, output=tmp_path / "one.safetensors", first_token=weight)
         by_hand[weight] = value(tmp_path / "one.safetensors", rows)
     field = "log_likelihood" if criterion == "labels" else "entropy"
     assert {each["weight"]: each[field] for each in tried} == pytest.approx(by_hand, abs=1e-5)
@@ -93,7 +93,7 @@ def test_a_weight_removes_the_correction_and_a_correction_keeps_the_weight(memor
 
 @pytest.mark.plugins
 def test_inspect_shows_the_weight_and_export_warns(memory: Path, tmp_path: Path, capsys: Captured) -> None:
-    weigh(memory, first_token=2)
+    weigh_first_token(memory, first_token=2)
     assert run(["inspect", str(memory)]) == 0
     assert "attention weight x 2" in capsys.readouterr().out
     assert run(["export", str(memory), "--to", "peft", "-o", str(tmp_path / "adapter")]) == 0
@@ -140,4 +140,4 @@ def test_rows_with_several_labels_choose_no_weight(criterion: str, tmp_path: Pat
 
 def test_a_given_weight_takes_no_rows(memory: Path, rows: Path) -> None:
     with pytest.raises(InputError, match="is not chosen by rows; omit them"):
-        weigh(memory, rows, first_token=2)
+        weigh_first_token(memory, rows, first_token=2)

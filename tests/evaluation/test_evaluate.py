@@ -103,7 +103,7 @@ def test_where_no_row_fits_the_model_the_reason_of_the_first_is_told(demos: Path
     demonstrations = tokenize_demonstrations(engine.tokenizer, read_demonstrations(str(demos)))
     memories = list(think(engine, demonstrations, Method(1)))
     rows = write_rows(tmp_path / "rows.jsonl", [{"review": "fine " * 5000, "sentiment": "positive"}])
-    with pytest.raises(InputError, match=r"no row can be evaluated, as the first one: .*rows\.jsonl:1: too long"):
+    with pytest.raises(InputError, match=r"no row can be evaluated; the first: .*rows\.jsonl:1: too long"):
         evaluate(memories, rows, engine=engine)
 
 

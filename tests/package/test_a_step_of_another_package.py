@@ -32,7 +32,7 @@ import json
 from starlette.testclient import TestClient
 from deepthink_cli import Scorer, Scoring
 from deepthink_cli.plugins.serve.app import Server
-from deepthink_cli.plugins.serve.labeller import ServedMemory
+from deepthink_cli.plugins.serve.served import ServedMemory
 from deepthink_cli.plugins.serve.options import ServeOptions
 from deepthink_cli.plugins.sklearn.classifier import DeepThinkingClassifier
 

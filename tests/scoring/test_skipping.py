@@ -14,9 +14,9 @@ from deepthink_cli.engine.delegating import DelegatingEngine
 from deepthink_cli.errors import InputError
 from deepthink_cli.events import Event, Progress
 from deepthink_cli.scoring.pipeline import (
-    ANYTHING,
+    EVERY_REASON,
+    NO_REASON,
     NOT_FINITE,
-    NOTHING,
     SAME_TOKENS,
     TOO_LONG,
     UNSCORABLE,
@@ -54,7 +54,7 @@ def memories(llama: Engine, reviews: DemonstrationSet) -> list[Memory]:
 
 
 def test_rows_keep_their_places(engine: Engine, memories: list[Memory]) -> None:
-    (rows,) = predictions(engine, [memories], [GOOD[0], *BAD, GOOD[1]], skip=ANYTHING)
+    (rows,) = predictions(engine, [memories], [GOOD[0], *BAD, GOOD[1]], skip=EVERY_REASON)
     first, second, *bad, third, fourth = rows
     assert [each.reason for each in bad if isinstance(each, Skipped)] == [NOT_FINITE, UNREADABLE, TOO_LONG, SAME_TOKENS]
     assert bad[1] == UNREAD
@@ -66,19 +66,19 @@ def test_rows_keep_their_places(engine: Engine, memories: list[Memory]) -> None:
 
 
 def test_a_chunk_of_bad_rows_has_no_predictions(engine: Engine, memories: list[Memory]) -> None:
-    parts = list(predictions(engine, [memories], [*BAD, *GOOD], size=len(BAD), skip=ANYTHING))
+    parts = list(predictions(engine, [memories], [*BAD, *GOOD], size=len(BAD), skip=EVERY_REASON))
     assert [len(predicted(part)) for part in parts] == [0, 4]
 
 
 def test_other_rows_have_the_scores_they_have_alone(engine: Engine, memories: list[Memory]) -> None:
-    (rows,) = predictions(engine, [memories], [*BAD, *GOOD], skip=ANYTHING)
+    (rows,) = predictions(engine, [memories], [*BAD, *GOOD], skip=EVERY_REASON)
     alone = list(predict(engine, memories, GOOD))
     for row, expected in zip(predicted(rows), alone, strict=True):
         assert row.scores == pytest.approx(expected.scores, abs=1e-4)
 
 
 def test_without_skipping_scores_that_are_not_finite_are_an_error(engine: Engine, memories: list[Memory]) -> None:
-    for skip in (NOTHING, UNSCORABLE):
+    for skip in (NO_REASON, UNSCORABLE):
         with pytest.raises(NotFiniteError, match="overflows: the score of candidate 1 is nan"):
             list(predictions(engine, [memories], [*GOOD, NAN], skip=skip))
 
@@ -95,5 +95,5 @@ def test_only_what_is_to_be_skipped_is(engine: Engine, memories: list[Memory]) -
 def test_progress_counts_every_row_of_a_chunk(engine: Engine, memories: list[Memory]) -> None:
     told, start = list[Event](), Progress("scoring", 10, 16)
     rows = [*BAD, *GOOD]
-    list(predictions(engine, [memories], rows, size=4, skip=ANYTHING, tell=told.append, progress=start))
+    list(predictions(engine, [memories], rows, size=4, skip=EVERY_REASON, tell=told.append, progress=start))
     assert told == [Progress("scoring", 14, 16), Progress("scoring", 16, 16)]

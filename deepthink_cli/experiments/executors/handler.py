@@ -34,7 +34,7 @@ from deepthink_cli.experiments.executors.messages import (
     Subject,
     Unit,
 )
-from deepthink_cli.experiments.label_rows import ChunkLabeller, RowLabels
+from deepthink_cli.experiments.label_rows import ChunkWorker, RowLabels
 from deepthink_cli.experiments.runner import max_tokens_together
 from deepthink_cli.experiments.worker import UnitRunner
 from deepthink_cli.model.opening import open_model
@@ -98,7 +98,7 @@ class MessageHandler:
 
     def _work_of(self, subject: Subject) -> Work:
         if isinstance(subject, RowLabels):
-            return ChunkLabeller(subject)
+            return ChunkWorker(subject)
         assert isinstance(subject, ModelOptions)
         spec = open_model(subject)
         return UnitRunner(spec, load_model(spec), self.store)

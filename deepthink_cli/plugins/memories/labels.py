@@ -18,7 +18,7 @@ from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.prediction.rows import answer_of
 from deepthink_cli.prediction.scorer import Loaded, Scorer
-from deepthink_cli.scoring.pipeline import ANYTHING, EVALUATED
+from deepthink_cli.scoring.pipeline import EVALUATED, EVERY_REASON
 from deepthink_cli.scoring.prediction import Prediction
 from deepthink_cli.scoring.scoring import PLAIN, Scoring
 from deepthink_cli.scoring.softmax import log_share
@@ -199,7 +199,7 @@ def compare_labels(planned: LabelComparison, tell: Tell) -> ComparedLabels:
 
 def _answers(loaded: Loaded, rows: EvaluatedRows, tell: Tell, progress: Progress) -> Iterator[Prediction | Skipped]:
     """The predictions of a memory, after the correction that it stores, if it stores one."""
-    parts = loaded(rows.queries, size=EVALUATED, skip=ANYTHING, progress=progress, tell=tell)
+    parts = loaded(rows.queries, size=EVALUATED, skip=EVERY_REASON, progress=progress, tell=tell)
     for row in chain.from_iterable(parts):
         yield row if isinstance(row, Skipped) else answer_of(row, loaded.scorer.calibrate)
 

@@ -24,11 +24,11 @@ from deepthink_cli.errors import DeepThinkError, InputError, out_of_memory, ran_
 from deepthink_cli.events import Detail, Tell, silent
 from deepthink_cli.io.text import json_line, size
 from deepthink_cli.plugins.serve.batches import Batches, Overloaded
-from deepthink_cli.plugins.serve.labeller import ServedMemory, TooManyRows, without_place
 from deepthink_cli.plugins.serve.metrics import CONTENT_TYPE, Metrics
 from deepthink_cli.plugins.serve.options import ServeOptions
 from deepthink_cli.plugins.serve.refusals import KIND, RETRY, Crowded, OwnHost, Token, refusal
 from deepthink_cli.plugins.serve.schema import Health, Mistake, Mistakes, openapi, page
+from deepthink_cli.plugins.serve.served import ServedMemory, TooManyRows, without_place
 from deepthink_cli.prediction.rows import Numbered
 from deepthink_cli.scoring.pipeline import CHUNK, Part
 

@@ -60,8 +60,8 @@ def serve(
     problems.raise_any()
     with listening(options) as listener, Show(common) as tell:
         from deepthink_cli.plugins.serve.app import Server
-        from deepthink_cli.plugins.serve.labeller import ServedMemory
         from deepthink_cli.plugins.serve.serve import serve as answer
+        from deepthink_cli.plugins.serve.served import ServedMemory
 
         labeller = ServedMemory(Scorer.open(memory, iteration=at, scoring=steps, calibrate=names))
         address = address_of(listener)

@@ -19,9 +19,9 @@ from helpers.waiting import wait_until
 
 from deepthink_cli.cli.main import run
 from deepthink_cli.errors import InputError
-from deepthink_cli.plugins.serve.labeller import ServedMemory
 from deepthink_cli.plugins.serve.listening import listening
 from deepthink_cli.plugins.serve.options import ServeOptions
+from deepthink_cli.plugins.serve.served import ServedMemory
 
 ROW = {"review": "a kind film"}
 

@@ -19,7 +19,7 @@ from deepthink_cli.cli.main import run
 
 HELD = """
 import sys, time
-from deepthink_cli.plugins.serve.labeller import ServedMemory
+from deepthink_cli.plugins.serve.served import ServedMemory
 label = ServedMemory.__call__
 def slowly(self, rows):
     sys.stderr.write("labelling\\n")

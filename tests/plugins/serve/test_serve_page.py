@@ -21,9 +21,9 @@ from starlette.types import ASGIApp
 
 from deepthink_cli.cli.main import run
 from deepthink_cli.plugins.serve.app import Server
-from deepthink_cli.plugins.serve.labeller import ServedMemory
 from deepthink_cli.plugins.serve.listening import address_of, listening
 from deepthink_cli.plugins.serve.options import ServeOptions
+from deepthink_cli.plugins.serve.served import ServedMemory
 from deepthink_cli.prediction.scorer import Scorer
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "serve.md").read_text(encoding="utf-8")

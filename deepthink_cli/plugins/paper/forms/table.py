@@ -217,7 +217,7 @@ class _Rows:
         self.y += LINE * 0.5
 
     def foot(self, lines: Sequence[str]) -> None:
-        """The last rule and what the numbers are."""
+        """The bottom rule, and the notes under it."""
         self.rule(1.0)
         self.axes.text(0.1, self.y + 0.07, "\n".join(lines), va="top", fontsize=6.5, color=GREY)
 

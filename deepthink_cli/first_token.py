@@ -58,7 +58,7 @@ class Weighed:
     trials: tuple[Trial, ...] = ()
 
 
-def weigh(
+def weigh_first_token(
     memory: str | Path,
     rows: str | Path | RowSource | None = None,
     output: str | Path | None = None,

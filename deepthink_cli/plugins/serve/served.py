@@ -19,7 +19,7 @@ from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.prediction.options import ErrorOptions, LabelOptions
 from deepthink_cli.prediction.rows import OutputRows, output_rows
 from deepthink_cli.prediction.scorer import Scorer
-from deepthink_cli.scoring.pipeline import ANYTHING, Part
+from deepthink_cli.scoring.pipeline import EVERY_REASON, Part
 from deepthink_cli.scoring.prediction import Prediction
 from deepthink_cli.tasks.rows import in_columns
 
@@ -79,7 +79,7 @@ class ServedMemory:
 
     def __call__(self, rows: Sequence[Query | Skipped]) -> list[Part]:
         """For each row a prediction for each iteration, or why there is none."""
-        answers = (each for part in self._label(skipping(rows, self._check), skip=ANYTHING) for each in part)
+        answers = (each for part in self._label(skipping(rows, self._check), skip=EVERY_REASON) for each in part)
         return [list(_of_row(answers, len(self.scorer.memory.iterations))) for _ in rows]
 
 
