@@ -11,6 +11,7 @@ import base64
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -93,7 +94,7 @@ class Setting:
         """What is scored for this row."""
         return self.part, self.gate, self.iteration
 
-    @property
+    @cached_property
     def key(self) -> str:
         """Sixteen hexadecimal digits that identify this setting."""
         known = {name: value for name, value in asdict(self).items() if name not in _UNSET or value is not None}
