@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import Loaded, read
+from conftest import Loaded, Soak, read
 from helpers.families import EVERY_FAMILY
 from queries import (
     DEMOS,
@@ -70,18 +70,18 @@ def test_many_queries_score_as_each_alone(llama: BatchedEngine) -> None:
 
 
 @pytest.mark.parametrize("family", ["gpt2", pytest.param("bloom", marks=pytest.mark.soak)])
-def test_thousands_of_queries_score_as_one_does(family: str, loaded: Loaded) -> None:
-    engine = loaded(family)
+def test_thousands_of_queries_score_as_one_does(family: str, loaded: Loaded, soak: Soak) -> None:
+    engine, count = loaded(family), soak.count(3_000, 10_000)
     memory = read(engine, DEMOS)
     pick = random.Random(1)
     kinds = [SHARED, UNEQUAL, ((30,),), ((31,), (32, 33))]
     queries = [
         TokenizedQuery(tuple(pick.choices(range(3, 300), k=pick.randint(1, 6))), pick.choice(kinds))
-        for _ in range(3_000)
+        for _ in range(count)
     ]
     together = score(engine, memory, queries)
     assert [len(scores.sums) for scores in together] == [len(query.answers) for query in queries]
-    for number in range(0, 3_000, 299):
+    for number in range(0, count, 299):
         assert together[number].sums == pytest.approx(plain_scores(engine, DEMOS, queries[number]), abs=1e-4)
 
 

@@ -67,7 +67,7 @@ def test_a_network_on_two_devices_scores_as_on_one(
 
 
 @pytest.mark.parametrize(
-    "folder", [("llama", False), pytest.param(("gpt2", True), marks=pytest.mark.soak)], indirect=True
+    "folder", [PLACED[0], pytest.param(PLACED[1], marks=pytest.mark.soak), *PLACED[2:]], indirect=True, ids=str
 )
 def test_a_dialogue_after_a_memory_of_a_file_continues_on_the_networks_devices(
     folder: Path, reviews: DemonstrationSet

@@ -76,7 +76,7 @@ def test_greedy_tokens_are_those_of_transformers_on_the_same_cache(
 
 
 @pytest.mark.parametrize(
-    ("family", "top_p"), with_soak(product(["gpt2", "llama"], [1.0, 0.7]), [("gpt2", 1.0), ("llama", 0.7)])
+    ("family", "top_p"), with_soak(product(["gpt2", "llama", "gpt_neox"], [1.0, 0.7]), [("gpt2", 1.0), ("llama", 0.7)])
 )
 def test_sampled_tokens_are_those_of_transformers_with_the_same_seed(
     family: str, top_p: float, loaded: Loaded, reviews: DemonstrationSet

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +23,7 @@ from research.evidence.agreement import changes_sentence, device_sentence, dtype
 from research.evidence.cells import HARMS, HELPS, SAME, choices, compare_chosen, fixed, verdict
 from research.evidence.claims import Found, claims, holds
 from research.evidence.controls import flipped, repeats
-from research.evidence.load import read_evidence
+from research.evidence.load import Evidence, read_evidence
 
 HEADINGS = (
     "What was run",
@@ -51,6 +50,12 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return evidence
 
 
+@pytest.fixture(scope="module")
+def evidence(written: Path) -> Evidence:
+    """What is read of them."""
+    return read_evidence(written)
+
+
 @pytest.fixture
 def folder(written: Path, tmp_path: Path) -> Path:
     """Two settings, three seeds."""
@@ -67,9 +72,9 @@ def test_scores_are_read_back_as_log_probabilities_with_their_measures(tmp_path:
     assert np.exp(row["scores"].logs).sum(axis=1) == pytest.approx(1)
 
 
-def test_chosen_t_and_eta_are_those_of_deepthink_report(folder: Path) -> None:
-    chosen = choices(read_evidence(folder).grid)
-    for line in summarize(read_jobs([folder / "continued"])):
+def test_chosen_t_and_eta_are_those_of_deepthink_report(written: Path, evidence: Evidence) -> None:
+    chosen = choices(evidence.grid)
+    for line in summarize(read_jobs([written / "continued"])):
         if not line.is_mean:
             ours = chosen[(chosen["setting"] == "continued") & (chosen["task"] == line.name)]
             comparison = compare_chosen(ours)
@@ -114,8 +119,9 @@ def test_the_gain_of_exchanged_labels_is_the_share_that_follows_the_demonstratio
     assert (found.calibrated.before, found.calibrated.after) == ((0.0,), (1.0,))
 
 
-def test_the_claim_of_aligned_curves_is_judged_by_the_correlation_of_dev_and_test_accuracies(folder: Path) -> None:
-    evidence = read_evidence(folder)
+def test_the_claim_of_aligned_curves_is_judged_by_the_correlation_of_dev_and_test_accuracies(
+    evidence: Evidence,
+) -> None:
     grid = evidence.grid
     rows = grid[(grid["setting"] == "continued") & (grid["eta"] == 0.1)]
     tables = [job.pivot(index="t", columns="part", values="accuracy") for _, job in rows.groupby(["task", "seed"])]
@@ -124,8 +130,8 @@ def test_the_claim_of_aligned_curves_is_judged_by_the_correlation_of_dev_and_tes
     assert f"eta 0.1: {expected:.2f} [" in found.figures
 
 
-def test_a_claim_without_data_says_that_it_is_not_measured_here(folder: Path) -> None:
-    ours = {each.words: each.found for each in claims(read_evidence(folder), [])}
+def test_a_claim_without_data_says_that_it_is_not_measured_here(evidence: Evidence) -> None:
+    ours = {each.words: each.found for each in claims(evidence, [])}
     after_choice = "after demonstrations that were chosen by dev rows, thinking still raises it"
     assert ours["MMLU and BBH gain on every model"] == ours[after_choice] == Found("not measured here", "")
 
@@ -262,9 +268,8 @@ def test_how_many_test_sentences_two_tasks_share_is_counted_in_the_texts(folder:
         predictions = [Prediction(each, 1, "negative", 0.5, {}, "negative", False, means={}) for each in inputs]
         write_texts(folder / "all-rows", str(row.setting.rows_sha256), predictions)
     evidence = read_evidence(folder)
-    said = ", though 2 of the 4 validation sentences of SST-2 are among those of SST-5;"
-    assert f"Tasks count as independent{said}" in "".join(page._question(page.Study(evidence, folder)))
-    assert "Tasks count as independent;" in "".join(page._question(page.Study(replace(evidence, texts={}), folder)))
+    said = ", though 2 of the 4 validation sentences of SST-2 are among those of SST-5"
+    assert (page._shared(evidence.texts), page._shared({})) == (said, "")
 
 
 def test_the_first_paragraph_says_which_t_dev_rows_choose_and_what_all_rows_give(folder: Path) -> None:
@@ -281,8 +286,7 @@ def test_the_first_paragraph_says_which_t_dev_rows_choose_and_what_all_rows_give
     assert "With T = 5 for all, on all test rows (of AG News 2,000), seeds 0 to 4, accuracy changes by +10.0 " in text
 
 
-def test_the_headline_counts_the_runs_that_are_helped_and_harmed(folder: Path) -> None:
-    evidence = read_evidence(folder)
+def test_the_headline_counts_the_runs_that_are_helped_and_harmed(evidence: Evidence) -> None:
     chosen = choices(evidence.grid)
     pairs = zip(chosen["before"], chosen["after"], strict=True)
     found = [verdict(discordant(first["right"], last["right"])) for first, last in pairs]
@@ -291,8 +295,8 @@ def test_the_headline_counts_the_runs_that_are_helped_and_harmed(folder: Path) -
     assert said in findings.headline(chosen, evidence)
 
 
-def test_the_sentence_about_calibration_has_every_task(folder: Path) -> None:
-    grid = read_evidence(folder).grid
+def test_the_sentence_about_calibration_has_every_task(evidence: Evidence) -> None:
+    grid = evidence.grid
     chosen = choices(grid[grid["setting"] == "continued"])
     said = findings.balance_sentence(chosen)
     for task, rows in chosen.groupby("task", observed=True):
@@ -312,8 +316,8 @@ def _files(evidence: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in docs.rglob("*") if path.is_file()}
 
 
-def test_results_at_a_fixed_t_are_counted_without_a_choice(folder: Path) -> None:
-    every = fixed(read_evidence(folder).grid)
+def test_results_at_a_fixed_t_are_counted_without_a_choice(evidence: Evidence) -> None:
+    every = fixed(evidence.grid)
     said = findings.fixed_sentence(every)
     counts = [every["raw"].map(lambda each, name=name: getattr(each, name)).sum() for name in ("better", "worse")]
     assert f"helps in {counts[0]} of {every['seeds'].sum()} results and harms in {counts[1]}; " in said

@@ -84,6 +84,7 @@ def test_an_arm_scores_as_think_and_predict_do_and_counts_what_it_reads(case: Ca
     assert min(fitted.scoring.tokens, outcomes["pmi"].scoring.tokens) > raw.scoring.tokens == batch.scoring.tokens
 
 
+@pytest.mark.soak  # hundreds of steps of training
 def test_training_counts_its_passes_forward_and_back(case: Case) -> None:
     (raw, *_) = ARMS["ct-kv T=1"](case)
     assert raw.making.tokens > 3 * 200 * len(raw.gold)
