@@ -44,7 +44,7 @@ def test_another_text_is_refused(text: str) -> None:
 
 @pytest.mark.plugins
 def test_a_queue_is_for_runs_alone() -> None:
-    with pytest.raises(InputError, match="also N@NAME: ray$"):
+    with pytest.raises(InputError, match=r"also N@NAME: ray$"):
         place_of("2@slurm")
 
 
