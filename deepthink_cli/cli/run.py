@@ -119,6 +119,7 @@ def run(
     paths: dict[str, Any] = {"model": model.model, "task": task, "data_dir": data_dir, "config": common.config}
     with problems.collected():
         run_tasks(task or ())
+    folder = output
     with problems.collected():
         machines = Machines.checked(divided, demos)
         folder = machines.folder(output)

@@ -128,7 +128,7 @@ COMMANDS = [
     "generate MEM ROWS --max-new-tokens 2 --at all",
     "chat MEM --max-new-tokens 8",
     "select POOL -m MODEL --shots 2 --demos-by herding -o -",
-    "select --list",
+    "list selections",
     "tune POOL -m MODEL -T 2 --folds 3 --shots 2 -o OUT",
     "vectors POOL -m MODEL --episodes 2 --shots 1 -o OUT",
     "tasks TASK --data-dir DATA",

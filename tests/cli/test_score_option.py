@@ -222,11 +222,11 @@ def test_a_run_names_the_number_of_rows_with_such_candidates(
 ) -> None:
     own: dict[str, Any] = {"labels": None, "candidates": {"column": "options"}, "answer": "kind"}
     example = {"body": "a", "kind": 1, "options": ["x", "y"]}
-    task, data = tiny_task(tmp_path, **own, example=example)
+    task, data = tiny_task(tmp_path, **own, example=example, protocols={"paper": {"split": "test"}})
     for split, count in (("train", 20), ("test", 12)):
         kinds = [{**row, "options": ["so", "so good"]} for row in reviews("film", count, start=100 * len(split))]
         write_rows(data / "tiny" / f"{split}.jsonl", kinds)
-    fixed = ["--protocol", "paper", "-T", "1", "--dry-run", "-q"]
+    fixed = ["-T", "1", "--dry-run", "-q"]
     _, told = printed("run", "--task", task, "--data-dir", data, "-m", models("llama"), "-o", tmp_path / "o", *fixed)
     assert f"candidate 'so good' {NEVER} 'so'; 12 rows have such candidates; rename them, or use --score end" in told
     assert told.count("warning:") == 1

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from conftest import shared, write_rows
 from helpers.families import write_model
-from helpers.tiny import run_words
+from helpers.tiny import tiny_task
 from transformers import AutoTokenizer
 
 from deepthink_cli.artifact.format import read_header
@@ -63,10 +63,12 @@ def test_predict_gives_queries_the_ids_that_the_memory_records(
     assert scores[0] != pytest.approx(scores[1], abs=1e-3)
 
 
-def test_rows_of_a_run_name_the_ids_of_parts(model: Path, tmp_path: Path) -> None:
-    words = run_words(tmp_path, model, "-T", "1", "--limit", "4", "-q")
-    assert run(words) == 0
-    assert run([*words, "--tokens", "parts"]) == 0
+def test_rows_of_a_study_name_the_ids_of_parts(model: Path, tmp_path: Path) -> None:
+    task, data = tiny_task(tmp_path)
+    fields = {"models": str(model), "tasks": str(task), "data_dir": str(data), "iterations": 1, "limit": 4}
+    for tokens in ("prompt", "parts"):
+        (tmp_path / "study.yaml").write_text(json.dumps({**fields, "tokens": tokens}))
+        assert run(["study", "run", str(tmp_path / "study.yaml"), "-o", str(tmp_path / "out"), "-q"]) == 0
     whole, parts = read_results(tmp_path / "out")
     assert (whole.setting.tokens, parts.setting.tokens) == (None, "parts")
     assert whole.key != parts.key

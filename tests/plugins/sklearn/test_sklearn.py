@@ -320,7 +320,7 @@ def test_a_bias_of_rows_needs_twenty_that_are_not_read(name: str) -> None:
         ({"calibrate": "centroid", "shots": 2}, "calibrate centroid: compares hidden states, which are not kept here"),
         ({"scoring": {"score": "best"}}, "^score '?best'?: use sum, mean, end"),
         ({"shots": 9}, "^shots 9: X has 4 rows to choose from"),
-        ({"shots": 1}, "^shots 1: stratified sampling needs .* or demos_by random"),
+        ({"shots": 1}, "^shots 1: stratified sampling needs .* or draw at random"),
         ({"model": "./nowhere"}, "^model ./nowhere: no such model directory"),
         ({"demos_by": "luck", "shots": 2}, "^demos_by luck: use"),
         ({"label_words": {"positive": "good"}}, "no word for the label 'negative'"),
