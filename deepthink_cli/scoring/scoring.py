@@ -62,27 +62,39 @@ class Scoring:
         problems.raise_any()
         return cls(tuple(step for step in steps if step.recorded))
 
+    def _recorded(self, wanted: Callable[[Step], bool]) -> dict[str, Any]:
+        """The options of some steps that do not have their defaults."""
+        return {name: value for step in filter(wanted, self.steps) for name, value in step.recorded.items()}
+
     @property
     def recorded(self) -> dict[str, Any]:
-        """The options that do not have their defaults: what identifies answers, and is written with them."""
-        return {name: value for step in self.steps for name, value in step.recorded.items()}
+        """The options that do not have their defaults: they identify answers, and are written with them."""
+        return self._recorded(lambda step: True)
 
     @property
     def correctable(self) -> dict[str, Any]:
-        """Those of `recorded` that a correction depends on."""
-        return {name: value for step in self.steps if not step.only_of_rows for name, value in step.recorded.items()}
+        """The recorded options that a correction depends on."""
+        return self._recorded(lambda step: not step.only_of_rows)
 
     @property
     def of_states(self) -> dict[str, Any]:
-        """Those of `correctable` that hidden states depend on."""
-        steps = (step for step in self.steps if not (step.only_of_rows or step.only_of_scores))
-        return {name: value for step in steps for name, value in step.recorded.items()}
+        """The recorded options that hidden states depend on."""
+        return self._recorded(lambda step: not (step.only_of_rows or step.only_of_scores))
 
     @property
     def of_scores(self) -> dict[str, Any]:
-        """Those of `recorded` that have no meaning without scores: all but those of how queries are written."""
-        steps = (step for step in self.steps if step.only_of_rows or step.only_of_scores or step.attends)
-        return {name: value for step in steps for name, value in step.recorded.items()}
+        """The recorded options that have no meaning for generated answers: all but those of how queries are written."""
+        return self._recorded(lambda step: step.only_of_rows or step.only_of_scores or step.attends)
+
+    @property
+    def of_parts(self) -> dict[str, Any]:
+        """The recorded options that choose the parts of a memory to which queries attend."""
+        return self._recorded(lambda step: step.attends)
+
+    @property
+    def attends(self) -> bool:
+        """Whether queries attend to some parts of a memory alone, so that an engine gives no hidden states."""
+        return bool(self.of_parts)
 
     def get(self, name: str) -> Any:
         """The value of an option of a step."""
@@ -129,16 +141,6 @@ class Scoring:
     def prefers_short(self) -> bool:
         """Whether a candidate never wins against another one that its tokens begin with."""
         return all(step.prefers_short() for step in self.steps)
-
-    @property
-    def of_parts(self) -> dict[str, Any]:
-        """Those of `recorded` with which queries attend to some of a memory's parts alone."""
-        return {name: value for step in self.steps if step.attends for name, value in step.recorded.items()}
-
-    @property
-    def attends(self) -> bool:
-        """Whether queries attend to some of a memory's parts alone, so that an engine gives no hidden states."""
-        return bool(self.of_parts)
 
     @property
     def described(self) -> list[str]:
