@@ -3,21 +3,37 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 import typer
 from typer.testing import CliRunner
 
 from deepthink_cli.cli.console import bar, interval_bar, note, report, table, write_json
-from deepthink_cli.cli.grouped import Given
+from deepthink_cli.cli.data_options import PromptArguments
+from deepthink_cli.cli.grouped import Given, Without, grouped
+from deepthink_cli.cli.options import CommonArguments
 from deepthink_cli.cli.values import pattern, unescaped
 from deepthink_cli.errors import InputError
 from deepthink_cli.io.text import size
-from deepthink_cli.model.options import ModelOptions
+from deepthink_cli.method import MethodOptions
+from deepthink_cli.model.options import ModelOptions, Offline
 
 app = typer.Typer()
+
+
+@app.command()
+@grouped
+def command(
+    *,
+    method: Given[MethodOptions],
+    prompt: PromptArguments,
+    offline: Offline = False,
+    common: Annotated[CommonArguments, Without("json")],
+) -> None:
+    sys.stdout.write(json.dumps([float(method.eta), method.keep, prompt.labels, prompt.label_field, offline]))
 
 
 def parsed(*arguments: str, **environment: str) -> list[Any]:
