@@ -115,7 +115,7 @@ def test_run_and_tune_take_the_step(guest: Path, libraries: Forks) -> None:
     for split in ("train", "test"):
         rows = [{"text": f"{split} {n}", "label": ("yes", "no")[n % 2]} for n in range(12)]
         (guest / "weather" / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    words = "run --task weather.yaml --protocol own --data-dir . -T 1 -o runs -q"
+    words = "run --task weather.yaml --data-dir . -T 1 -o runs -q"
     done = deepthink(
         libraries,
         guest,

@@ -121,7 +121,7 @@ answer: label
 shots: 2
 demonstrations: train
 folder: weather
-protocols: {own: {split: test}}
+protocols: {official: {split: test}}
 groups: [examples]
 example: {text: sun, label: "yes"}
 source: Written for this test.
@@ -313,7 +313,7 @@ def test_a_judge_of_another_package_judges_the_answers_of_a_task(guest: Path, li
         libraries,
         guest,
         "think --task free.yaml --data-dir . -T 1 -o free.safetensors",
-        "eval free.safetensors --task free.yaml --protocol own --data-dir . -o answers.jsonl",
+        "eval free.safetensors --task free.yaml --data-dir . -o answers.jsonl",
     )
     assert done.returncode == 0, done.stderr
     answers = [json.loads(line) for line in (guest / "answers.jsonl").read_text().splitlines()]

@@ -82,7 +82,7 @@ def test_labels_that_cannot_be_compared_are_named_after_the_report(folder: Path,
     assert "labels" in out
     assert err == (
         "deepthink: labels: A has the labels negative, positive, B mixed, negative, positive; compare memories of one "
-        "model, the same labels and the same score\n"
+        "model and the same labels\n"
     )
 
 
