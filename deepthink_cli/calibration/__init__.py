@@ -1,1 +1,1 @@
-"""How scores are corrected for a bias toward some labels: the methods, their texts, and applying them."""
+"""Corrections of scores for a bias toward some labels: the methods, their texts, and their use."""

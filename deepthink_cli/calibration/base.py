@@ -1,4 +1,4 @@
-"""The interface of calibrations, and what each of them presupposes."""
+"""The interface of calibrations, and the properties that say where each can be used."""
 
 from __future__ import annotations
 
@@ -21,21 +21,23 @@ if TYPE_CHECKING:
 
 Basis = Literal["content-free", "domain", "premise", "batch", "labelled"]
 Estimate = Callable[..., "Floats"]
-FEWEST = 20  # rows for a bias; from fewer, each one changes the labels of the others much
+FEWEST = 20  # rows for a bias; among fewer, each row changes the labels of the others much
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """A calibration, as the documentation lists it, by its name in `--calibrate`.
+    """A calibration, by its name in `--calibrate`.
 
     `basis` are the inputs from which the bias is estimated: fixed texts without content, random words of the
     demonstrations, a prompt without the input, the inputs themselves, or rows with their true labels. `estimate` turns
-    the normalised log-probabilities (m, C) of those inputs into log b (C,), and also takes the places (m,) of the true
-    labels if it needs these; it is a function, or where it is found (`module:function`). With `own_candidates`, it is
-    defined if every query has candidates of its own; `averaged`, if b is a mean over the inputs, so that the estimates
-    from several batches can be averaged. With `centroids`, there is no bias: `estimate` turns the hidden states (n, W)
-    of inputs, those (m, W) of the rows that it is estimated from, and the places (m,) of their true labels into scores
-    (n, C). `centroids` makes what a memory stores, as `scoring.centroids.centroids_of` does.
+    the normalised log-probabilities (m, C) of these inputs into log b (C,); with true labels, it also takes their
+    places (m,). It is a function, or the place of one (`module:function`). `own_candidates`: the calibration is defined
+    if every query has candidates of its own. `averaged`: b is a mean over the inputs, so that the estimates of several
+    batches can be averaged.
+
+    With `centroids`, there is no bias: `estimate` turns the hidden states (n, W) of inputs, the states (m, W) of the
+    rows for the estimate, and the places (m,) of their true labels into scores (n, C). `centroids` makes the centroids
+    that a memory stores, as `scoring.centroids.centroids_of` does.
     """
 
     name: str
@@ -53,17 +55,17 @@ class Calibration:
         return self.centroids is not None
 
     def bias(self, logs: Floats, gold: Sequence[int] | None = None) -> Floats:
-        """log b (C,), given the log-probabilities (m, C) of the inputs that it is estimated from.
+        """log b (C,), from the log-probabilities (m, C) of the basis.
 
         `gold` (m,) are the places of the true labels, for a calibration that needs them.
         """
         return loaded(self.estimate)(logs) if gold is None else loaded(self.estimate)(logs, gold)
 
     def corrected(self, scores: Any, basis: Any = None, gold: Sequence[int] | None = None) -> Floats:
-        """log p(y | x) - log b(y) (n, C), of scores in nats (n, C), and of those (m, C) that b is estimated from.
+        """log p(y | x) - log b(y) (n, C), from scores in nats (n, C) and the scores (m, C) of the `basis` of b.
 
-        The second are the rows' own if none are given; `gold` (m,) are the places of their true labels, if needed.
-        With `centroids`, both are hidden states.
+        Without a basis, b is estimated from the scores themselves. `gold` (m,) are the places of the true labels of the
+        basis, if needed. With `centroids`, both are hidden states.
         """
         if self.of_states:
             scored: Floats = loaded(self.estimate)(scores, basis, gold)
@@ -72,9 +74,9 @@ class Calibration:
         return logs - self.bias(logs if basis is None else log_softmax(basis), gold)
 
     def check_count(self, rows: int) -> None:
-        """Raise InputError for fewer rows than say anything of a bias, if it is estimated from rows.
+        """Raise InputError for too few rows, if the bias is estimated from rows.
 
-        After the correction by a single row, for instance, its labels would always be equally likely.
+        After a correction by a single row, for instance, its labels are always equally likely.
         """
         if not self.from_rows or rows >= FEWEST:
             return

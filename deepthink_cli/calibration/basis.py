@@ -1,8 +1,8 @@
-"""The inputs that a calibration scores through a memory to estimate its bias: texts that say nothing of a label.
+"""The texts without content whose scores estimate a bias.
 
-Zhao et al. (2021) average over 'N/A', '[MASK]' and an empty text. Fei et al. (2023) take 20 texts of random words of
-the task's texts, as long as these are on average; a memory knows the texts of its demonstrations, so the words are
-theirs. Holtzman et al. (2021) omit the input: the end of the template follows the demonstrations.
+Zhao et al. (2021) average over 'N/A', '[MASK]' and an empty text. Fei et al. (2023) take 20 texts of random words from
+the task's texts, of the mean length of these texts; here the words are from the demonstrations, whose texts a memory
+knows. Holtzman et al. (2021) omit the input: the end of the template follows the demonstrations.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 CONTENT_FREE = ("N/A", "[MASK]", "")
-TEXTS, SEED = 20, 0  # how many texts of random words, and the seed of their words
+TEXTS, SEED = 20, 0  # the number of texts of random words, and the seed of their words
 
 
 def check_calibrations(names: Sequence[str], demonstrations: TokenizedDemonstrations, memory: str) -> None:
@@ -67,7 +67,7 @@ def check_inputs(
 
 
 def basis_texts(basis: Basis, demonstrations: TokenizedDemonstrations) -> list[Text]:
-    """The texts of a calibration's inputs; where the template has several text fields, every field has one."""
+    """The texts of a calibration's inputs; every text field of the template has a text."""
     fields = demonstrations.template.text_fields
     if basis == "premise":
         return [_filled(fields, [""] * len(fields))]
@@ -79,7 +79,7 @@ def basis_texts(basis: Basis, demonstrations: TokenizedDemonstrations) -> list[T
 
 
 class BasisInputs:
-    """The inputs of one calibration, with any candidates, which are tokenised as the rows are."""
+    """The inputs of one calibration, for any candidates; they are tokenised as rows are."""
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ class BasisInputs:
             self._tokenize = query_tokenizer(tokenizer, demonstrations, scoring)
 
     def __call__(self, candidates: Iterable[tuple[str, ...]]) -> tuple[list[Query], list[TokenizedQuery]]:
-        """The queries and their tokens: all texts with the first candidates, then with the next.
+        """The queries and their tokens: all texts with the first candidates, then all with the next candidates.
 
         Raises InputError, naming the calibration, for a text after which a candidate has no tokens of its own.
         """

@@ -1,4 +1,4 @@
-"""Correct predictions: by a bias that is estimated from texts or from the predictions, or stored with a memory."""
+"""Correct predictions by a bias that is estimated from texts or from the predictions, or that a memory stores."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from deepthink_cli.memory import Memory
 
 
-SAMPLE, SEED = 10_000, 0  # rows of a stream that a bias is estimated from, and the seed of their choice
+SAMPLE, SEED = 10_000, 0  # the most rows of a stream for the estimate of a bias, and the seed of their choice
 _TOGETHER = 256  # different lists of candidates whose texts are scored together
 
 K = TypeVar("K", bound=Hashable)
@@ -33,19 +33,19 @@ Candidates = tuple[str, ...]
 
 
 class RowCalibrator:
-    """The corrections of a pipeline's predictions by biases that are estimated from rows, which need no model.
+    """The corrections of predictions by biases that are estimated from the predictions, without a model.
 
-    A bias is that of all rows up to the end of a call, or of a sample of them (`_Rows`); each iteration has its own.
-    Other `names` are left out; `labels` are those of the memory.
+    Each iteration has its own bias, of all rows up to the end of a call, or of a sample of them (`_Rows`). Other
+    `names` are left out; `labels` are the memory's labels.
     """
 
     def __init__(self, names: Iterable[str], labels: Candidates) -> None:
         self._correct: dict[str, Correct] = {name: _FromRows(name, labels) for name in from_rows(names)}
 
     def corrected(self, parts: Iterable[Part], together: bool = False) -> Iterator[Part]:
-        """The chunks with their corrections, as they come; raises as a call does.
+        """The chunks with their corrections, as they come; raises as `__call__`.
 
-        With `together`, a bias from rows is that of all rows: they are all in memory then, and come as one part.
+        With `together`, a bias is estimated from all rows: all are in memory then, and come as one part.
         """
         late = [name for name, correct in self._correct.items() if together and isinstance(correct, _FromRows)]
         early = [name for name in self._correct if name not in late]
@@ -62,12 +62,12 @@ class RowCalibrator:
     def __call__(self, predictions: Sequence[Prediction]) -> list[Prediction]:
         """The predictions with their corrections.
 
-        Raises InputError for a row whose candidates do not allow one, and for a bias of too few rows.
+        Raises InputError for a row with candidates that cannot be corrected, and for a bias of too few rows.
         """
         return self._corrected(predictions, list(self._correct))
 
     def count(self, predictions: Sequence[Prediction]) -> None:
-        """Count rows that were corrected before, for the biases that are estimated from rows; only scores are used."""
+        """Add the scores of rows that an earlier call corrected to the biases."""
         for correct in self._correct.values():
             if isinstance(correct, _FromRows):
                 correct(predictions)
@@ -87,11 +87,11 @@ class RowCalibrator:
 
 
 class Calibrator(RowCalibrator):
-    """The corrections of a pipeline's predictions by each of `names`, except `none`; each iteration has its own.
+    """The corrections of predictions by each of `names`, except `none`; each iteration has its own.
 
     A bias from texts is the same for all rows with the same candidates; the texts are scored after the same `members`
-    by the same scoring as the rows. A bias from rows is as in `RowCalibrator`. The correction `stored` is that
-    of the memories: a bias, for several members the mean of theirs, or centroids.
+    and by the same scoring as the rows. A bias from rows is as in `RowCalibrator`. The correction `stored` is a bias,
+    the mean of the members' biases, or centroids.
     """
 
     def __init__(
@@ -121,8 +121,8 @@ class Calibrator(RowCalibrator):
 class Bias:
     """log b of C candidates, in nats, estimated from `inputs` texts or rows, as `counted` says.
 
-    `logs` (2, C) corrects the log-probabilities (first) and the log-probabilities per token (second), each estimated
-    from scores of its kind.
+    `logs` (2, C) corrects the log-probabilities (first) and the log-probabilities per token (second); each is estimated
+    from scores of the same kind.
     """
 
     candidates: tuple[str, ...]
@@ -132,7 +132,7 @@ class Bias:
 
 
 def log_probabilities(predictions: Sequence[Prediction], order: Sequence[str]) -> Floats:
-    """Normalised log-probabilities (n, 2, C) of predictions with the candidates `order`, by sum and per token."""
+    """The normalised log-probabilities (n, 2, C) of the candidates `order`, by sum and per token."""
     kinds = [(each.scores, each.means) for each in predictions]
     return log_softmax([[[scores[candidate] for candidate in order] for scores in pair] for pair in kinds])
 
@@ -145,7 +145,7 @@ def estimated(
 ) -> Bias:
     """The bias that a calibration estimates from the log-probabilities (m, 2, C) of its inputs.
 
-    `gold` (m,) are the places of the true labels, if it needs them.
+    `gold` (m,) are the places of the true labels, if the calibration needs them.
     """
     import numpy as np
 
@@ -154,7 +154,7 @@ def estimated(
 
 
 def corrected(predictions: Sequence[Prediction], bias: Bias) -> list[Correction]:
-    """Take a bias off predictions that have its candidates, in any order."""
+    """Subtract a bias from predictions that have its candidates, in any order."""
     logs: list[list[list[float]]] = (log_probabilities(predictions, bias.candidates) - bias.logs).tolist()
     by_label: dict[str, float] = dict(zip(bias.candidates, bias.logs[0].tolist(), strict=True))
     corrections = []
@@ -191,7 +191,7 @@ def check_candidates(name: str, predictions: Sequence[Prediction], labels: Candi
 
 
 class _FromRows:
-    """Corrections by a bias that is estimated from all rows so far, for each iteration."""
+    """Corrections by the bias of all rows so far, for each iteration."""
 
     def __init__(self, name: str, labels: Candidates) -> None:
         self.name, self.method, self.labels = name, unlabelled(name), labels
@@ -207,11 +207,11 @@ class _FromRows:
 
 
 class _Rows:
-    """The bias of the rows so far: a running mean where b is one, or else estimated from a sample of them.
+    """The bias of the rows so far: a running mean if b is a mean, otherwise an estimate from a sample of the rows.
 
-    The rows of the first call are all used. Of those of several, each has the same chance to be among the `SAMPLE`
-    that are kept (those with the smallest random numbers), so that a stream of any length takes the same memory, and
-    each of its chunks the same time.
+    The rows of the first call are all used. After several calls, every row has the same chance to be among the `SAMPLE`
+    rows that are kept, the rows with the smallest random numbers. So a stream of any length takes the same memory, and
+    each chunk the same time.
     """
 
     def __init__(self, method: Calibration, labels: Candidates) -> None:
@@ -223,7 +223,7 @@ class _Rows:
         self.drawn, self.draw = np.empty(0), np.random.default_rng(SEED)
 
     def add(self, logs: Floats) -> Bias:
-        """The bias of the rows so far and these (n, 2, C); raises InputError if they are too few."""
+        """The bias of the rows so far, with these (n, 2, C); raises InputError if they are too few."""
         first, self.count = not self.count, self.count + len(logs)
         self.method.check_count(self.count)
         if not self.method.averaged:
@@ -244,7 +244,7 @@ class _Rows:
 
 
 def _averaged(left: Bias, right: Bias) -> Bias:
-    """The bias of two sets of inputs together, where b is a mean over the inputs."""
+    """The bias of two sets of inputs together, for a b that is a mean over the inputs."""
     import numpy as np
 
     inputs = left.inputs + right.inputs
@@ -253,7 +253,7 @@ def _averaged(left: Bias, right: Bias) -> Bias:
 
 
 class _Stored:
-    """Corrections by the bias that memories store; that of an ensemble is the mean of its members'."""
+    """Corrections by the bias that memories store; an ensemble has the mean of its members' biases."""
 
     def __init__(self, members: Sequence[Sequence[Memory]]) -> None:
         import numpy as np
@@ -294,7 +294,7 @@ class _Nearest:
 
 
 def _stored_bias(memory: Memory) -> Bias:
-    """The bias of a memory's iteration; it must store one."""
+    """The bias that a memory's iteration stores."""
     import numpy as np
 
     assert memory.provenance is not None
@@ -320,7 +320,7 @@ class TextBiases:
         self.method, self.engine, self.members, self.scoring = unlabelled(name), engine, members, scoring
         self.inputs = BasisInputs(name, engine.tokenizer, demonstrations, scoring)
         self.labels = demonstrations.labels
-        self.shared: dict[tuple[int, Candidates], Bias] = {}  # of the label words, for every call
+        self.shared: dict[tuple[int, Candidates], Bias] = {}  # the biases of the label words, for every call
 
     def __call__(self, predictions: Sequence[Prediction]) -> list[Correction]:
         if self.labels and not self.shared:
@@ -355,7 +355,7 @@ def _by_group(
     key: Callable[[Prediction], K],
     correct: Callable[[K, Sequence[Prediction]], list[Correction]],
 ) -> list[Correction]:
-    """The corrections of predictions, in their order, computed for all with the same key together."""
+    """The corrections of predictions, in their order; predictions with the same key are corrected together."""
     places: dict[K, list[int]] = {}
     for place, each in enumerate(predictions):
         places.setdefault(key(each), []).append(place)

@@ -1,4 +1,4 @@
-"""Estimate the centroids of a memory: from labelled rows, or from its demonstrations, each input left out in turn."""
+"""Estimate the centroids of a memory from labelled rows, or from its demonstrations, each input left out in turn."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     Observed = tuple[Query, list[Tensor]]  # a row, and its hidden state (W,) after each memory
 
 OWN_ROWS = "the demonstrations"
-_LEAST = 2  # inputs of a label: the mean of one is no mean
+_LEAST = 2  # inputs of a label: each is judged by the mean of the others
 
 
 def check_rows(
     method: Calibration, gold: Sequence[str], groups: Sequence[int], labels: Iterable[str], source: str
 ) -> None:
-    """Raise InputError, naming where the rows are from, for a label of too few inputs.
+    """Raise InputError, naming the `source` of the rows, for a label of too few inputs.
 
     `gold` are the labels of the rows, `groups` the numbers of their inputs (`input_groups`).
     """
@@ -65,7 +65,7 @@ def check_demonstrations(method: Calibration, provenance: Provenance, memory: st
 def observed(
     engine: Engine, memories: Sequence[Memory], rows: Iterable[Query | Skipped], scoring: Scoring
 ) -> Iterator[Observed | Skipped]:
-    """Each row with its hidden state after every memory: that from which the label's first token is predicted."""
+    """Each row with its hidden state after every memory: the state that predicts the label's first token."""
     placed, last = [engine.place(memory) for memory in memories], longest(memories).provenance
     assert last is not None
     for chunk in planned(engine, last.demonstrations, rows, size=EVALUATED, scoring=scoring, skip=UNSCORABLE):
@@ -79,9 +79,10 @@ def observed(
 def observed_demonstrations(
     engine: Engine, provenance: Provenance, kept: Collection[int], scoring: Scoring, tell: Tell
 ) -> Iterator[Observed | Skipped]:
-    """Each demonstration with its hidden states after memories of those of other inputs, at the iterations `kept`.
+    """Each demonstration with its hidden states after memories of the other inputs' demonstrations.
 
-    K inputs cost K times the readings of the memory. The others are read as all were; raises as `think`.
+    The memories are made as the given memory was; their iterations are `kept`. K inputs cost K times its readings.
+    Raises as `think`.
     """
     from deepthink_cli.thinking import think
 
@@ -111,7 +112,7 @@ def centroid_correction(
     source: str,
     scoring: Scoring,
 ) -> Calibrated:
-    """The correction by the centroids of rows, whose states are after memories of `demonstrations` at these iterations.
+    """The correction by the centroids of rows, whose states stand after memories of `demonstrations` at `iterations`.
 
     Raises InputError, naming the `source` of the rows, for a label of too few inputs.
     """

@@ -13,10 +13,10 @@ from deepthink_cli.scoring.softmax import softmax
 if TYPE_CHECKING:
     from deepthink_cli.calibration.base import Floats
 
-STEPS = 1_000  # of log_matched, at most; it ends where
-TOLERANCE, CLOSE = 1e-9, 1e-6  # mean shares are so near 1/C, and the last step was of so few nats
-RIDGE = 1e-12  # of a curvature whose diagonal is 1
-FLAT = 1e-3  # of log_fitted: the largest slope where it ends
+STEPS = 1_000  # the most steps of log_matched
+TOLERANCE, CLOSE = 1e-9, 1e-6  # log_matched ends at mean shares so near 1/C, after a step of so few nats
+RIDGE = 1e-12  # added to a curvature whose diagonal is 1
+FLAT = 1e-3  # the largest slope at which log_fitted ends
 
 
 def log_mean(logs: Floats) -> Floats:
@@ -36,18 +36,18 @@ def log_premise(logs: Floats) -> Floats:
 
 
 def log_matched(logs: Floats) -> Floats:
-    """log b(y), of mean 0, such that the mean over the inputs of softmax(log p(y | x) - log b(y)) is the uniform prior.
+    """log b(y), of mean 0, for which the mean of softmax(log p(y | x) - log b(y)) over the inputs is uniform.
 
-    The fixed point of batch calibration, which is repeated until the mean probability of every label is 1/C: it does
-    not depend on a constant that is added to a label's scores. Saerens et al. (2002) adjust posteriors to a known prior
-    in the same way. It is the only minimum of the convex
+    This is the fixed point of repeated batch calibration: the mean probability of every label is 1/C, whatever constant
+    is added to a label's scores. Saerens et al. (2002) adjust posteriors to a known prior in the same way. It is the
+    only minimum of the convex
 
         1/m sum_i log sum_y exp(log p(y | x_i) - log b(y)) + 1/C sum_y log b(y),
 
-    found by Newton steps of at most log(1 + d) nats, for a step of d, which descend from wherever they start (Sun and
-    Tran-Dinh 2019, generalized self-concordant functions). They start from the mean of the log-probabilities, which a
-    constant on a label's scores moves as it moves the minimum, and with the log-probabilities divided by a heat that
-    makes them uncertain, which then halves until it is 1. Raises DeepThinkError if none is found.
+    found by Newton steps. A step of d nats is shortened to log(1 + d), so that it descends from any start (Sun and
+    Tran-Dinh 2019, generalized self-concordant functions). The start is the mean of the log-probabilities: a constant
+    on a label's scores moves it as it moves the minimum. The log-probabilities are first divided by a heat that makes
+    them uncertain, and that halves until it is 1. Raises DeepThinkError if no bias is found.
     """
     bias = logs.mean(axis=0)
     heat = 2.0 ** np.ceil(np.log2(max(1, np.ptp(logs - bias))))
@@ -66,10 +66,10 @@ def log_matched(logs: Floats) -> Floats:
 
 
 def _of_matched(logits: Floats) -> tuple[Floats, Floats]:
-    """Of the shares p (m, C) of inputs: sum_i p_i - m/C (C,), and sum_i diag(p_i) - p_i p_i' (C, C).
+    """sum_i p_i - m/C (C,) and sum_i diag(p_i) - p_i p_i' (C, C), for the shares p (m, C) of inputs.
 
-    Where inputs are certain, the first is what is left of their smallest shares, which is lost if those near 1 are
-    summed: the labels with the largest share are counted, and only what the others take from them is summed.
+    For certain inputs, the first sum consists of their smallest shares, which a sum of shares near 1 rounds away. So
+    the labels with the largest share are counted, and only the shares that the other labels take are summed.
     """
     shares = softmax(logits)
     inputs, labels = shares.shape
@@ -83,20 +83,23 @@ def _of_matched(logits: Floats) -> tuple[Floats, Floats]:
 
 
 def _newton(curvature: Floats, excess: Floats) -> Floats:
-    """The x of `curvature` x = `excess`, whose columns sum to 0, solved in units in which its diagonal is 1."""
+    """The x of `curvature` x = `excess`, solved in units in which the diagonal of `curvature` is 1.
+
+    The columns of `curvature` sum to 0.
+    """
     unit = 1 / np.sqrt(np.maximum(curvature.diagonal(), np.finfo(np.float64).tiny))
     ridge = RIDGE * np.eye(len(unit))
     return np.asarray(np.linalg.solve(curvature * np.outer(unit, unit) + ridge, excess * unit) * unit)
 
 
 def log_fitted(logs: Floats, gold: Sequence[int], slope: bool = False) -> Floats:
-    """log b(y), of mean 0, with which the true labels, whose places are `gold` (m,), are the likeliest.
+    """log b(y), of mean 0, that makes the true labels likeliest; `gold` (m,) are their places.
 
     The minimum of -sum_i log softmax(a log p(y | x_i) - log b(y))[gold_i] + sum_y (log b(y))^2 / 2 + (log a)^2 / 2 for
-    a = 1: vector scaling of Guo et al. (2017, section 4.2) with the bias alone, by logistic regression with the usual
-    penalty, so that few rows move the bias little. Where there are many, the mean probability of every label is its
-    share of the true labels. With `slope`, a > 0 is fitted too, and log b(y) / a is returned, which gives the labels of
-    that regression: scores that are too certain move the bias less.
+    a = 1. This is vector scaling (Guo et al. 2017, section 4.2) with the bias alone: logistic regression with the usual
+    penalty, so that few rows move the bias little. With many rows, the mean probability of every label is its share of
+    the true labels. With `slope`, a > 0 is fitted too, and log b(y) / a is returned, which gives the labels of that
+    regression. Scores that are too certain then move the bias less.
     """
     from scipy.optimize import minimize
 

@@ -1,7 +1,7 @@
-"""Warn of candidates that a sum of log-probabilities never chooses, because their tokens begin with another's.
+"""Warn of candidates that a sum of log-probabilities never chooses: their tokens begin with another's tokens.
 
-Every further token lowers the sum, so that `bug report` never has a higher one than `bug`. A mean per token may rise,
-and with an end `bug report` no longer begins with all of `bug`. A calibration compares other values.
+Every further token lowers the sum, so that `bug report` never has a higher sum than `bug`. A mean per token may rise.
+With an end, `bug report` no longer begins with the whole of `bug`. A calibration compares other values.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 _NAMED = 3  # labels in a warning
-_DIVIDES, _MAY_DIVIDE = ";|", ",/"  # characters that words do not have, and those that some have
+_DIVIDES, _MAY_DIVIDE = ";|", ",/"  # characters that no word has, and characters that some words have
 _NEVER = "can never be predicted by a sum of log-probabilities: its tokens begin with those of"
 
 
 class ExtendedLabels:
-    """Warns of labels, and of rows' own candidates, whose tokens begin with another's.
+    """Warns of labels, and of rows' own candidates, whose tokens begin with another's tokens.
 
-    They are scored as the queries of `prompt`. `where` begins the warnings, as in `task sst2: `, `options` ends them:
-    what to use instead of a sum. Raises InputError as `query_tokenizer`.
+    They are tokenised as the queries of `prompt`. `where` begins the warnings, as in `task sst2: `; `options`, to be
+    used in place of a sum, ends them. Raises InputError as `query_tokenizer`.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class ExtendedLabels:
         self._hint = "" if options is None else f", or use {options}"
 
     def check_labels(self, text: Text, labels: Sequence[str]) -> TokenizedQuery:
-        """Warn of the labels of a query with this text; returns it tokenised, or raises as `tokenize_queries`."""
+        """Warn of labels; returns the tokens of a query with this text, or raises as `tokenize_queries`."""
         query = Query(text, tuple(labels), where="the labels")
         (tokenized,) = self._tokenize([query])
         if pairs := _pairs(query, tokenized):
@@ -68,7 +68,7 @@ class ExtendedLabels:
         self._tell(Warn(f"{self._where}{text}; if rows have several labels, make the memory with {way}"))
 
     def check_rows(self, queries: Iterable[Query | Skipped], labels: Sequence[str]) -> None:
-        """Warn once if rows have such candidates, other than `labels`, with the number of these rows."""
+        """Warn once, with the number of rows, if rows have extended candidates other than `labels`."""
         texts = (text for query in queries if (text := self._of_row(query, labels)))
         if first := next(texts, None):
             others = sum(1 for _ in texts)
@@ -76,7 +76,7 @@ class ExtendedLabels:
             self._warn(f"{first}; {rows} such candidates", "them")
 
     def watched(self, queries: Iterable[Query | Skipped], labels: Sequence[str]) -> Iterator[Query | Skipped]:
-        """The same queries, as they come; warns of the first with such candidates, other than `labels`."""
+        """The same queries, as they come; warns of the first with extended candidates other than `labels`."""
         told = False
         for query in queries:
             if not told and (text := self._of_row(query, labels)):
@@ -85,7 +85,7 @@ class ExtendedLabels:
             yield query
 
     def _of_row(self, query: Query | Skipped, labels: Sequence[str]) -> str:
-        """What is wrong with the candidates of a row; empty if nothing is."""
+        """The warning of a row's candidates; empty if there is none."""
         if isinstance(query, Skipped) or set(query.candidates) == set(labels) or not _may_extend(query.candidates):
             return ""
         try:
@@ -108,10 +108,10 @@ def check_labels(
     calibrate: Sequence[str],
     tell: Tell,
 ) -> ExtendedLabels | None:
-    """Warn of the label words of a memory that the scoring never chooses; returns what warns of rows.
+    """Warn of the label words of a memory that the scoring never chooses; returns the check of rows.
 
-    None for a mean per token, and where the first calibration gives the label. Raises InputError if the label words
-    cannot be tokenised for this score.
+    None for a mean per token, and if the first calibration gives the label. Raises InputError if the label words cannot
+    be tokenised for this score.
     """
     if not scoring.prefers_short:
         return None
@@ -125,7 +125,7 @@ def check_labels(
 
 
 def other_score(scoring: Scoring, typed: str = "{option} {name}") -> str | None:
-    """The option of a score whose candidates have ends, so that none begins with another; None if it is in use."""
+    """The option of a score whose candidates have ends, so that none begins with another; None if one is in use."""
     for name in SCORES.own:
         if SCORES[name].separates and scoring.get("score") != name:
             return typed.format(option=option("score"), name=name)
@@ -133,12 +133,12 @@ def other_score(scoring: Scoring, typed: str = "{option} {name}") -> str | None:
 
 
 def _pairs(query: Query, tokenized: TokenizedQuery) -> list[tuple[str, str]]:
-    """The candidates whose tokens begin with another's, each with that other one."""
+    """Pairs of a candidate and another candidate with whose tokens it begins."""
     return [(query.candidates[one], query.candidates[other]) for one, other in tokenized.extended.items()]
 
 
 def _separator(pairs: Sequence[tuple[str, str]], labels: Sequence[str]) -> str | None:
-    """What seems to divide several labels in one, as in `billing;urgent`; None if nothing does."""
+    """The character that seems to divide several labels in one, as in `billing;urgent`; None if there is none."""
     for separator in _DIVIDES + _MAY_DIVIDE:
         for longer, shorter in pairs:
             first, *others = (part.strip() for part in longer.split(separator))
@@ -148,6 +148,6 @@ def _separator(pairs: Sequence[tuple[str, str]], labels: Sequence[str]) -> str |
 
 
 def _may_extend(candidates: Sequence[str]) -> bool:
-    """Whether the text of a candidate begins with another's; without that, its tokens do not."""
+    """Whether the text of a candidate begins with another's; otherwise its tokens do not either."""
     folded = sorted(candidate.casefold() for candidate in candidates)
     return any(longer.startswith(shorter) for shorter, longer in pairwise(folded))

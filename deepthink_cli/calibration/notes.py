@@ -1,4 +1,4 @@
-"""What predict and eval say about calibrations: that one is not supported, what it estimated, that one would help."""
+"""Messages of predict and eval about calibrations: not supported, the estimated bias, and where one would help."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ CheckRow = Callable[[Query], None]
 ANSWERS, SHARE = 20, 0.9  # one label has this share of at least so many answers,
 EXCESS = 0.1  # and exceeds its share of the true labels, where they are known, by this;
 LARGE = 0.2  # or any share exceeds it by this
-FIRST = 256  # the rows of a stream after which its user is warned
+FIRST = 256  # the rows of a stream after which the user is warned
 _SHOWN = 6  # labels in a note
 
 
 def check_supported(calibrate: Sequence[str], checked: CheckedRows | None) -> None:
-    """Raise InputError for a calibration that cannot be estimated from so few rows, or that a row does not support."""
+    """Raise InputError for a calibration that cannot be estimated from these rows, or that a row does not support."""
     if checked is None:
         return
     check_count(calibrate, checked.count)
@@ -41,7 +41,7 @@ def check_supported(calibrate: Sequence[str], checked: CheckedRows | None) -> No
 
 
 def of_labels(calibrate: Sequence[str]) -> list[str]:
-    """Those of the calibrations whose bias is that of the memory's labels, and of no other candidates."""
+    """The calibrations whose bias is of the memory's labels, and of no other candidates."""
     return [name for name in calibrate if name == STORED or name in from_rows(calibrate)]
 
 
@@ -62,7 +62,7 @@ def row_check(
 ) -> CheckRow:
     """A function that raises InputError, naming the row, for candidates that a calibration does not support.
 
-    `limits` and the name are those of the model. With `same_labels`, all candidates must be labels of the memory.
+    `limits` and `model` are the model's limits and name. With `same_labels`, all candidates must be the memory's labels.
     """
     labels = demonstrations.labels
     texts = [BasisInputs(name, tokenizer, demonstrations, scoring) for name in from_texts(calibrate)]
@@ -85,7 +85,7 @@ def row_check(
 
 
 def skipping(rows: Iterable[Query | Skipped], check: CheckRow) -> Iterator[Query | Skipped]:
-    """The rows; those that the check refuses are skipped."""
+    """The rows; a row that the check refuses becomes `Skipped`."""
     for row in rows:
         try:
             if isinstance(row, Query):
@@ -99,7 +99,7 @@ def skipping(rows: Iterable[Query | Skipped], check: CheckRow) -> Iterator[Query
 def tell_of_bias(
     predictions: Sequence[Prediction], calibrate: Sequence[str], labels: tuple[str, ...], tell: Tell
 ) -> None:
-    """Note the biases with which the last of these predictions was corrected, if they are those of the labels."""
+    """Note the biases with which the last prediction was corrected, if its candidates are the labels."""
     for name in calibrate if predictions else ():
         correction = predictions[-1].calibrated.get(name)
         if correction is not None and set(correction.bias) == set(labels):
@@ -112,10 +112,10 @@ def tell_of_bias(
 def warn_of_one_label(
     confusion: Mapping[str, Mapping[str, int]], memory: str | None, tell: Tell, corrected: Sequence[str] = ()
 ) -> None:
-    """Warn if a label has nearly all answers, or many more than rows; `confusion` is {true label: {answer: count}}.
+    """Warn if a label has nearly all answers, or many more answers than rows.
 
-    `memory` is a file that can store a correction; None if there is none. `corrected` names the calibrations that
-    were asked for, after the first of which these are the answers.
+    `confusion` is {true label: {answer: count}}. `memory` is a file that can store a correction, or None. `corrected`
+    names the calibrations in use; the first of them gave the answers.
     """
     answers = sum((Counter(row) for row in confusion.values()), Counter[str]())
     if answers.total() < ANSWERS:
@@ -139,7 +139,7 @@ class OneLabelWarning:
         self.answers = Counter[str]()
 
     def add(self, predictions: Sequence[Prediction]) -> None:
-        """Count the answers of a chunk, the last of which is by the last iteration."""
+        """Count the answers of a chunk, whose last prediction is by the last iteration."""
         if not predictions:
             return
         last = predictions[-1].iteration
@@ -149,7 +149,7 @@ class OneLabelWarning:
             self.end()
 
     def end(self) -> None:
-        """Judge the answers so far, unless that was done."""
+        """Judge the answers so far, unless they were judged early."""
         if not self.done and (most := _one_label(self.answers)) is not None:
             self.tell(_warning(*most, self.memory))
         self.done = True

@@ -1,4 +1,4 @@
-"""The option of the correction that a memory stores."""
+"""The options of the correction, and of the weight of the first token, that a memory stores."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from deepthink_cli.options import METHOD, Flag, Options, named_by
 _TEXTS = ", ".join(from_texts(CALIBRATIONS.own))
 
 
-Criterion = Literal["labels", "entropy"]  # what chooses a weight of the first token
+Criterion = Literal["labels", "entropy"]  # ways to choose a weight of the first token
 CRITERIA: tuple[Criterion, ...] = ("labels", "entropy")
 
 
 def weight_or_criterion(text: str) -> float | Criterion:
-    """A weight of the first token, or the name of what chooses one; raises InputError for anything else."""
+    """A weight of the first token, or the name of a criterion that chooses one; raises InputError otherwise."""
     for criterion in CRITERIA:
         if text == criterion:
             return criterion
@@ -30,7 +30,7 @@ def weight_or_criterion(text: str) -> float | Criterion:
 
 
 class FirstTokenOptions(Options):
-    """The weight of the first token that is stored with a memory, or what chooses it; None if none is asked for."""
+    """The weight of the first token that is stored with a memory, or its criterion; None for no weight."""
 
     first_token: Annotated[
         Annotated[str, named_by(weight_or_criterion)] | None,
@@ -66,7 +66,7 @@ class CorrectionOptions(Options):
 
     @property
     def of_texts(self) -> str | None:
-        """The calibration, if there is one; raises InputError for one that is estimated from rows."""
+        """The calibration, if one is named; raises InputError for a calibration that is estimated from rows."""
         if self.calibrate in (None, NONE):
             return None
         if self.calibrate == THRESHOLDS or not from_texts([str(self.calibrate)]):

@@ -10,9 +10,9 @@ from deepthink_cli.errors import InputError
 from deepthink_cli.registry import Registry, instance_of
 
 _HERE = "deepthink_cli.calibration"
-NONE, STORED = "none", "stored"  # names in `--calibrate` that are no calibrations: no correction, and the memory's
+NONE, STORED = "none", "stored"  # in `--calibrate`: no correction, and the memory's own; no calibrations
 CENTROID = "centroid"
-THRESHOLDS = "thresholds"  # of `deepthink calibrate`: one for each label, for rows that may have several
+THRESHOLDS = "thresholds"  # in `deepthink calibrate`: a threshold for each label, for rows with several labels
 _ALL = (
     Calibration(
         "contextual",
@@ -91,12 +91,12 @@ CALIBRATIONS: Registry[Calibration] = Registry("calibrations", {each.name: each 
 
 
 def choices() -> tuple[str, ...]:
-    """`none`, and the calibrations that need no true labels: they can be estimated wherever inputs are labelled."""
+    """`none`, and the calibrations that need no true labels, which can be estimated from any inputs."""
     return (NONE, *(name for name in CALIBRATIONS if name not in {each.name for each in _ALL if each.labelled}))
 
 
 def calibration(name: str) -> Calibration:
-    """The calibration of this name; raises InputError for an unknown one."""
+    """The calibration of this name; raises InputError for an unknown name."""
     if name not in CALIBRATIONS:
         raise InputError.of(
             "calibrate", name, f"use {', '.join((NONE, *CALIBRATIONS))}, or several separated by commas"
@@ -105,7 +105,7 @@ def calibration(name: str) -> Calibration:
 
 
 def unlabelled(name: str) -> Calibration:
-    """The calibration of this name; raises InputError for an unknown one, and for one that needs true labels."""
+    """The calibration of this name; raises InputError for an unknown name, and if it needs true labels."""
     if name not in CALIBRATIONS:
         usable = ", ".join((NONE, *(other for other, each in CALIBRATIONS.items() if not each.labelled)))
         raise InputError.of("calibrate", name, f"use {usable}, or several separated by commas")
@@ -118,9 +118,10 @@ def unlabelled(name: str) -> Calibration:
 
 
 def calibrations(text: str | None, stored: bool = False, labelled: bool = False) -> tuple[str, ...]:
-    """The names in a list separated by commas; none for None. With `stored`, they may name a memory's own correction.
+    """The names in a list separated by commas; empty for None. With `stored`, `stored` is a name, too.
 
-    Raises InputError for an unknown or repeated one, and for one that needs true labels unless the rows are `labelled`.
+    Raises InputError for an unknown or repeated name, and for a calibration that needs true labels unless the rows are
+    `labelled`.
     """
     names = tuple(name.strip() for name in text.split(",")) if text is not None else ()
     for name in names:
@@ -132,10 +133,10 @@ def calibrations(text: str | None, stored: bool = False, labelled: bool = False)
 
 
 def from_rows(names: Iterable[str]) -> list[str]:
-    """Those of the names whose bias is estimated from the rows themselves."""
+    """The names of calibrations whose bias is estimated from the rows themselves."""
     return [name for name in names if name not in (NONE, STORED) and calibration(name).from_rows]
 
 
 def from_texts(names: Iterable[str]) -> list[str]:
-    """Those of the names whose bias is estimated from texts that are scored through the memory."""
+    """The names of calibrations whose bias is estimated from texts that are scored through the memory."""
     return [name for name in names if name not in (NONE, STORED) and not calibration(name).from_rows]

@@ -1,4 +1,4 @@
-"""The correction that a memory stores: estimated once, from texts or from rows, and applied wherever it labels."""
+"""The correction that a memory stores: estimated once, from texts or rows, and used in every labelling."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 
 def in_use(calibrate: Sequence[str], memories: Sequence[OpenedMemory], scoring: Scoring = PLAIN) -> tuple[str, ...]:
-    """The calibrations that correct the scores of memories: those that are named, or the one that they store.
+    """The calibrations that correct the scores of memories: the named calibrations, or the stored correction.
 
-    Raises InputError, naming the memory, for a stored one that some of the memories of an ensemble do not have, or that
-    is of another scoring.
+    Raises InputError, naming the memory, for a stored correction that some memories of an ensemble lack, or that was
+    estimated by another scoring.
     """
     names = tuple(calibrate)
     if not names and any(memory.provenance.calibrated for memory in memories):
@@ -55,7 +55,7 @@ def _check_stored(memories: Sequence[OpenedMemory], scoring: Scoring) -> None:
 
 
 def check_storable(name: str, demonstrations: TokenizedDemonstrations, memory: str) -> None:
-    """Raise InputError, naming the memory, for a correction that it cannot store: one of its labels."""
+    """Raise InputError if a memory without label words cannot store the correction, which is of labels."""
     if not demonstrations.labels:
         raise InputError(
             f"{option('calibrate')} {name}: {memory} has no label words, every row has candidates of its own; correct "
@@ -65,7 +65,7 @@ def check_storable(name: str, demonstrations: TokenizedDemonstrations, memory: s
 
 
 def calibrated_by_texts(engine: Engine, memories: Sequence[Memory], name: str, scoring: Scoring = PLAIN) -> Calibrated:
-    """The correction that a calibration estimates from texts through memories: T = 1 and those that will be kept.
+    """The correction that a calibration estimates from texts, through T = 1 and the memories that will be kept.
 
     Raises InputError for texts that do not fit the tokenizer, and NotFiniteError for scores that are not finite.
     """
@@ -87,8 +87,8 @@ def calibrated_by_rows(
 ) -> Calibrated:
     """The correction that a calibration estimates from predictions of rows by T = 1 and the memories that will be kept.
 
-    `source` names the file of the rows. Raises InputError for too few rows, and
-    for labels that no row has if true labels are needed.
+    `source` names the file of the rows. Raises InputError for too few rows, and for labels that no row has if true
+    labels are needed.
     """
     method, by_iteration = calibration(name), dict[int, list[Prediction]]()
     for each in predictions:

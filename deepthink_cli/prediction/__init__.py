@@ -1,1 +1,1 @@
-"""Labels for inputs: rows of files, streams and folders in, one row for each out, and continuing a file."""
+"""Labels for inputs: rows of files, streams and folders in, one output row for each, and interrupted files continued."""

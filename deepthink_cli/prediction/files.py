@@ -1,8 +1,8 @@
-"""Write the labels of `predict` to a file, at once, or over several calls that continue from `OUTPUT.partial`.
+"""Write the labels of `predict` to a file, in one call, or in several calls that continue from `OUTPUT.partial`.
 
-The first line of that file says what is labelled, with what; every other line is an output row. Rows are appended a
-chunk at a time, and synced to disk. A labelling that continues removes what follows the last whole chunk, so that its
-chunks are those of a labelling that was never interrupted, and so are its batches and their rounding.
+The first line of `OUTPUT.partial` identifies the inputs and the labelling; every other line is an output row. Rows are
+appended a chunk at a time, and synced to disk. A later call first removes the rows after the last whole chunk. So the
+chunks, the batches and their rounding are the same as without an interruption.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from deepthink_cli.scoring.prediction import Prediction, prediction_of
 from deepthink_cli.scoring.scores import Scores
 
 _MARK = "deepthink predict"
-_LONGEST = 2**20  # bytes of the first line
+_LONGEST = 2**20  # the most bytes of the first line
 
 
 class PartialLabels:
@@ -53,7 +53,7 @@ class PartialLabels:
     def chunks(self) -> Iterator[list[Prediction]]:
         """The predictions of each chunk by their scores, without corrections.
 
-        Scores per token are not written; the scores are in their place, because labels do not depend on them.
+        The file has no scores per token, on which labels do not depend; the scores stand in their place.
         """
         chunk: list[Prediction] = []
         number = 0
@@ -78,7 +78,7 @@ class PartialLabels:
 
 
 def partial_of(output: Path) -> Path:
-    """The file from which the labelling of `output` continues."""
+    """The file with the rows of an interrupted labelling that writes `output`."""
     return Path(f"{output}.partial")
 
 
@@ -86,10 +86,10 @@ def partial_of(output: Path) -> Path:
 def open_partial(
     output: Path, identity: Mapping[str, Any], total: int, iterations: Sequence[int]
 ) -> Iterator[PartialLabels]:
-    """Open the rows of an earlier call, or begin a new file, which no other process may do until the block ends.
+    """Open the rows of an earlier call, or begin a new file; no other process may open it until the block ends.
 
-    `identity` is what the rows depend on, by the name that messages use. Raises InputError, naming what is different,
-    for a file that was begun with another identity, and for one that is something else.
+    `identity` holds all that the rows depend on, by the names that messages use. Raises InputError, naming the
+    differences, for a file that was begun with another identity, and for a file without rows of a labelling.
     """
     path, head = partial_of(output), json_line({"made by": _MARK, **identity}).encode()
     with _locked(output, path):
@@ -126,7 +126,7 @@ def _check(path: Path, identity: Mapping[str, Any]) -> None:
 
 
 def _different(begun: Mapping[str, Any], identity: Mapping[str, Any]) -> list[str]:
-    """The names of what two labellings depend on and differ in."""
+    """The names in which two identities differ."""
     before, now = begun.get("options") or {}, identity["options"]
     options = [option(name) for name in {**before, **now} if before.get(name) != now.get(name)]
     others = [name for name in {**begun, **identity} if begun.get(name) != identity.get(name)]
@@ -134,9 +134,9 @@ def _different(begun: Mapping[str, Any], identity: Mapping[str, Any]) -> list[st
 
 
 def _cut(path: Path, start: int, total: int, iterations: int) -> int:
-    """Remove what follows the last whole chunk; returns the number of inputs that have all their rows.
+    """Remove the rows after the last whole chunk; returns the number of inputs that have all their rows.
 
-    A file with the rows of all inputs is whole.
+    The rows of all inputs need no whole last chunk.
     """
     done = kept = lines = 0
     end = place = start
@@ -195,9 +195,9 @@ class Predict(Protocol):
 
 
 def write_labels(predict: Predict, output: Path, form: OutputRows, tell: Tell, again: bool = True) -> RowCounts:
-    """Write all labels to a file, which appears when it is complete; at Ctrl-C tell that there is none.
+    """Write all labels to a file, which appears when it is complete; at Ctrl-C, tell that the labels are lost.
 
-    `again` says whether the inputs can be read again, so that a labelling could continue.
+    `again` says whether the inputs can be read again, so that `--resume` would keep the labels.
     """
     counts, numbered = RowCounts(), Numbered(form)
 
@@ -221,7 +221,7 @@ def write_labels(predict: Predict, output: Path, form: OutputRows, tell: Tell, a
 def resume_labels(
     predict: Predict, output: Path, form: OutputRows, identity: dict[str, Any], total: int, tell: Tell
 ) -> RowCounts:
-    """Like `write_labels`, but continues from the rows of an earlier call that was interrupted (`open_partial`)."""
+    """Write labels as `write_labels` does, after the rows of an earlier call that was interrupted (`open_partial`)."""
     counts, kept = RowCounts(), RowCounts()
 
     def rest() -> str:
@@ -263,7 +263,7 @@ def _telling_at_ctrl_c(tell: Tell, words: Callable[[], str]) -> Iterator[None]:
 def identity_of(
     scorer: Scorer, inputs: RowSource, checked: CheckedRows, options: ModelOptions | None, form: OutputRows
 ) -> dict[str, Any]:
-    """What the bytes of the labels of a file depend on, by the name that users know; the options by their fields."""
+    """All that the bytes of a file of labels depend on: options by their fields, the rest by names that users know."""
     return {
         "memory": scorer.memory.sha256,
         "name of the inputs": inputs.path,

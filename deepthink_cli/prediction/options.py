@@ -1,4 +1,4 @@
-"""The options of labelling: what output rows hold, and what becomes of rows that cannot be labelled."""
+"""The options of labelling: the contents of output rows, and the treatment of rows that cannot be labelled."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ ALL, NONE = "all", "none"
 class LabelOptions(Options):
     """The labels and the fields of the input that an output row holds.
 
-    `top` is the number of best labels to list, `threshold` the probability below which a row has no label, `columns`
-    the fields of the input that are kept; None means all.
+    `top` is the number of best labels to list. Below the probability `threshold`, a row has no label. `columns` are the
+    fields of the input that are kept; None for all.
     """
 
     top: Annotated[
@@ -68,7 +68,7 @@ class LabelOptions(Options):
 
 
 class ErrorOptions(Options):
-    """What becomes of rows that cannot be labelled, and how many of them may be skipped."""
+    """The treatment of rows that cannot be labelled, and the number of rows that may be skipped."""
 
     on_error: Annotated[
         OnError,

@@ -1,4 +1,4 @@
-"""Label inputs with a memory, or with several that answer together: what `deepthink predict` does."""
+"""Label inputs with a memory, or with an ensemble of memories: the work of `deepthink predict`."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ def predict(
     scoring: Scoring = PLAIN,
     calibrate: Sequence[str] = (),
 ) -> Iterator[Prediction]:
-    """Yield a prediction for every input, in order; with several memories, one after another for each input.
+    """Yield a prediction for every input, in order; with several memories, a prediction by each, input by input.
 
     Inputs are queries, or texts (strings, or the template's named fields) to be labelled with the memory's label words.
-    Label and probability are those by the first of the calibrations, or by the correction that the memory stores; the
-    scores are the model's. A thread tokenises `chunk` inputs at a time while the previous ones are scored; at most
-    three chunks are in memory. Raises InputError for an input that does not fit the template, the candidates or the
-    model's context, and for a scoring or a calibration that does not fit the memory.
+    The first calibration, or the correction that the memory stores, gives the label and its probability; the scores are
+    the model's. A thread tokenises the next `chunk` inputs while the previous ones are scored; at most three chunks are
+    in memory. Raises InputError for an input that does not fit the template, the candidates or the model's context, and
+    for a scoring or a calibration that does not fit the memory.
     """
     from deepthink_cli.memory import Memory
 
@@ -70,7 +70,7 @@ def predict_file(
     options: ModelOptions | None = None,
     tell: Tell = silent,
 ) -> Iterator[Part]:
-    """Yield lists of predictions of the rows in a file, or on standard input (`-`): for each row, one for an iteration.
+    """Yield the predictions of the rows in a file, or on standard input (`-`), in chunks; a prediction an iteration.
 
     The rows of a file are checked before the model is loaded. Raises InputError for a memory or rows that do not fit:
     with every mistake in a file, or at the first bad row of standard input.
@@ -82,10 +82,10 @@ def predict_file(
 
 @dataclass(frozen=True)
 class Labelling:
-    """Rows that are to be labelled, checked as far as that takes no weights. Made by `of`.
+    """Rows that are to be labelled, with all checks done that need no weights. Made by `of`.
 
     With `skip`, a row that cannot be used is replaced by `Skipped`. `check` refuses rows that the calibrations do not
-    support, and `extended` warns of candidates that are never chosen.
+    support. `extended` warns of candidates that are never chosen.
     """
 
     scorer: Scorer
@@ -109,9 +109,9 @@ class Labelling:
         same_labels: bool = False,
         tell: Tell = silent,
     ) -> Labelling:
-        """Find the model, and check the rows of a file with its tokenizer; those of a stream are checked as they come.
+        """Find the model, and check the rows of a file with its tokenizer; rows of a stream are checked as they come.
 
-        The rows are checked unless the caller has `checked` them. `same_labels` refuses rows with other candidates than
+        With `checked`, the caller's check replaces the first one. `same_labels` refuses rows whose candidates are not
         the labels. Raises InputError for rows, calibrations and a model that do not fit.
         """
         tell_of_several(scorer, tell)
@@ -130,15 +130,15 @@ class Labelling:
         return cls(scorer, source, spec, checked, skip, check, extended, tell)
 
     def here(self, loaded: Loaded | None = None, size: int = CHUNK, flush: bool = False) -> LabelRows:
-        """What labels the rows in this process, `size` at a time; with `flush`, also where no row follows at once."""
+        """A labeller of the rows in this process, `size` at a time; `flush` is as in `predictions`."""
         loaded = loaded or self.scorer.load(self.spec, self.tell)
         return partial(loaded, size=size, flush=flush, skip=EVERY_REASON if self.skip else NO_REASON)
 
     def __call__(self, label: LabelRows, start: int = 0, before: Iterable[Sequence[Prediction]] = ()) -> Iterator[Part]:
-        """Yield the predictions of the rows as `label` does, with the corrections that are estimated from rows.
+        """Yield the predictions that `label` gives to the rows, with the corrections that are estimated from rows.
 
-        Such a bias is that of all rows up to the end of the chunk. The first `start` rows are left out; `before` holds
-        their predictions in chunks.
+        A bias is estimated from all rows up to the end of the chunk. The first `start` rows are not labelled; `before`
+        holds their predictions in chunks.
         """
         progress = Progress("predicting", start, None if self.checked is None else self.checked.count)
         parts = label(islice(self._rows(), start, None), progress=progress, tell=self.tell)
@@ -160,15 +160,15 @@ class Labelling:
         tell_of_bias(last, scorer.calibrate, labels, self.tell)
 
     def probe(self) -> tuple[Probed, Answers]:
-        """Label a sample of the rows of a file, and return what it says of all."""
+        """Label a sample of the rows of a file; returns the estimate for all rows, and the sample's answers."""
         assert self.checked is not None  # the rows of standard input cannot be read twice
         loaded = self.scorer.load(self.spec, self.tell)
         return loaded.probe(self._rows(), self.checked.count, skip=EVERY_REASON if self.skip else NO_REASON)
 
     def _rows(self) -> Iterator[Query | Skipped]:
-        """The rows of the inputs; those that cannot be used are skipped or raise InputError.
+        """The rows of the inputs; rows that cannot be used are skipped or raise InputError.
 
-        Rows that were checked must be the same again.
+        Raises DeepThinkError if checked rows have changed.
         """
         demonstrations = self.scorer.demonstrations
         prompt = (demonstrations.template, demonstrations.labels)
@@ -203,7 +203,7 @@ def tell_of_truncated(count: int, tell: Tell) -> None:
 
 
 def tell_of_several(scorer: Scorer, tell: Tell) -> None:
-    """Note what gives labels where rows may have several and the memory stores no thresholds."""
+    """Note the share that gives a label, if rows may have several labels and the memory stores no thresholds."""
     if scorer.gives_several and scorer.memory.provenance.thresholds is None:
         name = scorer.memory.name
         tell(
@@ -216,7 +216,7 @@ def tell_of_several(scorer: Scorer, tell: Tell) -> None:
 
 @dataclass(frozen=True)
 class Prompt:
-    """What a model reads for a row: the text of its tokens up to the label, and what each candidate adds.
+    """The prompt of a row: the text up to the label, and the tokens of each candidate.
 
     `memory` and `query` are the numbers of tokens of the demonstrations, and of the row up to the candidates.
     """
@@ -228,7 +228,7 @@ class Prompt:
 
 
 def first_prompt(scorer: Scorer, source: RowSource, options: ModelOptions | None, tell: Tell) -> Prompt:
-    """What the model reads for the first row; loads the tokenizer and no weights. Raises InputError for a bad row."""
+    """The prompt of the first row; loads the tokenizer and no weights. Raises InputError for a bad row."""
     demonstrations, spec = scorer.demonstrations, scorer.find(options, tell)
     tokenize = query_tokenizer(spec.tokenizer, demonstrations, scorer.scoring)
     query = next(read_queries(source, demonstrations.template, demonstrations.labels))

@@ -1,4 +1,4 @@
-"""The rows that `predict` and `eval -o` write, and what they count."""
+"""The rows that `predict` and `eval -o` write, and their counts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ UNCALIBRATED = "uncalibrated"
 ABOUT = {
     "deepthink": "probability is the label's share among the candidates, not calibrated to how often labels are right"
 }
-# Fields of some output rows that are divided into columns, or are in some tables only.
+# Fields of output rows that a table divides into columns, or that only some tables have.
 _OUTPUT = (
     "iteration",
     "confidence",
@@ -46,12 +46,12 @@ _SHOWN = 3  # skipped rows that are named
 
 @dataclass(frozen=True)
 class OutputRows:
-    """What the output rows of a memory hold, and the columns of a table of them.
+    """The contents of output rows, and the columns of their table.
 
-    `labels` are those of every row, empty if rows have candidates of their own; `fields` the fields of the input with
-    their kinds, None if they are not known before they are read; `several` says whether rows have an iteration, `gold`
-    whether they have a true label, `skip` whether there may be rows with an error instead; `stored` is the memory's own
-    correction; with `given`, a row has several labels, joined as the `template` has them in a table.
+    `labels` are the labels of every row, empty if rows have candidates of their own. `fields` are the fields of the
+    input with their kinds, None if unknown until they are read. Rows have an iteration with `several`, and a true label
+    with `gold`; with `skip`, a row may be an error. `stored` is the memory's own correction. With `given`, a row has
+    several labels, which a table joins as the `template` does.
     """
 
     iterations: tuple[int, ...]
@@ -69,7 +69,7 @@ class OutputRows:
     template: Template | None = None
 
     def row(self, index: int, row: Prediction | Skipped) -> dict[str, Any]:
-        """One row of output; label and probability are those of the first calibration, scores are the model's."""
+        """One row of output; the first calibration gives label and probability, the scores are the model's."""
         if isinstance(row, Skipped):
             return self.skipped(index, row)
         written: dict[str, Any] = {"index": index, **({"iteration": row.iteration} if self.several else {})}
@@ -100,14 +100,14 @@ class OutputRows:
         return self._labels(self.template.labels_of(gold or ""))
 
     def skipped(self, index: int, row: Skipped) -> dict[str, Any]:
-        """One row of output for a row without a prediction: why, and its fields as far as it could be read."""
+        """The output row of a row without a prediction: the reason, and the fields that could be read."""
         written = {"index": index, "error": row.error}
         if row.fields is None:
             return written
         return written | self._input({name: jsonable(value) for name, value in row.fields.items()})
 
     def _chosen(self, answer: Prediction) -> dict[str, Any]:
-        """What the row says of its probabilities where they are used to choose labels."""
+        """The fields of the row for its best labels and its threshold."""
         if self.options.top is None and self.options.threshold is None:
             return {}
         said: dict[str, Any] = {"confidence": UNCALIBRATED}
@@ -127,7 +127,7 @@ class OutputRows:
 
     @property
     def by_label(self) -> bool:
-        """Whether these are rows of a table with columns for each label."""
+        """Whether a table has a column for each label."""
         return self.table and bool(self.labels)
 
     @cached_property
@@ -174,7 +174,7 @@ class OutputRows:
         return columns
 
     def _counted(self, name: str) -> Counted:
-        """What the bias of a calibration is estimated from."""
+        """The kind of inputs, texts or rows, from which a calibration's bias is estimated."""
         if name == STORED:
             return self.stored.counted if self.stored else "texts"
         return "rows" if calibration(name).from_rows else "texts"
@@ -185,13 +185,13 @@ class OutputRows:
 
 
 def answer_of(prediction: Prediction, calibrate: Sequence[str]) -> Prediction:
-    """The prediction that gives the label: the one corrected by the first calibration, if that is a correction."""
+    """The prediction that gives the label: corrected by the first calibration, if there is one."""
     first = prediction.calibrated.get("".join(calibrate[:1]))
     return prediction if first is None else first.prediction
 
 
 def by_first(prediction: Prediction, calibrate: Sequence[str]) -> Prediction:
-    """The prediction with what follows from the first calibration, its label and probability, beside its own scores."""
+    """The prediction with its own scores, and the label and the probability after the first calibration."""
     answer = answer_of(prediction, calibrate)
     return replace(
         prediction,
@@ -213,7 +213,7 @@ def _correction(correction: Correction) -> dict[str, Any]:
 
 
 def best(prediction: Prediction, count: int) -> list[dict[str, Any]]:
-    """At most `count` candidates with the highest probability, each with it; equal ones keep their order."""
+    """The `count` likeliest candidates, each with its probability; equally likely candidates keep their order."""
     probabilities = dict(zip(prediction.scores, shares(list(prediction.scores.values())), strict=True))
     ordered = sorted(probabilities, key=lambda label: -probabilities[label])[:count]
     return [{"label": label, "probability": probabilities[label]} for label in ordered]
@@ -244,7 +244,7 @@ def output_rows(
 
 
 def _several(scorer: Scorer, options: LabelOptions) -> GivenLabels | None:
-    """What gives rows several labels; raises InputError for a threshold of all labels, and for another scoring."""
+    """The choice of several labels a row, if the memory has one; raises InputError for `threshold` and for steps."""
     if not scorer.gives_several:
         return None
     if options.threshold is not None:
@@ -253,7 +253,7 @@ def _several(scorer: Scorer, options: LabelOptions) -> GivenLabels | None:
 
 
 def samples_rows(scorer: Scorer, rows: EvaluatedRows, samples: Path, errors: ErrorOptions) -> OutputRows:
-    """The rows that `eval -o` writes: those of `predict` with their true labels; raises as `check_columns`."""
+    """The rows that `eval -o` writes: rows of `predict` with their true labels; raises as `check_columns`."""
     form = output_rows(scorer, rows.checked, is_table(samples), LabelOptions.checked(), errors)
     return replace(form, several=True, gold=True)
 
@@ -273,7 +273,7 @@ def check_columns(options: LabelOptions, checked: CheckedRows | None, table: boo
 
 
 class Numbered:
-    """Output rows of predictions, or other answers, that come in parts: `index` is that of the next row."""
+    """A count through answers that come in parts; `index` is the index of the next row."""
 
     def __init__(self, form: OutputRows, index: int = 0) -> None:
         self.form, self.index = form, index
@@ -289,7 +289,7 @@ class Numbered:
 
 @dataclass
 class RowCounts:
-    """How many rows were labelled and written as `lines`, how many have no prediction or no label; the first errors."""
+    """The numbers of rows, of written `lines`, of rows without a prediction or a label, and the first errors."""
 
     rows: int = 0
     lines: int = 0
@@ -299,7 +299,7 @@ class RowCounts:
     _last: int = -1
 
     def add(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Count output rows; those of several iterations of one input are one row."""
+        """Count output rows; the output rows of one input, for several iterations, count as one row."""
         for row in rows:
             self.rows += row["index"] != self._last
             self._last, self.lines = row["index"], self.lines + 1
@@ -310,7 +310,7 @@ class RowCounts:
 
     @classmethod
     def of_skipped(cls, rows: int, skipped: Sequence[tuple[int, Skipped]]) -> Self:
-        """The counts of so many rows, those at these places skipped."""
+        """The counts of `rows` rows, of which the `skipped` rows have no prediction."""
         counts = cls(rows)
         for _, row in sorted(skipped, key=itemgetter(0)):
             counts.skip(row)
@@ -326,7 +326,7 @@ class RowCounts:
             self.first.append(error)
 
     def tell(self, tell: Tell, threshold: float | None = None) -> None:
-        """Say how many rows have no label because of the threshold; name the first ones that were skipped."""
+        """Tell the number of rows without a label because of the threshold; name the first skipped rows."""
         if threshold is not None:
             tell(Note(f"no label: {self.unlabelled:,} of {self.lines:,} rows, with a probability below {threshold:g}"))
         for error in self.first:

@@ -1,4 +1,4 @@
-"""Memories that answer together, and how: everything that can be refused before the model, then rows to predictions.
+"""Memories that answer together: every refusal that needs no model, then the model, then predictions of rows.
 
 `predict`, `eval`, `serve`, `diff`, workers and scikit-learn open a `Scorer`, load it, and label rows by it.
 """
@@ -48,16 +48,16 @@ if TYPE_CHECKING:
 
 
 class LabelRows(Protocol):
-    """Yields the predictions of rows, in order and a chunk at a time; tells the progress, counted on, of each."""
+    """Yields the predictions of rows, in order and a chunk at a time; tells the updated progress after each chunk."""
 
     def __call__(self, rows: Iterator[Query | Skipped], *, progress: Progress, tell: Tell) -> Iterator[Part]: ...
 
 
 @dataclass(frozen=True)
 class Scorer:
-    """A memory, the `others` of an ensemble, how they score, and the calibrations in use. Made by `open`.
+    """A memory, the `others` of its ensemble, the scoring, and the calibrations in use. Made by `open`.
 
-    With others, the mean of all log-probabilities is what is compared.
+    An ensemble compares the means of its members' log-probabilities.
     """
 
     memory: OpenedMemory
@@ -75,10 +75,10 @@ class Scorer:
         calibrate: Sequence[str] = (),
         ensemble: Sequence[str | Path | OpenedMemory] = (),
     ) -> Scorer:
-        """Open memories, and refuse all that does not fit them; without calibrations, what they store corrects them.
+        """Open the memories. Without calibrations, the correction that they store is in use.
 
         Raises InputError as `open_memory` does, for steps and calibrations that a memory does not support, and for an
-        ensemble whose memories answer other questions.
+        ensemble whose memories differ in model, template, labels or iterations.
         """
         memory, problems = opened(memory, iteration), Problems()
         others, names = tuple[OpenedMemory, ...](), tuple(calibrate)
@@ -99,7 +99,7 @@ class Scorer:
 
     @property
     def demonstrations(self) -> TokenizedDemonstrations:
-        """Those of the first memory, whose template and labels all have."""
+        """The demonstrations of the first memory, whose template and labels all memories have."""
         return self.memory.provenance.demonstrations
 
     @property
@@ -108,7 +108,7 @@ class Scorer:
         return has_several(self.memory.provenance)
 
     def find(self, options: ModelOptions | None, tell: Tell) -> ModelSpec:
-        """Find the model, without its weights; raises InputError for another one, and for texts that do not fit it."""
+        """Find the model, without its weights; raises InputError for another model, and for texts that do not fit it."""
         spec = find_its_model(self.memory, options, tell)
         check_inputs(self.calibrate, self.demonstrations, spec, self.scoring)
         return spec
@@ -120,7 +120,7 @@ class Scorer:
                 check_tokens(each.provenance.demonstrations, spec, source, checked, self.scoring)
 
     def check_labels(self, tokenizer: PreTrainedTokenizerBase, tell: Tell) -> ExtendedLabels | None:
-        """Warn of labels that are never chosen; returns what warns of candidates of rows."""
+        """Warn of labels that are never chosen; returns the check that warns of rows' own candidates."""
         return check_labels(tokenizer, self.demonstrations, self.scoring, self.calibrate, tell)
 
     def row_check(
@@ -136,7 +136,7 @@ class Scorer:
         return self._loaded(engine, first, tell, started)
 
     def with_engine(self, engine: Engine, tell: Tell) -> Loaded:
-        """Load the memories for a model that is loaded; checks and warns as `load`."""
+        """Load the memories for a loaded model; checks and warns as `load` does."""
         started = time.perf_counter()
         first = self.memory.read_by(engine)
         check_memories(self.memory, first, engine, tell)
@@ -152,9 +152,9 @@ class Scorer:
 
 
 class Loaded:
-    """The memories of a scorer with their model; `members` has the iterations of each, `started` is when it was loaded.
+    """The memories of a scorer with their model; `members` has the iterations of each memory.
 
-    Predictions are corrected by those of the calibrations that are not estimated from rows.
+    Predictions are corrected by the calibrations that are not estimated from rows. `started` is the time of loading.
     """
 
     def __init__(
@@ -168,7 +168,7 @@ class Loaded:
         self.calibrator = Calibrator(engine, members, names, scorer.scoring)
 
     def with_first_reading(self) -> Loaded:
-        """The same, also with plain in-context learning (T = 1), which is read again where it was not kept."""
+        """The same memories with plain in-context learning (T = 1), which is read again where it was not kept."""
         members = [with_first_reading(self.engine, member) for member in self.members]
         return Loaded(self.scorer, self.engine, members, self.started)
 
@@ -182,7 +182,7 @@ class Loaded:
         progress: Progress | None = None,
         tell: Tell = silent,
     ) -> Iterator[Part]:
-        """Yield the predictions of every `size` rows; the arguments are those of `scoring.pipeline.predictions`."""
+        """Yield the predictions of every `size` rows, with the arguments of `scoring.pipeline.predictions`."""
         raw = predictions(
             self.engine,
             self.members,
@@ -199,7 +199,7 @@ class Loaded:
     def probe(
         self, rows: Iterable[Query | Skipped], count: int, *, size: int = CHUNK, skip: Collection[str] = NO_REASON
     ) -> tuple[Probed, Answers]:
-        """Time a sample of `count` rows, and return what it says of all, with its predictions (`scoring.probe`)."""
+        """Time a sample of `count` rows; returns the estimate for all rows and the sample's answers (`scoring.probe`)."""
         return probe(
             self.engine,
             self.members,
@@ -232,7 +232,7 @@ def open_ensemble(
 
 
 def _check_together(memory: OpenedMemory, other: OpenedMemory) -> None:
-    """Raise InputError, naming the difference, unless both answer the same questions."""
+    """Raise InputError, naming the difference, unless both have one model, template, labels and iterations."""
     ours, theirs = memory.provenance.demonstrations, other.provenance.demonstrations
     different = [
         *memory.provenance.model.differences(other.provenance.model),

@@ -1,1 +1,1 @@
-"""From rows to the predictions of candidates: one pipeline, and what checks the rows."""
+"""From rows to predictions: the pipeline, its steps, and the check of the rows."""

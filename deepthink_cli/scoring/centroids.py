@@ -25,13 +25,13 @@ _WIDE = math.log(1e4)  # the slope is sought within this factor of its start
 def centroids_of(
     states: Sequence[Tensor], gold: Sequence[str], groups: Sequence[int], labels: Sequence[str]
 ) -> Centroids:
-    """The mean hidden state of each label, from those (W,) of rows with the true labels `gold`.
+    """The mean hidden state of each label, from the hidden states (W,) of rows and their true labels `gold`.
 
-    `groups` are the numbers of the rows' inputs, of which each label has two or more (`input_groups`).
+    `groups` are the numbers of the rows' inputs (`input_groups`). Each label has two or more inputs.
 
-    The slope a is the minimum of -sum_i log softmax(-a |h_i - c|^2)[gold_i] + log(2 a s^2)^2 / 2, where the means c
-    leave out the rows of row i's own input, and s^2 is the mean of these rows' squared distances from that of their own
-    label. Raises InputError if all rows of each label have the same state.
+    The slope a is the minimum of -sum_i log softmax(-a |h_i - c|^2)[gold_i] + log(2 a s^2)^2 / 2. The means c leave out
+    the rows of row i's own input; s^2 is the mean squared distance of a row from the mean of its own label. Raises
+    InputError if all rows of each label have the same state.
     """
     import numpy as np
     from scipy.optimize import minimize_scalar
@@ -60,9 +60,9 @@ def centroids_of(
 
 
 def nearness(states: Sequence[Tensor], centroids: Centroids) -> list[dict[str, float]]:
-    """-a |h - c_y|^2 for every state h (W,) and label y, with its mean c_y and the slope a, in float64.
+    """-a |h - c_y|^2 for every state h (W,) and label y with the mean c_y, in float64; a is the slope.
 
-    The nearest label, and so the answer, does not depend on the slope. Raises InputError for means of another width.
+    The nearest label, which is the answer, does not depend on a. Raises InputError for means of another width.
     """
     import numpy as np
 
@@ -77,10 +77,10 @@ def nearness(states: Sequence[Tensor], centroids: Centroids) -> list[dict[str, f
 
 
 def closeness(states: Sequence[Floats], rows: Sequence[Floats], gold: Sequence[int]) -> Floats:
-    """-|h - c_y|^2 (N, C) for hidden states (N, W), and the labels up to the last one that a row has.
+    """-|h - c_y|^2 (N, C) for hidden states (N, W); -inf for a label without rows.
 
-    c_y is the mean state of the rows (M, W) with the label y, whose places are `gold` (M,); -inf for a label without
-    rows.
+    c_y is the mean state of the rows (M, W) with the label y. `gold` (M,) are the places of the rows' labels; C is the
+    largest place plus 1.
     """
     import numpy as np
 
@@ -99,14 +99,14 @@ def _numbers(states: Sequence[Tensor]) -> Floats:
 
 
 def _means(rows_NW: Floats, places: NDArray[int64], labels: Iterable[int]) -> Floats:
-    """The mean state (C, W) of the rows of each label, whose place is in `places` (N,)."""
+    """The mean state (C, W) of the rows of each label; `places` (N,) are the places of the rows' labels."""
     import numpy as np
 
     return np.stack([rows_NW[places == label].mean(axis=0, dtype=np.float64) for label in labels])
 
 
 def _squared(states_NW: Floats, means_CW: Floats) -> Floats:
-    """The squared distances (N, C)."""
+    """The squared distances (N, C) between states and means."""
     import numpy as np
 
     return np.stack([((states_NW - mean) ** 2).sum(axis=1) for mean in means_CW], axis=1)

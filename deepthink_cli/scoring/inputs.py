@@ -1,6 +1,6 @@
-"""Check rows of input before the model is loaded, and that the rows that are scored later are the same.
+"""Check the rows of a file before the model is loaded, and compare them with the rows that are scored later.
 
-A file is read twice, and may change in between.
+The file is read twice, and may change in between.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from deepthink_cli.scoring.pipeline import CHUNK
 from deepthink_cli.scoring.prediction import check_fits
 from deepthink_cli.scoring.scoring import PLAIN, Scoring
 
-MAX_FIELDS = 1000  # different fields of rows that are remembered
-JUDGED = 1000  # rows whose texts are looked at for ids
+MAX_FIELDS = 1000  # the most field names that are remembered
+JUDGED = 1000  # rows whose texts are searched for ids
 
 
 class RowsDigest:
-    """The count and the digest of rows, and 8 bytes of the digest after every `CHUNK` of them."""
+    """The count and the digest of rows, and 8 bytes of the digest after every `CHUNK` rows."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -49,10 +49,10 @@ class RowsDigest:
         return self._digest.hexdigest()
 
     def same(self, rows: Iterable[Query | Skipped], name: str) -> Iterator[Query | Skipped]:
-        """The rows of another read, as they come.
+        """The rows of a second read of the file `name`, as they come.
 
-        Raises DeepThinkError unless they are the same rows, before the last row of the first `CHUNK` that differs: no
-        such chunk is ever complete. `name` is that of their file.
+        Raises DeepThinkError if they differ, before the last row of the first `CHUNK` that differs: no chunk with
+        other rows is ever complete.
         """
         again = RowsDigest()
         try:
@@ -68,7 +68,7 @@ class RowsDigest:
         raise _changed(name)
 
     def _begins_with(self, rows: RowsDigest) -> bool:
-        """Whether rows are the first of these, as far as the parts tell, or all of them."""
+        """Whether `rows` are the first of these rows, as far as the digests of the chunks show, or all of them."""
         if rows.count >= self.count:
             return rows.count == self.count and rows.sha256 == self.sha256
         part, rest = divmod(rows.count, CHUNK)
@@ -79,11 +79,11 @@ class RowsDigest:
 class CheckedRows:
     """The result of checking a file's rows.
 
-    `digest` is that of the rows, with which later reads are compared; `longest` is the bytes of the longest row with
-    its longest candidate; `own_candidates` says whether a row has candidates of its own; `other_labels` is the place of
-    the first row whose candidates are not the memory's labels. `fields` are the names of the rows' fields, at most
-    `MAX_FIELDS`, with the kind of column that holds their values, None if all are null. `bad` rows cannot be used;
-    they are part of the count.
+    Later reads are compared with the `digest` of the rows. `longest` is the size in bytes of the longest row with its
+    longest candidate. `own_candidates`: a row has candidates of its own. `other_labels`: the place of the first row
+    whose candidates are not the memory's labels. `fields`: the names of the fields, at most `MAX_FIELDS`, each with the
+    kind of its column, or None if all values are null. `bad`: the number of rows that cannot be used; they count as
+    rows.
     """
 
     digest: RowsDigest = field(default_factory=RowsDigest)
@@ -99,7 +99,7 @@ class CheckedRows:
         return self.digest.count
 
     def add(self, query: Query, size: int, labels: Sequence[str]) -> None:
-        """Add a row whose text has `size` bytes with its longest candidate."""
+        """Add a row; `size` is the bytes of its text and its longest candidate."""
         self.longest = max(self.longest, size)
         self.own_candidates = self.own_candidates or _brings_candidates(labels, query)
         if self.other_labels is None and set(query.candidates) != set(labels):
@@ -124,8 +124,8 @@ def check_rows(
 ) -> CheckedRows | None:
     """Check every row of a file, in constant memory, before any model is loaded; mistakes are added to `problems`.
 
-    With `skip`, bad rows are counted; their mistakes are added only if there is no other row. With `free`, rows have no
-    candidates. The rows of a source that is read once are checked as they are used, and None is returned.
+    With `skip`, bad rows are counted; their mistakes are added only if all rows are bad. With `free`, rows have no
+    candidates. None for a source that can be read once only: its rows are checked as they are used.
     """
     if RowSource.of(source).read_once:
         return None
@@ -157,10 +157,10 @@ def check_tokens(
     checked: CheckedRows | None,
     scoring: Scoring = PLAIN,
 ) -> None:
-    """Tokenise the rows of a file that may be too long or have candidates, before the weights are loaded.
+    """Tokenise the rows of a file before the weights are loaded, if one may be too long or has candidates of its own.
 
-    The file is not read again if `checked` shows that it has no such row. Raises InputError for demonstrations that
-    the tokenizer's chat template no longer writes as it did.
+    Otherwise, as `checked` shows, the file is not read again. Raises InputError if the tokenizer's chat template now
+    writes the demonstrations differently.
     """
     problems, length = Problems(), len(demonstrations.token_ids)
     tokenize = query_tokenizer(spec.tokenizer, demonstrations, scoring)

@@ -1,12 +1,12 @@
-"""From rows to predictions: the one way in which candidates are scored, lazily and a chunk of rows at a time.
+"""From rows to predictions, lazily, a chunk of rows at a time: the only way in which candidates are scored.
 
     rows -> queries -> plan -> scores -> predictions -> corrections
 
 A row is a `Query`, or `Skipped` with the reason, as `data.examples` reads them. `planned` tokenises the queries of a
-chunk, sets aside those that cannot be scored, and has the engine plan its passes. This needs no memory: a chunk is
-planned once and scored after any number of them. `scored` scores a chunk after memories, and makes a prediction of
-the scores for each row and memory, of their mean for an ensemble. `predictions` joins the two: a thread plans the next
-chunk while one is scored. `calibration.calibrator` corrects what they yield, a chunk at a time, or all rows at the end.
+chunk, sets aside the queries that cannot be scored, and plans the engine's passes. This needs no memory: a chunk is
+planned once and scored after any number of memories. `scored` scores a chunk and makes a prediction for each row and
+memory; an ensemble's prediction is made of its mean scores. `predictions` joins the two: a thread plans the next chunk
+while one is scored. `calibration.calibrator` corrects the predictions, a chunk at a time, or all rows at the end.
 
 `predict`, `eval`, `calibrate`, `diff`, scikit-learn and data frames use `predictions`. `run` scores the same chunks
 after every reading of its memories. `tune` and the trials of `select`, which need arrays of scores and no predictions,
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 
 P = TypeVar("P")
-Part = list[Prediction | Skipped]  # of a chunk: for each query a prediction by each memory, or why there is none
+Part = list[Prediction | Skipped]  # the results of a chunk: for each row a prediction by each memory, or `Skipped`
 
 CHUNK = 256  # rows that are labelled together
 EVALUATED = 1024  # rows that are evaluated together
@@ -56,7 +56,7 @@ TOO_LONG = "too long for the model"
 SAME_TOKENS = "candidates that the tokenizer does not tell apart"
 UNKNOWN_TOKENS = "tokens that the model does not know"
 NOT_FINITE = "scores that are not finite"
-# Which of these become `Skipped`; the others raise.
+# The reasons for which a query becomes `Skipped`; the others raise.
 NO_REASON: Collection[str] = ()
 UNSCORABLE: Collection[str] = (TOO_LONG, SAME_TOKENS)
 EVERY_REASON: Collection[str] = (*UNSCORABLE, UNKNOWN_TOKENS, NOT_FINITE)
@@ -64,7 +64,7 @@ EVERY_REASON: Collection[str] = (*UNSCORABLE, UNKNOWN_TOKENS, NOT_FINITE)
 
 @dataclass(frozen=True)
 class Chunk:
-    """Rows in order, and the plan of their queries, by a scoring."""
+    """Rows in order, the plan of their queries, and the scoring."""
 
     rows: Sequence[Query | Skipped]
     plan: ScoringPlan
@@ -92,11 +92,10 @@ def predictions(
 
     With `flush`, a chunk also ends where no row follows at once.
 
-    There is one member, or several for an ensemble; each has the same iterations, of one set of demonstrations with the
-    template and labels of the other members. A query that cannot be scored is replaced by the reason if that is among
-    those to `skip`, and raises otherwise: InputError for one that does not fit the tokenizer or the model's context,
-    NotFiniteError for scores that are NaN or infinite. After each chunk, `tell` is called with the `progress`, whose
-    rows done are counted on.
+    `members` has one member, or several for an ensemble. A member is the iterations of one memory; all members have the
+    same iterations, template and labels. A query that cannot be scored is replaced by `Skipped` if its reason is in
+    `skip`, and raises otherwise: InputError if it does not fit the tokenizer or the model's context, NotFiniteError if
+    its scores are NaN or infinite. After each chunk, `tell` is called with the updated `progress`.
     """
     members = [[engine.place(memory) for memory in member] for member in members]
     plans = planned(engine, longest_of(members), rows, size=size, flush=flush, scoring=scoring, skip=skip)
@@ -118,11 +117,9 @@ def planned(
     scoring: Scoring = PLAIN,
     skip: Collection[str] = NO_REASON,
 ) -> Iterator[Chunk]:
-    """Yield every `size` rows, ready to be scored after memories of these demonstrations or of fewer tokens.
+    """Yield every `size` rows, ready to be scored after memories with as many tokens as the demonstrations or fewer.
 
-    With `flush`, a chunk ends where no row follows at once.
-
-    Queries that cannot be scored are skipped, or raise InputError, as in `predictions`.
+    `flush` and `skip` are as in `predictions`.
     """
     tokenize = query_tokenizer(engine.tokenizer, demonstrations, scoring)
     rows = scoring.rows(rows, fitting(engine.limits, demonstrations, tokenize))
@@ -140,7 +137,7 @@ def planned(
 
 
 def fitting(limits: Limits, demonstrations: TokenizedDemonstrations, tokenize: QueryTokenizer) -> Fits:
-    """Says whether a model of these limits holds the demonstrations and a query with its longest candidate."""
+    """A test whether a model of these limits holds the demonstrations and a query with its longest candidate."""
     length = len(demonstrations.token_ids)
     most = limits.after(demonstrations).max_tokens(length)
     return lambda query: most is None or length + tokenize([query])[0].longest <= most
@@ -149,9 +146,9 @@ def fitting(limits: Limits, demonstrations: TokenizedDemonstrations, tokenize: Q
 def scored(
     engine: Engine, members: Sequence[Sequence[Memory]], chunk: Chunk, skip: Collection[str] = NO_REASON
 ) -> Part:
-    """The predictions of a chunk: for each query one by each memory, or by the mean of the members' scores.
+    """The predictions of a chunk: for each query a prediction by each memory, or by the mean of the members' scores.
 
-    Raises NotFiniteError for scores that are not finite; if those are to be skipped, scores the other queries again.
+    Raises NotFiniteError for scores that are not finite, or with NOT_FINITE in `skip` scores the other queries again.
     """
     by_memory: list[list[Prediction]] = []
     while chunk.queries:
@@ -170,7 +167,7 @@ def scored(
 
 
 def likelihoods(engine: Engine, memory: Memory | None, queries: Sequence[TokenizedQuery]) -> Likelihoods:
-    """The scores of queries after a memory, or after nothing at all, and whether greedy decoding writes the candidates.
+    """The scores of queries after a memory, or without one, and whether greedy decoding writes the candidates.
 
     Raises NotFiniteError for scores that are NaN or infinite.
     """
@@ -189,19 +186,19 @@ def predicted(rows: Iterable[P | Skipped]) -> list[P]:
 
 
 def longest(memories: Sequence[Memory]) -> Memory:
-    """The memory of the most tokens, after which the fewest queries fit."""
+    """The memory with the most tokens: the fewest queries fit after it."""
     return max(memories, key=lambda memory: memory.length)
 
 
 def longest_of(members: Sequence[Sequence[Memory]]) -> TokenizedDemonstrations:
-    """The demonstrations of the member after which the fewest tokens fit."""
+    """The demonstrations of the member with the most tokens."""
     provenance = longest([member[0] for member in members]).provenance
     assert provenance is not None
     return provenance.demonstrations
 
 
 def _predicted(engine: Engine, members: Sequence[Sequence[Memory]], chunk: Chunk) -> list[list[Prediction]]:
-    """For each memory of a member, the predictions of a chunk's queries; with several members, of their means."""
+    """For each iteration, the predictions of a chunk's queries, by the mean scores of the members."""
     by_memory = list[list[Prediction]]()
     memories = [memory for member in members for memory in member]
     for memory, of_memory in zip(memories, _measured(engine, memories, chunk), strict=True):
@@ -216,8 +213,8 @@ def _predicted(engine: Engine, members: Sequence[Sequence[Memory]], chunk: Chunk
 def _measured(
     engine: Engine, memories: Sequence[Memory], chunk: Chunk
 ) -> Iterator[list[tuple[Scores, dict[str, float] | None]]]:
-    """For each memory, the scores of every query, and the nearness to the centroids that the memory stores."""
-    centroids = [memory.centroids for memory in memories]  # only some members may have them, where they are not in use
+    """For each memory, the scores of every query, and its nearness to the memory's centroids, if it stores any."""
+    centroids = [memory.centroids for memory in memories]  # where centroids are not in use, only some members may have them
     if not any(centroids) or chunk.scoring.attends:
         for of_memory in score_each(engine, memories, chunk.plan, chunk.scoring):
             yield [(scores, None) for scores in of_memory]
@@ -246,7 +243,7 @@ def _tokenized(
 def _checked(
     engine: Engine, demonstrations: TokenizedDemonstrations, query: TokenizedQuery | Skipped, skip: Collection[str]
 ) -> TokenizedQuery | Skipped:
-    """The query, or why it is skipped; the engine's plan raises for unknown tokens that are not."""
+    """The query, or why it is skipped; unknown tokens that are not skipped raise in the engine's plan."""
     if isinstance(query, Skipped):
         return query
     try:
@@ -264,7 +261,7 @@ def _checked(
 
 
 def _without(engine: Engine, chunk: Chunk, queries: Mapping[int, str]) -> Chunk:
-    """The chunk without the queries at these places, which were skipped for the reason given with each."""
+    """The chunk without the queries at these places, each skipped for the reason given with it."""
     places = iter(range(len(chunk.plan.queries)))
     rows: list[Query | Skipped] = []
     for row in chunk.rows:

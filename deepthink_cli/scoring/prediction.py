@@ -1,4 +1,4 @@
-"""Scores of queries (Eq. 1 and 6), and predictions: what one iteration of a memory says of one query."""
+"""Scores of queries (Eq. 1 and 6), and predictions: the answer of one iteration of a memory to one query."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Counted = Literal["texts", "rows"]
 
 
 class NotFiniteError(DeepThinkError):
-    """Scores that are NaN or infinite; `queries` has a message for each such query, by its place in the plan."""
+    """Scores are NaN or infinite; `queries` has a message for each query with such scores, by its place in the plan."""
 
     def __init__(self, queries: Mapping[int, str]) -> None:
         super().__init__(queries[min(queries)])
@@ -37,8 +37,8 @@ class NotFiniteError(DeepThinkError):
 def score(engine: Engine, memory: Memory, queries: Sequence[TokenizedQuery], scoring: Scoring = PLAIN) -> list[Scores]:
     """Score every query's candidates against one memory, in order.
 
-    A candidate's score is the sum of the log-probabilities of its tokens, computed in float32, unless the scoring
-    compares something else; the query has positions L onward. Raises as `score_each` does.
+    A candidate's score is the sum of the log-probabilities of its tokens, in float32, unless the scoring compares
+    another value. The query has the positions from L on. Raises as `score_each` does.
     """
     return score_each(engine, [memory], engine.plan(queries), scoring)[0]
 
@@ -46,10 +46,10 @@ def score(engine: Engine, memory: Memory, queries: Sequence[TokenizedQuery], sco
 def score_each(
     engine: Engine, memories: Sequence[Memory], plan: ScoringPlan, scoring: Scoring = PLAIN
 ) -> list[list[Scores]]:
-    """Score a plan against several memories: one list of scores, in the order of the queries, for each.
+    """Score a plan against several memories: for each memory a list of scores, in the order of the queries.
 
-    Raises InputError if a memory does not have the model's shapes, or a memory, a query and its candidate together
-    are too long for the model, and NotFiniteError, naming the query, for scores that are NaN or infinite.
+    Raises InputError if a memory does not have the model's shapes, or if a memory, a query and its candidate together
+    are too long for the model. Raises NotFiniteError, naming the query, for scores that are NaN or infinite.
     """
     for memory in memories:
         _check_fit(engine, memory, plan)
@@ -77,14 +77,14 @@ def observe_each(
 
 
 def _attended(memory: Memory, plan: ScoringPlan, scoring: Scoring) -> list[tuple[int, ...]]:
-    """The places of the memory's parts that each query attends to; none for all of it."""
+    """The places of the memory's parts that each query attends to; empty for the whole memory."""
     provenance = memory.provenance
     found = None if provenance is None else scoring.attended(provenance.demonstrations, plan.queries)
     return [()] * len(plan.queries) if found is None else found
 
 
 def _pasts(memory: Memory, attended: Sequence[tuple[int, ...]]) -> list[Past]:
-    """What each query attends to: the parts of the memory at these places, or all of it if there are none."""
+    """The past of each query: the parts of the memory at its places, or the whole memory if it has no places."""
     parts = memory.parts
     return [tuple(parts[place] for place in places) or (memory,) for places in attended]
 
@@ -114,7 +114,7 @@ def check_length(limits: Limits, model: str, length: int, query: TokenizedQuery)
 
 
 def check_finite(engine: Engine, plan: ScoringPlan, *sums: Sequence[Sequence[float]]) -> None:
-    """Raise NotFiniteError unless all scores (queries, candidates) of a plan by each memory are finite."""
+    """Raise NotFiniteError unless the scores (queries, candidates) of a plan by every memory are finite."""
     messages: dict[int, str] = {}
     for sums_of_memory in sums:
         for place, (query, scores) in enumerate(zip(plan.queries, sums_of_memory, strict=True)):
@@ -130,12 +130,12 @@ def check_finite(engine: Engine, plan: ScoringPlan, *sums: Sequence[Sequence[flo
 class Prediction:
     """The prediction of one iteration of a memory for one query.
 
-    `scores` are what is compared, in nats: sums of log-probabilities, unless the scoring says otherwise; `means` are
-    always the means per token; `probability` is the label's share among the candidates; `label_mean_per_token` is the
-    best by `means`; `tied` is set if several candidates have the best score. `attended` is as in `Scores`.
-    `text` is the generated text where the answer is free: there are no scores then, and `label` is the answer found in
-    the text. `nearness` has a score for each label if the memory stores centroids (`scoring.centroids`). `calibrated`
-    holds the same prediction corrected by each calibration that was asked for, by name.
+    `scores` are compared, in nats: sums of log-probabilities, unless the scoring compares other values. `means` are
+    always the means per token, and `label_mean_per_token` is the best label by them. `probability` is the label's share
+    among the candidates. `tied`: several candidates have the best score. `attended` is as in `Scores`. `text` is the
+    generated text of a free answer: there are no scores then, and `label` is the answer found in the text. `nearness`
+    has a score for each label if the memory stores centroids (`scoring.centroids`). `calibrated` holds the prediction
+    corrected by each calibration in use, by name.
     """
 
     query: Query
@@ -156,9 +156,9 @@ class Prediction:
 class Correction:
     """A prediction after a calibration (`deepthink_cli.calibration`).
 
-    The scores of `prediction` are log p(y | x) - log b(y), where p is normalised over the candidates; `bias` is log b
-    in nats. By centroids they are the nearness, and there is no bias. `inputs` is the number of texts or rows, as
-    `counted` says, that it was estimated from.
+    The scores of `prediction` are log p(y | x) - log b(y); p is normalised over the candidates, and `bias` is log b in
+    nats. With centroids, the scores are the nearness, and there is no bias. `inputs` is the number of texts or rows (as
+    `counted` says) from which the correction was estimated.
     """
 
     prediction: Prediction
@@ -173,7 +173,7 @@ class Correction:
 
 
 def averaged(by_member: Sequence[Sequence[Prediction]]) -> list[Prediction]:
-    """The predictions of one member of an ensemble, or the mean of those of several, query by query."""
+    """The mean of the members' predictions, query by query; of one member, its predictions."""
     if len(by_member) == 1:
         return list(by_member[0])
     return [mean_predictions(each) for each in zip(*by_member, strict=True)]
@@ -182,8 +182,8 @@ def averaged(by_member: Sequence[Sequence[Prediction]]) -> list[Prediction]:
 def mean_predictions(predictions: Sequence[Prediction]) -> Prediction:
     """The prediction by the mean log-probability of each candidate over several memories, in float64.
 
-    All are predictions of the same query and iteration. Their order does not matter, and whether each memory's
-    log-probabilities are normalised over the candidates first changes neither the label nor its probability.
+    All are predictions of the same query and iteration, in any order. To normalise each memory's log-probabilities over
+    the candidates first would change neither the label nor its probability.
     """
     first = predictions[0]
     assert len({(each.iteration, *each.scores) for each in predictions}) == 1

@@ -1,4 +1,4 @@
-"""Time a sample of rows before all are scored: what `--dry-run` of predict, eval and run measures."""
+"""Time a sample of the rows before all are scored: the measurement of `--dry-run` in predict, eval and run."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ Label = Callable[[Iterable[Query | Skipped]], Iterable[Prediction | Skipped]]
 
 @dataclass(frozen=True)
 class Probed:
-    """What a probe of some rows says of all of them.
+    """An estimate for all rows, from a sample.
 
-    `skipped` holds, with their places, the rows that cannot be scored; the others have `tokens`, those of every
-    candidate included. Where not all rows were tokenised (`exact` is False), the tokens are those of the sample for
-    each row, and rows that only the tokenizer refuses are not found. The rows of the sample, at `places`, have
+    `skipped` has the rows that cannot be scored, with their places. `tokens` is the number of tokens of the other rows
+    with all their candidates. If `exact` is False, not all rows were tokenised: `tokens` is then extrapolated from the
+    sample, and rows that only the tokenizer refuses are not found. The rows of the sample, at `places`, have
     `timed_tokens` and took `timed_seconds`; loading the model and the memories took `loading` seconds. `difference` is
-    the largest one, in nats, between a score of the sample in its passes and in passes of one row; None if there are
-    none.
+    the largest difference, in nats, between a score of the sample in its passes and in passes of one row; None if it
+    was not measured.
     """
 
     rows: int
@@ -55,7 +55,7 @@ class Probed:
 
     @property
     def seconds(self) -> float:
-        """The expected time of all rows: that of the sample for each token, and the loading."""
+        """The expected time of all rows: the sample's seconds a token for every token, and the loading."""
         return self.loading + self.tokens * self.timed_seconds / max(1, self.timed_tokens)
 
     def as_json(self) -> dict[str, Any]:
@@ -88,10 +88,10 @@ def probe(
     loading: float = 0.0,
     compares: bool = True,
 ) -> tuple[Probed, Answers]:
-    """Time the labelling of at most `PROBE` of `count` rows, evenly spaced, and return it with their predictions.
+    """Time the labelling of at most `PROBE` of `count` rows, evenly spaced; returns the estimate and the predictions.
 
-    Of a bad row, the next good one stands in the sample. Up to `EXACT` rows, all are tokenised. Queries that cannot be
-    scored are skipped or raise InputError, as in `predictions`. `compares` asks for the difference.
+    A bad row is replaced in the sample by the next good row. Up to `EXACT` rows, all are tokenised. Queries that cannot
+    be scored are skipped or raise InputError, as in `predictions`. `compares` asks for `Probed.difference`.
     """
     demonstrations, exact = longest_of(members), count <= EXACT
     reading = _Reading(count, exact)
@@ -130,10 +130,10 @@ def _difference(
     scoring: Scoring,
     skip: Collection[str],
 ) -> float | None:
-    """The largest difference between the scores of the answers and those of the sample in passes of one row."""
+    """The largest difference between the scores of the answers and the sample's scores in passes of one row."""
     try:
         alone = engine.batch_invariant()
-    except InputError:  # such as vLLM, which chooses its own
+    except InputError:  # an engine, such as vLLM, that chooses its own passes
         return None
     parts = predictions(alone, members, sample, scoring=scoring, skip=skip)
     pairs = zip(answers, predicted(chain.from_iterable(parts)), strict=True)
@@ -143,12 +143,12 @@ def _difference(
 
 
 class _Reading:
-    """The rows that are tokenised, all of them or those of the sample, and what is known of the others."""
+    """The rows that are tokenised, which are all rows or the sample, and the counts of the other rows."""
 
     def __init__(self, count: int, exact: bool) -> None:
         self.count, self.exact = count, exact
         self.skipped, self.sample = list[tuple[int, Skipped]](), list[tuple[int, Query]]()
-        self._places: list[int] = []  # of the rows that were given to be planned, in order
+        self._places: list[int] = []  # the places of the rows that were given to the plan
         self._done = 0
 
     def read(self, rows: Iterable[Query | Skipped]) -> Iterator[Query | Skipped]:

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Scores:
-    """One query's candidates: `sums` are what is compared, log-probabilities in nats; `means` the same per token.
+    """The scores of one query's candidates: `sums` of log-probabilities in nats, which are compared, and `means`.
 
-    `attended` are the places of the demonstrations that the query attends to; empty for all.
+    `means` are per token. `attended` are the places of the demonstrations that the query attends to; empty for all.
     """
 
     sums: tuple[float, ...]

@@ -1,4 +1,4 @@
-"""What changes the answers of a memory, as one value: the steps that are in use, with their options."""
+"""The steps between a row and its scores that are in use, with their options, as one value."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ STEPS: Registry[type[Step]] = Registry(
 
 @dataclass(frozen=True)
 class Scoring:
-    """The steps in use, in the order of `STEPS`. Made by `of`; `PLAIN` is the paper's scoring, without any.
+    """The steps in use, in the order of `STEPS`. Made by `of`; `PLAIN`, without steps, is the paper's scoring.
 
     As text it is `score=end,reread=2`, and empty for `PLAIN`.
     """
@@ -46,9 +46,9 @@ class Scoring:
 
     @classmethod
     def of(cls, **options: Any) -> Scoring:
-        """The steps of options by their names, as in `Scoring.of(score="mean", reread=2)`; None is a default.
+        """The scoring with these options, as in `Scoring.of(score="mean", reread=2)`; None is an option's default.
 
-        Raises InputError, for all at once, for an unknown name and a wrong value.
+        Raises InputError for unknown names and wrong values, all at once.
         """
         problems, steps, known = Problems(), list[Step](), set[str]()
         given = {name: value for name, value in options.items() if value is not None}
@@ -121,13 +121,13 @@ class Scoring:
         return asked
 
     def ended(self, after: Callable[[], AfterLabel]) -> Ended | None:
-        """What gives candidates further tokens: of the first step that does."""
+        """The function that gives candidates further tokens, from the first step that has one; None if no step has."""
         return next((ended for step in self.steps if (ended := step.ended(after)) is not None), None)
 
     def attended(
         self, demonstrations: TokenizedDemonstrations, queries: Sequence[TokenizedQuery]
     ) -> list[tuple[int, ...]] | None:
-        """The parts of a composed memory that each query attends to, of the first step that chooses; None for all."""
+        """The places of the parts that each query attends to, from the first step that chooses parts; None for all."""
         found = (step.attended(demonstrations, queries) for step in self.steps)
         return next((each for each in found if each is not None), None)
 
@@ -144,11 +144,11 @@ class Scoring:
 
     @property
     def described(self) -> list[str]:
-        """What the steps do to queries, for people."""
+        """The effects of the steps on queries, in words for people."""
         return [text for step in self.steps if (text := step.described())]
 
     def of_row(self, prediction: Prediction) -> dict[str, Any]:
-        """What the output row of a prediction says of the steps."""
+        """The fields that the steps add to the output row of a prediction."""
         return {name: value for step in self.steps for name, value in step.of_row(prediction).items()}
 
     @property
@@ -164,7 +164,10 @@ PLAIN = Scoring()
 
 
 def check_stored(stored: Mapping[str, Any], used: Mapping[str, Any], what: str, memory: str, rest: str = "") -> None:
-    """Raise InputError unless the options of `what` a memory stores are those in use; `rest` is what else to do."""
+    """Raise InputError unless the options with which a memory's `what` was made are those in use.
+
+    `rest` ends the message with a further remedy.
+    """
     defaults = _options()
     for name in dict.fromkeys((*stored, *used)):
         before, now = (each.get(name, defaults.get(name)) for each in (stored, used))
@@ -176,7 +179,7 @@ def check_stored(stored: Mapping[str, Any], used: Mapping[str, Any], what: str, 
 
 
 def options_of(text: str | None) -> dict[str, str]:
-    """The options of a scoring that was written as text; None is `PLAIN`."""
+    """The options of a scoring that is written as text; None is `PLAIN`."""
     return dict(each.split("=", 1) for each in (text or "").split(",") if each)
 
 

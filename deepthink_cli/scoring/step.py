@@ -1,4 +1,4 @@
-"""What changes the answer to a row, one step for each option; `scoring.scoring` puts the steps together."""
+"""The interface of a step, which changes the answer to a row by an option; `scoring.scoring` joins the steps."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ Fits = Callable[["Query"], bool]
 class Step(Options):
     """A step between a row and the scores of its candidates: its fields are its options.
 
-    A subclass overrides what the step changes; each method here changes nothing. A step whose options all have their
-    defaults is not used. A correction that a memory stores is of the options that were in use when it was estimated:
-    of those of every step but one that is `only_of_rows`. A step that is `only_of_scores` changes nothing that the
-    model reads before a candidate, and so no hidden state. One that `attends` chooses what queries attend to, where an
-    engine gives no hidden states.
+    The methods here change nothing; a subclass overrides the methods for its change. A step whose options all have
+    their defaults is not used. A stored correction holds only for the options with which it was estimated, those of
+    `only_of_rows` steps excepted. A step that is `only_of_scores` changes nothing that the model reads before a
+    candidate, and so no hidden state. A step that `attends` chooses the parts that queries attend to; an engine then
+    gives no hidden states.
     """
 
-    source: ClassVar[str] = ""  # where it comes from, such as a paper
+    source: ClassVar[str] = ""  # the step's origin, such as a paper
     only_of_rows: ClassVar[bool] = False
     only_of_scores: ClassVar[bool] = False
     attends: ClassVar[bool] = False
 
     @property
     def recorded(self) -> dict[str, Any]:
-        """The options that do not have their defaults, as JSON values."""
+        """The options that differ from their defaults, as JSON values."""
         return self.model_dump(mode="json", exclude_defaults=True)
 
     def check(self, memory: Provenance, name: str) -> None:
@@ -50,7 +50,7 @@ class Step(Options):
         return asked
 
     def ended(self, after: Callable[[], AfterLabel]) -> Ended | None:
-        """What gives the candidates of queries further tokens, from what follows a label in a prompt; None for none."""
+        """The function that gives candidates further tokens; `after` is the text after a label. None for none."""
         return None
 
     def attended(
@@ -68,11 +68,11 @@ class Step(Options):
         return True
 
     def described(self) -> str:
-        """What the step does to queries, for people, as in `each query is written 2 times`; empty if labels say it."""
+        """The step's effect on queries, as in `each query is written 2 times`; empty if labels say it."""
         return ""
 
     def of_row(self, prediction: Prediction) -> Mapping[str, Any]:
-        """What the output row of a prediction says of the step."""
+        """The fields that the step adds to the output row of a prediction."""
         return self.recorded
 
     def columns(self) -> Columns:

@@ -1,7 +1,7 @@
-"""The score `end`: a candidate is scored with the first token of what follows a label among the demonstrations.
+"""The score `end`: a candidate is scored with the first token of the text that follows a label in the demonstrations.
 
-So `bug report` can win against `bug`, whose tokens it begins with. What follows is the separator, or the end of the
-reply in a chat. It is tokenised with the candidate before it.
+So `bug report` can win against `bug`, with whose tokens it begins. The text that follows is the separator, or the end
+of the reply in a chat. It is tokenised together with the candidate.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ END = End()
 
 
 def _with_end(plain: Sequence[int], followed: Sequence[int], of_end: Sequence[int]) -> list[int]:
-    """The ids of a text up to the first token of its end; up to the token that joins both, if the tokenizer has one.
+    """The ids of a text and the first token of its end, or of the token that joins both, if the tokenizer joins them.
 
     `plain` are the ids of the text, `followed` those of the text and its end, `of_end` those of the end alone.
     """

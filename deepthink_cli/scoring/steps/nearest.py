@@ -1,7 +1,7 @@
-"""Queries that attend to the demonstrations of a composed memory that are nearest to them (`--nearest K`).
+"""Queries that attend only to their nearest demonstrations in a composed memory (`--nearest K`).
 
-Nearness is BM25 over token ids: it needs no pass of the model, and the words of the template, which all demonstrations
-have, hardly count.
+Nearness is BM25 over token ids. It needs no pass of the model, and the template's words, which all demonstrations have,
+hardly count.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from deepthink_cli.provenance import Provenance, TokenizedDemonstrations
     from deepthink_cli.scoring.prediction import Prediction
 
-K1, B = 1.2, 0.75  # of BM25
+K1, B = 1.2, 0.75  # BM25's usual parameters
 
 
 class Nearest(Step):
-    """A query attends to the K demonstrations alone that are nearest to it; to all if there are no more."""
+    """A query attends only to its K nearest demonstrations, or to all if there are at most K."""
 
     source: ClassVar[str] = "Robertson and Zaragoza 2009, section 3.4"
     attends: ClassVar[bool] = True
@@ -48,7 +48,7 @@ class Nearest(Step):
     ] = None
 
     def check(self, memory: Provenance, name: str) -> None:
-        """Refuse demonstrations that were read together, and a weight of the first token: of the whole memory."""
+        """Refuse demonstrations that were read together, and a weight of the whole memory's first token."""
         if not memory.demonstrations.parts:
             raise InputError.of(
                 "nearest",
@@ -67,7 +67,7 @@ class Nearest(Step):
     def attended(
         self, demonstrations: TokenizedDemonstrations, queries: Sequence[TokenizedQuery]
     ) -> list[tuple[int, ...]] | None:
-        """The nearest parts; of equally near ones the first."""
+        """The nearest parts; of equally near parts, the first."""
         import numpy as np
 
         if self.nearest is None or self.nearest >= len(demonstrations.parts):
@@ -81,17 +81,17 @@ class Nearest(Step):
         return f"each query attends to its {self.nearest} nearest demonstrations"
 
     def of_row(self, prediction: Prediction) -> Mapping[str, Any]:
-        """The places of the demonstrations that the row attends to, unless these are all."""
+        """The places of the demonstrations that the row attends to, unless it attends to all."""
         return {"nearest": list(prediction.attended)} if prediction.attended else {}
 
 
 def bm25(texts: Sequence[Sequence[int]], queries: Sequence[Sequence[int]]) -> NDArray[float64]:
-    """How near every text is to every query, (queries, texts), by the tokens t of a query that occur in the text d.
+    """The nearness of every text to every query, (queries, texts), by the tokens t of a query that occur in the text d.
 
         sum_t ln(1 + (n - n_t + 1/2) / (n_t + 1/2)) f (k1 + 1) / (f + k1 (1 - b + b |d| / mean |d|))
 
-    n_t of the n texts have the token, f times this one (Robertson and Zaragoza 2009, section 3.4). The weight of a
-    token, the logarithm, is that of Lucene, which is never negative; a token counts once, however often a query has it.
+    n_t of the n texts have the token t, which occurs f times in d (Robertson and Zaragoza 2009, section 3.4). The
+    logarithm is Lucene's weight of a token, which is never negative. A token counts once, however often a query has it.
     """
     import numpy as np
 

@@ -10,7 +10,7 @@ from deepthink_cli.io.tables import Columns
 from deepthink_cli.options import METHOD, Flag
 from deepthink_cli.scoring.step import Step
 
-MOST_COPIES = 10  # of a query in its prompt
+MOST_COPIES = 10  # the most copies of a query in its prompt
 
 
 class Reread(Step):

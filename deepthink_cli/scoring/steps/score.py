@@ -1,4 +1,4 @@
-"""What is compared of candidates (`--score NAME`): their sum of log-probabilities, as in the paper, or another form."""
+"""The score by which candidates are compared (`--score NAME`): the paper's sum of log-probabilities, or another form."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Sum(Step):
 
     source: ClassVar[str] = "Yang et al. 2023, arXiv 2305.13016"
     only_of_scores: ClassVar[bool] = True
-    separates: ClassVar[bool] = False  # whether candidates have an end, so that none begins with all of another one
+    separates: ClassVar[bool] = False  # whether candidates have an end, so that none begins with the whole of another
 
 
 class Mean(Sum):

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 class Truncate(Step):
-    """Of a text that is too long after the demonstrations, as many characters are read as fit, from one of its ends.
+    """A text that is too long after the demonstrations is cut at one end to as many characters as fit.
 
-    Of several fields, the longest one is shortened. A row that is too long even so stays as it is.
+    Only the longest field is cut. A row that is still too long stays as it is.
     """
 
     source: ClassVar[str] = "deepthink"
@@ -47,7 +47,7 @@ class Truncate(Step):
     def _fitting(self, query: Query, fits: Fits) -> Query:
         try:
             return query if fits(query) else self._shortened(query, fits)
-        except InputError:  # scoring it says why
+        except InputError:  # the error is raised again where the row is scored
             return query
 
     def _shortened(self, query: Query, fits: Fits) -> Query:
