@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from deepthink_cli.model.tokens import tokenize_demonstrations, tokenize_queries
     from deepthink_cli.prediction.predict import predict
     from deepthink_cli.prediction.scorer import Scorer
-    from deepthink_cli.scoring.prediction import Prediction, score
+    from deepthink_cli.scoring.likelihood import score
+    from deepthink_cli.scoring.prediction import Prediction
     from deepthink_cli.scoring.scoring import Scoring
     from deepthink_cli.selection.options import SelectOptions
     from deepthink_cli.selection.pool import pool_of_file
@@ -71,7 +72,7 @@ _HOME = {
     "rows_of_file": "tasks.evaluated",
     "rows_of_task": "tasks.evaluated",
     "save_memory": "artifact.files",
-    "score": "scoring.prediction",
+    "score": "scoring.likelihood",
     "select": "selection.select",
     "think": "thinking",
     "tokenize_queries": "model.tokens",

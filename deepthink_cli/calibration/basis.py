@@ -24,7 +24,7 @@ from deepthink_cli.model.tokens import (
     query_tokenizer,
 )
 from deepthink_cli.provenance import TokenizedDemonstrations
-from deepthink_cli.scoring.prediction import check_fits
+from deepthink_cli.scoring.likelihood import check_fits
 from deepthink_cli.scoring.scoring import PLAIN, Scoring
 
 if TYPE_CHECKING:

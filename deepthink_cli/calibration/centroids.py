@@ -18,8 +18,8 @@ from deepthink_cli.events import Progress, Tell
 from deepthink_cli.model.tokens import tokenize_demonstrations
 from deepthink_cli.provenance import Provenance, TokenizedDemonstrations
 from deepthink_cli.registry import loaded
+from deepthink_cli.scoring.likelihood import observe_each
 from deepthink_cli.scoring.pipeline import EVALUATED, UNSCORABLE, longest, planned
-from deepthink_cli.scoring.prediction import observe_each
 from deepthink_cli.scoring.scoring import Scoring
 
 if TYPE_CHECKING:

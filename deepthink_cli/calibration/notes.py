@@ -15,7 +15,8 @@ from deepthink_cli.events import Note, Tell, Warn
 from deepthink_cli.model.limits import Limits
 from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.scoring.inputs import CheckedRows
-from deepthink_cli.scoring.prediction import Prediction, check_fits
+from deepthink_cli.scoring.likelihood import check_fits
+from deepthink_cli.scoring.prediction import Prediction
 from deepthink_cli.scoring.scoring import PLAIN, Scoring
 from deepthink_cli.scoring.softmax import shares
 

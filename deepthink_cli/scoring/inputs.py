@@ -21,8 +21,8 @@ from deepthink_cli.io.tables import Kind, kind_of, merged
 from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.model.tokens import query_tokenizer
 from deepthink_cli.provenance import TokenizedDemonstrations
+from deepthink_cli.scoring.likelihood import check_fits
 from deepthink_cli.scoring.pipeline import CHUNK
-from deepthink_cli.scoring.prediction import check_fits
 from deepthink_cli.scoring.scoring import PLAIN, Scoring
 
 MAX_FIELDS = 1000  # the most field names that are remembered

@@ -28,16 +28,8 @@ from deepthink_cli.model.limits import Limits
 from deepthink_cli.model.tokens import QueryTokenizer, TokenizedQuery, query_tokenizer
 from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.scoring.centroids import nearness
-from deepthink_cli.scoring.prediction import (
-    NotFiniteError,
-    Prediction,
-    averaged,
-    check_finite,
-    check_fits,
-    observe_each,
-    prediction_of,
-    score_each,
-)
+from deepthink_cli.scoring.likelihood import NotFiniteError, check_finite, check_fits, observe_each, score_each
+from deepthink_cli.scoring.prediction import Prediction, averaged, prediction_of
 from deepthink_cli.scoring.scores import Scores
 from deepthink_cli.scoring.scoring import PLAIN, Scoring
 from deepthink_cli.scoring.step import Fits
@@ -214,7 +206,9 @@ def _measured(
     engine: Engine, memories: Sequence[Memory], chunk: Chunk
 ) -> Iterator[list[tuple[Scores, dict[str, float] | None]]]:
     """For each memory, the scores of every query, and its nearness to the memory's centroids, if it stores any."""
-    centroids = [memory.centroids for memory in memories]  # where centroids are not in use, only some members may have them
+    centroids = [
+        memory.centroids for memory in memories
+    ]  # where centroids are not in use, only some members may have them
     if not any(centroids) or chunk.scoring.attends:
         for of_memory in score_each(engine, memories, chunk.plan, chunk.scoring):
             yield [(scores, None) for scores in of_memory]

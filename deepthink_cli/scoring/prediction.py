@@ -1,129 +1,17 @@
-"""Scores of queries (Eq. 1 and 6), and predictions: the answer of one iteration of a memory to one query."""
+"""Predictions: the answer of one iteration of a memory to one query, and its corrections."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from deepthink_cli.data.examples import Query
-from deepthink_cli.engine.base import Engine, Past, ScoringPlan
-from deepthink_cli.errors import DeepThinkError, InputError
-from deepthink_cli.model.limits import Limits
-from deepthink_cli.model.tokens import TokenizedQuery
-from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.scoring.scores import Scores
-from deepthink_cli.scoring.scoring import PLAIN, Scoring
 from deepthink_cli.scoring.softmax import shares
 
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from deepthink_cli.memory import Memory
-
 Counted = Literal["texts", "rows"]
-
-
-class NotFiniteError(DeepThinkError):
-    """Scores are NaN or infinite; `queries` has a message for each query with such scores, by its place in the plan."""
-
-    def __init__(self, queries: Mapping[int, str]) -> None:
-        super().__init__(queries[min(queries)])
-        self.queries = queries
-
-
-def score(engine: Engine, memory: Memory, queries: Sequence[TokenizedQuery], scoring: Scoring = PLAIN) -> list[Scores]:
-    """Score every query's candidates against one memory, in order.
-
-    A candidate's score is the sum of the log-probabilities of its tokens, in float32, unless the scoring compares
-    another value. The query has the positions from L on. Raises as `score_each` does.
-    """
-    return score_each(engine, [memory], engine.plan(queries), scoring)[0]
-
-
-def score_each(
-    engine: Engine, memories: Sequence[Memory], plan: ScoringPlan, scoring: Scoring = PLAIN
-) -> list[list[Scores]]:
-    """Score a plan against several memories: for each memory a list of scores, in the order of the queries.
-
-    Raises InputError if a memory does not have the model's shapes, or if a memory, a query and its candidate together
-    are too long for the model. Raises NotFiniteError, naming the query, for scores that are NaN or infinite.
-    """
-    for memory in memories:
-        _check_fit(engine, memory, plan)
-    attended = [_attended(memory, plan, scoring) for memory in memories]
-    if any(map(any, attended)):
-        sums = [engine.score_after(_pasts(*pair), plan) for pair in zip(memories, attended, strict=True)]
-    else:
-        sums = engine.score(memories, plan)
-    check_finite(engine, plan, *sums)
-    return [
-        [scoring.compared(Scores.of(*each)) for each in zip(of_memory, plan.queries, places, strict=True)]
-        for of_memory, places in zip(sums, attended, strict=True)
-    ]
-
-
-def observe_each(
-    engine: Engine, memory: Memory, plan: ScoringPlan, scoring: Scoring = PLAIN
-) -> tuple[list[Scores], list[Tensor]]:
-    """Score a plan against one memory, with the hidden state of each query; raises as `score_each`."""
-    _check_fit(engine, memory, plan)
-    observed = engine.observe(memory, plan)
-    check_finite(engine, plan, [each.sums for each in observed])
-    scores = [scoring.compared(Scores.of(each.sums, query)) for each, query in zip(observed, plan.queries, strict=True)]
-    return scores, [each.hidden for each in observed]
-
-
-def _attended(memory: Memory, plan: ScoringPlan, scoring: Scoring) -> list[tuple[int, ...]]:
-    """The places of the memory's parts that each query attends to; empty for the whole memory."""
-    provenance = memory.provenance
-    found = None if provenance is None else scoring.attended(provenance.demonstrations, plan.queries)
-    return [()] * len(plan.queries) if found is None else found
-
-
-def _pasts(memory: Memory, attended: Sequence[tuple[int, ...]]) -> list[Past]:
-    """The past of each query: the parts of the memory at its places, or the whole memory if it has no places."""
-    parts = memory.parts
-    return [tuple(parts[place] for place in places) or (memory,) for places in attended]
-
-
-def _check_fit(engine: Engine, memory: Memory, plan: ScoringPlan) -> None:
-    engine.check_memory(memory)
-    if plan.longest is not None:
-        provenance, limits = memory.provenance, engine.limits
-        if provenance is not None:
-            limits = limits.after(provenance.demonstrations)
-        check_length(limits, engine.identity.id, memory.length, plan.longest)
-
-
-def check_fits(limits: Limits, model: str, demonstrations: TokenizedDemonstrations, query: TokenizedQuery) -> None:
-    """Raise InputError unless demonstrations, the query and its longest candidate fit together."""
-    check_length(limits.after(demonstrations), model, len(demonstrations.token_ids), query)
-
-
-def check_length(limits: Limits, model: str, length: int, query: TokenizedQuery) -> None:
-    """Raise InputError unless a memory of `length` tokens, the query and its longest candidate fit together."""
-    most, tokens = limits.max_tokens(length), query.longest
-    if most is not None and length + tokens > most:
-        raise InputError(
-            f"{query.where or 'a query'}: too long: {tokens} tokens after {length} of memory, {model} holds {most} "
-            f"({limits.reason(length)}); shorten it, or make the memory of fewer demonstrations"
-        )
-
-
-def check_finite(engine: Engine, plan: ScoringPlan, *sums: Sequence[Sequence[float]]) -> None:
-    """Raise NotFiniteError unless the scores (queries, candidates) of a plan by every memory are finite."""
-    messages: dict[int, str] = {}
-    for sums_of_memory in sums:
-        for place, (query, scores) in enumerate(zip(plan.queries, sums_of_memory, strict=True)):
-            for candidate, value in enumerate(scores, start=1):
-                if not math.isfinite(value) and place not in messages:
-                    where = query.where or f"query {place + 1}"
-                    messages[place] = f"{where}: the score of candidate {candidate} is {value}: {engine.advice()}"
-    if messages:
-        raise NotFiniteError(messages)
 
 
 @dataclass(frozen=True)

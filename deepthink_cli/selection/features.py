@@ -15,8 +15,8 @@ from deepthink_cli.events import Progress, Tell, silent
 from deepthink_cli.io.prefetch import ahead
 from deepthink_cli.model.boundary import special_ids
 from deepthink_cli.model.tokens import TokenizedQuery, query_tokenizer
+from deepthink_cli.scoring.likelihood import check_length
 from deepthink_cli.scoring.pipeline import CHUNK
-from deepthink_cli.scoring.prediction import check_length
 from deepthink_cli.scoring.softmax import softmax
 from deepthink_cli.selection.store import Store, key_of, model_parts
 

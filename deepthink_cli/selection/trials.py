@@ -17,7 +17,7 @@ from deepthink_cli.method import Method
 from deepthink_cli.model.boundary import special_ids
 from deepthink_cli.model.tokens import end_of_demonstrations, query_tokenizer, tokenize_demonstrations
 from deepthink_cli.provenance import TokenizedDemonstrations
-from deepthink_cli.scoring.prediction import check_finite, score_each
+from deepthink_cli.scoring.likelihood import check_finite, score_each
 from deepthink_cli.scoring.softmax import softmax
 from deepthink_cli.selection.store import Store, key_of, model_parts
 

@@ -24,7 +24,7 @@ from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.model.tokens import query_tokenizer, tokenize_demonstrations
 from deepthink_cli.provenance import TokenizedDemonstrations
-from deepthink_cli.scoring.prediction import check_fits
+from deepthink_cli.scoring.likelihood import check_fits
 from deepthink_cli.scoring.scoring import PLAIN, Scoring
 from deepthink_cli.selection.choice import Request, choose_demonstrations
 from deepthink_cli.selection.pool import PoolRows

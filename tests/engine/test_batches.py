@@ -29,7 +29,7 @@ from deepthink_cli.engine.batches import BatchedEngine
 from deepthink_cli.engine.packed import PackedEngine
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.model.tokens import TokenizedQuery
-from deepthink_cli.scoring.prediction import score_each
+from deepthink_cli.scoring.likelihood import score_each
 
 Models = Callable[[str], Path]
 LONG, SHORT = DEMOS, tuple(range(60, 65))

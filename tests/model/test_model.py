@@ -25,7 +25,7 @@ from deepthink_cli.model.limits import check_demonstrations, limits_of
 from deepthink_cli.model.opening import needs_download, open_model
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.model.tokens import TokenizedQuery
-from deepthink_cli.scoring.prediction import check_length
+from deepthink_cli.scoring.likelihood import check_length
 
 
 def config(family: str, **fields: Any) -> Any:

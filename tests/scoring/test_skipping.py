@@ -13,6 +13,7 @@ from deepthink_cli.engine.base import Engine, ScoringPlan, Sums
 from deepthink_cli.engine.delegating import DelegatingEngine
 from deepthink_cli.errors import InputError
 from deepthink_cli.events import Event, Progress
+from deepthink_cli.scoring.likelihood import NotFiniteError
 from deepthink_cli.scoring.pipeline import (
     EVERY_REASON,
     NO_REASON,
@@ -23,7 +24,7 @@ from deepthink_cli.scoring.pipeline import (
     predicted,
     predictions,
 )
-from deepthink_cli.scoring.prediction import NotFiniteError, Prediction
+from deepthink_cli.scoring.prediction import Prediction
 
 LABELS = ("positive", "negative")
 GOOD = [Query("a warm film", LABELS, "positive", "row 1"), Query("far too long", LABELS, "negative", "row 2")]

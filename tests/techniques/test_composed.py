@@ -32,7 +32,7 @@ from deepthink_cli.cli.main import run
 from deepthink_cli.engine.packed import PackedEngine
 from deepthink_cli.engine.padded import PaddedEngine
 from deepthink_cli.errors import InputError
-from deepthink_cli.scoring.prediction import score
+from deepthink_cli.scoring.likelihood import score
 from deepthink_cli.techniques.composed import compose
 from deepthink_cli.techniques.registry import technique_of
 

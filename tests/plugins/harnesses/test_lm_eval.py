@@ -34,7 +34,7 @@ from deepthink_cli.plugins.harnesses.lm_eval.contexts import SplitContext, split
 from deepthink_cli.plugins.harnesses.lm_eval.model import DeepThinkLM
 from deepthink_cli.plugins.harnesses.lm_eval.tasks import prepared_tasks
 from deepthink_cli.provenance import TokenizedDemonstrations
-from deepthink_cli.scoring.prediction import score
+from deepthink_cli.scoring.likelihood import score
 
 assert lm_eval.models  # registers the harness's own models
 CHAT = Path(__file__).resolve().parents[2] / "chat_templates" / "qwen2.5.jinja"
