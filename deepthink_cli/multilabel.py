@@ -193,8 +193,16 @@ def thresholds_of(
     found = {iteration: cross_validated(each, labels, groups) for iteration, each in sorted(by_iteration.items())}
     judged = found[max(found)][1]
     at = {str(iteration): least for iteration, (least, _) in found.items()}
-    figures = (judged.micro_f1, judged.macro_f1, judged.subset_accuracy)
-    return Thresholds(scoring.correctable, at, len(rows), FOLDS, source, *figures)
+    return Thresholds(
+        scoring.correctable,
+        at,
+        len(rows),
+        FOLDS,
+        source,
+        judged.micro_f1,
+        judged.macro_f1,
+        judged.subset_accuracy,
+    )
 
 
 def metrics(sets: LabelSets) -> dict[str, Any]:

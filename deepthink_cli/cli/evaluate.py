@@ -287,8 +287,7 @@ def _rows(request: _Request, tell: Tell) -> EvaluatedRows:
     if isinstance(chosen, RowSource):
         rows = rows_of_file(memory, chosen, request.limit, request.errors.skip)
     else:
-        where = (chosen.protocol, chosen.source, request.limit, tell)
-        rows = rows_of_task(memory, chosen.task, *where, run_code=chosen.run_code)
+        rows = rows_of_task(memory, chosen.task, chosen.protocol, chosen.source, request.limit, tell, chosen.run_code)
         if rows.free is not None:
             check_generated(request.scorer, str(rows.task))
             for name, value in request.observers.given.items():

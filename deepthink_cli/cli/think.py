@@ -198,8 +198,17 @@ def think(
         template = replace(demonstrations.template, tokens=tokens)
         demonstrations = replace(demonstrations, template=template, chat=as_chat)
         chosen = None if demos is None else read_selected(demos, demonstrations.examples, tell)
-        origin_of = (origin.task, origin.seed, tell, chosen, technique_options, stored)
-        plan = plan_thinking(demonstrations, model_options, method_options, *origin_of)
+        plan = plan_thinking(
+            demonstrations,
+            model_options,
+            method_options,
+            origin.task,
+            origin.seed,
+            tell,
+            chosen,
+            technique_options,
+            stored,
+        )
         if dry_run:
             _show_plan({**plan.as_json(), "file": str(output)}, plan, common.as_json)
             return

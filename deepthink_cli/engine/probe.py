@@ -65,8 +65,8 @@ class _Asked:
     def of(self, inputs: dict[str, Any], start: int) -> Tensor:
         """Log-probabilities (S, N) after tokens `start` onward of the first row of a pass."""
         places_S = torch.arange(self.length, device=self.model.device)
-        repeated = places_S.repeat_interleave(len(self.tokens_N)), self.tokens_N.repeat(self.length)
-        return self.model.log_probabilities(inputs, places_S + start, *repeated).view(self.length, -1).cpu()
+        rows, tokens = places_S.repeat_interleave(len(self.tokens_N)), self.tokens_N.repeat(self.length)
+        return self.model.log_probabilities(inputs, places_S + start, rows, tokens).view(self.length, -1).cpu()
 
 
 @torch.inference_mode()

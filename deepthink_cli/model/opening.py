@@ -68,8 +68,20 @@ def open_model(options: ModelOptions) -> ModelSpec:
         revision = hub_commit(source, options.revision, found.gguf or "config.json") or options.revision
         weight_files(source, revision, config, found.gguf)  # raises for files outside the model's folder
         warning = None if header is None else _ignored(name, header, config, tokenizer)
-    digests = (digest, tokenizer_sha256(tokenizer))
-    return ModelSpec(options, name, source, revision, config, tokenizer, limits, *digests, found.gguf, warning, adapter)
+    return ModelSpec(
+        options,
+        name,
+        source,
+        revision,
+        config,
+        tokenizer,
+        limits,
+        digest,
+        tokenizer_sha256(tokenizer),
+        found.gguf,
+        warning,
+        adapter,
+    )
 
 
 def needs_download(options: ModelOptions) -> bool:

@@ -126,8 +126,9 @@ def rows_of_task(
     announce(source, [task], tell)
     rows = evaluation_set(task, protocol, source, limit)
     demonstrations = memory.provenance.demonstrations
-    counted = (task.name, rows.protocol, rows.skipped)
-    return EvaluatedRows(rows, len(rows), rows.split, demonstrations, *counted, free=task.free)
+    return EvaluatedRows(
+        rows, len(rows), rows.split, demonstrations, task.name, rows.protocol, rows.skipped, free=task.free
+    )
 
 
 def check_read_for(rows: EvaluatedRows, memory: OpenedMemory) -> None:
