@@ -98,8 +98,8 @@ def distribution(evaluation: Evaluation, by: str = "") -> list[Any]:
 AXIS = 22  # columns of the axis of accuracies, so that the table has 80
 
 
-def show(result: EvaluationReport, json: bool) -> None:
-    """Print the result on stdout, as text or as one JSON object."""
+def show(result: EvaluationReport, json: bool, details: bool) -> None:
+    """Print the result on stdout, as one JSON object or as text; with `details`, log-probabilities and labels, too."""
     if json:
         write_json(result.as_json())
         return
@@ -116,10 +116,17 @@ def show(result: EvaluationReport, json: bool) -> None:
         "",
         *_baselines(evaluation, result.memory),
         *_apart(result.overlap, evaluation.n),
-        "",
-        *(probabilities(evaluation) if evaluation.probabilities else generated(evaluation)),
     )
-    applied = result.applied
+    if details:
+        _show_details(result)
+    elif evaluation.probabilities:
+        report(*_verdict(result.applied), f"{flag('details')}: log-probabilities, shares of labels and confusions")
+
+
+def _show_details(result: EvaluationReport) -> None:
+    """Print what is known of probabilities or generated answers, and of labels."""
+    evaluation, applied = result.evaluation, result.applied
+    report("", *(probabilities(evaluation) if evaluation.probabilities else generated(evaluation)))
     by = "" if applied is evaluation else f", {result.calibrate[0]} calibration"
     if by:
         report("", *probabilities(applied, by))

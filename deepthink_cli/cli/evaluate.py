@@ -90,6 +90,11 @@ FailUnder = Annotated[
     ),
 ]
 
+Details = Annotated[
+    bool,
+    Flag(OUTPUT, "Also print log-probabilities, changes since T = 1, shares of labels and confusions.", variable=False),
+]
+
 if TYPE_CHECKING:
     EvalObservers = Options
 else:
@@ -98,7 +103,7 @@ else:
 
 @about(
     "eval mem.safetensors rows.csv --fail-under 0.8 -o rows.jsonl",
-    first="task protocol limit data_dir at calibrate output html fail_under dry_run json",
+    first="task protocol limit data_dir at calibrate output html details fail_under json",
 )
 @grouped
 def evaluate(
@@ -109,6 +114,7 @@ def evaluate(
     *,
     watching: Given[EvalObservers],
     fail_under: FailUnder = None,
+    details: Details = False,
     dry_run: DryRun = False,
     at: IterationChoice = "all",
     calibrate: Calibrate = None,
@@ -175,7 +181,7 @@ def evaluate(
     if isinstance(result, LabelSetsReport):
         show_label_sets(result, common.as_json)
     else:
-        show(result, common.as_json)
+        show(result, common.as_json, details)
         for sentence in result.advice:
             note(f"next: {sentence}", common.quiet)
     counts.check(failing.allow_errors)

@@ -127,7 +127,7 @@ def test_eval_reports_every_calibration_beside_the_raw_scores(
 def test_the_table_and_the_sentence_are_said_raw_and_calibrated(
     memory: Path, labelled: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(["eval", str(memory), str(labelled), "--calibrate", "batch,pmi"]) == 0
+    assert run(["eval", str(memory), str(labelled), "--calibrate", "batch,pmi", "--details"]) == 0
     lines = capsys.readouterr().out.splitlines()
     header = next(line for line in lines if line.startswith("scores "))
     assert header.split()[:4] == ["scores", "T", "accuracy", "95"]

@@ -105,10 +105,12 @@ def test_of_many_labels_those_are_shown_that_differ_most(capsys: Captured) -> No
     assert {"l00", "l19"} <= {line.split()[0] for line in lines}
 
 
-def test_the_whole_output_fits_a_terminal_of_80_columns(tmp_path: Path, capsys: Captured) -> None:
+def test_the_output_fits_a_screen_and_its_details_80_columns(tmp_path: Path, capsys: Captured) -> None:
     memory = str(tmp_path / "m.safetensors")
     assert run(["think", str(REVIEWS / "demos.jsonl"), "-T", "3", "--keep", "all", "-q", "-o", memory]) == 0
     assert run(["eval", memory, str(REVIEWS / "labelled.jsonl")]) == 0
+    assert len(capsys.readouterr().out.splitlines()) <= 24
+    assert run(["eval", memory, str(REVIEWS / "labelled.jsonl"), "--details"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert max(len(line.rstrip()) for line in lines[2:]) <= 80  # after the lines with the paths of both files
     assert "  T = 3 gives every row the label of T = 1" in lines
@@ -125,7 +127,7 @@ def test_rows_with_candidates_of_their_own_have_probabilities_and_no_distributio
     ]
     rows.write_text("".join(json.dumps(line) + "\n" for line in lines))
     assert run(["think", str(rows), "-T", "2", "-q", "-o", memory]) == 0
-    assert run(["eval", memory, str(rows)]) == 0
+    assert run(["eval", memory, str(rows), "--details"]) == 0
     out = capsys.readouterr().out
     assert "T  log-prob  since T = 1" in out
     assert "Share of each label" not in out
