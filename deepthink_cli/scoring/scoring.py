@@ -80,7 +80,7 @@ class Scoring:
 
     @property
     def of_scores(self) -> dict[str, Any]:
-        """The recorded options that have no meaning without scores: all but the options of the steps that write queries."""
+        """The recorded options that have no meaning without scores: all but the options of how queries are written."""
         steps = (step for step in self.steps if step.only_of_rows or step.only_of_scores or step.attends)
         return {name: value for step in steps for name, value in step.recorded.items()}
 
