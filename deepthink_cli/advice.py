@@ -1,4 +1,4 @@
-"""What to do next with a memory, by what was seen while it was made or evaluated: one sentence for each sign."""
+"""Advice for the next step with a memory, from its making or its evaluation: one sentence for each sign."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 
 from deepthink_cli.errors import option
 
-FEW = 0.25  # a label with a smaller share of the rows of the most frequent one has few
-FEWEST = 5  # evaluated rows of a label that say anything of it
-STRONG = 0.3  # a bias of this part of the way from labels that are equally likely to a certain one
+FEW = 0.25  # a label has few rows below this part of the most frequent label's rows
+FEWEST = 5  # the fewest evaluated rows for a statement about a label
+STRONG = 0.3  # a strong bias, as a part of the way from equally likely labels to a certain label
 _NAMED = 3  # labels in a sentence
 
 
 def few_demonstrations(counts: Mapping[str, int]) -> list[str]:
-    """Whether labels have few of the demonstrations, given the number that each has."""
+    """Advice if labels have few demonstrations; `counts` is the number of each label's demonstrations."""
     most = max(counts.values(), default=0)
     few = {label: count for label, count in counts.items() if count < FEW * most}
     if not few:
@@ -22,7 +22,7 @@ def few_demonstrations(counts: Mapping[str, int]) -> list[str]:
 
 
 def strong_bias(shares: Mapping[str, float], memory: str) -> list[str]:
-    """Whether a label is preferred whatever the input is, given the share of each after texts without content."""
+    """Advice if a label is preferred whatever the input; `shares` are the shares after texts without content."""
     label = max(shares, key=lambda each: shares[each])
     equal = 1 / len(shares)
     if shares[label] < equal + STRONG * (1 - equal):
@@ -32,7 +32,7 @@ def strong_bias(shares: Mapping[str, float], memory: str) -> list[str]:
 
 
 def few_evaluated(true_labels: Mapping[str, int]) -> list[str]:
-    """Whether labels have few of the evaluated rows, given the number that each has."""
+    """Advice if labels have few evaluated rows; `true_labels` is the number of each label's rows."""
     few = {label: count for label, count in true_labels.items() if count < FEWEST}
     if not few or len(few) == len(true_labels):
         return []
@@ -40,9 +40,9 @@ def few_evaluated(true_labels: Mapping[str, int]) -> list[str]:
 
 
 def no_better_than_constant(accuracy: float, majority: tuple[str, float] | None, unused_chat: bool) -> list[str]:
-    """Whether always answering one label is right as often, given the most frequent true label and its share.
+    """Advice if a constant answer is right as often; `majority` is the most frequent true label and its share.
 
-    `unused_chat` says whether the model has a chat template that the memory does not use.
+    `unused_chat`: the model has a chat template that the memory does not use.
     """
     if majority is None or accuracy > majority[1]:
         return []
@@ -55,7 +55,7 @@ def no_better_than_constant(accuracy: float, majority: tuple[str, float] | None,
 
 
 def no_difference(iteration: int, p: float) -> list[str]:
-    """Whether chance explains the rows that the last iteration labels otherwise than T = 1, given that probability."""
+    """Advice if chance, with probability `p`, explains the differences between the last iteration and T = 1."""
     if p < 0.05:
         return []
     return [

@@ -63,7 +63,7 @@ def calibrate(
         calibrate: the calibration; by default `batch` with rows and `contextual` without. `none` removes a correction;
             `thresholds`, the default for rows with several labels, fits a threshold for each label instead; `centroid`
             stores the mean hidden state of each label, of the demonstrations if no rows are given.
-        scoring: what the correction is of; a memory labels by its correction with this scoring only.
+        scoring: the scoring whose scores are corrected; the correction is used with this scoring only.
         limit: a number of rows, of which a fixed sample is then used.
         options: how to load the model that made the memory; unset options are taken from the memory.
         tell: called with every event.
@@ -90,7 +90,7 @@ def calibrate(
 
 
 def _correction(loaded: Loaded, name: str, rows: EvaluatedRows | None, tell: Tell) -> Calibrated:
-    """The correction of a memory by a calibration, of texts or of rows."""
+    """The correction of a memory by a calibration, estimated from texts or from rows."""
     (memories,), scoring = loaded.members, loaded.scorer.scoring
     if calibration(name).of_states:
         return _by_centroids(loaded, rows, calibration(name), tell)
@@ -109,7 +109,7 @@ def _save(
 
 
 def _checked(scorer: Scorer, name: str, rows: str | Path | RowSource | None, limit: int | None) -> EvaluatedRows | None:
-    """The rows that a calibration is estimated from, None for one of texts; raises InputError if it cannot be."""
+    """The rows for the estimate of a calibration, None for texts; raises InputError if it cannot be estimated."""
     memory = scorer.memory
     if name == THRESHOLDS:
         if not scorer.gives_several:
@@ -140,7 +140,7 @@ def _checked(scorer: Scorer, name: str, rows: str | Path | RowSource | None, lim
 
 
 def predictions_of(loaded: Loaded, rows: EvaluatedRows, tell: Tell) -> Iterator[Prediction]:
-    """The predictions of each row by every memory; warns of those that are left out, demonstrations among them."""
+    """The predictions of each row by every memory; warns of rows that are left out, such as demonstrations."""
     progress = Progress("calibrating", 0, rows.count)
     parts = loaded(_unread(rows), size=EVALUATED, skip=UNSCORABLE, progress=progress, tell=tell)
     return _kept(chain.from_iterable(parts), rows.count, tell)
@@ -162,7 +162,7 @@ def _by_centroids(loaded: Loaded, rows: EvaluatedRows | None, method: Calibratio
 
 
 def _kept(rows: Iterable[T | Skipped], count: int, tell: Tell) -> Iterator[T]:
-    """The rows that are not skipped; warns at the end of those that are."""
+    """The rows that are not skipped; warns at the end of the skipped rows."""
     left_out = Counter[str]()
     for row in rows:
         if isinstance(row, Skipped):
@@ -174,7 +174,7 @@ def _kept(rows: Iterable[T | Skipped], count: int, tell: Tell) -> Iterator[T]:
 
 
 def _unread(rows: EvaluatedRows) -> Iterator[Query | Skipped]:
-    """The rows; those that are demonstrations, whose labels the memory has read, are skipped."""
+    """The rows; demonstrations, whose labels the memory has read, are skipped."""
     read = rows.demonstrations
     was_read = is_among(read.examples, read.template, read.labels)
     for row in rows.queries:

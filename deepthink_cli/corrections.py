@@ -1,4 +1,4 @@
-"""What `deepthink calibrate` stores with a memory: a bias, centroids, thresholds, or the weight of its first token."""
+"""The corrections that `deepthink calibrate` stores: a bias, centroids, thresholds, a weight of the first token."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pydantic import Field, model_validator, with_config
 from deepthink_cli.io.mistakes import STRICT
 from deepthink_cli.io.records import LARGEST, Count, Digest, Natural, Share, Value
 
-LEAST_WEIGHT, LARGEST_WEIGHT = 1e-3, 1e3  # of the first token: nearly unseen, and nearly all that is seen
+LEAST_WEIGHT, LARGEST_WEIGHT = 1e-3, 1e3  # the first token gets nearly no attention, or nearly all
 Nats = Annotated[float, Field(ge=-1e6, le=1e6)]  # the log-probabilities of a label are nearer to 0
 Weight = Annotated[float, Field(ge=LEAST_WEIGHT, le=LARGEST_WEIGHT)]
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"  # names of calibrations; other packages name their own
@@ -21,7 +21,7 @@ _SHOWN = 6  # labels
 @with_config(STRICT)
 @dataclass(frozen=True)
 class StoredBias:
-    """log b of every label in nats: of the scores that are compared, and of the scores per token."""
+    """log b of every label in nats, for the compared scores and for the scores per token."""
 
     compared: dict[str, Nats]
     per_token: dict[str, Nats]
@@ -30,7 +30,7 @@ class StoredBias:
 @with_config(STRICT)
 @dataclass(frozen=True)
 class Centroids:
-    """The mean hidden state of the rows of each label, by which `--calibrate centroid` labels: the nearest one wins.
+    """The mean hidden state of each label's rows; `--calibrate centroid` gives the label with the nearest mean.
 
     `means` holds the W float32 numbers of each label, little-endian and in base64. A score is the squared distance
     times -`slope`.
@@ -43,13 +43,12 @@ class Centroids:
 @with_config(STRICT)
 @dataclass(frozen=True)
 class Calibrated:
-    """The correction that a memory stores (`deepthink calibrate`), and what it was estimated from.
+    """The correction that a memory stores (`deepthink calibrate`), and the inputs of its estimate.
 
-    `method` is a name of `--calibrate`, `scoring` the options of the scores that it corrects where they do not have
-    their defaults, `bias` that of T = 1 and of every kept iteration; the
-    method `centroid` has `centroids` of these iterations in its place. `inputs` counts the texts, or the rows of the
-    file `source`; `sha256` is the digest of their list as canonical JSON, for a method that needs true labels as pairs
-    of a text and its label.
+    `method` is a name of `--calibrate`. `scoring` are the options of the corrected scores that differ from their
+    defaults. `bias` has T = 1 and every kept iteration; the method `centroid` has `centroids` in its place. `inputs`
+    counts the texts, or the rows of the file `source`. `sha256` is the digest of their list as canonical JSON, with
+    pairs of text and label if true labels are needed.
     """
 
     method: Annotated[str, Field(pattern=_NAME)]
@@ -68,16 +67,16 @@ class Calibrated:
 
     @property
     def at_iterations(self) -> Mapping[str, StoredBias | Centroids]:
-        """What it holds for T = 1 and every kept iteration."""
+        """The bias or the centroids of T = 1 and every kept iteration."""
         return self.bias if self.centroids is None else self.centroids
 
     @property
     def counted(self) -> Literal["texts", "rows"]:
-        """What it was estimated from."""
+        """The kind of inputs of the estimate."""
         return "texts" if self.source is None else "rows"
 
     def of(self, iterations: Collection[int]) -> Calibrated:
-        """The correction of some of the iterations alone."""
+        """The correction of some iterations only."""
         bias = {t: each for t, each in self.bias.items() if int(t) in iterations}
         if self.centroids is None:
             return replace(self, bias=bias)
@@ -105,10 +104,10 @@ class Calibrated:
 @with_config(STRICT)
 @dataclass(frozen=True)
 class FirstToken:
-    """The weight of a memory's first token in attention (`deepthink calibrate --first-token`), and who chose it.
+    """The weight of a memory's first token in attention (`deepthink calibrate --first-token`), and its choice.
 
-    `criterion` is what chose the weight from `tried` by `rows` rows of the file `source`, whose digest `sha256` is that
-    of their list as canonical JSON, with their labels for `labels`; `given` is a weight that a user gave.
+    `criterion` chose the weight from `tried` by `rows` rows of the file `source`; `given` is a weight from the user.
+    `sha256` is the digest of the list of rows as canonical JSON, with their labels for the criterion `labels`.
     """
 
     weight: Weight
@@ -135,9 +134,8 @@ class FirstToken:
 class Thresholds:
     """The share of each label above which a row gets it (`deepthink calibrate MEMORY ROWS`), at every iteration.
 
-    They are of scores with the options `scoring`, and were fitted on `rows` rows of the file `source` in `folds` folds;
-    the figures are those
-    of the last iteration on rows that the thresholds were not fitted on.
+    They were fitted to scores with the options `scoring`, on `rows` rows of the file `source` in `folds` folds. The
+    figures are of the last iteration, on rows to which the thresholds were not fitted.
     """
 
     scoring: dict[str, Value]

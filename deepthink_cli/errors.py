@@ -26,7 +26,7 @@ class ExitCode(IntEnum):
     INTERRUPTED = 130
 
 
-Naming = Callable[[str, str | None], str]  # how an option is written, by its field, and with a value if there is one
+Naming = Callable[[str, str | None], str]  # from an option's field and its value, if any, to its written form
 
 
 def parameter(field: str, value: str | None) -> str:
@@ -73,7 +73,7 @@ def option(field: str) -> str:
 
 @dataclass(frozen=True)
 class Problem:
-    """Why an input is refused, and what to do: the option and its value, or the place, if it has any."""
+    """The reason why an input is refused, with the way out, and its option and value, or its place, if it has any."""
 
     reason: str = ""
     field: str | None = None
@@ -90,7 +90,7 @@ class Problem:
         return replace(self, reason=f"{self.reason}: {reason}" if self.reason else reason)
 
     def written(self, naming: Naming) -> str:
-        """The place, the option with its value, and the reason, as far as there are any."""
+        """The place, the option with its value, and the reason, without missing parts."""
         named = None if self.field is None else naming(self.field, self.value)
         return ": ".join(text for text in (self.place, named, self.reason) if text)
 
@@ -99,7 +99,7 @@ class Problem:
 
 
 def installing(extra: str) -> str:
-    """How an extra of this package is installed, which is on no package index."""
+    """The command that installs an extra of this package, which is on no package index."""
     return f"in a checkout of deepthink: pip install '.[{extra}]'"
 
 
@@ -157,7 +157,7 @@ _LESS_MEMORY = {"batch_tokens": "a smaller {}", "dtype": "{} bfloat16", "quantiz
 
 
 def out_of_memory(error: BaseException, has: Container[str] = tuple(_LESS_MEMORY)) -> str:
-    """One line with the amount that could not be allocated, if the error names it, and what uses less memory.
+    """One line with the amount that could not be allocated, if the error names it, and options that use less memory.
 
     `has` are the options that the command has.
     """
@@ -204,7 +204,7 @@ class Problems:
             self.add(*error.problems)
 
     def tried(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """What a call returns; None after an `InputError`, which is kept. Call `raise_any` before it is used."""
+        """The result of a call; None after an `InputError`, which is kept. Call `raise_any` before using the result."""
         try:
             return call(*args, **kwargs)
         except InputError as error:
@@ -222,7 +222,7 @@ class Problems:
 
 
 def _alike_together(problems: Iterable[Problem]) -> list[Problem]:
-    """The problems, with one in place of many that differ by their places alone, which says how many there are."""
+    """The problems; many that differ only by their places become one problem with their number."""
     alike: dict[Problem, list[Problem]] = {}
     for problem in problems:
         alike.setdefault(replace(problem, place=None), []).append(problem)

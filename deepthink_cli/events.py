@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 
 class Event:
-    """Base of all events; what a caller does not know, it ignores."""
+    """Base of all events; a caller ignores events that it does not know."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Note(Event):
 
 @dataclass(frozen=True)
 class Download(Note):
-    """A note before a download for a model that a memory names; what shows it may ask first, and raise if refused."""
+    """A note before a download for a model that a memory names; its receiver may ask the user, and raise if refused."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def silent(event: Event) -> None:
 
 
 def once(tell: Tell) -> Tell:
-    """Tells a note or a warning only the first time: rows are read several times, and say the same."""
+    """Tell each note or warning only once: rows are read several times, and cause the same notes."""
     told = set[Event]()
 
     def tell_new(event: Event) -> None:
@@ -68,7 +68,7 @@ def once(tell: Tell) -> Tell:
 
 
 def telling_all(*tells: Tell) -> Tell:
-    """Tells an event to several, in their order."""
+    """Tell an event to several receivers, in their order."""
 
     def tell(event: Event) -> None:
         for each in tells:

@@ -1,4 +1,4 @@
-"""Store the weight of a memory's first token: what `deepthink calibrate --first-token` does."""
+"""Store the weight of a memory's first token: the work of `deepthink calibrate --first-token`."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ from deepthink_cli.tasks.evaluated import EvaluatedRows, rows_of_file
 if TYPE_CHECKING:
     from deepthink_cli.memory import Memory
 
-WEIGHTS = (0.25, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0, 5.6, 8.0)  # those that are tried
+WEIGHTS = (0.25, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0, 5.6, 8.0)  # the weights that are tried
 
 
 @dataclass(frozen=True)
 class Trial:
-    """What the rows give with one weight: means over the rows, by the shares p of the candidates.
+    """The results of one weight: means over the rows, by the shares p of the candidates.
 
-    `entropy` is -sum p log p in nats; `log_likelihood` is log p of the true label and `accuracy` the share of rows that
-    are labelled correctly, both None if the labels were not read.
+    `entropy` is -sum p log p in nats. `log_likelihood` is log p of the true label, and `accuracy` the share of rows
+    that are labelled correctly; both are None if the labels were not read.
     """
 
     weight: float
@@ -52,7 +52,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Weighed:
-    """The header of the file that was written, and what was tried; nothing if the weight was given."""
+    """The header of the written file, and the trials; empty if the weight was given."""
 
     header: Header
     trials: tuple[Trial, ...] = ()
@@ -69,7 +69,7 @@ def weigh_first_token(
     options: ModelOptions | None = None,
     tell: Tell = silent,
 ) -> Weighed:
-    """Write a memory with a weight of its first token, which all that attends to the memory then applies.
+    """Write a memory with a weight of its first token, which then applies wherever the memory is attended to.
 
     ZeroTuning (Han et al. 2025, arXiv:2505.11739), with one weight for all heads and layers.
 
@@ -79,13 +79,13 @@ def weigh_first_token(
         output: the new file; without it, the memory's own file is replaced. The tensors stay as they are.
         first_token: a weight, of which 1 removes a stored one; `labels` chooses the highest likelihood of the true
             labels, `entropy` the least entropy of the predictions, whose rows need no labels.
-        scoring: how the rows are scored.
+        scoring: the scoring of the rows.
         limit: a number of rows, of which a fixed sample is then used.
         options: how to load the model that made the memory; unset options are taken from the memory.
         tell: called with every event.
 
-    A correction that the memory stores is removed, since it is of scores with the weight before. Raises InputError for
-    a memory, rows or a weight that do not fit each other, and as `open_memory` does.
+    A stored correction, which holds for the former weight, is removed. Raises InputError for a memory, rows or a weight
+    that do not fit each other, and as `open_memory` does.
     """
     chosen, output = weight_or_criterion(str(first_token)), memory if output is None else output
     if isinstance(chosen, float):
@@ -129,7 +129,7 @@ def _save(memory: str | Path, first: FirstToken, output: str | Path, tell: Tell)
 def _tried(
     loaded: Loaded, rows: EvaluatedRows, criterion: Criterion, tell: Tell
 ) -> tuple[tuple[Trial, ...], FirstToken]:
-    """What the rows give with every weight, and the weight that the criterion chooses; of equals the one nearest 1."""
+    """The trials of all weights, and the weight that the criterion chooses; among equals, the weight nearest to 1."""
     ((memory,),) = loaded.members
     placed, source = loaded.engine.place(memory), Path(rows.split).name  # all weights share one copy
     weighted = [_weighted(placed, weight) for weight in WEIGHTS]
@@ -149,7 +149,7 @@ def _weighted(memory: Memory, weight: float) -> Memory:
 
 
 def trial(weight: float, predictions: Sequence[Prediction], labelled: bool) -> Trial:
-    """What the predictions of the rows with one weight say of it."""
+    """The results of one weight, from the predictions of the rows."""
     entropy = _mean(_entropy(each.scores.values()) for each in predictions)
     if not labelled:
         return Trial(weight, entropy)
@@ -160,7 +160,7 @@ def trial(weight: float, predictions: Sequence[Prediction], labelled: bool) -> T
 
 
 def best(trials: Iterable[Trial]) -> Trial:
-    """The trial of the highest likelihood of the true labels, or of the least entropy if they are not known."""
+    """The trial with the highest likelihood of the true labels, or, without labels, with the least entropy."""
     return min(
         trials,
         key=lambda each: (

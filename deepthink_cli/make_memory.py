@@ -87,7 +87,7 @@ class ThinkPlan:
 
 
 def _window(spec: ModelSpec) -> dict[str, int] | None:
-    """The attention window of a model in tokens, and the layers that have it; None without a window."""
+    """The size of a model's attention window in tokens, and the number of layers with it; None without a window."""
     window = windowed_layers(spec.config.get_text_config(decoder=True))
     return None if window is None else dict(zip(("tokens", "layers", "of_layers"), window, strict=True))
 
@@ -96,7 +96,7 @@ def _window(spec: ModelSpec) -> dict[str, int] | None:
 class ThinkResult:
     """A stored memory: the header of its file, and the time of the readings in seconds.
 
-    `advice` says what to do next by what was seen: too few demonstrations of a label, a strong bias toward one.
+    `advice` has a sentence for each sign: too few demonstrations of a label, a strong bias toward a label.
     """
 
     header: Header
@@ -117,10 +117,10 @@ def plan_thinking(
 ) -> ThinkPlan:
     """Find the model and check that T readings of the demonstrations fit it, without loading its weights.
 
-    With a `technique`, the demonstrations are those that it reads; if not all fit as it reads them, the first ones are
-    left out, with a warning. Raises InputError if they do not fit as they are or cannot be changed or trained on, for
-    label words with the same tokens, for tokens unknown to the model, for options without meaning beside the
-    technique, and for a `correction` that is estimated from rows or that the demonstrations do not support.
+    A `technique` changes the demonstrations; if the changed ones do not all fit, the first are left out, with a
+    warning. Raises InputError for demonstrations that do not fit unchanged, or that cannot be changed or trained on,
+    for label words with the same tokens, for unknown tokens, for options without meaning beside the technique, and for
+    a `correction` that is estimated from rows or that the demonstrations do not support.
     """
     options = technique or TechniqueOptions.checked()
     given = [*method.model_fields_set, *options.model_fields_set]
@@ -154,7 +154,7 @@ def plan_thinking(
 def _fitting(
     spec: ModelSpec, technique: Technique, given: DemonstrationSet, method: MethodOptions, tell: Tell
 ) -> DemonstrationSet:
-    """What a technique reads of demonstrations that fit as they are: all of them, or those that a run would read."""
+    """The demonstrations that a technique reads: all of the given ones, or as many as fit, as in a run."""
     changed = technique.change(given)
     if changed is given:
         return given
@@ -205,7 +205,7 @@ def think_and_save(plan: ThinkPlan, output: str | Path, tell: Tell = silent) -> 
 
 
 def _advice(engine: Engine, plan: ThinkPlan, memory: Memory, output: str) -> list[str]:
-    """What to do next with a memory, by its demonstrations and by what it answers to texts without content."""
+    """Advice for the next step, from the demonstrations and the memory's answers to texts without content."""
     advice = few_demonstrations(plan.demonstrations.label_counts)
     one = plan.demonstrations.template.label_separator is None
     if plan.demonstrations.labels and plan.calibrate is None and one:
@@ -217,7 +217,7 @@ def _advice(engine: Engine, plan: ThinkPlan, memory: Memory, output: str) -> lis
 
 
 def _recorded(memory: Memory, plan: ThinkPlan) -> Memory:
-    """The memory with what the plan knows of its origin."""
+    """The memory with the plan's facts about its origin."""
     provenance = memory.provenance
     assert provenance is not None
     provenance = replace(provenance, task=plan.task, seed=plan.seed, selected=plan.selected, technique=plan.technique)
@@ -225,7 +225,7 @@ def _recorded(memory: Memory, plan: ThinkPlan) -> Memory:
 
 
 def _kept(engine: Engine, plan: ThinkPlan, started: float, tell: Tell) -> list[Memory]:
-    """The memories to store; for a correction, also that of T = 1, with which others are compared."""
+    """The memories to store; for a correction, also T = 1, with which others are compared."""
     from deepthink_cli.thinking import think
 
     memories = []

@@ -1,7 +1,7 @@
-"""Which options have no meaning in combination with others: one table, for checks, help and messages.
+"""Combinations in which options have no meaning: one table, for checks, help and messages.
 
-An option that was given changes what is done, or is refused. Whether it was given follows from where its value came
-from: a default is never refused. T = 1 is a number of readings like any other, to which a gate may be given.
+A given option has an effect, or is refused. Whether it was given follows from the source of its value: a default is
+never refused. T = 1 is a number of readings like any other; a gate may be given with it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Values = Mapping[str, Any]  # of the options of a command by name
 Condition = Callable[[Values], bool]
 Shown = Callable[[str], str]
 
-# Options of most commands: in the environment or a configuration file they may be unused by one.
+# Options of most commands: the environment or a configuration file may set them for commands that do not use them.
 SHARED = ("data_dir", "json", "limit")
 _GATE = tuple(each.name for each in fields(Gate))
 
@@ -33,7 +33,7 @@ _GATE = tuple(each.name for each in fields(Gate))
 class Rule:
     """Options that have no meaning in the named commands while a condition holds.
 
-    `text` says when that is, in help and in messages, and `hint` what to do; other options stand in braces.
+    `text` names the condition in help and messages, and `hint` the way out; other options stand in braces.
     """
 
     commands: tuple[str, ...]
@@ -56,7 +56,7 @@ def _lacks(name: str) -> Condition:
 
 
 def _names(value: Any) -> tuple[str, ...]:
-    """The names of a list, also as text; an axis of a study holds None for what it leaves to the task."""
+    """The names of a list, also as text; in an axis of a study, None stands for the task's default."""
     listed = value.split(",") if isinstance(value, str) else value or ()
     return tuple(str(name).strip() for name in listed if name is not None)
 
@@ -209,7 +209,7 @@ def refusals(command: str, given: Iterable[str], values: Values) -> list[Problem
 
 
 def sentence(command: str, field: str, shown: Shown) -> str:
-    """When an option of a command has no meaning, as the end of its help; empty if it always has one."""
+    """The conditions in which an option of a command has no meaning, as the end of its help; empty without any."""
     texts = [each.text for each in TABLE if command in each.commands and field in each.options]
     written = _written("; ".join(dict.fromkeys(texts)), shown)
     return f" {written[0].upper()}{written[1:]}." if written else ""

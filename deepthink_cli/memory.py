@@ -1,4 +1,4 @@
-"""The memory: every layer's keys and values, in float32, and where they come from."""
+"""The memory: every layer's keys and values, in float32, and their provenance."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ PARTS: tuple[Literal["keys", "values"], ...] = ("keys", "values")
 
 @dataclass(frozen=True, eq=False)
 class Memory:
-    """K~_t and V~_t of every layer (Eq. 5): what a model keeps of its demonstrations.
+    """K~_t and V~_t of every layer (Eq. 5).
 
     `keys[l]` and `values[l]` are float32 tensors (kv_heads, L, head_dim) on layer l's device, except in a copy
     for attention (see `to`); keys are stored as the model caches them, after rotary rotation. `drift` holds the
     change of each reading after the first. `provenance` is None for a reading that is not saved as an artifact.
     `added[l]` (width,) is added to the output of layer l's attention at the token after which a query's candidates
-    begin (`deepthink vectors`); no file of a memory holds it, and there is none if it is empty.
+    begin (`deepthink vectors`); empty for no vectors. No file of a memory holds these vectors.
     """
 
     keys: tuple[Tensor, ...]
@@ -158,7 +158,7 @@ class Memory:
         return f"layer {layer}'s {PARTS[part]}"
 
     def _repr_html_(self) -> str:
-        """A table for notebooks: what `deepthink inspect` says of the memory in a file."""
+        """A table for notebooks, with the facts of `deepthink inspect`."""
         origin = {} if self.provenance is None else provenance_lines(self.provenance)
         shapes = stored_text([self.iteration], len(self.keys), self.keys[0].shape, self.values[0].shape)
         return facts_table("Memory", {**origin, "holds": shapes, "size": size(self.nbytes)})
@@ -177,7 +177,7 @@ def from_cache(cache: DynamicCache, last: int) -> Memory:
 
 
 def _checked(rule: UpdateRule, old: Tensor, moved: Tensor) -> Tensor:
-    """The tensor that a rule returned, a copy if it is the history itself; raises DeepThinkError if it does not fit."""
+    """The tensor that a rule returned, copied if it is the history itself; raises DeepThinkError if it does not fit."""
     if (moved.shape, moved.dtype) != (old.shape, old.dtype):
         raise DeepThinkError(
             f"{type(rule).__name__}: an update rule must return {old.dtype} {tuple(old.shape)}, as the history is; "

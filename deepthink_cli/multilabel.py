@@ -1,8 +1,9 @@
-"""Rows with several labels: which labels a row gets, the metrics of such sets, and a threshold for each label.
+"""Rows with several labels: the labels that a row gets, the metrics of sets of labels, and a threshold for each label.
 
-A label is given if its share among the candidates exceeds its threshold. A threshold is the one of the best F1 of its
-label (SCut: Yang 2001, A study on thresholding strategies for text categorization), the mean of those of the training
-parts of a cross-validation (Fan and Lin 2007, A study on threshold selection for multi-label classification).
+A row gets a label if the label's share among the candidates exceeds its threshold. The best threshold has the best F1
+of its label (SCut: Yang 2001, A study on thresholding strategies for text categorization). The threshold is the mean of
+the best thresholds over the training parts of a cross-validation (Fan and Lin 2007, A study on threshold selection for
+multi-label classification).
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from deepthink_cli.scoring.prediction import Prediction
 from deepthink_cli.scoring.scoring import PLAIN, Scoring, check_stored
 from deepthink_cli.scoring.softmax import shares
 
-FOLDS, SEED = 5, 0  # of the cross-validation
+FOLDS, SEED = 5, 0  # the folds of the cross-validation, and their seed
 
 
 def has_several(provenance: Provenance) -> bool:
@@ -32,7 +33,7 @@ def has_several(provenance: Provenance) -> bool:
 
 
 def label_shares(prediction: Prediction) -> dict[str, float]:
-    """The share of each label of a prediction among them."""
+    """The share of each label among the labels of a prediction."""
     return dict(zip(prediction.scores, shares(list(prediction.scores.values())), strict=True))
 
 
@@ -44,7 +45,7 @@ class GivenLabels:
 
     @classmethod
     def of(cls, provenance: Provenance, scoring: Scoring, name: str) -> GivenLabels:
-        """Those of a memory `name`; raises InputError for thresholds of another scoring."""
+        """The choice of labels by the memory `name`; raises InputError for thresholds of another scoring."""
         stored = provenance.thresholds
         if stored is not None:
             check_stored(stored.scoring, scoring.correctable, "the set of thresholds", name, " ROWS")
@@ -61,7 +62,7 @@ class GivenLabels:
 
 @dataclass(frozen=True)
 class LabelCounts:
-    """Of one label: the rows that have it and get it, that get it, and that have it."""
+    """The counts of one label: rows that have it and get it, rows that get it, and rows that have it."""
 
     right: int = 0
     given: int = 0
@@ -81,9 +82,9 @@ class LabelCounts:
 
 @dataclass
 class LabelSets:
-    """Running counts of true and given sets of labels: memory does not grow with their number.
+    """Running counts of true and given sets of labels, in constant memory.
 
-    `macro_f1` is the mean F1 over all labels, 0 for one that occurs nowhere; `micro_f1` is that of their summed counts.
+    `macro_f1` is the mean F1 over all labels, 0 for a label that occurs nowhere; `micro_f1` is the F1 of summed counts.
     """
 
     labels: Sequence[str]
@@ -124,9 +125,10 @@ class LabelSets:
 
 
 def best_threshold(values: Sequence[float], true: Sequence[bool]) -> float:
-    """The threshold of the best F1 of a label with these shares in rows that have it or not; the largest of several.
+    """The threshold with the best F1 of a label; the largest of several.
 
-    It is halfway between two shares, 0 if every row gets the label, and 1, so that none does, if no row has it.
+    `values` are the label's shares in rows, `true` whether the rows have the label. The threshold is halfway between
+    two shares; 0, so that every row gets the label, or 1, so that no row gets it, if no row has it.
     """
     ordered = sorted(zip(values, true, strict=True), reverse=True)
     support, right, best, threshold = sum(true), 0, 0.0, 1.0
@@ -152,7 +154,7 @@ def cross_validated(
 ) -> tuple[dict[str, float], LabelSets]:
     """The mean threshold of each label over the folds, and the labels of each fold by the thresholds of the others.
 
-    `groups` are the numbers of the rows' inputs (`input_groups`); the rows of one are in one fold.
+    `groups` are the numbers of the rows' inputs (`input_groups`); the rows of one input are in one fold.
     """
     inputs = max(groups) + 1
     order = random.Random(SEED).sample(range(inputs), inputs)

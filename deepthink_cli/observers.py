@@ -1,4 +1,4 @@
-"""Observers: what is told of the results of a command while it works, and may write beside them."""
+"""Observers: they are told the events of a command while it works, and may write files beside its results."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from deepthink_cli.registry import Registry, instance_of
 
 @dataclass(frozen=True)
 class Observer:
-    """What observes the `commands` if one of its `options` is given: `run`, `eval` and `report`, also those of studies.
+    """An observer of the `commands`, if one of its `options` is given: `run`, `eval` and `report`, also in studies.
 
     `check` is called before anything is loaded or written, with the options, the files and folders that the command
     reads, and the folders of its runs; it raises InputError for wrong options. `start` is called when the work begins,
-    with the options, the command line and where messages are told; it gives what is then told of every event: those of
-    `experiments/progress.py`, `evaluation/progress.py` and `Reported` of `report/registry.py`. Both are functions, or
-    where they are found (`module:function`).
+    with the options, the command line and the receiver of messages; it gives the receiver of all events: of
+    `experiments/progress.py`, of `evaluation/progress.py`, and `Reported` of `report/registry.py`. Both are functions,
+    or places of functions (`module:function`).
     """
 
     commands: tuple[str, ...]

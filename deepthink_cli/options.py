@@ -1,7 +1,7 @@
-"""How an option is declared, once: a field of a pydantic model with its type, default, constraints and help.
+"""The single declaration of an option: a field of a pydantic model with its type, default, constraints and help.
 
-From it come the option of the command line, its variable and its place in configuration files, the field of a study,
-the argument of the harness and of Python, and the messages about its values.
+The declaration gives the option of the command line, its variable, its place in configuration files, the field of a
+study, the argument of the harness and of Python, and the messages about its values.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ MACHINES = "Machines"
 
 @dataclass(frozen=True)
 class Flag:
-    """What an option has beside the type, the default and the constraints of its field.
+    """The properties of an option beside the type, the default and the constraints of its field.
 
-    `name` is that of the option if it is not the field's, and `short` as in `-m`; `hint` says in messages what values
-    there are, if the constraint's own words do not. `complete` says which names the shell offers, one of those in
-    `deepthink_cli.cli.completion`; others are refused with `closed`. With `several`, it may be given several times.
-    `variable` is off for an option that no variable of the environment sets. The default is not shown where `default`
-    is off: the help says what is done without the option; a text is shown in its place, and gives the same if it is
-    typed. `callback` is called with the value that was parsed, before those of other options with `eager`. `alone` is
-    the value of an option that is given without one.
+    `name` is the option's name if it differs from the field's, and `short` its short form, as in `-m`. `hint` describes
+    the possible values in messages, if the constraint's own words do not. `complete` is the list of names that the
+    shell offers (`deepthink_cli.cli.completion`); with `closed`, other names are refused. With `several`, the option
+    may be given several times. Without `variable`, no variable of the environment sets it. Without `default`, the
+    default is not shown, since the help describes it; a text is shown in its place, and has the same effect if it is
+    typed. `callback` is called with the parsed value; with `eager`, before the callbacks of other options. `alone` is
+    the value of an option that is given without a value.
     """
 
     panel: str
@@ -55,7 +55,7 @@ class Flag:
 
 
 def flag_of(field: FieldInfo) -> Flag | None:
-    """How a field is declared as an option; None if it is not one."""
+    """The declaration of a field as an option; None if it is not an option."""
     return next((each for each in field.metadata if isinstance(each, Flag)), None)
 
 
@@ -87,15 +87,15 @@ class Options(BaseModel):
 
 
 class Joined(Options):
-    """Options of objects of a registry, by the names of the objects in `owners`, beside a command's own."""
+    """Options of objects of a registry, beside a command's own; `owners` has the names of the objects."""
 
     owners: ClassVar[Mapping[str, str]] = {}
 
 
 def joined(name: str, models: Mapping[str, type[Options] | None]) -> type[Joined]:
-    """A model with the options of several objects by their names, none of which is required.
+    """A model with the options of several objects, by the objects' names; no option is required.
 
-    An option is left out, with a warning, if an earlier object has one of its name; and by a command that has one.
+    An option is left out, with a warning, if an earlier object, or the command, has an option of the same name.
     """
     fields: dict[str, Any] = {}
     owners: dict[str, str] = {}
@@ -116,17 +116,17 @@ def joined(name: str, models: Mapping[str, type[Options] | None]) -> type[Joined
 
 
 def warn_of_taken(name: str, where: str) -> None:
-    """Warn that an option of an object is left out, since another one has its name."""
+    """Warn that an option of an object is left out, since another option has its name."""
     getLogger(__name__).warning(
         "%s", printable(f"warning: the option {name!r} of {where} is not used: the name is taken")
     )
 
 
 def own_options(model: type[Options] | None, given: Mapping[str, Any], chosen: str, choices: Mapping[str, Any]) -> Any:
-    """The options of the chosen object among those `given` of all; None if it has no options.
+    """The options of the chosen object among all `given` options; None if it has no options.
 
-    `chosen` is the option that names the object, as typed, and `choices` the options of each by what is typed for it.
-    Raises InputError for an option of others, and for a required one that is not given.
+    `chosen` is the option that names the object, as typed. `choices` are the options of each object, by its typed name.
+    Raises InputError for an option of another object, and for a required option that is missing.
     """
     fields = {} if model is None else model.model_fields
     problems = Problems()
@@ -143,7 +143,7 @@ def own_options(model: type[Options] | None, given: Mapping[str, Any], chosen: s
 
 
 def named_by(check: Callable[[str], object]) -> AfterValidator:
-    """Refuses a name that `check` does not know, for the reason that it gives."""
+    """A validator that refuses a name that `check` does not know, with the reason of `check`."""
 
     def known(name: str) -> str:
         try:
@@ -156,7 +156,7 @@ def named_by(check: Callable[[str], object]) -> AfterValidator:
 
 
 def chosen_iterations(field: str, choice: str, last: int) -> tuple[int, ...]:
-    """The iterations that `choice` lists, in order, or all; raises InputError for one that is not from 1 to `last`."""
+    """The iterations that `choice` lists, in order, or all; raises InputError for an iteration beyond 1 to `last`."""
     if choice == "all":
         return tuple(range(1, last + 1))
     chosen = tuple(sorted({int(part) for part in choice.split(",")}))
@@ -167,7 +167,7 @@ def chosen_iterations(field: str, choice: str, last: int) -> tuple[int, ...]:
     return chosen
 
 
-TokensName = Literal["prompt", "parts"]  # whose token ids a prompt has
+TokensName = Literal["prompt", "parts"]  # the texts that are tokenised: whole prompts, or their parts
 TokenIds = Annotated[
     TokensName,
     Flag(

@@ -85,7 +85,7 @@ def _lies_in(target: Path, folder: str | Path) -> bool:
 
 
 def _files(path: str | Path) -> Iterator[Path]:
-    """The entries of a folder; none for a file."""
+    """The entries of a folder; empty for a file."""
     if os.path.isdir(path):
         yield from Path(path).iterdir()
 

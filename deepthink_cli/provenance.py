@@ -1,4 +1,4 @@
-"""Where a memory comes from: its model, demonstrations and method, as values and as lines for people."""
+"""The origin of a memory: its model, demonstrations and method, as values and as lines for people."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from deepthink_cli.io.records import LARGEST, Count, Digest, Finite, Natural, Sh
 from deepthink_cli.io.text import canonical_json, named
 from deepthink_cli.method import Method
 
-Bits = Literal[8, 4]  # a number, in a quantized memory
-DTYPE = "^(float64|float32|bfloat16|float16)$"  # those in which a model computes
-LARGEST_DRIFT = 1e90  # no ratio of two norms in float32 is larger, and the sum over any number of layers is finite
+Bits = Literal[8, 4]  # bits a number in a quantized memory
+DTYPE = "^(float64|float32|bfloat16|float16)$"  # dtypes in which a model computes
+LARGEST_DRIFT = 1e90  # no ratio of two norms in float32 is larger, and a sum over any number of layers is finite
 
 
 @with_config(STRICT)
 @dataclass(frozen=True)
 class AdapterIdentity:
-    """What identifies a LoRA adapter: a hub id or an absolute path, the hub's commit, and a digest of its contents."""
+    """The identity of a LoRA adapter: a hub id or an absolute path, the hub's commit, and a digest of its contents."""
 
     id: str
     revision: str | None
@@ -43,14 +43,14 @@ class AdapterIdentity:
 @with_config(STRICT)
 @dataclass(frozen=True)
 class ModelIdentity:
-    """What identifies a model.
+    """The identity of a model.
 
-    `id` is a hub id, `pocket`, or the absolute path of a local directory; `revision` the hub's commit.
-    The digests cover the configuration, the weights and the tokenizer. `weights_sha256` is two digests with a colon
-    between them, of sampled bytes and of all bytes, and empty if the weights are not on this machine. `dtype` is the
-    compute dtype, which may differ when the memory is used; `quantize` must be the same. `gguf` is the name of the GGUF
-    file that the model was read from, None for another format; the digest of the weights covers its bytes, so the file
-    may be renamed. `adapter` is merged into the weights, whose digest does not cover it.
+    `id` is a hub id, `pocket`, or the absolute path of a local directory; `revision` is the hub's commit. The digests
+    cover the configuration, the weights and the tokenizer. `weights_sha256` is two digests with a colon between them,
+    of sampled bytes and of all bytes; empty if the weights are not on this machine. `dtype` is the compute dtype, which
+    may differ when the memory is used; `quantize` must be the same. `gguf` is the name of the model's GGUF file, None
+    for another format. The file may be renamed, since the digest of the weights covers its bytes. `adapter` is merged
+    into the weights, whose digest does not cover it.
     """
 
     id: str
@@ -71,7 +71,7 @@ class ModelIdentity:
 
     @property
     def contents_sha256(self) -> str:
-        """Digest of all parts but the dtype, the same wherever the model is; of its weights only the sampled bytes."""
+        """Digest of all parts but the dtype, with the sampled bytes of the weights; it does not depend on the place."""
         described = {name: value for name, value in asdict(self).items() if name not in ("gguf", "adapter")}
         if self.adapter is not None:
             described["adapter"] = self.adapter.sha256
@@ -79,7 +79,7 @@ class ModelIdentity:
         return hashlib.sha256(canonical_json({**described, **same}).encode()).hexdigest()
 
     def differences(self, other: ModelIdentity) -> list[str]:
-        """Names of the parts in which two models differ; empty if each can use the other's memories.
+        """The names of the parts in which two models differ; empty if each can use the other's memories.
 
         Two revisions of one hub id differ, even if their weights do not. Weights are compared by every byte.
         """
@@ -106,9 +106,9 @@ def _contents(adapter: AdapterIdentity | None) -> str | None:
 class TokenizedDemonstrations:
     """The demonstrations as the model read them: examples, template, label words and token ids [L].
 
-    `chat` is set if they are turns of a conversation. `words` holds what the model read in place of a label, where it
-    read another word (`RecordedTechnique.words`). `parts` are the numbers of tokens that the model read without the
-    others, in order; there are none if it read all together.
+    `chat` is set if they are turns of a conversation. `words` are the words that the model read in place of labels
+    (`RecordedTechnique.words`). `parts` are the numbers of tokens of the parts that the model read without each other,
+    in order; empty if it read all together.
     """
 
     examples: tuple[Example, ...]
@@ -121,17 +121,17 @@ class TokenizedDemonstrations:
 
     @property
     def texts(self) -> tuple[tuple[int, ...], ...]:
-        """The token ids of each text that the model read without the others; one text without parts."""
+        """The token ids of each part, or of all demonstrations if they have no parts."""
         ids = iter(self.token_ids)
         return tuple(tuple(islice(ids, length)) for length in self.parts or (len(self.token_ids),))
 
     def word(self, label: str) -> str:
-        """What the model read in place of a label, and is asked for."""
+        """The word for a label that the model read, and that it scores."""
         return self.words.get(label, label)
 
     @property
     def label_counts(self) -> dict[str, int]:
-        """How many demonstrations have each label; empty if they have candidates of their own."""
+        """The number of demonstrations of each label; empty if they have candidates of their own."""
         counted = Counter(label for each in self.examples for label in self.template.labels_of(each.label))
         return {label: counted[label] for label in self.labels}
 
@@ -178,11 +178,11 @@ class Drift:
 @with_config(STRICT)
 @dataclass(frozen=True)
 class Selected:
-    """How the demonstrations were chosen: `shots` of `pool_rows` rows, by a method (`deepthink list selections`).
+    """The choice of the demonstrations: `shots` of `pool_rows` rows, by a method (`deepthink list selections`).
 
-    `pool` names the file or the task, `pool_sha256` is the digest of the rows that could be chosen, in content order;
-    `model` and `model_sha256` are set if the method read the rows with a model; `options` are values of the
-    method's own options.
+    `pool` names the file or the task; `pool_sha256` is the digest of the rows that could be chosen, in content order.
+    `model` and `model_sha256` are set if the method read the rows with a model. `options` are values of the method's
+    own options.
     """
 
     method: str
@@ -210,9 +210,9 @@ class Selected:
 @with_config(STRICT)
 @dataclass(frozen=True)
 class RecordedTechnique:
-    """What made a memory other than Deep-Thinking alone (`deepthink think --technique`), with its parameters.
+    """The technique of a memory beside Deep-Thinking alone (`deepthink think --technique`), with its parameters.
 
-    `name` is `ct-kv`, `repeat-5`, `flipped` or `fresh`; `words` holds what replaced each label word, where one did.
+    `name` is `ct-kv`, `repeat-5`, `flipped` or `fresh`, for instance; `words` are the words that replaced label words.
     """
 
     name: str
@@ -226,11 +226,11 @@ class RecordedTechnique:
 @with_config(STRICT)
 @dataclass(frozen=True)
 class Tuned:
-    """How `deepthink tune` chose the method of a memory, by cross-validation over its labelled rows.
+    """The choice of a memory's method by `deepthink tune`, by cross-validation over its labelled rows.
 
-    `tried` counts the settings that it chose from; `accuracy` and `baseline` are the shares of held-out rows that the
-    chosen setting and plain in-context learning label correctly, in the nested estimate; `calibration` is the chosen
-    correction of the scores, `none` or a name of `--calibrate`.
+    `tried` counts the settings. `accuracy` and `baseline` are the shares of held-out rows that the chosen setting and
+    plain in-context learning label correctly, in the nested estimate. `calibration` is the chosen correction of the
+    scores, `none` or a name of `--calibrate`.
     """
 
     folds: Annotated[int, Field(ge=2, le=LARGEST)]
@@ -251,10 +251,10 @@ class Tuned:
 @with_config(STRICT)
 @dataclass(frozen=True)
 class Quantized:
-    """How `deepthink quantize` stored a memory: in `bits` a number, each group with a range of its own.
+    """The form of a quantized memory (`deepthink quantize`): `bits` a number, and a range for each group.
 
-    A group is `group` tokens of one channel of the keys, or `group` channels of one token's values; the last one may
-    be smaller. `source_sha256` is the digest of the float32 memory that it was made from.
+    A group is `group` tokens of one channel of the keys, or `group` channels of one token's values; the last group may
+    be smaller. `source_sha256` is the digest of the float32 memory from which it was made.
     """
 
     bits: Bits
@@ -346,7 +346,7 @@ def _called(model: ModelIdentity) -> str:
 
 
 def origin_lines(origin: Origin, method: str) -> dict[str, str]:
-    """The model, the method, and where demonstrations and method come from, by name."""
+    """The model, the method, and the origin of demonstrations and method, by name."""
     model, technique, tuned = origin.model, origin.technique, origin.tuned
     revision = f" at {model.revision}" if model.revision else ""
     quantized = f", {model.quantize}" if model.quantize else ""
@@ -368,7 +368,7 @@ def origin_lines(origin: Origin, method: str) -> dict[str, str]:
 
 
 def prompt_lines(labels: Sequence[str], template: Template, chat: Chat | None) -> dict[str, str]:
-    """The labels and how the prompts are written, by name."""
+    """The labels and the form of the prompts, by name."""
     return {
         "labels": ", ".join(map(named, labels)) or "with every input",
         "template": f"{template.pattern!r}, separator {template.separator!r}",
@@ -401,7 +401,7 @@ def provenance_lines(provenance: Provenance) -> dict[str, str]:
 def stored_text(
     iterations: Sequence[int], layers: int, keys: Sequence[int], values: Sequence[int], dtype: str = "float32"
 ) -> str:
-    """Which iterations a memory holds, and the shapes of one layer's keys and values."""
+    """The iterations of a memory, and the shapes of one layer's keys and values, in words."""
     kept = ", ".join(map(str, iterations))
     shapes = f"keys {_by(keys)} and values {_by(values)} (kv_heads x L x head_dim)"
     return f"iteration {kept}: {layers} layers of {shapes}, {dtype}"
@@ -417,5 +417,5 @@ def _tuned(tuned: Tuned) -> str:
 
 
 def _words(technique: RecordedTechnique) -> str:
-    """What the model reads in place of the labels."""
+    """The words that the model reads in place of the labels, in one line."""
     return "read in place of the labels: " + ", ".join(f"{label} -> {word}" for label, word in technique.words.items())

@@ -1,4 +1,4 @@
-"""Registries: what has a name in options and files, from this package and from others (docs/architecture.md)."""
+"""Registries: objects with a name in options and files, from this package and from others (docs/architecture.md)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar, cast
 from deepthink_cli.io.text import printable
 
 T = TypeVar("T")
-Check = Callable[[str, Any], T]  # a name, and what a package registers under it; raises where they are not usable
+Check = Callable[[str, Any], T]  # of a name, and the object registered under it; raises if they cannot be used
 
 
 def lazy(place: str) -> Any:
@@ -30,9 +30,9 @@ def loaded(found: T | str) -> T:
 class Registry(MutableMapping[str, T], Generic[T]):
     """Objects by name: this package's own, those of its plugins, and those of other packages.
 
-    Plugins and other packages name them as entry points `deepthink.<kind>`. The names are known without importing
-    anything. An object is imported when it is first asked for, and then passes
-    `check`. An entry point whose name is taken, that cannot be imported or does not pass is left out, with a warning.
+    Plugins and other packages name them as entry points `deepthink.<kind>`. The names are known without an import. An
+    object is imported when it is first used, and then passes `check`. An entry point whose name is taken, that cannot
+    be imported, or that does not pass, is left out, with a warning.
     """
 
     def __init__(self, kind: str, built_in: Mapping[str, T], check: Check[T]) -> None:
@@ -62,26 +62,26 @@ class Registry(MutableMapping[str, T], Generic[T]):
         return len(self._entries)
 
     def items(self) -> ItemsView[str, T]:
-        """The names and objects of all that can be imported."""
+        """The names and objects of all entries that can be imported."""
         return {name: self[name] for name in self if name in self}.items()
 
     def values(self) -> ValuesView[T]:
-        """The objects of all that can be imported."""
+        """The objects of all entries that can be imported."""
         return dict(self.items()).values()
 
     def summary(self, name: str) -> str:
-        """What an object is, in a sentence: its `summary`, or else the first line of its docstring."""
+        """The description of an object in a sentence: its `summary`, or the first line of its docstring."""
         found = self[name]
         return str(_own(found, "summary") or (getdoc(found) or "").partition("\n")[0])
 
     def source(self, name: str) -> str:
-        """Where it comes from, such as a paper: its `source`; empty for an object of another package that has none."""
+        """The origin of an object, such as a paper: its `source`; empty for another package's object without one."""
         return str(_own(self[name], "source") or "")
 
     def purpose(self, name: str) -> str | None:
         """The first line of a function's docstring, or of its module's for another object, without importing it.
 
-        None for what another package adds, or is imported already.
+        None for an object that another package adds, or that is imported already.
         """
         place = self._entries[name]
         if name in self.added or not isinstance(place, EntryPoint):
@@ -128,7 +128,7 @@ class Registry(MutableMapping[str, T], Generic[T]):
 
 
 def installed(registry: Registry[Any]) -> str:
-    """What other packages add to a registry, for the help of an option."""
+    """The names that other packages add to a registry, for the help of an option."""
     return f"; installed: {', '.join(registry.added)}" if registry.added else ""
 
 
@@ -144,7 +144,7 @@ def instance_of(kind: type[T]) -> Check[T]:
 
 
 def _own(found: Any, name: str) -> Any:
-    """An attribute; of a class its own one, as that of a class from which it inherits describes another object."""
+    """An attribute; of a class only its own, since an inherited attribute describes another object."""
     return vars(found).get(name) if isinstance(found, type) else getattr(found, name, None)
 
 
@@ -154,7 +154,7 @@ def _installed() -> Any:
 
 
 def _entry_points(group: str) -> list[EntryPoint]:
-    """The entry points in a group: this package's own, then those of others, in the order of their names."""
+    """The entry points in a group: this package's own, then other packages', in the order of their names."""
     return sorted(_installed().select(group=group), key=lambda each: (not _is_own(each), each.name))
 
 

@@ -1,9 +1,9 @@
-"""What a reading after the first reads: the demonstrations after their memory, in the order of the update rule.
+"""The text of a reading after the first: the demonstrations after their memory, in the order of the update rule.
 
-The tokens are always those of the first reading. Where a rule changes the order (`updates/ablations.py`), a
-demonstration takes its tokens with it: from the first one that holds a character of it to the one before the next
-demonstration's first. The special tokens before the first demonstration stay in front. The memory keeps the order of
-the first reading.
+The tokens are always the tokens of the first reading. If a rule changes the order (`updates/ablations.py`), a
+demonstration moves with its tokens: from the first token that holds a character of it to the last token before the next
+demonstration. The special tokens before the first demonstration stay in front. The memory keeps the order of the first
+reading.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ class Rereading:
 def reread(
     tokenizer: PreTrainedTokenizerBase, demonstrations: TokenizedDemonstrations, method: Method, iteration: int
 ) -> Rereading:
-    """What reading `iteration` reads.
+    """The texts of reading `iteration`.
 
-    Raises InputError for a changed order of demonstrations whose tokens are not known, as `own_tokens` does, and
-    DeepThinkError for an order that has not every demonstration once.
+    Raises InputError as `own_tokens`, for a changed order of demonstrations whose tokens are not known, and
+    DeepThinkError for an order that does not have every demonstration once.
     """
     ids, count = demonstrations.token_ids, len(demonstrations.examples)
     start, order = method.start(len(ids)), list(method.update.order(iteration, count))

@@ -18,10 +18,10 @@ Thought = tuple[TokenizedDemonstrations, Method]
 def think(engine: Engine, demonstrations: TokenizedDemonstrations, method: Method | None = None) -> Iterator[Memory]:
     """Read the demonstrations T times and yield the memory after every reading (section 3.1).
 
-    The first reading is stored unchanged: T = 1 is plain in-context learning. In every later one each layer attends
-    to [history ; present] (Eq. 3); then the update rule moves the history toward the present (Eq. 4), in float32.
-    Only ablations change the order of the demonstrations from one reading to the next.
-    The default method is the paper's: T = 5 and a gate of eta = 0.01.
+    The first reading is stored unchanged: T = 1 is plain in-context learning. In every later reading each layer attends
+    to [history ; present] (Eq. 3); then the update rule moves the history toward the present (Eq. 4), in float32. Only
+    ablations change the order of the demonstrations from one reading to the next. The default method is the paper's:
+    T = 5 and a gate of eta = 0.01.
     """
     for memories in think_together(engine, [(demonstrations, method or Method())]):
         yield memories.pop()

@@ -1,4 +1,4 @@
-"""The safetensors files of this program, whatever they hold: one text of metadata, a canonical header and a digest.
+"""The safetensors files of this program, of any kind: one text of metadata, a canonical header and a digest.
 
 A safetensors file is eight bytes with the header's length, the header in JSON, then the tensors' bytes
 (https://github.com/huggingface/safetensors#format).
@@ -20,14 +20,14 @@ from deepthink_cli.artifact.registry import OPENERS, Opener
 from deepthink_cli.errors import InputError
 from deepthink_cli.io.text import canonical_json
 
-KEY = "deepthink"  # the key of a memory's metadata; `OPENERS` has those of other files
+KEY = "deepthink"  # the key of a memory's metadata; `OPENERS` has the keys of other files
 MAX_HEADER = 16 * 2**20  # bytes; safetensors needs many seconds and gigabytes for a header of a million tensors
 _ALIGNED = 8  # the header is padded with spaces to a multiple of this many bytes
 
 
 @dataclass(frozen=True)
 class Container:
-    """The header of a file: its bytes, the key and the text of its metadata, its tensors; `size` is the file's."""
+    """The header of a file: its bytes, the key and the text of its metadata, its tensors; `size` is the file's size."""
 
     path: str
     header: bytes
@@ -42,7 +42,7 @@ class Container:
         return 8 + len(self.header)
 
     def check_canonical(self, metadata: str, command: str) -> None:
-        """Raise InputError unless the header is what `command` writes for these metadata, a canonical text."""
+        """Raise InputError unless `command` writes the same header for these metadata, a canonical text."""
         if self.header != header_text(self.key, metadata, self.tensors):
             raise InputError(
                 f"{self.path}: damaged: its header is not as deepthink {command} writes it; run it again, or copy the "
@@ -53,7 +53,7 @@ class Container:
 def read_container(path: str | Path) -> Container:
     """Read the header of a file and check its form, without its tensors.
 
-    Raises InputError if the file is missing, or is not one of this program.
+    Raises InputError if the file is missing, or is not a file of this program.
     """
     source = Path(path)
     if not os.path.exists(source):
@@ -73,7 +73,7 @@ def read_container(path: str | Path) -> Container:
 
 
 def opener_of(path: str | Path) -> Opener | None:
-    """What opens a file, by its metadata, or None for a memory; raises InputError if it is no file of this program."""
+    """The opener of a file, by its metadata; None for a memory. Raises InputError for a file of other programs."""
     key = read_container(path).key
     return None if key == KEY else OPENERS[key]
 
@@ -91,7 +91,7 @@ def header_text(key: str, metadata: str, tensors: Mapping[str, TensorEntry]) -> 
 def digest(
     unsigned: str, tensors: Mapping[str, tuple[str, tuple[int, ...]]], read: Callable[[str], bytes | bytearray]
 ) -> str:
-    """The digest of metadata without their own and of tensors {name: (dtype, shape)}; `read(name)` returns bytes."""
+    """The digest of metadata (without digest) and tensors {name: (dtype, shape)}; `read(name)` returns bytes."""
     total = hashlib.sha256(unsigned.encode())
     for name in sorted(tensors):
         dtype, shape = tensors[name]

@@ -68,8 +68,8 @@ def save_memory(memory: Memory | Sequence[Memory], path: str | Path) -> Header:
 def save_quantized(header: Header, bits: Bits, path: str | Path) -> Header:
     """Write all iterations of a float32 memory file again in 8 or 4 bits a number; return the new file's header.
 
-    The write is atomic, as that of `save_memory`. Raises InputError for a file that is quantized already or damaged,
-    and DeepThinkError for numbers that the format cannot store or a failed write.
+    The write is atomic, as in `save_memory`. Raises InputError for a file that is quantized already or damaged, and
+    DeepThinkError for numbers that the format cannot store or a failed write.
     """
     metadata = header.metadata
     if metadata.quantized is not None:
@@ -88,10 +88,10 @@ def save_quantized(header: Header, bits: Bits, path: str | Path) -> Header:
 def save_calibrated(
     header: Header, calibrated: Calibrated | None, path: str | Path, thresholds: Thresholds | None = None
 ) -> Header:
-    """Write a memory file again with another correction or thresholds, or without; return the new file's header.
+    """Write a memory file again with other corrections or thresholds, or without them; return the new file's header.
 
-    Its other metadata and its tensors stay as they are. The write is atomic, as that of `save_memory`. Raises
-    InputError for a damaged file, and DeepThinkError for a failed write.
+    Other metadata and the tensors stay as they are. The write is atomic, as in `save_memory`. Raises InputError for a
+    damaged file, and DeepThinkError for a failed write.
     """
     return _save_changed(header, replace(header.metadata, calibrated=calibrated, thresholds=thresholds), path)
 
@@ -99,7 +99,7 @@ def save_calibrated(
 def save_first_token(header: Header, first_token: FirstToken | None, path: str | Path) -> Header:
     """Write a memory file again with another weight of its first token, or without one; return the new file's header.
 
-    A correction and thresholds are of scores with the weight before, and are left out. Otherwise as `save_calibrated`.
+    A correction and thresholds, which hold for the former weight, are left out. The rest is as in `save_calibrated`.
     """
     changed = replace(header.metadata, first_token=first_token, calibrated=None, thresholds=None)
     return _save_changed(header, changed, path)
@@ -145,7 +145,7 @@ def write_tensors(tensors: dict[str, torch.Tensor], path: Path, key: str, metada
 
 
 def load_memory(path: str | Path, iteration: int | None = None) -> Memory:
-    """Read the memory of one iteration (default: the last one that was kept), on the CPU.
+    """Read the memory of one iteration (default: the last kept one), on the CPU.
 
     Raises InputError for a file that is not a complete, unmodified deepthink memory, and for an iteration
     that was not kept.
@@ -155,7 +155,7 @@ def load_memory(path: str | Path, iteration: int | None = None) -> Memory:
 
 
 def read_memories(header: Header, iterations: Sequence[int] | None = None) -> list[Memory]:
-    """Read several iterations (default: all that were kept) of an artifact, verified; raises as `load_memory` does."""
+    """Read and verify several iterations (default: all kept ones) of an artifact; raises as `load_memory`."""
     return memories_of(read_artifact(header, header.metadata.kept if iterations is None else iterations))
 
 
@@ -195,7 +195,7 @@ def _tensor(artifact: Artifact, name: str) -> torch.Tensor:
 
 
 def _stored(artifact: Artifact, name: str) -> torch.Tensor:
-    """A tensor as the file has it."""
+    """A tensor in the form of the file."""
     entry = artifact.header.tensors[name]
     dtype = next(dtype for dtype, called in _DTYPES.items() if called == entry.dtype)
     return torch.frombuffer(artifact.tensors[name], dtype=dtype).view(entry.shape)

@@ -1,6 +1,6 @@
 """The memory file: read, checked and hashed without torch (docs/artifact.md).
 
-Only the canonical form is accepted: the one that `think` writes.
+Only the canonical form, which `think` writes, is accepted.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Header:
         return layers_of(self.tensors)
 
     def shape(self, layer: int, part: str) -> tuple[int, int, int]:
-        """(heads, L, size) of a layer's keys or values as they are used, whatever form the file stores them in."""
+        """(heads, L, size) of a layer's keys or values after reading, whatever the form in the file."""
         heads, _, size = self.tensors[tensor_name(self.metadata.kept[-1], layer, part)].shape
         return heads, len(self.metadata.demonstrations.token_ids), size
 
@@ -52,8 +52,8 @@ class Artifact:
 def read_header(path: str | Path) -> Header:
     """Read and check the header of a memory file, without its tensors and without torch.
 
-    Raises InputError if the file is missing, is not a deepthink memory, or its tensors are not
-    exactly those that the metadata describe.
+    Raises InputError if the file is missing, is not a deepthink memory, or has other tensors than its metadata
+    describe.
     """
     container = read_container(path)
     if container.key != KEY:
@@ -127,7 +127,7 @@ def read_artifact(header: Header, iterations: Collection[int] = ()) -> Artifact:
 
 
 def provenance_of(header: Header) -> Provenance:
-    """Where a file's memory comes from; raises InputError, naming the file, if its update rule is unknown here."""
+    """The provenance of a file's memory; raises InputError, naming the file, if its update rule is not registered."""
     try:
         return header.metadata.provenance()
     except InputError as error:
@@ -168,7 +168,7 @@ def _fill(readinto: Callable[[memoryview], int | None], buffer: memoryview) -> N
 
 
 def _check_layout(header: Header) -> None:
-    """Raise InputError unless the tensors are those that the metadata describe, and fill the file."""
+    """Raise InputError unless the tensors are as the metadata describe, and fill the file."""
     metadata = header.metadata
     length = len(metadata.demonstrations.token_ids)
     place = check_layout(header.path, header.tensors, metadata.kept, length, metadata.quantized)

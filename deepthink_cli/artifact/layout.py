@@ -1,4 +1,4 @@
-"""Which tensors a memory file contains: names, dtypes, shapes and order (docs/artifact.md); known without torch."""
+"""The tensors of a memory file: names, dtypes, shapes and order (docs/artifact.md); known without torch."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ def in_file_order(tensors: Mapping[str, TensorEntry]) -> list[tuple[str, TensorE
 
 
 def layers_of(tensors: Mapping[str, TensorEntry]) -> int:
-    """Number of layers that the tensors' names have."""
+    """The number of layers in the tensors' names."""
     return len({match[2] for name in tensors if (match := _NAME.fullmatch(name))})
 
 
 def check_layout(
     path: str, tensors: Mapping[str, TensorEntry], kept: Sequence[int], length: int, quantized: Quantized | None
 ) -> int:
-    """Raise InputError unless the tensors are those of the kept iterations, without gaps; return their bytes.
+    """Raise InputError unless the tensors belong to the kept iterations, without gaps; return their bytes.
 
     `length` is L, the number of demonstration tokens.
     """
@@ -76,7 +76,7 @@ def packed_length(length: int, bits: int) -> int:
 def _check_tensor(
     path: str, name: str, tensors: Mapping[str, TensorEntry], length: int, quantized: Quantized | None
 ) -> None:
-    """Raise InputError unless one tensor has the dtype and shape that the file's form gives it."""
+    """Raise InputError unless a tensor has the dtype and shape of the file's form."""
     entry, match = tensors[name], _NAME.fullmatch(name)
     assert match is not None
     if match[4] is None:

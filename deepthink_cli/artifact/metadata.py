@@ -67,9 +67,9 @@ class StoredRule:
 class Metadata:
     """The metadata of the artifact, before they are written as canonical JSON.
 
-    `eta` and `momentum` are those of the gate. For any other update rule both are 0 and `update` holds the rule;
-    `update` is absent for the gate, and `chat` if the demonstrations are not turns of a conversation. Every later field
-    is absent unless a command recorded it (`parts` unless the demonstrations were read in parts).
+    `eta` and `momentum` are the gate's. For any other update rule both are 0 and `update` holds the rule; for the gate,
+    `update` is absent. `chat` is absent unless the demonstrations are turns of a conversation, `parts` unless they were
+    read in parts, and every other later field unless a command recorded it.
     """
 
     format_version: Literal[1]
@@ -131,8 +131,8 @@ class Metadata:
         )
 
     def provenance(self) -> Provenance:
-        """The provenance that this metadata was made from."""
-        added = {name: getattr(self, name) for name in ADDED if name != "parts"}  # which the demonstrations have
+        """The provenance in these metadata."""
+        added = {name: getattr(self, name) for name in ADDED if name != "parts"}  # a field of the demonstrations
         return Provenance(self.model, self.tokenized, self.method, self.task, self.seed, **added)
 
 
@@ -144,12 +144,12 @@ ADAPTER_METADATA = TypeAdapter(Metadata)
 
 
 def rule_fields(rule: UpdateRule) -> dict[str, Any]:
-    """The fields of the metadata that name an update rule; raises InputError for one that is not registered."""
+    """The fields of the metadata that name an update rule; raises InputError for an unregistered rule."""
     name, values = name_of(rule), values_of(rule)
     if type(rule) is Gate:
         return {
             field: float(value) for field, value in values.items()
-        }  # 1 is written as 1.0, as parsing and writing it again would
+        }  # 1 is written as 1.0, which it would become when it is parsed and written again
     return {"eta": 0.0, "momentum": 0.0, "update": StoredRule(name, values)}
 
 
@@ -228,7 +228,7 @@ def _check_consistent(metadata: Metadata) -> None:
 
 
 def _check_demonstrations(metadata: Metadata) -> None:
-    """Raise ValueError or InputError unless the demonstrations are of the template, the labels and their digest."""
+    """Raise ValueError or InputError unless the demonstrations fit the template, the labels and their digest."""
     stored, labels = metadata.demonstrations, metadata.labels
     if not len(stored.texts) == len(stored.labels) == metadata.shots:
         raise ValueError("demonstrations: texts, labels and shots differ in number")
@@ -262,7 +262,7 @@ def _check_calibrated(metadata: Metadata) -> None:
 
 
 def _width(centroids: Centroids, labels: Sequence[str]) -> int:
-    """The numbers of each mean; raises ValueError unless the means are those of the labels, of finite numbers."""
+    """The width of the means; raises ValueError unless every label has one, of finite numbers."""
     if set(centroids.means) != set(labels):
         raise ValueError(f"calibrated.centroids: of {', '.join(centroids.means)}, not of the labels")
     means = [b64decode(mean, validate=True) for mean in centroids.means.values()]
@@ -275,7 +275,7 @@ def _width(centroids: Centroids, labels: Sequence[str]) -> int:
 
 
 def _check_thresholds(metadata: Metadata) -> None:
-    """Raise ValueError unless thresholds are of every label of rows with several, at T = 1 and every kept iteration."""
+    """Raise ValueError unless every label has thresholds at T = 1 and every kept iteration, for rows with several."""
     if (thresholds := metadata.thresholds) is None:
         return
     if metadata.template.label_separator is None or set(thresholds.at) != {str(t) for t in (1, *metadata.kept)}:

@@ -48,17 +48,17 @@ class OpenedMemory:
         return memories_of(self.source) if isinstance(self.source, Artifact) else list(self.source)
 
     def read_by(self, engine: Engine) -> list[Memory]:
-        """The memories as this engine uses them; what holds none in its file is read by the engine."""
+        """The memories in the engine's form; the engine reads the demonstrations of a file that holds no memories."""
         return self.memories()
 
     @property
     def corrected_in(self) -> str | None:
-        """The file in which `deepthink calibrate` stores a correction; None if it cannot."""
+        """The file in which `deepthink calibrate` can store a correction, or None."""
         return self.name
 
     @property
     def plain_with(self) -> Mapping[str, Any]:
-        """The options with which it is plain in-context learning; empty if that takes another memory."""
+        """The options for plain in-context learning with this file; empty if that needs another memory."""
         return {}
 
     @property
@@ -67,7 +67,7 @@ class OpenedMemory:
         return self.source.header.size if isinstance(self.source, Artifact) else sum(m.nbytes for m in self.source)
 
     def _repr_html_(self) -> str:
-        """A table for notebooks: what `deepthink inspect` says of the file."""
+        """A table for notebooks, with the facts of `deepthink inspect`."""
         iterations = ", ".join(map(str, self.iterations))
         opened = f"iteration {iterations} of {', '.join(map(str, self.kept))}, {size(self.nbytes)}"
         return facts_table(self.name, {**provenance_lines(self.provenance), "holds": opened})
@@ -89,9 +89,9 @@ def open_memory(path: str | Path, iteration: int | str = "last") -> OpenedMemory
 def open_for_scoring(
     path: str | Path, iteration: int | str = "last", given: Mapping[str, Any] | None = None
 ) -> OpenedMemory:
-    """Open a memory as `open_memory` does, or another file by its opener, with the options that are `given` for it.
+    """Open a memory as `open_memory` does, or another file by its opener, with the options `given` for its kind.
 
-    Raises InputError as `open_memory` and the opener do, and for an option that is not of this kind of file.
+    Raises InputError as `open_memory` and the opener do, and for an option of another kind of file.
     """
     opener, given = opener_of(path), given or {}
     if opener is None:
@@ -106,7 +106,7 @@ def open_for_scoring(
 def opened(
     memory: str | Path | OpenedMemory | Memory | Sequence[Memory], iteration: int | str = "last"
 ) -> OpenedMemory:
-    """Like `open_memory`, but also accepts memories that are not in a file; all of them are used."""
+    """Open a file as `open_memory` does; opened memories, and memories without a file, are used as they are."""
     if isinstance(memory, OpenedMemory):
         return memory
     if isinstance(memory, str | Path):
@@ -123,7 +123,7 @@ def opened(
 
 
 def model_options(memory: OpenedMemory, options: ModelOptions | None = None) -> ModelOptions:
-    """The options to load a memory's model with: unset options are taken from the memory."""
+    """The options for loading a memory's model; unset options are taken from the memory."""
     made_by, options = memory.provenance.model, options or ModelOptions.checked()
     named = "model" in options.model_fields_set
     model = options.model if named else made_by.id
@@ -140,7 +140,7 @@ def model_options(memory: OpenedMemory, options: ModelOptions | None = None) -> 
 
 
 def named_by(memory: OpenedMemory, options: ModelOptions | None) -> str | None:
-    """The memory's name if it names the model that is used; None if the options name one."""
+    """The memory's name, if the memory names the model in use; None if the options name a model."""
     return None if options is not None and "model" in options.model_fields_set else memory.name
 
 
@@ -169,7 +169,7 @@ def load_both(memory: OpenedMemory, spec: ModelSpec, tell: Tell) -> tuple[Engine
 
 
 def with_first_reading(engine: Engine, memories: Sequence[Memory]) -> list[Memory]:
-    """The memories including that of T = 1 (plain in-context learning), which is read again if it was not kept."""
+    """The memories with T = 1 (plain in-context learning), which is read again if it was not kept."""
     from deepthink_cli.thinking import think
 
     if any(memory.iteration == 1 for memory in memories):
@@ -189,7 +189,7 @@ def check_memories(memory: OpenedMemory, memories: Sequence[Memory], engine: Eng
 
 
 def warn_of_dtype(memory: OpenedMemory, used_in: str, tell: Tell) -> None:
-    """Warn that a memory was made in another compute dtype than it is used in."""
+    """Warn that a memory was made in another compute dtype than `used_in`."""
     made_in = memory.provenance.model.dtype
     if made_in != used_in:
         text = f"{memory.name} was made in {made_in} and is used in {used_in}: scores differ from those in {made_in}"

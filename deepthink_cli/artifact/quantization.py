@@ -1,9 +1,9 @@
 """Keys and values in 8 or 4 bits, in the layout of KIVI (Liu et al. 2024, arXiv:2402.02750).
 
-Keys are quantized per channel, because some of their channels are much larger than the others for every token; values
-per token, because attention sums them over tokens. Ranges begin at any number (affine): in the same bytes, ranges
-around zero with groups of 16 move keys and values of SmolLM2-135M-Instruct by 0.35 % and 0.51 % in 8 bits (here 0.24 %
-and 0.50 %), and by 6.22 % and 9.00 % in 4 (here 3.92 % and 8.20 %).
+Keys are quantized per channel, because some channels are much larger than the others for every token; values per token,
+because attention sums them over tokens. Ranges are affine: they begin at any number. They move keys and values of
+SmolLM2-135M-Instruct by 0.24 % and 0.50 % in 8 bits, and by 3.92 % and 8.20 % in 4 bits. In the same bytes, ranges
+around zero with groups of 16 move them by 0.35 % and 0.51 %, and by 6.22 % and 9.00 %.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 GROUP = 32  # numbers that share a range, as in KIVI
-_AXES = {"keys": 1, "values": 2}  # of (heads, L, size), along which groups lie
-_SMALLEST = torch.finfo(torch.float32).tiny  # scale of a constant group, whose codes are all 0
+_AXES = {"keys": 1, "values": 2}  # axes of (heads, L, size) along which groups lie
+_SMALLEST = torch.finfo(torch.float32).tiny  # the scale of a constant group, whose codes are all 0
 
 
 @dataclass(frozen=True)
 class Codes:
     """A quantized tensor (heads, L, size): number = low + scale * code.
 
-    `codes` is uint8 (heads, L, size); at 4 bits (heads, ceil(L / 2), size), where the tokens 2i and 2i + 1 are the low
-    and the high half of a byte, and the last high half is 0 if L is odd. `low` and `scale` are bfloat16, which has the
-    range of float32 in half the bytes: (heads, groups, size) of keys, (heads, L, groups) of values.
+    `codes` is uint8 (heads, L, size). At 4 bits it is (heads, ceil(L / 2), size): tokens 2i and 2i + 1 are the low and
+    the high half of a byte, and the last high half is 0 if L is odd. `low` and `scale` are bfloat16, with the range of
+    float32 in half the bytes: (heads, groups, size) for keys, (heads, L, groups) for values.
     """
 
     codes: Tensor
@@ -41,9 +41,9 @@ class Codes:
 def quantized(tensor: Tensor, part: str, form: Quantized) -> Codes:
     """The codes of a float32 tensor (heads, L, size), the `part` `keys` or `values` of a layer.
 
-    Every number differs by at most half the scale of its group, and by rounding in float32, from what `dequantized`
-    gives back: `low` is rounded down and `scale` up, so that the codes reach all numbers. Raises DeepThinkError for
-    numbers that are too large for bfloat16.
+    `low` is rounded down and `scale` up, so that the codes reach all numbers: the result of `dequantized` differs by at
+    most half the scale of a group, and by rounding in float32. Raises DeepThinkError for numbers that are too large for
+    bfloat16.
     """
     axis, most, exact = _AXES[part], 2**form.bits - 1, tensor.double()
     groups = torch.split(exact, form.group, axis)
@@ -59,7 +59,7 @@ def quantized(tensor: Tensor, part: str, form: Quantized) -> Codes:
 
 
 def dequantized(stored: Codes, part: str, length: int, form: Quantized) -> Tensor:
-    """The float32 tensor (heads, L, size) that codes stand for, L = `length`; computed in float64, then rounded."""
+    """The float32 tensor (heads, L, size) of codes, L = `length`; computed in float64, then rounded."""
     codes = stored.codes if form.bits == 8 else _unpacked(stored.codes)[:, :length]
     low, scale = (_spread(each, codes, _AXES[part], form).double() for each in (stored.low, stored.scale))
     return (low + scale * codes).float()
@@ -81,7 +81,7 @@ def _spread(ranges: Tensor, like: Tensor, axis: int, form: Quantized) -> Tensor:
 
 
 def _rounded(numbers: Tensor, up: bool) -> Tensor:
-    """The closest bfloat16 numbers that are not smaller, or with `up` off not larger."""
+    """The closest bfloat16 numbers that are not smaller; without `up`, not larger."""
     nearest = numbers.to(torch.bfloat16)
     beyond = nearest.double() < numbers if up else nearest.double() > numbers
     limit = torch.full_like(nearest, torch.inf if up else -torch.inf)

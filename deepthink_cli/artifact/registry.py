@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # files are described without torch
 
 @dataclass(frozen=True)
 class Described:
-    """What `inspect` shows of a file: `values` for `--json`; its facts by short names, demonstrations and digest."""
+    """The facts that `inspect` shows: `values` for `--json`; facts by short names, demonstrations and the digest."""
 
     values: Mapping[str, Any]
     facts: Mapping[str, str]
@@ -26,13 +26,12 @@ class Described:
 
 @dataclass(frozen=True)
 class Opener:
-    """A kind of file that a model makes a memory of, for `predict` and `eval`.
+    """A kind of file from which a model makes a memory, for `predict` and `eval`.
 
-    `open` reads a file, checks every byte of it, and returns an `OpenedMemory` whose `read_by` makes the memory; its
-    arguments are the path, the iterations as `open_memory` takes them, and the options of its own, or None. `describe`
-    reads a file without torch, and all of its bytes if its second argument, `verify`, is true. Each is a function, or
-    where it is found (`module:function`), and raises InputError for a file that is damaged. `holds` is what such files
-    hold, in the plural.
+    `open` reads a file, checks every byte of it, and returns an `OpenedMemory` whose `read_by` makes the memory. Its
+    arguments are the path, the iterations as in `open_memory`, and the kind's own options, or None. `describe` reads a
+    file without torch, and all its bytes if the second argument, `verify`, is true. Each is a function, or the place of
+    one (`module:function`), and raises InputError for a damaged file. `holds` is the content of a file, in the plural.
     """
 
     open: Callable[[str, str, Any], OpenedMemory] | str
@@ -44,7 +43,7 @@ class Opener:
 
     @property
     def file(self) -> str:
-        """Such a file, in messages."""
+        """The name of a file of this kind in messages."""
         return f"a file of {self.holds}"
 
 

@@ -63,7 +63,7 @@ def row_check(
 ) -> CheckRow:
     """A function that raises InputError, naming the row, for candidates that a calibration does not support.
 
-    `limits` and `model` are the model's limits and name. With `same_labels`, all candidates must be the memory's labels.
+    `model` is the model's name. With `same_labels`, all candidates must be labels of the memory.
     """
     labels = demonstrations.labels
     texts = [BasisInputs(name, tokenizer, demonstrations, scoring) for name in from_texts(calibrate)]

@@ -1,6 +1,6 @@
 """Demonstrations and a query as turns of a conversation.
 
-How a model writes the turns is in the chat template of its tokenizer (`model/chat.py`).
+The chat template of a model's tokenizer writes the turns (`model/chat.py`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Turn = dict[str, str]  # `role` and `content`, as transformers' apply_chat_templ
 @with_config(ConfigDict(extra="forbid"))
 @dataclass(frozen=True)
 class Chat:
-    """Makes prompts conversations: an optional system message, and the digest of the chat template.
+    """The form of prompts as conversations: an optional system message, and the digest of the chat template.
 
     `template_sha256` is empty until demonstrations are tokenised. Raises InputError for a system message that is not
     valid Unicode.

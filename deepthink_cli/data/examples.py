@@ -22,7 +22,7 @@ UNREADABLE = "cannot be read"
 
 @dataclass(frozen=True)
 class Skipped:
-    """A row without a prediction: the problems that say why, the `reason` that such rows share, and the row's fields.
+    """A row without a prediction: its problems, the `reason` under which it is counted, and its fields.
 
     `fields` are None for a row that cannot be read at all.
     """
@@ -43,7 +43,7 @@ class Skipped:
 
 
 CANDIDATES = "candidates"
-LABEL_SEPARATOR = ","  # between the labels of a row whose labels are a list
+LABEL_SEPARATOR = ","  # between labels that a row has as a list
 
 Text = str | Mapping[str, str]
 
@@ -58,9 +58,9 @@ class Example:
 
 @dataclass(frozen=True)
 class Query:
-    """A test input x_test: its text, the candidates Y, and its true label if it is known.
+    """A test input x_test: its text, the candidates Y, and its true label, if known.
 
-    `truncated` is the number of characters that were left out because the text is too long for the model.
+    `truncated` is the number of characters that were left out of a text that is too long for the model.
     """
 
     text: Text
@@ -76,9 +76,8 @@ class DemonstrationSet:
     """Demonstrations, the template that formats them, and the label words, in order.
 
     `labels` is empty if every demonstration has candidates of its own. With a `chat`, the demonstrations are turns of a
-    conversation, and the template's separator is not used. `words` holds what the model reads in place of a label, for
-    the labels that it reads otherwise, in demonstrations and as candidates. If they are `apart`, each is read without
-    the others.
+    conversation, and the template's separator is not used. `words` are the words that the model reads in place of some
+    labels, in demonstrations and as candidates. Demonstrations that are `apart` are read without each other.
     """
 
     examples: tuple[Example, ...]
@@ -89,7 +88,7 @@ class DemonstrationSet:
     apart: bool = False
 
     def word(self, label: str) -> str:
-        """What the model reads in place of a label."""
+        """The word that the model reads for a label."""
         return self.words.get(label, label)
 
     @classmethod
@@ -100,7 +99,7 @@ class DemonstrationSet:
         labels: Sequence[str] = (),
         chat: Chat | None = None,
     ) -> DemonstrationSet:
-        """Create a set; without `labels`, the label words are those of the examples, in order of appearance."""
+        """Create a set; without `labels`, the label words are the examples' labels, in order of appearance."""
         solved = tuple(examples)
         pattern = template if isinstance(template, Template) else Template(template)
         return cls(solved, pattern, tuple(labels) or _seen(solved, pattern), chat)
@@ -116,9 +115,9 @@ def read_demonstrations(
 ) -> DemonstrationSet:
     """Read the demonstrations from `source` (see `read_rows`).
 
-    Without `pattern` the first row's field names make the template, and its last field is the label
-    unless `label_field` names another. With a `label_separator`, or if the label of every row is a list, each row may
-    have several labels. Raises InputError with every mistake found, each with file:line.
+    Without `pattern`, the first row's field names make the template; its last field is the label unless `label_field`
+    names another. With a `label_separator`, or if the label of every row is a list, a row may have several labels.
+    Raises InputError with every mistake, each with file:line.
     """
     problems, source = Problems(), RowSource.of(source)
     rows = _labelled_rows(source, problems)
@@ -157,8 +156,8 @@ def read_pool(
     """Read labelled rows to choose demonstrations from: the template, the label words, and every row with its fields.
 
     The template is found as in `read_demonstrations`. Label words that are not given are sorted, so that they do not
-    depend on the order of the rows; there are none if every row has candidates of its own. Raises InputError with
-    every mistake found, each with file:line.
+    depend on the order of the rows; they are empty if every row has candidates of its own. Raises InputError with every
+    mistake, each with file:line.
     """
     problems, source = Problems(), RowSource.of(source)
     rows = _labelled_rows(source, problems)
@@ -192,9 +191,9 @@ def read_queries(
 ) -> Iterator[Query]:
     """Yield the queries in `source` one at a time; the `candidates` of a row take precedence over `labels`.
 
-    With `labelled`, every row must hold the template's label field, with one of its candidates. With `free`, answers
-    are generated: queries have no candidates, and any text may be the true answer.
-    Raises InputError at the first bad row; with `problems`, collects them and continues.
+    With `labelled`, every row must hold one of its candidates in the template's label field. With `free`, answers are
+    generated: queries have no candidates, and any text may be the true answer. Raises InputError at the first bad row;
+    with `problems`, collects the errors and continues.
     """
     for row in queries_or_skipped(source, template, labels, labelled, free):
         if isinstance(row, Query):
@@ -208,7 +207,7 @@ def read_queries(
 def queries_or_skipped(
     source: str | RowSource, template: Template, labels: Sequence[str], labelled: bool = False, free: bool = False
 ) -> Iterator[Query | Skipped]:
-    """Like `read_queries`, but yields `Skipped` in the place of a bad row.
+    """Yield the queries as `read_queries` does, and `Skipped` in the place of a bad row.
 
     Raises InputError for a source that is missing, has no row, or cannot be divided into rows.
     """
@@ -227,7 +226,7 @@ def query_or_skipped(
     labels: tuple[str, ...] | None,
     words: LabelWords | None = None,
 ) -> Query | Skipped:
-    """The query of one row of a source, or why there is none; a query has no candidates if `labels` is None.
+    """The query of a row, or `Skipped` for a bad row; a query has no candidates if `labels` is None.
 
     With `words`, the row has its true label.
     """
@@ -244,7 +243,7 @@ def _converted(
     labels: tuple[str, ...] | None,
     words: LabelWords | None,
 ) -> Query | Skipped:
-    """The row as a query with the fields that it had, or the reason why it cannot be read."""
+    """The row as a query with the row's fields, or `Skipped` with the reason why it cannot be read."""
     if isinstance(row, InputError):
         return Skipped(row.problems)
     converted = source.converted(row, words is not None)
@@ -253,7 +252,7 @@ def _converted(
 
 
 class LabelWords:
-    """Reads rows with their labels as words: those that the source maps values to, or the file's names of classes.
+    """Reads rows with words as labels: the source's words for values, or the file's names of classes.
 
     A number that is one of the `labels` stays as it is. `source.tell` is told once that the names are used.
     """
@@ -336,7 +335,7 @@ def _seen(examples: Iterable[Example], template: Template) -> tuple[str, ...]:
 
 
 def _check_several(separator: str, allowed: Sequence[str] | None) -> None:
-    """Raise InputError for an empty separator of labels, and for a label that holds it."""
+    """Raise InputError for an empty separator of labels, and for a label that holds the separator."""
     if not separator:
         raise InputError.of("label_separator", separator, "is empty; give the text between labels, as in ;")
     for label in allowed or ():
@@ -347,7 +346,7 @@ def _check_several(separator: str, allowed: Sequence[str] | None) -> None:
 def several_labels(row: Row, template: Template, choices: Sequence[str] | None, empty: bool) -> tuple[str, ...]:
     """The labels of a row that may have several: a list, or a text with separators; a list may be `empty`.
 
-    They are in the order of the `choices`, if these are known. Raises InputError for an unknown label, for one that
+    They are in the order of the `choices`, if these are known. Raises InputError for an unknown label, for a label that
     holds the separator, and for a row with candidates of its own.
     """
     name, separator = template.label_field, template.label_separator
@@ -427,7 +426,7 @@ def _field(row: Row, name: str) -> Any:
 
 
 def same_label(labels: Sequence[str], text: str) -> str | None:
-    """The label that a text names, whatever the Unicode normalisation of the two; None if there is none."""
+    """The label with the same text, whatever the Unicode normalisation of the two; None if there is none."""
     if text in labels or text.isascii():
         return text if text in labels else None
     composed = unicodedata.normalize("NFC", text)
@@ -435,7 +434,7 @@ def same_label(labels: Sequence[str], text: str) -> str | None:
 
 
 def one_of(labels: Sequence[str], label: str, where: str) -> str:
-    """The same as `same_label`; raises InputError if there is none."""
+    """The label of `same_label`; raises InputError if there is none."""
     if (same := same_label(labels, label)) is not None:
         return same
     near = nearest(label, labels)

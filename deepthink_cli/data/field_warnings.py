@@ -1,4 +1,4 @@
-"""Warnings about demonstrations that are not what their author meant, as with a wrong label field."""
+"""Warnings of probable mistakes in demonstrations, such as a wrong label field."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from deepthink_cli.data.template import Template
 from deepthink_cli.errors import option
 from deepthink_cli.io.text import printable, told_apart
 
-FEWEST = 3  # demonstrations from which on a field is judged
+FEWEST = 3  # demonstrations for a judgement of a field
 _ID = re.compile(
     r"[A-Za-z]{0,8}[-_#]?\d+|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{16,64}", re.IGNORECASE | re.ASCII
 )
@@ -20,11 +20,11 @@ _SHOWN = 40  # characters of a value in a message
 
 
 def field_warnings(demonstrations: DemonstrationSet, named: bool = False, has_header: bool = False) -> list[str]:
-    """One message for each sign of a mistake in labelled rows: the demonstrations, or a pool of them.
+    """One message for each sign of a mistake in labelled rows: demonstrations, or a pool of demonstrations.
 
-    `named` says that the labels were listed, not taken from the rows, `has_header` that the first row of a table gave
-    the names of fields. The signs: a field of the text looks like an id; the label looks like one, occurs once in every
-    demonstration, or is longer than the text; the header looks like a row; labels differ in little.
+    `named`: the user listed the labels. `has_header`: the first row of a table has the names of fields. The signs: a
+    text field or the label looks like an id; every label occurs once; labels are longer than texts; the header looks
+    like a row; labels differ in little.
     """
     columns = _columns(demonstrations)
     if has_header and (row := _row_as_header(demonstrations.template.label_field, columns)):
@@ -41,7 +41,7 @@ def field_warnings(demonstrations: DemonstrationSet, named: bool = False, has_he
 
 
 def text_warnings(template: Template, texts: Sequence[Text], command: str = "") -> list[str]:
-    """One message for each field of the texts whose values look like ids; `command` is the one that has a template."""
+    """One message for each text field whose values look like ids; `command` is the command that takes a template."""
     if len(texts) < FEWEST:
         return []
     columns = _text_columns(template, texts)
@@ -56,7 +56,7 @@ def text_warnings(template: Template, texts: Sequence[Text], command: str = "") 
 
 
 def _row_as_header(label_field: str, columns: Mapping[str, Sequence[str]]) -> str:
-    """The message about a header that is a row: a field is named like one of its labels; empty without one."""
+    """The message about a header that may be a row: a field is named like one of its labels; empty for none."""
     for name, values in columns.items():
         repeated = name == label_field or len(set(values)) < len(values)
         if repeated and name in values:
@@ -73,7 +73,7 @@ def looks_like_id(values: Sequence[str]) -> bool:
 
 
 def _columns(demonstrations: DemonstrationSet) -> dict[str, list[str]]:
-    """The values of every field of the template, the label's last."""
+    """The values of every field of the template, the label field last."""
     template, examples = demonstrations.template, demonstrations.examples
     columns = _text_columns(template, [example.text for example in examples])
     return {**columns, template.label_field: [example.label for example in examples]}
@@ -98,7 +98,7 @@ def _label_reasons(demonstrations: DemonstrationSet, columns: dict[str, list[str
 
 
 def _label_advice(template: Template, columns: dict[str, list[str]]) -> str:
-    """The field whose values repeat most is proposed, if there is one."""
+    """Advice that proposes, as the label field, the field whose values repeat most, if there is one."""
     repeated = {
         name: len(set(columns[name]))
         for name in template.text_fields
@@ -112,7 +112,7 @@ def _label_advice(template: Template, columns: dict[str, list[str]]) -> str:
 
 
 def alike(labels: Sequence[str]) -> list[str]:
-    """One message for labels that differ only by case or blanks, or by how Unicode composes their characters."""
+    """One message for labels that differ only by case, blanks, or the Unicode composition of their characters."""
     same: dict[str, list[str]] = {}
     for label in labels:
         same.setdefault(" ".join(unicodedata.normalize("NFC", label).casefold().split()), []).append(label)

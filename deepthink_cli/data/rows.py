@@ -41,7 +41,7 @@ def read_rows(source: str | RowSource, problems: Problems | None = None) -> Iter
 
 
 def rows_or_errors(source: str | RowSource, text_field: str = FIELD) -> Iterator[Row | InputError]:
-    """Like `read_rows`, but yields the error of a row that cannot be read in its place."""
+    """Yield rows as `read_rows` does, and the error of a bad row in its place."""
     source, empty = RowSource.of(source), True
     if source.is_text:
         yield Row({text_field: source.path}, source.name)

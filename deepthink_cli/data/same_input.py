@@ -1,8 +1,8 @@
-"""When rows are the same input: the one comparison of demonstrations, evaluated rows and rows that are held out.
+"""The comparison of inputs, for demonstrations, evaluated rows and held-out rows alike.
 
 Texts are compared as a template writes them: blanks around a field's value do not count, everything else does. A text
-that has two labels is one input. Where rows have candidates of their own, many inputs share a text ("Which of these is
-true?"): two of them are the same input if their candidates, or their true labels, are the same as well.
+with two labels is one input. Rows with candidates of their own often share a text ("Which of these is true?"): two such
+rows are the same input if their candidates, or their true labels, are the same as well.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from deepthink_cli.io.text import canonical_json
 
 
 def input_text(row: Query | Example, template: Template) -> str:
-    """The text of a row that is compared with that of others."""
+    """The text of a row that is compared with other rows' texts."""
     return template.query(row.text)
 
 
 def input_keys(row: Query | Example, template: Template, labels: Sequence[str]) -> frozenset[bytes]:
-    """Keys of eight bytes; two rows are the same input if they have one in common.
+    """Keys of eight bytes; two rows are the same input if they have a key in common.
 
-    `labels` are the label words of all rows, empty if rows have candidates of their own or none.
+    `labels` are the label words of all rows; empty if rows have candidates of their own, or none.
     """
     text = input_text(row, template)
     if labels:
@@ -39,9 +39,9 @@ def input_keys(row: Query | Example, template: Template, labels: Sequence[str]) 
 
 
 def input_groups(rows: Iterable[Query | Example], template: Template, labels: Sequence[str]) -> list[int]:
-    """The number of each row's input: that of another if they are the same input, or if each is the same as a third.
+    """The number of each row's input; rows of the same input have the same number, also if only a third row joins them.
 
-    Whatever holds rows out holds out inputs, so that no row is judged by what has seen its input.
+    Held-out rows are whole inputs, so that no row is judged by a memory that has seen its input.
     """
     parents, first = dict[bytes, bytes](), list[bytes]()
 
@@ -62,13 +62,13 @@ def input_groups(rows: Iterable[Query | Example], template: Template, labels: Se
 def is_among(
     rows: Iterable[Query | Example], template: Template, labels: Sequence[str]
 ) -> Callable[[Query | Example], bool]:
-    """A function that says whether a row is the same input as one of these."""
+    """A function that says whether a row is the same input as one of `rows`."""
     known = frozenset(key for row in rows for key in input_keys(row, template, labels))
     return lambda row: not known.isdisjoint(input_keys(row, template, labels))
 
 
 def row_digest(query: Query) -> bytes:
-    """Sixteen bytes that identify everything a row's result depends on: its text, candidates and true label."""
+    """Sixteen bytes that identify a row's text, candidates and true label, on which its result depends."""
     return blake2b(canonical_json([query.text, query.candidates, query.gold]).encode(), digest_size=16).digest()
 
 
@@ -78,7 +78,7 @@ def rows_digest(rows: Iterable[bytes]) -> str:
 
 
 def same_rows(queries: Iterable[Query], rows_sha256: str, named: str) -> Iterator[Query]:
-    """The queries, as they come; raises DeepThinkError after the last one if this is not the digest of all of them."""
+    """The queries, as they come; raises DeepThinkError after the last one if their digest is another."""
     digest = sha256()
     for query in queries:
         digest.update(row_digest(query))

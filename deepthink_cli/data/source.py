@@ -1,4 +1,4 @@
-"""Sources of rows, the row that each of them gives, and their bytes, decompressed if need be."""
+"""Sources of rows, their rows, and their bytes, decompressed if need be."""
 
 from __future__ import annotations
 
@@ -63,13 +63,12 @@ _OTHER_COMPRESSIONS = (".bz2", ".xz", ".lz4", ".zip", ".7z")
 class RowSource:
     """A path, or `-` for standard input, and the format of its rows if the suffix does not say it.
 
-    A folder, or a pattern as in `data/part-*.parquet`, is the rows of its Parquet files, one after another by name.
-    `renamed` are columns and the fields that they are read as, `words` values of labels and the words that they are
-    read as. `header` and `quotes` are of CSV and TSV: whether the first row names the columns, and whether quotation
-    marks have a meaning; None is the format's rule. With `is_text`, the path is itself the one text to read.
-    `convert` returns a row in other columns as a row with the template's fields; its second argument says whether the
-    row must have its true label. `tell` is told what was read otherwise than it stands in the file.
-    Raises InputError for a format that is not in `FORMATS`.
+    A folder, or a pattern as in `data/part-*.parquet`, stands for the rows of its Parquet files, in order of names.
+    `renamed` maps columns to fields, `words` maps values of labels to words. `header` and `quotes` are for CSV and TSV:
+    whether the first row names the columns, and whether quotation marks enclose cells; None is the format's rule. With
+    `is_text`, the path is itself the only text. `convert` returns a row in other columns as a row with the template's
+    fields; its second argument says whether the row must have its true label. `tell` is told of differences between
+    the rows and the file. Raises InputError for a format that is not in `FORMATS`.
     """
 
     path: str
@@ -107,12 +106,12 @@ class RowSource:
 
     @property
     def read_once(self) -> bool:
-        """Whether the rows can be read only once: those of standard input, of a pipe and of a device."""
+        """Whether the rows can be read only once: standard input, a pipe or a device."""
         if self.is_stdin or self.is_text:
             return self.is_stdin
         try:
             mode = os.stat(self.path).st_mode
-        except (OSError, ValueError):  # reading says what is wrong with the path
+        except (OSError, ValueError):  # the mistake in the path is reported when it is read
             return False
         return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
 
@@ -139,9 +138,9 @@ class RowSource:
 
     @property
     def row_format(self) -> FormatName:
-        """The format that was named or that the suffix says, before that of the compression; else JSON Lines.
+        """The named format, or the format of the suffix (before the suffix of a compression); else JSON Lines.
 
-        Raises InputError for an unknown suffix, and for another format than Parquet of several files.
+        Raises InputError for an unknown suffix, and for several files of another format than Parquet.
         """
         if self.parts:
             if self.format not in (None, "parquet"):
@@ -177,8 +176,8 @@ _OTHERS = {
     b"ARRO": f"an Arrow file; use the suffix .arrow or {option('format')} arrow",
     b"PK\x03\x04": "a ZIP archive or a spreadsheet; save it as CSV",
 }
-_IN_MEMORY = 2**26  # bytes of a spooled stream that are kept in memory
-# A compressed file may hold this many bytes, and this many times its size besides; gzip never compresses by more.
+_IN_MEMORY = 2**26  # bytes of a spooled stream in memory
+# A compressed file may hold so many bytes, and so many times its size besides; gzip never compresses by more.
 _MAX_BYTES, _MAX_RATIO = 2**26, 2_000
 
 
@@ -186,7 +185,7 @@ _MAX_BYTES, _MAX_RATIO = 2**26, 2_000
 def opened(source: RowSource) -> Iterator[io.BufferedReader[Any]]:
     """The bytes of a source; compressed data are recognised by the suffix or by their first bytes.
 
-    Raises InputError for a file that cannot be opened or begins like one of another kind, and while reading for
+    Raises InputError for a file that cannot be opened or begins like another kind of file, and, while reading, for
     damaged compressed data.
     """
     # Not sys.stdin: at exit Python would wait for a thread that still reads from it.
@@ -208,7 +207,7 @@ def opened(source: RowSource) -> Iterator[io.BufferedReader[Any]]:
 
 @contextmanager
 def seekable(source: RowSource) -> Iterator[BinaryIO]:
-    """The bytes of a source for random access: what is compressed or piped is copied to a temporary file."""
+    """The bytes of a source for random access; compressed or piped data are copied to a temporary file."""
     with opened(source) as stream:
         if stream.seekable():
             yield stream
@@ -244,9 +243,9 @@ def check_path(source: RowSource) -> None:
 
 
 class _Decompressed(io.RawIOBase):
-    """The decompressed bytes of a stream; raises InputError where the data are damaged or end too early.
+    """The decompressed bytes of a stream; raises InputError for data that are damaged or end too early.
 
-    Also raises InputError for a file of far more bytes than its size lets expect. A pipe's size is not known.
+    Also raises InputError for far more bytes than a file of this size can hold. A pipe's size is not known.
     """
 
     def __init__(self, stream: io.BufferedReader, kind: Compression, name: str) -> None:

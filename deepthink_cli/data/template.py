@@ -19,12 +19,12 @@ PARTS: TokensName = "parts"
 
 @dataclass(frozen=True)
 class Template:
-    r"""A string with named fields that ends with the label's: `Review: {text}\nSentiment: {label}`.
+    r"""A string with named fields that ends with the label field: `Review: {text}\nSentiment: {label}`.
 
-    `separator` is written between demonstrations and after the last one. `{{` and `}}` are literal braces.
-    `label_separator` divides the labels of a row that may have several; None if every row has one label. `tokens` says
-    whether the ids are those that the tokenizer gives the whole prompt, or those of its parts, each alone.
-    Raises InputError if the pattern cannot be filled or does not end with its label field.
+    `separator` is written after every demonstration. `{{` and `}}` are literal braces. `label_separator` divides the
+    labels of a row that may have several; None if every row has one label. `tokens` says whether the whole prompt is
+    tokenised, or each of its parts alone. Raises InputError if the pattern cannot be filled or does not end with its
+    label field.
     """
 
     pattern: str
@@ -80,7 +80,7 @@ class Template:
     def query(self, text: str | Mapping[str, str], written: Callable[[str], str] = str) -> str:
         """The template filled up to the label, as the model reads an unsolved example.
 
-        `written` changes all up to the end of the last text, before the text that introduces the label.
+        `written` changes the part up to the end of the last text, before the text that introduces the label.
         """
         values = self.values(text)
         *texts, _ = _parsed(self.pattern)
@@ -92,13 +92,13 @@ class Template:
         return "".join(self.query(text) + label + self.separator for text, label in examples)
 
     def labels_of(self, answer: str) -> tuple[str, ...]:
-        """The labels in an answer as a demonstration has it: one, or those between the separators, without blanks."""
+        """The labels in an answer, as demonstrations write it: one, or several between separators, without blanks."""
         if self.label_separator is None:
             return (answer,)
         return tuple(dict.fromkeys(filter(None, map(str.strip, answer.split(self.label_separator)))))
 
     def answer_of(self, labels: Iterable[str]) -> str:
-        """Several labels as a demonstration has them: `bug; account` for the separator `;`."""
+        """Several labels, as demonstrations write them: `bug; account` for the separator `;`."""
         separator = self.label_separator or ""
         return (separator if separator[-1:].isspace() else f"{separator} ").join(labels)
 
@@ -116,7 +116,7 @@ class Template:
 
 @lru_cache(maxsize=256)  # every row of a file is filled into the same pattern
 def _parsed(pattern: str) -> tuple[tuple[str, str | None], ...]:
-    """The literals of a pattern, each with the name of the field after it, None for the last literal without one."""
+    """The literals of a pattern, each with the name of the field after it; None after the last literal."""
     try:
         parsed = list(Formatter().parse(pattern))
     except ValueError as error:
@@ -144,7 +144,7 @@ def _title(name: str) -> str:
     return words[:1].upper() + words[1:]
 
 
-MAX_TEXT = 2**20  # bytes of a text; no model reads so much, and a tokenizer needs a second for it
+MAX_TEXT = 2**20  # the most bytes of a text: no model reads so much, and a tokenizer needs a second for it
 
 
 def text_value(value: Any, where: str, field: str) -> str:

@@ -28,7 +28,7 @@ def has_temperature(module: Any) -> bool:
 
 
 def by_slot(module: Any, query_1HTD: Tensor, reaches: Sequence[Reach]) -> Tensor:
-    """The queries with the factors of their slots instead of those of their places in a packed pass."""
+    """The queries with the factors of their slots, in place of the factors of their places in a packed pass."""
     slots_T = torch.tensor([slot for reach in reaches for slot in reach.slots()], device=query_1HTD.device)
     right_T, wrong_T = _factors(module, slots_T), _factors(module, torch.arange(len(slots_T), device=slots_T.device))
     return query_1HTD * (right_T / wrong_T)[:, None].to(query_1HTD.dtype)
@@ -40,7 +40,7 @@ def _factors(module: Any, slots_T: Tensor) -> Tensor:
 
 
 _NAME = "deepthink_over_memory"
-# Attention arguments without effect here: the blocks of a pass and the layer's mask define what every token sees, and
+# Attention arguments without effect here: the blocks of a pass and the layer's mask define the keys of a token, and
 # dropout is for training only.
 _IRRELEVANT = {
     "dropout",
@@ -57,12 +57,12 @@ _UNSEEN = -1e30  # the log-sum-exp of no keys: finite, so that differences are n
 _OWN_CODE = "its attention is custom code that does not use the attention interface of transformers"
 
 
-Kept = dict[int, tuple[Tensor, Tensor]]  # a pass's own keys_GTD and values_GTD in float32, by layer
+Kept = dict[int, tuple[Tensor, Tensor]]  # the new keys_GTD and values_GTD of a pass in float32, by layer
 
 
 @dataclass(frozen=True)
 class _Plan:
-    """What the tokens of a pass attend to in a layer: spans of what precedes them, and their own rows."""
+    """The keys that the tokens of a pass attend to in a layer: spans of the past, and their own rows."""
 
     spans: Sequence[tuple[Reach, Span]]
     blocks: Sequence[Block]
@@ -71,7 +71,7 @@ class _Plan:
 
 @dataclass(frozen=True)
 class _Pass:
-    """What the tokens of a pass attend to, the store for their keys and values, and the layers that have run so far."""
+    """The reaches of a pass, the store for its keys and values, and the layers that have run so far."""
 
     reaches: Sequence[Reach]
     kept: Kept | None
@@ -187,7 +187,7 @@ def refuse_unknown(arguments: Mapping[str, Any]) -> None:
 def _over_earlier(
     query_1HTD: Tensor, parts: Sequence[tuple[Part, Tensor, Tensor]], size: int, attention: Attention
 ) -> tuple[Tensor, Tensor]:
-    """Attention of a span's tokens to the parts of what precedes them, with values of this size."""
+    """Attention of a span's tokens to the parts of their past, with values of this size."""
     if len(parts) == 1 and parts[0][0].places_M is None and not parts[0][0].bias:
         part, key_1GLD, value_1GLD = parts[0]
         return attention(query_1HTD, key_1GLD, value_1GLD, _on(query_1HTD, part.mask_11ML))

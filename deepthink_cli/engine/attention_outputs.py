@@ -1,4 +1,4 @@
-"""What the attention of every layer adds to the hidden states, read and changed at tokens of a pass."""
+"""The attention output of every layer, read and changed at tokens of a pass, before it is added to hidden states."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
     from transformers import PreTrainedModel
 
-# A layer's number, its attention, and the last module of that, as in `layers.0.self_attn.o_proj`.
+# A layer's number, its attention, and the attention's last module, as in `layers.0.self_attn.o_proj`.
 _PROJECTION = re.compile(r"(?:.*\.)?\d+\.(?:\w*att\w*\.)+(?:o_proj|c_proj|out_proj|dense|Wo)")
 
 
@@ -25,10 +25,9 @@ _PROJECTION = re.compile(r"(?:.*\.)?\d+\.(?:\w*att\w*\.)+(?:o_proj|c_proj|out_pr
 def adding(network: PreTrainedModel, places_P: Tensor, added: Sequence[Tensor] | None) -> Iterator[list[Tensor]]:
     """Inside the block, layer l adds `added[l]`, (W,) or (P, W), to its attention's output at tokens `places_P`.
 
-    The output is that of the attention's last projection, before it is added to the hidden states. Places are indices
-    of tokens in a pass, counted row by row. Yields a list that has the outputs (P, W) of each layer, in order, after
-    the pass: the sums if something was added. Raises InputError, naming the network, unless each layer has such a
-    projection, and a vector of its width.
+    The output is the output of the attention's last projection. Places are indices of tokens in a pass, counted row by
+    row. Yields a list that holds, after the pass, the outputs (P, W) of each layer, in order, with the added vectors.
+    Raises InputError, naming the network, unless each layer has a known projection, and a vector of its width.
     """
     projections = output_projections(network)
     outputs: list[Tensor] = []
@@ -52,7 +51,7 @@ def adding(network: PreTrainedModel, places_P: Tensor, added: Sequence[Tensor] |
 
 
 def output_projections(network: PreTrainedModel) -> list[nn.Module]:
-    """The last projection of each layer's attention, in order; raises InputError if a layer has none that is known."""
+    """The last projection of each layer's attention, in order; raises InputError if a layer has no known projection."""
     found = [module for name, module in network.base_model.named_modules() if _PROJECTION.fullmatch(name)]
     layers = network.config.get_text_config(decoder=True).num_hidden_layers
     if len(found) != layers:

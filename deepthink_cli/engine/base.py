@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from deepthink_cli.memory import Memory
 
 Sums = list[list[float]]  # a log-probability in nats for every candidate of every query
-Likelihoods = list[list[tuple[float, bool]]]  # the same, and whether greedy decoding writes the candidate
+Likelihoods = list[list[tuple[float, bool]]]  # the log-probability, and whether greedy decoding writes the candidate
 Past: TypeAlias = "tuple[Memory, ...]"  # memories that precede a row of a pass, concatenated in this order
 
 
 @dataclass(frozen=True, eq=False)
 class Reading:
-    """Tokens to be read at positions `start` onward, after a history if there is one (Eq. 2 and 3)."""
+    """Tokens to be read at positions `start` onward, after the history, if any (Eq. 2 and 3)."""
 
     token_ids: tuple[int, ...]
     history: Memory | None = None
@@ -48,10 +48,10 @@ class Reading:
 
 @dataclass(frozen=True, eq=False)
 class Observation:
-    """What one pass gives for a query: the log-probability of every candidate in nats, and hidden states.
+    """The result of one pass for a query: the log-probability of every candidate in nats, and hidden states.
 
-    `hidden` is the input of the output embedding in float32, on the CPU: at the token after which the candidates begin
-    (W,), or at every token of the query that not all queries of the plan begin with (S, W).
+    `hidden` is the input of the output embedding in float32, on the CPU: at the last token before the candidates (W,),
+    or at every token after the common beginning of the plan's queries (S, W).
     """
 
     sums: tuple[float, ...]
@@ -60,9 +60,9 @@ class Observation:
 
 @dataclass(frozen=True, eq=False)
 class TrainingRow:
-    """A query after a memory with its answer, whose loss is computed.
+    """A query after a memory, with the answer whose loss is computed.
 
-    `ids` are the tokens of the query and its answer, at positions L onward; the last `answer` of them are the answer's.
+    `ids` are the tokens of the query and its answer, at positions L onward; the last `answer` tokens are the answer.
     `hidden` (L,) is True at the tokens of the memory that the row does not attend to.
     """
 
@@ -71,7 +71,7 @@ class TrainingRow:
     hidden: Tensor
 
     def __len__(self) -> int:
-        """The tokens that the network reads: all but the last one."""
+        """The number of tokens that the network reads: all but the last."""
         return len(self.ids) - 1
 
 
@@ -79,8 +79,8 @@ class TrainingRow:
 class ScoringPlan:
     """Queries prepared for scoring against any number of memories.
 
-    `rows` are the rows that an engine runs, longest first; empty for an engine that uses the queries directly. Queries
-    share no tokens if each is to be read whole, `apart` from the others.
+    `rows` are the rows that an engine runs, longest first; empty for an engine that uses the queries directly. With
+    `apart`, queries share no tokens: each is read whole.
     """
 
     queries: tuple[TokenizedQuery, ...]
@@ -89,7 +89,7 @@ class ScoringPlan:
 
     @cached_property
     def shared(self) -> tuple[int, ...]:
-        """The tokens with which every query begins (from the template), which need to be read only once."""
+        """The tokens with which every query begins (from the template); they need to be read only once."""
         return () if self.apart else shared_prefix([query.prefix for query in self.queries])
 
     @cached_property
@@ -142,9 +142,9 @@ class Engine(Protocol):
         """
 
     def score_after(self, pasts: Sequence[Past], plan: ScoringPlan) -> Sums:
-        """The log-probability of every candidate of query i after `pasts[i]`, in nats; it has the position after that.
+        """The log-probability of every candidate of query i after `pasts[i]`, in nats.
 
-        Queries share passes if their pasts are the same objects.
+        The positions of a query follow its past. Queries share passes if their pasts are the same objects.
         """
         places: dict[Past, list[int]] = {}
         for place, past in enumerate(pasts):
@@ -157,18 +157,18 @@ class Engine(Protocol):
         return [found[place] for place in range(len(pasts))]
 
     def observe(self, memory: Memory | None, plan: ScoringPlan, every_token: bool = False) -> list[Observation]:
-        """Scores and hidden states of every query after a memory, or after nothing at all.
+        """Scores and hidden states of every query after a memory, or without a memory.
 
-        Hidden states are those of the token that predicts the label, or, with `every_token`, of all of a query's own
-        tokens. Raises InputError if the engine has none.
+        The hidden state is at the token that predicts the label; with `every_token`, at each of the query's own tokens.
+        Raises InputError if the engine gives no hidden states.
         """
         raise InputError(f"{self.description}: gives no hidden states; use {option('engine')} packed or padded")
 
     def likelihoods(self, memory: Memory | None, plan: ScoringPlan) -> Likelihoods:
-        """The scores of every query after a memory, or after nothing at all, and what greedy decoding writes.
+        """The scores of every query after a memory, or without one, and whether greedy decoding writes a candidate.
 
-        A candidate is what greedy decoding writes if each of its tokens is the most probable one at its place, by the
-        same logits. Raises InputError if the engine does not compute these.
+        Greedy decoding writes a candidate if each of its tokens is the most probable token at its place, by the same
+        logits. Raises InputError if the engine does not give the most probable tokens.
         """
         raise InputError(
             f"{self.description}: does not give the most probable tokens; use {option('engine')} packed or padded"
@@ -179,9 +179,9 @@ class Engine(Protocol):
     ) -> tuple[Memory, Tensor]:
         """The present of tokens at positions 0 onward, with vectors added to each layer's attention output.
 
-        `added[l]` (P, W) is added at the P tokens `places` to what the attention of layer l adds to the hidden states;
-        nothing is added if it is None. Also returns the sums (layers, P, W), in float32, on the CPU. Raises as `read`,
-        and InputError if the engine adds no vectors or the network's attention is not known.
+        `added[l]` (P, W) is added to the attention output of layer l at the P tokens `places`; None adds nothing. Also
+        returns the sums (layers, P, W), in float32, on the CPU. Raises as `read`, and InputError if the engine adds no
+        vectors or the network's attention is not known.
         """
         raise InputError(f"{self.description}: adds no vectors; use {option('engine')} packed or padded")
 
@@ -193,11 +193,11 @@ class Engine(Protocol):
         raise InputError(f"{self.description}: gives no gradients; use {option('engine')} packed or padded")
 
     def generate(self, memory: Memory | None, prompts: Sequence[Prompt], decoding: Decoding) -> Iterator[NewToken]:
-        """Yield the tokens that continue every prompt after a memory, or after nothing at all, one by one.
+        """Yield the tokens that continue every prompt after a memory, or without a memory, one by one.
 
-        A prompt has positions L onward. Tokens of different prompts may alternate; those of one are in order, and the
-        last one says why the text ends. Raises InputError before the first token if a prompt and its new tokens do not
-        fit the model, or if the engine cannot generate.
+        A prompt has positions L onward. Tokens of different prompts may alternate. The tokens of a prompt are in order,
+        and the last one has the reason of the text's end. Raises InputError before the first token if a prompt and its
+        new tokens do not fit the model, or if the engine cannot generate.
         """
         raise InputError(f"{self.description}: does not generate; use {option('engine')} packed or padded")
 
@@ -212,12 +212,12 @@ class Engine(Protocol):
 
     @property
     def notice(self) -> str | None:
-        """A note for users about the choice of this engine, hidden by --quiet; None if there is none."""
+        """A note for users about the choice of this engine, hidden by --quiet, or None."""
         return None
 
     @property
     def warning(self) -> str | None:
-        """A warning of an error that prevented a faster engine, which is always shown; None if there is none."""
+        """A warning, always shown, of an error that prevented a faster engine, or None."""
         return None
 
     @property
@@ -236,7 +236,7 @@ class Engine(Protocol):
     def batch_invariant(self) -> Engine:
         """The same engine with passes of one row, so that no score depends on other queries or on the size of passes.
 
-        Raises InputError if the passes are not the engine's own.
+        Raises InputError if the engine does not choose its passes.
         """
         raise without_own_passes(self.description)
 
@@ -249,10 +249,10 @@ class Engine(Protocol):
         return None
 
     def check_memory(self, memory: Memory, name: str = "this memory") -> None:
-        """Raise InputError unless the memory has this model's layers, heads and sizes, and can be used as it says.
+        """Raise InputError unless the memory has this model's layers, heads and sizes, and the engine can use it.
 
-        An engine that applies the weight of the first token (`Memory.first_weight`) overrides this. One that does not
-        override `observe` cannot use centroids.
+        An engine that applies the weight of the first token (`Memory.first_weight`) overrides this method. An engine
+        that does not override `observe` cannot use centroids.
         """
         if memory.centroids is not None and type(self).observe is Engine.observe:
             raise InputError(
@@ -277,10 +277,10 @@ def read_texts(
     histories: Sequence[Memory] = (),
     starts: Sequence[int] = (),
 ) -> list[Memory]:
-    """The presents of sets of texts, given as token ids: of each set, those of its texts one after another.
+    """The present of each set of texts, given as token ids: the presents of its texts, concatenated.
 
-    A text is read without the others of its set, and attends to its own part of the set's history. Its first position
-    is 0 if that is the start of the set, and follows its own part of the history otherwise. Raises as `Engine.read`.
+    A text is read without the others of its set, and attends only to its own part of the set's history. If the set
+    starts at 0, so does the text; otherwise its positions follow its part of the history. Raises as `Engine.read`.
     """
     readings = []
     for number, texts in enumerate(sets):
@@ -293,7 +293,7 @@ def read_texts(
 
 
 def shared_prefix(prefixes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
-    """The tokens with which all prefixes begin, excluding each prefix's last one, whose output the answers need."""
+    """The tokens with which all prefixes begin, without the last token of any prefix, whose output answers need."""
     if len(prefixes) < 2:
         return ()
     low, high = min(prefixes), max(prefixes)

@@ -38,7 +38,7 @@ Result = TypeVar("Result")
 class Layout(Protocol):
     """Rows laid out for one pass; `starts` are the indices of their first tokens in the whole pass.
 
-    What is `requested` of the pass is on the network's device.
+    The `requested` log-probabilities are on the network's device.
     """
 
     starts: list[int]
@@ -49,10 +49,10 @@ class Layout(Protocol):
 
 
 class BatchedEngine(Engine):
-    """Runs a network in passes of at most `batch_tokens` tokens, except that one row always runs.
+    """Runs a network in passes of at most `batch_tokens` tokens; a single row always runs.
 
     `batch_tokens` is halved whenever a pass does not fit the device. `free` is the number of bytes that a pass may
-    take. `reason` says why this engine was chosen. Subclasses define how rows are built and laid out.
+    take. `reason` is the reason why this engine was chosen. Subclasses build the rows and lay them out.
     """
 
     name: ClassVar[str]
@@ -91,7 +91,7 @@ class BatchedEngine(Engine):
 
     @property
     def warning(self) -> str | None:
-        """A warning of an error that prevented a faster engine, which is always shown; None if there is none."""
+        """A warning, always shown, of an error that prevented a faster engine, or None."""
         return self._warning
 
     @property
@@ -165,7 +165,7 @@ class BatchedEngine(Engine):
         return sums
 
     def observe(self, memory: Memory | None, plan: ScoringPlan, every_token: bool = False) -> list[Observation]:
-        """Scores and hidden states of every query after a memory, or after nothing at all."""
+        """Scores and hidden states of every query after a memory, or without a memory."""
         if not plan.queries:
             return []
         if not plan.rows or plan.apart != self.apart:
@@ -182,7 +182,7 @@ class BatchedEngine(Engine):
         return [Observation(tuple(values), hidden[query]) for query, values in enumerate(sums)]
 
     def likelihoods(self, memory: Memory | None, plan: ScoringPlan) -> Likelihoods:
-        """The scores of every query after a memory, or after nothing at all, and what greedy decoding writes."""
+        """The scores of every query after a memory, or without one, and whether greedy decoding writes a candidate."""
         if not plan.queries:
             return []
         if not plan.rows or plan.apart != self.apart:
@@ -197,7 +197,7 @@ class BatchedEngine(Engine):
     def read_adding(
         self, token_ids: Sequence[int], places: Sequence[int], added: Sequence[Tensor] | None
     ) -> tuple[Memory, Tensor]:
-        """A reading with vectors added to attention outputs at some places, and the changed outputs; a plain pass."""
+        """A reading, in a plain pass, with vectors added to attention outputs at some places, and these outputs."""
         places_P = torch.tensor(list(places), device=self.model.device)
         with torch.inference_mode(), self.model.lock, adding(self.model.network, places_P, added) as outputs:
             present = self.model.read(token_ids)
@@ -220,10 +220,9 @@ class BatchedEngine(Engine):
     def _in_passes(
         self, memories: Sequence[Memory], rows: Sequence[PackedRow], run: Callable[[Sequence[PackedRow]], Result]
     ) -> Iterator[Result]:
-        """Run all rows in passes that fit the device after each of the memories; smaller ones if memory runs out.
+        """Run all rows after each of the memories, in passes that fit the device; smaller passes if memory runs out.
 
-        A pass's result is yielded when the next one has been started, so that a GPU does not wait for what is done
-        with it.
+        The result of a pass is yielded when the next pass has been started, so that a GPU never waits for its use.
         """
         bounds = [self.bounds(memory, max(map(len, rows))) for memory in memories]
         fed, start = list(accumulate(map(len, rows))), 0
@@ -259,7 +258,7 @@ class BatchedEngine(Engine):
     def likelihood_pass(
         self, past: Past, rows: Sequence[PackedRow]
     ) -> tuple[Mapping[tuple[int, int], float], Mapping[tuple[int, int], float]]:
-        """The score of every (query, candidate) of the rows, and how many tokens of each are not the likeliest."""
+        """For every (query, candidate) of the rows, the score, and the number of tokens that are not the likeliest."""
         layout = self.layout(rows)
         requested = layout.requested
         with self._after(past, rows, layout, requested.places_M) as inputs:
@@ -293,7 +292,7 @@ class BatchedEngine(Engine):
     def _after(
         self, past: Past, rows: Sequence[PackedRow], layout: Layout, places_M: Tensor
     ) -> Iterator[dict[str, Any]]:
-        """The arguments to run the rows after `past`, whose vectors are added where the candidates of a row begin."""
+        """The arguments to run the rows after `past`; vectors of the past are added where a row's candidates begin."""
         with ExitStack() as stack:
             stack.enter_context(self.model.lock)
             if past and past[0].added:
@@ -303,7 +302,7 @@ class BatchedEngine(Engine):
             yield stack.enter_context(layout.after(past, places_M))
 
     def _past(self, memory: Memory | None, ids: tuple[int, ...]) -> Past:
-        """The memory, followed by a reading of the tokens that all queries begin with, in the model's dtype."""
+        """The memory, and a reading of the tokens with which all queries begin, in the model's dtype."""
         parts = [] if memory is None else [memory]
         if ids:
             parts += self.read([Reading(ids, memory, 0 if memory is None else memory.length)])
@@ -327,7 +326,7 @@ class BatchedEngine(Engine):
 
     @abstractmethod
     def readable_together(self, readings: Sequence[Reading]) -> Iterable[Reading]:
-        """The first of the readings that may share a pass; at least one."""
+        """The first readings that may share a pass; at least one."""
 
     @abstractmethod
     def read_pass(self, readings: Sequence[Reading]) -> list[Memory]:

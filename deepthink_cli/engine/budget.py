@@ -15,7 +15,7 @@ from deepthink_cli.engine.products import reorder_weights, usual_products_are_sl
 from deepthink_cli.memory import Memory
 from deepthink_cli.model.families import window_sizes
 
-FEWEST_TOKENS, _CPU_TOKENS, _CUDA_TOKENS = 256, 1024, 16384  # tokens of a pass by default: more is not faster
+FEWEST_TOKENS, _CPU_TOKENS, _CUDA_TOKENS = 256, 1024, 16384  # tokens of a pass; more are not faster
 KEPT = 32 * 2**20 - 2**16  # bytes of the largest tensor that glibc's allocator keeps for the next pass
 _CGROUP = Path("/sys/fs/cgroup")
 
@@ -23,7 +23,7 @@ _CGROUP = Path("/sys/fs/cgroup")
 def byte_budget(device: torch.device) -> int:
     """Bytes that passes and memories may take: half of the device's free memory, rounded down to a power of two.
 
-    Rounding makes the same job on the same machine split into the same passes, with the same results.
+    With the rounding, a job on a machine is always split into the same passes, and has the same results.
     """
     return 1 << (max(1, _free(device) // 2).bit_length() - 1)
 
@@ -31,13 +31,13 @@ def byte_budget(device: torch.device) -> int:
 def keep_float32_head(model: LanguageModel) -> None:
     """Convert a half-precision model's output embedding to float32 once, if that takes at most 1/8 of free memory.
 
-    Otherwise, it is converted in slices in every pass, with the same results.
+    Otherwise every pass converts it in slices, with the same results.
     """
     model.keep_float32_head(byte_budget(model.device) // 4)
 
 
 def use_fast_products(model: LanguageModel) -> bool:
-    """Where it makes float32 products faster, keep reordered weights, if they take at most 1/4 of free memory.
+    """Keep reordered weights if they make float32 products faster and take at most 1/4 of free memory.
 
     Returns whether any are kept.
     """
@@ -60,7 +60,7 @@ def best_tokens(model: LanguageModel) -> int:
 
 
 def tokens_over(model: LanguageModel, memory: Memory, width: int, free: int) -> int:
-    """How many tokens of a packed pass over a memory of L tokens fit `free` bytes; at least one.
+    """The number of tokens of a packed pass over a memory of L tokens that fit `free` bytes; at least 1.
 
     No row has more than `width` tokens.
     """
@@ -71,14 +71,14 @@ def tokens_over(model: LanguageModel, memory: Memory, width: int, free: int) -> 
     # Without a kernel, scores and weights (T, heads, keys) exist in float32 and again in the model's dtype.
     scores = _heads(model, memory) * (2 * 4 + model.dtype.itemsize)
     attention = 0 if plain and folded else scores * memory.length
-    if window_sizes(config):  # masks for the row and for the keys that only some of its tokens attend to
+    if window_sizes(config):  # a mask for the row, and a mask for the keys that only some of its tokens attend to
         masked_by_kernel = plain and model.device.type == "cpu"
         attention += 2 * width * (model.dtype.itemsize + (0 if masked_by_kernel else scores))
     return max(1, free // max(1, attention + _head_bytes(model)))
 
 
 def rows_over(model: LanguageModel, memory: Memory, width: int, free: int) -> int:
-    """How many padded rows of `width` tokens, each with a copy of the memory, fit `free` bytes; at least one."""
+    """The number of padded rows of `width` tokens, each with a copy of the memory, in `free` bytes; at least 1."""
     length, itemsize = memory.length + width, model.dtype.itemsize
     copy = itemsize * length * sum(tensor.shape[0] * tensor.shape[2] for tensor in (*memory.keys, *memory.values))
     # Attention without a kernel stores scores and weights (heads, width, length) of one layer at a time.
@@ -87,10 +87,10 @@ def rows_over(model: LanguageModel, memory: Memory, width: int, free: int) -> in
 
 
 def rows_trained(model: LanguageModel, memory: Memory, width: int, free: int) -> int:
-    """For how many rows of `width` tokens the gradient by a memory fits `free` bytes; at least one.
+    """The number of rows of `width` tokens whose gradient by a memory fits `free` bytes; at least 1.
 
-    Every layer keeps what its backward pass needs: the keys and values of each row, also repeated for all heads, its
-    attention weights and its activations.
+    For its backward pass, every layer keeps the keys and values of each row, also repeated for all heads, its attention
+    weights and its activations.
     """
     length, itemsize, heads = memory.length + width, model.dtype.itemsize, _heads(model, memory)
     keys = sum(itemsize * length * (tensor.shape[0] + heads) * tensor.shape[2] for tensor in memory.keys)
@@ -106,7 +106,7 @@ def _widest(model: LanguageModel) -> int:
 
 
 def _heads(model: LanguageModel, memory: Memory) -> int:
-    """Attention heads of a layer, from the configuration or else from its keys."""
+    """The attention heads of a layer, from the configuration, or from its keys."""
     config: Any = model.network.config.get_text_config(decoder=True)
     return getattr(config, "num_attention_heads", None) or memory.keys[0].shape[0]
 
@@ -123,7 +123,7 @@ def _free(device: torch.device) -> int:
     if device.type == "cuda":
         taken, fraction = torch.cuda.memory_allocated(device), torch.cuda.get_per_process_memory_fraction(device)
         unused, total = torch.cuda.mem_get_info(device)
-        if fraction < 1:  # processes that share a GPU have the same parts of it, whichever takes its own first
+        if fraction < 1:  # processes that share a GPU have equal parts, whichever starts first
             return max(0, int(fraction * total) - taken)
         return unused + torch.cuda.memory_reserved(device) - taken
     free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2

@@ -1,4 +1,4 @@
-"""How new tokens are chosen, and where a generated text ends."""
+"""The options of decoding: the choice of new tokens, and the end of a generated text."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _LARGEST_SEED: int = 2**62
 
 
 class Decoding(Options):
-    """How texts are generated: greedily (temperature 0) or sampled, and where they end.
+    """Greedy decoding (temperature 0) or sampling, and the end of a text.
 
-    `top_p` is the probability mass of the most likely tokens that are sampled from. `stop` are strings at which a text
-    ends, excluded from it; None means what follows an answer among the demonstrations, and nothing where there are
-    none. Input n is sampled with the random numbers of seed `seed` + n, in whatever batch it runs.
+    Tokens are sampled from the most likely tokens with a probability mass of `top_p`. A text ends before a string of
+    `stop`; None stands for the text that follows an answer among the demonstrations, if there are any. Input n is
+    sampled with seed `seed` + n, in whatever batch it runs.
     """
 
     temperature: Annotated[
@@ -89,7 +89,7 @@ class Prompt:
 
 @dataclass(frozen=True)
 class NewToken:
-    """A generated token of the prompt at `place`; `finish` says why the text ends with it, or is None.
+    """A generated token of the prompt at `place`; `finish` is the reason why the text ends here, or None.
 
     The model's own end of text (`end`) is not part of the text.
     """

@@ -1,4 +1,4 @@
-"""An engine that leaves everything to another one: the base of engines that change only a part of it."""
+"""An engine that passes every call to another engine: the base of engines that change a part of it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class DelegatingEngine(Engine):
-    """Calls `inner` for everything; a subclass overrides what it changes."""
+    """Calls `inner` for everything; a subclass overrides some methods."""
 
     def __init__(self, inner: Engine) -> None:
         self.inner = inner
@@ -36,7 +36,7 @@ class DelegatingEngine(Engine):
 
     @property
     def limits(self) -> Limits:
-        """How many tokens the model can hold."""
+        """The length limits of the model."""
         return self.inner.limits
 
     @property
@@ -51,12 +51,12 @@ class DelegatingEngine(Engine):
 
     @property
     def notice(self) -> str | None:
-        """What users are told when this engine was chosen, unless they ask for silence."""
+        """A note for users about the choice of this engine, hidden by --quiet, or None."""
         return self.inner.notice
 
     @property
     def warning(self) -> str | None:
-        """What users are told in any case."""
+        """A warning, always shown, of an error that prevented a faster engine, or None."""
         return self.inner.warning
 
     @property
@@ -65,7 +65,7 @@ class DelegatingEngine(Engine):
         return self.inner.tokens_together
 
     def tokens_held(self, copies: int) -> int:
-        """For how many tokens float32 memories fit the device `copies` times."""
+        """The total number of tokens whose float32 memories fit the device `copies` times."""
         return self.inner.tokens_held(copies)
 
     def read(self, readings: Sequence[Reading]) -> list[Memory]:
@@ -85,11 +85,11 @@ class DelegatingEngine(Engine):
         return self.inner.score_after(pasts, plan)
 
     def observe(self, memory: Memory | None, plan: ScoringPlan, every_token: bool = False) -> list[Observation]:
-        """Scores and hidden states of every query after a memory, or after nothing at all."""
+        """Scores and hidden states of every query after a memory, or without a memory."""
         return self.inner.observe(memory, plan, every_token)
 
     def likelihoods(self, memory: Memory | None, plan: ScoringPlan) -> Likelihoods:
-        """The scores of every query after a memory, or after nothing at all, and what greedy decoding writes."""
+        """The scores of every query after a memory, or without one, and whether greedy decoding writes a candidate."""
         return self.inner.likelihoods(memory, plan)
 
     def read_adding(
@@ -103,7 +103,7 @@ class DelegatingEngine(Engine):
         return self.inner.gradient(memory, rows)
 
     def generate(self, memory: Memory | None, prompts: Sequence[Prompt], decoding: Decoding) -> Iterator[NewToken]:
-        """Yield the tokens that continue every prompt after a memory, or after nothing at all."""
+        """Yield the tokens that continue every prompt after a memory, or without a memory."""
         return self.inner.generate(memory, prompts, decoding)
 
     def check_hiding(self) -> None:

@@ -40,8 +40,8 @@ _BLOCKS = (("mlp", "mlp"), ("fc1", "fc2"))
 def last_feedforward_at(places_M: Tensor, network: nn.Module) -> Iterator[None]:
     """The last feed-forward block gets only tokens `places_M` of a pass, and outputs zeros for all others.
 
-    The block must process every token independently, as all known ones do; a network without a known
-    block is unchanged.
+    The block must process every token independently, as all known blocks do. A network without a known block is
+    unchanged.
     """
     block = _last_block(network)
     if block is None:
@@ -72,6 +72,6 @@ def last_feedforward_at(places_M: Tensor, network: nn.Module) -> Iterator[None]:
 
 def _last_block(network: nn.Module) -> tuple[nn.Module, nn.Module] | None:
     paths = [(name.split("."), module) for name, module in network.named_modules()]
-    # A layer's own parts: experts contain modules with the same names, which get only their share of the tokens.
+    # Only modules of the layer itself: experts have modules with the same names, which get a part of the tokens.
     last = {path[-1]: module for path, module in paths if len(path) > 1 and path[-2].isdigit()}
     return next(((last[enter], last[leave]) for enter, leave in _BLOCKS if enter in last and leave in last), None)

@@ -18,16 +18,16 @@ from deepthink_cli.engine.budget import byte_budget
 if TYPE_CHECKING:
     from torch import Tensor
 
-TOKENS, SECONDS, ROUNDS = 256, 0.8, 3  # of the timed forward; rounds end after so many seconds, but not before three
+TOKENS, SECONDS, ROUNDS = 256, 0.8, 3  # tokens of the timed forward; no new round after so many seconds, but 3 at least
 _DTYPES = (torch.float32, torch.bfloat16)
 
 
 @torch.inference_mode()
 def bfloat16_gain(engine: Engine, clock: Callable[[], float] = time.perf_counter) -> float | None:
-    """The median time of a short forward in float32 over that in bfloat16; takes about a second.
+    """The median time of a short forward in float32, divided by its time in bfloat16; takes about a second.
 
-    The forward runs 256 tokens through the first layer of the network, copied in both dtypes, without vocabulary
-    and without a memory. None if the model does not run on a processor, is quantized, or cannot be shortened so.
+    The forward runs 256 tokens through the first layer of the network, copied in both dtypes, without vocabulary and
+    without a memory. None if the model does not run on a processor, is quantized, or cannot be cut to one layer.
     """
     if not isinstance(engine, BatchedEngine) or engine.model.device.type != "cpu" or engine.identity.quantize:
         return None
@@ -46,7 +46,7 @@ def bfloat16_gain(engine: Engine, clock: Callable[[], float] = time.perf_counter
 
 
 def _ratio(slow: Callable[[], object], fast: Callable[[], object], clock: Callable[[], float]) -> float:
-    """The ratio of median times; the two take turns, so that a slow moment of the machine hits both."""
+    """The ratio of median times; the two calls take turns, so that a slow moment of the machine affects both."""
     times: tuple[list[float], list[float]] = ([], [])
     started = clock()
     while len(times[0]) < ROUNDS or clock() - started < SECONDS:
@@ -63,7 +63,7 @@ def _forward(body: nn.Module, tokens: int, width: int, dtype: torch.dtype) -> Ca
 
 
 def _first_layer(body: Any, dtype: torch.dtype) -> nn.Module:
-    """A copy of a network without vocabulary that has only the first of its layers, in `dtype`."""
+    """A copy, in `dtype`, of a network without vocabulary, with only its first layer."""
     stacks = [module for module in body.modules() if isinstance(module, nn.ModuleList)]
     layers = max(stacks, key=lambda stack: sum(parameter.numel() for parameter in stack.parameters()))
     if 4 * sum(parameter.numel() for parameter in layers[0].parameters()) > byte_budget(torch.device("cpu")):

@@ -1,8 +1,8 @@
 """Generation of tokens after a memory, by plain steps of the network, for every network that continues a cache.
 
-The rows of a batch advance together, one token of each at a time and without padding, so that every row attends to its
-own tokens at its own positions only, whatever the architecture does with masks and positions. The first pass reads as
-many tokens as the shortest prompt has; a row with a longer prompt is then fed the rest of it instead of new tokens.
+The rows of a batch advance together, a token a step, without padding. So every row attends only to its own tokens at
+its own positions, whatever the architecture does with masks and positions. The first pass reads as many tokens of every
+prompt as the shortest prompt has. The rest of a longer prompt is then fed to its row in place of new tokens.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ def generate(
 ) -> Iterator[NewToken]:
     """Yield the new tokens of all prompts after a memory, in the order in which they are generated.
 
-    A batch that does not fit the device continues as two smaller ones. Raises InputError, before anything is
-    generated, for a prompt without tokens, with unknown ones, or too long together with its new tokens.
+    A batch that does not fit the device continues as two smaller batches. Raises InputError, before the first token,
+    for a prompt without tokens, with unknown tokens, or too long together with its new tokens.
     """
     model = engine.model
     check_prompts(model, memory, prompts, decoding)
@@ -72,7 +72,7 @@ def generate(
 
 
 def check_prompts(model: LanguageModel, memory: Memory | None, prompts: Sequence[Prompt], decoding: Decoding) -> None:
-    """Raise InputError for a memory of another model and for the first prompt that cannot be continued after it."""
+    """Raise InputError for a memory of another model, and for the first prompt that cannot be continued after it."""
     if memory is not None:
         model.check_memory(memory)
     length = 0 if memory is None else memory.length
@@ -83,7 +83,7 @@ def check_prompts(model: LanguageModel, memory: Memory | None, prompts: Sequence
 
 
 def _batch(engine: BatchedEngine, memory: Memory | None, rows: Sequence[_Row], decoding: Decoding) -> list[_Row]:
-    """The first of the rows, longest first, that fit the device together and have prompts of similar lengths."""
+    """The first rows, longest first, that fit the device together and have prompts of similar lengths."""
     width = len(rows[0].ids)
     bounding = engine.model.one_token if memory is None else memory
     fitting = rows_over(engine.model, bounding, width + decoding.max_new_tokens, engine.free)
@@ -159,7 +159,7 @@ class _Batch:
 
     @cached_property
     def _takes_kept(self) -> bool:
-        """Whether the network computes only the logits that are asked for."""
+        """Whether the network can compute the logits of the last token only."""
         return "logits_to_keep" in signature(self.model.network.forward).parameters
 
 
@@ -172,10 +172,10 @@ def end_tokens(model: LanguageModel) -> frozenset[int]:
 
 
 def choose(logits_V: Tensor, decoding: Decoding, generator: torch.Generator) -> int | None:
-    """The next token by its logits in float32: the most likely one, or sampled; None if they are not finite.
+    """The next token by its logits in float32: the most likely token, or a sample; None if they are not finite.
 
-    Sampling is that of transformers, with the generator's random numbers: softmax of logits / temperature over the most
-    likely tokens whose probabilities sum up to `top_p`.
+    A sample is drawn as transformers does, with the generator's random numbers: from softmax of logits / temperature
+    over the most likely tokens whose probabilities sum up to `top_p`.
     """
     if not logits_V.max().isfinite():
         return None

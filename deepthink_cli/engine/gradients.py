@@ -1,4 +1,4 @@
-"""The gradient of the answers' loss by the keys and values of a memory, with the weights frozen and tokens hidden."""
+"""The gradient of the answers' loss by a memory's keys and values, with frozen weights and hidden tokens."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 @contextmanager
 def hiding(network: PreTrainedModel, hidden_RK: Tensor) -> Iterator[Tensor]:
-    """The attention mask (R, K) for passes of the network inside the block, whose rows attend to no hidden key.
+    """The attention mask (R, K) for passes inside the block, whose rows attend to no hidden key.
 
-    BLOOM and Falcon count the distances of ALiBi along this mask: a key that it hides would bring the earlier ones
-    nearer. For them it hides nothing, and their layers' own masks do instead. The caller holds the model's lock.
+    BLOOM and Falcon count the distances of ALiBi along this mask: a hidden key would bring the earlier keys nearer. For
+    them this mask hides nothing; their layers' own masks hide the keys. The caller holds the model's lock.
     """
     with ExitStack() as hooks:
         if layers := biased_layers(network):
@@ -41,7 +41,7 @@ def hiding(network: PreTrainedModel, hidden_RK: Tensor) -> Iterator[Tensor]:
 
 
 def biased_layers(network: PreTrainedModel) -> list[nn.Module]:
-    """The modules that get biases of ALiBi from the network, which computes them from its attention mask."""
+    """The modules that get the biases of ALiBi, which the network computes from its attention mask."""
     if not has_alibi(network.config.get_text_config(decoder=True)):
         return []
     return [module for module in network.modules() if "alibi" in signature(module.forward).parameters]
@@ -54,9 +54,9 @@ def _hide(hidden_RK: Tensor, _: nn.Module, arguments: Any, named: dict[str, Any]
     return arguments, {**named, "attention_mask": mask.masked_fill(hidden_R11K, torch.finfo(mask.dtype).min)}
 
 
-_ROWS = 8  # most rows of a pass: a fixed number, so that sums are rounded alike whatever memory is free
+_ROWS = 8  # the most rows of a pass: fixed, so that rounding does not depend on the free memory
 _PROBED, _QUERY = 12, 4  # tokens of the probe's memory and query
-_TOLERANCE = 1e-3  # relative, of a loss that must not depend on what is hidden
+_TOLERANCE = 1e-3  # the relative change of a loss that must not depend on hidden tokens
 
 
 def answer_gradient(
@@ -64,8 +64,8 @@ def answer_gradient(
 ) -> tuple[float, Memory]:
     """The mean cross-entropy of all answer tokens in nats, and its gradient by every key and value, in float32.
 
-    All rows are one batch, which runs a few rows at a time, as many as `free` bytes hold. Raises DeepThinkError for a
-    loss or a gradient that is not finite, and InputError if no gradient reaches a part of the memory.
+    All rows are one batch; as many rows as `free` bytes hold run at a time. Raises DeepThinkError for a loss or a
+    gradient that is not finite, and InputError if no gradient reaches a part of the memory.
     """
     tokens, layers = sum(row.answer for row in rows), len(memory.keys)
     leaves = [tensor.detach().clone().requires_grad_() for tensor in (*memory.keys, *memory.values)]
@@ -93,8 +93,9 @@ def answer_gradient(
 def check_hiding(model: LanguageModel) -> None:
     """Raise InputError, naming the architecture, unless tokens of a memory can be hidden from a row.
 
-    The loss after a short memory must not change with what is hidden of it, and must change with the rest. With ALiBi,
-    it must change with the place of the only visible one among equal tokens: hiding others brings it no nearer.
+    The loss after a short memory must not change with its hidden tokens, and must change with its visible tokens. With
+    ALiBi, the loss must change with the place of a single visible token among equal tokens: hidden tokens must not
+    bring it nearer.
     """
     ids = tuple(ordinary_ids(model.tokenizer, model.known_tokens, _PROBED + _QUERY))
     hidden = torch.arange(_PROBED) < _PROBED // 2

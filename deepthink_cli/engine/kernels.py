@@ -1,4 +1,4 @@
-"""Kernels of attention that also return the log-sum-exp, and which of them a device has."""
+"""Attention kernels that also return the log-sum-exp, by device."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _KERNELS = {
 
 @dataclass(frozen=True)
 class Attention:
-    """A layer's attention with its log-sum-exp: softmax(scale q k) v, or of softcap tanh(scale q k / softcap)."""
+    """A layer's attention with its log-sum-exp: softmax(s) v, s = scale q k or softcap tanh(scale q k / softcap)."""
 
     scale: float
     softcap: float | None = None
@@ -96,6 +96,6 @@ def _by_products(
 
 
 def _folded(tensor: Tensor, groups: int) -> Tensor:
-    """(R, H, T, n) as (R, G, F, n) with F = H / G * T: grouped heads share keys that are never copied."""
+    """(R, H, T, n) as (R, G, F, n) with F = H / G * T: grouped heads share their keys, which are not copied."""
     rows, heads, length, size = tensor.shape
     return tensor.reshape(rows, groups, heads // groups * length, size)

@@ -16,16 +16,16 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 SLICE = 8192  # vocabulary rows converted to float32 at a time
-_SUMMING = 1e-5  # relative: sums of the same float32 products in another order
-MASKED = 100.0  # nats below the largest logit; smaller logits are clamped to this before comparison
+_SUMMING = 1e-5  # relative difference of sums of the same float32 products in another order
+MASKED = 100.0  # nats below the largest logit, to which smaller logits are clamped before a comparison
 
 
 class Head:
     """A model's output embedding, applied in float32.
 
-    A half-precision model rounds its own logits, which causes ties and changes ranks (docs/concepts.md). Its embedding
-    is converted to float32 in slices, in every pass, or once: see `keep_float32`. With `in_half`, the factors stay in
-    half precision and their products, which float32 holds exactly, are summed in float32; not every device can.
+    A half-precision model rounds its own logits, which causes ties and changes ranks (docs/concepts.md). So its
+    embedding is converted to float32, in slices in every pass, or once (`keep_float32`). With `in_half`, the factors
+    stay in half precision, and their products, which are exact in float32, are summed in float32; not every device can.
     """
 
     def __init__(self, embedding: torch.nn.Linear, config: Any, in_half: bool = False) -> None:
@@ -36,7 +36,7 @@ class Head:
 
     @property
     def copy_bytes(self) -> int:
-        """Bytes that `keep_float32` would take from now on."""
+        """The additional bytes that `keep_float32` would take."""
         weight_VW = self.embedding.weight
         needed = weight_VW.dtype != torch.float32 and self._kept_VW is None and not self.in_half
         return 4 * weight_VW.numel() if needed else 0
@@ -75,7 +75,7 @@ class Head:
         bias_V = self.embedding.bias
         hidden_MW = hidden_MW.to(weight_VW.device, weight_VW.dtype if self.in_half else torch.float32)
         product = summed_in_float32 if self.in_half else F.linear
-        # Sliced, so that logits of the whole vocabulary never exist, nor a float32 embedding that is not kept.
+        # In slices, so that neither the logits of the whole vocabulary nor a whole float32 embedding exist at once.
         for start in range(0, len(weight_VW), SLICE):
             part = slice(start, start + SLICE)
             part_VW = weight_VW[part] if self.in_half else weight_VW[part].float()
@@ -99,7 +99,7 @@ def summed_in_float32(hidden_MW: Tensor, weight_VW: Tensor, bias_V: Tensor | Non
 def _log_sum_exp(logits_MV: Tensor) -> Tensor:
     """Log-sum-exp (M,) of logits, twice as fast as torch.logsumexp: log_softmax is a single kernel.
 
-    Computed at the largest logit, where it is exact up to rounding; at a masked one (-1e9, -inf) precision is lost.
+    It is computed at the largest logit, where it is exact up to rounding; a masked logit (-1e9, -inf) loses precision.
     """
     largest_M = logits_MV.amax(-1)
     total_M = largest_M - logits_MV.log_softmax(-1).amax(-1)
@@ -120,7 +120,7 @@ def float32_head(network: PreTrainedModel, token_ids: Sequence[int]) -> Head | N
     states_SW = body(input_ids=ids_1S, use_cache=True, **past).last_hidden_state[0]
     ours_SV = head(states_SW)
     own_SV = network(input_ids=ids_1S).logits[0].to(ours_SV)  # to the head's device: the network may use several
-    # Otherwise a masked vocabulary row (-1e9, -inf) would dominate the comparison.
+    # A masked vocabulary row (-1e9, -inf) would dominate the comparison.
     floor_S1 = own_SV.amax(-1, keepdim=True) - MASKED
     ours_SV, own_SV = ours_SV.maximum(floor_S1), own_SV.maximum(floor_S1)
     rounding = max(1e-4, 4 * torch.finfo(network.dtype).eps)
@@ -131,11 +131,11 @@ def float32_head(network: PreTrainedModel, token_ids: Sequence[int]) -> Head | N
 
 
 def _is_right(head: Head, states_SW: Tensor, expected_SV: Tensor) -> bool:
-    """Whether a head in half precision gives these logits up to the rounding of sums in float32."""
+    """Whether a head in half precision gives the expected logits, up to the rounding of sums in float32."""
     if head.embedding.weight.dtype == torch.float32 or states_SW.dtype != head.embedding.weight.dtype:
         return False
     try:
         found_SV = head(states_SW)
-    except (RuntimeError, TypeError):  # no such product on this device
+    except (RuntimeError, TypeError):  # the device lacks this product
         return False
     return bool(torch.linalg.vector_norm(found_SV - expected_SV) <= _SUMMING * torch.linalg.vector_norm(expected_SV))

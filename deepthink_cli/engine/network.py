@@ -34,7 +34,7 @@ _making = Lock()
 class LanguageModel:
     """A causal language model in evaluation mode, its tokenizer, its identity and its limits.
 
-    `batch_tokens` bounds the tokens of a scoring pass, except that one input always runs; None: the fastest number.
+    `batch_tokens` is the most tokens of a scoring pass; None is the fastest number. A single input always runs.
     """
 
     network: PreTrainedModel
@@ -55,9 +55,9 @@ class LanguageModel:
 
     @property
     def lock(self) -> RLock:
-        """Lock held during every pass, shared by all models with this network: one thread at a time reads or scores.
+        """The lock of every pass, shared by all models with this network: one thread at a time reads or scores.
 
-        Hold it to run `network` yourself while other threads use this model.
+        Hold it to run `network` directly while other threads use this model.
         """
         with _making:
             return _locks.setdefault(self.network, RLock())
@@ -66,10 +66,9 @@ class LanguageModel:
     def read(self, token_ids: Sequence[int], history: Memory | None = None, start: int = 0) -> Memory:
         """One pass over the tokens; returns their keys and values, the present (Eq. 2).
 
-        With a history every layer attends to [history ; present] (Eq. 3): all L tokens of the history,
-        and causally to the present, which has positions `start` onward. The vocabulary projection
-        is not computed. Raises InputError if the pass is too long for the model and for tokens that it
-        does not know, and DeepThinkError for values that are not finite.
+        With a history every layer attends to [history ; present] (Eq. 3): to all L tokens of the history, and causally
+        to the present, which has positions `start` onward. The vocabulary projection is not computed. Raises InputError
+        if the pass is too long for the model or has unknown tokens, and DeepThinkError for values that are not finite.
         """
         self.check_reading(token_ids, history, start)
         ids_1L = torch.tensor([token_ids], device=self.device)
@@ -133,10 +132,10 @@ class LanguageModel:
     def log_probabilities(
         self, inputs: Mapping[str, Any], places_M: Tensor, asked_N: Tensor, tokens_N: Tensor
     ) -> Tensor:
-        """Float32 log-probabilities (N,) of `tokens_N` as the next ones, in one pass of the network.
+        """Float32 log-probabilities (N,) of the next tokens `tokens_N`, in one pass of the network.
 
-        `places_M` are indices of tokens in the pass, counted row by row; log-probability n is taken after token
-        `places_M[asked_N[n]]`. Arguments and result may be on any device, since a network can use several.
+        `places_M` are indices of tokens in the pass, counted row by row. `tokens_N[n]` follows token
+        `places_M[asked_N[n]]`. Arguments and result may be on any device: a network can use several.
         """
         with self.lock:
             if self._head is None:
@@ -149,7 +148,7 @@ class LanguageModel:
     def log_probabilities_and_likeliest(
         self, inputs: Mapping[str, Any], places_M: Tensor, asked_N: Tensor, tokens_N: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """What `log_probabilities` returns, and the most probable next token (M,) after each of the places."""
+        """The result of `log_probabilities`, and the most probable next token (M,) after each of the places."""
         with self.lock:
             if self._head is None:
                 logits_MV = _read_off(self.network(**inputs).logits, places_M).float()
@@ -161,7 +160,7 @@ class LanguageModel:
     def states_and_log_probabilities(
         self, inputs: Mapping[str, Any], places_M: Tensor, asked_N: Tensor, tokens_N: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """The input of the output embedding (M, W) at the tokens `places_M`, and what `log_probabilities` returns."""
+        """The input of the output embedding (M, W) at the tokens `places_M`, and the result of `log_probabilities`."""
         embedding: Any = self.network.get_output_embeddings()  # type: ignore[no-untyped-call]
         if embedding is None:
             raise InputError(f"{self.identity.architecture} has no output embedding, whose input is its hidden states")
@@ -211,12 +210,12 @@ class LanguageModel:
 
     @property
     def token_bytes(self) -> int:
-        """Bytes that one token takes in a float32 memory."""
+        """The bytes of one token in a float32 memory."""
         return self.one_token.nbytes
 
     @property
     def one_token(self) -> Memory:
-        """A reading of one token, from which the shapes of memories are known."""
+        """A reading of one token, which has the shapes of memories."""
         with self.lock:  # taken before the cached property's own lock, in every thread
             return self._first_reading
 
@@ -226,7 +225,7 @@ class LanguageModel:
 
     @cached_property
     def cache_argument(self) -> str:
-        """The argument for the keys and values of earlier tokens."""
+        """The name of the network's argument for the keys and values of earlier tokens."""
         return cache_argument(self.network.base_model.forward) or "past_key_values"
 
     @cached_property

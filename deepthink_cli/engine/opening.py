@@ -1,4 +1,4 @@
-"""Find a model, load it, and choose its engine: the requested one, or the fastest that a probe finds to be correct."""
+"""Find a model, load it, and choose its engine: the requested engine, or the fastest one that a probe finds correct."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 def load_model(model: str | ModelSpec = "pocket", **options: Any) -> Engine:
     """Load a model and choose its engine: `pocket`, a hub id, a local directory or GGUF file, or a `ModelSpec`.
 
-    Options are those of `ModelOptions`: revision, gguf, adapter, dtype, device, device_map, quantize, offline,
-    trust_remote_code, batch_tokens, batch_invariant, engine. Warns of what transformers ignores of a GGUF
-    file. Raises InputError if the model cannot be found, has no keys and values, or cannot run on the requested
-    engine, and DeepThinkError if its weights are incomplete or damaged.
+    Options are the fields of `ModelOptions`: revision, gguf, adapter, dtype, device, device_map, quantize, offline,
+    trust_remote_code, batch_tokens, batch_invariant, engine. Warns of parts of a GGUF file that transformers ignores.
+    Raises InputError if the model cannot be found, has no keys and values, or cannot run on the requested engine, and
+    DeepThinkError if its weights are incomplete or damaged.
     """
     if isinstance(model, str):
         model = open_model(ModelOptions.checked(model=model, **options))
@@ -57,10 +57,10 @@ def load_language_model(spec: ModelSpec) -> LanguageModel:
 
 
 def choose_engine(model: LanguageModel, name: str = AUTO) -> Engine:
-    """The engine called `name`; with `auto` the packed one, or the padded one if a probe rejects packing.
+    """The engine called `name`; for `auto` the packed engine, or the padded engine if a probe rejects packing.
 
-    Warns if an error, not an unsupported attention, prevents packing. Raises InputError for an unknown name and
-    for `packed` with a network that cannot be packed, and DeepThinkError if an error prevents packing.
+    With `auto`, warns if an error, not an unsupported attention, prevents packing. Raises InputError for an unknown
+    name, and for `packed` with a network that cannot be packed; raises DeepThinkError if an error prevents `packed`.
     """
     import torch
 
@@ -69,8 +69,8 @@ def choose_engine(model: LanguageModel, name: str = AUTO) -> Engine:
     from deepthink_cli.engine.padded import COST, PaddedEngine
     from deepthink_cli.engine.probe import check_padded, try_packed
 
-    # glibc reuses freed blocks up to the size of the largest one so far: without this, the largest tensors of a
-    # pass are mapped again each time, with a page fault for every 4 KiB.
+    # glibc reuses freed blocks up to the size of the largest one so far. Without this, every pass maps its largest
+    # tensors again, with a page fault for every 4 KiB.
     torch.empty(KEPT, dtype=torch.uint8)
     with model.lock:
         _check_reading(model)
@@ -115,7 +115,7 @@ def _packed_description(verdict: Verdict, fast_products: bool) -> str:
 
 
 def find_model(options: ModelOptions, tell: Tell, named_by: str | None = None) -> ModelSpec:
-    """Find a model, without its weights; reports a download before it starts, and what is ignored of a GGUF file.
+    """Find a model, without its weights; reports a download before it starts, and ignored parts of a GGUF file.
 
     `named_by` is the memory that names the model, if the user does not.
     """
@@ -135,7 +135,7 @@ def find_model(options: ModelOptions, tell: Tell, named_by: str | None = None) -
 
 
 def tell_of_download(options: ModelOptions, tell: Tell, named_by: str | None = None) -> None:
-    """Report what finding and loading a model may download, before it does; `named_by` is as in `find_model`."""
+    """Report, in advance, a download for finding or loading a model; `named_by` is as in `find_model`."""
     wanted = [options.model] if needs_download(options) else []
     wanted += [str(options.adapter)] if adapter_to_download(options) else []
     for name in wanted:
@@ -144,7 +144,7 @@ def tell_of_download(options: ModelOptions, tell: Tell, named_by: str | None = N
 
 
 def _is_base(base: str | None, spec: ModelSpec, options: ModelOptions) -> bool:
-    """Whether a model is the base that an adapter names, or could be; a directory may be named by any of its paths."""
+    """Whether a model is, or could be, the base that an adapter names; a directory may be named by any of its paths."""
     return base in (None, spec.id, options.model) or str(Path(base).expanduser().resolve()) == spec.id
 
 
@@ -166,7 +166,7 @@ def load(spec: ModelSpec, tell: Tell) -> Engine:
 
 
 class Described(Protocol):
-    """What is told of a loaded model: an `Engine` has it, also one of a worker process."""
+    """The properties of a loaded model that are told to users, of an `Engine` here or in a worker process."""
 
     @property
     def identity(self) -> ModelIdentity: ...
@@ -181,7 +181,7 @@ class Described(Protocol):
 
 
 def describe_engine(engine: Described, tell: Tell, always: bool = False) -> None:
-    """Report the loaded model and its engine; the engine as a note if it is not the fastest, or with `always`."""
+    """Report the loaded model and its engine; with a note if the engine is not the fastest, or with `always`."""
     identity = engine.identity
     dequantized = "" if identity.gguf is None else "its weights dequantized to "
     adapter = "" if identity.adapter is None else f"with {identity.adapter} merged, "

@@ -1,4 +1,4 @@
-"""How the rows of a pass attend to themselves: padded, in one call for each block of rows of similar lengths."""
+"""Attention of the rows of a pass to themselves, padded, in one call for each block of rows of similar lengths."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from deepthink_cli.engine.packing import Block, part_of
 
 @dataclass(frozen=True)
 class Own:
-    """Attention of the rows of a pass to themselves: blocks of padded rows, one call for each."""
+    """Attention of the rows of a pass to themselves: blocks of padded rows, a call for each block."""
 
     blocks: tuple[_PaddedBlock, ...]
 
@@ -27,7 +27,7 @@ class Own:
     def __call__(
         self, query_THD: Tensor, key_TGD: Tensor, value_TGD: Tensor, attention: Attention
     ) -> tuple[Tensor, Tensor]:
-        """out_THD and its log-sum-exp lse_TH of queries, keys and values of the pass."""
+        """out_THD and its log-sum-exp lse_TH, from the queries, keys and values of the pass."""
         parts = [block(query_THD, key_TGD, value_TGD, attention) for block in self.blocks]
         if len(parts) == 1:
             return parts[0]
@@ -39,8 +39,8 @@ class Own:
 class _PaddedBlock:
     """Rows of a block with indices of their tokens: R rows, padded to S tokens, from token `start` to `stop` - 1.
 
-    `places_P` are the tokens of the padded rows, P = R S, and `kept_T` the places of the tokens among these; None if
-    all rows are equally long. `mask_R1SS` is added to attention scores; None if a causal mask is enough.
+    `places_P`, P = R S, are the tokens of the padded rows; `kept_T` are the places of the real tokens among them. Both
+    are None if all rows are equally long. `mask_R1SS` is added to attention scores; None if a causal mask is enough.
     """
 
     start: int
@@ -67,7 +67,7 @@ class _PaddedBlock:
     def __call__(
         self, query_THD: Tensor, key_TGD: Tensor, value_TGD: Tensor, attention: Attention
     ) -> tuple[Tensor, Tensor]:
-        """One call of a kernel; what padding attends to is dropped."""
+        """One call of a kernel; the output of padding is dropped."""
         query_RHSD, key_RGSD, value_RGSD = map(self._rows, (query_THD, key_TGD, value_TGD))
         out_RHSD, lse_RHS = attention(query_RHSD, key_RGSD, value_RGSD, self.mask_R1SS, self.mask_R1SS is None)
         out_PHD, lse_PH = (tensor.transpose(1, 2).flatten(0, 1) for tensor in (out_RHSD, lse_RHS))
@@ -76,7 +76,7 @@ class _PaddedBlock:
         return out_PHD.index_select(0, self.kept_T), lse_PH.index_select(0, self.kept_T)
 
     def _rows(self, states_TnD: Tensor) -> Tensor:
-        """The padded rows (R, n, S, D); a view where they are equally long."""
+        """The padded rows (R, n, S, D); a view if they are equally long."""
         if self.places_P is None:
             part_PnD = part_of(states_TnD, 0, self.start, self.stop)
         else:
@@ -85,6 +85,6 @@ class _PaddedBlock:
 
 
 def masked(hidden: Tensor, like: Tensor) -> Tensor:
-    """Zeros and, where hidden, -inf, to be added to attention scores, with the device and the dtype of `like`."""
+    """A mask to add to attention scores: -inf where hidden, else 0; with the device and the dtype of `like`."""
     hidden = hidden.to(like.device)
     return torch.zeros(hidden.shape, dtype=like.dtype, device=like.device).masked_fill_(hidden, -torch.inf)

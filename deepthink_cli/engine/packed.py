@@ -61,7 +61,7 @@ class PackedEngine(BatchedEngine):
         return PackedLayout(self.model, rows)
 
     def score_after(self, pasts: Sequence[Past], plan: ScoringPlan) -> Sums:
-        """The scores of every query after a past of its own, in passes that all queries share."""
+        """The scores of every query after its own past, in passes that all queries share."""
         if not pasts:
             return []
         order = {past: number for number, past in enumerate(dict.fromkeys(pasts))}
@@ -93,20 +93,20 @@ class PackedEngine(BatchedEngine):
         return past
 
     def bounds(self, memory: Memory, width: int) -> tuple[int, int]:
-        """As many tokens as the memory for their attention scores allows; any number of rows."""
+        """As many tokens as the memory for their attention scores allows, in any number of rows."""
         return min(self.batch_tokens, tokens_over(self.model, memory, width, self.free)), _UNBOUNDED
 
     def readable_together(self, readings: Sequence[Reading]) -> Iterable[Reading]:
-        """The first readings that use the same rotary factors, which a pass chooses by its largest position."""
+        """The first readings with the same rotary factors, which a pass chooses by its largest position."""
         sides = [self.limits.side(reading.start + len(reading)) for reading in readings]
         same = takewhile(lambda pair: pair[1] == sides[0], zip(readings, sides, strict=True))
         return (reading for reading, _ in same)
 
     @torch.inference_mode()
     def read_pass(self, readings: Sequence[Reading]) -> list[Memory]:
-        """The present of every reading, in one pass that neither copies a history nor caches it.
+        """The present of every reading, in one pass without a copy or a cache of a history.
 
-        Each reading attends to its own history and to itself only.
+        Each reading attends only to its own history and to itself.
         """
         model = self.model
         for reading in readings:
@@ -152,7 +152,7 @@ class PackedLayout:
         return blocks(self.rows)
 
     def after_own(self, pasts: Sequence[Past], places_M: Tensor) -> AbstractContextManager[dict[str, Any]]:
-        """The same where every row has a past; consecutive rows with the same one attend to it together."""
+        """As `after`, with a past for every row; consecutive rows with the same past attend to it together."""
         reaches = []
         for past, group in groupby(range(len(self.rows)), pasts.__getitem__):
             first, *others = group

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PackedRow:
-    """Tokens of one row, in depth-first order, and the log-probabilities requested from them.
+    """The tokens of one row, in depth-first order, and the requested log-probabilities.
 
-    Token n is `depths[n]` tokens after the end of the memory; tokens n to `ends[n]` - 1 attend to it. Every
-    (place, token, candidate) in `asked` adds the log-probability of `token` after token `first + place` to the
-    candidate's score.
+    Token n is `depths[n]` tokens after the end of the memory; tokens n to `ends[n]` - 1 attend to it. Every (place,
+    token, candidate) in `asked` adds the log-probability of `token` after token `first + place` to the candidate's
+    score.
     """
 
     query: int
@@ -43,8 +43,9 @@ class PackedRow:
 class Block:
     """Consecutive rows of similar lengths, from token `start` of a pass, that attend to themselves.
 
-    Token s of row r is `depths[r][s]` tokens after the end of the memory; tokens s to `ends[r][s]` - 1 of the row
-    attend to it, except those whose attention begins at a greater depth, `firsts[r][s]`; None if no window hides any.
+    Token s of row r is `depths[r][s]` tokens after the end of the memory. Tokens s to `ends[r][s]` - 1 of the row
+    attend to it, unless their attention begins at a greater depth: token s attends from depth `firsts[r][s]` on.
+    `firsts` is None if no window hides a token.
     """
 
     start: int
@@ -68,13 +69,13 @@ class Block:
         return all(min(ends) == len(ends) for ends in self.ends)
 
     def hidden_RSS(self) -> Tensor | None:
-        """True where token s of a row does not attend to another; None if a causal mask is enough.
+        """True where a token of a row does not attend to another; None if a causal mask is enough.
 
-        Of R rows padded to S tokens, or of one that stands for all.
+        R is the number of rows, padded to S tokens, or 1 for a row that stands for all.
         """
         if self.plain and self.firsts is None:
             return None
-        # In plain rows a token attends to the same depths whatever its row: the longest stands for all.
+        # In plain rows a token attends to the same depths in every row: the longest row stands for all.
         shown = slice(longest := [*map(len, self.ends)].index(self.size), longest + 1) if self.plain else slice(None)
         asked_S = torch.arange(self.size)
         asking_S1 = asked_S[:, None]
@@ -86,9 +87,9 @@ class Block:
 
 @dataclass(frozen=True)
 class LogprobRequests:
-    """What a pass is read for: log-probabilities of `tokens_N` after the tokens at `places_M[asked_N]`.
+    """The log-probabilities requested from a pass: of `tokens_N` after the tokens at `places_M[asked_N]`.
 
-    Places are distinct; number n belongs to score `owners_N[n]` of the pass, whose (query, candidate) is
+    Places are distinct. Log-probability n is a part of the score with number `owners_N[n]`, whose (query, candidate) is
     `scores[owners_N[n]]`. `owners_N` stays on the CPU, which computes the sums.
     """
 
@@ -105,7 +106,7 @@ class LogprobRequests:
         return dict(zip(self.scores, sums.tolist(), strict=True))
 
     def pending(self, log_probabilities_N: Tensor) -> PassScores:
-        """The scores of `summed`, given when they are asked for: a GPU may still be computing the log-probabilities."""
+        """The scores of `summed`, to be waited for: a GPU may still be computing the log-probabilities."""
         copied_N, done = log_probabilities_N.to("cpu", non_blocking=True, copy=True), None
         if log_probabilities_N.is_cuda:
             done = torch.cuda.Event()  # type: ignore[no-untyped-call]
@@ -115,7 +116,7 @@ class LogprobRequests:
 
 @dataclass(frozen=True)
 class PassScores:
-    """The scores of a pass that may still run, and the event of a GPU after which they are on the processor."""
+    """The scores of a pass that may still run, and the GPU's event that tells their arrival on the processor."""
 
     requested: LogprobRequests
     log_probabilities_N: Tensor
@@ -143,7 +144,7 @@ def tree(number: int, query: TokenizedQuery) -> PackedRow:
 
 
 def lines(number: int, query: TokenizedQuery) -> Iterator[PackedRow]:
-    """Plain rows for an input: one for each distinct sequence that must be run."""
+    """Plain rows for an input: a row for each distinct sequence that must be run."""
     fed: dict[tuple[int, ...], list[int]] = {}
     for candidate, answer in enumerate(query.answers):
         fed.setdefault(answer[:-1], []).append(candidate)
@@ -160,9 +161,9 @@ def sequence(start: int, size: int) -> Block:
 
 
 def blocks(rows: Sequence[PackedRow], start: int = 0) -> tuple[Block, ...]:
-    """Rows that are concatenated without padding from token `start` as blocks in the same order.
+    """The blocks of rows that are concatenated without padding from token `start`, in the same order.
 
-    Padded to the longest of its block, a row is at most a tenth padding, or 4 tokens.
+    A row that is padded to the longest row of its block gets at most a tenth of padding, or 4 tokens.
     """
     groups: list[list[PackedRow]] = []
     for row in rows:
@@ -178,7 +179,7 @@ def blocks(rows: Sequence[PackedRow], start: int = 0) -> tuple[Block, ...]:
 
 
 def part_of(tensor: Tensor, dim: int, start: int, stop: int) -> Tensor:
-    """Elements `start` to `stop` - 1 of a dimension: a view, or if these are all, the tensor without an operation."""
+    """Elements `start` to `stop` - 1 of a dimension: a view, or for all elements, the tensor itself."""
     return tensor if (start, stop) == (0, tensor.shape[dim]) else tensor.narrow(dim, start, stop - start)
 
 
@@ -205,7 +206,7 @@ def sent(device: torch.device, requested: LogprobRequests, *numbers: Tensor) -> 
     """The requests and other tensors of integers on a device, in one copy to it."""
     tensors = [requested.places_M, requested.asked_N, requested.tokens_N, *numbers]
     numbers_N = torch.cat([tensor.flatten() for tensor in tensors])
-    # From pinned memory a GPU copies by itself, and nothing waits for what it still computes.
+    # A GPU copies from pinned memory by itself, so that the copy does not wait for earlier computations.
     flat = (numbers_N.pin_memory() if device.type == "cuda" else numbers_N).to(device, non_blocking=True)
     parts: Any = flat.split([tensor.numel() for tensor in tensors])  # type: ignore[no-untyped-call]
     places_M, asked_N, tokens_N, *others = (

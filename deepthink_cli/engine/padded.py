@@ -37,7 +37,7 @@ class PaddedEngine(BatchedEngine):
 
     @property
     def notice(self) -> str | None:
-        """Why the padded engine was chosen, and its cost; None if it was requested."""
+        """The reason for the padded engine, and its cost; None if it was requested."""
         return self.description if self.reason else None
 
     def rows_of(self, number: int, query: TokenizedQuery) -> Iterable[PackedRow]:
@@ -53,7 +53,7 @@ class PaddedEngine(BatchedEngine):
         return (reduce(Memory.followed_by, past),) if past else ()
 
     def bounds(self, memory: Memory, width: int) -> tuple[int, int]:
-        """As many rows as fit the device with a copy of the memory each."""
+        """As many rows as fit the device, each with a copy of the memory."""
         return self.batch_tokens, rows_over(self.model, memory, width, self.free)
 
     def readable_together(self, readings: Sequence[Reading]) -> Iterable[Reading]:

@@ -1,4 +1,4 @@
-"""A probe that compares the packed engine with the padded one, and how far they may differ."""
+"""A probe that compares the packed engine with the padded engine, and the difference that it allows."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _ASKED = 64  # tokens of the vocabulary whose log-probabilities are compared
 def check_plain_pass(model: LanguageModel, text_ids: Sequence[int], query_ids: Sequence[int]) -> None:
     """Raise InputError, naming the architecture, unless a query after a memory scores as in one pass over both.
 
-    The text is read, then the query runs with the memory as its past. The next-token log-probabilities after every
-    token of the query are compared with those of a pass without cache and without explicit positions. They may differ
-    by twice as much as when the results of every layer are disturbed by one rounding.
+    The text is read, then the query runs with the memory as its past. After every token of the query, the next-token
+    log-probabilities are compared with a pass without cache and without explicit positions. They may differ by twice
+    the effect of one rounding of the results of every layer.
     """
     name, hint = model.identity.architecture, "choose a model of another architecture"
     asked = _Asked(model, len(query_ids))
@@ -55,7 +55,7 @@ def check_plain_pass(model: LanguageModel, text_ids: Sequence[int], query_ids: S
 
 
 class _Asked:
-    """Computes the log-probabilities to compare: of N tokens after each of the last S tokens of a row."""
+    """Computes the log-probabilities to compare: of N tokens after each of S tokens of a row."""
 
     def __init__(self, model: LanguageModel, length: int) -> None:
         known = model.known_tokens
@@ -71,7 +71,7 @@ class _Asked:
 
 @torch.inference_mode()
 def _plain(model: LanguageModel, asked: _Asked, ids: list[int]) -> tuple[Tensor, Tensor]:
-    """Log-probabilities (S, N) from one pass over all ids, and the same with different rounding."""
+    """Log-probabilities (S, N) from one pass over all ids, and from another pass with different rounding."""
     # A second row of other tokens changes the first one only by rounding.
     pair_2S, start = torch.tensor([ids, ids[::-1]], device=model.device), len(ids) - asked.length
     expected_SN = asked.of({"input_ids": pair_2S[:1], "use_cache": False}, start)
@@ -105,7 +105,7 @@ def _disturbed(number: int, _: torch.nn.Module, __: Any, out: Any) -> Any:
 
 def _relative_difference(actual_SN: Tensor, expected_SN: Tensor) -> float:
     """Norm of the difference relative to the spread of the log-probabilities; the median over the query's tokens."""
-    # A masked vocabulary row (-1e9, -inf) would outweigh every other one.
+    # A masked vocabulary row (-1e9, -inf) would outweigh all other rows.
     floor_S1 = expected_SN.amax(-1, keepdim=True) - MASKED
     actual_SN, expected_SN = actual_SN.maximum(floor_S1), expected_SN.maximum(floor_S1)
     spread_S = torch.linalg.vector_norm(expected_SN - expected_SN.mean(-1, keepdim=True), dim=-1)
@@ -114,16 +114,16 @@ def _relative_difference(actual_SN: Tensor, expected_SN: Tensor) -> float:
 
 _LENGTH = 16  # tokens of the probe's memory
 _WINDOW = 8  # tokens of an attention window during the probe, so that its text is longer
-_TOLERANCE = 2  # packed and padded results may differ by this multiple of the rounding of padded ones
+_TOLERANCE = 2  # packed and padded results may differ by this multiple of the rounding of padded results
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a network gives the same results packed and padded; `reason` says why not, or is None.
+    """The result of the probe; `reason` is the reason against packing, None if packed and padded results are the same.
 
-    `failure` names an error that the network's attention did not cause: a missing or changed kernel, or an error of
-    the device. `difference` is the root mean square difference between packed and padded scores in nats, `rounding`
-    that between padded scores with different rounding; None if the packed pass did not run.
+    `failure` names an error that the network's attention did not cause: a missing or changed kernel, or an error of the
+    device. `difference` is the root mean square difference in nats between packed and padded scores, and `rounding`
+    between padded scores with different rounding; both are None if the packed pass did not run.
     """
 
     reason: str | None = None
@@ -196,7 +196,7 @@ class _Trial:
         self.rows = [row for number, query in enumerate(queries) for row in engine.rows_of(number, query)]
 
     def scores(self, of_query: int | None = None) -> Tensor:
-        """Scores of all queries or of one, in the order of (query, candidate): (N,) in float64."""
+        """The scores of all queries, or of query `of_query`, in the order of (query, candidate): (N,) in float64."""
         rows = [row for row in self.rows if of_query in (None, row.query)]
         scores = next(self.engine.score_pass([(self.first,)], rows)).summed()
         return torch.tensor([scores[place] for place in sorted(scores)], dtype=torch.float64)

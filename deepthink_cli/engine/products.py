@@ -1,7 +1,7 @@
-"""Float32 matrix products by oneDNN where they are about twice as fast as torch's usual ones: on AMD with AVX-512.
+"""Float32 matrix products by oneDNN, about twice as fast as torch's usual products on AMD with AVX-512.
 
-There torch multiplies float32 matrices with MKL, whose kernels for processors of other makers than Intel use vectors of
-half the width. oneDNN, which also comes with torch, uses the whole width. Half-precision products go through it anyway.
+There torch multiplies float32 matrices with MKL, whose kernels use vectors of half the width on processors that are not
+Intel's. oneDNN, which also comes with torch, uses the whole width. Half-precision products go through it anyway.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from transformers.pytorch_utils import Conv1D
 if TYPE_CHECKING:
     from torch import Tensor
 
-FEWEST = 2**16  # elements of a weight; products with smaller ones gain little
-_ROUNDING = 1e-5  # relative: both kernels sum the same float32 products, in another order
+FEWEST = 2**16  # elements of a weight; products with smaller weights gain little
+_ROUNDING = 1e-5  # relative difference: both kernels sum the same float32 products, in another order
 _CPUINFO = Path("/proc/cpuinfo")
 
 
@@ -66,8 +66,8 @@ def usual_products_are_slow() -> bool:
 def reorder_weights(network: nn.Module, most: int, fewest: int = FEWEST) -> int:
     """Keep copies of the float32 weights of linear layers for oneDNN, if all take at most `most` bytes; returns bytes.
 
-    Weights of fewer than `fewest` elements are left out. The weights must not change afterwards. Passes that compute
-    gradients, and those over one token, use the usual products. A layer whose product by oneDNN differs keeps its own.
+    Weights of fewer than `fewest` elements are left out. The weights must not change afterwards. Passes with gradients,
+    passes over one token, and layers whose product by oneDNN differs use the usual products.
     """
     layers = [layer for layer in _linear_layers(network) if layer.weight.numel() >= fewest]
     size = sum(layer.weight.nbytes for layer in layers)

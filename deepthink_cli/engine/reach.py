@@ -1,7 +1,7 @@
-"""Which keys the tokens of a packed pass attend to in a layer: by its window, planned once for each distinct one.
+"""The keys that the tokens of a packed pass attend to in a layer, by its window; planned once for each window.
 
-Slots number the tokens of [memory ; pass] as a cache does: token n of a row after L tokens has slot L + n, whatever
-its position.
+Slots number the tokens of [memory ; pass] as a cache does: token n of a row after L tokens has slot L + n, whatever its
+position.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ class UnsupportedAttention(Exception):
 
 @dataclass(frozen=True)
 class Window:
-    """A token attends to the last `size` slots up to its own (sliding), or to those of its chunk of `size` slots."""
+    """A token attends to the last `size` slots up to its own (sliding), or to its chunk of `size` slots."""
 
     size: int
     chunked: bool = False
 
     def first(self, slots: Slots) -> Slots:
-        """The first slot that the token at a slot attends to; negative where a sliding window holds all slots."""
+        """The first slot that the token at a slot attends to; negative if a sliding window holds all slots."""
         return slots // self.size * self.size if self.chunked else slots - self.size + 1
 
 
 @dataclass(frozen=True)
 class ModelMask:
-    """What a network's layers get as their attention mask in a packed pass; None: they attend to all slots."""
+    """The attention mask of a network's layers in a packed pass: a window, or None for all slots."""
 
     window: Window | None
 
@@ -62,9 +62,9 @@ def model_mask(
     device: Any = "cpu",
     **_: Any,
 ) -> ModelMask:
-    """The window of the mask that transformers would build, by its function of slots; for packed passes.
+    """The window of the mask that transformers would build from its function of slots; for packed passes.
 
-    Raises UnsupportedAttention for a mask that is more than causal with at most one window.
+    Raises UnsupportedAttention for a mask that is not causal, with at most one window.
     """
     if not use_vmap:  # otherwise the network adds a function of its own
         sizes = [None] if local_size is None else [Window(local_size), Window(local_size, chunked=True)]
@@ -78,7 +78,7 @@ def model_mask(
 
 
 def _window(mask_function: Callable[..., Tensor], tried: Sequence[Window | None], device: Any) -> ModelMask | None:
-    """The first of the windows that hides what a mask function hides of some slots; None if none of them does."""
+    """The first window that hides the same slots as a mask function, in a sample of slots; None if none does."""
     size = tried[0].size if tried[0] is not None else 2
     keys_K = torch.tensor([0, 1, size - 1, size, size + 1, 2 * size - 1, 2 * size], device=device)
     slots_Q1 = keys_K[2:, None]
@@ -95,8 +95,7 @@ def _window(mask_function: Callable[..., Tensor], tried: Sequence[Window | None]
 def narrowed(network: PreTrainedModel, size: int) -> Iterator[None]:
     """Inside the block windows hold at most `size` tokens, so that a short text is longer than a window.
 
-    The same for the number of slots over which Llama 4 keeps its attention's temperature. The caller holds the
-    model's lock.
+    So does the number of slots over which Llama 4 keeps its attention's temperature. The caller holds the model's lock.
     """
     parts = [(module, vars(module)) for module in network.modules()]
     configs = {id(config): config for _, fields in parts if (config := fields.get("config")) is not None}
@@ -117,16 +116,15 @@ def narrowed(network: PreTrainedModel, size: int) -> Iterator[None]:
             setattr(owner, name, value)
 
 
-STEP = 256  # tokens of a long row that are processed together where a window hides some of its keys from others
+STEP = 256  # tokens of a long row that are processed together if a window hides keys from some of them
 
 
 @dataclass(frozen=True)
 class Part:
     """Earlier keys of a span, slots `first` to `stop` - 1, and the tokens that attend to them.
 
-    `bias` is added to all of their attention scores: the logarithm of a weight.
-    `places_M` are the tokens' indices in the span, None for all of them; `mask_11ML` is added to their attention
-    scores, None if each of them attends to all of these keys.
+    `places_M` are the tokens' indices in the span; None for all tokens. `bias`, the logarithm of a weight, is added to
+    all their attention scores. `mask_11ML` is added, too; None if every token attends to all keys of the part.
     """
 
     first: int
@@ -136,7 +134,7 @@ class Part:
     bias: float = 0.0
 
     def weighted(self, weight: float) -> Iterator[Part]:
-        """The part with this weight of slot 0, if it has it: as a part of its own, unless a mask hides it from some."""
+        """The part with this weight of slot 0. Slot 0 becomes a part of its own, unless a mask hides it from some."""
         if weight == 1 or self.first > 0:
             yield self
         elif self.mask_11ML is not None:
@@ -151,7 +149,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Span:
-    """Consecutive blocks of a pass that attend to the same parts of what precedes them, and to their own rows."""
+    """Consecutive blocks of a pass that attend to the same parts of the past, and to their own rows."""
 
     blocks: tuple[Block, ...]
     parts: tuple[Part, ...]
@@ -163,10 +161,10 @@ class Span:
 
 @dataclass(frozen=True)
 class Reach:
-    """What consecutive blocks of a pass attend to: the past (its memories concatenated), and their own rows.
+    """The keys that consecutive blocks of a pass attend to: the past (its memories concatenated), and their own rows.
 
-    Only the final states of tokens `read_M` are used, so in the last layer the other tokens do not attend
-    to the past; None means all tokens.
+    Only the final states of tokens `read_M` are used; None for all tokens. So in the last layer the other tokens do not
+    attend to the past.
     """
 
     past: tuple[Memory, ...]
@@ -180,7 +178,7 @@ class Reach:
     def earlier(self, layer: int, part: Part, key_1GTD: Tensor, value_1GTD: Tensor) -> tuple[Tensor, Tensor]:
         """key_1GLD and value_1GLD of a part's slots in one layer; copied only if they span several memories.
 
-        Slots after the past are those of the reach's own tokens, which then are one plain sequence.
+        Slots after the past belong to the reach's own tokens, which are one plain sequence then.
         """
         if self.past and layer >= len(self.past[0].keys):
             raise UnsupportedAttention("some of its layers attend to the keys and values of other layers")
@@ -196,9 +194,9 @@ class Reach:
         return (self._length + depth for block in self.blocks for depths in block.depths for depth in depths)
 
     def spans(self, window: Window | None, last: bool, like: Tensor) -> Iterator[Span]:
-        """What the blocks attend to in a layer with this window; `last` where `is_last` is True.
+        """The spans of the blocks in a layer with this window; `last` if `is_last` is True.
 
-        Masks have the dtype and the device of `like`. The first token has the weight that the past stores for it.
+        Masks have the dtype and the device of `like`. The first token has the weight that the past stores.
         """
         weight = self.past[0].first_weight if self.past else 1.0
         for span in self._spans(window, last, like):
@@ -226,7 +224,7 @@ class Reach:
 
 
 def _windowed(window: Window, blocks: tuple[Block, ...], end: int, places_M: Tensor | None, like: Tensor) -> Span:
-    """The keys before slot `end` that all tokens of the blocks attend to, and those that only some attend to."""
+    """The span of the blocks: keys before slot `end` that all tokens attend to, and keys that only some attend to."""
     first, shared = (min(end, max(0, window.first(end + depth))) for depth in (0, _deepest(blocks)))
     parts = [Part(shared, end, places_M)] if shared < end else []
     if first < shared:
@@ -242,7 +240,7 @@ def _partly(
     places_M: Tensor | None,
     like: Tensor,
 ) -> Iterator[Part]:
-    """The slots, with the tokens that attend to any of them; nothing if there are none."""
+    """The slots as parts, each with the tokens that attend to any of its slots; none without slots or tokens."""
     depths_T = torch.tensor([depth for block in blocks for depths in block.depths for depth in depths])
     firsts_T = window.first(depths_T + end)
     sees_T = firsts_T < slots[1]
@@ -260,7 +258,7 @@ def _partly(
 
 
 def _hiding(window: Window, block: Block, end: int) -> Block:
-    """The block, with the depths at which attention begins where a token of a row is before the window of another."""
+    """The block, with the depths at which attention begins if a token is before the window of another in its row."""
     if window.first(end + _deepest((block,))) <= end:
         return block
     return replace(block, firsts=[[window.first(end + depth) - end for depth in depths] for depths in block.depths])

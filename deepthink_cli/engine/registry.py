@@ -24,8 +24,8 @@ def _check(name: str, kind: Any) -> Kind:
     return found
 
 
-# Imported only when used, because they import torch. A `LanguageModel` is the argument of each; one that loads the
-# weights itself has a method `of_spec`, which is called with a `ModelSpec` instead.
+# Engines import torch, so they are imported only when used. The argument of an engine is a `LanguageModel`. An engine
+# that loads the weights itself has a method `of_spec`, which is called with a `ModelSpec` instead.
 ENGINES: Registry[Kind] = Registry(
     "engines",
     {
@@ -37,7 +37,7 @@ ENGINES: Registry[Kind] = Registry(
 
 
 def check_engine(name: str, batch_invariant: bool = False) -> None:
-    """Raise InputError unless `name` is a registered engine or `auto`, and has passes of one row if it must."""
+    """Raise InputError unless `name` is a registered engine or `auto`, and, for `batch_invariant`, has own passes."""
     if name not in (AUTO, *ENGINES):
         raise InputError.of("engine", name, f"no such engine; use {', '.join((AUTO, *ENGINES))}")
     if batch_invariant and name != AUTO and hasattr(engine_class(name), "of_spec"):
@@ -51,7 +51,7 @@ def without_own_passes(engine: str) -> InputError:
 
 
 def engine_class(name: str) -> Kind:
-    """The class of the engine called `name`, which is not `auto`; raises InputError if there is none."""
+    """The class of the engine called `name`, which is not `auto`; raises InputError for an unknown name."""
     kind = ENGINES.get(name)
     if kind is None:
         raise InputError.of("engine", name, f"no such engine; use {', '.join((AUTO, *ENGINES))}")

@@ -1,1 +1,1 @@
-"""Evaluating a memory: accuracy, probabilities and changes since T = 1, on labelled rows."""
+"""The evaluation of a memory on labelled rows: accuracy, probabilities and changes since T = 1."""

@@ -1,4 +1,4 @@
-"""Evaluate a memory on labelled rows: what `deepthink eval` does."""
+"""Evaluate a memory on labelled rows: the work of `deepthink eval`."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class EvaluationReport:
-    """The content of `deepthink eval --json`: the metrics of every iteration, and the rows and memory evaluated.
+    """The content of `deepthink eval --json`: the metrics of every iteration, the rows and the memory.
 
-    `applied`, `judged` and `accuracy` are those by the first calibration of the scorer, or by the raw scores. `overlap`
-    is set if rows are among the demonstrations. `unused_chat` says whether the model has a chat template that the
-    memory does not use. `metric` is that of `judged`.
+    `applied`, `judged` and `accuracy` are by the first calibration of the scorer, or by the raw scores. `overlap` is
+    set if rows are among the demonstrations. `unused_chat`: the model has a chat template that the memory does not use.
+    `metric` is the name of the judged metric.
     """
 
     evaluation: Evaluation
@@ -82,12 +82,12 @@ class EvaluationReport:
 
     @property
     def applied(self) -> Evaluation:
-        """The evaluation of the predictions by the first calibration; that of the raw scores if none was named."""
+        """The evaluation of the predictions by the first calibration, or by the raw scores without a calibration."""
         return self.evaluation.calibrated.get("".join(self.calibrate[:1]), self.evaluation)
 
     @property
     def judged(self) -> Judged:
-        """The metric of the last iteration, by the first calibration: what `--fail-under` compares."""
+        """The metric of the last iteration, by the first calibration; `--fail-under` compares it."""
         found = self.applied.probabilities if self.metric == LOG_PROBABILITY else self.applied.results
         return Judged.of(found, self.metric, self.applied.n, (*self.calibrate, NONE)[0])
 
@@ -98,7 +98,7 @@ class EvaluationReport:
 
     @property
     def advice(self) -> list[str]:
-        """What to do next by what was seen, one sentence for each sign: few rows of a label, no use, no effect of T."""
+        """Advice for the next step, a sentence for each sign: few rows of a label, no use, no effect of T."""
         applied, demonstrations = self.applied, self.memory.provenance.demonstrations
         last = max(applied.results)
         changes = applied.changes.get(last)
@@ -163,17 +163,17 @@ def evaluate(
     """Evaluate a memory on labelled rows, next to plain in-context learning (T = 1) and the majority class.
 
     Args:
-        memory: a file, all of whose iterations are evaluated, the result of `open_memory`, memories from think(), or a
-            `Scorer`, which also says how they score, by which calibrations, and with which memories together.
-        rows: a file of labelled rows, or the result of `rows_of_file` or `rows_of_task`, which take a memory first.
+        memory: a file (all its iterations are evaluated), the result of `open_memory`, memories from think(), or a
+            `Scorer`, which also has the scoring, the calibrations and the memories of an ensemble.
+        rows: a file of labelled rows, or the result of `rows_of_file` or `rows_of_task`.
         options: how to load the model that made the memory; unset options are taken from the memory.
         engine: the model, if it is already loaded.
-        observe: called with every prediction; each row has one per iteration.
-        skip: called with every row that cannot be read, tokenised or scored; without it, such a row raises.
+        observe: called with every prediction; each row has a prediction for each iteration.
+        skip: called with every row that cannot be read, tokenised or scored; without `skip`, such a row raises.
         tell: called with every event (`deepthink_cli.events`).
 
-    All rows are in memory together for calibrations that are estimated from the rows. Warns of labels that are never
-    chosen. Raises InputError for a memory, rows or calibrations that do not fit, as `Scorer.open` and `rows_of_file`.
+    Calibrations that are estimated from the rows hold all rows in memory. Warns of labels that are never chosen. Raises
+    InputError as `Scorer.open` and `rows_of_file`, for a memory, rows or calibrations that do not fit.
     """
     scorer = memory if isinstance(memory, Scorer) else Scorer.open(memory, iteration="all")
     if scorer.gives_several:
@@ -220,9 +220,9 @@ def probe_evaluation(
     skip: bool = False,
     tell: Tell = silent,
 ) -> Probed:
-    """Time a sample of the rows that `evaluate`, with the same arguments, would evaluate.
+    """Time a sample of the rows that `evaluate` would evaluate with the same arguments.
 
-    The loading includes the reading of T = 1. Raises InputError as `evaluate` does.
+    The time of loading includes the reading of T = 1. Raises InputError as `evaluate` does.
     """
     loaded = load_for(scorer, rows, options, skip, tell)
     probed, _ = loaded.probe(_usable(loaded, rows, skip), rows.count, size=EVALUATED, skip=_skipped(skip))
@@ -239,7 +239,7 @@ def load_for(
     tell: Tell,
     engine: Engine | None = None,
 ) -> Loaded:
-    """Check the rows that are evaluated, and load the model unless it is loaded, with the reading of T = 1.
+    """Check the rows, load the model unless `engine` is given, and load the memories, with a reading of T = 1.
 
     Raises InputError as `evaluate` does.
     """
@@ -287,7 +287,7 @@ def without_skipped(
     skipped: Counter[str],
     skip: Callable[[Skipped], None] | None,
 ) -> Iterator[Prediction]:
-    """Yield the predictions; count the rows that are skipped, by their reasons, and give them to `skip`.
+    """Yield the predictions; count the skipped rows by their reasons, and give them to `skip`.
 
     Raises InputError if no row is left.
     """
@@ -310,7 +310,7 @@ def _nothing(rows: EvaluatedRows, message: str) -> InputError:
 
 
 def scored_rows(loaded: Loaded, rows: EvaluatedRows, skip: bool, tell: Tell) -> Iterator[Prediction | Skipped]:
-    """The corrected predictions of every row, in order, or the generated and judged answers to it."""
+    """The corrected predictions of every row, in order, or its generated and judged answers."""
     if rows.free is not None:
         progress = Progress("generating", 0, rows.count)
         return answered(
@@ -324,19 +324,19 @@ def scored_rows(loaded: Loaded, rows: EvaluatedRows, skip: bool, tell: Tell) -> 
 
 
 def _usable(loaded: Loaded, rows: EvaluatedRows, skip: bool) -> Iterable[Query | Skipped]:
-    """The queries of the rows, checked where bad ones are skipped."""
+    """The queries of the rows; with `skip`, a row that a calibration does not support becomes `Skipped`."""
     engine = loaded.engine
     check = loaded.scorer.row_check(engine.tokenizer, engine.limits, engine.identity.id)
     return skipping(rows.queries, check) if skip else rows.queries
 
 
 def _skipped(skip: bool) -> Collection[str]:
-    """The reasons for which rows are skipped: also without `skip`, those of rows that no memory can score."""
+    """The reasons for which rows are skipped: without `skip`, only the reasons that any memory has."""
     return EVERY_REASON if skip else UNSCORABLE
 
 
 def _warn(report: EvaluationReport, tell: Tell) -> None:
-    """Warn of a bias toward one label that nothing corrects, or not enough, and of rows that are demonstrations."""
+    """Warn of a bias toward one label that is not corrected, or not enough, and of rows that are demonstrations."""
     memory, calibrate = report.memory, report.calibrate
     corrected = report.evaluation.calibrated.get("".join(calibrate[:1]))
     if not calibrate:

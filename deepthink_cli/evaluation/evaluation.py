@@ -36,9 +36,9 @@ COUNTS = ("changed", "fixed", "broken")
 class Evaluation:
     """The metrics of every iteration, and the confusion table of the last one.
 
-    `changes` since T = 1 are those of the later iterations; there are none if T = 1 was not evaluated. Free answers
-    have no `probabilities`, and their changes none of a log-probability. `calibrated`
-    holds the same of the corrected predictions, for every calibration.
+    `changes` are the changes of later iterations since T = 1; empty if T = 1 was not evaluated. Free answers have no
+    `probabilities`, and their changes have no log-probability. `calibrated` has the evaluation of the corrected
+    predictions for every calibration.
     """
 
     n: int
@@ -57,7 +57,7 @@ class Evaluation:
 
     @property
     def true_labels(self) -> dict[str, int]:
-        """How many rows have each true label; empty if every row has its own candidates."""
+        """The number of rows with each true label; empty if every row has its own candidates."""
         return {label: sum(row.values()) for label, row in self.confusion.items()}
 
     def table(self) -> Table:
@@ -99,9 +99,9 @@ class Evaluation:
 
 
 class Evaluator:
-    """Counts labelled predictions, iteration by iteration, and their corrections by `calibrate`, in constant memory.
+    """Counts labelled predictions of every iteration, and their corrections by `calibrate`, in constant memory.
 
-    The predictions of one query by all iterations follow each other, in any order.
+    The predictions of a query by all iterations must come one after another, in any order.
     """
 
     def __init__(self, iterations: Sequence[int], labels: Sequence[str], calibrate: Iterable[str] = ()) -> None:
@@ -112,7 +112,7 @@ class Evaluator:
         self.calibrated = {name: Evaluator(iterations, labels) for name in calibrate if name != NONE}
         self.chance = 0.0
         self.memories = len(iterations)
-        self.answers: list[tuple[int, Answer]] = []  # to the current query, each with its iteration
+        self.answers: list[tuple[int, Answer]] = []  # the answers to the current query, each with its iteration
 
     def add(self, prediction: Prediction) -> None:
         """Count one prediction, whose query must have a true label."""
@@ -120,7 +120,7 @@ class Evaluator:
         assert gold is not None
         self.tallies[iteration].add(gold, prediction.label, prediction.label_mean_per_token, prediction.tied)
         log_probability = 0.0
-        if prediction.scores:  # there are none of free answers
+        if prediction.scores:  # free answers have none
             self.chance += 1 / len(prediction.scores)
             log_probability = log_share(prediction.scores[gold], prediction.scores.values())
             self.probabilities[iteration].add(log_probability, prediction.probability, prediction.label == gold)
@@ -155,7 +155,7 @@ class Evaluator:
 
 @dataclass(frozen=True)
 class Overlap:
-    """How many of the evaluated rows are demonstrations, and the evaluation of the others, None if there are none."""
+    """The number of rows that are demonstrations, and the evaluation of the other rows; None without other rows."""
 
     rows: int
     rest: Evaluation | None
@@ -186,7 +186,7 @@ class OverlapEvaluator:
         self.known_query = False
 
     def add(self, prediction: Prediction) -> None:
-        """Count one prediction; those of one query by all iterations follow each other."""
+        """Count one prediction; the predictions of a query by all iterations must come one after another."""
         query = prediction.query
         if query is not self.query:
             self.query, self.known_query = query, self.was_read(query)

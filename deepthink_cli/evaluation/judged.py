@@ -1,4 +1,4 @@
-"""The one figure that an evaluation is judged by: a metric of the last iteration, with the correction in use."""
+"""The figure by which an evaluation is judged: a metric of the last iteration, with the correction in use."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _OF_ROWS = (ACCURACY, "accuracy_mean_per_token", "subset_accuracy")  # shares of
 
 @dataclass(frozen=True)
 class Judged:
-    """A metric of the last iteration: `judged` in `eval --json`, and what `--fail-under` compares.
+    """A metric of the last iteration: `judged` in `eval --json`, which `--fail-under` compares.
 
-    `interval` is its 95 % interval, None for one that has none. `correction` is `none` for the model's own scores.
+    `interval` is the metric's 95 % interval, if it has one. `correction` is `none` for the model's own scores.
     """
 
     metric: str
@@ -30,7 +30,7 @@ class Judged:
     def of(
         cls, found: Mapping[int, Metrics | Probabilities | LabelSets], metric: str, rows: int, correction: str
     ) -> Self:
-        """The metric of the last of the iterations that were evaluated on so many rows."""
+        """The metric of the last iteration in `found`, evaluated on `rows` rows."""
         last = max(found)
         value: float = getattr(found[last], metric)
         interval = wilson(value, rows) if metric in _OF_ROWS else getattr(found[last], f"{metric}_ci95", None)

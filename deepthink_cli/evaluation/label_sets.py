@@ -28,7 +28,7 @@ from deepthink_cli.tasks.evaluated import EvaluatedRows
 class LabelSetsReport:
     """The content of `deepthink eval --json` for rows with several labels: `results` by iteration, T = 1 included.
 
-    `metric` is that of `judged`.
+    `metric` is the name of the judged metric.
     """
 
     memory: OpenedMemory
@@ -41,7 +41,7 @@ class LabelSetsReport:
 
     @property
     def judged(self) -> Judged:
-        """The metric of the last iteration: what `--fail-under` compares."""
+        """The metric of the last iteration; `--fail-under` compares it."""
         return Judged.of(self.results, self.metric, self.last.n, NONE)
 
     @property
@@ -51,7 +51,7 @@ class LabelSetsReport:
 
     @property
     def optimistic(self) -> bool:
-        """Whether the rows seem to be those that the thresholds were fitted on, by the name of their file."""
+        """Whether the thresholds seem to be fitted on the same rows, by the name of their file."""
         stored = self.memory.provenance.thresholds
         return stored is not None and self.split.replace("\\", "/").rpartition("/")[2] == stored.source
 
@@ -86,7 +86,7 @@ def evaluate_label_sets(
 ) -> LabelSetsReport:
     """Evaluate a memory on rows with several labels, next to plain in-context learning (T = 1).
 
-    The arguments are those of `evaluate`. Raises InputError for rows or thresholds that do not fit the memory.
+    The arguments are as in `evaluate`. Raises InputError for rows or thresholds that do not fit the memory.
     """
     memory, demonstrations = scorer.memory, scorer.demonstrations
     given = GivenLabels.of(memory.provenance, scorer.scoring, memory.name)

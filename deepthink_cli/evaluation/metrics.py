@@ -1,4 +1,4 @@
-"""Metrics of predictions, and their tables: accuracy with its interval, F1, ties, calibration error, what T changed."""
+"""Metrics of predictions, and their tables: accuracy with its interval, F1, ties, calibration error, changes by T."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 Z95 = 1.959963984540054  # the normal distribution's 97.5 % point
-BINS = 10  # of equal width, for the expected calibration error
+BINS = 10  # bins of equal width for the expected calibration error
 _EDGES = tuple(number / BINS for number in range(1, BINS))
 
 
 @dataclass(frozen=True)
 class LabelMetrics:
-    """Precision, recall and F1 of one label, and how often it is the true one."""
+    """Precision, recall and F1 of a label, and the number of rows with this true label."""
 
     precision: float
     recall: float
@@ -25,12 +25,12 @@ class LabelMetrics:
 
 @dataclass(frozen=True)
 class Metrics:
-    """How well one iteration's predictions agree with the true labels.
+    """The agreement of one iteration's predictions with the true labels.
 
-    `stderr` is sqrt(p (1 - p) / n); `ci95` Wilson's interval; `macro_f1` the mean F1 over the labels
-    that occur, true or predicted; `ties` counts inputs with several best candidates (the first is chosen).
-    `predicted` counts the answers by label. If every input has its own candidates there are no labels to compare:
-    `macro_f1` is None, `per_label` and `predicted` are empty.
+    `stderr` is sqrt(p (1 - p) / n); `ci95` is Wilson's interval; `macro_f1` is the mean F1 over the labels that occur,
+    true or predicted. `ties` counts inputs with several best candidates (the first is chosen), `predicted` the answers
+    by label. If every input has its own candidates, there are no common labels: `macro_f1` is None, `per_label` and
+    `predicted` are empty.
     """
 
     accuracy: float
@@ -44,9 +44,9 @@ class Metrics:
 
 
 class Tally:
-    """Running counts of predictions: memory does not grow with their number.
+    """Running counts of predictions, in constant memory.
 
-    `labels` are the label words all inputs share; empty if every input has its own candidates.
+    `labels` are the label words of all inputs; empty if every input has its own candidates.
     """
 
     def __init__(self, labels: Sequence[str] = ()) -> None:
@@ -64,7 +64,7 @@ class Tally:
             self.confusion[gold, predicted] += 1
 
     def metrics(self) -> Metrics:
-        """The metrics of all counted predictions, of which there must be at least one."""
+        """The metrics of all counted predictions; at least one is needed."""
         accuracy = self.right / self.n
         per_label = {label: self._label(label) for label in self._occurring()}
         return Metrics(
@@ -79,7 +79,7 @@ class Tally:
         )
 
     def majority(self) -> tuple[str, float] | None:
-        """The most frequent true label and the accuracy of always answering it."""
+        """The most frequent true label, and the accuracy of this answer to every row."""
         if not self.labels:
             return None
         gold: Counter[str] = Counter()
@@ -120,12 +120,12 @@ def wilson(share: float, n: int) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class Probabilities:
-    """How good the probabilities of one iteration's predictions are.
+    """The quality of the probabilities of one iteration's predictions.
 
-    `log_probability` is the mean log of the true label's share among its candidates, in nats, and
-    `log_probability_ci95` Student's interval for it, None for a single row. `ece` is the expected calibration error
-    over `ece_bins` bins of equal width (Naeini et al. 2015): the mean over rows of |accuracy - mean probability| of the
-    bin that the probability of the predicted label falls in.
+    `log_probability` is the mean log of the true label's share among its candidates, in nats; `log_probability_ci95` is
+    Student's interval of this mean, None for a single row. `ece` is the expected calibration error over `ece_bins` bins
+    of equal width (Naeini et al. 2015): the mean over rows of |accuracy - mean probability| in the bin of the predicted
+    label's probability.
     """
 
     log_probability: float
@@ -159,19 +159,19 @@ class RunningMean:
 
 
 class ProbabilityTally:
-    """Running sums over predictions: memory does not grow with their number."""
+    """Running sums over predictions, in constant memory."""
 
     def __init__(self) -> None:
         self.log_probability = RunningMean()
-        self.excess = [0.0] * BINS  # of each bin, the sum over rows of probability - (1 if right else 0)
+        self.excess = [0.0] * BINS  # for each bin, the sum over rows of probability - (1 if right else 0)
 
     def add(self, log_probability: float, probability: float, right: bool) -> None:
-        """Count one prediction: the log-probability of the true label, and the probability of the predicted one."""
+        """Count one prediction: the log-probability of the true label, and the probability of the predicted label."""
         self.log_probability.add(log_probability)
         self.excess[bisect_left(_EDGES, probability)] += probability - right
 
     def result(self) -> Probabilities:
-        """The metrics of all counted predictions, of which there must be at least one."""
+        """The metrics of all counted predictions; at least one is needed."""
         n = self.log_probability.n
         ece = sum(map(abs, self.excess)) / n
         return Probabilities(self.log_probability.mean, self.log_probability.ci95, ece)
@@ -189,9 +189,9 @@ class Answer:
 class Changes:
     """The changes of one iteration since T = 1, over the same rows.
 
-    `changed` counts rows with another label; of these `fixed` became right and `broken` wrong. `log_probability` is the
-    mean change of the true label's log-probability, in nats; its interval is Student's, of paired differences, and None
-    for a single row.
+    `changed` counts rows with another label, of which `fixed` became right and `broken` became wrong. `log_probability`
+    is the mean change of the true label's log-probability, in nats. Its interval is Student's, of paired differences;
+    None for a single row.
     """
 
     changed: int
@@ -207,16 +207,16 @@ class Changes:
 
 
 def mcnemar(gained: int, lost: int) -> float:
-    """Exact two-sided p that rows which only one of two labellings got right are divided as unequally by chance.
+    """The exact two-sided p of McNemar's test (1947): a binomial test, with probability 1/2, of rows gained and lost.
 
-    The binomial test with probability 1/2 of so many rows gained and lost (McNemar 1947).
+    `gained` and `lost` count the rows that only one of two labellings gets right.
     """
     from scipy.special import bdtr
 
     return min(1.0, 2 * float(bdtr(min(gained, lost), gained + lost, 0.5)))
 
 
-ALPHA = 0.05  # of p: a difference with a smaller one is not put down to chance
+ALPHA = 0.05  # chance does not explain a difference with a smaller p
 
 
 def by_chance(p: float) -> str:
@@ -225,7 +225,7 @@ def by_chance(p: float) -> str:
 
 
 class ChangeTally:
-    """Running counts of changes: memory does not grow with the number of rows."""
+    """Running counts of changes, in constant memory."""
 
     def __init__(self) -> None:
         self.changed = self.fixed = self.broken = 0
@@ -239,7 +239,7 @@ class ChangeTally:
         self.log_probability.add(later.log_probability - first.log_probability)
 
     def result(self) -> Changes:
-        """The changes of all counted rows, of which there must be at least one."""
+        """The changes of all counted rows; at least one is needed."""
         mean = self.log_probability
         return Changes(self.changed, self.fixed, self.broken, mean.mean, mean.ci95)
 
@@ -277,7 +277,7 @@ def _since_first(changes: Changes, scored: bool) -> list[str]:
 
 
 def confusion_table(confusion: Mapping[str, Mapping[str, int]], metrics: Metrics) -> Table:
-    """A row for each true label: how often each label was predicted, then its precision, recall and F1."""
+    """A row for each true label: the counts of predicted labels, then its precision, recall and F1."""
     rows = []
     for gold, counts in confusion.items():
         label = metrics.per_label.get(gold)

@@ -1,4 +1,4 @@
-"""What an evaluation tells of its results, beside notes and warnings."""
+"""The events of an evaluation, beside notes and warnings."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Evaluating(Event):
-    """Rows are to be scored with a memory, and their scores corrected by these calibrations."""
+    """The rows will now be scored with this memory, and corrected by these calibrations."""
 
     memory: OpenedMemory
     calibrate: tuple[str, ...]
@@ -23,7 +23,7 @@ class Evaluating(Event):
 
 @dataclass(frozen=True)
 class Predicted(Event):
-    """A row was scored at one iteration; its iterations are told one after another."""
+    """A row was scored at one iteration; the events of its iterations come one after another."""
 
     prediction: Prediction
 

@@ -11,12 +11,12 @@ from deepthink_cli.evaluation.judged import ACCURACY, LOG_PROBABILITY, MICRO_F1,
 
 SEVERAL = (MICRO_F1, "macro_f1", "subset_accuracy")  # metrics of rows with several labels
 SHARES = (ACCURACY, "accuracy_mean_per_token", *SEVERAL)  # between 0 and 1
-METRICS = (*SHARES, LOG_PROBABILITY)  # metrics of which more is better; named as in eval --json
+METRICS = (*SHARES, LOG_PROBABILITY)  # larger is better; the names are those of eval --json
 
 
 @dataclass(frozen=True)
 class Threshold:
-    """The least value of a metric: a share for those of `SHARES`, nats for the log-probability."""
+    """The least value of a metric: a share for `SHARES`, nats for the log-probability."""
 
     metric: str
     least: float
@@ -45,7 +45,7 @@ class Threshold:
     def check_possible(self, has_labels: bool, has_scores: bool, several: bool = False) -> None:
         """Raise InputError for a metric that the rows do not have.
 
-        These are rows with their own candidates, generated answers, or rows that may have several labels or not.
+        It depends on whether rows have common labels, scores, and `several` labels each.
         """
         if several and self.metric not in SEVERAL:
             raise InputError.of("fail_under", self.text, f"rows with several labels have {', '.join(SEVERAL)}")
@@ -57,7 +57,7 @@ class Threshold:
             raise InputError.of("fail_under", self.text, "generated answers have no log-probability; judge accuracy")
 
     def check(self, judged: Judged) -> None:
-        """Raise BelowThreshold if the value of the metric, which must be the one judged, is below the least."""
+        """Raise BelowThreshold if the judged value is too small; it must be of the same metric."""
         assert judged.metric == self.metric
         if judged.value < self.least:
             raise BelowThreshold(f"{self.metric} {judged.value:.4f} is below --fail-under {self.text}")

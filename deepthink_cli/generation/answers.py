@@ -1,4 +1,4 @@
-"""Generate the free answers to a task's rows, and judge them as the task says."""
+"""Generate the free answers to a task's rows, and judge them by the task's judge."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def answered(
 ) -> Iterator[Prediction | Skipped]:
     """Yield every query's answers, one by each memory, in order: greedily generated, and judged by the task's judge.
 
-    A prediction's `label` is the answer found in the generated `text`, and `gold` of its query the true answer as it is
-    compared; there are no scores. `written` says how queries are written. Rows that are too long are skipped.
-    `tell` is called with the `progress` after every row, as in `scoring.pipeline`.
+    A prediction's `label` is the answer found in the generated `text`; the `gold` of its query is the compared part of
+    the true answer; there are no scores. `written` writes the queries. Rows that are too long are skipped. `tell` is
+    called with the `progress` after every row, as in `scoring.pipeline`.
     """
     stop = None if free.stop is None else tuple(free.stop)
     decoding = Decoding(max_new_tokens=free.max_new_tokens, stop=stop)
@@ -46,7 +46,7 @@ def answered(
 
 
 def judged(free: Free, generation: Generation) -> Prediction:
-    """A generated answer as a prediction, whose label is the true answer exactly if it is right."""
+    """A generated answer as a prediction; it is right if its label is the true answer."""
     query, gold = generation.query, generation.query.gold
     assert gold is not None
     gold, label = judge_of(free).answers(free, gold, generation.text, query.fields or {})

@@ -39,7 +39,7 @@ def generate_file(
 ) -> Iterator[list[Generation | Skipped]]:
     """Yield a list of answers for every `chunk` of rows in a file, or on standard input (`-`).
 
-    For each row, one answer by each iteration of the memory; `show` is called with pieces of them as they are
+    Each row has an answer by each iteration of the memory; `show` is called with pieces of answers as they are
     generated. Rows are checked before the model is loaded, unless the caller has `checked` them. With `skip`, a row
     that cannot be used is replaced by `Skipped`; otherwise raises InputError: with every mistake in a file, or at the
     first bad row of standard input.
@@ -95,7 +95,7 @@ def _check_prompts(
 
 @dataclass(frozen=True)
 class GeneratedRows(OutputRows):
-    """What the output rows of `generate` hold, and the columns of a table of them."""
+    """The contents of the output rows of `generate`, and the columns of their table."""
 
     def row(self, index: int, row: Any) -> dict[str, Any]:
         """One row of output for a `Generation`, or for a row that was skipped."""

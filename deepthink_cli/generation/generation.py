@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
     from deepthink_cli.memory import Memory
 
-_UNFINISHED = "\ufffd"  # what a tokenizer writes for the first bytes of a character
+_UNFINISHED = "\ufffd"  # the text of the first bytes of a character
 
 
 @dataclass(frozen=True)
 class Continuation:
-    """A generated text, without the stop string that ended it, and why it ended.
+    """A generated text, without the stop string that ended it, and the reason of its end.
 
-    `token_ids` are all generated tokens, also those of the stop string and the model's end of text.
+    `token_ids` are all generated tokens, with the stop string and the model's end of text.
     """
 
     text: str
@@ -39,7 +39,7 @@ class Continuation:
 
 @dataclass(frozen=True)
 class Piece:
-    """Text that is added to the continuation of the prompt at `place`, and the whole continuation with the last one."""
+    """A piece of the continuation of the prompt at `place`; the last piece also has the whole continuation."""
 
     place: int
     text: str
@@ -49,7 +49,7 @@ class Piece:
 def continuations(
     engine: Engine, memory: Memory | None, prompts: Sequence[Prompt], decoding: Decoding
 ) -> list[Continuation]:
-    """Continue every prompt after a memory, or after nothing at all; in order. Raises as `Engine.generate`."""
+    """Continue every prompt after a memory, or without a memory; in order. Raises as `Engine.generate`."""
     wholes: dict[int, Continuation] = {}
     for piece in pieces(engine, memory, prompts, decoding):
         if piece.whole is not None:
@@ -72,7 +72,7 @@ def pieces(engine: Engine, memory: Memory | None, prompts: Sequence[Prompt], dec
 
 
 class _GrowingText:
-    """The text of one continuation: its tokens and how much of it has been shown."""
+    """The text of one continuation: its tokens, and the length of the text that was shown."""
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, stop: Sequence[str]) -> None:
         self._tokenizer: Any = tokenizer
@@ -97,7 +97,7 @@ class _GrowingText:
 
 
 def _begun(text: str, stop: str) -> int:
-    """How many characters at the end of a text are the beginning of a stop string."""
+    """The number of characters at the end of a text that are the beginning of a stop string."""
     return next((count for count in range(min(len(stop), len(text)), 0, -1) if text.endswith(stop[:count])), 0)
 
 
@@ -110,8 +110,8 @@ Show = Callable[[str], None]  # called with every piece of an answer
 class Generation:
     """The answer that one iteration of a memory generates to one query.
 
-    `text` is what follows the query, as it was generated, without the stop string that ended it. `tokens` counts all
-    generated tokens; `finish` says why the last one is the last.
+    `text` is the generated text, without the stop string that ended it. `tokens` counts all generated tokens; `finish`
+    is the reason of the text's end.
     """
 
     query: Query
@@ -128,12 +128,12 @@ def generate(
     decoding: Decoding | None = None,
     chunk: int = CHUNK,
 ) -> Iterator[Generation]:
-    """Yield the generated answer to every input, in order; with several memories, one after another for each input.
+    """Yield the generated answer to every input, in order; with several memories, an answer by each, input by input.
 
     Inputs are queries, or texts (strings, or the template's named fields). Without stop strings in `decoding`, an
-    answer ends where one does among the demonstrations: at the separator, or at the end of a turn in a chat. Answers of
-    `chunk` inputs are generated together. Raises InputError for an input that does not fit the template or, together
-    with its new tokens, the model's context.
+    answer ends as in the demonstrations: at the separator, or at the end of a turn in a chat. Answers to `chunk` inputs
+    are generated together. Raises InputError for an input that does not fit the template or, together with its new
+    tokens, the model's context.
     """
     from deepthink_cli.memory import Memory
 
@@ -153,10 +153,10 @@ def generate_or_skip(
     show: Show | None = None,
     written: Written = AS_THEY_ARE,
 ) -> Iterator[list[Generation | Skipped]]:
-    """Like `generate`, a list for every chunk of rows, with `Skipped` in the place of a row that cannot be answered.
+    """Yield the answers to every chunk of rows, with `Skipped` in the place of a row that cannot be answered.
 
-    `written` says how queries are written. `show` is called with pieces of the answers as they are generated. With
-    `skip` off, raises as `generate` does.
+    `written` writes the queries. `show` is called with pieces of the answers as they are generated. Without `skip`,
+    raises as `generate` does.
     """
     provenance, placed = longest(memories).provenance, [engine.place(memory) for memory in memories]
     if provenance is None:
@@ -183,7 +183,7 @@ def generate_or_skip(
 
 
 def ended(decoding: Decoding, tokenizer: PreTrainedTokenizerBase, demonstrations: TokenizedDemonstrations) -> Decoding:
-    """The decoding with stop strings: its own, or what follows an answer among the demonstrations."""
+    """The decoding with stop strings: its own, or the text that follows an answer in the demonstrations."""
     if decoding.stop is not None:
         return decoding
     chat = demonstrations.chat
@@ -193,7 +193,7 @@ def ended(decoding: Decoding, tokenizer: PreTrainedTokenizerBase, demonstrations
 
 
 class _Prompts:
-    """Makes prompts of queries; one that does not fit the model raises InputError, or is replaced by the reason."""
+    """Makes prompts of queries; a query that does not fit the model raises InputError, or is replaced by `Skipped`."""
 
     def __init__(self, engine: Engine, tokenize: QueryTokenizer, length: int, decoding: Decoding, skip: bool) -> None:
         self._engine, self._tokenize, self._length = engine, tokenize, length

@@ -1,11 +1,10 @@
-"""Writing files so that an interruption leaves none of them damaged: atomically, or by appending whole rows.
+"""Writing files that no interruption damages: atomically, or by appending whole rows.
 
 A file is written to a temporary folder next to its target, then moved over it. Interrupted work continues from files
-that are only appended to: a run's rows, the labels of `predict --resume`. A row is a line of JSON that is never
-changed. A row of a run has a key, which says what it is the result of; a row of a labelling has the number of its
-input, and the first line of the file, its header, says what all rows were made with. Rows are synced to disk as they
-are written. Whoever continues the work holds a lock, cuts off what a killed process has left of a last line, and does
-what has no row yet.
+that are only appended to: a run's rows, and the labels of `predict --resume`. A row is a line of JSON that is never
+changed, and is synced to disk as it is written. A row of a run has a key that identifies its result. A row of a
+labelling has the number of its input; the first line of its file identifies the labelling. The process that continues
+the work holds a lock, cuts off an unfinished last line, and does the work that has no row yet.
 """
 
 from __future__ import annotations
@@ -25,8 +24,8 @@ from deepthink_cli.errors import DeepThinkError, InputError, Problem
 from deepthink_cli.io.temporary import temporary_folder
 
 _MARK = ".deepthink-"  # temporary folders are named .NAME.deepthink-RANDOM
-_REPLACED = "replaced"  # in a temporary folder, the old folder
-_LONGEST = 200  # bytes of a file name: 255 on common file systems, less the rest of the temporary folder's name
+_REPLACED = "replaced"  # the name of the old folder in a temporary folder
+_LONGEST = 200  # the most bytes of a file name: 255 on common file systems, less the rest of a temporary folder's name
 
 
 def check_output(path: str | Path, field: str = "output") -> Path:
@@ -152,7 +151,7 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def _exchange(new: Path, target: Path, replaced: Path) -> None:
-    """Move a folder to the target, and what was there to `replaced`; an error leaves the target as it was."""
+    """Move a folder to the target, and the old folder to `replaced`; an error leaves the target as it was."""
     try:
         if target.exists():  # a folder cannot be moved over one that holds files
             os.replace(target, replaced)
@@ -163,7 +162,7 @@ def _exchange(new: Path, target: Path, replaced: Path) -> None:
 
 
 def _restore(target: Path, replaced: Path) -> None:
-    """Put back the old folder if it was moved away and no other has come in its place."""
+    """Put back the old folder if it was moved away and its place is still empty."""
     if replaced.is_dir() and not os.path.lexists(target):
         os.replace(replaced, target)
 
@@ -188,7 +187,7 @@ def _remove_unlocked(target: Path, folder: Path) -> None:
 
 
 def _remove(target: Path, folder: Path) -> None:
-    """Remove a temporary folder, after the old folder in it is put back where its replacement was interrupted."""
+    """Remove a temporary folder; if a replacement was interrupted, first put back the old folder in it."""
     with suppress(OSError):
         _restore(target, folder / _REPLACED)
     if not (folder / _REPLACED).is_dir() or os.path.lexists(target):
@@ -196,7 +195,7 @@ def _remove(target: Path, folder: Path) -> None:
 
 
 def _mode(target: Path, folder: Path) -> int:
-    """The target's permissions, or those of a new file (os.umask is not used, since reading it sets it)."""
+    """The permissions of the target, or of a new file (os.umask is not used, since reading it sets it)."""
     with suppress(FileNotFoundError):
         return stat.S_IMODE(target.stat().st_mode)
     probe = folder / f"{target.name}.mode"
@@ -225,7 +224,7 @@ def append(path: Path, lines: Iterable[str]) -> None:
 
 
 def cut(path: Path, end: int) -> None:
-    """Remove what follows the first `end` bytes of a file."""
+    """Remove all but the first `end` bytes of a file."""
     with open(path, "r+b") as file:
         if end < os.fstat(file.fileno()).st_size:
             file.truncate(end)
@@ -248,7 +247,7 @@ def whole_lines(path: Path) -> int:
 
 @contextmanager
 def refusals(where: Problem, hint: str) -> Iterator[None]:
-    """Raise errors of the file system as a DeepThinkError, which says how the work continues."""
+    """Raise errors of the file system as a DeepThinkError that ends with the `hint`."""
     try:
         yield
     except OSError as error:

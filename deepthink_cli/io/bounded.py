@@ -1,4 +1,4 @@
-"""Whether work of unknown origin ends, tried in a copy of this process with limits of time and memory."""
+"""A trial of untrusted work in a copy of this process, with limits of time and memory."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _PAUSE = 0.002  # seconds between two looks at the copy
 
 
 def exceeds(work: Callable[[], object], seconds: int = SECONDS, memory: int = MEMORY) -> str | None:
-    """The limit that some work exceeds, in words; None if it ends, in whatever way, or where processes have no copies.
+    """The limit that some work exceeds, in words; None if it ends in any way, or if a process cannot be copied here.
 
-    The work must start no threads and wait for none: a copy has one thread. Its memory is limited on Linux only.
+    The work must start no threads and wait for none: a copy has one thread. Memory is limited on Linux only.
     """
     if not hasattr(os, "fork"):
         return None
@@ -51,14 +51,14 @@ def _try(work: Callable[[], object], seconds: int, memory: int) -> None:
         signal.set_wakeup_fd(-1)
         for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(each, signal.SIG_DFL)
-        resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))  # should this process outlive the other
+        resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))  # if this process outlives its parent
         with suppress(OSError):
             held = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
             resource.setrlimit(resource.RLIMIT_AS, (held + memory, held + memory))
         work()
     except MemoryError:
         status = _TOO_LARGE
-    except BaseException:  # it is raised again where the work is done
+    except BaseException:  # the error is raised again where the work is done
         pass
     finally:
         os._exit(status)

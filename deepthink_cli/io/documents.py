@@ -1,8 +1,8 @@
 """Read a YAML or TOML file as values, with the line of each value.
 
-No file may set options that let code of others run: those are flags of the command line alone. Libraries give fewer
+No file may set options that let other people's code run: these are flags of the command line only. Libraries know fewer
 lines: ruamel.yaml 0.19 accepts 17 of the 62 files that are refused here (tests/corpus) and names no line for 14;
-tomlkit 0.15 keeps no line of a value that it has read.
+tomlkit 0.15 keeps no lines of values.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NUMBER = f"a number has more than {_LONGEST_NUMBER} digits; shorten it, or writ
 _YAML = "tag:yaml.org,2002:"
 _SCALARS = {_YAML + kind for kind in ("str", "int", "float", "bool", "null", "timestamp")}
 
-# Strings and comments, in which brackets and line breaks mean nothing, and everything else up to one of these.
+# Strings and comments, in which brackets and line breaks mean nothing, and the text between them.
 _TOML_TOKEN = re.compile(
     r'''"""(?:\\.|[^\\])*?"{3,5}|'{3}.*?'{3,5}|"(?:\\.|[^"\\])*"|'[^']*'|#[^\n]*|[\[\]{}\n]|[^\[\]{}\n#"']+''',
     re.DOTALL,
@@ -57,7 +57,7 @@ class Document:
 
 
 def read_document(path: Path, trusted: bool = False) -> Document:
-    """Read a .toml, .yaml or .yml file; a `trusted` one, of this package, by libyaml, which is faster.
+    """Read a .toml, .yaml or .yml file; `trusted` files of this package are read by libyaml, which is faster.
 
     A YAML alias is read as a copy of its value. Raises InputError with `file:line` for text that is not UTF-8 or
     not of the format, a duplicated key, a tag, a NUL character, and values nested too deeply.
@@ -180,7 +180,7 @@ def _line(text: str, place: int) -> int:
 
 
 def _unfit(value: Any) -> str | None:
-    """Why a string (possibly from an escape sequence) or a number is invalid; None if it is valid."""
+    """The fault of a string (possibly from an escape sequence) or a number; None if it is valid."""
     if isinstance(value, int) and value.bit_length() > _MAX_BITS:
         return _NUMBER
     if not isinstance(value, str):
@@ -269,7 +269,7 @@ RUN_CODE = frozenset({"trust_remote_code", "run_code"})
 def check_allows_no_code(values: Any, where: Callable[..., str], options: Collection[str] = RUN_CODE) -> None:
     """Check the values of a file, at any depth; `where` gives the line of the value under some keys.
 
-    `options` are those that let code run. Raises InputError for each of them, unless its value is false.
+    `options` let code run. Raises InputError for each of them, unless its value is false.
     """
     problems = Problems()
     for *above, name in _allowing(values, options):

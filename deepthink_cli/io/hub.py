@@ -1,4 +1,4 @@
-"""The hub and its libraries: whether it may be asked, settings that are changed for a while, failures in words."""
+"""The hub and its libraries: permission to ask it, temporary settings, and failures in words."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _UNREACHABLE = {"ConnectionError", "TransportError", "Timeout", "LocalEntryNotFo
 
 
 def forbidden_by(offline: bool) -> str | None:
-    """What forbids downloads: `--offline`, or a variable of the hub's library; None if they are allowed."""
+    """The option or the variable of the hub's library that forbids downloads; None if they are allowed."""
     if offline:
         return option("offline")
     names = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
@@ -38,7 +38,7 @@ def forbidden_by(offline: bool) -> str | None:
 def is_unreachable(error: BaseException) -> bool:
     """Whether an error of a library means that a file is not in the cache and the hub did not answer or was not asked.
 
-    A missing repository or file, which the hub reports itself, is none.
+    A missing repository or file, which the hub reports itself, does not count.
     """
     return any({kind.__name__ for kind in type(each).__mro__} & _UNREACHABLE for each in _causes(error))
 
@@ -71,7 +71,7 @@ def is_repository(name: str) -> bool:
 
 
 def answers() -> bool:
-    """Whether the hub answers within seconds, where its library would try for a minute."""
+    """Whether the hub answers within seconds; its library would try for a minute."""
     from huggingface_hub import constants, get_session
 
     try:
@@ -81,7 +81,7 @@ def answers() -> bool:
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """The error, and those during whose handling it was raised."""
+    """The error, and the errors during whose handling it was raised."""
     seen: list[BaseException] = []
     current: BaseException | None = error
     while current is not None and current not in seen:
@@ -133,7 +133,7 @@ def _set_variable(restored: ExitStack, name: str) -> None:
 
 
 def _disconnect(restored: ExitStack) -> None:
-    """Has the effect of HF_HUB_OFFLINE, which the libraries read only when they are imported."""
+    """Apply the effect of HF_HUB_OFFLINE, which the libraries read only when they are imported."""
     for module, name in (("huggingface_hub.constants", "HF_HUB_OFFLINE"), ("datasets.config", "HF_HUB_OFFLINE")):
         if library := sys.modules.get(module):
             restored.callback(setattr, library, name, getattr(library, name))

@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import ConfigDict
 
-# Of records that are read from files.
+# Messages about records that are read from files.
 STRICT = ConfigDict(extra="forbid", allow_inf_nan=False, defer_build=True)
 
 _REASONS = {
@@ -46,7 +46,7 @@ _PREFIXES = re.compile(r"(^|: )(Value|Assertion) error, ")
 
 
 def reason(error: Any) -> str:
-    """Why a value is refused, without its place, from an item of `ValidationError.errors()`."""
+    """The reason why a value is refused, without its place, from an item of `ValidationError.errors()`."""
     text = _REASONS.get(error["type"])
     return plain(error["msg"]) if text is None else text.format(**error.get("ctx", {}))
 
@@ -62,7 +62,7 @@ def place(error: Any) -> str:
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that is most like another one, whatever the case of their letters; None if none is."""
+    """The known name that is most like `name`, whatever the case of their letters; None if none is like it."""
     by_folded = {each.casefold(): each for each in reversed(list(known))}
     close = difflib.get_close_matches(name.casefold(), by_folded, n=1)
     return by_folded[close[0]] if close else None

@@ -6,7 +6,7 @@ from typing import Any
 
 
 def split(text: Any) -> Any:
-    """The names of a list that is separated by commas, as their parameters are; what is not a text stays as it is.
+    """The names, with their parameters, in a list separated by commas; a value that is not a text stays as it is.
 
     A part with `=` but without `:` is a parameter of the name before it.
     """

@@ -42,7 +42,7 @@ def chunks(items: Iterator[T], size: int, flush: bool = False) -> Iterator[list[
 
 
 def arriving(items: Iterator[T], most: int) -> Iterator[list[T]]:
-    """Yield the items that have arrived, in order, at most `most` at a time: none follows at once.
+    """Yield the items that have arrived, in order, at most `most` at a time; a list ends where no item follows at once.
 
     An error of `items` is raised here, after the items before it. The thread that waits for items ends with the
     process, whatever it waits for.
@@ -110,7 +110,7 @@ def behind(use: Callable[[T], None], most: int = 1) -> Iterator[Callable[[T], No
 
 
 def still_working(names: str = _NAME) -> bool:
-    """Whether a thread whose name begins so is still at work: a normal exit waits for it, or ends it in native code."""
+    """Whether a thread whose name begins with `names` is at work; an exit waits for it, or ends it in native code."""
     return any(thread.name.startswith(names) for thread in threading.enumerate())
 
 

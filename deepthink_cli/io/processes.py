@@ -1,7 +1,7 @@
-"""Starting processes, which nothing else in the package does: none imports modules from the working directory.
+"""The only place that starts processes: none of them imports modules from the working directory.
 
-Python puts the working directory before its own modules for `-m` and `-c`, so that a `queue.py` among somebody's data
-would run.
+With `-m` and `-c`, Python searches the working directory before its own modules, so that a `queue.py` among somebody's
+data would run.
 """
 
 from __future__ import annotations

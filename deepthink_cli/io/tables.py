@@ -2,8 +2,8 @@
 
 All but Parquet are compressed if `.gz` or `.zst` follows.
 
-CSV, TSV and Parquet are tables: their columns are known before the first row. A field of a field is a column whose name
-has a dot, as `scores.positive`; where the columns have the outer field only, its content is written as JSON.
+CSV, TSV and Parquet are tables: their columns are known before the first row. The column of a nested field has a dot in
+its name, as `scores.positive`; if only the outer field has a column, its content is written as JSON.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def flat(row: Row, columns: Columns) -> dict[str, Any]:
 
 
 def _divide(name: str, value: Any, columns: Columns, cells: dict[str, Any]) -> None:
-    """Add the parts of a field to the cells: those of an object by name, those of a list by number, from 1."""
+    """Add the parts of a field to the cells: parts of an object by name, parts of a list by number, from 1."""
     if not isinstance(value, Mapping | list):
         raise InputError(f"a row holds {name!r}, which is not a column of the table; write .jsonl")
     parts = value.items() if isinstance(value, Mapping) else enumerate(value, start=1)

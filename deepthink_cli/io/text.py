@@ -17,7 +17,7 @@ _MARKDOWN = re.compile(r"([\\`*_\[\]<>|&~$])")
 
 
 def visible(text: str, kept: str = "") -> str:
-    r"""Text that steers no terminal: control characters but for those `kept` are escaped, as \x1b or \u202e."""
+    r"""Text without effect on a terminal: control characters not in `kept` are escaped, as \x1b or \u202e."""
     return _STEERING.sub(
         lambda found: found[0] if found[0] in kept else found[0].encode("unicode_escape").decode(), text
     )
@@ -112,5 +112,5 @@ def told_apart(*words: str) -> list[str]:
 
 
 def named(label: str) -> str:
-    """A label between numbers: one that begins with a digit is quoted, as in `'0'`."""
+    """A label for a text with numbers: quoted if it begins with a digit, as in `'0'`."""
     return repr(label) if label[:1].isdecimal() else label

@@ -17,9 +17,9 @@ from deepthink_cli.model.options import POCKET, ModelOptions
 from deepthink_cli.provenance import AdapterIdentity
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
-# They do not change what the adapter computes, or depend on the library's version.
+# They have no effect on the adapter's results, or depend on the library's version.
 _VOLATILE = ("auto_mapping", "base_model_name_or_path", "inference_mode", "peft_version", "revision", "runtime_config")
-# Fields that may be set: merged weights then compute what the adapter beside the model computes.
+# Fields that may be set: merged weights then give the same results as the adapter beside the model.
 _MERGED = {
     *("alpha_pattern", "bias", "corda_config", "ensure_weight_tying", "eva_config", "exclude_modules"),
     *("fan_in_fan_out", "init_lora_weights", "layers_pattern", "layers_to_transform", "loftq_config", "lora_alpha"),
@@ -57,7 +57,7 @@ def find_adapter(options: ModelOptions) -> Adapter | None:
 
 
 def adapter_to_download(options: ModelOptions) -> bool:
-    """Whether finding the adapter of the options may download it: a hub id whose weights are not on this machine."""
+    """Whether finding the adapter may download it: a hub id whose weights are not on this machine."""
     from transformers.utils.hub import cached_file
 
     name = options.adapter
@@ -69,7 +69,7 @@ def adapter_to_download(options: ModelOptions) -> bool:
 
 
 def refuse_adapter_as_model(location: Location, options: ModelOptions) -> None:
-    """Raise InputError if a model's directory or repository is an adapter, or holds one that was not asked for."""
+    """Raise InputError if a model's directory or repository is an adapter, or holds one that no option names."""
     if location.gguf is not None or location.id == POCKET:
         return
     config = _of_model(location, options, CONFIG)
@@ -166,7 +166,7 @@ def _sorted(value: Any) -> Any:
 
 
 def _of_model(location: Location, options: ModelOptions, name: str) -> Path | None:
-    """A file of a model's directory or repository; None if it has none, or if that cannot be known."""
+    """A file of a model's directory or repository; None if it is missing, or if that cannot be known."""
     from transformers.utils.hub import cached_file
 
     if location.is_local:

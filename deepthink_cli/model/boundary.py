@@ -1,8 +1,8 @@
-"""Where the demonstrations end in a prompt, as token ids, and the ids of the text that follows them.
+"""The boundary between the demonstrations and a query in a prompt, as token ids.
 
-The ids of a prompt are those that its tokenizer gives the whole prompt: the memory holds the first of them, which no
-query changes, and a query has the others. A piece that is tokenised alone may have others: GPT-2's tokenizer writes
-two line breaks before a letter as two tokens, and at the end of a text as one.
+A prompt has the ids that its tokenizer gives the whole prompt. The memory holds the first ids, which no query changes;
+a query has the others. A piece that is tokenised alone may have other ids: GPT-2's tokenizer writes two line breaks
+before a letter as two tokens, and at the end of a text as one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from deepthink_cli.data.template import PARTS, Template
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-# Beginnings of a query's own text: they show which tokens of the demonstrations depend on what follows.
+# Beginnings of a query's own text: they show which tokens of the demonstrations depend on the following text.
 _BEGINNINGS = ("A probe.", "0 is another.", '"Quoted"', "(in brackets)", "-", "@", "Ça va", "你好", "\u0301", "😀")
 _PROBE = 100  # characters that show which special tokens the tokenizer appends
 # Ordinary words: arbitrary ids may be tokens that were never trained, whose activations are extreme.
@@ -31,9 +31,9 @@ ORDINARY = (
 class Boundary:
     """The end of solved demonstrations, which queries follow.
 
-    `ids` [L] are the tokens of the demonstrations in every prompt, after the special tokens that the tokenizer adds
-    before a text. What follows is tokenised after `context`, the end of the demonstrations' text, whose tokens among
-    the demonstrations' are `held`. Where the context and these are the same, every text that follows has the same ids.
+    `ids` [L] are the tokens of the demonstrations in every prompt, with the special tokens that the tokenizer adds
+    before a text. A following text is tokenised after `context`, the end of the demonstrations' text; `held` are the
+    tokens of the context among `ids`. With the same context and held tokens, a following text has the same ids.
     """
 
     ids: tuple[int, ...] = ()
@@ -42,13 +42,13 @@ class Boundary:
 
     @property
     def follows(self) -> tuple[str, tuple[int, ...]]:
-        """What the ids of a text that follows depend on."""
+        """The properties that determine the ids of a following text."""
         return self.context, self.held
 
     def after(self, tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> list[list[int]]:
         """Token ids of texts that follow the demonstrations, as they are in the whole prompt.
 
-        A text that would change the last tokens of the demonstrations has the ids that it has alone.
+        A text that would change the last tokens of the demonstrations is tokenised alone.
         """
         count = len(self.held)
         wholes = encode(tokenizer, [self.context + text for text in texts], special=False)
@@ -62,9 +62,8 @@ class Boundary:
 def boundary(tokenizer: PreTrainedTokenizerBase, template: Template, demonstrations: Sequence[str]) -> Boundary:
     """The boundary between solved demonstrations, each a text that ends with the separator, and a query.
 
-    It is where the text of the demonstrations ends, or before the first token that reaches across its end or depends
-    on the query. Without demonstrations, and for a template whose `tokens` are those of parts, queries are tokenised
-    alone.
+    It is the end of the demonstrations' text, or lies before the first token that reaches across this end or depends on
+    the query. Without demonstrations, and for a template whose `tokens` are of parts, queries are tokenised alone.
     """
     text = "".join(demonstrations)
     if not text:
@@ -83,7 +82,7 @@ def boundary(tokenizer: PreTrainedTokenizerBase, template: Template, demonstrati
 
 
 def followed(template: Template, text: str) -> str:
-    """A text of demonstrations with the beginning of what follows it in a prompt, for the tokens at its end."""
+    """A text of demonstrations with the beginning of the next text in a prompt, for the tokens at its end."""
     return text if template.tokens == PARTS else text + _following(template)[0]
 
 
@@ -115,7 +114,7 @@ def encode(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], special: bo
 
 
 def common_length(left: Sequence[int], right: Sequence[int]) -> int:
-    """How many leading tokens two sequences share."""
+    """The number of leading tokens that two sequences share."""
     length = min(len(left), len(right))
     if left[:length] == right[:length]:
         return length
@@ -123,14 +122,14 @@ def common_length(left: Sequence[int], right: Sequence[int]) -> int:
 
 
 def _following(template: Template) -> list[str]:
-    """Beginnings of what follows the demonstrations: the template's first words, and different texts after them."""
+    """Beginnings of a query: the template's first words, and different texts after them."""
     begin = template.words[0]
     return [begin + text for text in (_BEGINNINGS[:2] if begin.strip() else _BEGINNINGS)]
 
 
 def _whole(tokenizer: PreTrainedTokenizerBase, text: str, following: str) -> tuple[list[int], int]:
-    """The ids of a text and what follows it, and how many of them end within the text."""
-    if not tokenizer.is_fast:  # does not say which characters a token stands for
+    """The ids of a text and its following text together, and the number of ids that end within the text."""
+    if not tokenizer.is_fast:  # it does not know the characters of a token
         alone, whole = encode(tokenizer, [text, text + following], special=False)
         return whole, common_length(alone, whole)
     encoded = tokenizer(
@@ -146,7 +145,7 @@ def _whole(tokenizer: PreTrainedTokenizerBase, text: str, following: str) -> tup
 
 
 def _appended(tokenizer: PreTrainedTokenizerBase, text: str) -> int:
-    """How many special tokens the tokenizer appends, found by locating the text's own tokens among all."""
+    """The number of special tokens that the tokenizer appends, found by locating the text's own tokens among all."""
     whole, (plain,) = encode(tokenizer, [text], special=True)[0], encode(tokenizer, [text], special=False)
     most = len(whole) - len(plain)  # the text itself may end with such a token
     return next((count for count in range(most + 1) if whole[most - count : len(whole) - count] == plain), 0)

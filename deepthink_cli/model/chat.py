@@ -1,4 +1,4 @@
-"""Conversations by a model's chat template, and what such a template must do."""
+"""Conversations by a model's chat template, and the requirements of a template."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ class ChatTemplate:
         )
 
     def render(self, conversations: Sequence[Sequence[Turn]], prompt: bool = False) -> list[str]:
-        """The text of every conversation, with `prompt` up to where the assistant's next reply begins.
+        """The text of every conversation; with `prompt`, up to the beginning of the assistant's next reply.
 
-        Raises InputError with the template's reason if it refuses a conversation, and if it needs more time, memory or
-        characters than a template can need. Time and memory are limited for the first conversations alone.
+        Raises InputError, with the template's reason, if it refuses a conversation, and if it needs too much time,
+        memory or characters. Time and memory are limited only for the first conversations.
         """
         if not conversations:
             return []
@@ -90,7 +90,7 @@ class ChatTemplate:
         return {**turn, "content": split}
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """Token ids of rendered texts: the template's control tokens are tokens, no others are added."""
+        """Token ids of rendered texts: the template's control tokens become tokens, and no special tokens are added."""
         pieces = [text.split(_BREAK) for text in texts]
         first = self._ids([parts[0] for parts in pieces])
         return [
@@ -109,7 +109,7 @@ class ChatTemplate:
         )
 
     def _continued(self, text: str) -> list[int]:
-        """Token ids of a text after another one: without the space that some tokenizers add before a text."""
+        """Token ids of a text after another text: without the space that some tokenizers add before a text."""
         newline, ids = self._ids(["\n", "\n" + text])
         return ids[len(newline) :] if ids[: len(newline)] == newline else self._ids([text])[0]
 
@@ -131,7 +131,7 @@ def template_sha256(tokenizer: PreTrainedTokenizerBase) -> str:
 
 
 def _source(tokenizer: PreTrainedTokenizerBase) -> str:
-    """The chat template, or the default one of several; empty if there is none."""
+    """The chat template, or the default template of several; empty if there is none."""
     templates = getattr(tokenizer, "chat_template", None)
     return (templates.get("default") if isinstance(templates, dict) else templates) or ""
 
@@ -169,11 +169,12 @@ def check_template(tokenizer: PreTrainedTokenizerBase, chat: Chat, name: str) ->
 
 
 class Conversation:
-    """The turns of the demonstrations, to be followed by the query's.
+    """The turns of the demonstrations, which a query's turns follow.
 
-    `token_ids` [L] are the demonstrations', `chat` is the given one with the digest of the template, `added` the bytes
-    that the template writes around a query. Raises InputError for a tokenizer without a chat template, for a template
-    that refuses these turns or cannot be split, and for a chat that was tokenised with another template.
+    `token_ids` [L] are the ids of the demonstrations. `chat` is the given chat with the digest of the template. `added`
+    is the number of bytes that the template writes around a query. Raises InputError for a tokenizer without a chat
+    template, for a template that refuses these turns or cannot be split, and for a chat that was tokenised with another
+    template.
     """
 
     def __init__(
@@ -195,13 +196,12 @@ class Conversation:
         self.added = len(start.encode()) - len(_PROBES[0])
 
     def texts(self, query: Query, written: Callable[[str], str]) -> tuple[str, list[str]]:
-        """A query after the demonstrations: up to the assistant's reply, and with every candidate as the reply.
+        """The text of a query after the demonstrations, up to the assistant's reply, and with every candidate as reply.
 
-        `written` changes the text of the query, up to the end of its last field.
-
-        Raises InputError, naming the query, if the template does not write it, or a candidate, after the others.
+        `written` changes the text of the query, up to the end of its last field. Raises InputError, naming the query,
+        if the template changes the demonstrations before it, or a candidate.
         """
-        # A reply that the template changes would do so for every query; those of the labels were rendered before.
+        # The template changes a reply in every query or in none; the labels were rendered before.
         uncertain = tuple(label for label in query.candidates if label not in self._labels) or query.candidates[:1]
         asked = self._rendering.safe(question(self._template, query.text, written))
         start = self._asked(asked, uncertain, f"{query.where}: " if query.where else "")
@@ -223,19 +223,19 @@ class Conversation:
         return self.ids([text[len(self._start) :] + (self._reply if asked else "")])[0]
 
     def end(self) -> str:
-        """What the template writes after the text of the last reply, such as the token that ends a turn."""
+        """The template's text after the last reply, such as the token that ends a turn."""
         asked: Turn = {"role": "user", "content": _PROBES[0]}
         (text,) = self._rendering.render([[*self._turns, asked, reply(_PROBES[1])]])
         return text.rpartition(_PROBES[1])[2]
 
     def after_reply(self) -> str:
-        """What the template writes between the text of a reply and the text of the next question."""
+        """The template's text between a reply and the next question."""
         asked: Turn = {"role": "user", "content": _PROBES[0]}
         (text,) = self._rendering.render([[*self._turns, asked, reply(_PROBES[1]), asked]])
         return text.rpartition(_PROBES[1])[2].partition(_PROBES[0])[0]
 
     def _cut(self, asked: Sequence[Turn]) -> tuple[str, str]:
-        """The text of the demonstrations up to the last special token before the query's own text, and that token."""
+        """The text of the demonstrations up to the last special token before the query's own text, and the token."""
         common = _common(*self._rendering.render([[*self._turns, turn] for turn in asked], prompt=True))
         cuts = list(self._rendering.separators().finditer(common))
         start = common[: cuts[-1].end()] if cuts else ""
@@ -251,7 +251,7 @@ class Conversation:
         return start, cuts[-1][0]
 
     def _opening(self, asked: Turn) -> str:
-        """What the template writes between its generation prompt and the text of a reply, such as an empty thought."""
+        """The template's text between its generation prompt and a reply, such as an empty thought."""
         (prompt,) = self._rendering.render([[*self._turns, asked]], prompt=True)
         common = _common(*self._rendering.render([[*self._turns, asked, reply(probe)] for probe in _PROBES]))
         if not common.startswith(prompt):
@@ -282,9 +282,9 @@ class Conversation:
         return prompt[len(self._start) :] + self._reply
 
     def _check_split(self, start: str) -> None:
-        """Raise InputError unless the demonstrations and a query that is written `start` have the ids of both together.
+        """Raise InputError unless the demonstrations and a query beginning with `start` have the ids of both together.
 
-        Only a tokenizer that does not split at its special tokens first fails this.
+        Only a tokenizer that does not first split at its special tokens fails this check.
         """
         whole, rest = self._rendering.encode([self._start + start])[0], self.ids([start])[0]
         if whole != [*self.token_ids, *rest]:

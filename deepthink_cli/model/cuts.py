@@ -1,4 +1,4 @@
-"""Where a text can be cut so that its tokens are those of its two parts."""
+"""The place in a text where it can be cut so that its tokens are the tokens of its two parts."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _AFTER_A_WORD = frozenset(":?.!,;)]>=")
 
 
 def cut_in(tokenizer: PreTrainedTokenizerBase, text: str) -> int | None:
-    """The first place in a text at which it can be cut, whatever stands before or after the text; None without one.
+    """The first place at which a text can be cut, whatever stands before or after the text; None without a place.
 
-    It is between a letter and a punctuation mark that no token of the vocabulary holds together, so that the merges of
-    byte pairs and the pieces of a unigram model never cross it. There is none for models of other kinds, and for
-    patterns that divide a text into words by what follows them, but for the usual one of white space.
+    It lies between a letter and a punctuation mark that no token of the vocabulary holds together, so that neither the
+    merges of byte pairs nor the pieces of a unigram model cross it. None for other kinds of tokenizers, and for
+    patterns that divide a text into words by the text after them, except the usual pattern for white space.
     """
     from tokenizers import models
 

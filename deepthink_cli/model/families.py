@@ -85,7 +85,7 @@ def refuse_unfit(config: PretrainedConfig, text: Any) -> None:
 
 
 def _layer_kinds(text: Any) -> set[str]:
-    """The kinds of layers that a configuration names; empty if all layers are of one kind that needs no name."""
+    """The kinds of layers that a configuration names; empty if all layers are of one unnamed kind."""
     kinds = getattr(text, "layer_types", None) or getattr(text, "layers_block_type", None) or ()
     return {str(kind) for kind in kinds}
 
@@ -127,7 +127,7 @@ def _refuse_without_past(subject: str, config: PretrainedConfig, text: Any) -> N
     from transformers import AutoModelForCausalLM
 
     network = _network_class(AutoModelForCausalLM, config, text)
-    if network is None:  # code that comes with the model
+    if network is None:  # the model brings its own code
         return
     # Such a class may also be made of attention layers only, as Granite 4 micro.
     if getattr(network, "_is_stateful", False) and not _layer_kinds(text):
@@ -143,9 +143,9 @@ def _refuse_without_past(subject: str, config: PretrainedConfig, text: Any) -> N
 
 
 def cache_argument(forward: Callable[..., Any]) -> str | None:
-    """The argument of a network for the keys and values of earlier tokens; None if it takes none.
+    """The name of a network's argument for the keys and values of earlier tokens; None if it has no such argument.
 
-    transformers 5.24 renamed it to `cache` in most networks. XLM has a `cache` of another type, a dict.
+    transformers 5.24 renamed the argument to `cache` in most networks. XLM's `cache` has another type, a dict.
     """
     parameters = signature(forward).parameters
     if "past_key_values" in parameters:
@@ -169,23 +169,23 @@ def has_alibi(text: Any) -> bool:
 def max_keys(text: Any) -> int | None:
     """The number of keys that a token can attend to, apart from the number of positions; None: no limit.
 
-    GPT-Neo stores its attention mask with the weights, for a fixed number of keys. Of more keys than its window, Doge
-    selects some by their values, which are equal for equal tokens: which of those it selects is undefined.
+    GPT-Neo stores its attention mask with the weights, for a fixed number of keys. Doge selects among more keys than
+    its window by their values. These are equal for equal tokens, so that the selection is undefined.
     """
     name = _MAX_KEYS.get(text.model_type)
     return None if name is None else int(getattr(text, name))
 
 
 def window_sizes(text: Any) -> dict[str, Any]:
-    """The sizes of its layers' attention windows, by the configuration's name for them; empty if it has none."""
+    """The sizes of the layers' attention windows, by their names in the configuration; empty without windows."""
     sizes = {name: getattr(text, name, None) for name in WINDOW_SIZES}
     return {name: size for name, size in sizes.items() if size is not None}
 
 
 def windowed_layers(text: Any) -> tuple[int, int, int] | None:
-    """The size of the attention window, the number of layers that have one, and of all layers; None without a window.
+    """The size of the attention window, the number of layers with a window, and of all layers; None without a window.
 
-    A token of such a layer attends to the tokens of its window only.
+    In a layer with a window, a token attends only to the tokens of its window.
     """
     size = next(iter(window_sizes(text).values()), None)
     kinds = getattr(text, "layer_types", None) or getattr(text, "attention_layers", None)
@@ -207,7 +207,7 @@ def rotary_boundary(text: Any) -> int | None:
 
 
 def _rotary_parameters(text: Any) -> Iterator[dict[str, Any]]:
-    """The rotary parameters of all layers, and those of each type of layer."""
+    """The rotary parameters of all layers, and of each type of layer."""
     parameters = getattr(text, "rope_parameters", None) or {}
     yield parameters
     yield from (layer_type for layer_type in parameters.values() if isinstance(layer_type, dict))
@@ -230,5 +230,5 @@ def cached_values(text: Any) -> int:
 
 
 def _network_class(auto: Any, config: PretrainedConfig, text: Any) -> Any:
-    """The class that an auto class of transformers has for a configuration; None if the model brings its own code."""
+    """The class of a configuration's network in transformers, by an auto class; None for code that the model brings."""
     return auto._model_mapping.get(type(config), None) or auto._model_mapping.get(type(text), None)

@@ -1,7 +1,8 @@
-"""Digests that identify a model, one of them of every byte of its weights, computed once per machine.
+"""Digests that identify a model: its configuration, its tokenizer, and its weights.
 
-That one is cached in the user's cache folder under the paths, sizes, times and inodes of the files, and computed again
-when one of these has changed. An unreadable or unwritable cache only costs time.
+The digest of every byte of the weights is computed once per machine. It is cached in the user's cache folder under the
+paths, sizes, times and inodes of the files, and computed again when any of them has changed. An unreadable or
+unwritable cache only costs time.
 """
 
 from __future__ import annotations
@@ -32,12 +33,12 @@ _THREADS = 8  # one thread is limited by the processor, several by the disk
 _SMALL = 2**24  # bytes; smaller weights are hashed about as fast as the cache is read
 _TIME_RESOLUTION = 2 * 10**9  # nanoseconds; within this time, some file systems give two changes the same timestamp
 _DAMAGED = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError, struct.error)
-_digests: dict[str, str] = {}  # digests of contents by `state_sha256`
+_digests: dict[str, str] = {}  # digests of contents, by `state_sha256` of the files
 
 
 @dataclass(frozen=True)
 class Stored:
-    """A stored tensor: name, dtype and shape as canonical JSON, and byte range; or a whole file, likewise."""
+    """A stored tensor or a whole file: name, dtype and shape as canonical JSON, and the range of its bytes."""
 
     name: str
     described: str
@@ -67,7 +68,7 @@ def contents_sha256(files: Sequence[Path]) -> str:
     digest = _digests.get(state) or _read(cached)
     if digest is None:
         digest = _hashed(files)
-        if resting and state_sha256(files) == state:  # otherwise they may have changed while they were read
+        if resting and state_sha256(files) == state:  # otherwise the files may have changed while they were read
             _digests[state] = digest
             _write(cached, digest)
     return digest
@@ -188,8 +189,8 @@ def tokenizer_sha256(tokenizer: PreTrainedTokenizerBase) -> str:
 def weights_sha256(files: list[Path]) -> str:
     """The digest that identifies weights: a digest of samples, a colon, and a digest of every byte.
 
-    The keys of a run's rows use only the first part. Neither part depends on how tensors are distributed over files.
-    An empty string if there are no files. Raises DeepThinkError for a damaged file.
+    The keys of a run's rows use only the first part. Neither part depends on the distribution of tensors over files.
+    Empty without files. Raises DeepThinkError for a damaged file.
     """
     return f"{samples_sha256(files)}:{contents_sha256(files)}" if files else ""
 
@@ -215,7 +216,7 @@ def samples_sha256(files: list[Path]) -> str:
 def weight_files(
     source: str, revision: str | None, config: PretrainedConfig | None = None, gguf: str | None = None
 ) -> list[Path]:
-    """The weight files of a model that are on this machine, as transformers would choose them, or its file `gguf`.
+    """The weight files of a model on this machine, as transformers would choose them, or its file `gguf`.
 
     Raises InputError for a damaged index, for files outside the model's folder, and for a distributed checkpoint.
     """
@@ -245,14 +246,14 @@ def _shards(index: Path) -> list[str]:
 
 
 def _inside(name: str, where: str) -> str:
-    """`name`, unless it leads out of the model's folder; raises InputError then."""
+    """The name; raises InputError if it leads out of the model's folder."""
     if PurePath(name).is_absolute() or ".." in PurePath(name).parts:
         raise InputError(f"{where} names the weights {name!r}, which are outside the model's folder; use another model")
     return name
 
 
 def hub_commit(source: str, revision: str | None, name: str = "config.json") -> str | None:
-    """The commit of a hub model of which file `name` is in the cache; None for a local directory."""
+    """The commit of the hub model whose file `name` is in the cache; None for a local directory."""
     path = _local(source, name, revision)
     parents = () if path is None else path.parents
     return next((folder.name for folder in parents if folder.parent.name == "snapshots"), None)
@@ -286,7 +287,7 @@ def _sampled_tensors(file: Path) -> dict[str, bytes]:
 
 
 def _places(tensor: Stored) -> tuple[int, ...]:
-    """Where the samples of a tensor start: at its beginning, around its middle and before its end."""
+    """The starts of a tensor's samples: at its beginning, around its middle and before its end."""
     begin, end = tensor.begin, tensor.end
     return tuple(max(begin, place) for place in (begin, (begin + end - SAMPLE) // 2, end - SAMPLE))
 

@@ -1,4 +1,4 @@
-"""What a GGUF file says of itself, and what transformers would ignore of it."""
+"""The header of a GGUF file, and the parts of it that transformers ignores."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class GgufHeader:
-    """Metadata by key (of arrays of texts only the length), and the types of tensors by name."""
+    """Metadata by key, and the types of tensors by name; an array of texts is represented by its length."""
 
     metadata: dict[str, Any]
     tensors: dict[str, Any]
 
     @property
     def architecture(self) -> str:
-        """The name of the architecture, which begins the keys of its metadata."""
+        """The name of the architecture, with which the keys of its metadata begin."""
         return str(self.metadata.get("general.architecture", ""))
 
     def value(self, key: str) -> Any:
-        """The value of a key of the architecture, such as `attention.head_count`; None if there is none."""
+        """The value of a key of the architecture, such as `attention.head_count`; None without the key."""
         return self.metadata.get(f"{self.architecture}.{key}")
 
 
 def read_header(file: Path, named: Problem) -> GgufHeader:
-    """Read the header of a GGUF file; raises InputError, which begins with `named`, if it is not one or is damaged.
+    """Read the header of a GGUF file, and check that every tensor lies within the file.
 
-    Every tensor is known to lie within the file.
+    Raises InputError, which begins with `named`, for another file or a damaged one.
     """
     import gguf
 
@@ -54,7 +54,7 @@ def read_header(file: Path, named: Problem) -> GgufHeader:
 
 
 def _value(field: Any) -> Any:
-    """A value of the metadata; of an array of texts its length."""
+    """A value of the metadata; for an array of texts, its length."""
     from gguf import GGUFValueType
 
     texts = field.types[0] == GGUFValueType.ARRAY and field.types[-1] == GGUFValueType.STRING
@@ -79,14 +79,14 @@ def check_types(header: GgufHeader, named: Problem) -> None:
             ) from error
 
 
-# Split texts as GPT-2 does, which transformers assumes for every name that it does not know.
+# Names for texts split as GPT-2 does, which transformers assumes for every unknown name.
 _GPT2_SPLITS = {"gpt-2", "jais", "mpt", "olmo", "phi-2"}
 _EPSILONS = ("rms_norm_eps", "norm_eps", "layer_norm_eps", "layer_norm_epsilon", "norm_epsilon")
 _SHOWN = 3  # tensors that a message names
 
 
 def refuse_other_kinds(header: GgufHeader, named: Problem) -> None:
-    """Raise InputError for a file that is no whole causal language model with its tokenizer."""
+    """Raise InputError for a file that is not a whole causal language model with its tokenizer."""
     metadata, kind = header.metadata, header.metadata.get("general.type", "model")
     if kind != "model":
         raise InputError(named.because(f"a GGUF file of type {kind}, not a model; name the model's file"))
@@ -157,17 +157,17 @@ def _numbers(header: GgufHeader, text: Any) -> Iterator[str]:
 
 
 def _different(header: GgufHeader, key: str, used: Any) -> Iterator[str]:
-    """The key, if the file states a number for it other than the one that is used."""
+    """The key, if the file states another number for it than the number in use."""
     stated = header.value(key)
     if isinstance(stated, float | int) and stated and (used is None or not isclose(stated, used, rel_tol=1e-5)):
         yield f"{key} {stated:g} ({'none' if used is None else format(used, 'g')} is used)"
 
 
 def _of(text: Any, name: str) -> Any:
-    """A field of the configuration; None if there is none, or if it differs between layers."""
+    """A field of the configuration; None without the field, or if it differs between layers."""
     try:
         return getattr(text, name, None)
-    except Exception:  # a type of its own, for fields that differ between layers
+    except Exception:  # a special type of error, for fields that differ between layers
         return None
 
 
@@ -188,7 +188,7 @@ def _tokenizer(header: GgufHeader, tokenizer: PreTrainedTokenizerBase) -> Iterat
 
 
 def _tensors(header: GgufHeader, config: PretrainedConfig) -> Iterator[str]:
-    """Tensors of the file that end in no parameter of the network."""
+    """Tensors of the file that are not loaded into any parameter of the network."""
     import torch
     from transformers import AutoModelForCausalLM
     from transformers.modeling_gguf_pytorch_utils import TENSOR_PROCESSORS, TensorProcessor, get_gguf_hf_weights_map

@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 class Limits:
     """Limits on the tokens that a model can attend to; None means no limit.
 
-    `positions` is the number of positions, `keys` the number of tokens that one can attend to (GPT-Neo's mask buffer).
-    `relative` means that positions follow from the number of keys (ALiBi) and cannot be set. Passes that end within
-    the first `boundary` positions use other rotary factors than longer ones (LongRoPE). An attention `window` is no
-    limit in general: a layer ignores what is before a token's window.
+    `positions` is the number of positions, `keys` the number of tokens that a token can attend to (GPT-Neo's mask
+    buffer). `relative`: positions follow from the number of keys (ALiBi) and cannot be set. Passes that end within the
+    first `boundary` positions use other rotary factors than longer passes (LongRoPE). An attention `window` is no limit
+    in general: a layer ignores the tokens before a token's window.
     """
 
     positions: int | None
@@ -46,13 +46,13 @@ class Limits:
     window: int | None = None
 
     def after(self, demonstrations: TokenizedDemonstrations) -> Limits:
-        """The limits after demonstrations; none of those read apart may be outside a window, which would hide it."""
+        """The limits after demonstrations; if they were read apart, a window is a limit, as it would hide some."""
         if self.window is None or not demonstrations.parts:
             return self
         return replace(self, keys=self.window if self.keys is None else min(self.keys, self.window))
 
     def side(self, end: int) -> int:
-        """Which rotary factors a pass with last position `end` - 1 uses: 0 up to the boundary, 1 beyond it."""
+        """The number of a pass's rotary factors, by its last position `end` - 1: 0 up to the boundary, 1 beyond it."""
         return int(self.boundary is not None and end > self.boundary)
 
     def largest(self, positions: str, iterations: int, length: int = 0) -> int | None:
@@ -77,7 +77,7 @@ class Limits:
         return min(bounds, default=None)
 
     def reason(self, length: int = 0) -> str:
-        """The limit that applies to a memory of `length` tokens, as text."""
+        """The limit that applies to a memory of `length` tokens, in words."""
         most = self.max_tokens(length)
         if self._boundary_for(length) == most != self.positions:
             return f"other rotary factors beyond position {most}"
@@ -111,9 +111,10 @@ def limits_of(config: PretrainedConfig) -> Limits:
 def check_demonstrations(
     limits: Limits, lengths: Sequence[int], iterations: int, positions: str, model: str, bound: str = ""
 ) -> None:
-    """Raise InputError unless T readings of the demonstrations fit; `lengths` [N] are tokens up to each one's end.
+    """Raise InputError unless T readings of the demonstrations fit.
 
-    `bound` is the prefix for lengths that are lower bounds (`at least `).
+    `lengths` [N] are the numbers of tokens up to the end of each demonstration; `bound` is the words before lengths
+    that are lower bounds (`at least `).
     """
     total = lengths[-1]
     if positions == "restarted" and limits.relative:
@@ -155,7 +156,7 @@ def check_pass(limits: Limits, tokens: int, past: int, start: int, model: str) -
 
 
 def remaining_tokens(limits: Limits, length: int, tokens: int) -> int | None:
-    """How many tokens can be generated after a memory of `length` tokens and a prompt of `tokens`; None: no limit."""
+    """The most tokens that can be generated after a memory of `length` and a prompt of `tokens`; None: no limit."""
     most = limits.max_tokens(length)
     return None if most is None else most - length - tokens + 1  # the last new token is not read
 
@@ -177,8 +178,8 @@ def check_continuation(limits: Limits, model: str, length: int, ids: Sequence[in
         )
 
 
-SHARE = 0.75  # of the context for demonstrations, where as many as fit are chosen: the rest is for a query
-JOINED = 16  # tokens; appending a demonstration to a text merges far fewer
+SHARE = 0.75  # the part of the context for as many demonstrations as fit; the rest is for a query
+JOINED = 16  # tokens; a demonstration that is appended to a text merges far fewer
 
 
 def check_fit(
@@ -189,12 +190,12 @@ def check_fit(
     positions: str,
     model: str,
 ) -> None:
-    """Raise InputError unless T readings of the demonstrations fit; it says how many of the first ones would.
+    """Raise InputError, with the number of first demonstrations that would fit, unless T readings of all fit.
 
-    The number of tokens L that the message names is exact up to `MAX_TEXT` characters, and a lower bound beyond.
+    The number of tokens L in the message is exact up to `MAX_TEXT` characters, and a lower bound beyond.
     """
     count, bound, method = len(demonstrations.examples), "", (positions, iterations)
-    lengths = [0] * count  # only which ones fit and the length of the last one matter
+    lengths = [0] * count  # only the number that fits and the length of the last one matter
     if limits.largest(*method, sys.maxsize) is not None:
         tokens = cache(lambda number: count_tokens(tokenizer, demonstrations, demonstrations.examples[:number]))
         short = len(_text(demonstrations.template, demonstrations.examples)) <= MAX_TEXT
@@ -214,7 +215,7 @@ def max_demonstrations(
 ) -> int:
     """The greatest number of demonstrations, up to `count`, whose `tokens` fit T readings; 0 if none fits.
 
-    They may use at most `share` of the tokens that fit the model together with a query.
+    They may use at most the part `share` of the tokens that fit the model together with a query.
     """
 
     def bound(length: int) -> int | None:
@@ -233,7 +234,7 @@ def max_demonstrations(
 
 
 def max_count(tokens: Callable[[int], int], count: int, largest: int) -> int:
-    """The greatest number of demonstrations, up to `count`, whose `tokens` are at most `largest`; 0 if none fits.
+    """The greatest number of demonstrations, up to `count`, with at most `largest` `tokens`; 0 if none fits.
 
     At most about twice as many demonstrations as fit are tokenised at once.
     """
@@ -251,7 +252,7 @@ def max_count(tokens: Callable[[int], int], count: int, largest: int) -> int:
 def count_tokens(
     tokenizer: PreTrainedTokenizerBase, demonstrations: DemonstrationSet, examples: Sequence[Example]
 ) -> int:
-    """Tokens of some of the demonstrations, which are tokenised together."""
+    """The number of tokens of some demonstrations, which are tokenised together."""
     return len(tokenize_demonstrations(tokenizer, replace(demonstrations, examples=tuple(examples))).token_ids)
 
 

@@ -18,20 +18,19 @@ from deepthink_cli.model.spec import ModelSpec
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-# The parts of a header are its numbers, texts and lengths; the package keeps 700 bytes for each. Files of small models
-# with large vocabularies have some 200 bytes for each part.
+# The parts of a header are its numbers, texts and lengths; the package needs 700 bytes for each part. Files of small
+# models with large vocabularies have some 200 bytes for each part.
 _PARTS, _BYTES_OF_PART = 2**19, 64
 
 
 @contextmanager
 def read_once() -> Iterator[None]:
-    """Until the block ends, the `gguf` package builds each table of names once, and parses a file that it has not.
-
-    What it parsed last is kept for the block in which the weights are read.
+    """Until the block ends, the `gguf` package builds each table of names once, and parses each file once.
 
     transformers parses the file for the configuration, the tokenizer and the weights, and builds the table for every
-    module of the network; each takes seconds. A header of more values than the file holds, or than any model has,
-    raises ValueError. Changes the package for the whole process: hold the lock of `quiet_libraries`.
+    module of the network; each takes seconds. The file that was parsed last is kept for the block in which the weights
+    are read. A header of more values than the file holds, or than any model has, raises ValueError. Changes the package
+    for the whole process: hold the lock of `quiet_libraries`.
     """
     import gguf
 
@@ -54,7 +53,7 @@ _last: dict[str, Any] = {}  # the file that was parsed last, and its reader
 
 
 def _parsed(reader: Any, path: str) -> Any:
-    """The reader of a file, the last one if the file is the same."""
+    """The reader of a file; the last reader if the file is the same."""
     stat = os.stat(path)
     file = (os.path.realpath(path), stat.st_size, stat.st_mtime_ns)
     if _last.get("file") != file:
@@ -64,7 +63,7 @@ def _parsed(reader: Any, path: str) -> Any:
 
 
 def _bounded(reader: Any) -> Any:
-    """The package's reader; it reads nothing beyond the end of the file, but as often as the header says."""
+    """The package's class of readers, limited to the bytes of the file and to the parts of a model's header."""
     import numpy
 
     class BoundedReader(reader):  # type: ignore[misc]
@@ -169,7 +168,7 @@ def load_network(spec: ModelSpec) -> PreTrainedModel:
         network = network.to(spec.device)  # type: ignore[arg-type]
     if spec.adapter is not None:
         with catch_warnings(), quiet_libraries(options.offline):
-            simplefilter("ignore")  # what peft warns of is refused, or computes the same
+            simplefilter("ignore")  # the cases of peft's warnings are refused, or give the same results
             network = merge_adapter(network, spec.adapter)
     network.requires_grad_(False)
     network.train(False)

@@ -1,4 +1,4 @@
-"""Where a model is read from: the package, a directory, a GGUF file or a hub repository."""
+"""The location of a model: the package, a directory, a GGUF file or a hub repository."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Location:
 
 
 def local_path(text: str, named: Problem) -> Path:
-    """The path that a text may be; raises InputError, beginning with `named`, for one that the system refuses."""
+    """The path in a text; raises InputError, beginning with `named`, for a path that the system refuses."""
     try:
         path = Path(text).expanduser()
         path.exists()
@@ -83,7 +83,7 @@ def _located(options: ModelOptions) -> Location:
 def downloaded(found: Location, options: ModelOptions) -> Location:
     """The location of a hub model's GGUF file in the cache, downloaded if needed; any other location unchanged.
 
-    Raises InputError if the repository has no such file, with those that it has.
+    Raises InputError, with the repository's GGUF files, if the file is not among them.
     """
     from transformers.utils.hub import cached_file
 
@@ -117,7 +117,7 @@ def _listed(source: str, revision: str) -> list[str]:
     """The GGUF files of a hub repository; empty if they cannot be listed."""
     from huggingface_hub import list_repo_files
 
-    with suppress(Exception):  # the reason is that of the download, which is reported
+    with suppress(Exception):  # the download fails for the same reason, which is reported
         return sorted(name for name in list_repo_files(source, revision=revision) if name.endswith(SUFFIX))
     return []
 
@@ -153,7 +153,7 @@ def _directory(path: Path, options: ModelOptions) -> Location:
 
 
 def _gguf(file: Path, named: Problem) -> Location:
-    """The location of a GGUF file, in the folder that it is in."""
+    """The location of a GGUF file, with its folder as the source."""
     check_installed(named, *EXTRA)
     absolute = file.absolute()  # not resolved: the hub's cache consists of links whose targets have no suffix
     return Location(str(absolute), str(absolute.parent), absolute.name)
@@ -165,7 +165,7 @@ def _file_of(options: ModelOptions) -> Problem:
 
 
 def _checked(options: ModelOptions) -> str:
-    """The name of a GGUF file within a model; raises InputError for one that leads out of it or has another suffix."""
+    """The name of a GGUF file in a model; raises InputError if it leads out of the model or has another suffix."""
     named, path = _file_of(options), Path(str(options.gguf))
     if path.is_absolute() or ".." in path.parts:
         raise InputError(named.because("leads out of the model; name a file inside it, or its path alone"))

@@ -32,15 +32,15 @@ from deepthink_cli.model.spec import ModelSpec
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
-LAYERS = 1_000  # to build as many takes ten seconds; the deepest published models have some 130
-_OTHER_COUNTS = ("n_layer", "attention_types", "block_count")  # of layers, where a name does not end in `layers`
+LAYERS = 1_000  # the most layers: building them takes ten seconds, and the deepest published models have some 130
+_OTHER_COUNTS = ("n_layer", "attention_types", "block_count")  # names of numbers of layers that do not end in `layers`
 
 
 def open_model(options: ModelOptions) -> ModelSpec:
     """Find a model and read its configuration and tokenizer, without its weights.
 
-    Raises InputError for a directory, GGUF file or hub id that cannot be opened, for an unsupported architecture and
-    for a missing tokenizer; each message names a fix.
+    Raises InputError, with a fix, for a directory, GGUF file or hub id that cannot be opened, for an unsupported
+    architecture and for a missing tokenizer.
     """
     _check_extras(options)
     found = locate(options)
@@ -85,7 +85,7 @@ def open_model(options: ModelOptions) -> ModelSpec:
 
 
 def needs_download(options: ModelOptions) -> bool:
-    """Whether opening and loading this model may download it: a hub model whose weights are not on this machine."""
+    """Whether opening and loading this model may download it: its weights are on the hub, and not on this machine."""
     found = locate(options)
     if found.is_local or forbidden_by(options.offline):
         return False
@@ -103,7 +103,7 @@ def _header(found: Location) -> GgufHeader | None:
 
 
 def _ignored(name: str, header: GgufHeader, config: PretrainedConfig, tokenizer: PreTrainedTokenizerBase) -> str | None:
-    """A warning of what the file states and transformers ignores; None if it applies everything."""
+    """A warning of the parts of the file that transformers ignores; None without such parts."""
     with library_errors(Problem.of("model", name), "use another GGUF file, or the model in the format of transformers"):
         ignored = ignored_parts(header, config, tokenizer)
     if not ignored:
@@ -115,7 +115,7 @@ def _ignored(name: str, header: GgufHeader, config: PretrainedConfig, tokenizer:
 
 
 def _check_layers(name: str, fields: Mapping[str, Any]) -> None:
-    """Raise InputError for more layers than any model has: to build the network takes hours, even without weights."""
+    """Raise InputError for more layers than any model has: building them takes hours, even without weights."""
     for key, value in fields.items():
         if isinstance(value, dict):  # the part of a model of several kinds of input
             _check_layers(name, value)
@@ -131,7 +131,7 @@ def _largest(value: Any) -> float:
 
 
 def _refuse_custom_code(name: str, config: PretrainedConfig, options: ModelOptions) -> None:
-    """Raise InputError for a model that needs code which does not come with transformers, unless that is allowed."""
+    """Raise InputError for a model that needs code from outside transformers, unless the options trust it."""
     from transformers import AutoModelForCausalLM
 
     if options.trust_remote_code:
@@ -196,13 +196,13 @@ def _way_out(options: ModelOptions, found: Location) -> str:
 
 
 def _elsewhere(found: Location) -> str:
-    """Where else a model of the hub may be."""
+    """Advice for another place of a hub model."""
     meant = f"; did you mean {POCKET}?" if get_close_matches(found.id, [POCKET]) else ""
     return f"give a local directory{meant}"
 
 
 def _hub(options: ModelOptions, found: Location) -> AbstractContextManager[None]:
-    """Converts the errors of a hub that gives nothing, unless the cache has the model in another form."""
+    """Converts the errors of a hub that does not answer, unless the cache has the model in another form."""
     if found.is_local or (found.gguf is None and cached_gguf_files(found, options)):
         return nullcontext()
     return hub_errors(Problem.of("model", found.id), options.offline, _elsewhere(found))

@@ -1,4 +1,4 @@
-"""The options of a model: which one, in which dtype, on which device."""
+"""The options of a model: its name, dtype, device and engine."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _HUB_FILE = re.compile(r"([^./~][^/]*/[^/]+)/(.+\.gguf)")  # a file of a hub rep
 TOY = f"{POCKET} is a toy for trials and tests: it knows three small tasks, and its labels of other texts mean little"
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 Quantize = Literal["8bit", "4bit"]
-# Of `ModelOptions`, without effect on commands that score nothing.
+# Fields of `ModelOptions` without effect on commands that score nothing.
 SCORING = ("batch_tokens", "batch_invariant")
 Offline = Annotated[bool, Flag(MODEL, "Use only files on this machine; no downloads.")]
 
@@ -121,7 +121,7 @@ class ModelOptions(Options):
         return {**values, "model": found[1], "gguf": found[2]}
 
     def recorded(self) -> dict[str, Any]:
-        """The options that scores depend on, as JSON values; `batch_invariant` only where it is on."""
+        """The options that scores depend on, as JSON values; `batch_invariant` only if it is on."""
         left_out = {"offline", "trust_remote_code"}
         if not self.batch_invariant:
             left_out.add("batch_invariant")

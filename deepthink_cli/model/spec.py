@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 def memory_width(config: PretrainedConfig) -> int:
     """The number of values that one token adds to the memory: keys and values of every layer and head that stores them.
 
-    Determined by running the architecture without weights, since layers may share keys and values, or differ in heads
-    and sizes; computed from the configuration if that fails.
+    Layers may share keys and values, or differ in heads and sizes. So the architecture is run without weights; if that
+    fails, the number is computed from the configuration.
     """
     try:
         return _read_without_weights(config)
@@ -67,12 +67,12 @@ def _read_without_weights(config: PretrainedConfig) -> int:
 
 @dataclass(frozen=True, eq=False)
 class ModelSpec:
-    """A model's configuration, tokenizer and limits, and the options it will be loaded with.
+    """A model's configuration, tokenizer and limits, and the options of its loading.
 
-    `id` is what a memory records: `pocket`, a hub id, or the absolute path of a local directory or GGUF file;
-    `source` is the directory or hub id that transformers loads, `gguf` the path of the GGUF file in it.
-    `warning` says what the file states and transformers ignores; `adapter` is merged into the weights.
-    Properties never read files; methods may.
+    Memories record the `id`: `pocket`, a hub id, or the absolute path of a local directory or GGUF file. `source` is
+    the directory or hub id that transformers loads, `gguf` the path of the GGUF file in it. `warning` names the parts
+    of the file that transformers ignores. `adapter` is merged into the weights. Properties never read files; methods
+    may.
     """
 
     options: ModelOptions
@@ -120,8 +120,8 @@ class ModelSpec:
     def identify(self) -> ModelIdentity:
         """The identity that memories of this model record.
 
-        Hashes the weight files on the first call and, because a download or a program may change them, whenever they
-        have changed since; otherwise returns the same object.
+        The weight files are hashed on the first call, and again when they have changed, by a download or a program.
+        Otherwise the same object is returned.
         """
         files = self.local_weights()
         state = state_sha256(files)
@@ -143,7 +143,7 @@ class ModelSpec:
     def check_ids(self, ids: Iterable[int], where: str) -> None:
         """Raise InputError for a token id that is not in the configuration's vocabulary.
 
-        Not checked for custom code, whose vocabulary may differ from the configuration: the loaded model is checked.
+        Custom code may have another vocabulary than its configuration, so only the loaded model is checked then.
         """
         known = getattr(self.config.get_text_config(decoder=True), "vocab_size", None)
         if isinstance(known, int) and not self.options.trust_remote_code:

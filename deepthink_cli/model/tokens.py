@@ -1,4 +1,4 @@
-"""Demonstrations, queries and candidates as token ids, and which tokens are a demonstration's own."""
+"""Demonstrations, queries and candidates as token ids, and the tokens of each demonstration."""
 
 from __future__ import annotations
 
@@ -33,12 +33,11 @@ if TYPE_CHECKING:
 def own_tokens(
     tokenizer: PreTrainedTokenizerBase, demonstrations: TokenizedDemonstrations, needed_by: Problem
 ) -> Tensor:
-    """Which tokens (R, L) hold a character of demonstration r or of the separator after it.
+    """A mask (R, L) of the tokens that hold a character of demonstration r or of the separator after it.
 
     A token that the tokenizer joins across the end of a demonstration belongs to both. `needed_by` is the option that
-    needs this. Raises InputError for turns of a
-    conversation, for a tokenizer that does not say which characters its tokens stand for, and for one that writes
-    the demonstrations in another way than when they were tokenised.
+    needs the mask. Raises InputError for turns of a conversation, for a tokenizer that does not know the characters of
+    its tokens, and for a tokenizer that now writes the demonstrations differently.
     """
     import torch
 
@@ -83,7 +82,7 @@ def own_tokens(
 def answer_places(tokenizer: PreTrainedTokenizerBase, demonstrations: TokenizedDemonstrations) -> tuple[int, ...]:
     """For each demonstration, the place in `token_ids` of the token after which its label begins.
 
-    As for a query, that is the last token of what the text up to the label and the whole text begin with.
+    As for a query, this is the last token of the common beginning of the text up to the label and of the whole text.
     """
     template, places, before = demonstrations.template, list[int](), ""
     for each, solved in zip(demonstrations.examples, _solved(demonstrations), strict=True):
@@ -93,15 +92,15 @@ def answer_places(tokenizer: PreTrainedTokenizerBase, demonstrations: TokenizedD
     return tuple(places)
 
 
-_FEW = 8  # queries with the same candidates, for which a cut of their text is not looked for
+_FEW = 8  # for so few queries with the same candidates, a cut of their text is not searched
 
 
 @dataclass(frozen=True)
 class TokenizedQuery:
-    """Token ids of a query: the prefix that its candidates share, and the tokens that each adds.
+    """Token ids of a query: the prefix that its candidates share, and the tokens of each candidate.
 
-    `prefix` [q] is the longest start common to the query alone and to the query with every candidate;
-    `answers[i]` [c_i] are the ids that candidate i adds to it. `where` names the query in messages.
+    `prefix` [q] is the longest common start of the query alone and of the query with every candidate; `answers[i]`
+    [c_i] are the ids that candidate i adds. `where` names the query in messages.
     """
 
     prefix: tuple[int, ...]
@@ -115,12 +114,12 @@ class TokenizedQuery:
 
     @property
     def longest(self) -> int:
-        """Tokens of the query with its longest candidate."""
+        """The number of tokens of the query with its longest candidate."""
         return len(self.prefix) + max(map(len, self.answers))
 
     @property
     def extended(self) -> dict[int, int]:
-        """For each candidate whose ids begin with those of another one, by its number: that other candidate's."""
+        """The numbers of candidates whose ids begin with another candidate's ids, each with the other's number."""
         numbers = {answer: number for number, answer in enumerate(self.answers)}
         lengths = sorted({len(answer) for answer in numbers})  # not every length: a label may have megabytes
         starts = {
@@ -135,8 +134,8 @@ def tokenize_demonstrations(
 ) -> TokenizedDemonstrations:
     """Tokenise solved examples, as the beginning of a prompt (`model.boundary`), or as turns if they have a `chat`.
 
-    Those that are `apart` are texts of their own, each with the special tokens of a text. Raises InputError for a chat
-    that the tokenizer's chat template cannot write, as `Conversation` does.
+    Demonstrations that are `apart` are separate texts, each with the special tokens of a text. Raises InputError as
+    `Conversation`, for a chat that the tokenizer's chat template cannot write.
     """
     examples, template, chat = demonstrations.examples, demonstrations.template, demonstrations.chat
     parts: tuple[int, ...] = ()
@@ -165,9 +164,9 @@ def check_known(tokenizer: PreTrainedTokenizerBase, ids: Iterable[int], known: i
 
 @dataclass(frozen=True)
 class AfterLabel:
-    """What follows a label among the demonstrations, up to the next one's own text, and its ids `alone`.
+    """The text between a label and the next demonstration's own text, and its ids `alone`.
 
-    `ids` gives those of texts after the demonstrations. Nothing follows a label if the separator is empty.
+    `ids` gives the token ids of texts after the demonstrations. The text is empty if the separator is.
     """
 
     text: str
@@ -179,13 +178,13 @@ Ended = Callable[[Mapping[str, list[int]]], Mapping[str, list[int]]]  # the ids 
 
 
 class Written(Protocol):
-    """How queries are written and their candidates end, as a `Scoring` says."""
+    """The part of a `Scoring` that writes queries and the ends of their candidates."""
 
     def written(self, asked: str) -> str:
         """The text of a query up to the end of its last field, given that text as the template writes it."""
 
     def ended(self, after: Callable[[], AfterLabel]) -> Ended | None:
-        """What gives candidates further tokens; None if nothing does."""
+        """The function that gives candidates further tokens; None for none."""
 
 
 class AsTheyAre:
@@ -209,10 +208,10 @@ def tokenize_queries(
     queries: Sequence[Query],
     scoring: Written = AS_THEY_ARE,
 ) -> list[TokenizedQuery]:
-    """Tokenise every query with each of its candidates, after demonstrations, or by a template after none.
+    """Tokenise every query with each of its candidates, after demonstrations, or by a template without demonstrations.
 
-    Raises InputError, naming the query, for a candidate that adds no token and for two that add the same; with a chat,
-    as `Conversation` does; and as the scoring does.
+    Raises InputError, naming the query, for a candidate that adds no token, and for two that add the same tokens; with
+    a chat, raises as `Conversation`; also raises as the scoring does.
     """
     return query_tokenizer(tokenizer, prompt, scoring)(queries)
 
@@ -266,7 +265,7 @@ def _after_turns(
 def after_label(
     tokenizer: PreTrainedTokenizerBase, template: Template, ids: Callable[[Sequence[str]], list[list[int]]]
 ) -> AfterLabel:
-    """The separator and what follows it; `ids` gives those of texts after the demonstrations."""
+    """The separator and the text after it; `ids` gives the token ids of texts after the demonstrations."""
     text = followed(template, template.separator) if template.separator else ""
     return AfterLabel(text, encode(tokenizer, [text], special=False)[0], ids)
 
@@ -276,8 +275,7 @@ def end_of_demonstrations(
 ) -> Boundary:
     """The boundary between demonstrations without a chat and a query; a template stands for no demonstrations.
 
-    Raises InputError, with the memory's name, if the tokenizer writes the demonstrations in another way than when they
-    were tokenised.
+    Raises InputError, with the memory's name, if the tokenizer now writes the demonstrations differently.
     """
     if isinstance(prompt, Template):
         return Boundary()
@@ -299,11 +297,11 @@ def _solved(demonstrations: DemonstrationSet | TokenizedDemonstrations) -> list[
 
 @dataclass(frozen=True)
 class QueryTokenizer:
-    """Tokenises queries, given their texts up to the candidates and with each of them, and the ids of such texts.
+    """Tokenises queries by two functions: the texts of a query, without and with each candidate, and ids of texts.
 
-    `added` is the number of bytes around a query's own text, which a chat template writes. `ended` gives candidates
-    further tokens; None if they have none. `after_cut` gives the number of characters at the end of every query whose
-    tokens do not depend on what is before them; 0 if none is known.
+    `added` is the number of bytes that a chat template writes around a query's own text. `ended` gives candidates
+    further tokens, if they have any. `after_cut` gives the number of characters at the end of every query whose tokens
+    do not depend on the text before them; 0 if unknown.
     """
 
     texts: Callable[[Query], tuple[str, list[str]]]
@@ -315,8 +313,8 @@ class QueryTokenizer:
     def __call__(self, queries: Sequence[Query]) -> list[TokenizedQuery]:
         """Tokenise every query with each of its candidates; raises InputError as `tokenize_queries`.
 
-        Of queries with the same candidates, two are tokenised with each candidate; of the others only the start, if
-        that gives those two the same tokens (`model.cuts`).
+        Among queries with the same candidates, two are tokenised with each candidate. If the same tokens result for
+        both from their start and a cut (`model.cuts`), only the start of the other queries is tokenised.
         """
         candidates, count = Counter(query.candidates for query in queries).most_common(1)[0] if queries else ((), 0)
         if count < _FEW or not self.after_cut():
@@ -348,7 +346,7 @@ class QueryTokenizer:
         ]
 
     def prompts(self, queries: Sequence[Query]) -> list[tuple[int, ...]]:
-        """The ids of every query up to its answer, which is to be generated; the candidates are not used."""
+        """The ids of every query up to its answer, for generation; candidates are not used."""
         starts = [self.texts(replace(query, candidates=()))[0].rstrip(" ") for query in queries]
         return [tuple(ids) for ids in self.ids(starts)]
 
@@ -373,7 +371,7 @@ def _spaced(start: str, whole: Sequence[str]) -> list[str]:
 def _spans(
     query: Query, alone: list[int], spaced: list[int], *together: list[int], ended: Sequence[list[int]]
 ) -> TokenizedQuery:
-    """Prefix and answer ids, from the token ids of `_spaced`; `ended` are those of the candidates with their ends."""
+    """Prefix and answer ids, from the token ids of `_spaced`; `ended` are the ids of the candidates with their ends."""
     start = min(common_length(alone, ids) for ids in ended)
     answers = tuple(tuple(ids[start:]) for ids in ended)
     where = f"{query.where}: " if query.where else ""

@@ -1,1 +1,1 @@
-"""Labels for inputs: rows of files, streams and folders in, one output row for each, and interrupted files continued."""
+"""Labels for inputs: an output row for each row of a file, a stream or a folder; interrupted files are continued."""

@@ -108,7 +108,7 @@ class Scorer:
         return has_several(self.memory.provenance)
 
     def find(self, options: ModelOptions | None, tell: Tell) -> ModelSpec:
-        """Find the model, without its weights; raises InputError for another model, and for texts that do not fit it."""
+        """Find the model, without its weights; raises InputError for another model, and for texts too long for it."""
         spec = find_its_model(self.memory, options, tell)
         check_inputs(self.calibrate, self.demonstrations, spec, self.scoring)
         return spec
@@ -199,7 +199,7 @@ class Loaded:
     def probe(
         self, rows: Iterable[Query | Skipped], count: int, *, size: int = CHUNK, skip: Collection[str] = NO_REASON
     ) -> tuple[Probed, Answers]:
-        """Time a sample of `count` rows; returns the estimate for all rows and the sample's answers (`scoring.probe`)."""
+        """Time a sample of `count` rows; returns the estimate for all and the sample's answers (`scoring.probe`)."""
         return probe(
             self.engine,
             self.members,

@@ -16,15 +16,15 @@ from deepthink_cli.updates.registry import GATE
 SPLITTING = ("sampling", "pool_size", "balanced", "shots", "limit")
 POOL = ("sampling", "pool_size", "balanced")  # they always distinguish arms whose demonstrations a method chose
 
-STEP = ("momentum", "eta", "update")  # what a technique that reads once does not have
-_IF_SET = ("tokens", "scoring", "update")  # written only if they are not the default
-READING = ("positions", *STEP)  # what T = 1 does not depend on
+STEP = ("momentum", "eta", "update")  # fields that a technique with a single reading does not have
+_IF_SET = ("tokens", "scoring", "update")  # written only if they differ from the default
+READING = ("positions", *STEP)  # fields without effect on T = 1
 
 
 def is_rival(technique: str | None) -> bool:
     """Whether a technique is another way to the same answers, to be compared with plain in-context learning.
 
-    Techniques that change the labels are compared with their own T = 1, as Deep-Thinking is, and so are unknown ones.
+    Deep-Thinking, techniques that change the labels, and unknown techniques are compared with their own T = 1.
     """
     found = find_recorded(technique)
     return found is not None and not found.other_words
@@ -40,10 +40,9 @@ class Arm:
     """One side of a comparison: the settings that jobs have in common.
 
     `eta` is None if it was chosen on a dev set, and for a technique that reads once. The fields of `SPLITTING` are None
-    unless one task has several of them: otherwise tasks of an arm may have different numbers of demonstrations.
-    `technique` is None for Deep-Thinking alone, `calibration` for raw scores, `scoring` for the paper's,
-    `update` for the gate of the paper.
-    `limit` is the number of test rows asked for, or `all`.
+    unless a task has several values of them, so that the tasks of an arm may have different numbers of demonstrations.
+    `technique` is None for Deep-Thinking alone, `calibration` for raw scores, `scoring` for the paper's scoring,
+    `update` for the paper's gate. `limit` is the requested number of test rows, or `all`.
     """
 
     model: str
@@ -152,7 +151,7 @@ class Arm:
         return ", ".join(words[name] for name in FIELDS if name in names and self.has(name) and words[name])
 
     def baseline_label(self, names: Collection[str], short: bool = False) -> str:
-        """The named fields of what it is compared with, which the settings of its readings do not change."""
+        """The named fields of the baseline, on which the settings of the readings have no effect."""
         omitted = {*READING, "technique"} if self.baseline_is_plain else READING
         return self.label([name for name in names if name not in omitted], short)
 
@@ -161,12 +160,12 @@ FIELDS = tuple(Arm.__dataclass_fields__)
 
 
 def varying(arms: Collection[Arm]) -> list[str]:
-    """The fields in which arms differ, among those that have them."""
+    """The fields in which arms differ, among the arms that have them."""
     return [name for name in FIELDS if len({getattr(arm, name) for arm in arms if arm.has(name)}) > 1]
 
 
 def shared(arms: Sequence[Arm]) -> list[str]:
-    """The fields in which all arms agree, among those that have them, except unset ones."""
+    """The fields that are set and in which all arms that have them agree."""
     present = [
         name
         for name in FIELDS
@@ -176,6 +175,6 @@ def shared(arms: Sequence[Arm]) -> list[str]:
 
 
 def title(arms: Sequence[Arm]) -> str:
-    """What all arms have in common."""
+    """The fields that all arms have in common, as text."""
     whole = next((arm for arm in arms if not arm.is_read_once), arms[0])
     return whole.label(shared(arms))

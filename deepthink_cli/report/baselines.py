@@ -1,4 +1,4 @@
-"""What a result is compared with: that at T = 1 of the same demonstrations, on the inputs that both have scored."""
+"""The baseline of a result: the result at T = 1 of the same demonstrations, on the inputs that both have scored."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from deepthink_cli.techniques.registry import find_recorded
 
 
 class Baselines:
-    """The baselines among rows: those of a whole folder, also where only some of its rows are shown.
+    """The baselines among rows: all rows of a folder, also if only some of them are shown.
 
-    The baseline of Deep-Thinking, and of techniques that change the labels, is their own T = 1; that of the other
-    techniques is plain in-context learning with the demonstrations that they have. What changes only further
-    readings, such as eta, does not distinguish baselines.
+    The baseline of Deep-Thinking, and of techniques that change the labels, is their own T = 1. The baseline of other
+    techniques is plain in-context learning with the same demonstrations. Fields that affect only further readings, such
+    as eta, do not distinguish baselines.
     """
 
     def __init__(self, rows: Iterable[Result]) -> None:
@@ -37,7 +37,7 @@ class Baselines:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A result and its baseline, which is None if there is none."""
+    """A result and its baseline, or None."""
 
     result: Result
     baseline: Result | None
@@ -46,8 +46,8 @@ class Comparison:
     def answers(self) -> tuple[list[bool], list[bool]] | None:
         """Whether the baseline and the result are right, for every input that both have.
 
-        None without a baseline, and if it is not known which inputs both have. Raises InputError if it is not known
-        for two results of one job, which have the same inputs.
+        None without a baseline, and if the common inputs are not known. Raises InputError if they are not known for two
+        results of one job, which have the same inputs.
         """
         if self.baseline is None:
             return None
@@ -87,7 +87,7 @@ def mean_plain(comparisons: Sequence[Comparison]) -> float | None:
 
 
 def on_common_inputs(results: Sequence[Result]) -> list[list[bool]] | None:
-    """Whether each result is right, for every input that all of them have; None if it is not known which these are."""
+    """Whether each result is right, for every input that all results have; None if these inputs are not known."""
     if len({each.n for each in results}) == 1 and len({tuple(each.unscored) for each in results if each.unscored}) < 2:
         return [each.was_right() for each in results]
     if len({each.n + len(each.unscored) for each in results}) > 1:
@@ -106,7 +106,7 @@ def _share(answers: Sequence[bool], whole: Result) -> float:
 
 
 def _compared_with(setting: Setting) -> Setting:
-    """The setting without what may differ between a row and its baseline."""
+    """The setting without the fields that may differ between a row and its baseline."""
     return replace(
         without_step(setting.without_digests),
         technique=None if is_rival(setting.technique) else setting.technique,
@@ -133,5 +133,5 @@ def _read_same(row: Result, baseline: Result) -> bool:
 
 
 def _distance(ours: Setting, theirs: Setting) -> tuple[bool, ...]:
-    """Orders equal baselines: those of the row's own positions and update rule first."""
+    """The sort key of equal baselines: first the baselines with the row's own positions and update rule."""
     return tuple(getattr(ours, name) != getattr(theirs, name) for name in READING)

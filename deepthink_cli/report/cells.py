@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from deepthink_cli.report.tables import TableRow
 
 
-NONE = "-"  # in place of a baseline that is not there
+NONE = "-"  # in place of a missing baseline
 
 
 class PublishedFigure(Protocol):
@@ -27,7 +27,7 @@ class PublishedFigure(Protocol):
 
 @dataclass(frozen=True)
 class ReportLine:
-    """A row of a table and two published figures for the same model and task, if there are any."""
+    """A row of a table, and two published figures for the same model and task, if any."""
 
     row: TableRow
     paper_plain: PublishedFigure | None = None
@@ -96,7 +96,7 @@ def values(line: ReportLine) -> dict[str, Any]:
 def rounded(value: Any) -> Any:
     """A number with six significant digits, more than any count of inputs supports; other values unchanged.
 
-    Digits beyond the twelfth decimal are what floating-point sums leave of zero.
+    Digits beyond the twelfth decimal are rounding errors of floating-point sums.
     """
     return round(float(f"{value:.6g}"), 12) if isinstance(value, float) else value
 
@@ -136,7 +136,7 @@ def _median(numbers: Sequence[float]) -> float | None:
 
 
 def _common(values: Collection[int | None]) -> int | None:
-    """The value that all have; None for several."""
+    """The common value; None for several values."""
     return next(iter(values)) if len(values) == 1 else None
 
 

@@ -40,7 +40,7 @@ class Curve:
 
     @cached_property
     def gains(self) -> dict[int, Paired]:
-        """The accuracy less that of the baseline, seed by seed, by T; empty without it."""
+        """The accuracy less the baseline's, seed by seed, by T; empty without a baseline."""
         return {t: Paired(tuple(values)) for t, values in (self.steps or {}).items()}
 
 
@@ -73,7 +73,7 @@ def panels(jobs: Sequence[JobResults], tasks: bool = False) -> list[Panel]:
 
 
 def with_gains(shown: Sequence[Panel]) -> list[Panel]:
-    """The panels with the curves whose differences from T = 1 are known, without those that have none."""
+    """The panels with the curves whose differences from T = 1 are known, without empty panels."""
     known = [replace(panel, curves=tuple(curve for curve in panel.curves if curve.gains)) for panel in shown]
     return [panel for panel in known if panel.curves]
 
@@ -81,8 +81,8 @@ def with_gains(shown: Sequence[Panel]) -> list[Panel]:
 def _curves(arm: Arm, jobs: Sequence[JobResults], members: Sequence[str]) -> list[Curve]:
     """The curves of an arm on the mean of its member tasks, of test rows and of dev rows.
 
-    A job is complete if it has every T that its arm has in the same widest groups; a seed, if it has a complete
-    job on every task that any seed has completed. Seeds with the same demonstrations in the same order are one.
+    A job is complete if it has every T of its arm in the same widest groups. A seed is complete if it has a complete job
+    on every task that any seed has completed. Seeds with the same demonstrations in the same order are one.
     """
     groups = {job.widest_group for job in jobs if job.task in members}
     curves = []

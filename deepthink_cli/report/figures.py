@@ -32,7 +32,7 @@ METADATA: dict[str, dict[str, None]] = {
     ".pdf": {"CreationDate": None, "Creator": None, "Producer": None},
 }
 COLUMN, PAGE = 3.3, 7.0  # widths in inches
-FEW = 6  # panels that fit a column
+FEW = 6  # the most panels in a column
 HEIGHT = 1.5  # size of a panel, in inches
 DPI = 300
 ENTRY, LETTER = 0.45, 0.06  # inches width of a legend's line sample and of one character
@@ -72,7 +72,7 @@ LEGEND: Any = {
 
 @dataclass(frozen=True)
 class View:
-    """What the vertical axis shows: its label, what a band is, and the mean and the band of a curve by T, in [0, 1]."""
+    """The vertical axis: its label, the meaning of a band, and the mean and the band of a curve by T, in [0, 1]."""
 
     axis: str
     band: str
@@ -175,7 +175,7 @@ def _draw_panel(axes: Axes, panel: Panel, looks: Mapping[Arm, tuple[str, str]], 
 
 
 def _draw_levels(axes: Axes, panel: Panel, looks: Mapping[Arm, tuple[str, str]]) -> None:
-    """The accuracies of the baselines, and that of the most frequent label."""
+    """The accuracies of the baselines and of the most frequent label."""
     plain = {
         curve.arm: 100 * fmean(curve.plain)
         for curve in panel.curves

@@ -27,7 +27,7 @@ def footnotes(jobs: Sequence[JobResults]) -> list[str]:
 
 
 def _incomplete(jobs: Sequence[JobResults]) -> list[str]:
-    """Jobs that lack rows which others of their arm have, and seeds that other tasks have."""
+    """Jobs that lack rows of other jobs of their arm, or seeds of other tasks."""
     names = varying([job.arm for job in jobs])
     seeds_of: dict[tuple[Arm, str, str], list[Seed]] = {}
     for arm, task, seed, state in _gaps(jobs):
@@ -43,7 +43,7 @@ def _incomplete(jobs: Sequence[JobResults]) -> list[str]:
 
 
 def _without_baseline(jobs: Sequence[JobResults]) -> list[str]:
-    """The jobs that have nothing to be compared with, and what to run."""
+    """The jobs without a baseline, and the run that adds it."""
     missing = [job for job in jobs if job.test and "test" not in job.baselines]
     lines = []
     for is_plain, what, how in (
@@ -60,7 +60,7 @@ def _without_baseline(jobs: Sequence[JobResults]) -> list[str]:
 
 
 def _same_seeds(jobs: Sequence[JobResults]) -> list[str]:
-    """The seeds that are one, because their demonstrations and the order of them are the same."""
+    """The seeds that count as one, because their demonstrations and the order are the same."""
     same: dict[tuple[Arm, str, str], list[JobResults]] = {}
     for job in jobs:
         same.setdefault((job.arm, job.task, job.demonstrations), []).append(job)
@@ -75,7 +75,7 @@ def _same_seeds(jobs: Sequence[JobResults]) -> list[str]:
 
 
 def _paired(jobs: Sequence[JobResults]) -> list[str]:
-    """The jobs that have not scored the same inputs as their baselines, and on how many they are compared."""
+    """The jobs that have not scored the same inputs as their baselines, and the number of compared inputs."""
     found, unknown = [], []
     for job in jobs:
         if not job.test or "test" not in job.baselines:
@@ -98,7 +98,7 @@ def _paired(jobs: Sequence[JobResults]) -> list[str]:
 
 
 def _by_arm_and_task(jobs: Sequence[JobResults], found: Sequence[tuple[JobResults, str]]) -> str:
-    """Jobs with words about each; those of an arm and task together, and tasks with the same words."""
+    """Jobs with words about each; jobs of an arm and task are together, and so are tasks with the same words."""
     names = varying([job.arm for job in jobs])
     by_task: dict[tuple[str, str], dict[str, None]] = {}
     for job, words in found:
@@ -117,7 +117,7 @@ def _listed(words: Iterable[object]) -> str:
 
 
 def _gaps(jobs: Sequence[JobResults]) -> Iterator[tuple[Arm, str, Seed, str]]:
-    """Every arm, task and seed that lacks rows, and which rows it lacks."""
+    """Every arm, task and seed that lacks rows, and the rows that it lacks."""
     by_name = {(job.arm, job.task, job.seed): job for job in jobs}
     choosing = {(job.arm.family, job.task) for job in jobs if job.dev}
     families = grouped(jobs, lambda job: (job.arm.family, job.widest_group))
@@ -133,7 +133,7 @@ def _gaps(jobs: Sequence[JobResults]) -> Iterator[tuple[Arm, str, Seed, str]]:
 
 
 def _state(job: JobResults | None, test: set[int], dev: set[int]) -> str:
-    """What a job lacks; empty if it is complete."""
+    """The rows that a job lacks; empty if it is complete."""
     if job is None:
         return "no rows"
     lacking = [("T = ", test - job.test.keys()), ("dev T = ", dev - job.dev.keys())]
@@ -174,7 +174,7 @@ def _counts(jobs: Sequence[JobResults]) -> list[str]:
 
 
 def _shots(jobs: Sequence[JobResults]) -> list[str]:
-    """The number of demonstrations asked for: of all tasks if it is one, else of every task."""
+    """The requested number of demonstrations, of all tasks together if it is the same."""
     asked: dict[str, set[int]] = {}
     for job in jobs:
         for row in job.test.values():
@@ -198,7 +198,7 @@ def _fewer_shots(jobs: Sequence[JobResults]) -> list[str]:
 
 
 def _named_rows(jobs: Sequence[JobResults]) -> Iterator[tuple[str, Result]]:
-    """Every test row and the name it has in a footnote: its task, with its model if there are several."""
+    """Every test row and its name in a footnote: its task, with its model if there are several."""
     names = [name for name in varying([job.arm for job in jobs]) if name == "model"]
     for job in jobs:
         name = _listed([job.arm.label(names, short=True), job.task])

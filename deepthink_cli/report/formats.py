@@ -40,8 +40,8 @@ _LATEX = {
 class Page:
     """Tables with the same columns, each with a heading (empty for a single table), a legend and footnotes.
 
-    `source` names the runs; the LaTeX table has it only in a comment. `appendix` is a page that follows, with columns
-    of its own.
+    `source` names the runs; the LaTeX table has it only in a comment. `appendix` is a further page, with its own
+    columns.
     """
 
     source: str

@@ -42,7 +42,7 @@ class Seed:
 
 @dataclass
 class JobResults:
-    """The rows of one job by iteration, and what they are compared with; `dev` is empty if the run has no dev rows."""
+    """The rows of one job by iteration, and their baselines; `dev` is empty if the run has no dev rows."""
 
     arm: Arm
     task: str
@@ -72,11 +72,10 @@ class JobResults:
 
 
 def read_jobs(runs: Sequence[Path], where: Sequence[str] = ()) -> list[JobResults]:
-    """The jobs of all runs; only rows that fulfil the conditions of `where` (see `report/where.py`).
+    """The jobs of all runs, with the rows that fulfil the conditions of `where` (see `report/where.py`).
 
-    Their baselines are found among all rows.
-    Raises InputError with a line for each folder that is not a run or has no rows, and as `conditions`, `select` and
-    `jobs_of` do.
+    Baselines are found among all rows. Raises InputError with a line for each folder that is not a run or has no rows,
+    and as `conditions`, `select` and `jobs_of` do.
     """
     problems = Problems()
     with problems.collected():
@@ -102,7 +101,7 @@ def _rows(run: Path) -> list[Result]:
 
 
 def _position(setting: Setting, places: Mapping[str, int]) -> tuple[Any, ...]:
-    """The place of a row: tasks by their `places` in the catalogue, and by name if they have none."""
+    """The place of a row: tasks by their `places` in the catalogue, or by name without a place."""
     seed = Seed(setting.seed, setting.order_seed)
     task = (places.get(setting.task, len(places)), _natural(setting.task))
     return (_natural(setting.model), *task, seed, Arm.of(setting, SPLITTING).sort_key, setting.part, setting.iteration)
@@ -116,9 +115,9 @@ def _natural(name: str) -> list[Any]:
 def jobs_of(results: Iterable[Result], among: Iterable[Result] | None = None) -> list[JobResults]:
     """Jobs in the order of their first rows; test rows of different limits belong to different jobs.
 
-    Their baselines are found `among` rows, which are the results themselves by default.
-    Raises InputError if results of the same name come from different data, if a setting has two
-    different results, or if one arm's rows for a task differ in a value that must not be averaged over.
+    Baselines are found `among` rows, by default the results themselves. Raises InputError if results of the same name
+    come from different data, if a setting has two different results, or if one arm's rows for a task differ in a value
+    that must not be averaged over.
     """
     every = list(results)
     check_agree(every)
@@ -162,7 +161,7 @@ def grouped(items: Iterable[T], key: Callable[[T], Key]) -> dict[Key, list[T]]:
 
 
 def different_seeds(seeds: Iterable[T], demonstrations: Callable[[T], Hashable]) -> list[T]:
-    """The seeds whose demonstrations, or the order of them, no earlier seed has."""
+    """The seeds whose demonstrations, in their order, no earlier seed has."""
     first: dict[Hashable, T] = {}
     for seed in seeds:
         first.setdefault(demonstrations(seed), seed)

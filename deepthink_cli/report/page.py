@@ -33,7 +33,7 @@ class Report(Page):
         return [values(line) for line in self.rows]
 
     def as_json(self) -> dict[str, Any]:
-        """The rows with what explains them, as JSON values."""
+        """The rows with their legend and notes, as JSON values."""
         return {
             "runs": self.source,
             "title": self.title,
@@ -73,7 +73,7 @@ def report_of(
     published: bool = False,
     tasks: bool = False,
 ) -> Report:
-    """Like `report`, for jobs that were already read; `source` names their runs."""
+    """The report of jobs, with the arguments of `report`; `source` names their runs."""
     rows = [row for row in summarize(jobs, iteration) if tasks or not row.is_detail]
     notes = footnotes(jobs)
     if not rows:
@@ -127,7 +127,7 @@ def _by_arm(lines: Sequence[ReportLine]) -> tuple[list[str], Sections]:
 
 
 def _by_task(lines: Sequence[ReportLine]) -> tuple[list[str], Sections]:
-    """The columns, and a table for each task or mean with a row for each arm, named by what distinguishes it."""
+    """The columns, and a table for each task or mean with a row for each arm, named by the fields in which arms differ."""
     varied = varying(list(dict.fromkeys(line.row.arm for line in lines)))
     cells = [{"method": line.row.arm.label(varied, short=True), **texts(line)} for line in lines]
     columns = [name for name in cells[0] if name != "task" and any(row[name] for row in cells)]
@@ -160,7 +160,7 @@ def _ranked(source: str, ranking: Ranking) -> Page:
 
 
 def _with_published(lines: Sequence[ReportLine]) -> tuple[list[ReportLine], list[str]]:
-    """The lines with published figures, of the first publication that has some, and notes on them."""
+    """The lines with figures of the first publication that has any for them, and its notes."""
     shown, notes = list(lines), list[str]()
     for published in PUBLISHED.values():
         found = {}
@@ -205,7 +205,7 @@ def _legend(rows: Sequence[TableRow], columns: Sequence[str], iteration: int | N
 
 
 def _reported(rows: Sequence[TableRow], free: str, iteration: int | None) -> str:
-    """The T at which rows are reported, as text; `free` names what is chosen on dev rows."""
+    """The T at which rows are reported, as text; `free` names the parameters chosen on dev rows."""
     if iteration is not None:
         return f"at T = {iteration}"
     chosen = [row.on_dev for row in rows]

@@ -1,4 +1,4 @@
-"""Published figures, which a report shows beside its own: by the name of their publication."""
+"""Published figures, which a report shows beside its own figures, by the name of their publication."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Published:
-    """Figures that were published, which `report --published` shows next to those of the run.
+    """Published figures, which `report --published` shows next to a run's figures.
 
-    `find` gives them for a row: those of plain in-context learning and of Deep-Thinking, None where there is none.
-    `notes` are lines below the tables about the rows that have some, or for none. Both are functions, or where they are
-    found (`module:function`).
+    `find` gives the figures of a row, for plain in-context learning and for Deep-Thinking, or None. `notes` gives lines
+    below the tables about the rows with published figures, or about their absence. Both are functions, or places of
+    functions (`module:function`).
     """
 
     find: Callable[[TableRow], tuple[PublishedFigure | None, PublishedFigure | None]] | str

@@ -20,7 +20,7 @@ FEWEST_METHODS, FEWEST_BLOCKS = 3, 5
 class Ranking:
     """Mean ranks of methods over blocks, the best first; rank 1 is the highest accuracy of a block.
 
-    `p` is that of Friedman's test in Iman and Davenport's form; two methods whose mean ranks differ by less than
+    `p` is of Friedman's test in Iman and Davenport's form. Two methods whose mean ranks differ by less than
     `critical_difference` are not shown to differ at the 5 % level (Nemenyi).
     """
 
@@ -42,7 +42,7 @@ class Ranking:
 
 
 def rank(accuracies: Mapping[str, Sequence[float]]) -> Ranking | str:
-    """Rank methods by their accuracies on the same blocks, or say in one line why they cannot be ranked.
+    """The ranking of methods by their accuracies on the same blocks, or the reason, in one line, why there is none.
 
     Equal accuracies of a block share their mean rank. The statistic is F = (N - 1) X / (N (k - 1) - X) with k - 1 and
     (k - 1) (N - 1) degrees of freedom, X being Friedman's chi-square with the correction for ties; the critical
@@ -88,7 +88,7 @@ COMPARED = (
     "calibration",
     "scoring",
     "update",
-)  # what makes a method to be ranked
+)  # fields that distinguish ranked methods
 
 
 Block = tuple[str, Seed]
@@ -103,8 +103,8 @@ def ranking_of(jobs: Sequence[JobResults], iteration: int | None = None) -> Rank
 def methods_of(jobs: Sequence[JobResults], iteration: int | None = None) -> dict[str, list[float]] | str | None:
     """The accuracies of every arm at the reported T, and of every baseline, by method and block; random ones first.
 
-    None if arms differ in nothing but the reading; one line of text if they cannot be compared. A pair of a task and a
-    seed counts if all methods have it, on the inputs that all of them have; seeds with the same demonstrations are one.
+    None if arms differ only in the reading; one line of text if they cannot be compared. A block is a pair of a task
+    and a seed that all methods have, with their common inputs. Seeds with the same demonstrations are one.
     """
     if not set(varying([job.arm for job in jobs])) & set(COMPARED):
         return None
@@ -131,7 +131,7 @@ def methods_of(jobs: Sequence[JobResults], iteration: int | None = None) -> dict
 
 
 def _methods(arm: Arm, names: Sequence[str], score: Score) -> Iterator[tuple[str, Result]]:
-    """The names of an arm's baseline, if it is there, and of the arm, with their results on one task."""
+    """The names of an arm's baseline, if any, and of the arm, with their results on one task."""
     (comparison,) = score.comparisons
     if comparison.baseline is not None:
         yield ", ".join(filter(None, [arm.baseline_label(names, short=True), "T = 1"])), comparison.baseline

@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # formats are listed without torch
 
 @dataclass(frozen=True, eq=False)
 class Reported(Event):
-    """A report of jobs, which formats write and observers are told of; `line` is the command line that asks for it.
+    """A report of jobs, for formats and observers; `line` is the command line of the report.
 
     The other fields are as in `report_of`.
     """
@@ -33,7 +33,7 @@ class Reported(Event):
 
     @cached_property
     def page(self) -> Report:
-        """The tables, made when they are first asked for; raises as `report_of` does."""
+        """The tables, made on first use; raises as `report_of` does."""
         from deepthink_cli.report.page import report_of
 
         return report_of(self.source, self.jobs, self.iteration, self.published, self.all_tasks)
@@ -43,9 +43,9 @@ class Reported(Event):
 class Format:
     """A form in which a report is written.
 
-    `write` is a function, or where it is found (`module:function`). It gets the report and a text file, or with
-    `is_folder` the path of a folder, and gives lines to note. The format is chosen for files with its `suffixes`.
-    `without` names options of tables and pages that it does not take.
+    `write` is a function, or the place of one (`module:function`). It gets the report and a text file, or with
+    `is_folder` the path of a folder, and returns lines to note. The format is chosen for files with its `suffixes`.
+    `without` names options of tables and pages that the format does not take.
     """
 
     write: Callable[[Reported, Any], Sequence[str] | None] | str

@@ -39,7 +39,7 @@ class Discordant:
 
 @dataclass(frozen=True)
 class Paired:
-    """Differences after - before, pair by pair, and what they show."""
+    """Differences after - before, pair by pair, and their statistics."""
 
     steps: tuple[float, ...]
 
@@ -73,7 +73,7 @@ def differences(before: Sequence[float], after: Sequence[float]) -> list[float]:
 
 
 def t_interval(values: Sequence[float]) -> tuple[float, float] | None:
-    """Student's 95 % interval for the mean; None for fewer than two values, and for equal ones.
+    """Student's 95 % interval for the mean; None for fewer than two values, and for equal values.
 
     Equal values estimate no variance: an interval of width zero would claim certainty.
     """
@@ -89,8 +89,8 @@ def t_interval(values: Sequence[float]) -> tuple[float, float] | None:
 def wilcoxon_p(values: Sequence[float]) -> float | None:
     """Exact two-sided Wilcoxon signed-rank p of paired differences, ties and zeros included.
 
-    Zeros are dropped and ties share their mean rank (Wilcoxon 1945); the null distribution is computed
-    exactly over all 2^n signs of these ranks. None for fewer than two differences; 1 if all are zero.
+    Zeros are dropped and ties share their mean rank (Wilcoxon 1945). The null distribution is exact, over all 2^n signs
+    of these ranks. None for fewer than two differences; 1 if all are zero.
     """
     if len(values) < 2:
         return None

@@ -15,7 +15,7 @@ from deepthink_cli.report.baselines import Comparison, mean_plain
 from deepthink_cli.report.job_results import JobResults, Seed, different_seeds, grouped
 from deepthink_cli.report.significance import Discordant, Paired, Spread
 
-LARGE = 10  # tasks of a group that are shown one by one; larger groups are shown by their means
+LARGE = 10  # the most tasks of a group that are shown one by one; larger groups are shown by their means
 
 
 def groups_of(jobs: Sequence[JobResults]) -> dict[str, list[str]]:
@@ -53,9 +53,9 @@ def in_order(arms: Iterable[Arm], jobs: Sequence[JobResults]) -> list[Arm]:
 class Score:
     """One seed's results on a task, or on the tasks of a group, each with its baseline.
 
-    `oracle` is the best accuracy over T (and eta, if eta was chosen) on the test rows themselves, the mean over tasks;
-    `iterations` and `etas` are the reported ones, one for each task; `on_dev` says whether they were chosen on dev
-    rows; `demonstrations` has their digest for each task.
+    `oracle` is the best accuracy over T (and eta, if eta was chosen) on the test rows themselves, the mean over tasks.
+    `iterations` and `etas` are the reported T and eta of each task; `on_dev`: they were chosen on dev rows.
+    `demonstrations` has the digest of each task's demonstrations.
     """
 
     comparisons: tuple[Comparison, ...]
@@ -137,21 +137,21 @@ class TableRow:
 
     @property
     def inputs(self) -> int:
-        """The evaluated inputs of a seed, of all tasks together; the most that one has if some could not be scored."""
+        """The number of evaluated inputs of a seed, of all tasks together; the largest if seeds differ."""
         return max(sum(each.result.n for each in score.comparisons) for score in self.scores)
 
     def settings(self, name: Literal["shots", "limit"]) -> set[int | None]:
-        """The values that a setting has in the rows of all seeds and tasks."""
+        """The values of a field of the settings in the rows of all seeds and tasks."""
         return {getattr(each.result.setting, name) for score in self.scores for each in score.comparisons}
 
     @property
     def better(self) -> int:
-        """How many seeds have significantly more right answers, by McNemar."""
+        """The number of seeds with significantly more right answers, by McNemar."""
         return sum(score.answers.p < ALPHA and score.answers.gained > score.answers.lost for score in self.scores)
 
     @property
     def worse(self) -> int:
-        """How many seeds have significantly fewer."""
+        """The number of seeds with significantly fewer right answers, by McNemar."""
         return sum(score.answers.p < ALPHA and score.answers.gained < score.answers.lost for score in self.scores)
 
     @property
@@ -173,10 +173,10 @@ class TableRow:
 def summarize(jobs: Sequence[JobResults], iteration: int | None = None) -> list[TableRow]:
     """A row for each arm and task, and for each arm and group of tasks.
 
-    The reported T is `iteration`; by default, T and eta are chosen for each seed on its own dev rows;
-    without dev rows, the last T is reported. Only seeds that have that T count, in a group only those that have it on
-    all its tasks; of these only those that have baselines, if any has. Seeds with the same demonstrations in the same
-    order are one. Raises InputError for an iteration beyond the run.
+    The reported T is `iteration`. By default, T and eta are chosen for each seed on its own dev rows; without dev rows,
+    the last T is reported. A seed counts if it has the reported T, on all tasks of a group; if any seed has a baseline,
+    only seeds with a baseline count. Seeds with the same demonstrations in the same order are one. Raises InputError for
+    an iteration beyond the run.
     """
     last = max((t for job in jobs for t in job.test), default=0)
     if iteration is not None and not 1 <= iteration <= last:
@@ -226,7 +226,7 @@ def scores_of(jobs: Sequence[JobResults], iteration: int | None) -> list[SeedSco
     }
 
     def reported(job: JobResults) -> tuple[Arm, str, Seed]:
-        """Jobs with the same value share one score: those of all etas, if eta is chosen on dev rows."""
+        """Jobs with the same value share one score: the jobs of all etas, if eta is chosen on dev rows."""
         is_shared = (job.arm.family, job.task) in options and job.arm.family in several_etas
         return job.arm.family if is_shared else job.arm, job.task, job.seed
 
@@ -244,7 +244,7 @@ def scores_of(jobs: Sequence[JobResults], iteration: int | None) -> list[SeedSco
 
 
 def _options(jobs: Sequence[JobResults]) -> dict[tuple[Arm, str], set[Option]]:
-    """For every family and task with dev rows: every T and eta for which a seed must have dev rows."""
+    """For every family and task with dev rows, the pairs of T and eta for which a seed must have dev rows."""
     by_group = {
         key: {(t, job.arm.eta) for job in members for t in job.dev}
         for key, members in grouped(jobs, lambda job: (job.arm.family, job.widest_group)).items()
@@ -293,6 +293,6 @@ def _mean(scores: Sequence[Score]) -> Score:
 
 
 def _comparable(scores: Sequence[Score]) -> tuple[Score, ...]:
-    """The scores of different demonstrations: those with a baseline, or all if none has one."""
+    """The scores of different demonstrations: only scores with a baseline, or all if none has a baseline."""
     known = [score for score in scores if score.plain is not None] or scores
     return tuple(different_seeds(known, lambda score: score.demonstrations))

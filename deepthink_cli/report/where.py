@@ -1,4 +1,4 @@
-"""Which rows of a run are reported: `--where` and the limits of rows that are compared."""
+"""The choice of the reported rows of a run: `--where`, and the limits of rows that are compared."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class RowLimits:
                 self.sizes[_place(row)].setdefault(row.setting.limit, set()).update(sizes)
 
     def of(self, row: Result) -> tuple[int | None, ...]:
-        """The limits that a row belongs to: one for a test row; several for dev rows that were scored once for all."""
+        """The limits of a row: one for a test row; several for dev rows that were scored once for several limits."""
         if row.setting.part == "test":
             return (row.setting.limit,)
         limits = self.sizes.get(_place(row), {})
@@ -69,8 +69,8 @@ def conditions(texts: Sequence[str]) -> dict[str, list[str]]:
 def select(rows: Sequence[Result], wanted: Mapping[str, Sequence[str]]) -> list[Result]:
     """The rows that have, in every field of `wanted`, one of its values.
 
-    The `limit` of dev rows is that of the test rows which they belong to. Raises InputError for each value that no row
-    has, with those that there are, and if no row has one of the values in every field.
+    The `limit` of dev rows is the limit of their test rows. Raises InputError for each value that no row has, with the
+    existing values, and if no row has one of the values in every field.
     """
     problems, limits = Problems(), RowLimits(rows)
     selected = list(rows)

@@ -206,9 +206,7 @@ def _measured(
     engine: Engine, memories: Sequence[Memory], chunk: Chunk
 ) -> Iterator[list[tuple[Scores, dict[str, float] | None]]]:
     """For each memory, the scores of every query, and its nearness to the memory's centroids, if it stores any."""
-    centroids = [
-        memory.centroids for memory in memories
-    ]  # where centroids are not in use, only some members may have them
+    centroids = [memory.centroids for memory in memories]  # if not in use, only some members may have them
     if not any(centroids) or chunk.scoring.attends:
         for of_memory in score_each(engine, memories, chunk.plan, chunk.scoring):
             yield [(scores, None) for scores in of_memory]

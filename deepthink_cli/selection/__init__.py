@@ -1,1 +1,1 @@
-"""How demonstrations are chosen from a task's training rows: one file a method, one registry."""
+"""The choice of demonstrations from a pool of labelled rows: one file a method, one registry."""

@@ -1,4 +1,4 @@
-"""The interface of a selection method: a pool of labelled rows, what a model computes from them, and the choice."""
+"""The interface of a selection method: a pool of labelled rows, a model's results for them, and the choice."""
 
 from __future__ import annotations
 
@@ -25,27 +25,27 @@ Reads = Literal["hidden", "probabilities", "tokens", "trials", "queries"]
 
 
 class Trials(Protocol):
-    """Tries demonstrations with the model (plain in-context learning, T = 1)."""
+    """Trials of demonstrations with the model (plain in-context learning, T = 1)."""
 
     def probabilities(self, sets: Sequence[Sequence[int]], rows: Sequence[int]) -> Floats:
         """p(y | demonstrations, x), normalised over the labels, in float64 (sets, rows, C).
 
-        `sets` are lists of pool rows in reading order, which may be empty (zero-shot); `rows` the pool rows that are
-        classified, whose labels are not shown to the model. Each distinct set is read once, and results are cached.
+        `sets` are lists of pool rows in reading order, which may be empty (zero-shot). `rows` are the classified pool
+        rows, whose labels the model does not read. Each distinct set is read once, and results are cached.
         """
         ...
 
 
 @dataclass(frozen=True, eq=False)
 class Pool:
-    """Labelled rows in an order that depends on their contents only, so that ties do not depend on the file's order.
+    """Labelled rows in the order of their contents, so that ties do not depend on the file's order.
 
-    A method finds here what its registry entry says it reads; the rest is None. n rows, C labels, W the width of the
-    model. `hidden` (n, W) are the hidden states before the model's head at the place where the label is read, in
-    zero-shot prompts, and `probabilities` (n, C) those of the labels there; `tokens` holds the hidden states (s, W) of
-    every row's own tokens. `target_hidden` and `target_tokens` are the same of the queries that the choice is for
+    Fields that a method's registry entry does not read are None. There are n rows and C labels; W is the width of the
+    model. `hidden` (n, W) are the hidden states before the model's head at the token that predicts the label, in
+    zero-shot prompts; `probabilities` (n, C) are the labels' probabilities there; `tokens` has the hidden states (s, W)
+    of every row's own tokens. `target_hidden` and `target_tokens` are the hidden states of the queries of the choice
     (--for). `balanced` asks for equal numbers of every label. `groups` has the number of every row's input
-    (`input_groups`); None if all differ.
+    (`input_groups`); None if all inputs differ.
     """
 
     rows: Sequence[Query]
@@ -63,7 +63,7 @@ class Pool:
 
     @cached_property
     def inputs(self) -> Ints:
-        """The number (n,) of every row's input: what is tried on a row must not have read its input."""
+        """The number (n,) of every row's input: a set that is tried on a row must not have read its input."""
         import numpy as np
 
         return np.asarray(range(len(self)) if self.groups is None else self.groups, dtype=np.int64)
@@ -84,7 +84,7 @@ class Pool:
         return dict(sorted(rows.items()))
 
     def shares(self, shots: int) -> dict[str, int]:
-        """How many of `shots` each label gets: equal numbers, and one more for the first labels if that leaves a rest.
+        """The number of demonstrations of each label: equal parts of `shots`, and one of the rest for each first label.
 
         Raises InputError for fewer shots than labels, and for a label with too few rows.
         """
@@ -109,12 +109,11 @@ class Pool:
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """The chosen rows of a pool, and the score (n,) by which each row was chosen or not; None if there is none.
+    """The chosen rows of a pool, and the scores (n,) of all rows, if the method has scores.
 
-    A larger score is better. A method that chooses one row after the other gives a chosen row the score that it had
-    then, and every other row the one that it would have next.
-    `ordered` is set if the order is part of the choice; otherwise the rows are shuffled with the seed before they are
-    read, as their order says nothing.
+    A larger score is better. If a method chooses one row after another, a chosen row has its score at the time, and
+    every other row has its score for the next choice. `ordered` is set if the order is part of the choice; otherwise
+    the rows are shuffled with the seed before they are read.
     """
 
     rows: Sequence[int]
@@ -128,8 +127,8 @@ class Choose(Protocol):
     def __call__(self, pool: Pool, shots: int, draw: random.Random, **options: Any) -> Choice:
         """Choose `shots` rows of the pool, which has at least as many.
 
-        Randomness comes from `draw` alone, so that a seed always chooses the same rows. Raises InputError if the method
-        cannot choose that many.
+        Randomness comes only from `draw`, so that a seed always chooses the same rows. Raises InputError if the method
+        cannot choose so many rows.
         """
         ...
 
@@ -138,12 +137,12 @@ class Choose(Protocol):
 class SelectionMethod:
     """A selection method, as `deepthink list selections` shows it.
 
-    `choose` is the function, or where it is found (`module:function`). `reads` says which parts of the pool it needs;
-    a method without any needs no model. With `balances`, the method itself chooses equal numbers of every label if the
-    pool is `balanced`; otherwise it is applied to the rows of every label separately. `cost` is in passes of the
-    model. A method `in_file_order` gets the rows in the order of their file instead of content order. One that `draws`
-    nothing chooses the same rows for every seed. `options` are those of its own, all with defaults; `choose` gets them
-    by name.
+    `choose` is the function, or the place of one (`module:function`). `reads` are the parts of the pool that it needs;
+    a method that reads none needs no model. For a `balanced` pool, a method that `balances` chooses equal numbers of
+    every label itself; any other method is applied to the rows of every label separately. `cost` is in passes of the
+    model. A method `in_file_order` gets the rows in the order of their file, not of their content. A method that does
+    not `draw` chooses the same rows for every seed. `options` are the method's own options, all with defaults; `choose`
+    gets them by name.
     """
 
     choose: Choose | Callable[..., Choice] | str
@@ -157,6 +156,6 @@ class SelectionMethod:
     options: type[Options] | None = None
 
     def __call__(self, pool: Pool, shots: int, draw: random.Random, own: Mapping[str, Any] | None = None) -> Choice:
-        """Choose demonstrations; `own` are values of its options, by default their defaults."""
+        """Choose demonstrations; `own` are values of the method's own options."""
         checked = {} if self.options is None else self.options.checked(**own or {}).model_dump()
         return loaded(self.choose)(pool, shots, draw, **checked)

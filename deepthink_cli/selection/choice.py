@@ -1,4 +1,4 @@
-"""Choose demonstrations from a pool with a registered method, and record how."""
+"""Choose demonstrations from a pool with a registered method, and record the choice."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Request:
-    """What to choose: `shots` rows by a method, for queries if the method `reads` them.
+    """The request of a choice: `shots` rows by a method, for queries if the method `reads` them.
 
-    With a `chat`, methods that try sets do so in conversations; hidden states and probabilities are those of the plain
-    template. `own` are values of the method's own options.
+    With a `chat`, sets are tried in conversations; hidden states and probabilities are from the plain template. `own`
+    are values of the method's own options.
     """
 
     method: str
@@ -50,10 +50,9 @@ class Request:
 
 @dataclass(frozen=True)
 class Cost:
-    """What a choice computed with the model; what was cached is not counted, except in `cached`.
+    """The work of the model for a choice: rows and queries observed, sets of demonstrations read, inputs scored.
 
-    Rows and queries that it observed or that were cached; sets of demonstrations that it read, and inputs that it
-    scored after them.
+    `cached` counts rows and queries that were found in the cache; nothing else counts cached results.
     """
 
     observed: int = 0
@@ -64,9 +63,9 @@ class Cost:
 
 @dataclass(frozen=True, eq=False)
 class Chosen:
-    """The chosen rows of a pool: their places in reading order, and how they were chosen.
+    """The chosen rows of a pool: their places in reading order, and the record of the choice.
 
-    `scores` are the method's by place; empty if it has none.
+    `scores` are the method's scores by place; empty if it has none.
     """
 
     pool: PoolRows
@@ -87,13 +86,13 @@ class Chosen:
 
     @property
     def labels(self) -> Counter[str]:
-        """How many rows of each label were chosen, in the order of the label words."""
+        """The number of chosen rows of each label, in the order of the label words."""
         counts = Counter(str(query.gold) for query in self.queries)
         return Counter({label: counts[label] for label in self.pool.labels or sorted(counts)})
 
 
 def check_request(pool: PoolRows, request: Request) -> None:
-    """Raise InputError unless the method can choose that many rows of the pool; needs no model."""
+    """Raise InputError unless the method can choose `shots` rows of the pool; needs no model."""
     method, rows = request.definition, Pool([pool.queries[place] for place in pool.free])
     if request.shots < 1:
         raise InputError.of("shots", request.shots, "a number of demonstrations, 1 or more")
@@ -130,8 +129,8 @@ def choose_demonstrations(
 ) -> Chosen:
     """Choose rows of a pool; `engine` may be None for a method that reads nothing of the model.
 
-    The rows must fit the model (`PoolRows.fitting`). Results are cached in `store`. `tell` is called as
-    rows are read and sets are tried. Raises InputError as `check_request`, and what the method raises.
+    The rows must fit the model (`PoolRows.fitting`). Results are cached in `store`. `tell` is called as rows are read
+    and sets are tried. Raises InputError as `check_request`, and raises as the method does.
     """
     check_request(pool, request)
     method, free = request.definition, pool.free
@@ -173,7 +172,7 @@ def choose_demonstrations(
 def _observed(
     engine: Engine, pool: PoolRows, rows: Pool, request: Request, store: Store | None, tell: Tell
 ) -> tuple[Pool, Cost]:
-    """The rows with the hidden states and probabilities of them and of the queries, and what that took."""
+    """The pool with the hidden states and probabilities of its rows and of the queries, and the cost."""
     everything = [*rows.rows, *request.queries]
     observe = Observer(engine, pool.template, everything, "tokens" in request.definition.reads, store)
     features = observe(rows.rows, tell)
@@ -187,7 +186,7 @@ def _observed(
 
 
 def _choice(method: SelectionMethod, rows: Pool, request: Request) -> Choice:
-    """The method's choice; if it is to be balanced and the method does not do that, one for the rows of each label."""
+    """The method's choice; for a balanced choice by a method that does not balance, a choice for each label."""
     draw = random.Random(request.seed)
     if not request.balanced or method.balances:
         return method(rows, request.shots, draw, request.own)
@@ -205,7 +204,7 @@ def _choice(method: SelectionMethod, rows: Pool, request: Request) -> Choice:
 
 
 def _part(rows: Pool, numbers: Sequence[int]) -> Pool:
-    """Some rows of a pool as a pool of their own."""
+    """Some rows of a pool as a pool."""
     return replace(
         rows,
         rows=[rows.rows[number] for number in numbers],

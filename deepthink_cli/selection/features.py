@@ -29,17 +29,17 @@ if TYPE_CHECKING:
     from deepthink_cli.memory import Memory
 
 READING = "reading rows"  # the name of this stage of a choice, for progress
-VERSION = 1  # of what is computed from a row; cached features of another version are not used
+VERSION = 1  # the version of the features; cached features of another version are not used
 
 
 @dataclass(frozen=True, eq=False)
 class Features:
-    """The features of n rows; W is its width, C the number of candidates.
+    """The features of n rows; W is the width of the model, C the number of candidates.
 
-    `hidden` (n, W) are the inputs of its output embedding where the label is read; `probabilities` (n, C) the softmax
-    of the candidates' summed log-probabilities, None if the rows differ in their candidates; `tokens`
-    holds the hidden states (s, W) of each row's own tokens, those after the tokens with which all rows begin, or is
-    None. `read` rows were read by the model, the others came from the cache.
+    `hidden` (n, W) are the inputs of the output embedding at the token that predicts the label. `probabilities` (n, C)
+    are the softmax of the candidates' summed log-probabilities; None if rows differ in their candidates. `tokens`, or
+    None, are the hidden states (s, W) of each row's own tokens, which come after the common beginning of all rows. The
+    model read `read` rows; the others came from the cache.
     """
 
     hidden: States
@@ -49,10 +49,11 @@ class Features:
 
 
 class Observer:
-    """Observes rows as zero-shot queries: after the special tokens that begin a text, and no demonstrations.
+    """Observes rows as zero-shot queries: after the special tokens that begin a text, without demonstrations.
 
-    With `every_token`, the hidden states of all own tokens are kept. All `queries` that will be compared must be given,
-    as tokens that they all begin with are not a row's own. Results are kept in `store`, by model and token ids.
+    With `every_token`, the hidden states of all own tokens are kept. `queries` must be all queries that will be
+    compared, since the tokens with which they all begin are not a row's own. Results are kept in `store`, by model and
+    token ids.
     """
 
     def __init__(
@@ -94,11 +95,11 @@ class Observer:
 
     @cached_property
     def memory(self) -> Memory | None:
-        """A reading of the special tokens; None if there are none."""
+        """A reading of the special tokens; None without special tokens."""
         return self.engine.read([Reading(self.special)])[0] if self.special else None
 
     def _prepared(self, queries: Sequence[Query]) -> Iterator[tuple[list[TokenizedQuery], str, Arrays | ScoringPlan]]:
-        """Every chunk with its key and its features, if they are stored, or the plan to observe it."""
+        """Every chunk with its key, and its stored features or the plan to observe it."""
         for start in range(0, len(queries), CHUNK):
             tokenized = self.tokenize(queries[start : start + CHUNK])
             for query in tokenized:
@@ -141,9 +142,9 @@ class Observer:
 
 
 def _outermost(tokenized: Sequence[TokenizedQuery]) -> tuple[TokenizedQuery, ...]:
-    """Queries that together begin with the same tokens as all queries do, and with no more; every plan has them.
+    """Queries whose common beginning is the common beginning of all queries; every plan has them.
 
-    Otherwise rows of one chunk that happen to begin alike would lose those tokens.
+    Without them, the rows of a chunk that happen to begin alike would lose those tokens.
     """
     by_tokens = sorted(tokenized, key=lambda query: query.prefix)
     return by_tokens[0], by_tokens[-1], min(by_tokens, key=lambda query: len(query.prefix))

@@ -31,7 +31,7 @@ SEED = Flag(
 
 
 class SelectOptions(Options):
-    """How demonstrations are chosen from a pool: by a registered method, from all rows or a seeded sample of them.
+    """The options of a choice from a pool: by a registered method, from all rows or a seeded sample.
 
     `own` are values of the method's own options.
     """
@@ -63,7 +63,7 @@ Limit = Annotated[
 
 
 class TaskOptions(Options):
-    """How a task's demonstrations are drawn and how many of its rows are evaluated; None means the task's default."""
+    """The options of a task's demonstrations and of the number of its evaluated rows; None is the task's default."""
 
     shots: Annotated[int | None, Field(ge=1), SHOTS] = None
     seed: Annotated[Natural, SEED] = 0

@@ -1,4 +1,4 @@
-"""Pools of labelled rows, from a file or a task: the rows that can be chosen, and why the others cannot."""
+"""Pools of labelled rows, from a file or a task: the rows that can be chosen, and the reasons against the others."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from deepthink_cli.model.tokens import query_tokenizer
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-CheckQueries = Callable[[Iterable[tuple[str, Query | Example]]], None]  # rows, each with its place before it
+CheckQueries = Callable[[Iterable[tuple[str, Query | Example]]], None]  # of pairs of place and row
 
 IDENTICAL = "identical to an earlier row"
 TOO_LONG = "too long for the model"
@@ -77,7 +77,7 @@ class PoolRows:
         return Counter(self.set_aside.values())
 
     def fitting(self, tokenizer: PreTrainedTokenizerBase, limits: Limits) -> PoolRows:
-        """The pool without the rows that do not fit the model, each as a zero-shot query and as one demonstration."""
+        """The pool without the rows that do not fit the model, as a zero-shot query and as a single demonstration."""
         fit = fits(tokenizer, limits, self.template)
         return self._without({place: TOO_LONG for place in self.free if not fit(self.queries[place])})
 
@@ -85,13 +85,13 @@ class PoolRows:
         """The pool with `size` of its rows, drawn with a seed; all of them if `size` is None or there are fewer."""
         if size is None or size >= len(self.free):
             return self
-        # A stream of its own: with that of the method, a sample and a choice from it would be correlated.
+        # A separate stream of random numbers: with the method's stream, a sample and a choice would be correlated.
         kept = set(random.Random(f"pool {seed}").sample(self.free, size))
         reason = "not in the sample of the pool"
         return self._without({place: reason for place in self.free if place not in kept})
 
     def row(self, place: int) -> dict[str, Any]:
-        """A row as it was read; for a task, the template's fields and, if it has its own, the candidates."""
+        """A row as it was read; for a task, the template's fields and the row's own candidates, if any."""
         query = self.queries[place]
         if query.fields is not None:
             return dict(query.fields)

@@ -26,7 +26,7 @@ METHODS: Registry[SelectionMethod] = Registry("selections", _BUILT_IN, instance_
 
 
 def selection_method(name: str, field: str = "sampling") -> SelectionMethod:
-    """The method of this name; raises InputError for an unknown one, and for one that needs a model as `sampling`."""
+    """The method of this name; raises InputError for an unknown name, and, as `sampling`, if it needs a model."""
     names = without_model() if field == "sampling" else list(METHODS)
     if name not in names:
         raise InputError.of(field, name, f"use {_alternatives(names)}")

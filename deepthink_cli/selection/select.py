@@ -1,4 +1,4 @@
-"""Choose demonstrations from a pool, and write them with the file that says how they were chosen."""
+"""Choose demonstrations from a pool, and write them with a file that describes the choice."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from deepthink_cli.selection.store import Store
 @with_config(STRICT)
 @dataclass(frozen=True)
 class _Beside:
-    """The content of the file: how demonstrations were chosen, and a digest of them."""
+    """The content of the file beside demonstrations: the choice, and a digest of the demonstrations."""
 
     examples_sha256: str
     selected: Selected
@@ -44,7 +44,7 @@ _CONTENT = TypeAdapter(_Beside)
 
 
 def file_beside(path: str | Path) -> Path:
-    """The file that says how the demonstrations in `path` were chosen."""
+    """The file that describes the choice of the demonstrations in `path`."""
     return Path(f"{path}.selection.json")
 
 
@@ -55,9 +55,9 @@ def write_selected(path: str | Path, selected: Selected, examples: Sequence[Exam
 
 
 def read_selected(path: str, examples: Sequence[Example], tell: Tell) -> Selected | None:
-    """How the demonstrations in `path` were chosen; None if there is no file beside it, or it does not describe them.
+    """The choice of the demonstrations in `path`; None without a file beside `path`, or if it describes others.
 
-    A file that does not describe them is reported: they were changed, or are read with other fields.
+    A file that describes others is reported: the demonstrations were changed, or are read with other fields.
     """
     beside = file_beside(path)
     if not beside.is_file():
@@ -100,9 +100,9 @@ class SelectResult:
             yield {name: jsonable(value) for name, value in self.chosen.pool.row(place).items()}
 
     def score_rows(self) -> Iterator[dict[str, Any]]:
-        """Every row of the pool: its index, label and score, its place among the chosen ones, or why it was set aside.
+        """Every row of the pool: its index, label and score, and its place in the choice, or why it was set aside.
 
-        `score` is null if the method gives none, or did not need one for this row.
+        `score` is null if the method gives this row no score.
         """
         pool, order = self.chosen.pool, {place: number for number, place in enumerate(self.chosen.places)}
         for place, query in enumerate(pool.queries):
@@ -139,9 +139,9 @@ def select(
 ) -> SelectResult:
     """Choose demonstrations from a pool, for queries if the method reads them.
 
-    With a model, rows that do not fit it are set aside; its weights are loaded only if the method reads the rows with
-    it. Results are cached in `store`. Raises InputError for a method, a number of shots or queries that the pool does
-    not allow, before any weights are loaded.
+    With a model, rows that do not fit it are set aside; weights are loaded only for a method that reads rows with a
+    model. Results are cached in `store`. Raises InputError for a method, a number of shots or queries that the pool
+    does not allow, before any weights are loaded.
     """
     request = Request(options.demos_by, options.shots, options.seed, options.balance, queries, own=options.own)
     if request.definition.reads and model is None:
@@ -168,7 +168,7 @@ def select(
 
 
 def queries_of_file(source: str | RowSource, pool: PoolRows) -> list[Query]:
-    """The queries of a file that demonstrations are chosen for; labels in it are not read.
+    """The queries of a file, for which demonstrations are chosen; its labels are not read.
 
     Raises InputError for queries that the pool's task evaluates, and for rows without the template's fields.
     """
@@ -179,7 +179,7 @@ def queries_of_file(source: str | RowSource, pool: PoolRows) -> list[Query]:
 
 
 def write_selection(result: SelectResult, output: str | Path) -> None:
-    """Write the chosen rows to a file, and beside it how they were chosen (`FILE.selection.json`)."""
+    """Write the chosen rows to a file, and the choice to a file beside it (`FILE.selection.json`)."""
     write_selected(output, result.chosen.selected, result.demonstrations.examples)
     rows = list(result.rows())
     with writing_rows(output, columns_of(rows)) as write:
@@ -202,7 +202,7 @@ def check_output_holds(pool: PoolRows, output: str | Path) -> None:
 
 
 def _fitting(spec: ModelSpec, pool: PoolRows, queries: Sequence[Query], tell: Tell) -> list[Query]:
-    """The queries that fit the model; raises InputError if there are some, and none fits."""
+    """The queries that fit the model; raises InputError if none of them fits."""
     fit = fits(spec.tokenizer, spec.limits, pool.template)
     fitting = [query for query in queries if fit(query)]
     _tell_of({TOO_LONG: len(queries) - len(fitting)}, option("for"), tell)

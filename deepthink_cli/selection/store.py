@@ -1,4 +1,4 @@
-"""Arrays cached on disk by the digest of everything that they depend on."""
+"""Arrays cached on disk by a digest of all that they depend on."""
 
 from __future__ import annotations
 
@@ -30,24 +30,24 @@ def default_folder() -> Path:
 
 
 def model_parts(identity: ModelIdentity) -> tuple[list[str | None], str | None]:
-    """What the results of token ids depend on of a model, for `key_of`; `weights_sha256` covers every byte."""
+    """The parts of a model's identity that determine results of token ids, for `key_of`, with all bytes of weights."""
     adapter = None if identity.adapter is None else identity.adapter.sha256
     return [identity.config_sha256, identity.weights_sha256, identity.dtype, identity.quantize], adapter
 
 
 def key_of(*values: Any) -> str:
-    """The digest of JSON values, as the name of what was computed from them."""
+    """The digest of JSON values, as the name of the results that were computed from them."""
     return sha256(canonical_json(list(values)).encode()).hexdigest()
 
 
 class Store:
-    """A folder of safetensors files, each named by a digest of what its arrays were computed from."""
+    """A folder of safetensors files, each named by a digest of the data from which its arrays were computed."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def get(self, key: str) -> Arrays | None:
-        """The arrays of a key, or None if they are not there or cannot be read."""
+        """The arrays of a key; None if they are missing or cannot be read."""
         from safetensors import SafetensorError
         from safetensors.numpy import load_file
 

@@ -1,4 +1,4 @@
-"""Tries sets of a pool's rows as demonstrations: plain in-context learning (T = 1), in shared passes, cached."""
+"""Try sets of a pool's rows as demonstrations: plain in-context learning (T = 1), in shared passes, cached."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     from deepthink_cli.selection.base import Floats
 
 TRYING = "trying sets"  # the name of this stage of a choice, for progress in inputs
-_NAME = "probabilities"  # of the array in the cache
+_NAME = "probabilities"  # the name of the array in the cache
 
 
 @dataclass(frozen=True, eq=False)
 class _Asked:
     """Queries prepared for scoring, and the digest of their tokens.
 
-    `rest` are the queries without the tokens `plan.shared` with which all of them begin: those are read together with
-    a set of demonstrations, since a pass over a few tokens takes as long as one over a hundred.
+    `rest` are the queries without their common beginning `plan.shared`. It is read together with a set of
+    demonstrations, since a pass over a few tokens takes as long as a pass over a hundred.
     """
 
     plan: ScoringPlan
@@ -43,7 +43,7 @@ class _Asked:
 
 @dataclass(frozen=True, eq=False)
 class _Trial:
-    """A set of demonstrations as tokens, what is asked after it, and the key of the result in the cache."""
+    """A set of demonstrations as tokens, the queries after it, and the key of the result in the cache."""
 
     demonstrations: TokenizedDemonstrations
     asked: _Asked
@@ -53,9 +53,9 @@ class _Trial:
 class EngineTrials:
     """Label probabilities after sets of demonstrations, by an engine; implements `selection.base.Trials`.
 
-    Zero-shot means after the special tokens that the tokenizer adds before a text, if there are any, and with a `chat`
-    by the template alone. With a `store`, results are also cached on disk by their tokens and every byte of the
-    model, so that an interrupted selection continues. `sets_read` and `inputs_scored` count what was not in the cache.
+    A zero-shot query follows only the special tokens that the tokenizer adds before a text, or, with a `chat`, the
+    template's beginning. With a `store`, results are also cached on disk by their tokens and every byte of the model,
+    so that an interrupted selection continues. `sets_read` and `inputs_scored` do not count cached results.
     """
 
     def __init__(
@@ -80,8 +80,8 @@ class EngineTrials:
     def probabilities(self, sets: Sequence[Sequence[int]], rows: Sequence[int]) -> Floats:
         """p(y | demonstrations, x), normalised over the labels, in float64 (sets, rows, C).
 
-        Every set is tokenised and checked before the first one is read. Raises InputError for one that is too long for
-        the model with the longest of the rows, and what `score_each` raises.
+        Every set is tokenised and checked before the first set is read. Raises InputError for a set that is too long
+        for the model with the longest row; also raises as `score_each`.
         """
         import numpy as np
 
@@ -100,7 +100,7 @@ class EngineTrials:
         return np.array([self._known[trials[tuple(each)].key] for each in sets], np.float64).reshape(shape)
 
     def _prepared(self, sets: Sequence[tuple[int, ...]], queries: Sequence[Query]) -> dict[tuple[int, ...], _Trial]:
-        """The trial of every set; all after which queries have the same tokens share a plan."""
+        """The trial of every set; sets after which queries have the same tokens share a plan."""
         tokenizer, template, labels = self._engine.tokenizer, self._empty.template, self._empty.labels
         alike: dict[tuple[str, tuple[int, ...]], _Asked] = {}
         trials = {}
@@ -110,7 +110,7 @@ class EngineTrials:
             else:
                 examples = tuple(self._examples[row] for row in rows)
                 read = tokenize_demonstrations(tokenizer, replace(self._empty, examples=examples))
-            if read.chat is not None:  # a chat template may write queries in another way after other turns
+            if read.chat is not None:  # a chat template may write queries differently after other turns
                 asked = self._asked(read, queries)
             else:
                 follows = end_of_demonstrations(tokenizer, read).follows
@@ -152,7 +152,7 @@ class EngineTrials:
             yield group
 
     def _scored(self, group: Sequence[_Trial]) -> Iterator[Sums]:
-        """The log-probabilities of the asked rows' labels after every set, in nats."""
+        """The log-probabilities of the queries' labels after every set, in nats."""
         from deepthink_cli.thinking import think_together
 
         for _, part in groupby(group, key=lambda trial: (id(trial.asked), bool(trial.demonstrations.token_ids))):

@@ -31,13 +31,13 @@ def _check(name: str, found: Any) -> Sequence[Task]:
     return tasks
 
 
-# The tasks of other packages: an entry point is a `Task`, or the path of a task file.
+# The tasks of other packages; an entry point is a `Task`, or the path of a task file.
 TASKS: Registry[Sequence[Task]] = Registry("tasks", {}, _check)
 
 
 @cache
 def built_in() -> dict[str, Task]:
-    """Every task of the catalogue by name, in the order of the files and their members, those of packages last."""
+    """Every task of the catalogue by name, in the order of the files and their members; tasks of packages last."""
     added = {task.name: task for tasks in TASKS.values() for task in tasks}
     return dict(sorted((_own() | added).items(), key=lambda item: _position(item[1])))
 
@@ -67,7 +67,7 @@ def find_tasks(names: Sequence[str]) -> list[Task]:
 
 
 def find_task(name: str) -> Task:
-    """The one task of this name; raises InputError for a group of several."""
+    """The task of this name; raises InputError for a group of several."""
     tasks = find_tasks([name])
     if len(tasks) > 1:
         raise InputError.of(
@@ -77,7 +77,7 @@ def find_task(name: str) -> Task:
 
 
 def digest(task: Task) -> str:
-    """SHA-256 of everything in a task's definition that determines its prompts and rows, but for files' names."""
+    """SHA-256 of the parts of a task's definition that determine its prompts and rows, without names of files."""
     fields = task.model_dump(exclude={"title", "source", "licence", "note", "example", "groups"})
     if fields["free"] is None:
         del fields["free"]

@@ -1,4 +1,4 @@
-"""Labelled rows of a file or of a task: those that a memory is evaluated on, and the pool, which has none of them."""
+"""Labelled rows of a file or of a task: the rows on which a memory is evaluated, and a pool without these rows."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class EvaluatedRows:
-    """The rows to evaluate: a file's, or a task's split under a protocol; they can be read several times.
+    """The rows of an evaluation: a file, or a task's split under a protocol; they can be read several times.
 
-    `count` is the number of rows; `demonstrations` those of the memory that the rows were read for; `skipped` counts
-    rows that are no queries of the task, by reason; `source` is the file and `checked` the result of checking its rows,
-    None for a task. `free` is set if answers are generated.
+    `count` is the number of rows. `demonstrations` are the demonstrations of the memory for which the rows were read.
+    `skipped` counts, by reason, the rows that are not queries of the task. `source` is the file and `checked` the check
+    of its rows; both are None for a task. `free` is set if answers are generated.
     """
 
     queries: Iterable[Query | Skipped]
@@ -54,7 +54,7 @@ class EvaluatedRows:
 
 @dataclass(frozen=True)
 class _FileQueries:
-    """The queries at some places of a file whose rows were `checked`, read again by every iterator."""
+    """The queries at some places of a file with `checked` rows; every iterator reads the file again."""
 
     source: RowSource
     demonstrations: TokenizedDemonstrations
@@ -76,7 +76,7 @@ def rows_of_file(
     skip: bool = False,
     labelled: bool = True,
 ) -> EvaluatedRows:
-    """The labelled rows of a file, or a seeded sample of `limit`; their labels are not read if `labelled` is False.
+    """The labelled rows of a file, or a seeded sample of `limit` rows; without `labelled`, labels are not read.
 
     Raises InputError with all mistakes; with `skip`, only if no row can be used.
     """
@@ -100,7 +100,7 @@ def is_labelled(memory: OpenedMemory, path: str | Path | RowSource) -> bool:
     row = next(rows_or_errors(source))
     if isinstance(row, InputError):
         raise row
-    with suppress(InputError):  # a row in the columns of a task that lacks some
+    with suppress(InputError):  # a row in a task's columns, some of which are missing
         row = source.converted(row)
     return template.label_field in row.fields
 
@@ -116,8 +116,8 @@ def rows_of_task(
 ) -> EvaluatedRows:
     """The rows that a task's protocol evaluates.
 
-    Raises InputError for a memory that was made for other labels or fields, and for a task whose answers are programs,
-    unless they may be run (`run_code`) and can be confined.
+    Raises InputError for a memory with other labels or fields, and for a task whose answers are programs, unless they
+    may be run (`run_code`) and can be confined.
     """
     memory, source, task = opened(memory), source or Source(), find_task(name)
     check_may_run(task, run_code)
@@ -161,7 +161,7 @@ def pool_of_task(task: Task, evaluated: EvaluationSet, source: str | RowSource |
 def check_held_out(rows: Iterable[tuple[str, Query | Example]], evaluated: EvaluationSet, way: str) -> None:
     """Raise InputError, with the place of the first, if rows are in the split that a task evaluates.
 
-    Every row has its place before it; `way` is what to do other than removing what is evaluated.
+    Rows come as pairs of place and row. `way` is the remedy beside the removal of these rows.
     """
     places = [place for place, row in rows if row in evaluated]
     if places:

@@ -21,16 +21,16 @@ from deepthink_cli.tasks.sources import Source, files_of, split_rows
 
 TRAIN, TEST, ROWS = "train", "test", "rows"
 PROTOCOL = "own"
-_FEWEST = 8  # demonstrations
+_FEWEST = 8  # the default number of demonstrations, if a label does not need more
 
 Where = Callable[..., str]
 
 
 def completed(content: dict[Any, Any], path: Path, where: Where) -> dict[Any, Any]:
-    """The content of a task file with the splits of its own files and defaults for what it omits.
+    """The content of a task file that names files of rows, completed with splits and defaults.
 
-    Other task files are returned with the files of their splits found beside the task file. Raises InputError, with
-    `file:line`, for files that are not named as they must be.
+    In the content of any other task file, the files of splits become paths beside the task file. Raises InputError,
+    with `file:line`, for files that are not named correctly.
     """
     rest = {key: value for key, value in content.items() if key not in (ROWS, TRAIN, TEST)}
     if rest.keys() == content.keys():
@@ -66,7 +66,7 @@ def _defaults(content: dict[Any, Any], path: Path) -> dict[str, Any]:
 
 
 def _fields(content: dict[Any, Any]) -> Any:
-    """The columns of the template's fields, which have the same names unless the file says otherwise."""
+    """The columns of the template's fields; by default, a column has the name of its field."""
     fields, template = content.get("fields", {}), _template(content)
     if template is None or not isinstance(fields, dict):
         return fields
@@ -74,7 +74,7 @@ def _fields(content: dict[Any, Any]) -> Any:
 
 
 def _template(content: dict[Any, Any]) -> Template | None:
-    """The template, or None for one that validation refuses."""
+    """The template; None for a template that validation refuses."""
     try:
         return Template(content["template"]) if isinstance(content.get("template"), str) else None
     except InputError:
@@ -108,12 +108,12 @@ def _located(content: dict[Any, Any], path: Path) -> dict[Any, Any]:
 
 _FAMILY = "members"
 _BAD_NAME = "is not a valid name; use letters, digits, - _ . and /"
-# Parts that pydantic adds to the path of an error, and that are not in the file.
+# Parts that pydantic adds to the path of an error; the file does not have them.
 _STEPS = ("str", "list[str]", "[key]")
 
 
 def read_tasks(path: str | Path, trusted: bool = False) -> list[Task]:
-    """The tasks of one file: one, or the members of a family; `trusted` as for `read_document`.
+    """The tasks of one file: a single task, or the members of a family; `trusted` is as in `read_document`.
 
     Raises InputError with `file:line` and the reason, for every mistake.
     """
@@ -134,7 +134,7 @@ def validated(path: str | Path) -> list[Task]:
 def example_query(task: Task, where: str) -> Query:
     """A task's example, or its first training row if it has none, as a query.
 
-    Raises InputError, with `where`, if it does not fit the task.
+    Raises InputError, with `where`, for a row that does not fit the task.
     """
     from_file = not task.example and bool(files_of(task))
     row = _first_row(task, where) if from_file else Row(task.example, "example")
@@ -197,7 +197,7 @@ def _member_places(document: Document, member: object) -> Where:
         path = (_FAMILY, member)
         if keys and document.has(*path, keys[0]):
             return document.where(*path, *keys)
-        if keys and document.has(*path, keys[-1]):  # `rows`, which is copied into the protocols
+        if keys and document.has(*path, keys[-1]):  # a field of the file that is copied into protocols, such as `rows`
             return document.where(*path, keys[-1])
         return document.where(*(keys if keys and document.has(keys[0]) else path))
 
@@ -244,7 +244,7 @@ def _checked(content: dict[Any, Any], where: Where, member: str) -> Task:
 
 
 def _place(error: Any) -> tuple[object, ...]:
-    """The path of keys of an error; for an error of the whole task, from the field name at the start of its message."""
+    """The path of keys of an error; an error of the whole task names its field at the start of the message."""
     if error["loc"]:
         return tuple(error["loc"])
     field = plain(error["msg"]).split(":")[0]

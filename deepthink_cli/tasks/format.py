@@ -61,8 +61,8 @@ def _check_words(field: str, words: list[str]) -> None:
 class Piece(_Part):
     """The source of one template field: a column, and changes to its text.
 
-    `column` may name a nested column (`choices.text`). `pattern` keeps the text of its first group;
-    `values` maps texts to others; `line` formats each item of a list as a line, with {letter} and {item}.
+    `column` may name a nested column (`choices.text`). `pattern` keeps the text of its first group; `values` replaces
+    texts; `line` formats each item of a list as a line, with {letter} and {item}.
     """
 
     column: Word
@@ -82,9 +82,8 @@ class Piece(_Part):
 class Candidates(_Part):
     """The source of a row's candidates: a list column, several columns, options in a text, or fixed words.
 
-    `options` is matched against the lines of a text column: its groups are `name` and `text`. `write`
-    formats a candidate from {text}, {name} and the row's other fields; `number` is the required number of
-    candidates.
+    `options` is a pattern for the lines of a text column, with the groups `name` and `text`. `write` formats a
+    candidate from {text}, {name} and the row's other fields; `number` is the required number of candidates.
     """
 
     column: str | list[str] | None = None
@@ -118,13 +117,13 @@ class Answer(_Part):
 
 
 class Free(_Part):
-    """Answers that are generated, and how one is compared with the true answer, whose column may hold more than it.
+    """Generated answers, and their comparison with the true answers.
 
-    `extract` finds the answer in a generated text, and `gold` the one in the column (default: all of it): the first
-    group of the pattern's last match. Both are compared after what `ignore` names is removed. `stop` are the strings at
-    which a text ends (default: the separator), `max_new_tokens` bounds its tokens. With a `program`, the answer is code
-    instead: {answer} and the row's columns make a program, and the answer is right if what follows it there ends
-    without an error within `seconds`. Another `judge` may compare answers in its own way.
+    The patterns `extract` and `gold` find the answer in a generated text and in the true answer's column (default: the
+    whole column): the first group of the last match. The parts that `ignore` names are removed before the comparison. A
+    text ends before a string of `stop` (default: the separator), or after `max_new_tokens`. With a `program`, the
+    answer is code: {answer} and the row's columns make a program, and the answer is right if the rest of the program
+    after it ends without an error within `seconds`. Another `judge` may compare answers in its own way.
     """
 
     extract: Pattern | None = None
@@ -154,10 +153,9 @@ class Free(_Part):
 class Split(_Part):
     """One split: its hub configuration and name if they differ from the task's, or a file.
 
-    `file` is a file of rows on this machine, in `format` if its suffix does not say it, read with `header` and `quotes`
-    as a `RowSource`; of every two rows in it, `half` 1 has one and `half` 2 the other (see `tasks.sources`).
-    `url` is a JSON file (its rows under `field`) or, with `pattern`, a text in which every match is a
-    row, with the pattern's named groups as columns.
+    `file` is a file of rows on this machine; `format`, `header` and `quotes` are as in `RowSource`. Of every two rows,
+    `half` 1 has one, and `half` 2 the other (see `tasks.sources`). `url` is a JSON file with its rows under `field`;
+    with `pattern`, it is a text in which every match is a row, with the pattern's named groups as columns.
     """
 
     config: str | None = None
@@ -187,7 +185,7 @@ class Hub(_Part):
 
 
 class Protocol(_Part):
-    """The rows to evaluate: a split, or a fixed sample of `sample` rows."""
+    """The rows of an evaluation: a split, or a fixed sample of `sample` of its rows."""
 
     split: Word
     sample: Count | None = None

@@ -1,4 +1,4 @@
-"""Find the answer in a generated text and compare it with the true one."""
+"""Find the answer in a generated text, in the form in which it is compared with the true answer."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def found(pattern: str, text: str) -> str | None:
 
 
 def true_answer(free: Free, gold: str) -> str:
-    """What is compared of the text of the answer column."""
+    """The part of the answer column's text that is compared."""
     answer = gold if free.gold is None else found(free.gold, gold)
     return _compared(free, answer or "")
 
 
 def given_answer(free: Free, text: str) -> str:
-    """What is compared of a generated text; empty if no answer is found in it."""
+    """The part of a generated text that is compared; empty if it has no answer."""
     answer = text.strip() if free.extract is None else found(free.extract, text)
     return _compared(free, answer or "")
 

@@ -31,11 +31,11 @@ class _Choice:
 
 
 def query_of(task: Task, row: Row, any_number: bool = False, labelled: bool = True) -> Query:
-    """The row as a query with its candidates and its true answer, or without the answer if it is not `labelled`.
+    """The row as a query with its candidates and, if it is `labelled`, its true answer.
 
     Duplicate candidates are merged. With `any_number`, as for demonstrations, the number of candidates is not checked.
-    Raises DoesNotFit for a row without text, without an answer, with an answer that is not a candidate, or with
-    the wrong number of candidates.
+    Raises DoesNotFit for a row without text, without an answer, with an answer that is not a candidate, or with the
+    wrong number of candidates.
     """
     texts = {name: _text(piece, row.fields) for name, piece in task.fields.items()}
     for name in task.prompt.text_fields:
@@ -54,7 +54,7 @@ def query_of(task: Task, row: Row, any_number: bool = False, labelled: bool = Tr
 
 
 def label_of(task: Task, row: Row) -> str:
-    """The true label word of a row; raises DoesNotFit for a row without one, and for one that is no label."""
+    """The true label word of a row; raises DoesNotFit for a row without a label, and for an unknown label."""
     assert task.labels is not None
     return task.labels[_answer(task, row, [_Choice(label, label) for label in task.labels])]
 
@@ -83,7 +83,7 @@ def has_columns(task: Task, row: Row) -> bool:
 def _own_candidates(
     task: Task, row: Row, texts: Mapping[str, str], any_number: bool, labelled: bool
 ) -> tuple[list[str], str | None]:
-    """The candidates of a row that has its own, and the true candidate if the row is `labelled`."""
+    """The row's own candidates, and the true candidate if the row is `labelled`."""
     assert task.candidates is not None
     choices = _choices(task.candidates, row.fields)
     number = task.candidates.number
@@ -172,7 +172,7 @@ def _answer(task: Task, row: Row, choices: Sequence[_Choice]) -> int:
         names = [str(name) for name in _list(row.fields, task.answer.names)]
     text, classes = str(value).strip(), row.classes.get(task.answer.column, ())
     if type(value) is int and 0 <= value < len(classes) and classes[value] in names:
-        text = classes[value]  # the file's own number of this name, which may not be the task's
+        text = classes[value]  # the file may number the classes otherwise than the task
     if (name := same_label(names, text)) is not None:
         index = names.index(name)
     else:
@@ -186,10 +186,10 @@ def _answer(task: Task, row: Row, choices: Sequence[_Choice]) -> int:
 class TaskColumns:
     """Converts rows for a template with `labels`, which are empty if every row has its own candidates.
 
-    A row with the template's fields is read by them, and only its true label may be written as in the task's data set
-    (a number, in the task's answer column). Any other row is read in the columns of the task. `find` returns the task,
-    or None if it is not known; it is called for the first row that needs it. `made_for` is the task's name in messages.
-    With `free`, rows need no candidates. `words` are those that values of true labels are read as, before the task's.
+    A row with the template's fields is read by them; only its true label may be written as in the task's data set (a
+    number, in the task's answer column). Any other row is read in the columns of the task. `find` returns the task, or
+    None for an unknown task; it is called for the first row that needs the task. `made_for` is the task's name in
+    messages. With `free`, rows need no candidates. `words` maps values of true labels to words, before the task does.
     """
 
     template: Template
@@ -200,7 +200,7 @@ class TaskColumns:
     words: Mapping[str, str] = field(default_factory=dict)
 
     def __call__(self, row: Row, labelled: bool) -> Row:
-        """The row with the template's fields; raises InputError for a row that fits neither them nor the task."""
+        """The row with the template's fields; raises InputError for a row that fits neither template nor task."""
         answerable = self.free or self.labels or CANDIDATES in row.fields
         fits = row.fields.keys() >= set(self.template.text_fields) and answerable
         if fits and not (labelled and self.labels and self._is_coded(row)):
@@ -234,7 +234,7 @@ class TaskColumns:
             raise InputError(Problem(reason, place=row.where))
 
     def _is_coded(self, row: Row) -> bool:
-        """Whether the row's true label is missing or is not one of the words."""
+        """Whether the row's true label is missing or is not a label word."""
         text = str(row.fields.get(self.template.label_field, "")).strip()
         return same_label(self.labels, self.words.get(text, text)) is None
 

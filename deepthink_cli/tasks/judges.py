@@ -19,7 +19,7 @@ EXACT, PROGRAM = "exact", "program"  # the judges of answers without and with a 
 
 
 class Judge(ABC):
-    """What says whether a generated answer is right; one with `runs_code` runs it, which users must allow."""
+    """The judge of generated answers; a judge with `runs_code` runs answers, which users must allow."""
 
     summary: ClassVar[str] = ""
     source: ClassVar[str] = ""
@@ -27,18 +27,18 @@ class Judge(ABC):
 
     @abstractmethod
     def answers(self, free: Free, gold: str, text: str, fields: Mapping[str, Any]) -> tuple[str, str]:
-        """The true answer and the given one: a generated `text` is right exactly if they are equal.
+        """The true answer and the given answer: a generated `text` is right if they are equal.
 
         `gold` is the text of the answer column, and `fields` are the columns of the row. Raises InputError for a row
         that cannot be judged.
         """
 
     def confined(self) -> Note | Warn | None:
-        """How this machine confines what is run: a warning unless it is confined well; None if nothing is run."""
+        """The confinement of answers that are run here, as a warning unless it is complete; None if none is run."""
         return None
 
     def check_may_run(self) -> None:
-        """Raise InputError if this machine cannot confine what is run."""
+        """Raise InputError if this machine cannot confine the answers that are run."""
         return None
 
 
@@ -49,7 +49,7 @@ class ExactMatch(Judge):
     source = "https://arxiv.org/abs/2110.14168"
 
     def answers(self, free: Free, gold: str, text: str, fields: Mapping[str, Any]) -> tuple[str, str]:
-        """The text of the answer column and the generated one, as the task says that they are compared."""
+        """The compared parts of the answer column and of the generated text, by the task's patterns."""
         return true_answer(free, gold), given_answer(free, text)
 
 
@@ -66,9 +66,9 @@ def judge_of(free: Free, where: str = "free") -> Judge:
 
 
 def check_may_run(task: Task, run_code: bool) -> None:
-    """Raise InputError for a task whose answers are run, unless they may be, and can be confined.
+    """Raise InputError for a task whose answers are run, unless they may be run and can be confined.
 
-    Also for a task whose judge is not installed.
+    Also raises InputError for a task whose judge is not installed.
     """
     if task.free is None:
         return
@@ -84,7 +84,7 @@ def check_may_run(task: Task, run_code: bool) -> None:
 
 
 def tell_of_programs(tasks: Sequence[Task], tell: Tell) -> None:
-    """Say how the programs of tasks are confined, before one runs: a warning unless all of it holds."""
+    """Tell the confinement of the tasks' programs, before one runs: a warning unless it is complete."""
     names: dict[Judge, list[str]] = {}
     for task in tasks:
         if task.free is not None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from deepthink_cli.errors import InputError
 
-SECONDS = 10.0  # for one text; a pattern of nested repetitions may need years
+SECONDS = 10.0  # the limit for one text; a pattern of nested repetitions may need years
 _Match = Any  # re.Match, of the package `regex`
 
 

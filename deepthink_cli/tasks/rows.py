@@ -40,10 +40,10 @@ def draw(task: Task, protocol: str, source: Source, options: TaskOptions, tell: 
 def in_columns(
     memory: OpenedMemory, source: str | Path | RowSource, name: str | None = None, free: bool = False
 ) -> RowSource:
-    """The rows of a file with the template's fields, or in the columns of the task that the memory was made for.
+    """The rows of a file, with the template's fields, or in the columns of the memory's task.
 
-    `name` names the task, or its file, if it is not built in. With `free`, rows need no candidates. Raises InputError
-    if the task is unknown or has other labels or fields than the memory.
+    `name` is the name or the file of the task, if it is not built in. With `free`, rows need no candidates. Raises
+    InputError if the task is unknown or has other labels or fields than the memory.
     """
     source = RowSource.of(source)
     if source.convert is not None:
@@ -59,7 +59,7 @@ def in_columns(
 
 
 def _task_of(memory: OpenedMemory) -> Task | None:
-    """The built-in task that a memory was made for, if it has the memory's labels and fields."""
+    """The built-in task of a memory, if it has the memory's labels and fields."""
     task = built_in().get(memory.provenance.task or "")
     try:
         if task is not None:
@@ -70,7 +70,7 @@ def _task_of(memory: OpenedMemory) -> Task | None:
 
 
 def check_memory(memory: OpenedMemory, task: Task, tell: Tell) -> None:
-    """Raise InputError if a memory was made for other label words or other fields than the task's.
+    """Raise InputError unless a memory has the task's label words and fields.
 
     Warns if the templates differ in their text: the memory's template is used.
     """

@@ -28,7 +28,7 @@ class Source:
 
 
 def source_of(data_dir: Path | None, offline: bool) -> Source:
-    """Where task rows come from; raises InputError if the data directory does not exist."""
+    """The source of task rows; raises InputError if the data directory does not exist."""
     if data_dir is not None and not data_dir.is_dir():
         raise InputError.of("data_dir", data_dir, "no such directory")
     return Source(data_dir, offline)
@@ -67,7 +67,7 @@ def _rows_of_file(path: str, definition: Split) -> Iterator[Row]:
 
 
 def _half(rows: Iterator[Row], half: int) -> Iterator[Row]:
-    """One row of every two, drawn with a fixed seed, or the other: neither the order nor new rows at the end matter."""
+    """One row of every two, drawn with a fixed seed, or the other row; more rows at the end change nothing."""
     draw, first = random.Random(0), False
     for number, row in enumerate(rows):
         if number % 2 == 0:
@@ -97,7 +97,7 @@ def _hub_rows(task: Task, split: str, source: Source) -> Iterator[Row]:
     try:
         import datasets  # imported before its settings are changed
 
-        # A hub that does not answer is asked for nothing more: what is in the cache is used.
+        # A hub that does not answer is not asked again: the files in the cache are used.
         unanswered = definition.url is None and not forbidden_by(source.offline) and not answers()
         with quiet_libraries(source.offline or unanswered):
             rows = _loaded(datasets.load_dataset, task, split, definition)

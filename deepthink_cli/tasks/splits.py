@@ -1,4 +1,4 @@
-"""Choose the rows to evaluate and the demonstrations, with a seed; no text is in both."""
+"""Choose the evaluated rows and the demonstrations, with a seed; no text is in both."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ FIXED_SEED = 0  # seed of protocol samples, --limit and dev sets
 class EvaluationSet:
     """The evaluated rows of a split, read again by every iterator; `skipped` counts rows that do not fit.
 
-    An iterator raises DeepThinkError after the last row if they are no longer those that were read first.
-    `keys` identify all inputs of the split (see `task_keys`), including those not evaluated; `rows_sha256`
-    identifies the evaluated rows (see `rows_digest`); `pools` caches training rows for several seeds.
+    An iterator raises DeepThinkError after the last row if the rows have changed since the first read. `keys` identify
+    all inputs of the split, evaluated or not (see `task_keys`); `rows_sha256` identifies the evaluated rows (see
+    `rows_digest`); `pools` caches training rows for several seeds.
     """
 
     task: Task
@@ -62,7 +62,7 @@ class Drawn:
 
 
 def evaluation_set(task: Task, protocol: str, source: Source, limit: int | None = None) -> EvaluationSet:
-    """The rows that a protocol evaluates, or a seeded sample of `limit` of them, in the split's order.
+    """The rows that a protocol evaluates, or a seeded sample of `limit` rows, in the split's order.
 
     Raises InputError for a protocol that the task does not have, and if no row fits.
     """
@@ -100,8 +100,8 @@ def draw_demonstrations(
 ) -> Drawn:
     """Draw demonstrations from the task's training rows with a registered selection method, by default the task's.
 
-    Rows whose text is also in the evaluated split are omitted and counted. `order_seed` permutes the
-    same demonstrations. Raises InputError if there are fewer rows than `shots`, and for an unknown method.
+    Rows whose text is also in the evaluated split are omitted and counted. `order_seed` permutes the drawn
+    demonstrations. Raises InputError if there are fewer rows than `shots`, and for an unknown method.
     """
     pool, left_out = training_rows(task, task.demonstrations, evaluated)
     count = task.shots if shots is None else shots
@@ -118,10 +118,10 @@ def draw_demonstrations(
 
 
 def dev_set(task: Task, evaluated: EvaluationSet, drawn: Drawn, size: int | None = None) -> list[Query]:
-    """Training rows for choosing T and eta: `size`, or as many as test rows; drawn with a fixed seed.
+    """Training rows for the choice of T and eta: `size` rows, or as many as test rows; drawn with a fixed seed.
 
-    Demonstrations, and rows that are also in the evaluated split, are omitted. Raises InputError if
-    the task has no training rows beyond its demonstrations.
+    Demonstrations, and rows that are also in the evaluated split, are omitted. Raises InputError if the task has no
+    training rows beyond its demonstrations.
     """
     queries, _ = training_rows(task, task.dev or task.demonstrations, evaluated)
     order = random.Random(FIXED_SEED).sample(queries, len(queries))
@@ -138,13 +138,13 @@ def dev_set(task: Task, evaluated: EvaluationSet, drawn: Drawn, size: int | None
 
 
 def task_keys(task: Task, rows: Iterable[Query | Example]) -> frozenset[bytes]:
-    """Keys of inputs of a task; two rows are the same input if they have one in common (see `input_keys`)."""
+    """Keys of inputs of a task; two rows are the same input if they have a key in common (see `input_keys`)."""
     template, labels = task.prompt, task.labels or ()
     return frozenset(key for row in rows for key in input_keys(row, template, labels))
 
 
 def _protocol(task: Task, protocol: str) -> tuple[str, Protocol]:
-    """The protocol and its name; a task that lacks the requested protocol uses its first one."""
+    """The protocol and its name; a task without the requested protocol uses its first protocol."""
     check_protocol(task, protocol)
     name = protocol_name(task, protocol)
     return name, task.protocols[name]
@@ -157,7 +157,7 @@ def check_protocol(task: Task, protocol: str) -> None:
 
 
 def protocol_name(task: Task, protocol: str) -> str:
-    """The protocol that is evaluated: the task's first one if it lacks the requested one."""
+    """The protocol that is evaluated: the requested one, or the task's first if the task lacks it."""
     return protocol if protocol in task.protocols else next(iter(task.protocols))
 
 
@@ -171,7 +171,7 @@ def _queries(task: Task, split: str, source: Source, any_number: bool = False) -
 
 
 def training_rows(task: Task, split: str, evaluated: EvaluationSet) -> tuple[list[Query], Counter[str]]:
-    """The rows of a split that may be demonstrations or dev rows, and counts of the others by reason; cached."""
+    """The rows of a split that may be demonstrations or dev rows, and the counts of other rows by reason; cached."""
     if split in evaluated.pools:
         return evaluated.pools[split]
     pool: list[Query] = []

@@ -30,7 +30,7 @@ _IDS = re.compile(r"(.*[_\W])?(id|idx|index|uuid|guid|url|date|time|timestamp)",
 
 @dataclass
 class Column:
-    """What was seen in a column: texts with two words or more, the distinct values, and the first lists."""
+    """The counts of a column: texts with two words or more, the distinct values, and the first lists."""
 
     worded: int = 0
     filled: int = 0
@@ -80,9 +80,9 @@ class Guess:
 
 
 def guessed(rows: Iterable[Row], name: str, label: str | None = None) -> Guess:
-    """The columns of a file named `name`; `label` names the label's, if it is known.
+    """The guessed columns of the file `name`; `label` names the label column, if it is known.
 
-    Raises InputError, which says what to do, if the label cannot be told or no column has texts.
+    Raises InputError, with a way out, if no column is clearly the label or no column has texts.
     """
     columns, count = dict[str, Column](), 0
     for row in rows:
@@ -127,7 +127,7 @@ _SHOTS = 8
 
 
 def starter(name: str, guess: Guess, file: str, source: RowSource) -> str:
-    """The text of a task file; `file` is the file of rows as the task file names it, `source` as it was read."""
+    """The text of a task file; `file` is the name of the file of rows in the task file, `source` the file as read."""
     return "\n".join(_lines(name, guess, file, source)) + "\n"
 
 
@@ -157,7 +157,7 @@ def _lines(name: str, guess: Guess, file: str, source: RowSource) -> Iterator[st
 
 
 def _file(file: str, source: RowSource) -> str:
-    """The value of `rows`: the file, and how it is read if that is not the rule."""
+    """The value of `rows`: the file, with its format, header and quotes if the suffix does not say them."""
     read = [] if source.format is None else [f"format: {source.format}"]
     read += [] if source.header else ["header: false"]
     read += [] if source.quotes is None else [f"quotes: {str(source.quotes).lower()}"]
@@ -209,7 +209,7 @@ SUFFIXES = (".yaml", ".yml")
 
 @dataclass(frozen=True)
 class NewTask:
-    """A task file that was written, and what was guessed for it."""
+    """A task file that was written, and the guess in it."""
 
     path: Path
     task: Task

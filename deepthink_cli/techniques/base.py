@@ -1,4 +1,4 @@
-"""The interface of techniques: what each of them reads, and whether its memory is trained."""
+"""The interface of techniques: the demonstrations that each reads, and whether its memory is trained."""
 
 from __future__ import annotations
 
@@ -24,12 +24,11 @@ if TYPE_CHECKING:  # techniques are named in help pages and reports, without tor
 
 @dataclass(frozen=True)
 class Technique:
-    """A way to make a memory of demonstrations: a subclass says in what it differs from Deep-Thinking.
+    """A way to make a memory of demonstrations; a subclass overrides its differences from Deep-Thinking.
 
-    `name` is that in `--technique` and in rows, as in `repeat-5`, and `number` the one that it ends in. The name of a
-    technique that has a `parameter`, such as R, ends in a number from `smallest` to `largest`. One with `other_words`
-    writes other words for the labels: its rows are compared with their own T = 1, those of the rest with plain
-    in-context learning.
+    `name` is the name in `--technique` and in rows, as in `repeat-5`. With a `parameter`, such as R, the name ends in
+    the `number`, from `smallest` to `largest`. A technique with `other_words` writes other words for the labels: its
+    rows are compared with their own T = 1, the rows of all others with plain in-context learning.
     """
 
     summary: ClassVar[str]
@@ -49,7 +48,7 @@ class Technique:
 
     @property
     def option(self) -> Problem:
-        """The option that asks for it, for messages."""
+        """The option `--technique` with this technique, for messages."""
         return Problem.of("technique", self.name)
 
     @property
@@ -59,16 +58,16 @@ class Technique:
 
     @property
     def copies(self) -> int:
-        """How often every demonstration is read in one context."""
+        """The number of copies of every demonstration in one context."""
         return 1
 
     @property
     def members(self) -> int:
-        """The number of memories, whose log-probabilities are averaged; several are for runs alone."""
+        """The number of memories, whose log-probabilities are averaged; only runs can have several."""
         return 1
 
     def sets(self, demonstrations: DemonstrationSet) -> Iterator[DemonstrationSet]:
-        """What each member reads; raises as `change`."""
+        """The demonstrations of each member; raises as `change`."""
         yield self.change(demonstrations)
 
     def check(self, spec: ModelSpec, demonstrations: TokenizedDemonstrations, tell: Tell = silent) -> None:
@@ -76,7 +75,7 @@ class Technique:
         return None
 
     def recorded(self, words: Mapping[str, str] | None = None) -> RecordedTechnique | None:
-        """What a memory and a row say of it, with the words that were read for labels; None for Deep-Thinking."""
+        """The record in a memory and a row, with the words that were read for labels; None for Deep-Thinking."""
         return RecordedTechnique(self.name, words=dict(words or {}))
 
 
@@ -91,7 +90,7 @@ class Training(Protocol):
     step: int
 
     def __iter__(self) -> Iterator[float]:
-        """Do the remaining steps; yields the loss before each."""
+        """Do the remaining steps; yields the loss before each step."""
         ...
 
     def state(self) -> dict[str, Tensor]:
@@ -105,7 +104,7 @@ class Training(Protocol):
 
 @dataclass(frozen=True)
 class Trained(Technique, ABC):
-    """A technique that trains the memory of one reading by gradients: T and the update rule have no meaning with it.
+    """A technique that trains the memory of one reading by gradients; T and the update rule have no meaning.
 
     Its parameters are `steps`, `lr` and any other fields, as in `ct-kv:steps=50`; memories and rows record all of them.
     """
@@ -114,7 +113,7 @@ class Trained(Technique, ABC):
     lr: Annotated[float, Field(gt=0, le=1e6)] = 1e-3
 
     def recorded(self, words: Mapping[str, str] | None = None) -> RecordedTechnique:
-        """What a memory and a row say of it: its name and its parameters."""
+        """The record in a memory and a row: the name and the parameters."""
         names = [name for name in self.__dataclass_fields__ if name not in Technique.__dataclass_fields__]
         return RecordedTechnique(self.name, {name: float(getattr(self, name)) for name in names}, dict(words or {}))
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from deepthink_cli.model.spec import ModelSpec
 
 COMPOSED = "composed"
-_ALIKE: dict[str, Callable[[OpenedMemory], Any]] = {  # what memories have in common if they can be one
+_ALIKE: dict[str, Callable[[OpenedMemory], Any]] = {  # properties that composed memories must share
     "model": lambda memory: memory.provenance.model,
     "template": lambda memory: memory.provenance.demonstrations.template,
     "labels": lambda memory: memory.provenance.demonstrations.labels,
@@ -58,12 +58,12 @@ class Composed(Technique):
 def compose(memories: Sequence[str | Path], output: str | Path, tell: Tell = silent) -> Header:
     """Write the memories of two or more files as one: the keys and values of the first, then those of the next.
 
-    Every file is a part that was read alone; those of a file that is composed itself are parts of the whole. A
-    correction, thresholds and a weight of the first token are omitted, since they belong to one part, and each is named
-    in a note. The drift of an iteration is
-    the mean over the tokens of the parts' own. Raises InputError for a damaged file, for memories that differ in what
-    `_ALIKE` names, for one that another technique made or that is a conversation, for a model that cannot use them
-    together, and for an output that cannot be written. The weights are not read.
+    Every file is a part that was read alone; the parts of a composed file are parts of the whole. A correction,
+    thresholds and a weight of the first token belong to one part; they are omitted, each with a note. The drift of an
+    iteration is the mean of the parts' drifts, weighted by tokens. The model's weights are not read.
+
+    Raises InputError for a damaged file, for memories that differ in a property of `_ALIKE`, for a memory of another
+    technique or of a conversation, for a model that cannot use them together, and for an output that cannot be written.
     """
     from deepthink_cli.artifact.files import save_memory
 
@@ -81,7 +81,7 @@ def compose(memories: Sequence[str | Path], output: str | Path, tell: Tell = sil
 
 
 def _of_one_part(origin: Provenance) -> list[str]:
-    """What a part stores that the whole does not."""
+    """The names of stored corrections of a part that the whole does not have."""
     stored = {
         f"{origin.calibrated and origin.calibrated.method} correction": origin.calibrated,
         "thresholds": origin.thresholds,
@@ -124,7 +124,7 @@ def _check(opened: Sequence[OpenedMemory]) -> None:
 
 
 def _provenance(origins: Sequence[Provenance]) -> Provenance:
-    """Where the whole comes from: all demonstrations, and the task and the seed that the parts have in common."""
+    """The provenance of the whole: all demonstrations, and the task and the seed that the parts have in common."""
     sets = [each.demonstrations for each in origins]
     demonstrations = TokenizedDemonstrations(
         tuple(chain.from_iterable(each.examples for each in sets)),

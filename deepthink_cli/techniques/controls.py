@@ -1,4 +1,4 @@
-"""Techniques that change what is read: repeated demonstrations, other words for the labels, several orders."""
+"""Techniques that change the demonstrations: repetitions, other words for the labels, several orders."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ TECHNIQUES: Registry[type[Technique]] = Registry(
 
 
 def find(name: str) -> Technique | None:
-    """The technique of this name, as in `repeat-5`; None if there is none."""
+    """The technique of this name, as in `repeat-5`; None for an unknown name."""
     kind = TECHNIQUES.get(name)
     if kind is not None and kind.parameter is None:
         return kind(name)
@@ -69,7 +69,7 @@ def find(name: str) -> Technique | None:
 
 
 def find_recorded(recorded: RecordedTechnique | str | None) -> Technique | None:
-    """The technique that a memory or a row records, with its default parameters.
+    """The technique in the record of a memory or a row, with its default parameters.
 
     None for Deep-Thinking alone, and for a technique that is not installed.
     """
@@ -77,15 +77,15 @@ def find_recorded(recorded: RecordedTechnique | str | None) -> Technique | None:
 
 
 def trains(recorded: RecordedTechnique | str | None) -> bool:
-    """Whether the technique that a memory or a row records trains the memory of one reading."""
+    """Whether the technique in the record of a memory or a row trains the memory of one reading."""
     return isinstance(find_recorded(recorded), Trained)
 
 
 def technique_of(text: str, in_run: bool = False) -> Technique:
     """The technique that a text names, as `ct-kv` or `ct-kv:steps=50,lr=0.01`.
 
-    Raises InputError for an unknown one and its wrong parameters, and for one that makes several memories unless
-    `in_run`.
+    Raises InputError for an unknown technique, for wrong parameters, and, unless `in_run`, for a technique that makes
+    several memories.
     """
     found = find(text.partition(":")[0].strip())
     if found is None or (found.members > 1 and not in_run):
@@ -100,7 +100,7 @@ def technique_of(text: str, in_run: bool = False) -> Technique:
 
 
 def _with(technique: Technique, parameters: Mapping[str, str]) -> Technique:
-    """The technique with parameters of its own; raises ValueError for others, and for wrong values."""
+    """The technique with these parameters; raises ValueError for unknown parameters and wrong values."""
     own = [field.name for field in fields(technique) if field.name not in Technique.__dataclass_fields__]
     for name in parameters:
         if name not in own:
@@ -113,19 +113,19 @@ def _with(technique: Technique, parameters: Mapping[str, str]) -> Technique:
 
 
 def sample(family: str) -> Technique:
-    """The technique of a registered name, with the smallest number if it has one: `repeat-2` of `repeat`."""
+    """The technique of a registered name, with its smallest number, if any: `repeat-2` for `repeat`."""
     kind = TECHNIQUES[family]
     return kind(family) if kind.parameter is None else kind(f"{family}-{kind.smallest}", kind.smallest)
 
 
 def samples(in_run: bool = False) -> list[Technique]:
-    """One of every family that `think` takes, or a run."""
+    """A technique of every family that `think`, or with `in_run` a run, takes."""
     found = [sample(family) for family, _ in TECHNIQUES.items()]
     return [each for each in found if in_run or each.members == 1]
 
 
 def names(in_run: bool = False) -> str:
-    """The names that `think` takes, or a run, for messages."""
+    """The names that `think`, or with `in_run` a run, takes, for messages."""
     single = samples()
     *others, last = map(_with_its_number, single)
     several = [
@@ -135,7 +135,7 @@ def names(in_run: bool = False) -> str:
 
 
 def _with_its_number(technique: Technique) -> str:
-    """The family of a technique and, if its name ends in a number, from which one on."""
+    """The family of a technique and, if its name ends in a number, the smallest number."""
     if technique.parameter is None:
         return technique.name
     example = f"{technique.family.removesuffix(technique.parameter)}5"
@@ -143,7 +143,7 @@ def _with_its_number(technique: Technique) -> str:
 
 
 def first_reading(recorded: RecordedTechnique | None) -> str:
-    """What T = 1 of a memory is, in words: plain in-context learning only without a technique."""
+    """The meaning of a memory's T = 1, in words: plain in-context learning only without a technique."""
     if recorded is None:
         return "plain in-context learning"
     return "one reading, then trained" if trains(recorded) else f"one reading with {recorded}"

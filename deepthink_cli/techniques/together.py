@@ -1,4 +1,4 @@
-"""Many memories: as many at once as fit the device, and fewer where it runs out of memory."""
+"""Many memories together: as many as fit the device, and fewer if it runs out of memory."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ COPIES = 3  # maximum number of float32 copies of a memory: history, present and
 def think_in_batches(
     engine: Engine, thoughts: Sequence[Thought], use: Callable[[Sequence[int], list[Memory]], Iterator[Result]]
 ) -> Iterator[Result]:
-    """Make as many memories together as fit the device's free memory, and yield what `use` yields of every reading.
+    """Make as many memories together as fit the device's free memory, and yield the results of `use` for every reading.
 
     `use` gets the indices of a batch of thoughts and their memories after a reading. If a batch runs out of memory,
     each half of it starts again: `use` may see a reading twice.

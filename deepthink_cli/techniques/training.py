@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 
 _KEY = "deepthink-training"
-_EVERY = 10.0  # seconds between two writes
-_SHARE = 20  # times as long as a write took passes before the next one
+_EVERY = 10.0  # the least seconds between two writes
+_SHARE = 20  # a write may take one part in so many of the time
 
 
 class Partial:
@@ -37,7 +37,7 @@ class Partial:
         self._next = time.monotonic() + _EVERY
 
     def check(self, training: Training) -> None:
-        """Raise InputError if there is such a file that this training cannot continue from."""
+        """Raise InputError if the file exists and this training cannot continue from it."""
         if not self.path.exists():
             return
         try:
@@ -52,7 +52,7 @@ class Partial:
             )
 
     def restore(self, training: Training) -> bool:
-        """Continue from the file, if there is one; raises as `check` does."""
+        """Continue from the file, if it exists; raises as `check` does."""
         self.check(training)
         if self.path.exists():
             training.restore(load_file(self.path))
@@ -69,12 +69,12 @@ class Partial:
         self._next = time.monotonic() + max(_EVERY, _SHARE * taken)
 
     def remove(self) -> None:
-        """Remove the file, if there is one."""
+        """Remove the file, if it exists."""
         self.path.unlink(missing_ok=True)
 
 
 def _key_of(training: Training) -> str:
-    """A digest of what the training computes: model, demonstrations and parameters."""
+    """A digest of all that determines the training: model, demonstrations and parameters."""
     provenance = training.memory.provenance
     assert isinstance(provenance, Provenance)
     model = provenance.model

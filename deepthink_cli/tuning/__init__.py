@@ -1,1 +1,1 @@
-"""How a method is chosen with labelled rows alone: folds, nested cross-validation and the test of its result."""
+"""The choice of a method with labelled rows alone: folds, nested cross-validation and the test of its result."""

@@ -34,11 +34,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class TrainingSet:
-    """Demonstrations of the rows outside some folds, and the rows of those folds, which are scored after them.
+    """Demonstrations from the rows outside some folds, and the held-out rows of these folds.
 
-    `demonstrations` are those that each technique reads. `selection` is the index of the method that chose them,
-    `selected` its record. `unread` are the rows outside those folds whose input that method has not chosen: a bias is
-    estimated from them.
+    Each technique has its own `demonstrations`. `selection` is the index of the method that chose them, `selected` its
+    record. `unread` are the rows outside the folds whose input was not chosen; biases are estimated from them.
     """
 
     held_out: HeldOut
@@ -52,7 +51,7 @@ class TrainingSet:
 def training_sets(plan: TunePlan, engine: Engine, store: Store | None, tell: Tell) -> list[TrainingSet]:
     """The sets without each fold and without each pair of folds, for every selection.
 
-    Raises InputError if T readings of one do not fit the model, and what a method of selection raises.
+    Raises InputError if T readings of a set do not fit the model; raises as the methods of selection do.
     """
     folds, sets = held_out(len(plan.folds)), list[TrainingSet]()
     for number, _ in enumerate(plan.grid.selections):
@@ -64,7 +63,7 @@ def training_sets(plan: TunePlan, engine: Engine, store: Store | None, tell: Tel
 
 
 def training_set(plan: TunePlan, left_out: HeldOut, selection: int, engine: Engine, store: Store | None) -> TrainingSet:
-    """The set without some folds: all other rows, or as many of them as the selection chooses."""
+    """The set without some folds: all other rows, or the rows among them that the selection chooses."""
     scored = tuple(row for fold in left_out for row in plan.folds[fold])
     rest, method = [row for row in plan.order if row not in set(scored)], plan.grid.selections[selection]
     if method is None:
@@ -80,13 +79,12 @@ def training_set(plan: TunePlan, left_out: HeldOut, selection: int, engine: Engi
 
 @dataclass(frozen=True, eq=False)
 class Tried:
-    """What was tried: the grid with its readings, and the scores of each set's n held-out rows.
+    """The grid with the readings that were tried, and the scores of each set's n held-out rows.
 
     `scores` are log-probabilities (techniques, methods, T, n, C): raw under `none`, and corrected under each
-    calibration that scores texts, or rows that the memory has not read, through the memory; under `states` hidden
-    states (techniques, methods, T, n, W). C is the most candidates of
-    a row; a row with fewer has -inf for the rest. `seconds` are those of one T with one method, by technique: of T = 1,
-    and of each later one.
+    calibration whose texts or unread rows are scored through the memory. Under `states` are hidden states (techniques,
+    methods, T, n, W). C is the most candidates of a row; a row with fewer has -inf for the rest. `seconds` are the
+    seconds of one T with one method, by technique: of T = 1, and of each later T.
     """
 
     grid: Grid
@@ -97,12 +95,11 @@ class Tried:
 def held_out_scores(
     engine: Engine, rows: LabelledRows, sets: Sequence[TrainingSet], grid: Grid, tell: Tell, budget: float | None = None
 ) -> Tried:
-    """Score the held-out rows of every set after each reading of its memories, as many as fit `budget` seconds.
+    """Score the held-out rows of every set after each reading of its memories, within `budget` seconds.
 
-    T = 1 of every technique comes first, then T > 1 of each, as far as fits by the time that a pass has taken so far; a
-    pass after the first attends to twice as many tokens, and counts as two. T = 1 of the first technique is always
-    scored. The sets are read in shared passes, as many at once as fit the
-    device.
+    T = 1 of every technique comes first, then T > 1 of each, as far as the budget allows by the mean time of a pass so
+    far. A later pass attends to twice as many tokens, and counts as two. T = 1 of the first technique is always scored.
+    The sets are read in shared passes, as many at once as fit the device.
     """
 
     stages = [*((kind, 1) for kind in range(len(grid.asked))), *enumerate(grid.asked)]
@@ -131,7 +128,7 @@ def held_out_scores(
 
 
 def _stacked(by_technique: Sequence[Mapping[str, Floats]]) -> dict[str, Floats]:
-    """The scores of one set by every technique; zeros where the budget left one out."""
+    """The scores of one set by every technique; zeros for a technique that the budget left out."""
     import numpy as np
 
     first = by_technique[0]
@@ -142,10 +139,9 @@ def _stacked(by_technique: Sequence[Mapping[str, Floats]]) -> dict[str, Floats]:
 
 
 def _passes(technique: Technique) -> int:
-    """How many passes over the demonstrations one reading takes at most.
+    """The most passes over the demonstrations in the time of one reading.
 
-    A gradient step takes about three. R copies in one context take R to R^2, as attention to them is a small part of
-    the time or nearly all.
+    A gradient step takes about three. R copies in one context take R, if attention is a small part of the time, to R^2.
     """
     return 3 * technique.steps if isinstance(technique, Trained) else technique.copies**2
 
@@ -156,7 +152,7 @@ def memories_of(
     thoughts: Sequence[Thought],
     use: Callable[[Sequence[int], list[Memory]], Iterator[Result]],
 ) -> Iterator[Result]:
-    """Yield what `use` yields of every reading, or of the trained memories."""
+    """Yield the results of `use` for every reading, or for the trained memories."""
     if not isinstance(technique, Trained):
         yield from think_in_batches(engine, thoughts, use)
         return
@@ -170,7 +166,10 @@ def memories_of(
 def _score(
     scorers: Sequence[_Scorer], methods: int, before: int
 ) -> Callable[[Sequence[int], list[Memory]], Iterator[int]]:
-    """Scores the memories of every set with so many methods, after the readings that follow the first `before`."""
+    """A function that scores a batch of memories after each reading that follows the first `before` readings.
+
+    Memory number i is of set i // `methods` and method i % `methods`.
+    """
 
     def score(numbers: Sequence[int], memories: list[Memory]) -> Iterator[int]:
         if memories[0].iteration <= before:
@@ -185,9 +184,10 @@ def _score(
 
 @dataclass(frozen=True)
 class _Basis:
-    """What a calibration is estimated from for rows with the same candidates.
+    """The basis of a calibration for rows with the same candidates.
 
-    `texts` are the places of its texts or rows among all queries, `gold` the places of their true labels, if needed.
+    `texts` are the places of its texts or rows among all queries; `gold` are the places of their true labels, if
+    needed.
     """
 
     name: str
@@ -198,7 +198,7 @@ class _Basis:
 
 
 class _Scorer:
-    """The scores of one set's held-out rows; they and the texts of calibrations are tokenised once."""
+    """The scores of one set's held-out rows; the rows and the texts of calibrations are tokenised once."""
 
     def __init__(self, engine: Engine, rows: LabelledRows, of: TrainingSet, grid: Grid, technique: int) -> None:
         import numpy as np
@@ -233,7 +233,7 @@ class _Scorer:
         self.scores = {name: np.full((*self.shape, widest), -np.inf) for name in names}
 
     def score(self, memories: dict[int, Memory]) -> None:
-        """Score the memories of some methods, by the method's index, after the same reading; T = 1 is that of all."""
+        """Score memories after the same reading, by the index of their method; all methods have one T = 1."""
         import numpy as np
 
         iteration = next(iter(memories.values())).iteration

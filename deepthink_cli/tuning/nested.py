@@ -1,4 +1,4 @@
-"""Nested cross-validation of labelled rows: which setting is chosen, and whether it is better beyond noise."""
+"""Nested cross-validation of labelled rows: the chosen setting, and the test whether it is better beyond noise."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     Bools = NDArray[bool_]
     Ints = NDArray[int64]
 
-HeldOut = tuple[int, ...]  # the folds that a memory is not made of: one, or two in increasing order
+HeldOut = tuple[int, ...]  # the folds whose rows a memory has not read: one fold, or two in increasing order
 
 
 def split(labels: Sequence[str], groups: Sequence[int], count: int, seed: int) -> list[tuple[int, ...]]:
-    """`count` folds of row numbers, in increasing order, with every label spread evenly over them.
+    """`count` folds of row numbers, in increasing order; every label is spread evenly over the folds.
 
-    The rows of one input, whose number is in `groups`, are in one fold, so that no held-out input is among the
-    demonstrations. Every fold has a row if `count` is at most the number of different inputs.
+    `groups` are the numbers of the rows' inputs. The rows of one input are in one fold, so that no held-out input is
+    among the demonstrations. Every fold has a row if `count` is at most the number of different inputs.
     """
     of_input: dict[int, list[int]] = {}
     for row, number in enumerate(groups):
@@ -50,16 +50,16 @@ def held_out(count: int) -> list[HeldOut]:
     return [*((fold,) for fold in range(count)), *combinations(range(count), 2)]
 
 
-# The log-probabilities (selections, techniques, methods, T, N, C) of held-out rows: raw ones under `none`, and under
-# the name of each calibration whose bias was measured through the memory that gave them, the corrected ones.
-# Under `states` are the hidden states (..., N, W), in float32, if a calibration of them is tried.
+# The log-probabilities (selections, techniques, methods, T, N, C) of held-out rows: raw under `none`, and corrected
+# under the name of each calibration whose bias was measured through the same memory.
+# Under `states` are the hidden states (..., N, W), in float32, if a calibration by hidden states is tried.
 HeldOutScores = Mapping[str, "Floats"]
 STATES = "states"
 
 
 @dataclass(frozen=True, eq=False)
 class NestedChoice:
-    """The result of a nested cross-validation: the setting chosen for each fold, and which rows (N,) are right then."""
+    """The result of a nested cross-validation: the setting chosen for each fold, and whether each row (N,) is right."""
 
     chosen: tuple[int, ...]
     right: Bools
@@ -67,10 +67,10 @@ class NestedChoice:
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """Rows, by their places, that are labelled with a bias which is fitted on other rows with their true labels.
+    """The places of rows that are labelled with a bias, and the scores of the other rows on which it is fitted.
 
-    `scores` (selections, techniques, methods, T, m, C) are those of the other rows, `gold` (m,) the places of their
-    true labels.
+    `scores` (selections, techniques, methods, T, m, C) and `gold` (m,), the places of the true labels, are of the other
+    rows.
     """
 
     rows: Sequence[int]
@@ -79,7 +79,7 @@ class Fit:
 
 
 def fits_within(scores: HeldOutScores, gold: Ints, parts: Sequence[Sequence[int]]) -> list[Fit]:
-    """For every part of rows, by their places, the bias fitted on all rows of the other parts."""
+    """For every part, which holds places of rows, the fit on the rows of all other parts."""
     fits = []
     for rows in parts:
         others = [place for place in range(len(gold)) if place not in set(rows)]
@@ -91,8 +91,8 @@ def fits_within(scores: HeldOutScores, gold: Ints, parts: Sequence[Sequence[int]
 def correctness(scores: HeldOutScores, gold: Ints, settings: Sequence[Setting], fits: Sequence[Fit] = ()) -> Bools:
     """Whether each setting labels each row correctly (S, N); `gold` (N,) are the indices of the true labels.
 
-    A calibration that is not in `scores` estimates its bias from all rows without their labels, or, if it needs true
-    labels, as `fits` say, which must hold every row once.
+    A calibration that is not in `scores` estimates its bias from all rows without their labels. If it needs true
+    labels, its bias is fitted by `fits`, which must hold every row once.
     """
     import numpy as np
 
@@ -117,10 +117,10 @@ def _labels(scores: HeldOutScores, setting: Setting, fits: Sequence[Fit]) -> Int
 
 
 def best(right: Bools) -> int:
-    """The first, and so the simplest, setting that is within one standard error of the one with most rows right (S, n).
+    """The simplest setting within one standard error of the setting with the most rows right, from (S, n).
 
-    The one-standard-error rule of Hastie et al. (2009, The Elements of Statistical Learning, section 7.10). The error
-    is that of the difference of paired rows, as in `Comparison.interval`.
+    The settings come simplest first. This is the one-standard-error rule of Hastie et al. (2009, The Elements of
+    Statistical Learning, section 7.10), with the error of the difference of paired rows, as in `Comparison.interval`.
     """
     import numpy as np
 
@@ -131,10 +131,10 @@ def best(right: Bools) -> int:
 
 
 def choose_nested(outer: Bools, inner: Sequence[Bools], folds: Sequence[Sequence[int]]) -> NestedChoice:
-    """For every fold, the setting that is best on the other folds, applied to the fold's rows.
+    """For every fold, the setting that is best on the other folds, and whether it labels the fold's rows right.
 
-    `outer` (S, N) is whether a row is right after a memory of all rows outside its fold. `inner[i]` (S, N - n_i) is the
-    same of the rows outside fold i, in order, after memories of the rows outside fold i and outside their own fold.
+    `outer` (S, N): whether a row is right after a memory of all rows outside its fold. `inner[i]` (S, N - n_i): whether
+    a row outside fold i, in order, is right after a memory of the rows outside fold i and outside its own fold.
     """
     import numpy as np
 
@@ -145,16 +145,16 @@ def choose_nested(outer: Bools, inner: Sequence[Bools], folds: Sequence[Sequence
     return NestedChoice(tuple(chosen), right)
 
 
-LEVEL = 0.025  # of the one-sided test
+LEVEL = 0.025  # the level of the one-sided test
 FEWEST_ROWS = math.ceil(-math.log2(LEVEL))  # with fewer, no result is beyond noise
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """The same held-out rows labelled in two ways: by the settings that were chosen without them, and plainly.
+    """The same held-out rows labelled by the settings that were chosen without them, and by plain in-context learning.
 
-    `right` and `plain` count the rows that each labels correctly; `gained` those that only the first does, `lost` those
-    that only the second does.
+    `right` and `plain` count the rows that each labels correctly. `gained` counts the rows that only the chosen
+    settings label correctly, `lost` the rows that only plain in-context learning does.
     """
 
     rows: int
@@ -165,7 +165,7 @@ class Comparison:
 
     @classmethod
     def of(cls, chosen: Sequence[bool], plain: Sequence[bool]) -> Comparison:
-        """Compare row by row, given whether each row is right."""
+        """Compare two labellings, each given as whether it is right, row by row."""
         pairs = [(bool(first), bool(second)) for first, second in zip(chosen, plain, strict=True)]
         right, before = (sum(answers) for answers in zip(*pairs, strict=True))
         return cls(len(pairs), right, before, pairs.count((True, False)), pairs.count((False, True)))
@@ -182,7 +182,7 @@ class Comparison:
 
     @property
     def difference(self) -> float:
-        """The first share less the second."""
+        """The accuracy less the baseline."""
         return (self.gained - self.lost) / self.rows
 
     @property
@@ -199,7 +199,7 @@ class Comparison:
     def interval(self) -> tuple[float, float]:
         """The 95 % interval of the difference, of paired rows (Bonett and Price 2012, adjusted Wald).
 
-        One row is added to the gained and one to the lost, so that it has a width also if no row differs.
+        A row is added to the gained rows and to the lost rows, so that the interval has a width also if no row differs.
         """
         gained, lost = ((count + 1) / (self.rows + 2) for count in (self.gained, self.lost))
         spread = Z95 * math.sqrt((gained + lost - (gained - lost) ** 2) / (self.rows + 2))
@@ -222,7 +222,7 @@ class Comparison:
 
 
 def sign_test(gained: int, lost: int) -> float:
-    """The exact one-sided p-value: of at least `gained` of all discordant rows, each gained with probability 1/2.
+    """The exact one-sided p-value: the probability of `gained` or more, if a discordant row is gained with 1/2.
 
     1 if no row is discordant.
     """

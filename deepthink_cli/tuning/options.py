@@ -1,4 +1,4 @@
-"""The options of `deepthink tune`, and the settings that it chooses from, simplest first."""
+"""The options of `deepthink tune`, and the settings from which it chooses, simplest first."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from deepthink_cli.techniques.base import Technique, Trained
 from deepthink_cli.techniques.registry import DEEP_THINKING, TECHNIQUES, technique_of
 from deepthink_cli.updates.registry import values_of
 
-TECHNIQUES_TRIED = ("composed", "repeat-2")  # by default, beside Deep-Thinking: those that train nothing
+TECHNIQUES_TRIED = ("composed", "repeat-2")  # the defaults beside Deep-Thinking, which train nothing
 
 
 class TuneOptions(GateOptions):
-    """Options of `deepthink tune`: its grid of settings, and how it divides the rows into folds.
+    """Options of `deepthink tune`: its grid of settings, and its folds.
 
-    `shots` demonstrations are chosen by each method of `demos_by`; all rows are read if it is None.
+    Each method of `demos_by` chooses `shots` demonstrations; with None, all rows are read.
     """
 
     techniques: Annotated[
@@ -130,10 +130,10 @@ class TuneOptions(GateOptions):
 
 @dataclass(frozen=True)
 class Setting:
-    """A way to label inputs: how the memory is made, and the correction of its scores.
+    """A way to label inputs: the making of the memory, and the correction of its scores.
 
-    `selection` names the method that chooses the demonstrations; None if they are all rows. `place` is the index of its
-    scores: selection, technique, update rule with positions, and T - 1.
+    `selection` names the method that chooses the demonstrations; None if all rows are read. `place` is the index of the
+    setting's scores: selection, technique, update rule with positions, and T - 1.
     """
 
     technique: Technique
@@ -144,11 +144,11 @@ class Setting:
 
     @property
     def trajectory(self) -> tuple[int, ...]:
-        """What settings share whose memories are readings of one another, if these are more than one."""
+        """The key of the settings whose memories are readings of one trajectory: all T > 1, or T = 1 alone."""
         return self.place[:3] if self.method.iterations > 1 else self.place[:2]
 
     def as_json(self) -> dict[str, Any]:
-        """The setting as JSON values; what makes no difference at T = 1 is null there."""
+        """The setting as JSON values; options without effect at T = 1 are null there."""
         thinks = self.method.iterations > 1
         values = values_of(self.method.update)
         return {
@@ -175,7 +175,7 @@ class Setting:
 
 
 def most_readings(technique: Technique, iterations: int) -> int:
-    """T; 1 for a technique that does something else in place of readings: it trains, or reads copies in one pass."""
+    """T, or 1 for a technique without readings, which trains, or reads copies in one pass."""
     return 1 if isinstance(technique, Trained) or technique.copies > 1 else iterations
 
 
@@ -183,9 +183,9 @@ def most_readings(technique: Technique, iterations: int) -> int:
 class Grid:
     """Every technique with every method, calibration and selection of demonstrations, after each number of readings.
 
-    All methods have the same number of readings T. `readings` is the number that was tried for each technique, if it is
-    not T. The first technique is Deep-Thinking, the first calibration `none`, and the first selection that of plain
-    in-context learning; the rest are in the order in which they count as simple.
+    All methods have the same number of readings T. `readings` are the numbers of readings that were tried for each
+    technique, if they are not T. The first technique is Deep-Thinking, the first calibration is `none`, and the first
+    selection is the selection of plain in-context learning; the rest follow, simplest first.
     """
 
     methods: tuple[Method, ...]
@@ -225,7 +225,7 @@ class Grid:
 def best_of_trajectories(settings: Sequence[Setting], right: Sequence[int]) -> list[int]:
     """The best setting of every trajectory, by the number of rows that it labels correctly; the first of equals.
 
-    Plain in-context learning comes first, as it is; the others by that number.
+    Plain in-context learning always comes first; the others are sorted by the number, largest first.
     """
     best: dict[tuple[int, ...], int] = {}
     for number, setting in enumerate(settings[1:], start=1):

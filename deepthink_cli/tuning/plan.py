@@ -35,14 +35,17 @@ from deepthink_cli.tuning.nested import FEWEST_ROWS, split
 from deepthink_cli.tuning.options import Grid, TuneOptions, most_readings
 
 Named = TypeVar("Named")
-FEWEST_FOLDS = 3  # with two of them held out, one is left to read
+FEWEST_FOLDS = 3  # with two folds held out, one is left to read
 FEWEST_OF_LABEL = 2
-PLAIN_SELECTION = "random"  # how the demonstrations of plain in-context learning are chosen with --shots
+PLAIN_SELECTION = "random"  # the selection of plain in-context learning with --shots
 
 
 @dataclass(frozen=True, eq=False)
 class LabelledRows:
-    """Different labelled rows in content order, so that the order of their file changes nothing; they may be turns."""
+    """Different labelled rows in the order of their content, so that the file's order has no effect.
+
+    The rows may be turns of chats.
+    """
 
     pool: PoolRows
     chat: Chat | None = None
@@ -50,7 +53,7 @@ class LabelledRows:
 
     @cached_property
     def queries(self) -> tuple[Query, ...]:
-        """The rows; identical ones are set aside but for the first."""
+        """The rows, without repetitions of identical rows."""
         return tuple(replace(self.pool.queries[place], fields=None) for place in self.pool.free)
 
     def __len__(self) -> int:
@@ -68,7 +71,7 @@ class LabelledRows:
 
     @cached_property
     def groups(self) -> list[int]:
-        """The number of every row's input; the rows of one are in one fold."""
+        """The number of every row's input; the rows of one input are in one fold."""
         return input_groups(self.queries, self.pool.template, self.labels)
 
     @cached_property
@@ -89,7 +92,7 @@ class LabelledRows:
 
 @dataclass(frozen=True)
 class TunePlan:
-    """A checked plan; `order` are all rows in the order in which they are read."""
+    """A checked plan; `order` are the places of all rows in reading order."""
 
     spec: ModelSpec
     rows: LabelledRows
@@ -102,8 +105,8 @@ class TunePlan:
 def plan_tuning(rows: LabelledRows, model: ModelOptions, options: TuneOptions, tell: Tell = silent) -> TunePlan:
     """Find the model, and check rows, folds, settings and readings without loading the weights.
 
-    Raises InputError for rows that are too few for a result beyond noise or for the folds, for a label with fewer than
-    two, and if T readings of all rows, or a row after them, do not fit the model.
+    Raises InputError for too few rows for a result beyond noise or for the folds, for a label with fewer than two rows,
+    and if T readings of all rows, or a row after them, do not fit the model.
     """
     _check_rows(rows)
     for name, value in rows.scoring.of_parts.items():
@@ -125,9 +128,9 @@ def plan_tuning(rows: LabelledRows, model: ModelOptions, options: TuneOptions, t
 def _calibrations(
     rows: LabelledRows, options: TuneOptions, folds: Sequence[Sequence[int]], tell: Tell
 ) -> tuple[str, ...]:
-    """The calibrations to try, simplest first; by default those that the rows allow.
+    """The calibrations to try, simplest first; by default all that the rows allow.
 
-    Raises InputError if the rows outside a fold are too few for one that was named.
+    Raises InputError if the rows outside a fold are too few for a named calibration.
     """
     remaining = len(rows) - max(map(len, folds))
     if options.shots is not None:  # the rows that a memory without two folds has not read
@@ -150,12 +153,12 @@ def _calibrations(
 
 
 def _needs(name: str) -> tuple[bool, bool]:
-    """What a calibration needs: true labels, and rows."""
+    """Whether a calibration needs true labels, and whether it needs rows."""
     return calibration(name).labelled, calibration(name).from_rows
 
 
 def tokenized(plan: TunePlan, demonstrations: DemonstrationSet) -> tuple[TokenizedDemonstrations, ...]:
-    """Demonstrations as each technique reads them; raises InputError unless its readings of them fit the model."""
+    """The tokens of demonstrations for each technique; raises InputError unless its readings fit the model."""
     return tuple(_tokenized(plan, technique, demonstrations) for technique in plan.grid.techniques)
 
 
@@ -171,13 +174,13 @@ def _tokenized(plan: TunePlan, technique: Technique, demonstrations: Demonstrati
 
 
 def _usable(plan: TunePlan, tell: Tell) -> TunePlan:
-    """The plan without the techniques and calibrations that were not named and that the rows or the model do not allow.
+    """The plan without the default techniques and calibrations that the rows or the model do not allow.
 
     Raises InputError unless the demonstrations fit the model T times, with every row and calibration after them.
     """
     spec, rows, options = plan.spec, plan.rows, plan.options
     chosen = rows.demonstrations(plan.order)
-    if options.shots is not None:  # those of plain in-context learning, whose choice needs no model
+    if options.shots is not None:  # the selection of plain in-context learning needs no model
         request = Request(PLAIN_SELECTION, options.shots, options.seed)
         chosen = replace(choose_demonstrations(None, rows.part(plan.order), request).demonstrations, chat=rows.chat)
 
@@ -208,7 +211,7 @@ def _usable(plan: TunePlan, tell: Tell) -> TunePlan:
 
 
 def _allowed(each: Iterable[Named], check: Callable[[Named], None], named: bool, tell: Tell) -> Iterator[Named]:
-    """Those that pass a check; another is refused as the check does if it was named, else left out with a note."""
+    """The names that pass a check; another one raises if the user `named` it, and is left out with a note otherwise."""
     for candidate in each:
         try:
             check(candidate)
@@ -248,7 +251,7 @@ def _fold_count(rows: LabelledRows, options: TuneOptions) -> int:
 
 
 def _selections(rows: LabelledRows, options: TuneOptions, folds: Sequence[Sequence[int]]) -> tuple[str | None, ...]:
-    """The methods that choose demonstrations, that of plain in-context learning first; None if all rows are read."""
+    """The methods that choose demonstrations, first the method of plain in-context learning; None reads all rows."""
     check_meaning("tune", ["demos_by"], options.model_dump())
     if options.shots is None:
         return (None,)

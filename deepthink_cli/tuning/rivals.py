@@ -1,7 +1,7 @@
 """Classifiers without in-context learning, trained on the same labelled rows and judged by the same folds.
 
-Both are logistic regressions of scikit-learn with its defaults: on TF-IDF weights of words, which need no language
-model, and on the mean over a row's tokens of the model's last hidden states, read without demonstrations.
+Both are scikit-learn's logistic regressions with default settings. The features are TF-IDF weights of words, which need
+no language model, or the mean of the model's last hidden states over a row's tokens, read without demonstrations.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from deepthink_cli.selection.features import Observer
 from deepthink_cli.selection.store import Store
 from deepthink_cli.tuning.plan import TunePlan
 
-WORDS = r"\w+|[^\w\s]+"  # any text that is not blank has one
-STEPS = 1_000  # of the optimizer, which needs about a hundred
+WORDS = r"\w+|[^\w\s]+"  # any text that is not blank has a match
+STEPS = 1_000  # the most steps of the optimizer, which needs about a hundred
 
 
 @dataclass(frozen=True)
 class Rival:
-    """A classifier, how many held-out rows of `rows` it labels correctly, and the seconds that all folds took."""
+    """A classifier, the number of `rows` held-out rows that it labels correctly, and the seconds of all folds."""
 
     name: str
     right: int
@@ -48,9 +48,10 @@ class Rival:
 
 
 def judge_rivals(plan: TunePlan, engine: Engine, store: Store | None, tell: Tell) -> tuple[Rival, ...]:
-    """Judge both by cross-validation; none if rows have candidates of their own or scikit-learn is missing.
+    """Judge both classifiers by cross-validation.
 
-    That of hidden states is left out with a note where the engine gives none.
+    None is judged if rows have candidates of their own, or without scikit-learn. If the engine gives no hidden states,
+    their classifier is left out with a note.
     """
     if not plan.rows.labels:
         return ()
@@ -71,7 +72,7 @@ def judge_rivals(plan: TunePlan, engine: Engine, store: Store | None, tell: Tell
 
 
 Untrained = Callable[[], Any]  # makes a classifier of scikit-learn
-Inputs = Sequence[Any]  # what it takes for every row
+Inputs = Sequence[Any]  # the classifier's input for every row
 
 
 def words(
@@ -104,9 +105,9 @@ RIVALS = {"TF-IDF and logistic regression, no model": words, "logistic regressio
 
 
 def labelled(untrained: Untrained, inputs: Inputs, gold: Sequence[int], inside: Sequence[int]) -> list[int]:
-    """The label of every row that is not `inside`, in order, after training on those; `gold` are the rows' labels.
+    """The label of every row that is not `inside`, in order, after training on the rows `inside`.
 
-    The only label of the training rows, if they have one alone.
+    `gold` are the labels of all rows. If the training rows have a single label, it is the answer to every row.
     """
     training, others = set(inside), [row for row in range(len(inputs)) if row not in set(inside)]
     if len({gold[row] for row in training}) == 1:  # nothing can be trained
@@ -116,7 +117,7 @@ def labelled(untrained: Untrained, inputs: Inputs, gold: Sequence[int], inside: 
 
 
 def _right(plan: TunePlan, untrained: Untrained, inputs: Inputs) -> Iterator[int]:
-    """For every fold, how many of its rows are labelled correctly after training on the rows of the others."""
+    """For every fold, the number of its rows that are labelled correctly after training on the other folds."""
     gold = plan.rows.gold
     for fold in plan.folds:
         inside = [row for row in range(len(plan.rows)) if row not in fold]

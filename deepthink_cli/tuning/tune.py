@@ -1,4 +1,4 @@
-"""Choose a method with labelled rows alone, by nested cross-validation: what `deepthink tune` does."""
+"""Choose a method with labelled rows alone, by nested cross-validation: the work of `deepthink tune`."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ if TYPE_CHECKING:
 class TuneReport:
     """The result of `deepthink tune`.
 
-    `right` counts the held-out rows that each setting of the grid labels correctly, by cross-validation; `best` is the
-    simplest within one standard error of the setting with the most. `chosen` are the settings of the nested
-    cross-validation, one for each fold, and `comparison` is that of their labels with plain in-context learning.
-    `costs` are seconds as in `Tried`. `rivals` are classifiers trained on the same rows. `excess` is the label that
-    plain in-context learning gives to too many held-out rows. `header` is that of the memory, if one was written.
+    `right` counts the held-out rows that each setting of the grid labels correctly, by cross-validation. `best` is the
+    simplest setting within one standard error of the setting with the most. `chosen` are the settings of the nested
+    cross-validation, one for each fold; `comparison` compares their labels with plain in-context learning. `costs` are
+    seconds as in `Tried`. `rivals` are classifiers trained on the same rows. `excess` is the label that plain
+    in-context learning gives to too many held-out rows. `header` is the header of the memory, if one was written.
     """
 
     plan: TunePlan
@@ -68,7 +68,7 @@ class TuneReport:
 
     @property
     def kept(self) -> int:
-        """The setting to use: the best, or if the difference may be noise, what needs no choice."""
+        """The setting to use: the best, or if the difference may be noise, a setting that needs no choice."""
         return self.best if self.comparison.beyond_noise else unchosen(self.settings, self.excess)
 
     @property
@@ -83,17 +83,17 @@ class TuneReport:
 
     @property
     def stored(self) -> str | None:
-        """The calibration of that setting if the memory stores its correction, which must be one of label words."""
+        """The calibration of the setting to use, if the memory stores its correction: only for label words."""
         return self.setting.calibration if self.setting.calibration != NONE and self.plan.rows.labels else None
 
     def labels_of(self, setting: Setting) -> int:
-        """How many labelled rows a memory with a setting needs: its demonstrations, or all to fit a bias."""
+        """The number of labelled rows that a setting needs: its demonstrations, or all to fit a bias."""
         rows, shots = len(self.plan.rows), self.plan.options.shots
         fits = setting.calibration != NONE and calibration(setting.calibration).labelled
         return rows if shots is None or fits else shots
 
     def seconds_of(self, setting: Setting) -> float:
-        """How long the readings and scores of a setting took, over all folds; its calibrations share them."""
+        """The seconds of a setting's readings and scores, over all folds; all its calibrations share them."""
         first, later = self.costs[setting.place[1]]
         return first + (setting.method.iterations - 1) * later
 
@@ -109,7 +109,7 @@ class TuneReport:
 
     @property
     def tuned(self) -> Tuned:
-        """What the memory records of its choice."""
+        """The record of the choice in the memory."""
         comparison = self.comparison
         return Tuned(
             folds=len(self.plan.folds),
@@ -157,11 +157,11 @@ def tune(
     store: Store | None = None,
     tell: Tell = silent,
 ) -> TuneReport:
-    """Score the held-out rows with every setting, choose one, and estimate on other rows how good the choice is.
+    """Score the held-out rows with every setting, choose a setting, and estimate its accuracy on other rows.
 
     With an `output`, also writes the memory of all rows with the setting to use. `engine` is the model, if it is
-    already loaded; `store` caches what methods of selection read; `tell` is called with every event. Raises InputError
-    as `training_sets` does.
+    already loaded; `store` caches the readings of methods of selection; `tell` is called with every event. Raises
+    InputError as `training_sets` does.
     """
     if engine is None:
         engine = load(plan.spec, tell)
@@ -170,7 +170,7 @@ def tune(
     sets = training_sets(plan, engine, store, tell)
     rivals = judge_rivals(plan, engine, store, tell)
     budget = plan.options.seconds
-    if budget is not None:  # a part for the memory of all rows
+    if budget is not None:  # a part is kept for the memory of all rows
         budget *= len(sets) / (1 + len(sets))
         budget -= time.perf_counter() - started
     tell(Detail(f"{len(sets)} sets of rows, without one or two of {len(plan.folds)} folds"))
@@ -179,7 +179,7 @@ def tune(
     settings = plan.grid.settings
     whole, without = _arranged(plan, sets, tried.scores)
     gold, others = _gold(plan), _others(plan)
-    # The bias for a fold is fitted on scores of memories that have not read it.
+    # The bias for a fold is fitted on scores after memories that have not read the fold.
     fits = [
         Fit(fold, scores, gold[rows].tolist()) for fold, scores, rows in zip(plan.folds, without, others, strict=True)
     ]
@@ -231,11 +231,11 @@ def _arranged(
 ) -> tuple[HeldOutScores, list[HeldOutScores]]:
     """Scores (selections, techniques, methods, T, N, C) of all rows after memories without their fold; and by fold.
 
-    Those for fold i are of the rows outside it, in order, after memories without fold i and without their own fold.
+    The scores for fold i are of the rows outside it, in order, after memories without fold i and the row's own fold.
     """
     import numpy as np
 
-    # Without a row's own fold alone; then without fold 0, too; without fold 1, too; ...
+    # First without a row's own fold only; then also without fold 0; also without fold 1; ...
     shape = (1 + len(plan.folds), len(plan.grid.selections))
     arranged = {
         name: np.full((*shape, *values.shape[:-2], len(plan.rows), values.shape[-1]), np.nan, values.dtype)
@@ -258,10 +258,10 @@ def _arranged(
 def _make_memory(
     engine: Engine, report: TuneReport, scores: HeldOutScores, store: Store | None, output: str | Path, tell: Tell
 ) -> Header:
-    """Think about all rows with the setting to use, and write the last memory, with the correction if it has one.
+    """Think about all rows with the setting to use, and write the last memory, with the setting's correction, if any.
 
-    A correction of rows is estimated from those that the memory has not read; if it has read all, from the held-out
-    `scores` (selections, techniques, methods, T, N, C): a memory that has read a row knows its label.
+    A memory that has read a row knows its label. So a correction from rows is estimated from unread rows, or if the
+    memory has read all, from the held-out `scores` (selections, techniques, methods, T, N, C).
     """
     from deepthink_cli.artifact.files import save_memory
 
@@ -294,7 +294,7 @@ def _make_memory(
 def _correction(
     engine: Engine, report: TuneReport, memories: Sequence[Memory], unread: Sequence[Query], scores: HeldOutScores
 ) -> Calibrated:
-    """The correction that is estimated from the unread rows, or if there are none, from the held-out scores."""
+    """The correction that is estimated from the unread rows, or without unread rows, from the held-out scores."""
     scoring = report.plan.rows.scoring
     name, labels, source = report.setting.calibration, report.plan.rows.labels, Path(report.plan.rows.name).name
     if not calibration(name).of_states:
@@ -327,9 +327,9 @@ def _predictions(
 def _held_out_predictions(
     engine: Engine, report: TuneReport, memories: Sequence[Memory], scores: Floats
 ) -> Iterator[Prediction]:
-    """The predictions of all rows at the iterations of the memories, by memories that have not read their fold.
+    """The predictions of all rows at the iterations of the memories, by memories that have not read the row's fold.
 
-    `scores` are their sums (selections, techniques, methods, T, N, C).
+    `scores` are the held-out scores (selections, techniques, methods, T, N, C).
     """
     rows, (*place, _) = report.plan.rows.queries, report.setting.place
     assert memories[0].provenance is not None
@@ -341,6 +341,6 @@ def _held_out_predictions(
 
 
 def _scores(compared: Sequence[float], query: TokenizedQuery, scoring: Scoring) -> Scores:
-    """The scores of a query, given what is compared; per token, too, if that is no sum of log-probabilities."""
+    """The scores of a query from its `compared` values, which stand for the means, too, unless they are sums."""
     scores = Scores.of(compared, query)
     return scores if scoring.compared(scores) == scores else replace(scores, means=scores.sums)

@@ -1,7 +1,7 @@
-"""What is kept where labelled rows are too few to choose with: what needs no choice and is least likely to fail.
+"""The setting for labelled rows that are too few for a choice: a setting that needs no choice and seldom fails.
 
-Plain in-context learning that prefers a label whatever the input is fails for most inputs. A correction that is
-estimated from texts without labels has no setting that rows could choose wrongly.
+Plain in-context learning that prefers a label whatever the input fails for most inputs. A correction that is estimated
+from texts without labels has no setting that rows could choose wrongly.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from dataclasses import dataclass
 
 from deepthink_cli.tuning.options import Setting
 
-UNLABELLED = ("contextual", "domain")  # corrections without labels, the one to prefer first
-LARGE = 3  # one row of so many that gets a label too often is many, however frequent the label is
+UNLABELLED = ("contextual", "domain")  # corrections without labels, the preferred one first
+LARGE = 3  # an excess of one row in so many is large, however frequent the label
 
 
 @dataclass(frozen=True)
 class Excess:
-    """A label that is given to many more held-out rows than have it: the counts of both."""
+    """A label that is given to many more held-out rows than have it, with both counts."""
 
     label: str
     given: int
@@ -26,10 +26,10 @@ class Excess:
 
 
 def excess(given: Sequence[str], true: Sequence[str]) -> Excess | None:
-    """The label that is given to most rows beyond as many as have it; None if these are few.
+    """The label with the largest excess of rows that are given it over rows that have it; None if it is small.
 
-    They are many if the label is given to twice as many rows as have it, or too often to a third of all rows: a label
-    that half of the rows have or more cannot be given to more than twice as many.
+    It is large if the label is given to twice as many rows as have it, or if the excess is a third of all rows. The
+    second rule is for a label that half of the rows have, which cannot be given to more than twice as many.
     """
     answers, rows = Counter(given), Counter(true)
     label = max(rows, key=lambda each: answers[each] - rows[each])
@@ -40,7 +40,7 @@ def excess(given: Sequence[str], true: Sequence[str]) -> Excess | None:
 def unchosen(settings: Sequence[Setting], found: Excess | None) -> int:
     """The setting to keep without a choice: plain in-context learning, corrected if it gives a label in excess.
 
-    Uncorrected, too, if no such correction was tried.
+    It stays uncorrected if no correction without labels was tried.
     """
     corrections = {each.calibration: number for number, each in enumerate(settings) if each.place == settings[0].place}
     tried = [corrections[name] for name in UNLABELLED if name in corrections]

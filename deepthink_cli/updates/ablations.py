@@ -1,8 +1,8 @@
 """Ablations of the gate: on one part, in some layers, by the reading, or with another order of the demonstrations.
 
-Layers count from 0. Schedules begin with eta in the second reading, the first that is gated. Where the order changes,
-what is stored does not move: keys and values of a token are blended with those of the same token of the same
-demonstration, wherever it stood in the reading (`rereading.py`).
+Layers count from 0. Schedules begin with eta in the second reading, the first that is gated. If a rule changes the
+order, the memory keeps its order: a token's keys and values are blended with the same token's keys and values, wherever
+its demonstration stood in the reading (`rereading.py`).
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ class Place:
 
 
 class UpdateRule(Protocol):
-    """How each reading after the first moves the memory (Eq. 4): a frozen dataclass, whose fields are its parameters.
+    """The step of the memory after each reading but the first (Eq. 4): a frozen dataclass, with parameters as fields.
 
     The rule is applied to every tensor of the memory, in float32 and without gradients.
     """
@@ -34,15 +34,15 @@ class UpdateRule(Protocol):
         Args:
             history: K~_(t-1) or V~_(t-1) of one layer, (kv_heads, L, head_dim); must not be changed.
             present: K_t or V_t, of the same shape; may be overwritten.
-            state: what the rule returned for this tensor last time, None at the first update; may be overwritten.
-            place: which tensor this is.
+            state: the state that the rule last returned for this tensor, None at the first update; may be overwritten.
+            place: the layer, the part and the reading of the tensor.
         """
         ...
 
     def order(self, iteration: int, demonstrations: int) -> Sequence[int]:
-        """The order of the demonstrations in a reading after the first, by their numbers in the first one.
+        """The order of the demonstrations in a reading after the first, by their numbers in the first reading.
 
-        The same in every reading, unless a rule overrides it. Whatever the order, `present` has the tokens of a
-        demonstration where `history` has them (`deepthink_cli/rereading.py`).
+        The same in every reading, unless a rule overrides this method. Whatever the order, `present` has the tokens of
+        a demonstration at the same places as `history` (`deepthink_cli/rereading.py`).
         """
         return range(demonstrations)

@@ -50,7 +50,7 @@ class Gate(UpdateRule):
 
 
 def gate_values(rule: UpdateRule) -> dict[str, Any]:
-    """Eta and momentum of a rule by name; 0 for a rule that has none."""
+    """Eta and momentum of a rule by name; 0 for a rule without them."""
     return {field.name: float(getattr(rule, field.name, 0.0)) for field in fields(Gate)}
 
 

@@ -1,4 +1,4 @@
-"""The update rules by name, and as text such as `layer-ramp:first=0,last=1`, which files and results hold."""
+"""The update rules by name, and as text in files and results, such as `layer-ramp:first=0,last=1`."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ RULES: Registry[type[Any]] = Registry("updates", _BUILT_IN, _check)
 
 
 def name_of(rule: UpdateRule) -> str:
-    """The name of a rule; raises InputError for one that is not registered."""
+    """The name of a rule; raises InputError for an unregistered rule."""
     for name, kind in RULES.items():
         if type(rule) is kind:
             return name
@@ -69,7 +69,7 @@ def values_of(rule: UpdateRule) -> dict[str, Any]:
 def rule_of(name: str, values: Mapping[str, Any]) -> UpdateRule:
     """The rule of this name with these parameters; numbers may be texts.
 
-    Raises InputError if this installation has no such rule, or the rule no such parameters or values.
+    Raises InputError for an unknown rule, parameter or value.
     """
     if name not in RULES:
         raise InputError(f"update rule {name!r} is unknown here; the known ones are {', '.join(RULES)}")
@@ -110,7 +110,7 @@ def parse_rule(text: str, gate: Gate) -> UpdateRule:
 
 
 def rule_text(rule: UpdateRule) -> str | None:
-    """The one text of a rule, with all its parameters but those of the gate; None for the paper's gate."""
+    """The canonical text of a rule, with all parameters except the gate's; None for the paper's gate."""
     parameters = {name: value for name, value in values_of(rule).items() if name not in gate_values(rule)}
     if type(rule) is Gate:
         return None
@@ -125,7 +125,7 @@ def brief(rule: UpdateRule) -> str:
 
 
 def text_of(rule: str | Mapping[str, Any]) -> str:
-    """The text of a rule that is written as one, or as a mapping of `rule` and its parameters, as studies may."""
+    """The text of a rule, given as a text, or, in a study, as a mapping of `rule` and its parameters."""
     if isinstance(rule, str):
         return rule
     if not isinstance(rule.get("rule"), str):
@@ -135,7 +135,7 @@ def text_of(rule: str | Mapping[str, Any]) -> str:
 
 
 def checked_rule(rule: str | Mapping[str, Any]) -> str:
-    """The one text of the rule that a text or a mapping names; raises ValueError for one that is not known."""
+    """The canonical text of the rule that a text or a mapping names; raises ValueError for an unknown rule."""
     try:
         return rule_text(parse_rule(text_of(rule), Gate())) or GATE
     except InputError as error:

@@ -1,4 +1,4 @@
-"""Parquet and Arrow, and what their metadata say of the columns: which are an index, and the names of classes."""
+"""Parquet and Arrow, and the facts about columns in their metadata: index columns, and the names of classes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _BATCH = 256  # rows
 
 
 def parquet_rows(source: RowSource) -> Iterator[Row | InputError]:
-    """The rows of a Parquet file, or of several as of one, batch by batch."""
+    """The rows of a Parquet file, or of several files one after another, batch by batch."""
     parts = [replace(source, path=part) for part in source.parts]
     if not parts:
         yield from _parquet_rows(source)
@@ -30,7 +30,7 @@ def parquet_rows(source: RowSource) -> Iterator[Row | InputError]:
     _check_alike(parts)
     yield from _parquet_rows(parts[0])
     for part in parts[1:]:
-        yield from _parquet_rows(replace(part, tell=silent))  # what the first one tells is of all
+        yield from _parquet_rows(replace(part, tell=silent))  # the first file's notes are for all files
 
 
 def _parquet_rows(source: RowSource) -> Iterator[Row | InputError]:
@@ -40,7 +40,7 @@ def _parquet_rows(source: RowSource) -> Iterator[Row | InputError]:
 
 @contextmanager
 def _parquet(source: RowSource) -> Iterator[ParquetFile]:
-    """A Parquet file, open; raises InputError where it is damaged."""
+    """An open Parquet file; raises InputError for a damaged file."""
     import pyarrow
     import pyarrow.parquet
 
@@ -52,7 +52,7 @@ def _parquet(source: RowSource) -> Iterator[ParquetFile]:
 
 
 def _check_alike(parts: Sequence[RowSource]) -> None:
-    """Raise InputError, a line for each, for files whose columns or classes are not those of the first."""
+    """Raise InputError, a line for each, for files whose columns or classes differ from the first file's."""
     schemas: list[Schema] = []
     for part in parts:
         with _parquet(part) as table:
@@ -85,7 +85,7 @@ def _parts(batch: RecordBatch) -> Iterator[RecordBatch]:
 
 
 def _rows(source: RowSource, schema: Schema, batches: Iterable[RecordBatch]) -> Iterator[Row | InputError]:
-    """The rows of batches without the index of a table, and with the names of classes."""
+    """The rows of batches, without the index of a table, and with the names of classes."""
     names = schema.names
     if len(set(names)) != len(names):
         raise InputError(f"{source.name}: must name every column once, found {names}")
@@ -109,7 +109,7 @@ def index_columns(schema: Schema) -> list[str]:
 
 
 def class_names(schema: Schema) -> dict[str, list[str]]:
-    """The names of classes that a column holds by number, for every `ClassLabel` of the datasets library."""
+    """The names of classes, by column, for columns of numbers that are a `ClassLabel` of the datasets library."""
     info = _metadata(schema, b"huggingface").get("info")
     features = info.get("features") if isinstance(info, Mapping) else None
     if not isinstance(features, Mapping):
@@ -118,7 +118,7 @@ def class_names(schema: Schema) -> dict[str, list[str]]:
 
 
 def _names(feature: Any) -> list[str]:
-    """The names of a feature, or of the items of a list of it."""
+    """The names of the classes of a feature, or of a list's items."""
     if isinstance(feature, list) and len(feature) == 1:
         return _names(feature[0])
     if not isinstance(feature, Mapping):
@@ -141,7 +141,7 @@ def _metadata(schema: Schema, key: bytes) -> Mapping[str, Any]:
 def _batch_rows(
     batch: RecordBatch, name: str, first: int, classes: Mapping[str, list[str]]
 ) -> Iterator[Row | InputError]:
-    """The rows of a batch; if one cannot be read, the rows are read one by one."""
+    """The rows of a batch; read one by one if a row cannot be read."""
     try:
         rows = batch.to_pylist()
     except (ValueError, OverflowError) as error:

@@ -1,7 +1,7 @@
 """Rows of JSON: objects one after another, or one array of them.
 
-ijson 3.6 reads arrays faster (200,000 rows in 0.3 s, here 2.1 s), but names no line, keeps the last of duplicate
-fields, reads a lone surrogate as `?`, and stops at a number that is not finite.
+This parser reads 200,000 rows of an array in 2.1 s. ijson 3.6 needs 0.3 s, but names no line, keeps the last of
+duplicate fields, reads a lone surrogate as `?`, and stops at a number that is not finite.
 """
 
 from __future__ import annotations
@@ -72,14 +72,14 @@ def _refuse_lone_surrogates(fields: dict[str, Any], where: str) -> None:
 _PART = 2**16  # characters that are read at a time
 _ADVICE = "write an array of objects, or one object a line"
 _BLANKS = re.compile(r"[ \t\r\n]*")
-# Finds where a value ends; its numbers are checked when the row is parsed.
+# Finds the end of a value; numbers are checked when the row is parsed.
 _decoder = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=str)
 
 
 def array_rows(stream: io.BufferedReader[Any], name: str, line: int) -> Iterator[Row | InputError]:
     """The rows of an array whose bracket is the next byte of `stream`, at `line`.
 
-    Raises InputError, with the line, where the array is no longer JSON or ends too early.
+    Raises InputError, with the line, at the first text that is not JSON, and for an array that is not closed.
     """
     document = _Document(io.TextIOWrapper(stream, encoding="utf-8", errors="surrogateescape", newline=""), name, line)
     document.take(1)
@@ -101,7 +101,7 @@ def array_rows(stream: io.BufferedReader[Any], name: str, line: int) -> Iterator
 
 
 class _Document:
-    """The text of a file, of which only the part that is being decoded is kept."""
+    """The text of a file; only the part that is being decoded is in memory."""
 
     def __init__(self, text: io.TextIOWrapper, name: str, line: int) -> None:
         self.text, self.name, self.line = text, name, line
@@ -113,7 +113,7 @@ class _Document:
         return f"{self.name}:{self.line}"
 
     def more(self) -> bool:
-        """Read as much again as is kept; False at the end of the file."""
+        """Read as many characters again as are in memory; False at the end of the file."""
         kept = self.part[self.place :]
         added = self.text.read(max(_PART, len(kept)))
         self.part, self.place = kept + added, 0
@@ -134,7 +134,7 @@ class _Document:
                 return self.part[self.place : self.place + 1]
 
     def expect(self, character: str, description: str) -> None:
-        """Take a character; raises InputError if there is another one, or none."""
+        """Take the character; raises InputError if the next one is another, or at the end of the file."""
         if self.next() != character:
             rest = shortened(self.part[self.place : self.place + 100])
             reason = f"{description} expected: {rest}" if rest else "the array is not closed; is the file complete?"
@@ -142,7 +142,7 @@ class _Document:
         self.take(1)
 
     def value(self) -> str:
-        """The text of the next value, which is taken."""
+        """Take the next value; returns its text."""
         while True:
             try:
                 _, end = _decoder.raw_decode(self.part, self.place)
@@ -195,7 +195,7 @@ def _row(line: bytes, where: str, advice: str) -> Row | InputError:
 
 
 def _start(stream: BufferedReader) -> tuple[int, bytes]:
-    """The line and the first byte of a document, after a byte order mark and blanks, which are taken."""
+    """Take a byte order mark and blanks; returns the line and the first byte of the document."""
     if stream.peek(len(BOM)).startswith(BOM):
         stream.read(len(BOM))
     line = 1

@@ -1,4 +1,4 @@
-"""Lines of text files, and rows that are a line of text each."""
+"""Lines of text files, and rows that are lines of text."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from deepthink_cli.data.template import Template
 from deepthink_cli.errors import InputError
 
 BOM = b"\xef\xbb\xbf"
-# Bytes or characters of a row, which is in memory as a whole: a small compressed file can hold a line of any length.
+# The most bytes or characters of a row, which is in memory as a whole: a small compressed file can hold a line of any
+# length.
 MAX_ROW = 2**26
 
 
 def numbered_lines(stream: BinaryIO, name: str, first: int = 1) -> Iterator[tuple[str, bytes]]:
-    """The place (`file:line`) and the bytes of every line that is not blank; `first` is the number of the first one.
+    """The place (`file:line`) and the bytes of every line that is not blank; `first` is the number of the first line.
 
     Raises InputError for a line of more than `MAX_ROW` bytes.
     """
@@ -51,7 +52,7 @@ def shortened(text: str, most: int = 60) -> str:
 
 
 def bounded_line(stream: IO[AnyStr]) -> AnyStr:
-    """The next line; of one that is too long no more than `check_length` needs."""
+    """The next line; a line that is too long is cut to the length that `check_length` refuses."""
     return stream.readline(MAX_ROW + 1)
 
 

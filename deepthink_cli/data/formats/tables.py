@@ -25,7 +25,7 @@ _csv_limit = Lock()
 def csv_rows(source: RowSource) -> Iterator[Row | InputError]:
     """Rows of comma-separated cells, or of semicolon-separated cells if the header has semicolons and no comma.
 
-    Raises InputError for a header with both, outside of quotation marks, and for one with tabs and neither.
+    Raises InputError for a header with both, outside of quotation marks, and for a header with tabs and neither.
     """
     with opened(source) as stream:
         yield from _rows(source, _text(stream), COMMA, source.quotes is not False)
@@ -34,8 +34,8 @@ def csv_rows(source: RowSource) -> Iterator[Row | InputError]:
 def tsv_rows(source: RowSource) -> Iterator[Row | InputError]:
     """Rows of tab-separated cells. Raises InputError for a header with commas or semicolons and no tab.
 
-    Most programs that write TSV give quotation marks no meaning. They have one if every mark that begins a cell has its
-    pair at the end of that cell, and no cell of whole rows: then a program has quoted cells.
+    Most programs that write TSV give quotation marks no meaning. Cells are read as quoted if every mark that begins a
+    cell has its pair at the end of the cell, and no cell holds whole rows.
     """
     if source.read_once and source.quotes is None:
         with seekable(source) as file:
@@ -52,7 +52,7 @@ def tsv_rows(source: RowSource) -> Iterator[Row | InputError]:
 
 
 def _judged(source: RowSource, stream: BinaryIO) -> bool:
-    """Whether quotation marks have a meaning in a table; says so if there are some that could have one."""
+    """Whether quotation marks enclose cells of a table; tells the decision if a mark begins a cell."""
     text = _text(stream)
     quotes = _are_quoted(_Lines(text, source.name))
     text.detach()  # which leaves the stream open
@@ -62,10 +62,10 @@ def _judged(source: RowSource, stream: BinaryIO) -> bool:
 
 
 def _are_quoted(lines: _Lines) -> bool | None:
-    """Whether every quotation mark that begins a cell is balanced in it; None if none begins one.
+    """Whether every quotation mark that begins a cell has its pair in the cell; None if no mark begins a cell.
 
-    A cell with line breaks may be several rows whose marks have no meaning, one of the first and one of the last. The
-    lines are one row only if they have the tabs of one, and the table has more columns than one.
+    A cell with line breaks may in fact be several rows, with a meaningless mark in the first and one in the last. The
+    lines are one row only if they have the tabs of one row, and the table has more than one column.
     """
     found, columns, before = False, 0, 0
     table = csv.reader(lines, delimiter=TAB, strict=True)
@@ -139,7 +139,7 @@ def _rows(source: RowSource, text: io.TextIOWrapper, expected: str, quotes: bool
 
 
 def _unequal(cells: int, columns: int, delimiter: str, quotes: bool) -> str:
-    """Why a row with another number of cells than columns is refused, and what to do."""
+    """The reason for refusing a row whose cells are not as many as the columns, and the way out."""
     way = f"quote cells that hold {delimiter!r}"
     if not quotes:
         way = f"if quotation marks enclose cells that hold {delimiter!r} or line breaks, give {option('quotes')} csv"
@@ -155,9 +155,9 @@ def _joined(name: str, lines: int, rows: int) -> str:
 
 
 class _Lines(Iterator[str]):
-    """The lines of a table; raises InputError where those since `begin` are longer than a row may be.
+    """The lines of a table; raises InputError when the lines since `begin` are longer than a row may be.
 
-    `tabs` is how many tabs these hold, `opened` whether a quotation mark stands where a cell begins.
+    `tabs` is the number of tabs in the lines since `begin`; `opened`: a quotation mark begins a cell in them.
     """
 
     def __init__(self, text: io.TextIOWrapper, name: str) -> None:
@@ -180,7 +180,7 @@ class _Lines(Iterator[str]):
 
 
 def _start(lines: Iterator[str]) -> list[str]:
-    """The lines up to the first that is not empty, where the header begins."""
+    """The lines up to the first that is not empty, with which the header begins."""
     start = []
     for line in lines:
         start.append(line)
@@ -192,7 +192,7 @@ def _start(lines: Iterator[str]) -> list[str]:
 def _delimiter(header: str, expected: str, where: str, named: bool) -> str:
     """The character between the cells, judged by the header's first line outside of quotation marks.
 
-    Where columns are not `named`, this is a line of data, which may hold other characters.
+    If columns are not `named`, the line is a line of data, which may hold other characters.
     """
     unquoted = _QUOTED.sub("", header)
     commas, semicolons, tabs = COMMA in unquoted, SEMICOLON in unquoted, TAB in unquoted

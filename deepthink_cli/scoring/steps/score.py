@@ -1,4 +1,4 @@
-"""The score by which candidates are compared (`--score NAME`): the paper's sum of log-probabilities, or another form."""
+"""The score of a candidate (`--score NAME`): the paper's sum of log-probabilities, or another form."""
 
 from __future__ import annotations
 
