@@ -1,4 +1,4 @@
-"""The tables of `deepthink eval`: accuracy, what changed since T = 1, and labels."""
+"""The tables of `deepthink eval`: accuracy, changes since T = 1, and labels."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def probabilities(evaluation: Evaluation, by: str = "") -> list[Any]:
 
 
 def generated(evaluation: Evaluation) -> list[Any]:
-    """What changed of generated answers since T = 1: how many rows have another answer, a right or a wrong one now."""
+    """The changes of generated answers since T = 1: the numbers of rows with another answer, now right or now wrong."""
     rows = [
         [str(iteration), str(each.changed), str(each.fixed), str(each.broken)]
         for iteration, each in evaluation.changes.items()
@@ -95,7 +95,7 @@ def distribution(evaluation: Evaluation, by: str = "") -> list[Any]:
     return [f"Share of each label{by}{most}:", table("", "true", *(f"T = {t}" for t in answers), rows=rows)]
 
 
-AXIS = 22  # columns of the axis of accuracies, so that the table has 80
+AXIS = 22  # columns of the axis of accuracies, so that the table has 80 columns
 
 
 def show(result: EvaluationReport, json: bool) -> None:
@@ -190,7 +190,7 @@ def _apart(overlap: Overlap | None, n: int) -> list[Any]:
 
 
 def curve(evaluation: Evaluation) -> Any:
-    """One row per iteration, raw and by each calibration: its accuracy, and the interval of that on a shared axis.
+    """One row per iteration, raw and by each calibration: the accuracy, and its interval on a shared axis.
 
     The axis covers all intervals, so that a difference within noise looks small beside them.
     """
@@ -214,7 +214,7 @@ def curve(evaluation: Evaluation) -> Any:
 
 
 def _made_by(memory: OpenedMemory) -> str:
-    """The update rule, after the technique that made the memory if there is one."""
+    """The technique of the memory, if any, and the update rule."""
     technique, rule = memory.provenance.technique, str(memory.provenance.method.update)
     if technique is None:
         return rule

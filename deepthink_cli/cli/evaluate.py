@@ -159,7 +159,7 @@ def evaluate(
         rows = reading.source(labelled, values_of_memory(context, labelled, labels), Show(common))
         if rows is not None:
             rows = in_columns(opened, rows, task)
-            if problems.found:  # those of the rows are named with the others
+            if problems.found:  # problems of the rows are reported with the others
                 skip = errors.on_error == "skip"
                 check_rows(opened.provenance.demonstrations, rows, problems, labelled=True, skip=skip)
     problems.raise_any()
@@ -185,7 +185,7 @@ def evaluate(
 
 @dataclass(frozen=True)
 class _Request:
-    """What is evaluated and how, and where it is written."""
+    """The checked request of an evaluation: rows, scorer and outputs."""
 
     scorer: Scorer
     chosen: _TaskRows | RowSource
@@ -199,7 +199,7 @@ class _Request:
 
 
 def _check_several(request: _Request, task: str | None, dry_run: bool) -> None:
-    """Raise InputError for what a memory whose rows may have several labels does not have: all but a file of rows."""
+    """Raise InputError for options that rows with several labels do not support: they need a file of rows."""
     if not isinstance(request.chosen, RowSource) or request.observers.given:
         name, given = next(iter(request.observers.given.items()), ("task", task))
         reason = "has no meaning for a memory whose rows may have several labels; evaluate a file of them with -o"
@@ -252,13 +252,13 @@ def _evaluate(request: _Request) -> tuple[EvaluationReport | LabelSetsReport, Ro
                 tell=tell,
             )
         counts.tell(tell)
-        if not isinstance(result, LabelSetsReport):  # which no observer is told of
+        if not isinstance(result, LabelSetsReport):  # observers take reports of rows with one label only
             told(Evaluated(result))
     return result, counts
 
 
 def _estimate(request: _Request) -> None:
-    """Label a sample of the rows, and print what the evaluation of all of them would take."""
+    """Label a sample of the rows, and print the cost of the evaluation of all rows."""
     from deepthink_cli.evaluation.evaluate import probe_evaluation
     from deepthink_cli.prediction.rows import RowCounts, samples_rows
 
@@ -308,7 +308,7 @@ def _check_model(request: _Request) -> None:
 
 
 def _each(observers: Sequence[Callable[[T], None] | None]) -> Callable[[T], None]:
-    """One observer that calls all of those that are not None."""
+    """One function that calls all given functions, without None."""
     present = [observer for observer in observers if observer is not None]
 
     def observe(row: T) -> None:
@@ -319,7 +319,7 @@ def _each(observers: Sequence[Callable[[T], None] | None]) -> Callable[[T], None
 
 
 def _check_choice(labelled: str | None, task: str | None, protocol: str, memory: OpenedMemory) -> bool:
-    """Raise InputError unless there are rows that can be read again; says whether their answers are generated."""
+    """Whether the answers to the rows are generated; raises InputError unless there are rows that can be read again."""
     from deepthink_cli.tasks.catalogue import find_task
     from deepthink_cli.tasks.splits import check_protocol
 
