@@ -132,7 +132,7 @@ class Machines:
     def executor(self, device: str, cache: Path) -> Iterator[Executor | None]:
         """The executor that the options name, closed in the end; None for this process and for a queue.
 
-        Enter it before the run is planned: its processes start meanwhile. `device` is the device in the model's options.
+        Enter it before the run is planned: its processes start meanwhile. `device` is the model options' device.
         Raises InputError for more workers than GPUs, and DeepThinkError for a cluster that cannot be reached.
         """
         if self.place is None or self.queue is not None:

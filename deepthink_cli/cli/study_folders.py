@@ -1,4 +1,4 @@
-"""The study of the folders that are reported or drawn: how it is found and named, and which of its rows are missing."""
+"""The study of the folders that are reported or drawn: its place, its name, and its missing rows."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def study_of(runs: Sequence[Path], quiet: bool) -> OpenedStudy | None:
 
 
 def titled(runs: Sequence[Path], opened: OpenedStudy | None) -> str:
-    """The folders, after the title of their study if they have one."""
+    """The folders, after the title of their study, if any."""
     folders = ", ".join(map(str, runs))
     return folders if opened is None else f"{opened.study.title or opened.study.name} ({folders})"
 

@@ -37,7 +37,7 @@ class Rows:
     own_RL: Tensor
 
     def hiding(self, dropped_RL: Tensor) -> list[TrainingRow]:
-        """The training rows, from which the tokens `dropped_RL` are hidden as well as their own."""
+        """The training rows; the tokens `dropped_RL` and a row's own tokens are hidden from it."""
         hidden_RL = self.own_RL | dropped_RL
         return [TrainingRow(*row) for row in zip(self.ids, self.answers, hidden_RL, strict=True)]
 

@@ -55,7 +55,7 @@ class TensorChanges:
 
 
 def tensor_changes(before: Memory, after: Memory) -> tuple[TensorChanges | None, list[str]]:
-    """Compare the layers whose keys and values have equal shapes; None if there are none, and why others are not."""
+    """Compare the layers whose keys and values have equal shapes, or None; also the reasons against other layers."""
     import torch
 
     layers = range(min(len(before.keys), len(after.keys)))
@@ -97,7 +97,7 @@ def _shapes(memory: Memory, layer: int) -> tuple[torch.Size, torch.Size]:
 
 
 def _reasons(before: Memory, after: Memory, compared: Sequence[int]) -> list[str]:
-    """Why layers are not compared, one line for each cause."""
+    """The reasons why layers are not compared, one line for each."""
     counts, reasons = (len(before.keys), len(after.keys)), []
     if before.length != after.length:
         return [f"A has {before.length} tokens and B {after.length}: no keys and values have equal shapes"]
@@ -113,7 +113,7 @@ def _reasons(before: Memory, after: Memory, compared: Sequence[int]) -> list[str
 
 @dataclass(frozen=True)
 class SharedDemonstrations:
-    """How many demonstrations two memories share, and how many only one of them has."""
+    """The numbers of demonstrations that two memories share, and that only one of them has."""
 
     both: int
     only_before: int

@@ -1,4 +1,4 @@
-"""Store a memory in 8 or 4 bits a number: what `deepthink quantize` does."""
+"""Store a memory in 8 or 4 bits a number: the work of `deepthink quantize`."""
 
 from __future__ import annotations
 

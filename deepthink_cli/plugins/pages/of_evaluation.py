@@ -1,4 +1,4 @@
-"""The page of an evaluation: what `deepthink eval --html` writes."""
+"""The page of an evaluation, which `deepthink eval --html` writes."""
 
 from __future__ import annotations
 

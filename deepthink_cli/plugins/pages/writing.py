@@ -31,7 +31,7 @@ def check(options: PageOptions, read: Sequence[str | Path], runs: Collection[Pat
 
 
 class PageWriter:
-    """Collects what is told of an evaluation or a report, and writes its page at the end."""
+    """Collects the events of an evaluation or a report, and writes its page at the end."""
 
     def __init__(self, options: PageOptions, line: str, tell: Tell) -> None:
         assert options.html is not None

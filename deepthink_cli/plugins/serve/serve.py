@@ -82,7 +82,7 @@ class _Running(uvicorn.Server):
 
 @contextmanager
 def _told_by(tell: Tell) -> Iterator[None]:
-    """Tell, inside the block, what uvicorn and asyncio log."""
+    """Tell, inside the block, the logs of uvicorn and asyncio."""
     handler = _Told(tell)
     loggers = [logging.getLogger(name) for name in ("uvicorn.error", "asyncio")]
     for logger in loggers:

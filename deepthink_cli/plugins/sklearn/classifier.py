@@ -278,7 +278,7 @@ class DeepThinkingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         return method
 
     def _correction(self, memories: Sequence[Memory], rows: Sequence[Query]) -> Calibrated | None:
-        """The correction of memories by the calibration, if there is one; raises InputError for too few rows."""
+        """The correction of memories by the calibration, if any; raises InputError for too few rows."""
         from deepthink_cli.calibration.base import FEWEST
         from deepthink_cli.calibration.stored import calibrated_by_rows, calibrated_by_texts, check_storable
         from deepthink_cli.data.same_input import is_among
@@ -330,6 +330,6 @@ def _warn(event: Event) -> None:
 
 
 def _recorded(memory: Memory, selected: Selected | None, calibrated: Calibrated | None) -> Memory:
-    """The memory with how its demonstrations were chosen and its scores are corrected in its provenance."""
+    """The memory with the choice of its demonstrations and the correction of its scores in its provenance."""
     assert memory.provenance is not None
     return replace(memory, provenance=replace(memory.provenance, selected=selected, calibrated=calibrated))

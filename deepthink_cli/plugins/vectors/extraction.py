@@ -44,7 +44,7 @@ def extract(engine: Engine, episodes: Sequence[Episode], alpha: float, tell: Tel
 
 
 def _differences(engine: Engine, episode: Episode, vectors: Tensor | None, alpha: float) -> Tensor:
-    """The mean of d_l over the demonstrations of each label, and that of the query: (layers, C + 1, W), float64."""
+    """The mean of d_l over the demonstrations of each label, and d_l of the query: (layers, C + 1, W), float64."""
     classes = torch.tensor(episode.classes)
     labels = int(classes.max()) + 1  # an episode has every label
     added = None if vectors is None else list(alpha * vectors[:, [*episode.classes, labels]])

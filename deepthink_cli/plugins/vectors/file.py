@@ -1,4 +1,4 @@
-"""The file of vectors: one tensor, and metadata that say what it is of (docs/artifact.md#vectors)."""
+"""The file of vectors: one tensor, and metadata with its origin (docs/artifact.md#vectors)."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class VectorsMetadata:
 
     @property
     def provenance(self) -> Provenance:
-        """The origin of what is read of the demonstrations with the vectors: a memory of one reading."""
+        """The provenance of the memory of one reading that is made with the vectors."""
         stored = self.demonstrations
         examples = tuple(map(Example, stored.texts, stored.labels))
         demonstrations = TokenizedDemonstrations(examples, self.template, tuple(self.labels), tuple(stored.token_ids))
@@ -211,7 +211,7 @@ def _check_consistent(metadata: VectorsMetadata) -> None:
 
 
 def _check_layout(container: Container, labels: int) -> None:
-    """Raise InputError unless the one tensor has a vector for each label and one more, and fills the file."""
+    """Raise InputError unless the tensor has a vector for each label and one more, and fills the file."""
     entry = container.tensors.get(NAME)
     if entry is None or len(container.tensors) > 1:
         raise InputError(f"{container.path}: damaged: its tensors are not one called {NAME}; {_AGAIN}")

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from vllm.v1.kv_cache_interface import KVCacheConfig
     from vllm.v1.request import Request
 
-_log = getLogger("vllm.deepthink")  # vLLM shows what loggers below its own one say
+_log = getLogger("vllm.deepthink")  # vLLM shows the messages of loggers below its own
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Load:
 
 @dataclass
 class Loads(KVConnectorMetadata):  # type: ignore[misc]
-    """What the workers load in one step."""
+    """The memories that the workers load in one step."""
 
     loads: list[Load] = field(default_factory=list)
 

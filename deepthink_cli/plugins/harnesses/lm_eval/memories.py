@@ -87,7 +87,7 @@ class Memories:
         return memory
 
     def _from_disk(self, ids: Ids) -> Memory | None:
-        """The stored memory of a context; None if there is none or its file is damaged, which is then replaced."""
+        """The stored memory of a context; None without a file, or for a damaged file, which is then replaced."""
         from deepthink_cli.artifact.files import load_memory
 
         if self.keep is None or not (path := self._path(self.keep, ids)).is_file():
