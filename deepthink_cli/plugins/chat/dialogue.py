@@ -86,7 +86,7 @@ class Dialogue:
         start = self._keep(ids)
         rest, length = ids[start:], self.length + start
         most = self.engine.limits.max_tokens(self.length)
-        if rest and (most is None or length + len(rest) <= most):  # otherwise the next question reads the part that fits
+        if rest and (most is None or length + len(rest) <= most):  # else the next question reads a part
             (present,) = self.engine.read([Reading(rest, self._past, length)])
             self._past, self._read = self._past.followed_by(present), ids
 

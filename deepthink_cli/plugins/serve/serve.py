@@ -1,4 +1,4 @@
-"""Answer requests on a socket until a signal ends it: what `deepthink serve` does."""
+"""Answer requests on a socket until a signal ends it: the work of `deepthink serve`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from deepthink_cli.io.prefetch import OURS
 from deepthink_cli.plugins.serve.app import Server
 from deepthink_cli.plugins.serve.connection import Connection
 
-END_SECONDS = 20  # in which the requests that have arrived are answered after a signal
+END_SECONDS = 20  # the time for answers to arrived requests after a signal
 
 
 def serve(server: Server, listener: socket.socket, load: Callable[[], None]) -> None:

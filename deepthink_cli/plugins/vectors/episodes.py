@@ -64,7 +64,7 @@ class Draws:
         self._check()
 
     def prompt(self) -> Prompt:
-        """The demonstrations of the prompts to which vectors are added, drawn apart from the episodes' demonstrations."""
+        """The demonstrations of the prompts to which vectors are added, drawn apart from the episodes'."""
         return self._prompt(self._drawn(Random(f"prompt {self.options.seed}")))
 
     def episodes(self) -> Iterator[Episode]:
