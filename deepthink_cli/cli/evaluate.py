@@ -36,7 +36,7 @@ from deepthink_cli.cli.values import read_by
 from deepthink_cli.data.rows import check_rereadable
 from deepthink_cli.data.source import RowSource
 from deepthink_cli.errors import InputError, Problems
-from deepthink_cli.evaluation.progress import Evaluated, Evaluating, Predicted
+from deepthink_cli.evaluation.progress import EvaluationEnded, EvaluationStarted, RowPredicted
 from deepthink_cli.evaluation.threshold import Threshold
 from deepthink_cli.experiments.experiment import RunCode
 from deepthink_cli.io.tables import check_suffix, writing_rows
@@ -239,7 +239,7 @@ def _evaluate(request: _Request) -> tuple[EvaluationReport | LabelSetsReport, Ro
     with Show(request.common, bar=not request.common.as_json) as tell:
         rows = _rows(request, tell)
         told = request.observers.start(tell)
-        told(Evaluating(request.scorer.memory, request.scorer.calibrate))
+        told(EvaluationStarted(request.scorer.memory, request.scorer.calibrate))
         counts = RowCounts(rows.count)
         with _samples_file(request, rows) as write:
             workflow = evaluate_label_sets if request.scorer.gives_several else evaluation_of
@@ -247,13 +247,13 @@ def _evaluate(request: _Request) -> tuple[EvaluationReport | LabelSetsReport, Ro
                 request.scorer,
                 rows,
                 options=request.options,
-                observe=_each([write, lambda prediction: told(Predicted(prediction))]),
+                observe=_each([write, lambda prediction: told(RowPredicted(prediction))]),
                 skip=_each([counts.skip, write]) if request.errors.skip else None,
                 tell=tell,
             )
         counts.tell(tell)
         if not isinstance(result, LabelSetsReport):  # observers take reports of rows with one label only
-            told(Evaluated(result))
+            told(EvaluationEnded(result))
     return result, counts
 
 
