@@ -66,7 +66,7 @@ def unread_variables(program: Callable[[], Any]) -> list[str]:
 
 
 def commands_of(program: Any) -> Iterator[Any]:
-    """Every command of a program, also those of its groups; a program of one command is that command."""
+    """Every command of a program and of its groups; a program of one command is that command."""
     groups = getattr(program, "commands", None)
     if groups is None:
         yield program

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def study_of(runs: Sequence[Path], quiet: bool) -> OpenedStudy | None:
     """The study that was run into these folders; None for runs.
 
-    Folders whose study cannot be read, because its file has been moved or changed, are those of runs, with a note.
+    Folders whose study cannot be read, because its file was moved or changed, count as runs, with a note.
     """
     from deepthink_cli.experiments.study import open_study, origin_of
 

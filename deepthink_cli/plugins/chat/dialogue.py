@@ -36,9 +36,8 @@ class Exchange:
 class Dialogue:
     """Answers questions one after another, each after the demonstrations and the earlier exchanges.
 
-    `exchanges` are those that the next answer will follow; the oldest are forgotten when the model's context is full,
-    and counted in `forgotten`.
-    Raises InputError for a memory without a template, or whose template needs several fields.
+    The next answer follows the `exchanges`. The oldest are forgotten when the model's context is full, and counted in
+    `forgotten`. Raises InputError for a memory without a template, or whose template needs several fields.
     """
 
     def __init__(self, engine: Engine, memory: Memory, decoding: Decoding | None = None) -> None:

@@ -37,7 +37,7 @@ class _NoStore:
 class DeepThinkLighteval(LightevalModel):  # type: ignore[misc]  # lighteval is not typed
     """A causal language model after T readings of each task's demonstrations (section 3.1).
 
-    The name of the model is its arguments, those of `deepthink harness`: `MODEL,iterations=5,eta=0.01`.
+    The model's name is the arguments of `deepthink harness`: `MODEL,iterations=5,eta=0.01`.
     """
 
     def __init__(self, config: Any) -> None:

@@ -1,4 +1,4 @@
-"""Publish a memory on the hub, with its PEFT form and a card, and fetch one; what is fetched is verified first."""
+"""Publish a memory on the hub, with its PEFT form and a card; fetch a memory, and verify it before it is written."""
 
 from __future__ import annotations
 

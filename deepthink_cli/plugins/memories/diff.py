@@ -123,12 +123,12 @@ class SharedDemonstrations:
 
 @dataclass(frozen=True)
 class MemoryDiff:
-    """What differs from memory A, `before`, to memory B, `after`.
+    """The differences between memory A, `before`, and memory B, `after`.
 
-    `provenance` holds what is said of each, by name, where that differs, and `model` the parts in which the models
-    differ. `tensors` is None if no keys and values have equal shapes; `not_compared` says why they, or some layers, or
-    labels are not compared. `tokens` are the texts of A's tokens, None without the tokenizer. `labels` is None unless
-    rows were given and could be labelled by both.
+    `provenance` has pairs of different facts, by name; `model` has the parts in which the models differ. `tensors` is
+    None if no keys and values have equal shapes. `not_compared` has the reasons why tensors, layers or labels are not
+    compared. `tokens` are the texts of A's tokens; None without the tokenizer. `labels` is None unless rows were given
+    and both memories could label them.
     """
 
     before: OpenedMemory

@@ -140,10 +140,10 @@ def _scoring(before: OpenedMemory, after: OpenedMemory) -> Scoring:
 
 @dataclass(frozen=True, eq=False)
 class LabelComparison:
-    """What is to be labelled with the one iteration of each memory, checked before any weights are loaded.
+    """The rows that both memories label, each with one iteration, checked before any weights are loaded.
 
-    `rows` are read in the template of each memory. Labels and scores are those after the correction that a memory
-    stores, of the `score` that it is of.
+    `rows` are read in the template of each memory. Labels and scores are after the correction that a memory stores, by
+    the scoring of this correction.
     """
 
     before: Scorer

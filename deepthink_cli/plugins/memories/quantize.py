@@ -27,7 +27,7 @@ class QuantizedFile:
 
     @property
     def share(self) -> float:
-        """Bytes of the quantized file divided by those of its source."""
+        """The bytes of the quantized file divided by the bytes of its source."""
         return self.header.size / self.source.size
 
 

@@ -19,8 +19,7 @@ from deepthink_cli.updates.registry import values_of
 class Observed:
     """Collects predictions as the samples of a page; pass `add` to `evaluate` as `observe`.
 
-    Each row has `iterations` predictions, one after another. Labels and scores are those of the first calibration, or
-    raw ones.
+    Each row has `iterations` predictions, one after another. Labels and scores are by the first calibration, or raw.
     """
 
     def __init__(self, iterations: int, calibrate: Sequence[str] = ()) -> None:

@@ -71,7 +71,7 @@ class Series(_Data):
 class Published(_Data):
     """All tables; `models`, `tasks` and `methods` give every name's aliases, `means` the number of tasks of a mean.
 
-    `gains` are those that the text of the paper states, in points, by model and group; `series` are other points.
+    `gains` are the gains in the text of the paper, in points, by model and group; `series` are other points.
     """
 
     source: str

@@ -1,7 +1,7 @@
 """Judge a program of unknown origin: the answer and its tests run in two processes, each confined.
 
-The tests' process calls the answer's over a channel and compares what comes back itself, so that nothing which the
-answer does in its own process decides the verdict. `docs/tasks.md` says what holds, in which way of confinement.
+The tests' process calls the answer's process over a channel and compares the results itself, so that nothing that the
+answer does in its own process decides the verdict. `docs/tasks.md` lists the limits of each way of confinement.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ class Objective(Protocol):
 def greedy(objective: Objective, count: int, shots: int) -> Choice:
     """Add the row with the largest gain, the first among equals, until `shots` of `count` rows are chosen.
 
-    The score of a chosen row is its gain when it was chosen, that of another row its gain after the last choice.
+    A chosen row's score is its gain when it was chosen; another row's score is its gain after the last choice.
     """
     chosen: list[int] = []
     scores, free = np.zeros(count), np.ones(count, dtype=np.bool_)

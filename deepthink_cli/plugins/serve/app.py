@@ -39,7 +39,7 @@ BODIES = 4  # all unfinished bodies together are at most as large as so many of 
 class Server:
     """Answers requests with a memory, within the limits of the options; requests need the `token`, if there is one.
 
-    `connections` is the number of those that are open, where it is known.
+    `connections` is the number of open connections, if known.
     """
 
     def __init__(

@@ -22,9 +22,9 @@ END_SECONDS = 20  # the time for answers to arrived requests after a signal
 
 
 def serve(server: Server, listener: socket.socket, load: Callable[[], None]) -> None:
-    """Answer requests while `load` loads the model, and on; SIGTERM or Ctrl-C ends it after those that have arrived.
+    """Answer requests while `load` loads the model, and on; SIGTERM or Ctrl-C ends it after all arrived requests.
 
-    Raises what `load` raises, and KeyboardInterrupt after Ctrl-C; a second one does not wait for requests.
+    Raises as `load` does, and KeyboardInterrupt after Ctrl-C; a second Ctrl-C does not wait for requests.
     """
     config = uvicorn.Config(
         server.app(),

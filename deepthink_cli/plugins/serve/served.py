@@ -1,4 +1,4 @@
-"""A loaded memory that labels lists of rows, as `deepthink predict` labels those of a file."""
+"""A loaded memory that labels lists of rows, as `deepthink predict` labels the rows of a file."""
 
 from __future__ import annotations
 

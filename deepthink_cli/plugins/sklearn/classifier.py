@@ -97,7 +97,7 @@ class DeepThinkingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         shots: how many rows are read, chosen by `demos_by`; None reads all, in their order.
         demos_by: how the `shots` rows are chosen, a name of `deepthink list selections`.
         random_state: a seed or generator for that choice; an integer is the seed of `deepthink select`.
-        scoring: options of scoring by name, those of `deepthink predict`, as `{"score": "end", "reread": 2}`.
+        scoring: options of scoring by their names in `deepthink predict`, as `{"score": "end", "reread": 2}`.
         calibrate: the name of a calibration, whose bias is estimated in `fit` and stored with the memory: from texts of
             its own, or from the rows of X that are not read, of which 20 are needed (`shots`). Not `centroid`.
         keep: the iterations that are stored: `last`, `all`, or as in `1,3,5`.

@@ -38,8 +38,8 @@ class Prompt:
 class Episode:
     """A prompt and a query up to its label: `ids` together, and `alone` the query after the tokenizer's special tokens.
 
-    `places` are the tokens of `ids` after which labels begin, those of the demonstrations and the query's; `classes`
-    are the numbers of the demonstrations' labels.
+    `places` are the tokens of `ids` after which the labels of the demonstrations and of the query begin. `classes` are
+    the numbers of the demonstrations' labels.
     """
 
     ids: tuple[int, ...]

@@ -43,12 +43,12 @@ ITERATIVE_VECTORS = "iterative-vectors"
 @with_config(STRICT)
 @dataclass(frozen=True)
 class VectorsMetadata:
-    """What vectors are of, before it is written as canonical JSON.
+    """The metadata of vectors, before they are written as canonical JSON.
 
-    `demonstrations` are those of the prompts that the vectors are added to, with factor `alpha`; `places` are the
-    tokens after which their labels begin. The vectors were extracted in `episodes` of `shots` demonstrations of each
-    label and a query, drawn with `seed` from `rows` rows of `source`, whose digest is `rows_sha256`; `task` is set if
-    that is a task.
+    `demonstrations` are the demonstrations of the prompts to which the vectors are added, with factor `alpha`; `places`
+    are the tokens after which their labels begin. The vectors were extracted in `episodes` of `shots` demonstrations of
+    each label and a query, drawn with `seed` from `rows` rows of `source`, whose digest is `rows_sha256`; `task` is set
+    if the source is a task.
     """
 
     format_version: Literal[1]

@@ -22,8 +22,8 @@ Ids = tuple[int, ...]
 class Memories:
     """Memories by the tokens of their contexts; the least recently used of more than `most` are dropped.
 
-    With a folder `keep`, every memory is stored there by the digest of all that makes it, and read from there by a
-    later run. `readings` counts the contexts that were read, `loaded` those that came from the folder.
+    With a folder `keep`, every memory is stored there by the digest of all that it depends on, and later runs load it.
+    `readings` counts the contexts that were read, `loaded` the contexts that came from the folder.
     """
 
     engine: Engine

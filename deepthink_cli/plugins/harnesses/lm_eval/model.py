@@ -69,8 +69,8 @@ class _Call:
 class DeepThinkLM(TemplateLM):  # type: ignore[misc]  # the harness is not typed
     """A causal language model that reads the context of every prompt T times (section 3.1), for any task.
 
-    Arguments are those of `--model_args` (docs/elsewhere.md). With `iterations=1` its numbers are those of the
-    harness's own `hf` model with the same dtype. Raises InputError for arguments that are wrong, and as `load_model`.
+    The arguments are in `--model_args` (docs/elsewhere.md). With `iterations=1` the results equal those of the
+    harness's own `hf` model with the same dtype. Raises InputError for wrong arguments, and as `load_model`.
     """
 
     def __init__(

@@ -90,7 +90,7 @@ def draw_table(form: TableOptions, jobs: Sequence[JobResults]) -> Figure:
 def lines_of(form: TableOptions, block: Block, jobs: Sequence[JobResults], columns: Sequence[str]) -> list[Line]:
     """The lines of a block: for each model every baseline, then every arm at the block's T.
 
-    They have the order of the block's methods, and without these that of the jobs.
+    They have the order of the block's methods, or without methods the order of the jobs.
     """
     rows = [row for row in summarize(jobs, block.iteration) if row.name in columns]
     families = list(dict.fromkeys(job.arm.family for job in jobs))
