@@ -14,8 +14,8 @@ from deepthink_cli.techniques.registry import first_reading, trains
 
 if TYPE_CHECKING:
     from deepthink_cli.artifact.opening import OpenedMemory
+    from deepthink_cli.evaluation.by_iteration import Evaluation, Overlap
     from deepthink_cli.evaluation.evaluate import EvaluationReport
-    from deepthink_cli.evaluation.evaluation import Evaluation, Overlap
     from deepthink_cli.evaluation.label_sets import LabelSetsReport
     from deepthink_cli.evaluation.metrics import Changes
 

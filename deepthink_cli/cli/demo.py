@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from deepthink_cli.data.examples import DemonstrationSet, Query
     from deepthink_cli.engine.base import Engine
-    from deepthink_cli.evaluation.evaluation import Evaluation
+    from deepthink_cli.evaluation.by_iteration import Evaluation
 
 INPUTS = 4  # inputs of the predict step
 AGAIN = 20  # inputs for the timing of a new reading before each input
@@ -114,7 +114,7 @@ def _evaluated(
     engine: Engine, demonstrations: DemonstrationSet, rows: Sequence[Query], eta: float, tell: Show
 ) -> Evaluation:
     """The evaluation of rows after each of the numbers of readings `AT`."""
-    from deepthink_cli.evaluation.evaluation import Evaluator
+    from deepthink_cli.evaluation.by_iteration import Evaluator
     from deepthink_cli.events import Progress
     from deepthink_cli.method import Method
     from deepthink_cli.model.tokens import tokenize_demonstrations
