@@ -12,7 +12,7 @@ from deepthink_cli.method import Method
 from deepthink_cli.provenance import Provenance, TokenizedDemonstrations
 from deepthink_cli.rereading import reread
 
-Thought = tuple[TokenizedDemonstrations, Method]
+Thought = tuple[TokenizedDemonstrations, Method]  # demonstrations, and the method by which they are read
 
 
 def think(engine: Engine, demonstrations: TokenizedDemonstrations, method: Method | None = None) -> Iterator[Memory]:

@@ -1,4 +1,4 @@
-"""What a command says of itself: its example and group in help pages, and the options that come first there."""
+"""The description of a command in help pages: its example, its group, and its first options."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 C = TypeVar("C")
-PLUGINS = "Plugins"  # the group of commands that name none
+PLUGINS = "Plugins"  # the group of commands without a named group
 
 
 @dataclass(frozen=True)
 class About:
-    """What help pages say of a command.
+    """The description of a command in help pages.
 
     `example` follows `deepthink` in the example of its page. `group` is the heading over it in the list of a program's
     commands. `first` names the options that `--help` shows, all if it
@@ -30,7 +30,7 @@ class About:
 def about(
     example: str = "", *, group: str = PLUGINS, first: str = "", variables: Sequence[str] = (), **settings: Any
 ) -> Callable[[C], C]:
-    """Say of a command, or an application of typer, what `About` holds; `first` are names with spaces between them."""
+    """Attach an `About` to a command, or to an application of typer; `first` are names with spaces between them."""
 
     def said(command: C) -> C:
         command.about = About(example, group, frozenset(first.split()), tuple(variables), settings)  # type: ignore[attr-defined]
@@ -40,6 +40,6 @@ def about(
 
 
 def about_of(command: Any) -> About:
-    """What a command says of itself."""
+    """The description of a command."""
     found = getattr(command, "about", None)
     return found if isinstance(found, About) else About()

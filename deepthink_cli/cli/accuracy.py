@@ -1,4 +1,4 @@
-"""The tables of `deepthink eval`: accuracy, what changed since T = 1, and labels."""
+"""The tables of `deepthink eval`: accuracy, changes since T = 1, and labels."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from deepthink_cli.techniques.registry import first_reading, trains
 
 if TYPE_CHECKING:
     from deepthink_cli.artifact.opening import OpenedMemory
+    from deepthink_cli.evaluation.by_iteration import Evaluation, Overlap
     from deepthink_cli.evaluation.evaluate import EvaluationReport
-    from deepthink_cli.evaluation.evaluation import Evaluation, Overlap
     from deepthink_cli.evaluation.label_sets import LabelSetsReport
     from deepthink_cli.evaluation.metrics import Changes
 
@@ -42,7 +42,7 @@ def probabilities(evaluation: Evaluation, by: str = "") -> list[Any]:
 
 
 def generated(evaluation: Evaluation) -> list[Any]:
-    """What changed of generated answers since T = 1: how many rows have another answer, a right or a wrong one now."""
+    """The changes of generated answers since T = 1: the numbers of rows with another answer, now right or now wrong."""
     rows = [
         [str(iteration), str(each.changed), str(each.fixed), str(each.broken)]
         for iteration, each in evaluation.changes.items()
@@ -95,7 +95,7 @@ def distribution(evaluation: Evaluation, by: str = "") -> list[Any]:
     return [f"Share of each label{by}{most}:", table("", "true", *(f"T = {t}" for t in answers), rows=rows)]
 
 
-AXIS = 22  # columns of the axis of accuracies, so that the table has 80
+AXIS = 22  # columns of the axis of accuracies, so that the table has 80 columns
 
 
 def show(result: EvaluationReport, json: bool, details: bool) -> None:
@@ -197,7 +197,7 @@ def _apart(overlap: Overlap | None, n: int) -> list[Any]:
 
 
 def curve(evaluation: Evaluation) -> Any:
-    """One row per iteration, raw and by each calibration: its accuracy, and the interval of that on a shared axis.
+    """One row per iteration, raw and by each calibration: the accuracy, and its interval on a shared axis.
 
     The axis covers all intervals, so that a difference within noise looks small beside them.
     """
@@ -221,7 +221,7 @@ def curve(evaluation: Evaluation) -> Any:
 
 
 def _made_by(memory: OpenedMemory) -> str:
-    """The update rule, after the technique that made the memory if there is one."""
+    """The technique of the memory, if any, and the update rule."""
     technique, rule = memory.provenance.technique, str(memory.provenance.method.update)
     if technique is None:
         return rule

@@ -1,4 +1,4 @@
-"""Where the rows of answers go: a file, whose suffix names its format, or stdout."""
+"""The output of the rows of answers: a file, whose suffix names its format, or stdout."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ OutputFormat = Annotated[
 
 
 def check_output(output: Path | None, read: list[str | Path], resume: bool) -> None:
-    """Raise InputError for an output of unknown format, and for one that would overwrite a file that is read."""
+    """Raise InputError for an output of unknown format, and for an output that would overwrite a file that is read."""
     from deepthink_cli.outputs import check_apart
     from deepthink_cli.prediction.files import partial_of
 

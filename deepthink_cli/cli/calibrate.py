@@ -113,7 +113,7 @@ def calibrate(
 
 
 def _one_of(correction: Given[CorrectionOptions], weight: Given[FirstTokenOptions]) -> tuple[str | None, str | None]:
-    """The correction or the weight to store; raises InputError for both, since one is of scores with the other."""
+    """The correction or the weight to store; raises InputError for both: a correction is estimated with the weight."""
     chosen, first_token = correction.checked().calibrate, weight.checked().first_token
     if chosen is not None and first_token is not None:
         reason = f"stores a weight; omit {option('calibrate')}, and store a correction of the new scores afterwards"
@@ -122,5 +122,5 @@ def _one_of(correction: Given[CorrectionOptions], weight: Given[FirstTokenOption
 
 
 def if_typed(context: typer.Context, correction: Given[CorrectionOptions]) -> Given[CorrectionOptions]:
-    """The correction to store if the command line names it: elsewhere `calibrate` is the option of predict and eval."""
+    """The correction to store, if the command line names it: elsewhere, `calibrate` is meant for predict and eval."""
     return correction if is_typed(context, "calibrate") else correction.but(calibrate=None)

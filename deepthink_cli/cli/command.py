@@ -13,16 +13,16 @@ import typer
 from deepthink_cli.cli.help import HelpCommand
 from deepthink_cli.cli.sources import naming_sources
 
-ARGUMENTS: ContextVar[tuple[str, ...]] = ContextVar("ARGUMENTS", default=())  # of the command line that runs
+ARGUMENTS: ContextVar[tuple[str, ...]] = ContextVar("ARGUMENTS", default=())  # the words of the running command line
 
 
 def command_line() -> str:
-    """The command line that runs, as a shell takes it."""
+    """The running command line, quoted for a shell."""
     return shlex.join(["deepthink", *ARGUMENTS.get()])
 
 
 def with_values(words: Sequence[str], alone: Mapping[str, str]) -> list[str]:
-    """The words of a command line with a value after each option that may be given without one."""
+    """The words of a command line, with a value after each option that may be given without a value."""
     completed = list[str]()
     for number, word in enumerate(words):
         completed.append(word)
@@ -33,7 +33,7 @@ def with_values(words: Sequence[str], alone: Mapping[str, str]) -> list[str]:
 
 
 class Command(HelpCommand):
-    """A command whose errors name the source of the value that they are about."""
+    """A command whose errors name the source of the wrong value."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the words of the command, some of whose options have an optional value."""

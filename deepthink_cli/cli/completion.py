@@ -1,4 +1,4 @@
-"""What the shell completes: names of tasks, studies, methods and calibrations, and task files.
+"""Completion in the shell: names of tasks, studies, methods and calibrations, and task files.
 
 Other files are completed by the shell itself, which does so if nothing is offered here.
 """
@@ -31,7 +31,7 @@ def task_names(incomplete: str) -> list[str]:
 
 
 def tasks_words(incomplete: str) -> list[str]:
-    """What may follow `deepthink tasks`."""
+    """The words that may follow `deepthink tasks`."""
     return [word for word in ("new", "validate") if word.startswith(incomplete)] + task_names(incomplete)
 
 
@@ -44,7 +44,7 @@ def studies(incomplete: str) -> list[str]:
 
 
 def one_of(names: Iterable[str]) -> Callable[[str], list[str]]:
-    """Completes one of these names."""
+    """A function that completes one of these names."""
 
     def complete(incomplete: str) -> list[str]:
         return [name for name in names if name.startswith(incomplete)]
@@ -53,7 +53,7 @@ def one_of(names: Iterable[str]) -> Callable[[str], list[str]]:
 
 
 def some_of(names: Iterable[str]) -> Callable[[str], list[str]]:
-    """Completes the last name of a list that is separated by commas; names that are in it are not offered again."""
+    """A function that completes the last name of a list separated by commas, without the names already in it."""
 
     def complete(incomplete: str) -> list[str]:
         before, comma, last = incomplete.rpartition(",")
@@ -63,7 +63,7 @@ def some_of(names: Iterable[str]) -> Callable[[str], list[str]]:
 
 
 def techniques(incomplete: str) -> list[str]:
-    """The techniques of `think`; of a family with numbers, such as `repeat-R`, the smallest."""
+    """The techniques of `think`; a family with numbers, such as `repeat-R`, has its smallest."""
     return one_of(each.name for each in samples())(incomplete)
 
 

@@ -60,7 +60,7 @@ def report(*parts: str | Table, file: TextIO | None = None) -> None:
 
 
 def _console(out: TextIO, content: Table) -> Console:
-    """A console as wide as its content, or, if this is a terminal, as wide as that if cells can wrap to fit it."""
+    """A console as wide as its content, or as the terminal, if there is one and cells can wrap to fit it."""
     console = screen(out, markup=False, highlight=False, emoji=False, width=None if out.isatty() else WIDTH)
     needed = _widths(console, content)[1]
     if out.isatty() and needed > console.width:
@@ -140,7 +140,7 @@ def interval_bar(low: float, value: float, high: float, start: float, end: float
 
 
 def counted(count: int, label: str) -> str:
-    """How many rows have a label, as in `3 World` and `3 '0'`."""
+    """The number of rows with a label, as in `3 World` and `3 '0'`."""
     return f"{count} {named(label)}"
 
 

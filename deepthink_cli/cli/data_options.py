@@ -1,4 +1,4 @@
-"""Options of the data: tasks and their rows, how demonstrations are drawn, and how rows become prompts."""
+"""Options of the data: tasks and their rows, the drawing of demonstrations, and the form of prompts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def _labels(context: typer.Context, typed: list[str] | None) -> list[str] | None:
-    """What was typed for --labels; an environment variable is one value, which typer splits at blanks."""
+    """The typed values of --labels; an environment variable is one value, which typer splits at blanks."""
     return [os.environ["DEEPTHINK_LABELS"]] if came_from(context, "labels") == "ENVIRONMENT" else typed
 
 
@@ -86,7 +86,7 @@ LabelSeparator = Annotated[
 
 
 class RowArguments(Options):
-    """How files of rows are read; an option without a file that it is of is refused."""
+    """Options of files of rows; an option without a file of its kind is refused."""
 
     format: Annotated[
         FormatName | None,
@@ -113,7 +113,7 @@ class RowArguments(Options):
     ] = None
 
     def source(self, path: str | None, labels: Sequence[str] | None, tell: Tell) -> RowSource | None:
-        """The rows that an argument names, if there is one; raises InputError for options without it, and as `of`."""
+        """The rows that an argument names, or None; raises InputError for options without an argument, and as `of`."""
         if path is None:
             for name in ("format", "map", "no_header", "quotes"):
                 if value := getattr(self, name):
@@ -124,7 +124,7 @@ class RowArguments(Options):
     def of(self, path: str, labels: Sequence[str] | None, tell: Tell) -> RowSource:
         """The rows of a file, with the words that --labels gives to values of their labels.
 
-        `tell` is told, once, what is read otherwise than it is written.
+        `tell` is told, once, of values that are read otherwise than they are written.
 
         Raises InputError for options that have no meaning for these rows.
         """
@@ -145,9 +145,10 @@ class RowArguments(Options):
 
 
 def values_of_memory(context: typer.Context, rows: str | None, labels: Sequence[str] | None) -> Sequence[str] | None:
-    """The values and words of --labels in a command whose label words are those of a memory.
+    """The values and words of --labels in a command whose label words come from a memory.
 
-    Raises InputError for other labels, and without rows; not for labels that nobody typed, which are of other commands.
+    Raises InputError for other labels, and without rows. Labels from the environment or a config file are meant for
+    other commands, and ignored.
     """
     words, listed = label_words(labels)
     if listed is not None and is_typed(context, "labels") and (rows is None or not words):
@@ -159,7 +160,7 @@ def values_of_memory(context: typer.Context, rows: str | None, labels: Sequence[
 
 
 class PromptArguments(Options):
-    """How rows become demonstrations, unless a task defines it."""
+    """Options of the prompt, for rows without a task."""
 
     template: Annotated[
         str | None,
@@ -182,7 +183,7 @@ class PromptArguments(Options):
     ] = None
 
     def decoded(self) -> tuple[str | None, str | None, list[str] | None, str]:
-        """The template, the name of the label field, the label words and the separator that were typed.
+        """The typed template, name of the label field, label words and separator.
 
         Raises InputError as `pattern` and `label_list` do.
         """

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
     from deepthink_cli.data.examples import DemonstrationSet, Query
     from deepthink_cli.engine.base import Engine
-    from deepthink_cli.evaluation.evaluation import Evaluation
+    from deepthink_cli.evaluation.by_iteration import Evaluation
 
-INPUTS = 4  # labelled by the predict step
-AGAIN = 20  # inputs before which the demonstrations are read again, to time it
+INPUTS = 4  # inputs of the predict step
+AGAIN = 20  # inputs for the timing of a new reading before each input
 ETAS, AT = (0.01, 0.1), (1, 2, 4, 8, 12)
 ROWS = {"reviews": "sentences.jsonl", "news": "articles.jsonl"}  # the labelled rows of each folder
 _COLUMNS = ("log p", "accuracy", "changed")
@@ -94,7 +94,7 @@ def _step(title: str, arguments: list[str]) -> None:
 
 
 def _measure(options: ModelOptions, data: Path, tell: Show) -> None:
-    """Load the model, and print what thinking changes on the rows of each folder, and what reading once saves."""
+    """Load the model; print the changes by thinking on the rows of each folder, and the time that one reading saves."""
     from deepthink_cli.data.examples import read_demonstrations, read_queries
     from deepthink_cli.engine.opening import find_model, load
     from deepthink_cli.events import silent
@@ -114,7 +114,7 @@ def _evaluated(
     engine: Engine, demonstrations: DemonstrationSet, rows: Sequence[Query], eta: float, tell: Show
 ) -> Evaluation:
     """The evaluation of rows after each of the numbers of readings `AT`."""
-    from deepthink_cli.evaluation.evaluation import Evaluator
+    from deepthink_cli.evaluation.by_iteration import Evaluator
     from deepthink_cli.events import Progress
     from deepthink_cli.method import Method
     from deepthink_cli.model.tokens import tokenize_demonstrations
@@ -146,7 +146,7 @@ def curves(by_eta: Mapping[float, Evaluation]) -> Table:
 
 
 def outcome(evaluation: Evaluation, iteration: int) -> str:
-    """What T = `iteration` changed in comparison with T = 1, with an exact paired test."""
+    """The changes from T = 1 to T = `iteration`, with an exact paired test."""
     from deepthink_cli.evaluation.metrics import ALPHA
 
     changes = evaluation.changes[iteration]

@@ -37,7 +37,7 @@ _PACKAGES = (
 )
 _VARIABLES = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_HOME", "HF_HUB_CACHE", "CUDA_VISIBLE_DEVICES")
 
-_WORTHWHILE = 1.2  # scoring gains less than a layer alone
+_WORTHWHILE = 1.2  # the least gain of a layer that is worth a note; scoring gains less
 
 
 @about("doctor --json")
@@ -117,7 +117,7 @@ def _loaded(options: ModelOptions) -> Engine:
 
 
 def _engine(engine: Engine) -> dict[str, Any]:
-    """The engine that a probe chooses for the model on this machine, and why."""
+    """The engine that a probe chooses for the model on this machine, and the reason."""
     return {
         "model": engine.identity.id,
         "dtype": engine.identity.dtype,
@@ -128,7 +128,7 @@ def _engine(engine: Engine) -> dict[str, Any]:
 
 
 def _gain(engine: Engine) -> float | None:
-    """How many times as fast as float32 bfloat16 is on this processor, measured in about a second."""
+    """The speed of bfloat16 as a multiple of float32's on this processor, measured in about a second."""
     from deepthink_cli.engine.gain import bfloat16_gain
 
     gain = bfloat16_gain(engine)
@@ -155,7 +155,7 @@ def _cache() -> dict[str, Any]:
 
 
 def _selection_cache() -> dict[str, Any]:
-    """The folder where `deepthink select` caches what it computes with models, and its size."""
+    """The folder where `deepthink select` caches results of models, and its size."""
     from deepthink_cli.selection.store import default_folder
 
     folder = default_folder()

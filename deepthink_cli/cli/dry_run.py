@@ -1,4 +1,4 @@
-"""`--dry-run` of `predict` and `eval`: what labelling a file would take, from a timed sample of its rows."""
+"""`--dry-run` of `predict` and `eval`: the cost of labelling a file, from a timed sample of its rows."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ DryRun = Annotated[
 
 
 def check_dry_run(others: dict[str, Any], inputs: RowSource | None = None) -> None:
-    """Raise InputError if one of these options is given: their work is not that of a sample in this process.
+    """Raise InputError for options whose work a sample in this process cannot measure.
 
-    Also for inputs that can be read only once.
+    Also raises InputError for inputs that can be read only once.
     """
     for name, value in others.items():
         if value:
@@ -35,7 +35,7 @@ def check_dry_run(others: dict[str, Any], inputs: RowSource | None = None) -> No
 
 
 def show_estimate(probed: Probed, json: bool) -> None:
-    """Print what all rows would take."""
+    """Print the cost of all rows."""
     estimate = probed.as_json()
     if json:
         write_json(estimate)

@@ -36,7 +36,7 @@ from deepthink_cli.cli.values import read_by
 from deepthink_cli.data.rows import check_rereadable
 from deepthink_cli.data.source import RowSource
 from deepthink_cli.errors import InputError, Problems
-from deepthink_cli.evaluation.progress import Evaluated, Evaluating, Predicted
+from deepthink_cli.evaluation.progress import EvaluationEnded, EvaluationStarted, RowPredicted
 from deepthink_cli.evaluation.threshold import Threshold
 from deepthink_cli.experiments.experiment import RunCode
 from deepthink_cli.io.tables import check_suffix, writing_rows
@@ -165,7 +165,7 @@ def evaluate(
         rows = reading.source(labelled, values_of_memory(context, labelled, labels), Show(common))
         if rows is not None:
             rows = in_columns(opened, rows, task)
-            if problems.found:  # those of the rows are named with the others
+            if problems.found:  # problems of the rows are reported with the others
                 skip = errors.on_error == "skip"
                 check_rows(opened.provenance.demonstrations, rows, problems, labelled=True, skip=skip)
     problems.raise_any()
@@ -191,7 +191,7 @@ def evaluate(
 
 @dataclass(frozen=True)
 class _Request:
-    """What is evaluated and how, and where it is written."""
+    """The checked request of an evaluation: rows, scorer and outputs."""
 
     scorer: Scorer
     chosen: _TaskRows | RowSource
@@ -205,7 +205,7 @@ class _Request:
 
 
 def _check_several(request: _Request, task: str | None, dry_run: bool) -> None:
-    """Raise InputError for what a memory whose rows may have several labels does not have: all but a file of rows."""
+    """Raise InputError for options that rows with several labels do not support: they need a file of rows."""
     if not isinstance(request.chosen, RowSource) or request.observers.given:
         name, given = next(iter(request.observers.given.items()), ("task", task))
         reason = "has no meaning for a memory whose rows may have several labels; evaluate a file of them with -o"
@@ -245,7 +245,7 @@ def _evaluate(request: _Request) -> tuple[EvaluationReport | LabelSetsReport, Ro
     with Show(request.common, bar=not request.common.as_json) as tell:
         rows = _rows(request, tell)
         told = request.observers.start(tell)
-        told(Evaluating(request.scorer.memory, request.scorer.calibrate))
+        told(EvaluationStarted(request.scorer.memory, request.scorer.calibrate))
         counts = RowCounts(rows.count)
         with _samples_file(request, rows) as write:
             workflow = evaluate_label_sets if request.scorer.gives_several else evaluation_of
@@ -253,18 +253,18 @@ def _evaluate(request: _Request) -> tuple[EvaluationReport | LabelSetsReport, Ro
                 request.scorer,
                 rows,
                 options=request.options,
-                observe=_each([write, lambda prediction: told(Predicted(prediction))]),
+                observe=_each([write, lambda prediction: told(RowPredicted(prediction))]),
                 skip=_each([counts.skip, write]) if request.errors.skip else None,
                 tell=tell,
             )
         counts.tell(tell)
-        if not isinstance(result, LabelSetsReport):  # which no observer is told of
-            told(Evaluated(result))
+        if not isinstance(result, LabelSetsReport):  # observers take reports of rows with one label only
+            told(EvaluationEnded(result))
     return result, counts
 
 
 def _estimate(request: _Request) -> None:
-    """Label a sample of the rows, and print what the evaluation of all of them would take."""
+    """Label a sample of the rows, and print the cost of the evaluation of all rows."""
     from deepthink_cli.evaluation.evaluate import probe_evaluation
     from deepthink_cli.prediction.rows import RowCounts, samples_rows
 
@@ -313,7 +313,7 @@ def _check_model(request: _Request) -> None:
 
 
 def _each(observers: Sequence[Callable[[T], None] | None]) -> Callable[[T], None]:
-    """One observer that calls all of those that are not None."""
+    """One function that calls all given functions, without None."""
     present = [observer for observer in observers if observer is not None]
 
     def observe(row: T) -> None:
@@ -324,7 +324,7 @@ def _each(observers: Sequence[Callable[[T], None] | None]) -> Callable[[T], None
 
 
 def _check_choice(labelled: str | None, task: str | None, protocol: str, memory: OpenedMemory) -> bool:
-    """Raise InputError unless there are rows that can be read again; says whether their answers are generated."""
+    """Whether the answers to the rows are generated; raises InputError unless there are rows that can be read again."""
     from deepthink_cli.tasks.catalogue import find_task
     from deepthink_cli.tasks.splits import check_protocol
 

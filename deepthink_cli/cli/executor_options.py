@@ -1,4 +1,4 @@
-"""Options that say where work is done: in this process, in worker processes, in shards, or on other machines."""
+"""Options of the place of work: this process, worker processes, shards, or other machines."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from deepthink_cli.experiments.executors.base import Executor
     from deepthink_cli.experiments.shards import Shard
 
-MOST = 10_000  # workers, or shards of a queue
+MOST = 10_000  # the most workers, or shards of a queue
 _WORKERS = re.compile(
     r"(?P<alone>[1-9][0-9]{0,4})|(?:(?P<number>[1-9][0-9]{0,4})@)?(?P<name>[^@:]+)(?::(?P<address>.+))?"
 )
@@ -40,7 +40,7 @@ Workers = Annotated[
 
 
 class ExecutorArguments(Options):
-    """How a run is divided."""
+    """Options of the division of a run."""
 
     workers: Workers = None
     shard: Annotated[
@@ -64,7 +64,7 @@ class Place:
 
 
 def place_of(text: str | None, queues: bool = False) -> Place | None:
-    """Where the workers are that `--workers` names, if it does; raises InputError for another text.
+    """The place of the workers in the text of `--workers`, if any; raises InputError for another text.
 
     Only a command that has shards takes a queue.
     """
@@ -84,7 +84,7 @@ def place_of(text: str | None, queues: bool = False) -> Place | None:
 
 @dataclass(frozen=True)
 class Machines:
-    """Where a run is done: here, in a shard, by workers, or by a queue."""
+    """The place of a run: this process, a shard, workers, or a queue."""
 
     shard: Shard | None = None
     place: Place | None = None
@@ -112,11 +112,11 @@ class Machines:
 
     @property
     def queue(self) -> Queue | None:
-        """The queue that is asked for."""
+        """The requested queue."""
         return self.place.found if self.place is not None and isinstance(self.place.found, Queue) else None
 
     def folder(self, out: Path) -> Path:
-        """The folder that rows are written into: that of the shard, or of the first shard of a queue.
+        """The folder of the rows: the folder of the shard, or of the first shard of a queue.
 
         Raises InputError if `out` holds a run, or shards of another number.
         """
@@ -132,7 +132,7 @@ class Machines:
     def executor(self, device: str, cache: Path) -> Iterator[Executor | None]:
         """The executor that the options name, closed in the end; None for this process and for a queue.
 
-        Enter it before the run is planned: its processes start meanwhile. `device` is that of the model's options.
+        Enter it before the run is planned: its processes start meanwhile. `device` is the model options' device.
         Raises InputError for more workers than GPUs, and DeepThinkError for a cluster that cannot be reached.
         """
         if self.place is None or self.queue is not None:
@@ -142,7 +142,7 @@ class Machines:
             yield executor
 
     def queued(self, out: Path, quiet: bool) -> bool:
-        """Whether a queue was asked for; the run is then given to it, and what it answers is printed."""
+        """Whether a queue was requested; if so, give it the run and print its answer."""
         if self.queue is None or self.place is None or self.place.number is None:
             return False
 

@@ -91,7 +91,7 @@ def _check_model(to: str, model: str | None) -> None:
 
 
 def _report(to: str, memory: Memory, output: Path, common: CommonArguments, written: Written) -> None:
-    """Say what was written."""
+    """Tell the written files."""
     assert memory.provenance is not None
     model = memory.provenance.model.id
     if common.as_json:

@@ -102,7 +102,7 @@ def generate(
 
 
 def _source(inputs: str, reading: RowArguments, tell: Tell) -> RowSource:
-    """The file of inputs, or the text of one: what names no file, has no suffix of one, and is no path of one word."""
+    """The file of inputs, or the text of an input: a text that is no file, without a file's suffix or a path's form."""
     suffix = Path(Path(inputs).stem if Path(inputs).suffix in COMPRESSIONS else inputs).suffix.lower()
     like_a_file = suffix in filter(None, SUFFIXES) or (os.sep in inputs and not re.search(r"\s", inputs))
     if reading == RowArguments() and not like_a_file and not os.path.exists(inputs) and inputs != STDIN:

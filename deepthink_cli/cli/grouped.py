@@ -26,7 +26,7 @@ T = TypeVar("T", bound=Options)
 
 @dataclass(frozen=True)
 class Given(Generic[T]):
-    """The options of a model as a command line gave them: texts by field, and None for what was not given."""
+    """The options of a model as they were typed: texts by field, and None for options that were not given."""
 
     kind: type[T]
     values: Mapping[str, Any]
@@ -60,7 +60,7 @@ class Without:
 
 
 class Help:
-    """Help of options of a group that differs in a command, as in `Annotated[Group, Help(model="...")]`."""
+    """A command's own help of options of a group, as in `Annotated[Group, Help(model="...")]`."""
 
     def __init__(self, **texts: str) -> None:
         self.texts = texts
@@ -69,8 +69,8 @@ class Help:
 def grouped(command: Callable[..., None]) -> Callable[..., None]:
     """Replace every parameter of `command` that is a group by its options, in their order.
 
-    A group is a model of options: `Given[Model]` arrives as it was typed, `Model` is checked first. Options that
-    `Without` names are left out, and have their defaults. The help of an option ends with when it has no meaning.
+    A group is a model of options: `Given[Model]` arrives as it was typed, `Model` is checked first. Options in
+    `Without` are left out, and have their defaults. The help of an option ends with the conditions without meaning.
     Raises TypeError for a name that the group does not have, ValueError if two parameters share a name.
     """
     parameters: list[Parameter] = []
@@ -113,7 +113,7 @@ def _is_joined(hint: Any) -> bool:
 
 
 def _not_taken(options: dict[str, Parameter], taken: Collection[str], model: type[Joined]) -> dict[str, Parameter]:
-    """The options of a model whose names a command has not; warns of the others."""
+    """The options of a model whose names are new to a command; warns of the others."""
     for field, each in options.items():
         if each.name in taken:
             warn_of_taken(each.name, model.owners[field])
@@ -127,7 +127,7 @@ def _model_of(kind: Any) -> type[Options] | None:
 
 
 def _alone(parameters: Iterable[Parameter]) -> dict[str, str]:
-    """The values of options that may be given without one."""
+    """The values of options that may be given without a value, for this case."""
     noted = [(each.name, note) for each in parameters for note in getattr(each.annotation, "__metadata__", ())]
     return {typed(name): note.alone for name, note in noted if isinstance(note, Flag) and note.alone}
 
@@ -147,7 +147,7 @@ def default_text(field: FieldInfo) -> Any:
 
 
 def option_of(model: type[Options], field: str) -> Any:
-    """An option of a model in another group, where it arrives as it was typed, and is None if it is not given."""
+    """An option of a model, for use in another group; it arrives as it was typed, or as None if it is not given."""
     flag = flag_of(model.model_fields[field])
     assert flag is not None
     return Annotated[str | None, replace(flag, default=False)]
@@ -228,7 +228,7 @@ def _chosen(group: Any, options: dict[str, Parameter], notes: list[Any]) -> dict
 
 
 def _helped(parameter: Parameter, text: str | None, end: str = "") -> Parameter:
-    """The parameter with `text` in place of the help of its option, if there is one, and `end` after it."""
+    """The parameter with the help `text`, if given, in place of its own, and `end` after the help."""
     kind, *notes = get_args(parameter.annotation) if get_origin(parameter.annotation) is Annotated else (None,)
     if not (text or end) or not notes:
         return parameter

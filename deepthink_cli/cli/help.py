@@ -9,7 +9,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from deepthink_cli.cli.about import about_of
 
-# What a user wants, and the command for it; README.md shows the same table.
+# A user's purposes, and the command for each; README.md shows the same table.
 WHICH = {
     "a first look; a real model to try": "demo; download",
     "labels for my own rows": "think, then predict",
@@ -19,12 +19,12 @@ WHICH = {
     "accuracy over T on tasks, over seeds": "run",
     "many such runs, as one YAML file": "study",
 }
-MAX_OPTIONS = 12  # a command with more says which ones come first
+MAX_OPTIONS = 12  # a command with more options names the first ones
 _WHOLE = "deepthink.help_all"  # set in a context whose help shows every option
 
 
 class HelpCommand(TyperCommand):
-    """A command whose --help shows the options that it says come first, and --help-all every option."""
+    """A command whose --help shows its first options, and --help-all every option."""
 
     help_all: Any = None
 
@@ -33,7 +33,7 @@ class HelpCommand(TyperCommand):
         return _with_help_all(self, super().get_params(ctx), ctx)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Write the help page, which says how many options it does not show."""
+        """Write the help page, with the number of options that it does not show."""
         page = copy(self)
         first = frozenset[str]() if ctx.meta.get(_WHOLE) else _first(ctx)
         if first:
@@ -54,7 +54,7 @@ class HelpGroup(TyperGroup):
 
 
 class ProgramGroup(HelpGroup):
-    """The program: its help shows first which command serves what, then its options and the commands in groups."""
+    """The program: its help shows first the purposes of commands, then its options and the commands in groups."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help page."""
@@ -64,7 +64,7 @@ class ProgramGroup(HelpGroup):
         super(ProgramGroup, page).format_help(ctx, formatter)
 
     def format_help_text(self, ctx: Any, formatter: Any) -> None:
-        """Write which command serves what, as is done without Rich, which would keep no line breaks."""
+        """Write the purposes of commands, without Rich, which would keep no line breaks."""
         formatter.write_paragraph()
         with formatter.indentation():
             formatter.write_text(str(self.help).partition("\n\n")[0])
@@ -72,7 +72,7 @@ class ProgramGroup(HelpGroup):
             formatter.write_dl(list(WHICH.items()), col_max=max(map(len, WHICH)))
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write the commands of each group, as is done without Rich."""
+        """Write the commands of each group, without Rich."""
         groups = dict.fromkeys(map(_panel, self.commands.values()))
         width = max(map(len, self.commands))
         for group in groups:
@@ -87,7 +87,7 @@ def _panel(command: Any) -> str:
 
 
 def _first(ctx: Any) -> frozenset[str]:
-    """The options that come first in the help of a context's command; none if it shows all."""
+    """The first options in the help of a context's command; empty if it shows all."""
     return about_of(ctx.command.callback).first
 
 

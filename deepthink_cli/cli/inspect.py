@@ -52,7 +52,7 @@ def inspect(
 
 
 def _inspect(found: Described, verify: bool, json: bool) -> None:
-    """Show what a file is that is not a memory."""
+    """Show the facts of a file that is not a memory."""
     if json:
         write_json({**found.values, **({"verified": True} if verify else {})})
         return

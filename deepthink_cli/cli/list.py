@@ -1,4 +1,4 @@
-"""`deepthink list`: what options can name, in this package and in others that are installed."""
+"""`deepthink list`: the names that options take, from this package and from other installed ones."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def list_registries(
 
 
 def entries(kind: str) -> list[dict[str, str]]:
-    """What a registry holds, by `COLUMNS`: names are as options take them."""
+    """The entries of a registry, by `COLUMNS`, with the names that options take."""
     registry = REGISTRIES[kind]
     return [
         {

@@ -40,7 +40,7 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def _checked(name: str, value: Any) -> Any:
-    """A command of another package, which typer can make a command of."""
+    """A command of another package, from which typer can make a command."""
     holder = Program()
     holder.callback()(lambda: None)
     _add(holder, name, value)
@@ -109,7 +109,7 @@ def _root(
 
 @cache
 def program(command: str | None = None, listed: bool = False) -> Any:
-    """The program with one of its commands, or with all of them; only what they are for, if they are to be listed."""
+    """The program with one of its commands, or with all; for a list, the commands have only their purpose."""
     app = Program(
         name="deepthink",
         cls=ProgramGroup,
@@ -132,7 +132,7 @@ def program(command: str | None = None, listed: bool = False) -> Any:
 
 
 def _purpose(name: str) -> Any:
-    """A command that says what it is for, in place of one that is not imported."""
+    """A stand-in, with the purpose, for a command that is not imported."""
     purpose = COMMANDS.purpose(name)
     if purpose is None:
         return COMMANDS.get(name)
@@ -229,7 +229,7 @@ def _run(arguments: list[str]) -> int:
 
 
 def _discard_output() -> None:
-    """Redirect standard output to the null device: what Python still writes at its exit cannot fail."""
+    """Redirect standard output to the null device, so that Python's last writes at its exit cannot fail."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

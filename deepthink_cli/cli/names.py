@@ -12,7 +12,7 @@ def option_name(field: str) -> str:
 
 
 def flag(field: str, value: str | None = None) -> str:
-    """An option as it is typed, with its value if there is one; T alone is `-T`."""
+    """An option as it is typed, with its value, if any; T alone is `-T`."""
     if field == "iterations" and value is None:
         return "-T"
     name = _SHORT.get(field) or f"--{option_name(field).replace('_', '-')}"

@@ -1,4 +1,4 @@
-"""Options of the model and of what a command writes, each declared once for all commands."""
+"""Options of the model and of a command's output, each declared once for all commands."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _OF_THE_MEMORY = ("model", "revision", "adapter", "quantize")
 
 
 def for_memory(context: typer.Context, model: Given[ModelOptions]) -> Given[ModelOptions]:
-    """The options of a command whose model is named by a memory: only a flag names another one.
+    """The model options of a command whose memory names the model: only a flag names another model.
 
     Environment variables and config files hold defaults for new memories.
     """
@@ -28,7 +28,7 @@ def for_memory(context: typer.Context, model: Given[ModelOptions]) -> Given[Mode
 
 
 def tell_of_toy(model: Given[ModelOptions], tell: Tell) -> None:
-    """Note that no model was named, and that the built-in one is a toy."""
+    """Note that no model was named, and that the built-in model is a toy."""
     from deepthink_cli.events import Note
 
     if model.model is None:

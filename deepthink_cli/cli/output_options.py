@@ -1,4 +1,4 @@
-"""The observers of a command: their options, which are options of the command, and what they are told."""
+"""The observers of a command: their options, which are options of the command, and their events."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Watching:
                 self._asked.append((observer, own))
 
     def check(self, read: Sequence[str | Path], runs: Collection[Path] = ()) -> None:
-        """Raise InputError for wrong options; `read` and `runs` are what the command reads, as `Observer` says."""
+        """Raise InputError for wrong options; `read` and `runs` are as in `Observer`."""
         problems = Problems()
         for observer, own in self._asked:
             with problems.collected():
@@ -44,7 +44,7 @@ class Watching:
         problems.raise_any()
 
     def start(self, tell: Tell) -> Tell:
-        """What tells events to all of them; their own messages go to `tell`."""
+        """A function that tells events to all observers; their own messages go to `tell`."""
         line = command_line()
         return telling_all(
             *(loaded(observer.start)(observer.options.checked(**own), line, tell) for observer, own in self._asked)

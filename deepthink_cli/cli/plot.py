@@ -64,7 +64,7 @@ Difference = Annotated[
 
 
 class PlotArguments(Options):
-    """Which rows are drawn, how, and where the figure is written."""
+    """Options of a figure: its rows, its form, and its files."""
 
     all_tasks: AllTasks = False
     where: Where = None
@@ -98,7 +98,7 @@ def write_plot(
 
 
 def _write_figure(runs: Sequence[Path], options: PlotArguments, common: CommonArguments, study: Study | None) -> None:
-    """Draw runs; a study's own figure is drawn unless the options ask for another one."""
+    """Draw runs; a study's own figure is drawn unless the options name another figure."""
     from deepthink_cli.experiments.results import FILE
     from deepthink_cli.io.atomic import replacing, writing
     from deepthink_cli.outputs import check_apart
@@ -152,7 +152,7 @@ def _names(options: PlotArguments, form: FigureOptions | None) -> tuple[str, ...
 def _drawing(
     runs: Sequence[Path], jobs: Sequence[JobResults], options: PlotArguments, form: FigureOptions | None
 ) -> tuple[Callable[[Mapping[Path, str]], None], list[str]]:
-    """What draws the figure into files, and the names of its panels; raises InputError if there is nothing to draw."""
+    """The function that draws the figure into files, and the names of its panels; raises InputError without panels."""
     from deepthink_cli.report.figures import ACCURACY, DIFFERENCE, draw, draw_form
 
     if form is not None:
@@ -165,7 +165,7 @@ def _drawing(
 
 
 def _panels(runs: Sequence[Path], jobs: Sequence[JobResults], tasks: bool, difference: bool) -> list[Panel]:
-    """What is drawn; raises InputError if there is nothing."""
+    """The panels of the figure; raises InputError if there are none."""
     from deepthink_cli.report.curves import panels, with_gains
     from deepthink_cli.report.footnotes import footnotes
 
@@ -179,7 +179,7 @@ def _panels(runs: Sequence[Path], jobs: Sequence[JobResults], tasks: bool, diffe
 
 
 def _methods(runs: Sequence[Path], jobs: Sequence[JobResults]) -> Callable[[Mapping[Path, str]], None]:
-    """What draws the runs' methods beside the first one; raises InputError if there is only one."""
+    """The function that draws the runs' methods against the first; raises InputError for a single method."""
     from deepthink_cli.report.dots import differences_from_first, draw_dots
     from deepthink_cli.report.ranking import methods_of
 

@@ -163,7 +163,7 @@ def predict(
 
 @dataclass(frozen=True)
 class _Request:
-    """What is labelled and how, and where the rows are written; None is stdout."""
+    """The checked request of a labelling: the inputs, the scorer, and the output; None is stdout."""
 
     scorer: Scorer
     source: RowSource
@@ -223,16 +223,16 @@ def _label(request: _Request, place: Place | None, output_format: str, flush: bo
 
 
 def _here(labelling: Labelling, flush: bool) -> LabelRows:
-    """What labels rows in this process, with the model that is loaded for it."""
+    """The labeller in this process, with its loaded model."""
     from deepthink_cli.scoring.pipeline import CHUNK
 
-    # Lines typed at a terminal are scored one by one, unless their labels depend on each other; others in batches.
+    # Lines typed at a terminal are scored one by one, unless their labels depend on each other; other rows in batches.
     typed = labelling.source.is_stdin and sys.stdin.isatty() and not from_rows(labelling.scorer.calibrate)
     return labelling.here(size=1 if typed else CHUNK, flush=flush)
 
 
 def _estimate(request: _Request) -> None:
-    """Label a sample of the rows, and print what all of them would take."""
+    """Label a sample of the rows, and print the cost of all rows."""
     from deepthink_cli.prediction.rows import RowCounts
 
     with Show(request.common, bar=not request.common.as_json) as tell:
@@ -265,7 +265,7 @@ def _check_stream(output: Path | None, output_format: str, inputs: str, flush: b
 
 
 def _show(prompt: Prompt, common: CommonArguments) -> None:
-    """Print the prompt on stdout, and what its candidates add on stderr."""
+    """Print the prompt on stdout, and the tokens of its candidates on stderr."""
     write_text(prompt.text + "\n")
     note(f"{prompt.memory} tokens of the memory, {prompt.query} of the row; then one of", common.quiet)
     for candidate, added in prompt.candidates.items():

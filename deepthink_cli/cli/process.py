@@ -39,7 +39,7 @@ def open_closed_streams() -> None:
 
 INTERRUPTED = "deepthink: interrupted; all files are intact"
 _ENDING = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
-_STATUS = 128  # of an exit status, to which the number of the signal is added
+_STATUS = 128  # the exit status is this plus the number of the signal
 _GRACE = 0.5  # seconds before the process is forced to end
 _SHOW_CURSOR = "\r\x1b[2K\x1b[?25h"  # progress bars hide it
 
@@ -55,7 +55,7 @@ def leave_at_ctrl_c() -> None:
 
 
 class Ended(BaseException):
-    """SIGTERM or SIGHUP came: what the process holds is freed, as at Ctrl-C."""
+    """SIGTERM or SIGHUP came: the process frees its resources, as at Ctrl-C."""
 
 
 _came: list[int] = []  # SIGTERM or SIGHUP, once it has come
@@ -106,7 +106,7 @@ def _handle(number: int, handler: Callable[..., object] | signal.Handlers) -> No
 
 
 def _end(number: int, frame: FrameType | None) -> None:
-    if not _came:  # a second signal does not interrupt what the first one has begun
+    if not _came:  # a second signal does not interrupt the end that the first has begun
         _came.append(number)
         raise Ended
 

@@ -91,7 +91,7 @@ Output = Annotated[
 
 
 class ReportArguments(Options):
-    """Which rows are reported, how, and where the report is written."""
+    """Options of a report: its rows, its form, and its file."""
 
     at: ReportedIteration = None
     published: Published = False
@@ -194,7 +194,7 @@ def _check_folder(name: str, output: Path | None, runs: Collection[Path]) -> Non
 
 
 def _format(format: str | None, json: bool, output: Path | None) -> str:
-    """The requested format, or the one of the output's suffix."""
+    """The requested format, or the format of the output's suffix."""
     if json and format not in (None, "json"):
         raise InputError(f"--json and --output-format {format}: two formats; give one of them")
     if json or format is not None:

@@ -1,4 +1,4 @@
-"""The options of scoring, those of every step, as the commands that score rows take them."""
+"""The options of every step of scoring, for the commands that score rows."""
 
 from __future__ import annotations
 

@@ -162,7 +162,7 @@ def _check_outputs(
 def _sources(
     pool: str | None, queries: str | None, reading: RowArguments, labels: list[str] | None, tell: Tell
 ) -> tuple[RowSource | None, RowSource | None]:
-    """The rows of the pool and the queries; the format is that of the pool, if there is one, and of stdin."""
+    """The rows of the pool and the queries; the format is for the pool, if it is a file, and for stdin."""
     of_queries = RowArguments()
     if queries is not None and (pool is None or queries == STDIN):
         of_queries = RowArguments(format=reading.format)
@@ -209,7 +209,7 @@ def pool_rows(
 
 
 def pool_of_rows(pool: RowSource, prompt: PromptArguments, tell: Tell) -> PoolRows:
-    """The labelled rows of a file; warns of fields that may not be what was meant."""
+    """The labelled rows of a file; warns of probably wrong fields."""
     from deepthink_cli.data.examples import DemonstrationSet, example_of
     from deepthink_cli.data.field_warnings import field_warnings
     from deepthink_cli.events import Warn

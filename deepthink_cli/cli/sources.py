@@ -1,4 +1,4 @@
-"""Where the value of an option came from, for messages, and option values from a file."""
+"""The source of an option's value, for messages, and option values from a file."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def usage_message(error: TyperException) -> str:
 
 
 def boolean_reason(value: object) -> str:
-    """Why a value cannot be that of a flag."""
+    """The reason why a flag cannot have a value."""
     return f"{value} is neither true nor false"
 
 
@@ -66,7 +66,7 @@ def unread_variables(program: Callable[[], Any]) -> list[str]:
 
 
 def commands_of(program: Any) -> Iterator[Any]:
-    """Every command of a program, also those of its groups; a program of one command is that command."""
+    """Every command of a program and of its groups; a program of one command is that command."""
     groups = getattr(program, "commands", None)
     if groups is None:
         yield program
@@ -84,7 +84,7 @@ def _advice(name: str, known: set[str], flags: Mapping[str, str]) -> str:
 
 
 def _sources(context: typer.Context) -> dict[str, str]:
-    """What to write in place of the flag of an option, by its field."""
+    """The text in place of the flag of an option, by its field."""
     lines: Mapping[str, str] = context.meta.get(LINES, {})
     sources: dict[str, str] = {}
     for parameter in context.command.params:
@@ -99,7 +99,7 @@ def _sources(context: typer.Context) -> dict[str, str]:
 
 
 def came_from(context: typer.Context, name: str) -> str | None:
-    """Where the value of an option comes from: COMMANDLINE, ENVIRONMENT, DEFAULT_MAP (a config file) or DEFAULT."""
+    """The source of an option's value: COMMANDLINE, ENVIRONMENT, DEFAULT_MAP (a config file) or DEFAULT."""
     source = context.get_parameter_source(name)
     return None if source is None else source.name
 

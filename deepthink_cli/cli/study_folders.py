@@ -1,4 +1,4 @@
-"""The study of the folders that are reported or drawn: how it is found and named, and which of its rows are missing."""
+"""The study of the folders that are reported or drawn: its place, its name, and its missing rows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def study_of(runs: Sequence[Path], quiet: bool) -> OpenedStudy | None:
     """The study that was run into these folders; None for runs.
 
-    Folders whose study cannot be read, because its file has been moved or changed, are those of runs, with a note.
+    Folders whose study cannot be read, because its file was moved or changed, count as runs, with a note.
     """
     from deepthink_cli.experiments.study import open_study, origin_of
 
@@ -31,7 +31,7 @@ def study_of(runs: Sequence[Path], quiet: bool) -> OpenedStudy | None:
 
 
 def titled(runs: Sequence[Path], opened: OpenedStudy | None) -> str:
-    """The folders, after the title of their study if they have one."""
+    """The folders, after the title of their study, if any."""
     folders = ", ".join(map(str, runs))
     return folders if opened is None else f"{opened.study.title or opened.study.name} ({folders})"
 

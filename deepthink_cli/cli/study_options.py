@@ -1,4 +1,4 @@
-"""Options of the commands of studies: the study, one of its scales, and what replaces its fields."""
+"""Options of the commands of studies: the study, one of its scales, and values in place of its fields."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ UNNAMED = ("model", "revision", "adapter")
 
 
 class StudyArguments(Options):
-    """One of the study's scales, and values in place of those of the study; None keeps the study's."""
+    """One of the study's scales, and values in place of the study's; None keeps the study's value."""
 
     scale: Scale = None
     model: Annotated[
@@ -111,7 +111,7 @@ class StudyArguments(Options):
 
 
 def _computed(context: typer.Context, arguments: Given[ModelOptions], model: ModelOptions) -> ModelOptions:
-    """A model of the study with the options of the command line; those from elsewhere fill what the study omits."""
+    """A model of the study with the options of the command line; options from elsewhere fill the study's gaps."""
     checked = arguments.checked()
     names = list(arguments.values)
     sources = {name: came_from(context, name) for name in names}

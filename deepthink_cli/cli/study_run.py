@@ -1,4 +1,4 @@
-"""`deepthink study plan` and `run`: what a study takes, and its runs in one folder that can be continued."""
+"""`deepthink study plan` and `run`: the cost of a study, and its runs in one folder that can be continued."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`deepthink tasks`: what is built in, and a new task from a file of rows."""
+"""`deepthink tasks`: the built-in tasks, and a new task from a file of rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a terminal is given: every text passes `visible`; only the program's own colours and bars steer it."""
+"""The output to a terminal: every text passes `visible`; only the program's own colours and bars steer it."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 
 class Terminal:
-    """A standard stream that is a terminal: data, messages and what libraries print are all written through it."""
+    """A standard stream that is a terminal: data, messages and the output of libraries are written through it."""
 
     def __init__(self, stream: TextIO, kept: str) -> None:
         self.rich_proxied_file = stream  # Rich, which styles help pages, looks for the stream under this name
         self.kept = kept
 
     def write(self, text: str) -> int:
-        """Write a text with its control characters shown, but for those that are kept."""
+        """Write a text with its control characters shown, except the kept ones."""
         self.rich_proxied_file.write(visible(text, self.kept))
         return len(text)
 
@@ -34,7 +34,7 @@ class Terminal:
 
 
 def guard_terminals() -> None:
-    """Put a `Terminal` in the place of stdout and stderr where they are terminals; files and pipes get what is written.
+    """Put a `Terminal` in the place of stdout and stderr if they are terminals; files and pipes are unchanged.
 
     On stderr, progress bars of libraries return to the start of their line.
     """

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from deepthink_cli.tasks.sources import Source
 
 
-LABELS, CHARACTERS = 8, 60  # of the labels, and of each field of the example, that are shown
+LABELS, CHARACTERS = 8, 60  # the most labels, and characters of each field of the example, that are shown
 
 
 def planned(plan: ThinkPlan, chosen_field: bool) -> list[str]:
@@ -103,7 +103,7 @@ def done(plan: ThinkPlan, result: ThinkResult, output: Path) -> list[str]:
 
 
 def as_json(plan: ThinkPlan, warnings: list[str]) -> dict[str, Any]:
-    """What `think --json` has beside the memory's metadata."""
+    """The fields of `think --json` beside the memory's metadata."""
     return {
         "label_field": plan.demonstrations.template.label_field,
         "label_counts": counts(plan.demonstrations),
@@ -281,7 +281,7 @@ def _show_plan(values: dict[str, Any], plan: ThinkPlan, json: bool) -> None:
 def _warnings(
     demonstrations: DemonstrationSet, rows: RowSource | None, prompt: PromptArguments, tell: Tell
 ) -> list[str]:
-    """Warn of demonstrations that may not be what was meant; returns the warnings."""
+    """Warn of probable mistakes in the demonstrations; returns the warnings."""
     from deepthink_cli.data.field_warnings import field_warnings
     from deepthink_cli.events import Warn
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from deepthink_cli.tuning.plan import LabelledRows
     from deepthink_cli.tuning.tune import TuneReport
 
-MAX_ROWS = 30  # of the table
+MAX_ROWS = 30  # the most rows of the table
 PLAIN = "plain in-context learning"
 
 Rows = Annotated[
@@ -154,7 +154,7 @@ def _table(result: TuneReport) -> Any:
 
 
 def _corrections(result: TuneReport) -> list[str]:
-    """What each calibration gives with plain in-context learning: one line, if any was tried."""
+    """The accuracy of plain in-context learning with each calibration: one line, if any was tried."""
     shares = _of_plain(result)
     listed = ", ".join(f"{name} {share:.1%}" for name, share in shares.items())
     return [f"calibrations at T = 1: {listed}"] if len(shares) > 1 else []
@@ -181,7 +181,7 @@ def _verdict(result: TuneReport) -> list[str]:
 
 
 def _decided(result: TuneReport) -> str:
-    """Whether the rows chose a setting, and what is kept if not."""
+    """Whether the rows chose a setting, or the setting that is kept if not, in words."""
     from deepthink_cli.tuning.nested import LEVEL
     from deepthink_cli.tuning.unchosen import UNLABELLED
 

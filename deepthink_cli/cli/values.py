@@ -80,7 +80,7 @@ def _words(typed: Sequence[str] | None) -> list[str] | None:
 
 
 def labels_file(typed: Sequence[str] | None) -> str | None:
-    """The file that --labels names, if it names one; raises InputError for a file beside other labels."""
+    """The file that --labels names, if any; raises InputError for a file beside other labels."""
     files = [value for value in typed or () if value.startswith(FILE)]
     if files and typed is not None and len(typed) > 1:
         raise InputError.of(

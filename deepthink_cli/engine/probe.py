@@ -22,7 +22,7 @@ from deepthink_cli.errors import DeepThinkError, InputError, ran_out_of_memory
 from deepthink_cli.memory import Memory
 from deepthink_cli.model.tokens import TokenizedQuery, ordinary_ids
 
-_ASKED = 64  # tokens of the vocabulary whose log-probabilities are compared
+_COMPARED = 64  # tokens of the vocabulary whose log-probabilities are compared
 
 
 def check_plain_pass(model: LanguageModel, text_ids: Sequence[int], query_ids: Sequence[int]) -> None:
@@ -33,10 +33,10 @@ def check_plain_pass(model: LanguageModel, text_ids: Sequence[int], query_ids: S
     the effect of one rounding of the results of every layer.
     """
     name, hint = model.identity.architecture, "choose a model of another architecture"
-    asked = _Asked(model, len(query_ids))
-    expected_SN, rounded_SN = _plain(model, asked, [*text_ids, *query_ids])
+    compared = _Compared(model, len(query_ids))
+    expected_SN, rounded_SN = _plain(model, compared, [*text_ids, *query_ids])
     try:
-        actual_SN = _after_memory(model, asked, text_ids, query_ids)
+        actual_SN = _after_memory(model, compared, text_ids, query_ids)
     except Exception as error:  # an unsupported past can fail in any way
         if isinstance(error, DeepThinkError) or ran_out_of_memory(error):
             raise
@@ -54,13 +54,13 @@ def check_plain_pass(model: LanguageModel, text_ids: Sequence[int], query_ids: S
         )
 
 
-class _Asked:
+class _Compared:
     """Computes the log-probabilities to compare: of N tokens after each of S tokens of a row."""
 
     def __init__(self, model: LanguageModel, length: int) -> None:
         known = model.known_tokens
         self.model, self.length = model, length
-        self.tokens_N = torch.arange(0, known, max(1, known // _ASKED), device=model.device)
+        self.tokens_N = torch.arange(0, known, max(1, known // _COMPARED), device=model.device)
 
     def of(self, inputs: dict[str, Any], start: int) -> Tensor:
         """Log-probabilities (S, N) after tokens `start` onward of the first row of a pass."""
@@ -70,20 +70,22 @@ class _Asked:
 
 
 @torch.inference_mode()
-def _plain(model: LanguageModel, asked: _Asked, ids: list[int]) -> tuple[Tensor, Tensor]:
+def _plain(model: LanguageModel, compared: _Compared, ids: list[int]) -> tuple[Tensor, Tensor]:
     """Log-probabilities (S, N) from one pass over all ids, and from another pass with different rounding."""
     # A second row of other tokens changes the first one only by rounding.
-    pair_2S, start = torch.tensor([ids, ids[::-1]], device=model.device), len(ids) - asked.length
-    expected_SN = asked.of({"input_ids": pair_2S[:1], "use_cache": False}, start)
+    pair_2S, start = torch.tensor([ids, ids[::-1]], device=model.device), len(ids) - compared.length
+    expected_SN = compared.of({"input_ids": pair_2S[:1], "use_cache": False}, start)
     with off_by_one_rounding(model):
-        return expected_SN, asked.of({"input_ids": pair_2S, "use_cache": False}, start)
+        return expected_SN, compared.of({"input_ids": pair_2S, "use_cache": False}, start)
 
 
 @torch.inference_mode()
-def _after_memory(model: LanguageModel, asked: _Asked, text_ids: Sequence[int], query_ids: Sequence[int]) -> Tensor:
+def _after_memory(
+    model: LanguageModel, compared: _Compared, text_ids: Sequence[int], query_ids: Sequence[int]
+) -> Tensor:
     """Log-probabilities (S, N) from a pass over the query, with the memory of the text as its past."""
     query_2S = torch.tensor([query_ids, query_ids[::-1]], device=model.device)
-    return asked.of(model.inputs(query_2S, model.read(text_ids).as_cache(model.dtype, rows=2), len(text_ids)), 0)
+    return compared.of(model.inputs(query_2S, model.read(text_ids).as_cache(model.dtype, rows=2), len(text_ids)), 0)
 
 
 @contextmanager

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Evaluating(Event):
+class EvaluationStarted(Event):
     """The rows will now be scored with this memory, and corrected by these calibrations."""
 
     memory: OpenedMemory
@@ -22,14 +22,14 @@ class Evaluating(Event):
 
 
 @dataclass(frozen=True)
-class Predicted(Event):
+class RowPredicted(Event):
     """A row was scored at one iteration; the events of its iterations come one after another."""
 
     prediction: Prediction
 
 
 @dataclass(frozen=True)
-class Evaluated(Event):
+class EvaluationEnded(Event):
     """All rows were scored."""
 
     report: EvaluationReport

@@ -11,7 +11,7 @@ from deepthink_cli.calibration.calibrator import Calibrator
 from deepthink_cli.data.examples import Query, Skipped
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError, option
-from deepthink_cli.evaluation.evaluation import Evaluator
+from deepthink_cli.evaluation.by_iteration import Evaluator
 from deepthink_cli.experiments.executors.messages import JobEvent, RowMade
 from deepthink_cli.experiments.jobs import Job
 from deepthink_cli.experiments.progress import InputsScored, JobInfo

@@ -34,7 +34,7 @@ def export_memory(
     options: Options | None = None,
     model: ModelOptions | None = None,
 ) -> tuple[Memory, Written]:
-    """Write one iteration of a memory file, and return it with what the exporter says; raises as the exporter does.
+    """Write one iteration of a memory file; returns it with the exporter's result. Raises as the exporter does.
 
     Warns of a correction and of a weight of the first token that the memory stores: other programs score without them.
     """

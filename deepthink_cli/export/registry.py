@@ -21,8 +21,8 @@ if TYPE_CHECKING:  # memories are listed without torch
 class Export:
     """One iteration of a memory that is to be written to `output`.
 
-    `header` is that of the memory's file; `options` are those of the exporter, None if it has none of its own; `model`
-    are the options of the model that `Exporter.takes_model` asks for.
+    `header` is the header of the memory's file. `options` are the exporter's own options, or None. `model` are the
+    options of the model, if the exporter takes one (`Exporter.takes_model`).
     """
 
     memory: Memory
@@ -45,10 +45,10 @@ class Written:
 class Exporter:
     """A form in which another program reads memories.
 
-    `write` is a function, or where it is found (`module:function`); it writes `Export.output`, complete or not at all,
-    and raises InputError for a memory that the form cannot hold. `form` says what is written, in the line that reports
-    it. `files` names the files that the written folder may have; without any, it is one file. `options` are options of
-    its own. One that does not take a model refuses `--model`.
+    `write` is a function, or the place of one (`module:function`). It writes `Export.output`, complete or not at all,
+    and raises InputError for a memory that the form cannot hold. `form` names the form in messages. `files` are the
+    files that the written folder may have; without `files`, the output is a file. `options` are the exporter's own
+    options. An exporter that does not take a model refuses `--model`.
     """
 
     write: Callable[[Export], Written | None] | str

@@ -149,7 +149,7 @@ class OutputRows:
 
     @cached_property
     def _output(self) -> dict[str, Kind]:
-        """The columns of a row before those of the input."""
+        """The columns of a row before the columns of the input."""
         columns: dict[str, Kind] = {"index": "integer"}
         if self.several:
             columns["iteration"] = "integer"

@@ -81,8 +81,8 @@ def with_gains(shown: Sequence[Panel]) -> list[Panel]:
 def _curves(arm: Arm, jobs: Sequence[JobResults], members: Sequence[str]) -> list[Curve]:
     """The curves of an arm on the mean of its member tasks, of test rows and of dev rows.
 
-    A job is complete if it has every T of its arm in the same widest groups. A seed is complete if it has a complete job
-    on every task that any seed has completed. Seeds with the same demonstrations in the same order are one.
+    A job is complete if it has every T of its arm in the same widest groups. A seed is complete if it has a complete
+    job on every task that any seed has completed. Seeds with the same demonstrations in the same order are one.
     """
     groups = {job.widest_group for job in jobs if job.task in members}
     curves = []

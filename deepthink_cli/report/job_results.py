@@ -180,9 +180,9 @@ def _unique(results: Iterable[Result]) -> list[Result]:
 
 
 def _splitting(rows: Sequence[Result], limits: RowLimits) -> list[str]:
-    """Which of `SPLITTING` take several values for one task, also in different arms: methods may have their own."""
+    """The fields of `SPLITTING` with several values for one task, also in different arms."""
     by_task = grouped((row.setting for row in rows), lambda setting: (setting.task, setting.part)).values()
-    names = [name for name in SPLITTING if name != "limit"]  # that of dev rows is another number
+    names = [name for name in SPLITTING if name != "limit"]  # dev rows have another limit
     several = [name for name in names if any(len(_values(settings, name)) > 1 for settings in by_task)]
     return [*several, *(["limit"] if limits.are_several else [])]
 

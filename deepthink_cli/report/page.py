@@ -127,7 +127,7 @@ def _by_arm(lines: Sequence[ReportLine]) -> tuple[list[str], Sections]:
 
 
 def _by_task(lines: Sequence[ReportLine]) -> tuple[list[str], Sections]:
-    """The columns, and a table for each task or mean with a row for each arm, named by the fields in which arms differ."""
+    """The columns, and a table for each task or mean with a row for each arm, named by its distinctive fields."""
     varied = varying(list(dict.fromkeys(line.row.arm for line in lines)))
     cells = [{"method": line.row.arm.label(varied, short=True), **texts(line)} for line in lines]
     columns = [name for name in cells[0] if name != "task" and any(row[name] for row in cells)]

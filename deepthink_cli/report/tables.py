@@ -175,8 +175,8 @@ def summarize(jobs: Sequence[JobResults], iteration: int | None = None) -> list[
 
     The reported T is `iteration`. By default, T and eta are chosen for each seed on its own dev rows; without dev rows,
     the last T is reported. A seed counts if it has the reported T, on all tasks of a group; if any seed has a baseline,
-    only seeds with a baseline count. Seeds with the same demonstrations in the same order are one. Raises InputError for
-    an iteration beyond the run.
+    only seeds with a baseline count. Seeds with the same demonstrations in the same order are one. Raises InputError
+    for an iteration beyond the run.
     """
     last = max((t for job in jobs for t in job.test), default=0)
     if iteration is not None and not 1 <= iteration <= last:

@@ -29,7 +29,7 @@ _NAME = "probabilities"  # the name of the array in the cache
 
 
 @dataclass(frozen=True, eq=False)
-class _Asked:
+class _PlannedQueries:
     """Queries prepared for scoring, and the digest of their tokens.
 
     `rest` are the queries without their common beginning `plan.shared`. It is read together with a set of
@@ -46,7 +46,7 @@ class _Trial:
     """A set of demonstrations as tokens, the queries after it, and the key of the result in the cache."""
 
     demonstrations: TokenizedDemonstrations
-    asked: _Asked
+    planned: _PlannedQueries
     key: str
 
 
@@ -102,7 +102,7 @@ class EngineTrials:
     def _prepared(self, sets: Sequence[tuple[int, ...]], queries: Sequence[Query]) -> dict[tuple[int, ...], _Trial]:
         """The trial of every set; sets after which queries have the same tokens share a plan."""
         tokenizer, template, labels = self._engine.tokenizer, self._empty.template, self._empty.labels
-        alike: dict[tuple[str, tuple[int, ...]], _Asked] = {}
+        alike: dict[tuple[str, tuple[int, ...]], _PlannedQueries] = {}
         trials = {}
         for rows in sets:
             if not rows:
@@ -111,21 +111,23 @@ class EngineTrials:
                 examples = tuple(self._examples[row] for row in rows)
                 read = tokenize_demonstrations(tokenizer, replace(self._empty, examples=examples))
             if read.chat is not None:  # a chat template may write queries differently after other turns
-                asked = self._asked(read, queries)
+                planned = self._planned(read, queries)
             else:
                 follows = end_of_demonstrations(tokenizer, read).follows
-                asked = alike.get(follows) or self._asked(read, queries)
-                alike[follows] = asked
-            self._check(len(rows), read.token_ids, asked.plan)
-            key = key_of(_NAME, *model_parts(self._engine.identity), read.token_ids, asked.sha256)
-            trials[rows] = _Trial(read, asked, key)
+                planned = alike.get(follows) or self._planned(read, queries)
+                alike[follows] = planned
+            self._check(len(rows), read.token_ids, planned.plan)
+            key = key_of(_NAME, *model_parts(self._engine.identity), read.token_ids, planned.sha256)
+            trials[rows] = _Trial(read, planned, key)
         return trials
 
-    def _asked(self, prompt: TokenizedDemonstrations, queries: Sequence[Query]) -> _Asked:
+    def _planned(self, prompt: TokenizedDemonstrations, queries: Sequence[Query]) -> _PlannedQueries:
         tokenized = query_tokenizer(self._engine.tokenizer, prompt)(queries)
         plan = self._engine.plan(tokenized)
         rest = [replace(query, prefix=query.prefix[len(plan.shared) :]) for query in tokenized]
-        return _Asked(plan, self._engine.plan(rest), key_of(*([query.prefix, query.answers] for query in tokenized)))
+        return _PlannedQueries(
+            plan, self._engine.plan(rest), key_of(*([query.prefix, query.answers] for query in tokenized))
+        )
 
     def _check(self, shots: int, token_ids: tuple[int, ...], plan: ScoringPlan) -> None:
         """Raise InputError unless the set and the longest query after it fit the model."""
@@ -155,9 +157,9 @@ class EngineTrials:
         """The log-probabilities of the queries' labels after every set, in nats."""
         from deepthink_cli.thinking import think_together
 
-        for _, part in groupby(group, key=lambda trial: (id(trial.asked), bool(trial.demonstrations.token_ids))):
+        for _, part in groupby(group, key=lambda trial: (id(trial.planned), bool(trial.demonstrations.token_ids))):
             trials = list(part)
-            plan, rest = trials[0].asked.plan, trials[0].asked.rest
+            plan, rest = trials[0].planned.plan, trials[0].planned.rest
             if not trials[0].demonstrations.token_ids:  # there is only one such set
                 sums = [list(observation.sums) for observation in self._engine.observe(None, plan)]
                 check_finite(self._engine, plan, sums)

@@ -15,7 +15,7 @@ from deepthink_cli.cli import demo
 from deepthink_cli.cli.demo import curves, outcome
 from deepthink_cli.cli.main import run
 from deepthink_cli.data.examples import Query
-from deepthink_cli.evaluation.evaluation import Evaluation, Evaluator
+from deepthink_cli.evaluation.by_iteration import Evaluation, Evaluator
 from deepthink_cli.scoring.prediction import prediction_of
 from deepthink_cli.scoring.scores import Scores
 

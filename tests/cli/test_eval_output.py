@@ -13,7 +13,7 @@ import pytest
 from deepthink_cli.cli.accuracy import AXIS, LABELS, corrected, curve, distribution, probabilities
 from deepthink_cli.cli.console import counted, report, table
 from deepthink_cli.cli.main import run
-from deepthink_cli.evaluation.evaluation import Evaluation
+from deepthink_cli.evaluation.by_iteration import Evaluation
 from deepthink_cli.evaluation.metrics import Changes, Probabilities, Tally
 
 REVIEWS = Path(__file__).parent.parent.parent / "examples" / "reviews"

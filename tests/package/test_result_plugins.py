@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from deepthink_cli.errors import InputError
-from deepthink_cli.evaluation.progress import Evaluated, Predicted
+from deepthink_cli.evaluation.progress import EvaluationEnded, RowPredicted
 from deepthink_cli.events import Note
 from deepthink_cli.experiments.figure import FigureForm, FigureOptions
 from deepthink_cli.experiments.progress import RowWritten
@@ -49,9 +49,9 @@ class Tally:
         self.path, self.line, self.tell, self.told = options.tally, line, tell, 0
 
     def __call__(self, event):
-        self.told += isinstance(event, (Predicted, RowWritten, Reported))
+        self.told += isinstance(event, (RowPredicted, RowWritten, Reported))
         self.path.write_text(f"{self.line.split()[1]} {self.told}")
-        if isinstance(event, Evaluated):
+        if isinstance(event, EvaluationEnded):
             self.tell(Note("all is counted"))
 
 @dataclass(frozen=True)

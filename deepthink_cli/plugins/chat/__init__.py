@@ -1,1 +1,1 @@
-"""`deepthink chat`: one question after another, with everything said so far in the cache."""
+"""`deepthink chat`: one question after another, with the whole dialogue in the cache."""

@@ -36,9 +36,8 @@ class Exchange:
 class Dialogue:
     """Answers questions one after another, each after the demonstrations and the earlier exchanges.
 
-    `exchanges` are those that the next answer will follow; the oldest are forgotten when the model's context is full,
-    and counted in `forgotten`.
-    Raises InputError for a memory without a template, or whose template needs several fields.
+    The next answer follows the `exchanges`. The oldest are forgotten when the model's context is full, and counted in
+    `forgotten`. Raises InputError for a memory without a template, or whose template needs several fields.
     """
 
     def __init__(self, engine: Engine, memory: Memory, decoding: Decoding | None = None) -> None:
@@ -86,7 +85,7 @@ class Dialogue:
         start = self._keep(ids)
         rest, length = ids[start:], self.length + start
         most = self.engine.limits.max_tokens(self.length)
-        if rest and (most is None or length + len(rest) <= most):  # otherwise the next question reads what fits
+        if rest and (most is None or length + len(rest) <= most):  # else the next question reads a part
             (present,) = self.engine.read([Reading(rest, self._past, length)])
             self._past, self._read = self._past.followed_by(present), ids
 

@@ -63,14 +63,14 @@ class RayExecutor:
         """Do nothing: no resources are reserved for workers that were not started."""
 
     def close(self) -> None:
-        """Leave the cluster; one that was started here ends."""
+        """Leave the cluster; a cluster that was started here ends."""
         import ray
 
         ray.shutdown()
 
 
 def start(address: str | None, workers: int | None, device: str, cache: Path) -> RayExecutor:
-    """An executor on a cluster, or on one that is started here; raises as `RayExecutor` does."""
+    """An executor on a cluster, or on a cluster that is started here; raises as `RayExecutor` does."""
     return RayExecutor(address or LOCAL, workers, device, cache)
 
 
@@ -86,7 +86,7 @@ class Actor:
         self.handler = MessageHandler(Store(Path(cache)))
 
     def handle(self, message: Message) -> Iterator[Event]:
-        """Do what a message asks."""
+        """Do the work in a message."""
         yield from self.handler.handle(message)
 
 

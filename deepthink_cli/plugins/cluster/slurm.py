@@ -13,7 +13,7 @@ from deepthink_cli.events import Note, Tell
 from deepthink_cli.io.atomic import writing
 from deepthink_cli.io.processes import python
 
-WORKERS = "--workers"  # the option that asks for the script, which a shard does not have
+WORKERS = "--workers"  # the option that asks for the script; a shard does not have it
 _LINE_BREAK = re.compile(r"[\n\r]")
 
 

@@ -22,7 +22,7 @@ FEWEST = 4  # different demonstrations from which on each is left out of what it
 
 @dataclass(frozen=True)
 class ContextTuning(Trained):
-    """Context Tuning; the default parameters are those of its authors.
+    """Context Tuning; the default parameters are its authors'.
 
     `steps` full-batch steps of AdamW, whose rate falls from `lr` to 0 along a cosine; in each step every row does not
     see a random share `dropout` of the memory's tokens, drawn from `seed`, which is not the seed that the

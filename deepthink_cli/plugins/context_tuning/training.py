@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 class Rows:
     """The demonstrations as queries, before anything is hidden from them.
 
-    `ids[i]` are the tokens of demonstration i as a query with its answer, the last `answers[i]` of which are the
-    answer's. `own_RL` (R, L) is True at the tokens of the memory that row i must not attend to: those of the
-    demonstrations with the input of demonstration i, or none if there are fewer than four inputs.
+    `ids[i]` are the tokens of demonstration i as a query with its answer; the last `answers[i]` tokens are the answer.
+    `own_RL` (R, L) is True at the tokens of the memory that row i must not attend to: the demonstrations with the same
+    input as demonstration i, or none if there are fewer than four inputs.
     """
 
     ids: tuple[tuple[int, ...], ...]
@@ -37,7 +37,7 @@ class Rows:
     own_RL: Tensor
 
     def hiding(self, dropped_RL: Tensor) -> list[TrainingRow]:
-        """The training rows, from which the tokens `dropped_RL` are hidden as well as their own."""
+        """The training rows; the tokens `dropped_RL` and a row's own tokens are hidden from it."""
         hidden_RL = self.own_RL | dropped_RL
         return [TrainingRow(*row) for row in zip(self.ids, self.answers, hidden_RL, strict=True)]
 
@@ -45,7 +45,7 @@ class Rows:
 def training_rows(
     tokenizer: PreTrainedTokenizerBase, demonstrations: TokenizedDemonstrations, needed_by: Problem
 ) -> Rows:
-    """The rows of these demonstrations; raises InputError as `own_tokens` does for what is `needed_by` an option."""
+    """The rows of these demonstrations; raises InputError, about the option `needed_by`, as `own_tokens` does."""
     ids, answers = [], []
     for number, example in enumerate(demonstrations.examples, start=1):
         candidates = demonstrations.labels or (example.label,)

@@ -30,7 +30,7 @@ Order = Callable[[Tensor], Tensor]
 
 @dataclass(frozen=True)
 class SavedState:
-    """A state as it was read: its name in messages, its bytes, and what they are."""
+    """A state as it was read: its name in messages, its bytes, and their structure."""
 
     name: str
     data: bytes
@@ -39,7 +39,7 @@ class SavedState:
 
 @dataclass(frozen=True)
 class Agreement:
-    """How a state's own keys and values compare with one reading of the demonstrations by the memory's model.
+    """The comparison of a state's own keys and values with one reading of the demonstrations by the memory's model.
 
     `keys` and `values` are the largest differences, as shares of the largest value of their layer; `tolerance` is what
     is allowed. `paired` says that the state holds the two halves of each head's keys in turn, as llama.cpp's
@@ -71,7 +71,7 @@ def export(export: Export) -> Written:
 
 
 def _one_reading(export: Export) -> Memory:
-    """The memory of one reading, which is T = 1 unless it was trained."""
+    """The memory of one reading: T = 1, unless the memory was trained."""
     header, metadata = export.header, export.header.metadata
     trained = trains(metadata.technique)
     if 1 in metadata.kept and not trained:
@@ -96,7 +96,7 @@ def read_state(path: str | Path) -> SavedState:
 
 
 def check_tokens(state: SavedState, token_ids: Iterable[int]) -> None:
-    """Raise InputError unless the state's tokens and cells are those of the memory, at positions 0 to L - 1."""
+    """Raise InputError unless the state has the memory's tokens and cells, at positions 0 to L - 1."""
     ids, parsed = tuple(token_ids), state.parsed
     way = "save it after exactly the memory's token ids (docs/elsewhere.md)"
     if parsed.tokens != ids:
@@ -161,7 +161,7 @@ def _check_widths(state: SavedState, first: Memory) -> None:
 
 
 def _orders(first: Memory) -> list[tuple[bool, Order]]:
-    """The orders in which a head's keys can be: as ours, and in pairs if a head has an even number of them."""
+    """The possible orders of a head's keys: ours, and in pairs if a head has an even number of values."""
     even = all(tensor.shape[2] % 2 == 0 for tensor in first.keys)
     return [(False, _unchanged), (True, _pairs)] if even else [(False, _unchanged)]
 
@@ -203,7 +203,7 @@ def _encoded(state: SavedState, block: Block, tensor: Tensor) -> bytes:
 
 
 def _cause(compared: Agreement) -> str:
-    """What the difference may come from, and what to do."""
+    """The probable cause of the difference, and the way out."""
     largest = max(compared.keys, compared.values)
     enough = [name for name, tolerance in TOLERANCES.items() if largest <= tolerance]
     if enough:

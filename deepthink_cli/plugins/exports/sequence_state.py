@@ -1,4 +1,4 @@
-"""The file of one sequence's state, as llama.cpp writes it (docs/elsewhere.md): where its keys and values are.
+"""The file of one sequence's state, as llama.cpp writes it (docs/elsewhere.md): the places of its keys and values.
 
 Byte order is little-endian. Nothing is written here, and only the format is known: which bytes are whose.
 """

@@ -25,7 +25,7 @@ NEW = 256  # tokens that are generated where a task does not say
 
 
 class _NoStore:
-    """The store of answers that lighteval's pipeline gives every model's tasks to; this one keeps none.
+    """The store of answers to which lighteval's pipeline gives every model's tasks; this store keeps none.
 
     lighteval's own would make folders beside a local model, since it is named by the model's path.
     """
@@ -37,7 +37,7 @@ class _NoStore:
 class DeepThinkLighteval(LightevalModel):  # type: ignore[misc]  # lighteval is not typed
     """A causal language model after T readings of each task's demonstrations (section 3.1).
 
-    The name of the model is its arguments, those of `deepthink harness`: `MODEL,iterations=5,eta=0.01`.
+    The model's name is the arguments of `deepthink harness`: `MODEL,iterations=5,eta=0.01`.
     """
 
     def __init__(self, config: Any) -> None:
@@ -116,7 +116,7 @@ class DeepThinkLighteval(LightevalModel):  # type: ignore[misc]  # lighteval is 
         return responses
 
     def _context(self, doc: Any, number: int) -> SplitContext:
-        """The prompt of a row, which knows where its query begins."""
+        """The prompt of a row, with the place where its query begins."""
         prompt = self.prompts.prepare_prompt(doc)
         own = doc.query.removeprefix(doc.instruction or "").strip()
         query = next((text for text in (doc.query, own) if prompt.endswith(text)), "")

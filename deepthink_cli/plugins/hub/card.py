@@ -79,7 +79,7 @@ _FIGURES = TypeAdapter(Figures)
 
 
 def read_figures(path: Path, header: Header) -> Figures:
-    """Read the output of `deepthink eval --json`; raises InputError if it is not one, or is of another memory."""
+    """Read the output of `deepthink eval --json`; raises InputError for another file, and for another memory."""
     try:
         figures: Figures = _FIGURES.validate_json(path.read_bytes())
     except OSError as error:
@@ -207,7 +207,7 @@ class Card:
 
 
 def hub_id(model: ModelIdentity) -> str | None:
-    """The model's id if it is one of the hub; None for a local folder or file and for the built-in model."""
+    """The id of a hub model; None for a local folder or file and for the built-in model."""
     return model.id if _HUB_ID.fullmatch(model.id) and model.revision is not None else None
 
 

@@ -98,7 +98,7 @@ class Repository:
                 )
 
     def damaged(self, reason: str) -> DeepThinkError:
-        """The error for files that are not what the hub records."""
+        """The error for files that differ from the hub's record."""
         return DeepThinkError(f"{self}: damaged or changed: {reason}; nothing was written")
 
     def licence(self) -> str | None:
@@ -118,7 +118,7 @@ class Repository:
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
-        """Raise what the hub's library raises as a DeepThinkError that says what to do."""
+        """Raise errors of the hub's library as a DeepThinkError with a way out."""
         import huggingface_hub  # noqa: F401  imported before its settings are changed
 
         try:
@@ -148,7 +148,7 @@ def _limited(file: RemoteFile, damaged: Callable[[str], DeepThinkError]) -> Any:
             return super().update(n)
 
         def update_transfer(self, n: float) -> None:
-            """Bytes of the network, which may be more than those of the file."""
+            """Bytes from the network, which may be more than the file's bytes."""
 
         def set_transfer_postfix_str(self, *_: Any, **__: Any) -> None:
             """Nothing is shown."""
@@ -157,7 +157,7 @@ def _limited(file: RemoteFile, damaged: Callable[[str], DeepThinkError]) -> Any:
 
 
 def _reason(error: Exception) -> str:
-    """What went wrong, and what to do."""
+    """The failure, and the way out."""
     kinds = {kind.__name__ for kind in type(error).__mro__}
     status = getattr(getattr(error, "response", None), "status_code", None)
     if is_unreachable(error):

@@ -1,4 +1,4 @@
-"""Publish a memory on the hub, with its PEFT form and a card, and fetch one; what is fetched is verified first."""
+"""Publish a memory on the hub, with its PEFT form and a card; fetch a memory, and verify it before it is written."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def _check_file(repository: Repository, listed: RemoteFile, path: Path) -> None:
 
 
 def _check_contents(repository: Repository, folder: Path) -> None:
-    """Raise DeepThinkError unless the memory is complete, and its PEFT form, if there is one, is of the same memory."""
+    """Raise DeepThinkError unless the memory is complete, and its PEFT form, if any, is of the same memory."""
     from deepthink_cli.artifact.files import read_memories
 
     try:
@@ -164,7 +164,7 @@ def _check_contents(repository: Repository, folder: Path) -> None:
 
 
 def _agrees(memory: Memory, header: Header, folder: Path) -> bool:
-    """Whether the PEFT form in a folder is the one that this memory has."""
+    """Whether the PEFT form in a folder is the form of this memory."""
     import safetensors.torch
     import torch
     from safetensors import SafetensorError

@@ -73,7 +73,7 @@ class RowChoice:
 
 
 def label_lines(compared: ComparedLabels) -> list[Any]:
-    """The report of the labels that differ: how many, from what to what, which rows, and whether chance explains it."""
+    """The report of the labels that differ: their number, the labels, the rows, and whether chance explains it."""
     changes = compared.changes
     count, where = len(changes.rows), f"{compared.task}, {compared.split}" if compared.task else compared.split
     title = f"Labels of {changes.n:,} rows ({where}): {count:,} differ ({count / changes.n:.2%})"

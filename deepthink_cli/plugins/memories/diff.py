@@ -55,7 +55,7 @@ class TensorChanges:
 
 
 def tensor_changes(before: Memory, after: Memory) -> tuple[TensorChanges | None, list[str]]:
-    """Compare the layers whose keys and values have equal shapes; None if there are none, and why others are not."""
+    """Compare the layers whose keys and values have equal shapes, or None; also the reasons against other layers."""
     import torch
 
     layers = range(min(len(before.keys), len(after.keys)))
@@ -97,7 +97,7 @@ def _shapes(memory: Memory, layer: int) -> tuple[torch.Size, torch.Size]:
 
 
 def _reasons(before: Memory, after: Memory, compared: Sequence[int]) -> list[str]:
-    """Why layers are not compared, one line for each cause."""
+    """The reasons why layers are not compared, one line for each."""
     counts, reasons = (len(before.keys), len(after.keys)), []
     if before.length != after.length:
         return [f"A has {before.length} tokens and B {after.length}: no keys and values have equal shapes"]
@@ -113,7 +113,7 @@ def _reasons(before: Memory, after: Memory, compared: Sequence[int]) -> list[str
 
 @dataclass(frozen=True)
 class SharedDemonstrations:
-    """How many demonstrations two memories share, and how many only one of them has."""
+    """The numbers of demonstrations that two memories share, and that only one of them has."""
 
     both: int
     only_before: int
@@ -123,12 +123,12 @@ class SharedDemonstrations:
 
 @dataclass(frozen=True)
 class MemoryDiff:
-    """What differs from memory A, `before`, to memory B, `after`.
+    """The differences between memory A, `before`, and memory B, `after`.
 
-    `provenance` holds what is said of each, by name, where that differs, and `model` the parts in which the models
-    differ. `tensors` is None if no keys and values have equal shapes; `not_compared` says why they, or some layers, or
-    labels are not compared. `tokens` are the texts of A's tokens, None without the tokenizer. `labels` is None unless
-    rows were given and could be labelled by both.
+    `provenance` has pairs of different facts, by name; `model` has the parts in which the models differ. `tensors` is
+    None if no keys and values have equal shapes. `not_compared` has the reasons why tensors, layers or labels are not
+    compared. `tokens` are the texts of A's tokens; None without the tokenizer. `labels` is None unless rows were given
+    and both memories could label them.
     """
 
     before: OpenedMemory

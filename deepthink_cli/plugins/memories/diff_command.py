@@ -1,4 +1,4 @@
-"""`deepthink diff`: what differs between two memories."""
+"""`deepthink diff`: the differences between two memories."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def _iterations(header: Header, after: Path | None, iteration: str | None) -> tu
 
 
 def _lines(result: MemoryDiff) -> list[Any]:
-    """The report: what differs in the provenance, then the most changed layers and tokens, then the labels."""
+    """The report: differences of the provenance, then the most changed layers and tokens, then the labels."""
     width = max(map(len, result.provenance), default=0)
     lines: list[Any] = [f"A  {_named(result.before)}", f"B  {_named(result.after)}", ""]
     for name, pair in result.provenance.items():
@@ -167,7 +167,7 @@ def _demonstrations(shared: SharedDemonstrations) -> str:
 
 
 def _token(result: MemoryDiff, place: int) -> str:
-    """The text of a token of A, or its id; that of B too where it is another one."""
+    """The text of a token of A, or its id, and the text of B's token if it is another."""
     ours, theirs = (memory.provenance.demonstrations.token_ids[place] for memory in (result.before, result.after))
     shown = str(ours) if result.tokens is None else repr(result.tokens[place])
     return shown if ours == theirs else f"{shown} (another token in B)"

@@ -63,7 +63,7 @@ class LabelChanges:
 
     @property
     def transitions(self) -> dict[tuple[str, str], int]:
-        """How many rows changed from one label to another, the most frequent first."""
+        """The number of rows that changed from one label to another, the most frequent change first."""
         return dict(Counter((row.before, row.after) for row in self.rows).most_common())
 
 
@@ -95,7 +95,7 @@ class LabelChangeTally:
             self.right = [count + (label == gold) for count, label in zip(self.right, labels, strict=True)]
 
     def result(self) -> LabelChanges:
-        """The differences of all counted rows, of which there must be at least one."""
+        """The differences of all counted rows; at least one is needed."""
         mean, labelled = self.log_probability, None
         if count := self.labelled.log_probability.n:
             labelled = Labelled(self.right[0] / count, self.right[1] / count, self.labelled.result())
@@ -104,7 +104,7 @@ class LabelChangeTally:
 
 @dataclass(frozen=True)
 class ComparedLabels:
-    """What two memories say of the same rows; `skipped` counts those that one of them cannot score, by reason."""
+    """The labels of the same rows by two memories; `skipped` counts, by reason, rows that one of them cannot score."""
 
     changes: LabelChanges
     split: str
@@ -132,7 +132,7 @@ def not_comparable(before: OpenedMemory, after: OpenedMemory) -> str | None:
 
 
 def _scoring(before: OpenedMemory, after: OpenedMemory) -> Scoring:
-    """The scoring that stored corrections are of: of a bias if there is one, since centroids are of any score."""
+    """The scoring of the stored corrections, which is the scoring of a bias, if any; centroids fit any scoring."""
     stored = [each for memory in (before, after) if (each := memory.provenance.calibrated) is not None]
     biases = [each for each in stored if each.centroids is None]
     return Scoring.of(**(biases or stored)[0].scoring) if stored else PLAIN
@@ -140,10 +140,10 @@ def _scoring(before: OpenedMemory, after: OpenedMemory) -> Scoring:
 
 @dataclass(frozen=True, eq=False)
 class LabelComparison:
-    """What is to be labelled with the one iteration of each memory, checked before any weights are loaded.
+    """The rows that both memories label, each with one iteration, checked before any weights are loaded.
 
-    `rows` are read in the template of each memory. Labels and scores are those after the correction that a memory
-    stores, of the `score` that it is of.
+    `rows` are read in the template of each memory. Labels and scores are after the correction that a memory stores, by
+    the scoring of this correction.
     """
 
     before: Scorer
@@ -198,7 +198,7 @@ def compare_labels(planned: LabelComparison, tell: Tell) -> ComparedLabels:
 
 
 def _answers(loaded: Loaded, rows: EvaluatedRows, tell: Tell, progress: Progress) -> Iterator[Prediction | Skipped]:
-    """The predictions of a memory, after the correction that it stores, if it stores one."""
+    """The predictions of a memory, after its stored correction, if any."""
     parts = loaded(rows.queries, size=EVALUATED, skip=EVERY_REASON, progress=progress, tell=tell)
     for row in chain.from_iterable(parts):
         yield row if isinstance(row, Skipped) else answer_of(row, loaded.scorer.calibrate)

@@ -1,4 +1,4 @@
-"""Store a memory in 8 or 4 bits a number: what `deepthink quantize` does."""
+"""Store a memory in 8 or 4 bits a number: the work of `deepthink quantize`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class QuantizedFile:
 
     @property
     def share(self) -> float:
-        """Bytes of the quantized file divided by those of its source."""
+        """The bytes of the quantized file divided by the bytes of its source."""
         return self.header.size / self.source.size
 
 

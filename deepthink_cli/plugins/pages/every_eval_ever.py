@@ -127,7 +127,7 @@ class Record:
 
 
 def write_report(reported: Reported, folder: Path) -> list[str]:
-    """Write the records of a report, and say how many; raises as `write_records` does."""
+    """Write the records of a report, and tell their number; raises as `write_records` does."""
     written = write_records(reported.jobs, folder, int(time.time()), reported.iteration)
     return [f"wrote {len(written)} records below {folder / 'data'}"]
 

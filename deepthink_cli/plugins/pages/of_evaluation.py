@@ -1,11 +1,11 @@
-"""The page of an evaluation: what `deepthink eval --html` writes."""
+"""The page of an evaluation, which `deepthink eval --html` writes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from deepthink_cli.evaluation.by_iteration import Evaluation
 from deepthink_cli.evaluation.evaluate import EvaluationReport
-from deepthink_cli.evaluation.evaluation import Evaluation
 from deepthink_cli.evaluation.metrics import confusion_table
 from deepthink_cli.experiments.samples import as_lines
 from deepthink_cli.plugins.pages.page import Chart, ChartGroup, Point, Series, Table, WebPage, versions
@@ -19,8 +19,7 @@ from deepthink_cli.updates.registry import values_of
 class Observed:
     """Collects predictions as the samples of a page; pass `add` to `evaluate` as `observe`.
 
-    Each row has `iterations` predictions, one after another. Labels and scores are those of the first calibration, or
-    raw ones.
+    Each row has `iterations` predictions, one after another. Labels and scores are by the first calibration, or raw.
     """
 
     def __init__(self, iterations: int, calibrate: Sequence[str] = ()) -> None:

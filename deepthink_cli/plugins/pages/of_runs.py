@@ -136,7 +136,7 @@ def _tables(page: Page) -> Iterable[Table]:
 
 
 def _settings(jobs: Sequence[JobResults]) -> dict[str, str]:
-    """Every field of the settings with its values, in the order of the rows; those that are never set are omitted."""
+    """Every field of the settings with its values, in the order of the rows, without fields that are never set."""
     values: dict[str, dict[str, None]] = {}
     for job in jobs:
         for result in (*job.test.values(), *job.dev.values()):
@@ -213,7 +213,7 @@ def _shared(result: Result, tested: Result) -> tuple[Any, ...]:
 
 
 def _of_a_study(setting: Setting, drawn: bool) -> Iterator[tuple[str, object]]:
-    """The fields of a study that are no options of a run, unless they are those of every run."""
+    """The fields of a study that are no options of a run, unless every run has their values."""
     if setting.protocol != "official":
         yield "protocols", setting.protocol
     if drawn and setting.sampling != "random":

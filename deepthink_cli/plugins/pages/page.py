@@ -1,4 +1,4 @@
-"""What a page holds, and how it is written: as one HTML file that needs no network and refuses any.
+"""The content of a page, and its writing as one HTML file that needs no network and refuses any.
 
 Jinja escapes every text; uPlot (MIT licence) draws the curves, and `assets/vendored.json` has its version and digests.
 """
@@ -38,7 +38,7 @@ def versions() -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Table:
-    """A table of texts under a caption; `is_open` is false for one that is collapsed at first."""
+    """A table of texts under a caption; it is collapsed at first unless `is_open`."""
 
     caption: str
     columns: Sequence[str]
@@ -102,7 +102,7 @@ class Chart:
 
 @dataclass(frozen=True)
 class ChartGroup:
-    """Charts of one quantity; `about` says what their lines and bands are."""
+    """Charts of one quantity; `about` is the meaning of their lines and bands."""
 
     title: str
     about: str

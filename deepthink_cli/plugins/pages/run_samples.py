@@ -1,4 +1,4 @@
-"""The samples of runs: what `deepthink run --samples` wrote for the results of a report."""
+"""The samples of runs, which `deepthink run --samples` wrote, for the results of a report."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ REST = "(all other candidates)"
 
 @dataclass(frozen=True)
 class Group:
-    """What the rows of one job have in common; `method` names its arm where a page has several."""
+    """The common part of the rows of one job; `method` names its arm if a page has several."""
 
     task: str
     seed: str

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from deepthink_cli.errors import InputError
-from deepthink_cli.evaluation.progress import Evaluated, Evaluating, Predicted
+from deepthink_cli.evaluation.progress import EvaluationEnded, EvaluationStarted, RowPredicted
 from deepthink_cli.events import Event, Note, Tell
 from deepthink_cli.io.atomic import writing
 from deepthink_cli.io.text import size
@@ -31,7 +31,7 @@ def check(options: PageOptions, read: Sequence[str | Path], runs: Collection[Pat
 
 
 class PageWriter:
-    """Collects what is told of an evaluation or a report, and writes its page at the end."""
+    """Collects the events of an evaluation or a report, and writes its page at the end."""
 
     def __init__(self, options: PageOptions, line: str, tell: Tell) -> None:
         assert options.html is not None
@@ -40,13 +40,13 @@ class PageWriter:
 
     def __call__(self, event: Event) -> None:
         match event:
-            case Evaluating(memory, calibrate):
+            case EvaluationStarted(memory, calibrate):
                 from deepthink_cli.plugins.pages.of_evaluation import Observed
 
                 self._observed = Observed(len({1, *memory.iterations}), calibrate)
-            case Predicted(prediction) if self._observed is not None:
+            case RowPredicted(prediction) if self._observed is not None:
                 self._observed.add(prediction)
-            case Evaluated(report) if self._observed is not None:
+            case EvaluationEnded(report) if self._observed is not None:
                 from deepthink_cli.plugins.pages.of_evaluation import page_of_evaluation
 
                 self._write(page_of_evaluation(report, self._observed, self.line))

@@ -59,7 +59,7 @@ class Cell(_Data):
 
 
 class Series(_Data):
-    """Points of the authors by T, of one model and task; `note` says where they come from."""
+    """The authors' points by T, for one model and task; `note` is their source."""
 
     model: str
     task: str
@@ -71,7 +71,7 @@ class Series(_Data):
 class Published(_Data):
     """All tables; `models`, `tasks` and `methods` give every name's aliases, `means` the number of tasks of a mean.
 
-    `gains` are those that the text of the paper states, in points, by model and group; `series` are other points.
+    `gains` are the gains in the text of the paper, in points, by model and group; `series` are other points.
     """
 
     source: str
@@ -135,7 +135,7 @@ class Published(_Data):
         return (_canonical(model, self.models), _canonical(task, self.tasks)) == (series.model, series.task)
 
     def tasks_of_mean(self, task: str) -> int | None:
-        """Over how many tasks the paper's figure is a mean; None for a single task."""
+        """The number of tasks in the paper's mean; None for a single task."""
         return self.means.get(_canonical(task, self.tasks))
 
 
@@ -162,7 +162,7 @@ def is_papers(arm: Arm) -> bool:
 
 
 def notes_on(lines: Sequence[ReportLine]) -> list[str]:
-    """The sources of the paper's figures, and how they differ in kind from those of the run."""
+    """The sources of the paper's figures, and their differences in kind from the run's figures."""
     if not lines:
         return ["The paper has no figures for these models and tasks"]
     paper, numbers = published(), sorted({line.table for line in lines if line.table})

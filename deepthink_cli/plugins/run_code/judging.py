@@ -27,7 +27,7 @@ from io import BytesIO
 from types import FunctionType, ModuleType
 from typing import Any
 
-RIGHT = 23  # the exit code of tests that have passed: an accident ends with another one
+RIGHT = 23  # the exit code of tests that have passed; an accident ends with another code
 NAMESPACES = 0x20000 | 0x4000000 | 0x8000000 | 0x10000000 | 0x20000000 | 0x40000000  # mount, uts, ipc, user, pid, net
 _PRIVATE, _PLAIN = 0x4000 | 0x40000, 2 | 4 | 8  # flags of mount(2)
 _DUMPABLE, _END_WITH_PARENT = 4, 1  # options of prctl(2)
@@ -239,7 +239,7 @@ def receive(stream: Any) -> bytes:
 
 
 def hold_answer(stream: Any, program: dict[str, str], names: dict[str, Any]) -> None:
-    """Run the answer, and then do what the tests ask of it, until they end."""
+    """Run the answer, and then do the tests' requests, until they end."""
     exec(compile(program["before"] + program["answer"], "answer.py", "exec"), names)
     objects = Objects()
     while True:
@@ -247,7 +247,7 @@ def hold_answer(stream: Any, program: dict[str, str], names: dict[str, Any]) -> 
 
 
 def run_tests(stream: Any, program: dict[str, str], names: dict[str, Any]) -> None:
-    """Run the tests on what the answer's process has; raises what they raise."""
+    """Run the tests on the objects of the answer's process; raises as they do."""
     tests = ast.parse(program["tests"])
     setup = ast.Module(own_statements(program["before"], program["answer"]), [])
     exec(compile(setup, "setup.py", "exec"), names)

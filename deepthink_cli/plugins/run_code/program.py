@@ -42,7 +42,7 @@ PROGRAM = ProgramJudge()
 
 
 def program_of(free: Free, text: str, fields: Mapping[str, Any]) -> Program:
-    """The program whose tests decide whether a generated text is right: the answer with columns of its row.
+    """The program that tests a generated answer: the answer with columns of its row.
 
     Items of a list column are lines. Raises InputError for a column that the row does not have.
     """

@@ -1,7 +1,7 @@
 """Judge a program of unknown origin: the answer and its tests run in two processes, each confined.
 
-The tests' process calls the answer's over a channel and compares what comes back itself, so that nothing which the
-answer does in its own process decides the verdict. `docs/tasks.md` says what holds, in which way of confinement.
+The tests' process calls the answer's process over a channel and compares the results itself, so that nothing that the
+answer does in its own process decides the verdict. `docs/tasks.md` lists the limits of each way of confinement.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ FILE = 1 << 20  # bytes of a file that is written
 FOLDER = 1 << 26  # bytes of all files
 _INSIDE = "/tmp/empty"  # the working folder in bubblewrap; Python itself may be in another one of /tmp
 START = 5  # seconds in which the processes start; a busy machine needs some of them
-_USERS = range(61184, 65520)  # those that systemd gives to services for as long as they run
+_USERS = range(61184, 65520)  # ids that systemd gives to services while they run
 
 Way = Literal["bubblewrap", "namespaces", "limits"]
 HOLDS: dict[Way, str] = {
@@ -47,7 +47,7 @@ HOLDS: dict[Way, str] = {
 
 @dataclass(frozen=True)
 class Program:
-    """A program in parts: what precedes the answer, the answer, and the tests of what it defines."""
+    """A program in parts: the text before the answer, the answer, and the tests of its definitions."""
 
     before: str
     answer: str

@@ -43,7 +43,7 @@ def distances(hidden: States, point: Floats | States) -> Floats:
 
 
 def largest(scores: Floats, shots: int) -> Choice:
-    """Choose the rows with the largest scores (n,), the first ones of those with equal scores."""
+    """Choose the rows with the largest scores (n,); among equal scores, the first rows."""
     return Choice(np.argsort(-scores, kind="stable")[:shots].tolist(), scores)
 
 
@@ -63,9 +63,9 @@ class Objective(Protocol):
 
 
 def greedy(objective: Objective, count: int, shots: int) -> Choice:
-    """Add the row with the largest gain, the first of equal ones, until `shots` of `count` rows are chosen.
+    """Add the row with the largest gain, the first among equals, until `shots` of `count` rows are chosen.
 
-    The score of a chosen row is its gain when it was chosen, that of another row its gain after the last choice.
+    A chosen row's score is its gain when it was chosen; another row's score is its gain after the last choice.
     """
     chosen: list[int] = []
     scores, free = np.zeros(count), np.ones(count, dtype=np.bool_)
@@ -81,6 +81,6 @@ def greedy(objective: Objective, count: int, shots: int) -> Choice:
 
 
 def best(gains: Floats, free: NDArray[bool_]) -> int:
-    """The free row with the largest gain, the first of those that are equal up to rounding."""
+    """The free row with the largest gain; among gains equal up to rounding, the first row."""
     largest = gains[free].max()
     return int(np.argmax(free & (gains >= largest - TIE * abs(largest))))

@@ -159,8 +159,8 @@ def gradmatch(pool: Pool, shots: int, draw: random.Random) -> Choice:
 
     Killamsetty et al. 2021, algorithm 2, over last-layer gradients g with lambda = 1: each step adds the row whose
     gradient has the largest inner product with the residual, mean g - sum_{j in S} w_j g_j, and solves for all weights
-    again. That inner product is the score. Where none is positive no weight would be, and the row with the largest one
-    is added all the same, so that there are always `shots` rows.
+    again. The inner product is the score. If no inner product is positive, no further weight is positive either; the
+    row with the largest one is still added, so that there are always `shots` rows.
     """
     return greedy(_Matching(Gradients.of(pool)), len(pool), shots)
 

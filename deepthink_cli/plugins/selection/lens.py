@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from deepthink_cli.selection.base import Floats, Ints
 
 FIRST_SCORED = 10  # rows in the first score set
-FACTOR = 3  # rho: by how much the score set grows, and the number of candidates shrinks, in every stage
+FACTOR = 3  # rho: the growth of the score set, and the reduction of the candidates, in every stage
 MAX_CANDIDATES = 500  # m of the paper, whose pools are larger
 DIVERSITY = 1.0  # lambda
 BEAM, ROUNDS = 8, 10  # B and I

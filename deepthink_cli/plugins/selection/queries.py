@@ -1,4 +1,4 @@
-"""Methods that suit given queries: rows near the centroids of the queries, and rows whose tokens cover theirs."""
+"""Methods for given queries: rows near the queries' centroids, and rows whose tokens cover the queries' tokens."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def dev_rows(pool: Pool, shots: int, draw: random.Random, most: int = DEV) -> li
 
 
 def right_of(pool: Pool, sets: Sequence[Sequence[int]], rows: Sequence[int]) -> tuple[Ints, Ints]:
-    """How many of the rows whose input a set lacks it classifies correctly (sets,), and how many those are (sets,)."""
+    """The numbers (sets,) of rows that a set classifies correctly, and of all rows whose input the set lacks."""
     probabilities = trials_of(pool).probabilities(sets, rows)  # (sets, rows, C)
     correct = probabilities.argmax(axis=2) == pool.gold[list(rows)]
     counted = np.array([~np.isin(pool.inputs[list(rows)], pool.inputs[list(each)]) for each in sets])

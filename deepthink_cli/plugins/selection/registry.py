@@ -1,4 +1,4 @@
-"""The selection methods of this plugin, which are named without importing what they need."""
+"""The selection methods of this plugin, which are named without importing their dependencies."""
 
 from __future__ import annotations
 

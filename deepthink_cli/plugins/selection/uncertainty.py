@@ -52,7 +52,7 @@ def cal(pool: Pool, shots: int, draw: random.Random) -> Choice:
 
 
 def nearest(hidden: States, neighbours: int) -> Ints:
-    """The nearest other rows (n, neighbours) of every row, in the order of the pool; of equally near ones the first."""
+    """The nearest other rows (n, neighbours) of every row, in the order of the pool; among equals, the first."""
     exact = hidden.astype(np.float64)
     squares = np.einsum("iw,iw->i", exact, exact)
     return np.concatenate(

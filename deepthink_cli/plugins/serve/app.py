@@ -32,14 +32,14 @@ from deepthink_cli.plugins.serve.served import ServedMemory, TooManyRows, withou
 from deepthink_cli.prediction.rows import Numbered
 from deepthink_cli.scoring.pipeline import CHUNK, Part
 
-BODY_SECONDS = 30.0  # in which the body of a request must arrive
-BODIES = 4  # all unfinished bodies together are at most this many times as large as one may be
+BODY_SECONDS = 30.0  # the time in which the body of a request must arrive
+BODIES = 4  # all unfinished bodies together are at most as large as so many of the largest
 
 
 class Server:
-    """Answers requests with a memory, within the limits of the options; `token` is what they need, if any.
+    """Answers requests with a memory, within the limits of the options; requests need the `token`, if there is one.
 
-    `connections` is the number of those that are open, where it is known.
+    `connections` is the number of open connections, if known.
     """
 
     def __init__(

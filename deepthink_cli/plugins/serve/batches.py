@@ -42,7 +42,7 @@ class Batches(Generic[Row, Answer]):
         return self._queue.qsize()
 
     def submit(self, rows: Sequence[Row], alone: bool) -> Future[list[Answer]]:
-        """The future answers to a request, which shares a call with others unless it is `alone`; raises Overloaded."""
+        """The future answers to a request; unless it is `alone`, it shares a call with others. Raises Overloaded."""
         future: Future[list[Answer]] = Future()
         try:
             self._queue.put_nowait(_Request(rows, alone, future))

@@ -1,4 +1,4 @@
-"""One connection of a client: HTTP/1.1 as uvicorn speaks it, and what uvicorn leaves to clients that do not."""
+"""One connection of a client: uvicorn's HTTP/1.1, with limits for clients that do not speak it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from deepthink_cli.plugins.serve.refusals import KIND, body_of
 
-ANSWER_SECONDS = 30.0  # in which a client must read an answer
+ANSWER_SECONDS = 30.0  # the time in which a client must read an answer
 
 
 class Connection(H11Protocol):

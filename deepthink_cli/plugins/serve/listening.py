@@ -85,7 +85,7 @@ def _alone_in(folder: Path) -> Iterator[None]:
 
 
 def _identity(path: Path) -> tuple[int, int, int]:
-    """Which file this is; an inode can be that of a later file, which has another time."""
+    """The identity of a file; a later file may have the same inode, but has another time."""
     found = path.lstat()
     return found.st_dev, found.st_ino, found.st_mtime_ns
 

@@ -17,7 +17,7 @@ LISTEN = "Listening"
 
 
 class ServeOptions(Options):
-    """Where a server listens, and how much it accepts."""
+    """The address of a server, and its limits."""
 
     host: Annotated[
         str,
@@ -63,7 +63,7 @@ class ServeOptions(Options):
     ] = 64
 
     def token(self) -> str | None:
-        """The token, if there is one; raises InputError for a wrong one, and for none where others can connect."""
+        """The token, if any; raises InputError for a wrong token, and without a token if others can connect."""
         token = os.environ.get(TOKEN, "") if self.token_file is None else _first_line(self.token_file)
         if token and not (token.isascii() and token.isprintable() and " " not in token):
             raise InputError(f"{self.token_file or TOKEN}: a token has printable ASCII characters without blanks only")

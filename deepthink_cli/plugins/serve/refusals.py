@@ -1,4 +1,4 @@
-"""The refusals of a server, JSON whatever refuses, and what is refused before a request is looked at."""
+"""The refusals of a server, always in JSON, and the refusals before a request is read."""
 
 from __future__ import annotations
 

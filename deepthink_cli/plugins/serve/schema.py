@@ -16,7 +16,7 @@ class InputRow(RootModel[dict[str, JsonValue]]):
 
 
 class InputRows(RootModel[list[InputRow]]):
-    """Rows, which are scored together and with no other request's."""
+    """Rows, which are scored together, without other requests' rows."""
 
 
 class Correction(BaseModel):
@@ -33,7 +33,7 @@ class Correction(BaseModel):
 class OutputRow(BaseModel):
     """A row as `deepthink predict` writes it, or, with `on_error=skip`, why it could not be labelled."""
 
-    model_config = ConfigDict(extra="allow")  # what the options of scoring say of a row
+    model_config = ConfigDict(extra="allow")  # fields that the options of scoring add to a row
 
     index: int = Field(ge=0, description="Place of the row in the request, from 0.")
     iteration: int | None = Field(None, ge=1, description="With several iterations, the one that answers.")
@@ -48,11 +48,11 @@ class OutputRow(BaseModel):
 
 
 class OutputRowList(RootModel[list[OutputRow]]):
-    """The answers, in the order of the rows; with several iterations one after another for each row."""
+    """The answers, in the order of the rows; with several iterations, an answer by each, row by row."""
 
 
 class Mistake(BaseModel):
-    """Why a request was refused: a message, and the row that it is about, from 0, if it is about one."""
+    """The refusal of a request: a message, and the number of the wrong row, from 0, if any."""
 
     message: str
     index: int | None = None
@@ -65,7 +65,7 @@ class Mistakes(BaseModel):
 
 
 class Health(BaseModel):
-    """What is served: the memory by its digest, and how it labels."""
+    """The served memory, by its digest, and its way of labelling."""
 
     status: Literal["ok", "loading"]
     version: str

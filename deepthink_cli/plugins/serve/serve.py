@@ -1,4 +1,4 @@
-"""Answer requests on a socket until a signal ends it: what `deepthink serve` does."""
+"""Answer requests on a socket until a signal ends it: the work of `deepthink serve`."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from deepthink_cli.io.prefetch import OURS
 from deepthink_cli.plugins.serve.app import Server
 from deepthink_cli.plugins.serve.connection import Connection
 
-END_SECONDS = 20  # in which the requests that have arrived are answered after a signal
+END_SECONDS = 20  # the time for answers to arrived requests after a signal
 
 
 def serve(server: Server, listener: socket.socket, load: Callable[[], None]) -> None:
-    """Answer requests while `load` loads the model, and on; SIGTERM or Ctrl-C ends it after those that have arrived.
+    """Answer requests while `load` loads the model, and on; SIGTERM or Ctrl-C ends it after all arrived requests.
 
-    Raises what `load` raises, and KeyboardInterrupt after Ctrl-C; a second one does not wait for requests.
+    Raises as `load` does, and KeyboardInterrupt after Ctrl-C; a second Ctrl-C does not wait for requests.
     """
     config = uvicorn.Config(
         server.app(),
@@ -82,7 +82,7 @@ class _Running(uvicorn.Server):
 
 @contextmanager
 def _told_by(tell: Tell) -> Iterator[None]:
-    """Tell, inside the block, what uvicorn and asyncio log."""
+    """Tell, inside the block, the logs of uvicorn and asyncio."""
     handler = _Told(tell)
     loggers = [logging.getLogger(name) for name in ("uvicorn.error", "asyncio")]
     for logger in loggers:

@@ -1,4 +1,4 @@
-"""A loaded memory that labels lists of rows, as `deepthink predict` labels those of a file."""
+"""A loaded memory that labels lists of rows, as `deepthink predict` labels the rows of a file."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class ServedMemory:
         self.loaded = True
 
     def rows(self, body: bytes, most: int) -> list[Query | Skipped]:
-        """The rows of a body: one object, or an array of objects; each row that is wrong says why.
+        """The rows of a body: one object, or an array of objects; a wrong row has the reason in its place.
 
         Needs no model. Raises InputError for a body that is neither, and TooManyRows for more rows than `most`.
         """
@@ -84,12 +84,12 @@ class ServedMemory:
 
 
 def without_place(message: str) -> str:
-    """A message about a row without its place, which is that of the row in the request."""
+    """A message about a row without its place in the request."""
     return _PLACE.sub("", message)
 
 
 def _of_row(answers: Iterator[Prediction | Skipped], iterations: int) -> Iterator[Prediction | Skipped]:
-    """The answers to the next row: one for each iteration, or the one that says why there is none."""
+    """The answers to the next row: one for each iteration, or the reason why there is none."""
     for answer in islice(answers, 1):
         yield answer
         if not isinstance(answer, Skipped):

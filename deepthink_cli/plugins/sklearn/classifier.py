@@ -97,7 +97,7 @@ class DeepThinkingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         shots: how many rows are read, chosen by `demos_by`; None reads all, in their order.
         demos_by: how the `shots` rows are chosen, a name of `deepthink list selections`.
         random_state: a seed or generator for that choice; an integer is the seed of `deepthink select`.
-        scoring: options of scoring by name, those of `deepthink predict`, as `{"score": "end", "reread": 2}`.
+        scoring: options of scoring by their names in `deepthink predict`, as `{"score": "end", "reread": 2}`.
         calibrate: the name of a calibration, whose bias is estimated in `fit` and stored with the memory: from texts of
             its own, or from the rows of X that are not read, of which 20 are needed (`shots`). Not `centroid`.
         keep: the iterations that are stored: `last`, `all`, or as in `1,3,5`.
@@ -278,7 +278,7 @@ class DeepThinkingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         return method
 
     def _correction(self, memories: Sequence[Memory], rows: Sequence[Query]) -> Calibrated | None:
-        """The correction of memories by the calibration, if there is one; raises InputError for too few rows."""
+        """The correction of memories by the calibration, if any; raises InputError for too few rows."""
         from deepthink_cli.calibration.base import FEWEST
         from deepthink_cli.calibration.stored import calibrated_by_rows, calibrated_by_texts, check_storable
         from deepthink_cli.data.same_input import is_among
@@ -330,6 +330,6 @@ def _warn(event: Event) -> None:
 
 
 def _recorded(memory: Memory, selected: Selected | None, calibrated: Calibrated | None) -> Memory:
-    """The memory with how its demonstrations were chosen and its scores are corrected in its provenance."""
+    """The memory with the choice of its demonstrations and the correction of its scores in its provenance."""
     assert memory.provenance is not None
     return replace(memory, provenance=replace(memory.provenance, selected=selected, calibrated=calibrated))

@@ -28,8 +28,8 @@ _Key = tuple[ModelOptions, str, UpdateRule, Positions]
 class ThinkingCache:
     """The last models, and the memories after every reading of the last demonstrations, on the CPU.
 
-    At most `models` models are kept, and `limit` bytes of memories or those of one set of demonstrations; the least
-    recently used are removed first. Threads wait for each other.
+    At most `models` models are kept, and `limit` bytes of memories, but always the memories of one set of
+    demonstrations. The least recently used are removed first. Threads wait for each other.
     """
 
     def __init__(self, models: int = MODELS, limit: int = LIMIT) -> None:
@@ -53,7 +53,7 @@ class ThinkingCache:
     def memories(
         self, options: ModelOptions, demonstrations: TokenizedDemonstrations, method: Method, tell: Tell = silent
     ) -> list[Memory]:
-        """The memories after each of T readings, as `think` yields them; reads only what was not read before."""
+        """The memories after each of T readings, as `think` yields them; earlier readings are not repeated."""
         with self._lock:
             engine = self.engine(options, tell)
             key = (options, demonstrations.sha256, method.update, method.positions)

@@ -14,7 +14,7 @@ from deepthink_cli.errors import InputError, Problems
 
 
 def texts_of(inputs: Any, fields: Sequence[str]) -> list[Text]:
-    """One text for each row or, if the template has several text `fields`, one for each of them by name.
+    """A text for each row, or a text by name for each of several text `fields` of the template.
 
     Takes a list, a one-dimensional array or a Series of strings (or of mappings with the fields); a DataFrame with
     columns of these names; or two dimensions, with one column for each field. Raises InputError, naming every row, for

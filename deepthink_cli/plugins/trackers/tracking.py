@@ -103,7 +103,7 @@ class Tracker:
 
     @contextmanager
     def _guarded(self) -> Iterator[None]:
-        """Warn of a failure of the tracker, and log no more; what it prints is dropped, because stdout is for data."""
+        """Warn of a failure of the tracker, and log no more; its output is dropped, because stdout is for data."""
         try:
             with redirect_stdout(io.StringIO()):
                 yield
@@ -143,7 +143,7 @@ _LOG = {"trackio": _log_trackio, "wandb": _log_wandb}
 
 
 def check(options: LogOptions, *_: object) -> None:
-    """Raise InputError for a tracker that is not one or is not installed."""
+    """Raise InputError for a tracker that is unknown or not installed."""
     Tracking.checked(str(options.log))
 
 
@@ -161,7 +161,7 @@ def start(options: LogOptions, _: str, tell: Tell) -> Tell:
 
 
 def tracker_of(tracking: Tracking, runs: Sequence[Run], out: Path, tell: Tell) -> Tracker:
-    """A tracker of runs that write into one folder; its settings are theirs, as lists where they differ."""
+    """A tracker of runs that write into one folder, with the runs' settings, as lists if they differ."""
     configs = list(map(_config, runs))
     config = {name: _merged([each[name] for each in configs]) for name in configs[0]}
     named = tuple(name for name in _NAMING if isinstance(config[name], list) and len(config[name]) > 1)

@@ -1,1 +1,1 @@
-"""Iterative vectors: `deepthink vectors`, and what reads their files."""
+"""Iterative vectors: `deepthink vectors`, and the use of their files."""

@@ -38,8 +38,8 @@ class Prompt:
 class Episode:
     """A prompt and a query up to its label: `ids` together, and `alone` the query after the tokenizer's special tokens.
 
-    `places` are the tokens of `ids` after which labels begin, those of the demonstrations and the query's; `classes`
-    are the numbers of the demonstrations' labels.
+    `places` are the tokens of `ids` after which the labels of the demonstrations and of the query begin. `classes` are
+    the numbers of the demonstrations' labels.
     """
 
     ids: tuple[int, ...]
@@ -64,7 +64,7 @@ class Draws:
         self._check()
 
     def prompt(self) -> Prompt:
-        """The demonstrations of the prompts that vectors are added to, drawn apart from those of the episodes."""
+        """The demonstrations of the prompts to which vectors are added, drawn apart from the episodes'."""
         return self._prompt(self._drawn(Random(f"prompt {self.options.seed}")))
 
     def episodes(self) -> Iterator[Episode]:

@@ -26,8 +26,8 @@ def extract(engine: Engine, episodes: Sequence[Episode], alpha: float, tell: Tel
         d_l(i) = a_l(p_i) + alpha v_l(y_i) - a'_l,    v_l(y) = mean over episodes of the mean of d_l(i) with y_i = y,
 
     where alpha v_l(y_i) is added during the pass over demonstrations and query, and a'_l is the output at the end of
-    the query that is read alone, without vectors. The query has a row of its own in the place of y_i. The v that are
-    added are those after the first episode and after every tenth that follows; none in the first. Raises as
+    the query that is read alone, without vectors. The query has its own row in the place of y_i. The added v are
+    refreshed after the first episode and after every tenth that follows; the first episode adds none. Raises as
     `Engine.read_adding`.
     """
     total, vectors = torch.zeros(()), None
@@ -44,7 +44,7 @@ def extract(engine: Engine, episodes: Sequence[Episode], alpha: float, tell: Tel
 
 
 def _differences(engine: Engine, episode: Episode, vectors: Tensor | None, alpha: float) -> Tensor:
-    """The mean of d_l over the demonstrations of each label, and that of the query: (layers, C + 1, W), float64."""
+    """The mean of d_l over the demonstrations of each label, and d_l of the query: (layers, C + 1, W), float64."""
     classes = torch.tensor(episode.classes)
     labels = int(classes.max()) + 1  # an episode has every label
     added = None if vectors is None else list(alpha * vectors[:, [*episode.classes, labels]])

@@ -1,4 +1,4 @@
-"""The file of vectors: one tensor, and metadata that say what it is of (docs/artifact.md#vectors)."""
+"""The file of vectors: one tensor, and metadata with its origin (docs/artifact.md#vectors)."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ ITERATIVE_VECTORS = "iterative-vectors"
 @with_config(STRICT)
 @dataclass(frozen=True)
 class VectorsMetadata:
-    """What vectors are of, before it is written as canonical JSON.
+    """The metadata of vectors, before they are written as canonical JSON.
 
-    `demonstrations` are those of the prompts that the vectors are added to, with factor `alpha`; `places` are the
-    tokens after which their labels begin. The vectors were extracted in `episodes` of `shots` demonstrations of each
-    label and a query, drawn with `seed` from `rows` rows of `source`, whose digest is `rows_sha256`; `task` is set if
-    that is a task.
+    `demonstrations` are the demonstrations of the prompts to which the vectors are added, with factor `alpha`; `places`
+    are the tokens after which their labels begin. The vectors were extracted in `episodes` of `shots` demonstrations of
+    each label and a query, drawn with `seed` from `rows` rows of `source`, whose digest is `rows_sha256`; `task` is set
+    if the source is a task.
     """
 
     format_version: Literal[1]
@@ -71,7 +71,7 @@ class VectorsMetadata:
 
     @property
     def provenance(self) -> Provenance:
-        """The origin of what is read of the demonstrations with the vectors: a memory of one reading."""
+        """The provenance of the memory of one reading that is made with the vectors."""
         stored = self.demonstrations
         examples = tuple(map(Example, stored.texts, stored.labels))
         demonstrations = TokenizedDemonstrations(examples, self.template, tuple(self.labels), tuple(stored.token_ids))
@@ -211,7 +211,7 @@ def _check_consistent(metadata: VectorsMetadata) -> None:
 
 
 def _check_layout(container: Container, labels: int) -> None:
-    """Raise InputError unless the one tensor has a vector for each label and one more, and fills the file."""
+    """Raise InputError unless the tensor has a vector for each label and one more, and fills the file."""
     entry = container.tensors.get(NAME)
     if entry is None or len(container.tensors) > 1:
         raise InputError(f"{container.path}: damaged: its tensors are not one called {NAME}; {_AGAIN}")

@@ -1,4 +1,4 @@
-"""What opens files of vectors, which is named without importing torch."""
+"""The opener of files of vectors, which is named without importing torch."""
 
 from __future__ import annotations
 

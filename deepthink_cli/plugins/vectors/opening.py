@@ -63,7 +63,7 @@ def open_file(path: str, iteration: str, options: AddedOptions) -> OpenedVectors
 
 
 def open_vectors(path: str | Path, iteration: int | str = "last", alpha: float | None = None) -> OpenedVectors:
-    """Read a file of vectors and check every byte of it; they are added with factor `alpha`, or that of the file.
+    """Read a file of vectors and check every byte of it; the factor is `alpha`, or the file's own.
 
     The only iteration is 1. Raises InputError for another one, and for a file that does not hold complete, unmodified
     vectors.

@@ -1,4 +1,4 @@
-"""The options of iterative vectors: how they are extracted, and how strongly they are added to a prompt."""
+"""The options of iterative vectors: their extraction, and the factor with which they are added to a prompt."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ALPHA = Flag(
 
 
 class VectorOptions(Options):
-    """How vectors are extracted; the defaults are those of the authors' code."""
+    """The options of the extraction of vectors; the defaults are from the authors' code."""
 
     episodes: Annotated[
         int,
@@ -45,6 +45,6 @@ class VectorOptions(Options):
 
 
 class AddedOptions(Options):
-    """How strongly the vectors of a file are added to a prompt; None for what the file says."""
+    """The factor with which the vectors of a file are added to a prompt; None for the file's own factor."""
 
     alpha: Annotated[Factor | None, ALPHA] = None

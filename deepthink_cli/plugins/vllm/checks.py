@@ -45,9 +45,9 @@ def block_size(caches: Any) -> int:
 
 
 def heads_of_rank(heads: int, ranks: int, rank: int) -> slice:
-    """The key-value heads of one rank of a tensor-parallel model: its share, or one that several ranks have.
+    """The key-value heads of one rank of a tensor-parallel model: its share, or a head that several ranks have.
 
-    The same as those of vLLM, of which `ranks` divides `heads` or the other way round.
+    vLLM divides heads in the same way; `ranks` divides `heads`, or `heads` divides `ranks`.
     """
     share = max(1, heads // ranks)
     first = rank * heads // ranks

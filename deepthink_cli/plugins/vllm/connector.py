@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from vllm.v1.kv_cache_interface import KVCacheConfig
     from vllm.v1.request import Request
 
-_log = getLogger("vllm.deepthink")  # vLLM shows what loggers below its own one say
+_log = getLogger("vllm.deepthink")  # vLLM shows the messages of loggers below its own
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Load:
 
 @dataclass
 class Loads(KVConnectorMetadata):  # type: ignore[misc]
-    """What the workers load in one step."""
+    """The memories that the workers load in one step."""
 
     loads: list[Load] = field(default_factory=list)
 
@@ -78,7 +78,7 @@ class Layer:
 
 
 class MemoryConnector(KVConnectorBase_V1):  # type: ignore[misc]
-    """Gives requests whose `cache_salt` is that of a memory the memory's keys and values for their first L tokens.
+    """Gives a request with the `cache_salt` of a memory the memory's keys and values for its first L tokens.
 
     Raises InputError when the server starts if a memory cannot be served as it is.
     """
@@ -106,7 +106,7 @@ class MemoryConnector(KVConnectorBase_V1):  # type: ignore[misc]
     # The scheduler's part.
 
     def get_num_new_matched_tokens(self, request: Request, num_computed_tokens: int) -> tuple[int, bool]:
-        """How many of a request's next tokens are those of its memory, and that they are loaded between two steps.
+        """The number of a request's next tokens that its memory holds, and that they are loaded between two steps.
 
         A request that is refused gets one token, whose load fails: vLLM answers it with an error.
         """
@@ -122,7 +122,7 @@ class MemoryConnector(KVConnectorBase_V1):  # type: ignore[misc]
         return (missing, True) if missing > 0 else (0, False)
 
     def update_state_after_alloc(self, request: Request, blocks: KVCacheBlocks, num_external_tokens: int) -> None:
-        """Remember what is to be loaded into the blocks of a request."""
+        """Remember the memory to load into the blocks of a request."""
         if num_external_tokens:
             ids = self._shown(request.cache_salt)
             salt = None if ids is None or refusal(request, ids) else request.cache_salt

@@ -35,7 +35,7 @@ _REFUSED = {
 
 
 class Prompts:
-    """The memories of a server by name, and what is written before the text of a request for one of them."""
+    """The memories of a server by name, and the text that is written before a request's text for each memory."""
 
     def __init__(self, config: Any) -> None:
         self._model = config.model_config
@@ -138,7 +138,7 @@ async def _body(receive: Receive) -> tuple[bytes, bool]:
 
 
 def _replayed(body: bytes, receive: Receive) -> Receive:
-    """A body that was read, then what the client does afterwards."""
+    """A body that was read, then the client's later messages."""
     first: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def next_message() -> Message:

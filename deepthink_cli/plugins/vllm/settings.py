@@ -1,4 +1,4 @@
-"""The command of a vLLM server, and what it says of the memories to serve; known without vLLM and without torch."""
+"""The command of a vLLM server, and its settings for the served memories; known without vLLM and without torch."""
 
 from __future__ import annotations
 

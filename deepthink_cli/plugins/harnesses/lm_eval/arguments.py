@@ -20,13 +20,13 @@ from deepthink_cli.plugins.harnesses.lm_eval.contexts import DELIMITER, SplitWay
 if TYPE_CHECKING:
     from deepthink_cli.model.spec import ModelSpec
 
-_ALIASES = {"pretrained": "model", "gguf_file": "gguf"}  # what the harness's own model calls them
+_ALIASES = {"pretrained": "model", "gguf_file": "gguf"}  # the names in the harness's own model
 _METHOD = [name for name in MethodOptions.model_fields if name != "keep"]
 _DEFAULT_DEVICE = "cuda:0"  # the harness's default, also on machines without such a device
 
 
 class HarnessOptions(Options):
-    """How contexts are found and kept, and how the harness's own model would tokenise."""
+    """The options of finding and keeping contexts, and of the tokenisation of the harness's own model."""
 
     demonstrations: Literal["per-doc", "fixed"] = "per-doc"
     split: SplitWay = "auto"
@@ -88,7 +88,7 @@ class Arguments:
 
 
 def device_of(device: str | None) -> str:
-    """The device of a run: the harness asks for its default one even where there is none."""
+    """The device of a run: the harness asks for its default device even on machines without it."""
     import torch
 
     if device is None or (device == _DEFAULT_DEVICE and not torch.cuda.is_available()):
@@ -118,7 +118,7 @@ def _is_text(kind: type[Any], name: str) -> bool:
 
 
 def _as_argument(problem: Problem) -> Problem:
-    """A problem of an option as that of an argument: `--model_args eta=7: ...`."""
+    """A problem of an option, written as a problem of an argument: `--model_args eta=7: ...`."""
     shown = {value: key for key, value in _ALIASES.items()}.get(problem.field or "", problem.field)
     return Problem(problem.reason, place=f"--model_args {shown}={problem.value}")
 

@@ -57,7 +57,7 @@ class Splitter:
     iterations: int = 1
 
     def split(self, task: str, prompts: Sequence[str]) -> tuple[list[SplitContext], str]:
-        """The prompts of a task with their splits, and how these were found.
+        """The prompts of a task with their splits, and the way in which these were found.
 
         Raises InputError, naming the task, if its prompts cannot be split.
         """
@@ -74,7 +74,7 @@ class Splitter:
         return split, way
 
     def _starts(self, task: str, prompts: Sequence[str]) -> tuple[list[int], str]:
-        """The starts of the queries of distinct prompts, and how they were found."""
+        """The starts of the queries of distinct prompts, and the way in which they were found."""
         shared = common_start(prompts) if len(prompts) > 1 else ""
         common = self._after_last(shared)
         last = [self._after_last(prompt) for prompt in prompts]
@@ -106,7 +106,7 @@ class Splitter:
 
 def common_start(texts: Sequence[str]) -> str:
     """The longest text with which all texts begin."""
-    low, high = min(texts), max(texts)  # what these two share, those between them share as well
+    low, high = min(texts), max(texts)  # texts between these two share their common beginning
     return low[: next((n for n, pair in enumerate(zip(low, high, strict=False)) if len(set(pair)) > 1), len(low))]
 
 

@@ -22,8 +22,8 @@ Ids = tuple[int, ...]
 class Memories:
     """Memories by the tokens of their contexts; the least recently used of more than `most` are dropped.
 
-    With a folder `keep`, every memory is stored there by the digest of all that makes it, and read from there by a
-    later run. `readings` counts the contexts that were read, `loaded` those that came from the folder.
+    With a folder `keep`, every memory is stored there by the digest of all that it depends on, and later runs load it.
+    `readings` counts the contexts that were read, `loaded` the contexts that came from the folder.
     """
 
     engine: Engine
@@ -87,7 +87,7 @@ class Memories:
         return memory
 
     def _from_disk(self, ids: Ids) -> Memory | None:
-        """The stored memory of a context; None if there is none or its file is damaged, which is then replaced."""
+        """The stored memory of a context; None without a file, or for a damaged file, which is then replaced."""
         from deepthink_cli.artifact.files import load_memory
 
         if self.keep is None or not (path := self._path(self.keep, ids)).is_file():

@@ -56,7 +56,7 @@ except ImportError as error:
 if TYPE_CHECKING:
     from deepthink_cli.events import Event
 
-logger = logging.getLogger("lm_eval.models.deepthink")  # the harness shows what its own modules log
+logger = logging.getLogger("lm_eval.models.deepthink")  # the harness shows the logs of its own modules
 
 
 @dataclass(frozen=True)
@@ -69,8 +69,8 @@ class _Call:
 class DeepThinkLM(TemplateLM):  # type: ignore[misc]  # the harness is not typed
     """A causal language model that reads the context of every prompt T times (section 3.1), for any task.
 
-    Arguments are those of `--model_args` (docs/elsewhere.md). With `iterations=1` its numbers are those of the
-    harness's own `hf` model with the same dtype. Raises InputError for arguments that are wrong, and as `load_model`.
+    The arguments are in `--model_args` (docs/elsewhere.md). With `iterations=1` the results equal those of the
+    harness's own `hf` model with the same dtype. Raises InputError for wrong arguments, and as `load_model`.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class DeepThinkLM(TemplateLM):  # type: ignore[misc]  # the harness is not typed
         self.max_length: int = options.max_length or resolve_max_length(spec.config, self.tokenizer)
         self.memories = Memories(self.engine, method, options.memories, options.keep)
         self.splitter = Splitter(options.split, options.delimiter, method.iterations)
-        self.splits: dict[str, str] = {}  # how the prompts of each task were split
+        self.splits: dict[str, str] = {}  # the way in which the prompts of each task were split
         self.moved = 0  # requests whose context ends before the end of its text
         self._prepared: set[str] = set()
         self._encoded = lru_cache(maxsize=256)(self._encode)
@@ -199,7 +199,7 @@ class DeepThinkLM(TemplateLM):  # type: ignore[misc]  # the harness is not typed
         return chats.split_at_query(turns, written, lambda other: self._before(_hashable(other), True))
 
     def get_model_info(self) -> dict[str, Any]:
-        """What the harness stores with the results: the method, the model's digests, and what was read."""
+        """The record that the harness stores with the results: the method, the model's digests, and the readings."""
         return model_info(self)
 
     def _split(self, requests: Sequence[Any]) -> list[SplitContext]:
@@ -253,7 +253,7 @@ def _hashable(turns: chats.Turns) -> tuple[tuple[tuple[str, str], ...], ...]:
 
 
 def _tell_split(task: str, way: str, contexts: Sequence[SplitContext], iterations: int) -> None:
-    """Log how the prompts of a task were split, and that T has no effect where nothing precedes the queries."""
+    """Log the splitting of a task's prompts, and that T has no effect on queries without a context."""
     distinct = len({context.context for context in contexts if context.start})
     if iterations > 1 and not distinct:
         logger.warning(f"task {task}: nothing precedes its queries: T = {iterations} has no effect")
@@ -262,7 +262,7 @@ def _tell_split(task: str, way: str, contexts: Sequence[SplitContext], iteration
 
 
 def _log(event: Event) -> None:
-    """Log what the workflows tell, as the harness does."""
+    """Log the events of the workflows, as the harness does."""
     from deepthink_cli.events import Note, Warn
 
     if isinstance(event, Note | Warn):

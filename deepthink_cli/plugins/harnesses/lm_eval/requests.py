@@ -22,7 +22,7 @@ Ids = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Request:
-    """A prompt and its continuation as the harness tokenises them, cut on the left to what the model holds.
+    """A prompt and its continuation as the harness tokenises them, cut on the left to the model's length.
 
     `start` tokens of the prompt are its context, whose text is `text`; `cut` tokens before them were removed. `moved`
     says that the context ends before the end of its text, since a token holds characters of context and query.
@@ -40,7 +40,7 @@ class Request:
 
     @property
     def fed(self) -> int:
-        """The tokens that the network reads: all but the last one of the continuation."""
+        """The tokens that the network reads: all but the last token of the continuation."""
         return len(self.prompt) + max(0, len(self.continuation) - 1)
 
 
@@ -81,7 +81,7 @@ def request_of(
 
 
 def grouped(requests: Sequence[Request]) -> list[Group]:
-    """The requests by their context: one group, and so one memory, for each distinct context."""
+    """The requests by their context: a group, with its own memory, for each distinct context."""
     groups: dict[tuple[str, int], Group] = {}
     for number, request in enumerate(requests):
         key = (request.text, request.cut) if request.start else ("", 0)
@@ -167,7 +167,7 @@ def likelihoods(memories: Memories, requests: Sequence[Request], quiet: bool = F
 
 
 def checked_groups(memories: Memories, requests: Sequence[Request]) -> list[Group]:
-    """The requests by their context, with a warning for what is costly; raises as `likelihoods` does."""
+    """The requests by their context, with a warning of costly groups; raises as `likelihoods` does."""
     groups, limits = grouped(requests), memories.engine.limits
     for group in groups:
         longest = max((requests[number] for number in group.numbers), key=lambda request: request.fed)
@@ -197,7 +197,7 @@ _NEUTRAL: dict[str, Any] = {"num_beams": 1, "repetition_penalty": 1.0, "no_repea
 
 @dataclass(frozen=True)
 class Wanted:
-    """How a prompt is to be continued: `stop` are the strings at which the text ends."""
+    """The options for continuing a prompt: the text ends at a string of `stop`."""
 
     decoding: Decoding
     stop: tuple[str, ...]

@@ -188,7 +188,7 @@ def run_harness(arguments: Sequence[str]) -> int:
 
 
 def register() -> None:
-    """Make the harness know the model `deepthink`, beside its own ones; done once."""
+    """Register the model `deepthink` with the harness, once."""
     # Importing its models registers them; it does so itself only while it knows none.
     import lm_eval.models  # noqa: F401
     from lm_eval.api.registry import model_registry
@@ -219,7 +219,7 @@ def _check_config() -> None:
     check_allows_no_code(values, lambda *_: config, _RUN_CODE)
     tasks = values.get("tasks") or ()
     for task in tasks.split(",") if isinstance(tasks, str) else map(str, tasks):
-        if task.endswith(".yaml") or os.path.isdir(task):  # what the harness takes for a path
+        if task.endswith(".yaml") or os.path.isdir(task):  # a path, for the harness
             raise InputError(
                 f"{config}: tasks: {task}: a file must not let code run, as a task file can; "
                 "omit it, and give --tasks on the command line"
@@ -244,7 +244,7 @@ def _as_program(words: Sequence[str]) -> Iterator[None]:
 
 @contextmanager
 def _one_line_errors() -> Iterator[None]:
-    """Raise the harness's own errors as DeepThinkError; those of this package stay what they are."""
+    """Raise the harness's own errors as DeepThinkError; errors of this package stay unchanged."""
     try:
         yield
     except DeepThinkError:

@@ -1,1 +1,1 @@
-"""Figures of studies, in the forms of the paper: what a study file says of them, and one file for each form."""
+"""Figures of studies, in the forms of the paper: their fields in a study file, and one file for each form."""

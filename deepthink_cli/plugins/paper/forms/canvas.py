@@ -63,9 +63,9 @@ class Pair:
 
 
 def pairs(jobs: Sequence[JobResults], iteration: int | None) -> list[Pair]:
-    """The jobs that have a baseline and test rows at the T of the form, or at the last one; raises InputError for none.
+    """The jobs with a baseline and test rows at the T of the form, or at the last T; raises InputError without any.
 
-    Of those with the same demonstrations in the same order only the first.
+    Among jobs with the same demonstrations in the same order, only the first counts.
     """
     last = max((t for job in jobs for t in job.test), default=1)
     wanted, found = min(iteration or last, last), list[Pair]()

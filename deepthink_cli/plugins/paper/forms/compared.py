@@ -146,7 +146,7 @@ def draw_violins(form: ViolinsOptions, jobs: Sequence[JobResults]) -> Figure:
 
 
 def task_of(values: Sequence[Pair]) -> str:
-    """The task of pairs that have the same one."""
+    """The common task of the pairs."""
     return values[0].task
 
 

@@ -12,13 +12,13 @@ Reading = Annotated[int, Field(ge=1)]
 
 
 class ComparedOptions(FigureOptions):
-    """`iteration` is the T that is compared with T = 1: the last one if it is None."""
+    """`iteration` is the T that is compared with T = 1; None for the last T."""
 
     iteration: Reading | None = None
 
 
 class Block(BaseModel):
-    """A part of a table: at this T, or, without one, at the T that was chosen on dev rows.
+    """A part of a table: at this T, or, without a T, at the T that was chosen on dev rows.
 
     `methods` are the ways of choosing demonstrations that have lines; all if there are none.
     """

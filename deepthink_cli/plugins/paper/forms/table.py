@@ -90,7 +90,7 @@ def draw_table(form: TableOptions, jobs: Sequence[JobResults]) -> Figure:
 def lines_of(form: TableOptions, block: Block, jobs: Sequence[JobResults], columns: Sequence[str]) -> list[Line]:
     """The lines of a block: for each model every baseline, then every arm at the block's T.
 
-    They have the order of the block's methods, and without these that of the jobs.
+    They have the order of the block's methods, or without methods the order of the jobs.
     """
     rows = [row for row in summarize(jobs, block.iteration) if row.name in columns]
     families = list(dict.fromkeys(job.arm.family for job in jobs))
@@ -117,7 +117,7 @@ def _place(sampling: str | None, methods: Sequence[str]) -> int:
 
 
 def _within(blocks: Sequence[Block], jobs: Sequence[JobResults]) -> list[Block]:
-    """The blocks, with the last T in place of one beyond it, as a small scale has."""
+    """The blocks; a T beyond the last, in a study's small scale, becomes the last T."""
     last = max((t for job in jobs for t in job.test), default=1)
     return [block.model_copy(update={"iteration": block.iteration and min(block.iteration, last)}) for block in blocks]
 
@@ -182,7 +182,7 @@ class _Rows:
         self.axes.plot([0.05, self.width - 0.05], [self.y, self.y], color="black", linewidth=width, clip_on=False)
 
     def head(self, columns: Sequence[str]) -> None:
-        """The names of the columns, and below each whose figures they are."""
+        """The names of the columns, and below each the origin of its figures."""
         self.rule(1.0)
         self.y += LINE
         for number, name in enumerate(columns):
@@ -226,7 +226,7 @@ class _Rows:
 
 
 def mean_over(jobs: Sequence[JobResults]) -> str:
-    """Over how many seeds the accuracies are means."""
+    """The number of seeds in the mean accuracies, in words."""
     seeds = len({str(job.seed) for job in jobs})
     return "one seed" if seeds == 1 else f"mean of {seeds} seeds"
 
@@ -242,6 +242,6 @@ def best_of(lines: Sequence[Line]) -> dict[tuple[str, int], float]:
 
 
 def mean_of(line: Line, column: int) -> float | None:
-    """Our accuracy in percent as it is printed, with one decimal; None where there is none."""
+    """Our accuracy in percent as it is printed, with one decimal, or None."""
     spread = line.ours[column]
     return None if spread is None else round(100 * spread.mean, 1)
