@@ -72,6 +72,8 @@ def calibrate(
     """
     name, output = calibrate or ("contextual" if rows is None else "batch"), memory if output is None else output
     if name == NONE:
+        for field, value in scoring.recorded.items():
+            raise InputError.of(field, value, "has no meaning where a correction is removed; omit it")
         return _save(read_header(memory), None, output)
     scorer = Scorer.open(memory, iteration="all", scoring=scoring, calibrate=(NONE,))
     if calibrate is None and rows is not None and scorer.gives_several:

@@ -91,6 +91,8 @@ def weigh_first_token(
     if isinstance(chosen, float):
         if rows is not None:
             raise InputError.of("first_token", first_token, "is not chosen by rows; omit them, or give labels")
+        for field, value in scoring.recorded.items():
+            raise InputError.of(field, value, "has no meaning for a weight that is given; omit it")
         return Weighed(_save(memory, FirstToken(chosen), output, tell))
     if rows is None:
         raise InputError.of("first_token", chosen, "chooses by rows; give a file of them, or give a weight")

@@ -47,7 +47,7 @@ HELP = (
 
 @about(
     "calibrate mem.safetensors rows.csv --calibrate batch",
-    first="output calibrate score limit format json",
+    first="output calibrate first_token limit format json",
 )
 @grouped
 def calibrate(

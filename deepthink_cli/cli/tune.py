@@ -60,7 +60,7 @@ def tune(
     reading: RowArguments,
     prompt: PromptArguments,
     chat: ChatArguments,
-    scoring: Annotated[Given[ScoringOptions], Without("nearest")],
+    scoring: Annotated[Given[ScoringOptions], Without("nearest", "truncate")],
     common: CommonArguments,
 ) -> None:
     """Choose technique, T, eta and calibration by labelled rows.

@@ -154,7 +154,7 @@ class Experiment(GateOptions):
         BeforeValidator(split),
         Flag(
             METHOD,
-            "Ways to make memories, as in deep-thinking,repeat-2,ct-kv,flipped,fresh,ensemble-4"
+            "Ways to make memories (deepthink list techniques), with parameters as in ct-kv:steps=50"
             f"{installed(TECHNIQUES)}. Default: {DEEP_THINKING}.",
             "NAME[:PARAMETER=VALUE],...",
             name="technique",

@@ -70,6 +70,11 @@ def planned(options: Experiment, spec: ModelSpec, given: DemonstrationSet | None
     """
     tasks, source = tuple(run_tasks(options.tasks)), source_of_run(options)
     _ = options.scored  # refuses iterations beyond T
+    if options.scoring.attends:
+        raise InputError(
+            f"scoring {options.scoring}: attends to parts of composed memories, and runs make others, too; use "
+            "deepthink eval with such a memory"
+        )
     return Run(options, spec, tasks, source, given or given_to(options), options.conversation)
 
 

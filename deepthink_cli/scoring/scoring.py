@@ -164,18 +164,20 @@ PLAIN = Scoring()
 
 
 def check_stored(stored: Mapping[str, Any], used: Mapping[str, Any], what: str, memory: str, rest: str = "") -> None:
-    """Raise InputError unless the options with which a memory's `what` was made are those in use.
-
-    `rest` ends the message with a further remedy.
-    """
+    """Raise InputError unless the options that `what` a memory stores is of are in use; `rest` is another way out."""
     defaults = _options()
-    for name in dict.fromkeys((*stored, *used)):
-        before, now = (each.get(name, defaults.get(name)) for each in (stored, used))
-        if before != now:
-            of = f"without {option(name)}" if before is None else f"of {option(name)} {before}"
-            again = f"deepthink calibrate {memory}" + ("" if now is None else f" {option(name)} {now}")
-            reason = f"{what} that {memory} stores is {of}; give the same, store another with {again}{rest}"
-            raise InputError.of(name, now, reason)
+    pairs = {name: tuple(each.get(name, defaults.get(name)) for each in (stored, used)) for name in (*stored, *used)}
+    different = {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+    if not different:
+        return
+    before = " and ".join(
+        f"without {option(name)}" if value is None else f"of {option(name)} {value}"
+        for name, (value, _) in different.items()
+    )
+    again = " ".join(["deepthink calibrate", memory, *(f"{option(name)} {value}" for name, value in used.items())])
+    name, (_, now) = next(iter(different.items()))
+    reason = f"{what} that {memory} stores is {before}; give the same, store another with {again}{rest}"
+    raise InputError.of(name, now, reason)
 
 
 def options_of(text: str | None) -> dict[str, str]:

@@ -122,9 +122,10 @@ def not_comparable(before: OpenedMemory, after: OpenedMemory) -> str | None:
         return "rows may have several labels; compare the metrics of deepthink eval"
     if ours != theirs:
         return f"A has the labels {_listed(ours)}, B {_listed(theirs)}"
-    scoring = _scoring(before, after)
     try:
+        scoring = _scoring(before, after)
         for memory in (before, after):
+            scoring.check(memory.provenance, memory.name)
             in_use((), [memory], scoring)
     except InputError:
         return "A and B store corrections of other options of scoring; store others with deepthink calibrate"

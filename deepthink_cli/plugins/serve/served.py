@@ -40,7 +40,11 @@ class ServedMemory:
 
     def __init__(self, scorer: Scorer) -> None:
         for name in from_rows(scorer.calibrate):
-            raise InputError.of("calibrate", name, "is estimated from rows, which a server answers one by one")
+            reason = (
+                "is estimated from rows, and a server answers them one by one; store it with deepthink calibrate "
+                f"{scorer.memory.name} ROWS, or use contextual or domain"
+            )
+            raise InputError.of("calibrate", name, reason)
         if scorer.gives_several:
             raise InputError(
                 f"{scorer.memory.name}: its rows may have several labels; label them with deepthink predict"

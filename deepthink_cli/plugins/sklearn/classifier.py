@@ -258,6 +258,10 @@ class DeepThinkingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         from deepthink_cli.model.tokens import tokenize_demonstrations
 
         engine, scoring = self._engine(), self._scoring()
+        for name, value in scoring.of_parts.items():
+            raise InputError.of(
+                "scoring", f"{name} {value}", "is of composed memories, which are not made here; omit it"
+            )
         check_fit(engine.limits, engine.tokenizer, given, method.iterations, method.positions, engine.identity.id)
         demonstrations = tokenize_demonstrations(engine.tokenizer, given)
         engine.check_ids(demonstrations.token_ids, "X")
