@@ -43,8 +43,10 @@ def _check_stored(memories: Sequence[OpenedMemory], scoring: Scoring) -> None:
     without, methods = f"or use {option('calibrate')} {NONE}", set[str]()
     for memory in memories:
         if (stored := memory.provenance.calibrated) is None:
+            options = "".join(f" {option(name)} {value}" for name, value in scoring.correctable.items())
             raise InputError(
-                f"{memory.name}: stores no correction; store one with deepthink calibrate {memory.name}, {without}"
+                f"{memory.name}: stores no correction; store one with deepthink calibrate {memory.name}{options}, "
+                f"{without}"
             )
         used = scoring.correctable if stored.centroids is None else scoring.of_states
         check_stored(stored.scoring, used, "the correction", memory.name, f", {without}")

@@ -60,7 +60,7 @@ LabelField = Annotated[
     str | None,
     Flag(
         DATA,
-        "Name of the label field. Default: the last field; tasks new guesses it.",
+        "Name of the label field. Default: the last field.",
         "NAME",
     ),
 ]
@@ -107,8 +107,8 @@ class RowArguments(Options):
         Literal["csv", "text"] | None,
         Flag(
             DATA,
-            "Quotation marks in CSV and TSV have their meaning in CSV, or are text. Default for TSV: csv if each is "
-            "balanced in its cell.",
+            "Quotation marks in CSV and TSV have their meaning in CSV, or are text. Default for TSV: csv if every cell "
+            "that begins with one also ends with one.",
         ),
     ] = None
 

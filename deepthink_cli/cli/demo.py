@@ -14,7 +14,7 @@ from deepthink_cli.cli.about import about
 from deepthink_cli.cli.console import Show, note, report, table
 from deepthink_cli.cli.grouped import Given, Without, grouped
 from deepthink_cli.cli.names import flag
-from deepthink_cli.cli.options import CommonArguments
+from deepthink_cli.cli.options import NEW_MODEL, CommonArguments
 from deepthink_cli.errors import DeepThinkError, ExitCode, InputError
 from deepthink_cli.io.temporary import temporary_folder
 from deepthink_cli.model.options import POCKET, SCORING, ModelOptions
@@ -52,7 +52,7 @@ _NEXT = (
 @grouped
 def demo(
     *,
-    model: Annotated[Given[ModelOptions], Without(*SCORING)],
+    model: Annotated[Given[ModelOptions], Without(*SCORING), NEW_MODEL],
     common: Annotated[CommonArguments, Without("json", "verbose", "config")],
 ) -> None:
     """Show both stages, what thinking changes and a memory saves.

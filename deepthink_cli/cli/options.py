@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from deepthink_cli.cli.grouped import Given
+from deepthink_cli.cli.grouped import Given, Help
 from deepthink_cli.cli.sources import apply_config, is_typed
-from deepthink_cli.model.options import TOY, ModelOptions
+from deepthink_cli.model.options import MODEL_NAMES, POCKET, TOY, ModelOptions
 from deepthink_cli.options import OUTPUT, Flag, Options
 
 if TYPE_CHECKING:
@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 
 
 _OF_THE_MEMORY = ("model", "revision", "adapter", "quantize")
+
+
+# The help of -m where there is no memory, whose model would be the default.
+NEW_MODEL = Help(model=f"{MODEL_NAMES}. Default: {POCKET}.")
 
 
 def for_memory(context: typer.Context, model: Given[ModelOptions]) -> Given[ModelOptions]:

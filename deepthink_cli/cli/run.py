@@ -14,7 +14,7 @@ from deepthink_cli.cli.console import Show, duration, note, report, write_json
 from deepthink_cli.cli.data_options import ChatArguments, DataDir, TaskNames
 from deepthink_cli.cli.executor_options import ExecutorArguments, Machines
 from deepthink_cli.cli.grouped import Given, Without, grouped
-from deepthink_cli.cli.options import CommonArguments, tell_of_toy
+from deepthink_cli.cli.options import NEW_MODEL, CommonArguments, tell_of_toy
 from deepthink_cli.cli.output_options import Watching, observed
 from deepthink_cli.cli.run_progress import RunProgress
 from deepthink_cli.cli.scoring_options import ScoringOptions
@@ -85,7 +85,7 @@ def run(
     task: TaskNames = None,
     output: Output = Path("run"),
     *,
-    model: Annotated[Given[ModelOptions], Without(*OF_MODELS)],
+    model: Annotated[Given[ModelOptions], Without(*OF_MODELS), NEW_MODEL],
     options: Annotated[Given[Experiment], Without(*OF_STUDIES)],
     scoring: Annotated[Given[ScoringOptions], Without("nearest", "truncate")],
     demos: Demos = None,

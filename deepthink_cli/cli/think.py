@@ -23,7 +23,7 @@ from deepthink_cli.cli.data_options import (
     task_words,
 )
 from deepthink_cli.cli.grouped import Given, Without, grouped
-from deepthink_cli.cli.options import CommonArguments, tell_of_toy
+from deepthink_cli.cli.options import NEW_MODEL, CommonArguments, tell_of_toy
 from deepthink_cli.cli.values import check_given, read_by
 from deepthink_cli.errors import InputError, Problems
 from deepthink_cli.io.text import named, size
@@ -143,7 +143,7 @@ def think(
     demos: Demos = None,
     output: Output = Path("memory.safetensors"),
     *,
-    model: Annotated[Given[ModelOptions], Without(*SCORING)],
+    model: Annotated[Given[ModelOptions], Without(*SCORING), NEW_MODEL],
     method: Given[MethodOptions],
     technique: Given[TechniqueOptions],
     correction: Given[CorrectionOptions],

@@ -13,7 +13,7 @@ from deepthink_cli.cli.about import about
 from deepthink_cli.cli.console import Show, note, report, table, write_json
 from deepthink_cli.cli.data_options import ChatArguments, PromptArguments, RowArguments
 from deepthink_cli.cli.grouped import Given, Without, grouped
-from deepthink_cli.cli.options import CommonArguments, tell_of_toy
+from deepthink_cli.cli.options import NEW_MODEL, CommonArguments, tell_of_toy
 from deepthink_cli.cli.scoring_options import ScoringOptions, typed
 from deepthink_cli.cli.values import check_given, read_by
 from deepthink_cli.errors import Problems
@@ -55,7 +55,7 @@ def tune(
     rows: Rows,
     output: Output = None,
     *,
-    model: Given[ModelOptions],
+    model: Annotated[Given[ModelOptions], NEW_MODEL],
     tuning: Given[TuneOptions],
     reading: RowArguments,
     prompt: PromptArguments,

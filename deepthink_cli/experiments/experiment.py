@@ -14,7 +14,7 @@ from pydantic import BeforeValidator, Field, PlainSerializer, PlainValidator, fi
 
 from deepthink_cli.calibration.registry import NONE, choices, unlabelled
 from deepthink_cli.data.chat import Chat
-from deepthink_cli.errors import InputError
+from deepthink_cli.errors import InputError, parameter
 from deepthink_cli.io.parameters import split
 from deepthink_cli.io.records import Natural
 from deepthink_cli.method import ITERATIONS, POSITIONS, GateOptions, Positions
@@ -79,7 +79,7 @@ def _scoring(options: Any) -> Scoring:
     try:
         return Scoring.of(**options)
     except InputError as error:
-        raise ValueError("; ".join(error.messages)) from error
+        raise ValueError("; ".join(each.written(parameter) for each in error.problems)) from error
 
 
 class Experiment(GateOptions):

@@ -21,6 +21,7 @@ Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 Quantize = Literal["8bit", "4bit"]
 # Fields of `ModelOptions` without effect on commands that score nothing.
 SCORING = ("batch_tokens", "batch_invariant")
+MODEL_NAMES = "Hub id, local directory, GGUF file, of the hub as ID/FILE.gguf, or pocket, the built-in toy model"
 Offline = Annotated[bool, Flag(MODEL, "Use only files on this machine; no downloads.")]
 
 
@@ -35,8 +36,7 @@ class ModelOptions(Options):
         Field(min_length=1),
         Flag(
             MODEL,
-            "Hub id, local directory, GGUF file, also of the hub as in ID/FILE.gguf, or pocket, the built-in toy "
-            "model. Default: the memory's model; for a new memory pocket.",
+            f"{MODEL_NAMES}. Default: the memory's model.",
             "MODEL",
             short="-m",
             default=False,

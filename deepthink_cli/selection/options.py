@@ -58,7 +58,7 @@ class SelectOptions(Options):
 Limit = Annotated[
     int | None,
     Field(ge=1),
-    Flag(DATA, "Evaluate a fixed sample of N rows.", "N", hint="a number of rows, 1 or more"),
+    Flag(DATA, "Use a fixed sample of N rows.", "N", hint="a number of rows, 1 or more"),
 ]
 
 

@@ -46,6 +46,7 @@ MODEL_OPTIONS = {
 }
 # The same name, but several values or another object in one of the commands.
 DIFFERENT = {
+    *((each, "model") for each in ("think", "tune", "run", "demo", "doctor", "vectors")),  # where no memory names one
     ("chat", "at"),
     ("select", "model"),
     ("select", "demos_by"),

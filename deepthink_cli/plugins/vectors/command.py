@@ -11,7 +11,7 @@ from deepthink_cli.cli.about import about
 from deepthink_cli.cli.console import Show, note, write_json
 from deepthink_cli.cli.data_options import DataDir, PromptArguments, ProtocolName, RowArguments, TaskName, task_words
 from deepthink_cli.cli.grouped import Given, Without, grouped
-from deepthink_cli.cli.options import CommonArguments, tell_of_toy
+from deepthink_cli.cli.options import NEW_MODEL, CommonArguments, tell_of_toy
 from deepthink_cli.cli.select import pool_rows
 from deepthink_cli.cli.values import read_by
 from deepthink_cli.errors import InputError, Problems
@@ -43,7 +43,7 @@ def vectors(
     rows: Rows = None,
     output: Output = Path("vectors.safetensors"),
     *,
-    model: Annotated[Given[ModelOptions], Without(*SCORING)],
+    model: Annotated[Given[ModelOptions], Without(*SCORING), NEW_MODEL],
     extraction: Given[VectorOptions],
     reading: RowArguments,
     prompt: PromptArguments,

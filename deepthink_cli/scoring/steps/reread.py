@@ -23,7 +23,7 @@ class Reread(Step):
         Field(ge=1, le=MOST_COPIES),
         Flag(
             METHOD,
-            "Write each query this many times before its candidates, so that the model reads it again; 1 is once.",
+            f"Write each query N times before its candidates, at most {MOST_COPIES}, so that the model reads it again.",
             "N",
             hint=f"a number from 1 to {MOST_COPIES}",
         ),
