@@ -121,6 +121,8 @@ def show(result: EvaluationReport, json: bool, details: bool) -> None:
         _show_details(result)
     elif evaluation.probabilities:
         report(*_verdict(result.applied), f"{flag('details')}: log-probabilities, shares of labels and confusions")
+    else:
+        report("", *generated(evaluation))
 
 
 def _show_details(result: EvaluationReport) -> None:
