@@ -99,6 +99,7 @@ def test_a_stored_correction_is_of_the_step(guest: Path, libraries: Forks) -> No
     assert (refused.returncode, "stores is of --preface Today.; give the same" in refused.stderr) == (2, True)
 
 
+@pytest.mark.plugins
 def test_serve_and_scikit_learn_take_the_step(guest: Path, libraries: Forks) -> None:
     variables = {"PYTHONPATH": str(guest), "DEEPTHINK_MODEL": "pocket"}
     done = libraries.program(SERVED, (), guest, **variables)
