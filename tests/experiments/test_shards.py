@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
-import subprocess
 from collections.abc import Callable
 from itertools import chain
 from pathlib import Path
@@ -117,33 +115,3 @@ def test_seeds_that_are_read_together_are_divided_and_their_rows_are_the_same(
         assert "2 workers: 2 units done" in capsys.readouterr().err
         lines = (out / FILE).read_bytes().splitlines()
     assert sorted(lines) == sorted(whole)
-
-
-def test_the_script_for_slurm_runs_every_shard(
-    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out = tmp_path / "out of 'two' $words"
-    with_script = [*words, "-o", str(out), "--workers", "2@slurm"]
-    assert run(with_script) == 0
-    command = shlex.split(capsys.readouterr().out)
-    assert command[0] == "sbatch"
-    lines = Path(command[1]).read_text().splitlines()
-    assert "#SBATCH --array=1-2" in lines
-    assert not out.exists()
-    execs = [line for line in lines if line.startswith("exec ")]
-    checked = subprocess.run(
-        ["bash", "-c", execs[0].replace("exec ", "printf '%s\\n' ", 1)],
-        env={"SLURM_ARRAY_TASK_ID": "2"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert checked.stdout.splitlines()[1:] == ["-P", "-m", "deepthink_cli", *words, "-o", str(out), "--shard", "2/2"]
-
-
-def test_a_folders_name_adds_no_line_to_the_script_for_sbatch(
-    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run([*words, "-o", str(tmp_path / "x\ntouch made\n#"), "--workers", "2@slurm"]) == 2
-    assert "a line break in it would end a line of the script" in capsys.readouterr().err
-    assert not list(tmp_path.glob("*.sbatch"))

@@ -1,0 +1,52 @@
+"""The script for sbatch: each of its jobs runs one shard."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from helpers.tiny import run_words
+
+from deepthink_cli.cli.main import run
+
+Models = Callable[[str], Path]
+
+
+@pytest.fixture
+def words(models: Models, tmp_path: Path) -> list[str]:
+    """A run of many units: one for each seed."""
+    words = ["-T", "2", "--seeds", "6", "--batch-tokens", "64", "--limit", "2", "--shots", "2", "-q"]
+    return run_words(tmp_path, models("llama"), *words)
+
+
+def test_the_script_for_slurm_runs_every_shard(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out of 'two' $words"
+    with_script = [*words, "-o", str(out), "--workers", "2@slurm"]
+    assert run(with_script) == 0
+    command = shlex.split(capsys.readouterr().out)
+    assert command[0] == "sbatch"
+    lines = Path(command[1]).read_text().splitlines()
+    assert "#SBATCH --array=1-2" in lines
+    assert not out.exists()
+    execs = [line for line in lines if line.startswith("exec ")]
+    checked = subprocess.run(
+        ["bash", "-c", execs[0].replace("exec ", "printf '%s\\n' ", 1)],
+        env={"SLURM_ARRAY_TASK_ID": "2"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert checked.stdout.splitlines()[1:] == ["-P", "-m", "deepthink_cli", *words, "-o", str(out), "--shard", "2/2"]
+
+
+def test_a_folders_name_adds_no_line_to_the_script_for_sbatch(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([*words, "-o", str(tmp_path / "x\ntouch made\n#"), "--workers", "2@slurm"]) == 2
+    assert "a line break in it would end a line of the script" in capsys.readouterr().err
+    assert not list(tmp_path.glob("*.sbatch"))
