@@ -121,7 +121,7 @@ def _checked(scorer: Scorer, name: str, rows: str | Path | RowSource | None, lim
         return rows_of_file(memory, rows, limit)
     check_storable(name, memory.provenance.demonstrations, memory.name)
     method = calibration(name)
-    if method.of_states and scorer.scoring.attends:
+    if method.of_states and scorer.scoring.of_parts:
         reason = f"compares hidden states after a whole memory; not with {scorer.scoring}"
         raise InputError.of("calibrate", name, reason)
     if method.of_states:

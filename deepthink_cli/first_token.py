@@ -96,7 +96,7 @@ def weigh_first_token(
         return Weighed(_save(memory, FirstToken(chosen), output, tell))
     if rows is None:
         raise InputError.of("first_token", chosen, "chooses by rows; give a file of them, or give a weight")
-    if scoring.attends:
+    if scoring.of_parts:
         raise InputError.of("first_token", chosen, f"is of a whole memory, and a query may not attend to it: {scoring}")
     scorer = Scorer.open(memory, scoring=scoring, calibrate=(NONE,))
     if scorer.gives_several:

@@ -18,7 +18,7 @@ from deepthink_cli.errors import InputError, option
 from deepthink_cli.io.text import canonical_json
 from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.scoring.prediction import Prediction
-from deepthink_cli.scoring.scoring import PLAIN, Scoring, check_stored
+from deepthink_cli.scoring.scoring import PLAIN, Scoring, as_options, check_stored
 
 if TYPE_CHECKING:
     from deepthink_cli.calibration.calibrator import Bias
@@ -43,10 +43,9 @@ def _check_stored(memories: Sequence[OpenedMemory], scoring: Scoring) -> None:
     without, methods = f"or use {option('calibrate')} {NONE}", set[str]()
     for memory in memories:
         if (stored := memory.provenance.calibrated) is None:
-            options = "".join(f" {option(name)} {value}" for name, value in scoring.correctable.items())
             raise InputError(
-                f"{memory.name}: stores no correction; store one with deepthink calibrate {memory.name}{options}, "
-                f"{without}"
+                f"{memory.name}: stores no correction; store one with deepthink calibrate {memory.name}"
+                f"{as_options(scoring.correctable)}, {without}"
             )
         used = scoring.correctable if stored.centroids is None else scoring.of_states
         check_stored(stored.scoring, used, "the correction", memory.name, f", {without}")

@@ -15,7 +15,7 @@ from deepthink_cli.cli.console import Show, note, write_json
 from deepthink_cli.cli.data_options import Labels, MemoryFile, RowArguments, values_of_memory
 from deepthink_cli.cli.grouped import Given, Help, grouped
 from deepthink_cli.cli.options import CommonArguments, for_memory
-from deepthink_cli.cli.scoring_options import ScoringOptions, typed
+from deepthink_cli.cli.scoring_options import ScoringOptions
 from deepthink_cli.cli.sources import is_typed
 from deepthink_cli.cli.values import check_given, read_by
 from deepthink_cli.corrections import Calibrated, FirstToken, Thresholds
@@ -23,7 +23,7 @@ from deepthink_cli.errors import InputError, Problems, option
 from deepthink_cli.io.text import size
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.options import OUTPUT, Flag
-from deepthink_cli.scoring.scoring import Scoring
+from deepthink_cli.scoring.scoring import Scoring, as_options
 from deepthink_cli.selection.options import Limit, TaskOptions
 
 Rows = Annotated[
@@ -107,7 +107,7 @@ def calibrate(
         write_json(printed)
     note(f"wrote {output} ({size(header.size)}): {stored or missing}", common.quiet)
     if stored is not None:
-        end = typed(steps)
+        end = as_options(steps.recorded)
         evaluated = f"deepthink eval {output} LABELLED{end}" + ("" if rows is None else " (other rows than these)")
         note(f"next: deepthink predict {output} INPUTS{end}    or: {evaluated}", common.quiet)
 

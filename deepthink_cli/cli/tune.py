@@ -14,13 +14,13 @@ from deepthink_cli.cli.console import Show, note, report, table, write_json
 from deepthink_cli.cli.data_options import ChatArguments, PromptArguments, RowArguments
 from deepthink_cli.cli.grouped import Given, Without, grouped
 from deepthink_cli.cli.options import NEW_MODEL, CommonArguments, tell_of_toy
-from deepthink_cli.cli.scoring_options import ScoringOptions, typed
+from deepthink_cli.cli.scoring_options import ScoringOptions
 from deepthink_cli.cli.values import check_given, read_by
 from deepthink_cli.errors import Problems
 from deepthink_cli.io.text import named, size
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.options import OUTPUT, Flag
-from deepthink_cli.scoring.scoring import Scoring
+from deepthink_cli.scoring.scoring import Scoring, as_options
 from deepthink_cli.tuning.options import TuneOptions, best_of_trajectories
 
 if TYPE_CHECKING:
@@ -120,7 +120,8 @@ def show(result: TuneReport, common: CommonArguments) -> None:
     calibration = result.setting.calibration
     corrected = "" if calibration == NONE or result.stored else f" --calibrate {calibration}"
     advice = "next" if result.header is not None else f"with -o {name}, next"
-    note(f"{advice}: deepthink predict {name} INPUTS{corrected}{typed(result.plan.rows.scoring)}", common.quiet)
+    scored = as_options(result.plan.rows.scoring.recorded)
+    note(f"{advice}: deepthink predict {name} INPUTS{corrected}{scored}", common.quiet)
 
 
 def _described(result: TuneReport) -> str:

@@ -70,7 +70,7 @@ def planned(options: Experiment, spec: ModelSpec, given: DemonstrationSet | None
     """
     tasks, source = tuple(run_tasks(options.tasks)), source_of_run(options)
     _ = options.scored  # refuses iterations beyond T
-    if options.scoring.attends:
+    if options.scoring.of_parts:
         raise InputError(
             f"scoring {options.scoring}: attends to parts of composed memories, and runs make others, too; use "
             "deepthink eval with such a memory"

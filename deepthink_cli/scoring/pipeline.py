@@ -207,7 +207,7 @@ def _measured(
 ) -> Iterator[list[tuple[Scores, dict[str, float] | None]]]:
     """For each memory, the scores of every query, and its nearness to the memory's centroids, if it stores any."""
     centroids = [memory.centroids for memory in memories]  # if not in use, only some members may have them
-    if not any(centroids) or chunk.scoring.attends:
+    if not any(centroids) or chunk.scoring.of_parts:
         for of_memory in score_each(engine, memories, chunk.plan, chunk.scoring):
             yield [(scores, None) for scores in of_memory]
         return

@@ -88,13 +88,11 @@ class Scoring:
 
     @property
     def of_parts(self) -> dict[str, Any]:
-        """The recorded options that choose the parts of a memory to which queries attend."""
-        return self._recorded(lambda step: step.attends)
+        """The recorded options that choose the parts of a memory to which queries attend.
 
-    @property
-    def attends(self) -> bool:
-        """Whether queries attend to some parts of a memory alone, so that an engine gives no hidden states."""
-        return bool(self.of_parts)
+        An engine gives no hidden states with them.
+        """
+        return self._recorded(lambda step: step.attends)
 
     def get(self, name: str) -> Any:
         """The value of an option of a step."""
@@ -174,10 +172,15 @@ def check_stored(stored: Mapping[str, Any], used: Mapping[str, Any], what: str, 
         f"without {option(name)}" if value is None else f"of {option(name)} {value}"
         for name, (value, _) in different.items()
     )
-    again = " ".join(["deepthink calibrate", memory, *(f"{option(name)} {value}" for name, value in used.items())])
+    again = f"deepthink calibrate {memory}{as_options(used)}"
     name, (_, now) = next(iter(different.items()))
     reason = f"{what} that {memory} stores is {before}; give the same, store another with {again}{rest}"
     raise InputError.of(name, now, reason)
+
+
+def as_options(values: Mapping[str, Any]) -> str:
+    """Options as they are typed after a command, each with a space before it."""
+    return "".join(f" {option(name)} {value}" for name, value in values.items())
 
 
 def options_of(text: str | None) -> dict[str, str]:

@@ -15,16 +15,10 @@ from deepthink_cli.cli.main import run
 Models = Callable[[str], Path]
 
 
-@pytest.fixture
-def words(models: Models, tmp_path: Path) -> list[str]:
-    """A run of many units: one for each seed."""
-    words = ["-T", "2", "--seeds", "6", "--batch-tokens", "64", "--limit", "2", "--shots", "2", "-q"]
-    return run_words(tmp_path, models("llama"), *words)
-
-
 def test_the_script_for_slurm_runs_every_shard(
-    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    models: Models, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    words = run_words(tmp_path, models("llama"), "--seeds", "2")
     out = tmp_path / "out of 'two' $words"
     with_script = [*words, "-o", str(out), "--workers", "2@slurm"]
     assert run(with_script) == 0
@@ -45,8 +39,9 @@ def test_the_script_for_slurm_runs_every_shard(
 
 
 def test_a_folders_name_adds_no_line_to_the_script_for_sbatch(
-    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    models: Models, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    words = run_words(tmp_path, models("llama"))
     assert run([*words, "-o", str(tmp_path / "x\ntouch made\n#"), "--workers", "2@slurm"]) == 2
     assert "a line break in it would end a line of the script" in capsys.readouterr().err
     assert not list(tmp_path.glob("*.sbatch"))
