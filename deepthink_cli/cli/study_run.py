@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -127,8 +128,7 @@ def plan_study(
 
 
 def _as_json(estimate: Estimate) -> dict[str, Any]:
-    values, shown = estimate.as_json(), ("written", "inputs", "tokens", "seconds", "hours", "exact", "reason")
-    return {"rows": estimate.rows + estimate.written, **{name: values[name] for name in shown}}
+    return {**asdict(estimate), "rows": estimate.rows + estimate.written}
 
 
 def _cells(estimate: Estimate) -> list[str]:
