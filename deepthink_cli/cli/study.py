@@ -1,4 +1,7 @@
-"""`deepthink study`: list, show, plan and run studies, which cross models, tasks and settings as a YAML file says."""
+"""Cross models, tasks and settings, as a YAML file says.
+
+The runs of a study are in one folder.
+"""
 
 from __future__ import annotations
 
@@ -35,12 +38,7 @@ if TYPE_CHECKING:
 else:
     StudyObservers = observed("run")
 
-_HELP = "Cross models, tasks and settings, as a YAML file says.\n\nThe runs of a study are in one folder."
-studies = Program(cls=HelpGroup, help=_HELP, no_args_is_help=True)
-about("study run example --scale small")(studies)
 
-
-@studies.command("list", epilog="Example: deepthink study list")
 @grouped
 def list_studies(*, common: Annotated[CommonArguments, Without("quiet", "verbose")]) -> None:
     """List the studies that come with the package."""
@@ -54,7 +52,6 @@ def list_studies(*, common: Annotated[CommonArguments, Without("quiet", "verbose
     report(table("study", "title", "scales", rows=rows, left=3))
 
 
-@studies.command("show", epilog="Example: deepthink study show example > mine.yaml")
 @grouped
 def show_study(study: StudyName, *, common: Annotated[CommonArguments, Without("quiet", "verbose")]) -> None:
     """Print a study as YAML, as a start for your own; with --json, its fields with their defaults."""
@@ -70,7 +67,6 @@ def show_study(study: StudyName, *, common: Annotated[CommonArguments, Without("
 NoProbe = Annotated[bool, Flag(OUTPUT, "Load no model; no estimate of the time.", variable=False)]
 
 
-@studies.command("plan", epilog="Example: deepthink study plan example --json")
 @about(first="output no_probe scale model task seeds iterations limit json")
 @grouped
 def plan_study(
@@ -143,7 +139,6 @@ def _first(names: list[str]) -> str:
     return f"{len(names)}: {', '.join(names[:8])}{', ...' if len(names) > 8 else ''}"
 
 
-@studies.command("run", epilog="Example: deepthink study run example --scale small -o runs/example")
 @about(first="output scale model task seeds iterations limit data_dir samples workers")
 @grouped
 def run_study(
@@ -193,3 +188,11 @@ def _read(opened: OpenedStudy, crossing: Crossing, config: Path | None) -> list[
     for options in opened.study.models:
         paths += read_by(model=options.model, adapter=options.adapter)
     return paths
+
+
+studies = Program(cls=HelpGroup, help=__doc__, no_args_is_help=True)
+about("study run example --scale small")(studies)
+studies.command("list", epilog="Example: deepthink study list")(list_studies)
+studies.command("show", epilog="Example: deepthink study show example > mine.yaml")(show_study)
+studies.command("plan", epilog="Example: deepthink study plan example --json")(plan_study)
+studies.command("run", epilog="Example: deepthink study run example --scale small -o runs/example")(run_study)
