@@ -67,7 +67,7 @@ GROUPS = {
         "run": "run:run",
         "report": "report:report",
         "plot": "plot:plot",
-        "study": "studies:studies",
+        "study": "study:studies",
     },
     "This machine and other programs": {
         "download": "download:download",

@@ -151,7 +151,7 @@ def run(
 
 def _show_plan(values: dict[str, Any], gates: str, estimated: Estimate, json: bool) -> None:
     if json:
-        write_json({**values, "estimate": estimated.as_json()})
+        write_json({**values, "estimate": asdict(estimated)})
         return
     tasks, work = values["tasks"], f"{values['jobs']} jobs, {values['rows']:,} rows"
     report(
@@ -175,8 +175,7 @@ def _time(estimated: Estimate) -> str:
         return f"not estimated: {estimated.reason}{there}"
     if not estimated.rows:
         return "nothing to do: all rows are there already"
-    timed = "" if estimated.timed == estimated.tasks else f" on {estimated.timed} of {estimated.tasks} tasks"
-    return f"about {duration(estimated.seconds)}, by a probe of {duration(estimated.probe)}{timed}{there}"
+    return f"about {duration(estimated.seconds)}, by a short probe{there}"
 
 
 def _iterations(values: dict[str, Any]) -> str:

@@ -154,11 +154,12 @@ def test_a_report_shows_published_figures_of_another_package(guest: Path, librar
 
 
 def test_a_study_of_another_package_is_drawn_in_its_form(guest: Path, libraries: Forks) -> None:
+    (guest / "out" / "study.json").write_text('{"study": "guest/mine"}')
     done = deepthink(
         libraries,
         guest,
         "study list",
-        "study plot guest/mine --runs out -o figure.png -o table.tex",
+        "plot out -o figure.png -o table.tex",
     )
     assert done.returncode == 0, done.stderr
     assert "guest/mine" in done.stdout
@@ -169,6 +170,6 @@ def test_a_study_of_another_package_is_drawn_in_its_form(guest: Path, libraries:
 
 def test_a_form_that_is_not_installed_is_refused_by_its_name(guest: Path, libraries: Forks) -> None:
     (guest / "pies.yaml").write_text(STUDY.replace("dots", "pies"))
-    refused = deepthink(libraries, guest, "study validate pies.yaml")
+    refused = deepthink(libraries, guest, "study plan pies.yaml")
     assert refused.returncode == 2
     assert "pies.yaml:4: figure: kind 'pies' is not a form of figures that is installed; use curves, " in refused.stderr
