@@ -15,11 +15,11 @@ import typer
 from pydantic.fields import FieldInfo
 from typer.models import OptionInfo
 
-from deepthink_cli.cli import completion
 from deepthink_cli.cli.names import flag as typed
 from deepthink_cli.cli.names import variable
 from deepthink_cli.meaning import sentence
 from deepthink_cli.options import Flag, Joined, Options, flag_of, warn_of_taken
+from deepthink_cli.registry import loaded
 
 T = TypeVar("T", bound=Options)
 
@@ -183,12 +183,9 @@ def _annotation(name: str, kind: Any, flag: Flag) -> Any:
     if flag.several:
         plain = list[str]
     more: dict[str, Any] = {}
-    if flag.complete:
-        more["autocompletion"] = getattr(completion, flag.complete)
     metavar = flag.metavar
-    if flag.closed:
-        names = completion.NAMES[flag.complete]
-        more["parser"] = _one_of(names)
+    if flag.names:
+        more["parser"] = _one_of(names := loaded(flag.names))
         metavar = metavar or f"[{'|'.join(names())}]"
     info = typer.Option(
         f"--{name.replace('_', '-')}",
@@ -209,7 +206,7 @@ def _is_union(kind: Any) -> bool:
     return get_origin(kind) in (Union, UnionType)
 
 
-def _one_of(names: Callable[[], list[str]]) -> Callable[[str], str]:
+def _one_of(names: Callable[[], Collection[str]]) -> Callable[[str], str]:
     def parse(name: str) -> str:
         if name not in names():
             raise typer.BadParameter(f"{name!r} is not one of {', '.join(map(repr, names()))}.")

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from deepthink_cli.cli import completion
 from deepthink_cli.cli.about import about
 from deepthink_cli.cli.console import WIDTH, note, report, table, write_json
 from deepthink_cli.cli.data_options import DataDir
@@ -32,7 +31,6 @@ Name = Annotated[
     str | None,
     typer.Argument(
         metavar="[NAME]",
-        autocompletion=completion.tasks_words,
         help="Task, group or task file to show; or: validate FILE.",
     ),
 ]
