@@ -24,7 +24,7 @@ _WHOLE = "deepthink.help_all"  # set in a context whose help shows every option
 
 
 class HelpCommand(TyperCommand):
-    """A command whose --help shows its first options, and --help-all every option."""
+    """A command whose --help shows its first options, and --help-all every option under the heading of its kind."""
 
     help_all: Any = None
 
@@ -32,15 +32,36 @@ class HelpCommand(TyperCommand):
         """The parameters of the command, and the options for its help."""
         return _with_help_all(self, super().get_params(ctx), ctx)
 
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Write the help page, with the number of options that it does not show."""
-        page = copy(self)
-        first = frozenset[str]() if ctx.meta.get(_WHOLE) else _first(ctx)
-        if first:
-            page.params = [each for each in self.params if each.name in first or each.param_type_name == "argument"]
-            more = f"{len(self.params) - len(page.params)} more options: {ctx.command_path} --help-all"
-            page.epilog = f"{self.epilog}\n\n{more}" if self.epilog else more
-        super(HelpCommand, page).format_help(ctx, formatter)
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the arguments and the options; only --help-all says where an option has no meaning."""
+        whole, first = ctx.meta.get(_WHOLE), _first(ctx)
+        conditions = getattr(ctx.command.callback, "conditions", {}) if whole else {}
+        sections: dict[str, list[tuple[str, str]]] = {"Arguments": []}
+        for each in self.get_params(ctx):
+            argument, panel = each.param_type_name == "argument", each.rich_help_panel
+            if (argument or whole or not first or panel is None or each.name in first) and (
+                record := each.get_help_record(ctx)
+            ):
+                heading = "Arguments" if argument else panel if whole and panel else "Options"
+                sections.setdefault(heading, []).append(_with_condition(record, conditions.get(each.name, "")))
+        for heading, records in sections.items():
+            if records:
+                with formatter.section(heading):
+                    formatter.write_dl(records)
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        """Write the example, and the number of options that the page does not show."""
+        super().format_epilog(ctx, formatter)
+        if (first := _first(ctx)) and not ctx.meta.get(_WHOLE):
+            hidden = [each for each in self.params if each.param_type_name == "option" and each.name not in first]
+            formatter.write_paragraph()
+            formatter.write_text(f"{len(hidden)} more options: {ctx.command_path} --help-all")
+
+
+def _with_condition(record: tuple[str, str], condition: str) -> tuple[str, str]:
+    """A line of help with a condition before its default."""
+    text, bracket, default = record[1].partition("  [")
+    return record[0], f"{text}{condition}{bracket}{default}"
 
 
 class HelpGroup(TyperGroup):
@@ -56,23 +77,14 @@ class HelpGroup(TyperGroup):
 class ProgramGroup(HelpGroup):
     """The program: its help shows first the purposes of commands, then its options and the commands in groups."""
 
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Write the help page."""
-        page, width = copy(self), max(map(len, WHICH))
-        lines = "\n".join(f"{wanted:<{width}}  {command}" for wanted, command in WHICH.items())
-        page.help = f"{self.help}\n\n{lines}"
-        super(ProgramGroup, page).format_help(ctx, formatter)
-
     def format_help_text(self, ctx: Any, formatter: Any) -> None:
-        """Write the purposes of commands, without Rich, which would keep no line breaks."""
-        formatter.write_paragraph()
-        with formatter.indentation():
-            formatter.write_text(str(self.help).partition("\n\n")[0])
+        """Write the purpose of the program, and the purposes of commands."""
+        super().format_help_text(ctx, formatter)
         with formatter.section("Which command"):
             formatter.write_dl(list(WHICH.items()), col_max=max(map(len, WHICH)))
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write the commands of each group, without Rich."""
+        """Write the commands of each group."""
         groups = dict.fromkeys(map(_panel, self.commands.values()))
         width = max(map(len, self.commands))
         for group in groups:
