@@ -10,7 +10,7 @@ from pydantic import Field
 
 from deepthink_cli.io.records import Natural
 from deepthink_cli.options import DATA, Flag, Options, named_by
-from deepthink_cli.selection.registry import Sampling, selection_method, without_model
+from deepthink_cli.selection.registry import selection_method, without_model
 
 BALANCE = Flag(DATA, "Choose equal numbers of demonstrations of every label.")
 POOL_SIZE = Flag(DATA, "Choose from a seeded sample of N rows. Default: all.", "N", hint="a number of rows, 1 or more")
@@ -64,6 +64,4 @@ class TaskOptions(Options):
 
     shots: Annotated[int | None, Field(ge=1), SHOTS] = None
     seed: Annotated[Natural, SEED] = 0
-    order_seed: Annotated[Natural | None, ORDER_SEED] = None
-    sampling: Annotated[Sampling | None, SAMPLING] = None
     limit: Limit = None
