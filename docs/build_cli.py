@@ -15,7 +15,7 @@ from typing import Any
 
 from pages import ROOT, write_or_check
 
-from deepthink_cli.cli.help import WHICH
+from deepthink_cli.cli.command import WHICH
 from deepthink_cli.cli.main import program
 
 PAGE = ROOT / "docs" / "cli.md"

@@ -6,8 +6,7 @@ The runs of a study are in one folder.
 from __future__ import annotations
 
 from deepthink_cli.cli.about import about
-from deepthink_cli.cli.command import Program
-from deepthink_cli.cli.help import HelpGroup
+from deepthink_cli.cli.command import HelpGroup, Program
 from deepthink_cli.cli.study import list_studies, plot_study, report_study, show_study, validate_study
 from deepthink_cli.cli.study_run import plan_study, run_study
 

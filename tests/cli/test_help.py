@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from deepthink_cli.cli.about import PLUGINS, about_of
-from deepthink_cli.cli.help import MAX_OPTIONS, WHICH
+from deepthink_cli.cli.command import MAX_OPTIONS, WHICH
 from deepthink_cli.cli.main import GROUPS, program, run
 
 Captured = pytest.CaptureFixture[str]
@@ -75,7 +75,7 @@ def test_the_list_of_commands_is_the_same_before_they_are_imported(capsys: Captu
         [sys.executable, "-c", code], capture_output=True, encoding="utf-8", env={**os.environ, "COLUMNS": "80"}
     )
     assert done.stdout == page(capsys, "--help")
-    assert "deepthink_cli.cli.help" in done.stderr.split()
+    assert "deepthink_cli.cli.command" in done.stderr.split()
     assert not {"deepthink_cli.cli.think", "deepthink_cli.plugins.chat.command"} & set(done.stderr.split())
 
 
