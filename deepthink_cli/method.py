@@ -89,7 +89,6 @@ class MethodOptions(Options):
             "How a reading changes the memory, with --eta: gate, as in the paper, or an ablation, such as keys-only, "
             f"cosine:readings=15 or rotated (docs/think.md){installed(RULES)}. Default: gate.",
             "RULE[:PARAMETER=VALUE,...]",
-            complete="updates",
             default=False,
         ),
     ] = GATE

@@ -8,7 +8,6 @@ import typer
 
 from deepthink_cli.artifact.registry import OPENERS
 from deepthink_cli.calibration.registry import CALIBRATIONS
-from deepthink_cli.cli import completion
 from deepthink_cli.cli.about import about
 from deepthink_cli.cli.console import report, table, write_json
 from deepthink_cli.cli.grouped import Without, grouped
@@ -51,9 +50,7 @@ REGISTRIES: dict[str, Registry[Any]] = {
 COLUMNS = ("kind", "name", "summary", "source")
 Kinds = Annotated[
     list[str] | None,
-    typer.Argument(
-        metavar="KIND", autocompletion=completion.one_of(REGISTRIES), help=f"{', '.join(REGISTRIES)}. Default: all."
-    ),
+    typer.Argument(metavar="KIND", help=f"{', '.join(REGISTRIES)}. Default: all."),
 ]
 
 

@@ -43,8 +43,7 @@ OutputFormat = Annotated[
     Flag(
         OUTPUT,
         " ".join(["Formatted tables, or numbers in [0, 1] as csv and json.", *_OTHERS, "Default: terminal."]),
-        complete="formats",
-        closed=True,
+        names=lambda: FORMATS,
         variable=False,
     ),
 ]

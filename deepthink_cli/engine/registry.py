@@ -36,10 +36,15 @@ ENGINES: Registry[Kind] = Registry(
 )
 
 
+def known_engines() -> list[str]:
+    """The names of the registered engines, and `auto`."""
+    return [AUTO, *ENGINES]
+
+
 def check_engine(name: str, batch_invariant: bool = False) -> None:
     """Raise InputError unless `name` is a registered engine or `auto`, and, for `batch_invariant`, has own passes."""
-    if name not in (AUTO, *ENGINES):
-        raise InputError.of("engine", name, f"no such engine; use {', '.join((AUTO, *ENGINES))}")
+    if name not in known_engines():
+        raise InputError.of("engine", name, f"no such engine; use {', '.join(known_engines())}")
     if batch_invariant and name != AUTO and hasattr(engine_class(name), "of_spec"):
         raise without_own_passes(name)
 
@@ -54,5 +59,5 @@ def engine_class(name: str) -> Kind:
     """The class of the engine called `name`, which is not `auto`; raises InputError for an unknown name."""
     kind = ENGINES.get(name)
     if kind is None:
-        raise InputError.of("engine", name, f"no such engine; use {', '.join((AUTO, *ENGINES))}")
+        raise InputError.of("engine", name, f"no such engine; use {', '.join(known_engines())}")
     return kind
