@@ -11,7 +11,7 @@ from typing import Annotated, Literal, Protocol, Self
 
 from pydantic import Field, TypeAdapter, model_validator, with_config
 
-from deepthink_cli.corrections import Calibrated, FirstToken, Thresholds
+from deepthink_cli.corrections import Calibrated, Thresholds
 from deepthink_cli.data.chat import Chat
 from deepthink_cli.data.examples import Example
 from deepthink_cli.data.same_input import input_groups
@@ -284,7 +284,6 @@ class Provenance:
     tuned: Tuned | None = None
     quantized: Quantized | None = None
     calibrated: Calibrated | None = None
-    first_token: FirstToken | None = None
     thresholds: Thresholds | None = None
 
     @property
@@ -315,8 +314,6 @@ class Origin(Protocol):
     def quantized(self) -> Quantized | None: ...
     @property
     def calibrated(self) -> Calibrated | None: ...
-    @property
-    def first_token(self) -> FirstToken | None: ...
     @property
     def thresholds(self) -> Thresholds | None: ...
 
@@ -362,7 +359,6 @@ def origin_lines(origin: Origin, method: str) -> dict[str, str]:
         **({"tuned": _tuned(tuned)} if tuned else {}),
         **({"quantized": str(origin.quantized)} if origin.quantized else {}),
         **({"corrected": str(origin.calibrated)} if origin.calibrated else {}),
-        **({"first token": str(origin.first_token)} if origin.first_token else {}),
         **({"thresholds": str(origin.thresholds)} if origin.thresholds else {}),
     }
 

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, TypeAdapter, ValidationError, with_config
 
-from deepthink_cli.corrections import Calibrated, Centroids, FirstToken, Thresholds
+from deepthink_cli.corrections import Calibrated, Centroids, Thresholds
 from deepthink_cli.data.chat import Chat
 from deepthink_cli.data.examples import Example
 from deepthink_cli.data.template import PARTS, Template
@@ -96,7 +96,6 @@ class Metadata:
     tuned: Tuned | None = None
     quantized: Quantized | None = None
     calibrated: Calibrated | None = None
-    first_token: FirstToken | None = None
     thresholds: Thresholds | None = None
     parts: list[Count] | None = None
 

@@ -145,7 +145,7 @@ def attend(
     if current is None:
         raise RuntimeError("another thread is scoring with this network; run it while holding LanguageModel.lock")
     current.layers.add(layer)
-    refuse_unknown(others)
+    _refuse_unknown(others)
     if isinstance(attention_mask, Tensor):
         raise UnsupportedAttention("its attention mask is custom code")
     if current.kept is not None:
@@ -176,7 +176,7 @@ def attend(
     return out_THD[None].contiguous(), None
 
 
-def refuse_unknown(arguments: Mapping[str, Any]) -> None:
+def _refuse_unknown(arguments: Mapping[str, Any]) -> None:
     for name, value in arguments.items():
         if name == "is_causal" and value is False:
             raise UnsupportedAttention("its attention is not causal")
@@ -188,7 +188,7 @@ def _over_earlier(
     query_1HTD: Tensor, parts: Sequence[tuple[Part, Tensor, Tensor]], size: int, attention: Attention
 ) -> tuple[Tensor, Tensor]:
     """Attention of a span's tokens to the parts of their past, with values of this size."""
-    if len(parts) == 1 and parts[0][0].places_M is None and not parts[0][0].bias:
+    if len(parts) == 1 and parts[0][0].places_M is None:
         part, key_1GLD, value_1GLD = parts[0]
         return attention(query_1HTD, key_1GLD, value_1GLD, _on(query_1HTD, part.mask_11ML))
     out_1HTD = query_1HTD.new_zeros((*query_1HTD.shape[:3], size))
@@ -198,7 +198,7 @@ def _over_earlier(
         part_out_1HMD, part_lse_1HM = attention(
             query_1HTD[:, :, places_M], key_1GLD, value_1GLD, _on(query_1HTD, part.mask_11ML)
         )
-        part_lse_1HM, lse_1HM = part_lse_1HM + part.bias, lse_1HT[:, :, places_M]
+        lse_1HM = lse_1HT[:, :, places_M]
         weight_1HM1 = torch.sigmoid(part_lse_1HM - lse_1HM)[..., None].to(out_1HTD.dtype)
         out_1HTD[:, :, places_M] = out_1HTD[:, :, places_M].lerp(part_out_1HMD, weight_1HM1)
         lse_1HT[:, :, places_M] = torch.logaddexp(lse_1HM, part_lse_1HM)

@@ -251,19 +251,12 @@ class Engine(Protocol):
     def check_memory(self, memory: Memory, name: str = "this memory") -> None:
         """Raise InputError unless the memory has this model's layers, heads and sizes, and the engine can use it.
 
-        An engine that applies the weight of the first token (`Memory.first_weight`) overrides this method. An engine
-        that does not override `observe` cannot use centroids.
+        An engine that does not override `observe` cannot use centroids.
         """
         if memory.centroids is not None and type(self).observe is Engine.observe:
             raise InputError(
                 f"{self.description}: gives no hidden states, by which {name} labels; use {option('engine')} packed or "
                 f"padded, or remove its centroids with deepthink calibrate MEMORY {option('calibrate')} none"
-            )
-        if memory.first_weight != 1:
-            raise InputError(
-                f"{self.description}: does not apply the weight of the first token that {name} stores; use "
-                f"{option('engine')} packed or padded, or remove it with deepthink calibrate MEMORY "
-                f"{option('first_token')} 1"
             )
 
     def advice(self) -> str:

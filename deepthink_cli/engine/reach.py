@@ -6,7 +6,6 @@ position.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -123,28 +122,14 @@ STEP = 256  # tokens of a long row that are processed together if a window hides
 class Part:
     """Earlier keys of a span, slots `first` to `stop` - 1, and the tokens that attend to them.
 
-    `places_M` are the tokens' indices in the span; None for all tokens. `bias`, the logarithm of a weight, is added to
-    all their attention scores. `mask_11ML` is added, too; None if every token attends to all keys of the part.
+    `places_M` are the tokens' indices in the span; None for all tokens. `mask_11ML` is added to their
+    attention scores; None if every token attends to all keys of the part.
     """
 
     first: int
     stop: int
     places_M: Tensor | None = None
     mask_11ML: Tensor | None = None
-    bias: float = 0.0
-
-    def weighted(self, weight: float) -> Iterator[Part]:
-        """The part with this weight of slot 0. Slot 0 becomes a part of its own, unless a mask hides it from some."""
-        if weight == 1 or self.first > 0:
-            yield self
-        elif self.mask_11ML is not None:
-            mask_11ML = self.mask_11ML.clone()
-            mask_11ML[..., 0] += math.log(weight)
-            yield replace(self, mask_11ML=mask_11ML)
-        else:
-            yield replace(self, stop=1, bias=math.log(weight))
-            if self.stop > 1:
-                yield replace(self, first=1)
 
 
 @dataclass(frozen=True)
@@ -196,13 +181,8 @@ class Reach:
     def spans(self, window: Window | None, last: bool, like: Tensor) -> Iterator[Span]:
         """The spans of the blocks in a layer with this window; `last` if `is_last` is True.
 
-        Masks have the dtype and the device of `like`. The first token has the weight that the past stores.
+        Masks have the dtype and the device of `like`.
         """
-        weight = self.past[0].first_weight if self.past else 1.0
-        for span in self._spans(window, last, like):
-            yield replace(span, parts=tuple(each for part in span.parts for each in part.weighted(weight)))
-
-    def _spans(self, window: Window | None, last: bool, like: Tensor) -> Iterator[Span]:
         end, places_M = self._length, self.read_M if last else None
         block = self.blocks[0]
         if window is None or window.first(end + self._deepest) <= 0:

@@ -188,8 +188,7 @@ class Card:
         ]
         about = "As a prefix adapter of PEFT (the last stored iteration); the query's tokenizer must not add a BOS"
         corrected = "" if self.header.metadata.calibrated is None else ", and scores are not corrected"
-        weighted = "" if self.header.metadata.first_token is None else ", and its first token has no weight of its own"
-        return f"{text}\n\n{about}{corrected}{weighted}:\n\n{_fenced(code, 'python')}"
+        return f"{text}\n\n{about}{corrected}:\n\n{_fenced(code, 'python')}"
 
     def _demonstrations(self) -> str:
         stored = self.header.metadata.demonstrations
