@@ -16,7 +16,7 @@ from deepthink_cli.data.chat import Chat
 from deepthink_cli.data.examples import Example
 from deepthink_cli.data.same_input import input_groups
 from deepthink_cli.data.template import PARTS, Template
-from deepthink_cli.errors import InputError, option
+from deepthink_cli.errors import InputError
 from deepthink_cli.io.mistakes import STRICT
 from deepthink_cli.io.records import LARGEST, Count, Digest, Finite, Natural, Share, Value
 from deepthink_cli.io.text import canonical_json, named
@@ -29,19 +29,6 @@ LARGEST_DRIFT = 1e90  # no ratio of two norms in float32 is larger, and a sum ov
 
 @with_config(STRICT)
 @dataclass(frozen=True)
-class AdapterIdentity:
-    """The identity of a LoRA adapter: a hub id or an absolute path, the hub's commit, and a digest of its contents."""
-
-    id: str
-    revision: str | None
-    sha256: Digest
-
-    def __str__(self) -> str:
-        return self.id if self.revision is None else f"{self.id}@{self.revision}"
-
-
-@with_config(STRICT)
-@dataclass(frozen=True)
 class ModelIdentity:
     """The identity of a model.
 
@@ -49,8 +36,7 @@ class ModelIdentity:
     cover the configuration, the weights and the tokenizer. `weights_sha256` is two digests with a colon between them,
     of sampled bytes and of all bytes; empty if the weights are not on this machine. `dtype` is the compute dtype, which
     may differ when the memory is used; `quantize` must be the same. `gguf` is the name of the model's GGUF file, None
-    for another format. The file may be renamed, since the digest of the weights covers its bytes. `adapter` is merged
-    into the weights, whose digest does not cover it.
+    for another format. The file may be renamed, since the digest of the weights covers its bytes.
     """
 
     id: str
@@ -62,7 +48,6 @@ class ModelIdentity:
     dtype: Annotated[str, Field(pattern=DTYPE)]
     quantize: Annotated[str, Field(pattern="^(8bit|4bit)$")] | None = None
     gguf: str | None = None
-    adapter: AdapterIdentity | None = None
 
     @property
     def sampled_weights(self) -> str:
@@ -72,9 +57,7 @@ class ModelIdentity:
     @property
     def contents_sha256(self) -> str:
         """Digest of all parts but the dtype, with the sampled bytes of the weights; it does not depend on the place."""
-        described = {name: value for name, value in asdict(self).items() if name not in ("gguf", "adapter")}
-        if self.adapter is not None:
-            described["adapter"] = self.adapter.sha256
+        described = {name: value for name, value in asdict(self).items() if name != "gguf"}
         same = {"dtype": "", "id": "", "revision": "", "weights_sha256": self.sampled_weights}
         return hashlib.sha256(canonical_json({**described, **same}).encode()).hexdigest()
 
@@ -92,13 +75,8 @@ class ModelIdentity:
             "weights": (self.weights_sha256, other.weights_sha256 or self.weights_sha256),
             "tokenizer": (self.tokenizer_sha256, other.tokenizer_sha256),
             "quantization": (self.quantize, other.quantize),
-            "adapter": (_contents(self.adapter), _contents(other.adapter)),
         }
         return [name for name, (ours, other_value) in parts.items() if ours != other_value]
-
-
-def _contents(adapter: AdapterIdentity | None) -> str | None:
-    return None if adapter is None else adapter.sha256
 
 
 @with_config(STRICT)
@@ -338,8 +316,7 @@ def _called(model: ModelIdentity) -> str:
     revision = f" at revision {model.revision}" if model.revision else ""
     quantized = f" in {model.quantize}" if model.quantize else ""
     file = "" if model.gguf is None or model.id.endswith(model.gguf) else f"/{model.gguf}"
-    adapter = "" if model.adapter is None else f" with {option('adapter')} {model.adapter}"
-    return f"{model.id}{file}{revision}{quantized}{adapter}"
+    return f"{model.id}{file}{revision}{quantized}"
 
 
 def origin_lines(origin: Origin, method: str) -> dict[str, str]:
@@ -347,10 +324,9 @@ def origin_lines(origin: Origin, method: str) -> dict[str, str]:
     model, technique, tuned = origin.model, origin.technique, origin.tuned
     revision = f" at {model.revision}" if model.revision else ""
     quantized = f", {model.quantize}" if model.quantize else ""
-    adapter = f", with {model.adapter}" if model.adapter else ""
     drawn = "" if origin.seed is None else f", seed {origin.seed}"
     return {
-        "model": f"{model.id}{revision} ({model.architecture}, {model.dtype}{quantized}{adapter})",
+        "model": f"{model.id}{revision} ({model.architecture}, {model.dtype}{quantized})",
         "method": method,
         **({"made by": str(technique)} if technique else {}),
         **({"words": _words(technique)} if technique and technique.words else {}),

@@ -167,9 +167,8 @@ def rule_as_json(rule: UpdateRule) -> dict[str, Any]:
 def as_json(metadata: Metadata) -> dict[str, Any]:
     """The metadata as JSON values."""
     fields: dict[str, Any] = ADAPTER_METADATA.dump_python(metadata, mode="json")
-    for name in ("gguf", "adapter"):
-        if fields["model"][name] is None:
-            del fields["model"][name]
+    if metadata.model.gguf is None:
+        del fields["model"]["gguf"]
     if metadata.calibrated is not None and metadata.calibrated.centroids is None:
         del fields["calibrated"]["centroids"]
     if metadata.template.label_separator is None:

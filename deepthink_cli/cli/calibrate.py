@@ -82,7 +82,7 @@ def calibrate(
     with problems.collected():
         source = reading.source(rows, values_of_memory(context, rows, labels), Show(common))
     with problems.collected():
-        reads = read_by(rows, model=model.model, adapter=model.adapter, config=common.config)
+        reads = read_by(rows, model=model.model, config=common.config)
         check_apart(output, reads if output == memory else [memory, *reads])
     problems.raise_any()
     with Show(common, bar=not common.as_json) as tell:

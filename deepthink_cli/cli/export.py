@@ -75,7 +75,7 @@ def export(
         given = own_options(exporter.options, own.changed, f"--to {to}", _OWN)
     problems.tried(_check_model, to, model.model)
     files = [value for value in own.changed.values() if isinstance(value, Path)]
-    reads = read_by(memory, *files, model=model.model, adapter=model.adapter, config=common.config)
+    reads = read_by(memory, *files, model=model.model, config=common.config)
     problems.tried(check_export_apart, exporter, output, reads)
     problems.raise_any()
     with Show(common) as tell:

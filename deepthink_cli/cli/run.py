@@ -67,7 +67,7 @@ DryRun = Annotated[
 
 # Fields of a study that are no options of a run, which is a study in one line.
 OF_STUDIES = ("order_seed", "sampling", "tokens", "pool_size", "balance")
-OF_MODELS = ("adapter", "engine", "batch_invariant")
+OF_MODELS = ("engine", "batch_invariant")
 
 if TYPE_CHECKING:
     RunObservers = Options

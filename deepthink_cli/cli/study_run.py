@@ -81,7 +81,7 @@ def _read(opened: OpenedStudy, crossing: Crossing, config: Path | None) -> list[
     data_dir = None if opened.study.data_dir is None else Path(opened.study.data_dir)
     paths = read_by(opened.path, opened.study.demos, task=list(crossing.tasks), data_dir=data_dir, config=config)
     for options in opened.study.models:
-        paths += read_by(model=options.model, adapter=options.adapter)
+        paths += read_by(model=options.model)
     return paths
 
 

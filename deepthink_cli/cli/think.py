@@ -166,7 +166,7 @@ def think(
     from deepthink_cli.tasks.sources import source_of
 
     problems = Problems()
-    paths: dict[str, Any] = {"model": model.model, "adapter": model.adapter}
+    paths: dict[str, Any] = {"model": model.model}
     paths |= {"task": task, "data_dir": data_dir, "config": common.config}
     with problems.collected():
         check_apart(output, read_by(demos, template=prompt.template, labels=prompt.labels, **paths))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 from warnings import catch_warnings, simplefilter, warn
 
@@ -11,7 +10,6 @@ from deepthink_cli.engine.base import Engine
 from deepthink_cli.engine.registry import AUTO, check_engine, engine_class
 from deepthink_cli.errors import DeepThinkError, InputError, option, ran_out_of_memory
 from deepthink_cli.events import Detail, Download, Note, Tell, Warn
-from deepthink_cli.model.adapter import adapter_to_download
 from deepthink_cli.model.loading import load_network
 from deepthink_cli.model.opening import needs_download, open_model
 from deepthink_cli.model.options import ModelOptions
@@ -26,7 +24,7 @@ if TYPE_CHECKING:
 def load_model(model: str | ModelSpec = "pocket", **options: Any) -> Engine:
     """Load a model and choose its engine: `pocket`, a hub id, a local directory or GGUF file, or a `ModelSpec`.
 
-    Options are the fields of `ModelOptions`: revision, gguf, adapter, dtype, device, device_map, quantize, offline,
+    Options are the fields of `ModelOptions`: revision, gguf, dtype, device, device_map, quantize, offline,
     trust_remote_code, batch_tokens, batch_invariant, engine. Warns of parts of a GGUF file that transformers ignores.
     Raises InputError if the model cannot be found, has no keys and values, or cannot run on the requested engine, and
     DeepThinkError if its weights are incomplete or damaged.
@@ -124,28 +122,14 @@ def find_model(options: ModelOptions, tell: Tell, named_by: str | None = None) -
     spec = open_model(options)
     if spec.warning is not None:
         tell(Warn(spec.warning) if named_by is None else Detail(spec.warning))  # a warning when the memory was made
-    if spec.adapter is not None and not _is_base(spec.adapter.base, spec, options):
-        tell(
-            Note(
-                f"{option('adapter')} {options.adapter}: made for {spec.adapter.base}, used with "
-                f"{option('model')} {options.model}"
-            )
-        )
     return spec
 
 
 def tell_of_download(options: ModelOptions, tell: Tell, named_by: str | None = None) -> None:
     """Report, in advance, a download for finding or loading a model; `named_by` is as in `find_model`."""
-    wanted = [options.model] if needs_download(options) else []
-    wanted += [str(options.adapter)] if adapter_to_download(options) else []
-    for name in wanted:
-        text = f"{name} is not in the cache; asking the hub, to download it"
+    if needs_download(options):
+        text = f"{options.model} is not in the cache; asking the hub, to download it"
         tell(Note(text) if named_by is None else Download(f"{named_by} names its model: {text}"))
-
-
-def _is_base(base: str | None, spec: ModelSpec, options: ModelOptions) -> bool:
-    """Whether a model is, or could be, the base that an adapter names; a directory may be named by any of its paths."""
-    return base in (None, spec.id, options.model) or str(Path(base).expanduser().resolve()) == spec.id
 
 
 def load(spec: ModelSpec, tell: Tell) -> Engine:
@@ -184,8 +168,7 @@ def describe_engine(engine: Described, tell: Tell, always: bool = False) -> None
     """Report the loaded model and its engine; with a note if the engine is not the fastest, or with `always`."""
     identity = engine.identity
     dequantized = "" if identity.gguf is None else "its weights dequantized to "
-    adapter = "" if identity.adapter is None else f"with {identity.adapter} merged, "
-    tell(Detail(f"loaded {identity.id}, {adapter}{dequantized}{identity.dtype} on {engine.device}"))
+    tell(Detail(f"loaded {identity.id}, {dequantized}{identity.dtype} on {engine.device}"))
     if engine.warning:
         tell(Warn(engine.warning))
     else:

@@ -44,16 +44,6 @@ class ModelOptions(Options):
     ] = POCKET
     revision: Annotated[str | None, Flag(MODEL, "Branch, tag or commit of a hub model.", "REV")] = None
     gguf: Annotated[str | None, Field(min_length=1)] = None
-    adapter: Annotated[
-        str | None,
-        Field(min_length=1),
-        Flag(
-            MODEL,
-            "LoRA adapter, merged into the weights: local directory or hub id, also ID@REVISION (needs peft).",
-            "ADAPTER",
-            hint="name a directory or hub repository with a LoRA adapter",
-        ),
-    ] = None
     dtype: Annotated[
         Dtype,
         Flag(

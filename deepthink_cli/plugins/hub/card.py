@@ -211,16 +211,9 @@ def hub_id(model: ModelIdentity) -> str | None:
 
 
 def without_paths(metadata: Metadata) -> Metadata:
-    """The metadata with the names of the model's and the adapter's folders in place of their paths."""
+    """The metadata with the name of the model's folder in place of its path."""
     model = metadata.model
-    adapter = model.adapter and replace(model.adapter, id=_last(model.adapter.id))
-    return replace(metadata, model=replace(model, id=_last(model.id), adapter=adapter))
-
-
-def local_paths(metadata: Metadata) -> list[str]:
-    """The paths of this machine that the metadata of a memory contain."""
-    ids = [metadata.model.id, *([metadata.model.adapter.id] if metadata.model.adapter else [])]
-    return [path for path in ids if Path(path).is_absolute()]
+    return replace(metadata, model=replace(model, id=_last(model.id)))
 
 
 def _last(path: str) -> str:

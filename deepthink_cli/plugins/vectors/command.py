@@ -62,7 +62,7 @@ def vectors(
     from deepthink_cli.tasks.sources import source_of
 
     problems = Problems()
-    paths: dict[str, Any] = {"model": model.model, "adapter": model.adapter, "template": prompt.template}
+    paths: dict[str, Any] = {"model": model.model, "template": prompt.template}
     paths |= {"labels": prompt.labels, "task": task, "data_dir": data_dir, "config": common.config}
     with problems.collected():
         check_apart(output, read_by(rows, **paths))

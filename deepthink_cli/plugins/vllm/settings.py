@@ -125,7 +125,7 @@ def check_servable(header: Header) -> None:
 
 def check_computed(model: ModelIdentity, name: str) -> None:
     """Raise InputError, prefixed with `name`, for a form of a model that vLLM computes in another way."""
-    for field in ("adapter", "gguf", "quantize"):
+    for field in ("gguf", "quantize"):
         if value := getattr(model, field):
             raise InputError(
                 f"{name}: made with {option(field)} {value}, and vLLM computes such a model in another way; use "
