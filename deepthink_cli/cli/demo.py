@@ -17,7 +17,7 @@ from deepthink_cli.cli.names import flag
 from deepthink_cli.cli.options import NEW_MODEL, CommonArguments
 from deepthink_cli.errors import DeepThinkError, ExitCode, InputError
 from deepthink_cli.io.temporary import temporary_folder
-from deepthink_cli.model.options import POCKET, SCORING, ModelOptions
+from deepthink_cli.model.options import POCKET, ModelOptions
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -52,7 +52,7 @@ _NEXT = (
 @grouped
 def demo(
     *,
-    model: Annotated[Given[ModelOptions], Without(*SCORING), NEW_MODEL],
+    model: Annotated[Given[ModelOptions], Without("batch_tokens"), NEW_MODEL],
     common: Annotated[CommonArguments, Without("json", "verbose", "config")],
 ) -> None:
     """Show both stages, what thinking changes and a memory saves.

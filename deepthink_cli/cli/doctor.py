@@ -14,7 +14,7 @@ from deepthink_cli.cli.console import Show, report, write_json
 from deepthink_cli.cli.grouped import Given, Without, grouped
 from deepthink_cli.cli.options import NEW_MODEL, CommonArguments
 from deepthink_cli.io.text import size
-from deepthink_cli.model.options import SCORING, ModelOptions
+from deepthink_cli.model.options import ModelOptions
 
 if TYPE_CHECKING:
     from deepthink_cli.engine.base import Engine
@@ -44,7 +44,7 @@ _WORTHWHILE = 1.2  # the least gain of a layer that is worth a note; scoring gai
 @grouped
 def doctor(
     *,
-    model: Annotated[Given[ModelOptions], Without(*SCORING), NEW_MODEL],
+    model: Annotated[Given[ModelOptions], Without("batch_tokens"), NEW_MODEL],
     common: Annotated[CommonArguments, Without("quiet", "verbose", "config")],
 ) -> None:
     """Show versions, devices, dtypes, a model's engine and caches."""

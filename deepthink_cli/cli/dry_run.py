@@ -44,12 +44,10 @@ def show_estimate(probed: Probed, json: bool) -> None:
     rates = "no row can be timed"
     if estimate["rows_per_second"] is not None:
         rates = f"{estimate['rows_per_second']:,.1f} rows/s, {estimate['tokens_per_second']:,.0f} tokens/s"
-    moved = "an unknown number of" if probed.difference is None else f"at most {probed.difference:.1e}"
     report(
         f"rows     {probed.rows:,}, {len(probed.skipped):,} of them skipped",
         f"tokens   {'' if probed.exact else 'about '}{probed.tokens:,}, all candidates included",
         f"time     about {duration(probed.seconds)}, of which loading takes {probed.loading:.1f} s",
         f"probe    {timed}: {rates}",
-        f"batches  move scores by {moved} nats; none with {option('batch_invariant')}",
         "output   not written: this is a dry run",
     )

@@ -236,7 +236,7 @@ def _estimate(request: _Request) -> None:
     from deepthink_cli.prediction.rows import RowCounts
 
     with Show(request.common, bar=not request.common.as_json) as tell:
-        probed, _ = request.labelling(tell).probe()
+        probed = request.labelling(tell).probe()
         counts = RowCounts.of_skipped(probed.rows, probed.skipped)
         counts.tell(tell)
     show_estimate(probed, request.common.as_json)

@@ -110,10 +110,6 @@ class DelegatingEngine(Engine):
         """Raise InputError if tokens of a memory cannot be hidden from a row of `gradient`."""
         self.inner.check_hiding()
 
-    def batch_invariant(self) -> Engine:
-        """The inner engine with passes of one row."""
-        return self.inner.batch_invariant()
-
     def place(self, memory: Memory) -> Memory:
         """A copy of a memory that scores faster."""
         return self.inner.place(memory)

@@ -25,7 +25,7 @@ def load_model(model: str | ModelSpec = "pocket", **options: Any) -> Engine:
     """Load a model and choose its engine: `pocket`, a hub id, a local directory or GGUF file, or a `ModelSpec`.
 
     Options are the fields of `ModelOptions`: revision, gguf, dtype, device, device_map, quantize, offline,
-    trust_remote_code, batch_tokens, batch_invariant, engine. Warns of parts of a GGUF file that transformers ignores.
+    trust_remote_code, batch_tokens, engine. Warns of parts of a GGUF file that transformers ignores.
     Raises InputError if the model cannot be found, has no keys and values, or cannot run on the requested engine, and
     DeepThinkError if its weights are incomplete or damaged.
     """
@@ -34,12 +34,11 @@ def load_model(model: str | ModelSpec = "pocket", **options: Any) -> Engine:
         if model.warning is not None:
             warn(model.warning, RuntimeWarning, stacklevel=2)
     name = model.options.engine
-    check_engine(name, model.options.batch_invariant)
+    check_engine(name)
     if name != AUTO and (of_spec := getattr(engine_class(name), "of_spec", None)):
         engine: Engine = of_spec(model)
         return engine
-    chosen = choose_engine(load_language_model(model), name)
-    return chosen.batch_invariant() if model.options.batch_invariant else chosen
+    return choose_engine(load_language_model(model), name)
 
 
 def load_language_model(spec: ModelSpec) -> LanguageModel:
@@ -117,7 +116,7 @@ def find_model(options: ModelOptions, tell: Tell, named_by: str | None = None) -
 
     `named_by` is the memory that names the model, if the user does not.
     """
-    check_engine(options.engine, options.batch_invariant)
+    check_engine(options.engine)
     tell_of_download(options, tell, named_by)
     spec = open_model(options)
     if spec.warning is not None:

@@ -268,8 +268,7 @@ def _scoring(engine: Engine, job: Job, memory: Memory) -> float:
         )
 
     queries, count = job.queries("test"), len(job.evaluated)
-    probed, _ = probe(engine, [[memory]], queries, count, label, scoring=scoring, skip=UNSCORABLE, compares=False)
-    return probed.seconds / count
+    return probe(engine, job.demonstrations, queries, count, label, scoring=scoring, skip=UNSCORABLE).seconds / count
 
 
 def _step(engine: Engine, job: Job) -> float:

@@ -91,7 +91,6 @@ ELSEWHERE = {
     *(
         "trust_remote_code",
         "batch_tokens",
-        "batch_invariant",
         "json",
         "quiet",
         "verbose",
