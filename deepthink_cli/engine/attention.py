@@ -145,7 +145,7 @@ def attend(
     if current is None:
         raise RuntimeError("another thread is scoring with this network; run it while holding LanguageModel.lock")
     current.layers.add(layer)
-    _refuse_unknown(others)
+    refuse_unknown(others)
     if isinstance(attention_mask, Tensor):
         raise UnsupportedAttention("its attention mask is custom code")
     if current.kept is not None:
@@ -176,7 +176,7 @@ def attend(
     return out_THD[None].contiguous(), None
 
 
-def _refuse_unknown(arguments: Mapping[str, Any]) -> None:
+def refuse_unknown(arguments: Mapping[str, Any]) -> None:
     for name, value in arguments.items():
         if name == "is_causal" and value is False:
             raise UnsupportedAttention("its attention is not causal")

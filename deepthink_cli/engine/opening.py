@@ -136,9 +136,6 @@ def load(spec: ModelSpec, tell: Tell) -> Engine:
     with catch_warnings():
         simplefilter("ignore", RuntimeWarning)  # reported as an event by `describe_engine`
         engine = load_model(spec)
-    if spec.options.dtype == "auto" and engine.identity.dtype == "float32" and engine.device == "cpu":
-        hint = "`deepthink doctor -m MODEL` measures what --dtype bfloat16 gains"
-        tell(Detail(f"float32, as always on a processor unless {option('dtype')} says otherwise; {hint}"))
     if spec.has_pickled_weights():
         tell(
             Note(

@@ -25,7 +25,6 @@ from deepthink_cli import (
     tokenize_demonstrations,
 )
 from deepthink_cli.cli.main import run
-from deepthink_cli.engine.delegating import DelegatingEngine
 from deepthink_cli.engine.packed import PackedEngine
 from deepthink_cli.engine.padded import PaddedEngine
 from deepthink_cli.errors import InputError
@@ -51,12 +50,12 @@ def labelled(engine: PackedEngine, reviews: DemonstrationSet, nearest: int | Non
     return list(predict(engine, memories, TEXTS, scoring=Scoring.of(nearest=nearest)))
 
 
-@pytest.mark.parametrize("kind", [PackedEngine, PaddedEngine, DelegatingEngine])
+@pytest.mark.parametrize("kind", [PackedEngine, PaddedEngine])
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_a_query_has_the_scores_that_it_has_after_its_nearest_demonstrations_composed_without_the_others(
     kind: Callable[..., PackedEngine], count: int, llama: PackedEngine, reviews: DemonstrationSet
 ) -> None:
-    engine = kind(llama if kind is DelegatingEngine else llama.model)
+    engine = kind(llama.model)
     found = labelled(engine, reviews, count)
     assert len({each.attended for each in found}) > 1
     for place, each in enumerate(found):
