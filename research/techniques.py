@@ -96,6 +96,7 @@ class Meter(PackedEngine):
 
     def __init__(self, model: LanguageModel) -> None:
         super().__init__(model)
+        self.scorer = PackedEngine(model)  # whose readings of tokens that queries share are no memories
         self.making, self.scoring = Cost(), Cost()
 
     def read(self, readings: Sequence[Reading]) -> list[Memory]:
@@ -112,13 +113,13 @@ class Meter(PackedEngine):
 
     def score(self, memories: Sequence[Memory], plan: ScoringPlan) -> list[Sums]:
         started = time.process_time()
-        sums = super().score(memories, plan)
+        sums = self.scorer.score(memories, plan)
         self.scoring += Cost(len(memories) * _tokens(plan), time.process_time() - started)
         return sums
 
     def observe(self, memory: Memory | None, plan: ScoringPlan, every_token: bool = False) -> list[Observation]:
         started = time.process_time()
-        found = super().observe(memory, plan, every_token)
+        found = self.scorer.observe(memory, plan, every_token)
         self.scoring += Cost(_tokens(plan), time.process_time() - started)
         return found
 
