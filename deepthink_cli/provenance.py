@@ -33,8 +33,8 @@ class ModelIdentity:
     """The identity of a model.
 
     `id` is a hub id, `pocket`, or the absolute path of a local directory; `revision` is the hub's commit. The digests
-    cover the configuration, the weights and the tokenizer. `weights_sha256` is two digests with a colon between them,
-    of sampled bytes and of all bytes; empty if the weights are not on this machine. `dtype` is the compute dtype, which
+    cover the configuration, the weights and the tokenizer. `weights_sha256` is empty if the weights are not on this
+    machine. `dtype` is the compute dtype, which
     may differ when the memory is used; `quantize` must be the same. `gguf` is the name of the model's GGUF file, None
     for another format. The file may be renamed, since the digest of the weights covers its bytes.
     """
@@ -43,23 +43,17 @@ class ModelIdentity:
     revision: str | None
     architecture: str
     config_sha256: Digest
-    weights_sha256: Annotated[str, Field(pattern="^([0-9a-f]{64}:[0-9a-f]{64})?$")]
+    weights_sha256: Annotated[str, Field(pattern="^([0-9a-f]{64})?$")]
     tokenizer_sha256: Digest
     dtype: Annotated[str, Field(pattern=DTYPE)]
     quantize: Annotated[str, Field(pattern="^(8bit|4bit)$")] | None = None
     gguf: str | None = None
 
     @property
-    def sampled_weights(self) -> str:
-        """The digest of the weights' sampled bytes."""
-        return self.weights_sha256.partition(":")[0]
-
-    @property
     def contents_sha256(self) -> str:
-        """Digest of all parts but the dtype, with the sampled bytes of the weights; it does not depend on the place."""
+        """Digest of all parts but the dtype; it does not depend on the model's place."""
         described = {name: value for name, value in asdict(self).items() if name != "gguf"}
-        same = {"dtype": "", "id": "", "revision": "", "weights_sha256": self.sampled_weights}
-        return hashlib.sha256(canonical_json({**described, **same}).encode()).hexdigest()
+        return hashlib.sha256(canonical_json({**described, "dtype": "", "id": "", "revision": ""}).encode()).hexdigest()
 
     def differences(self, other: ModelIdentity) -> list[str]:
         """The names of the parts in which two models differ; empty if each can use the other's memories.
