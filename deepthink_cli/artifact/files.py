@@ -21,8 +21,8 @@ from deepthink_cli.artifact.format import (
     provenance_of,
     read_artifact,
     read_header,
+    tensor_name,
 )
-from deepthink_cli.artifact.layout import tensor_name
 from deepthink_cli.artifact.metadata import (
     FORMAT_VERSION,
     Metadata,
