@@ -61,18 +61,21 @@ def choose_engine(model: LanguageModel, name: str = AUTO) -> Engine:
     """
     import torch
 
-    from deepthink_cli.engine.budget import KEPT, keep_float32_head, use_fast_products
+    from deepthink_cli.engine.budget import KEPT, byte_budget
     from deepthink_cli.engine.packed import PackedEngine
     from deepthink_cli.engine.padded import COST, PaddedEngine
     from deepthink_cli.engine.probe import check_padded, try_packed
+    from deepthink_cli.engine.products import reorder_weights, usual_products_are_slow
 
     # glibc reuses freed blocks up to the size of the largest one so far. Without this, every pass maps its largest
     # tensors again, with a page fault for every 4 KiB.
     torch.empty(KEPT, dtype=torch.uint8)
     with model.lock:
         _check_reading(model)
-        keep_float32_head(model)  # before engines, so that engines see the memory that is left
-        fast = use_fast_products(model)
+        # Before engines, so that engines see the memory that is left. Otherwise every pass converts the embedding.
+        model.keep_float32_head(byte_budget(model.device) // 4)
+        slow = usual_products_are_slow()
+        fast = slow and bool(reorder_weights(model.network.base_model, byte_budget(model.device) // 2))
         if name not in (AUTO, PackedEngine.name):
             kind = engine_class(name)
             check_padded(model)
