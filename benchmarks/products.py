@@ -19,7 +19,7 @@ from unittest.mock import patch
 import torch
 from transformers.utils import logging
 
-from deepthink_cli.engine import budget
+from deepthink_cli.engine import products
 from deepthink_cli.engine.base import Reading
 from deepthink_cli.engine.batches import BatchedEngine
 from deepthink_cli.engine.products import reorder_weights
@@ -73,7 +73,7 @@ def main() -> None:
     torch.set_num_threads(args.threads)
     table = Table(args, "Products by oneDNN", COLUMNS, RATIOS, NOTE)
     for shape in args.shapes:
-        with patch.object(budget, "usual_products_are_slow", return_value=False):
+        with patch.object(products, "usual_products_are_slow", return_value=False):
             usual, fast = build_engine(shape), build_engine(shape)
         reorder_weights(fast.model.network.base_model, most=2**62)
         words = words_of(shape, usual.model)

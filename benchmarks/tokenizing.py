@@ -27,7 +27,7 @@ from deepthink_cli.cli.main import run
 from deepthink_cli.data.examples import read_queries
 from deepthink_cli.data.source import RowSource
 from deepthink_cli.engine.base import ScoringPlan, Sums
-from deepthink_cli.engine.delegating import DelegatingEngine
+from deepthink_cli.engine.packed import PackedEngine
 from deepthink_cli.errors import Problems
 from deepthink_cli.events import silent
 from deepthink_cli.memory import Memory
@@ -49,7 +49,7 @@ NOTE = (
 )
 
 
-class NoNetwork(DelegatingEngine):
+class NoNetwork(PackedEngine):
     """An engine whose scores are all 0."""
 
     def score(self, memories: Sequence[Memory], plan: ScoringPlan) -> list[Sums]:
@@ -85,7 +85,7 @@ def stages(folder: Path, inputs: str, data_dir: str, tokenizer: str) -> tuple[fl
     demonstrations = memory.provenance.demonstrations
     scorer = Scorer.open(memory)
     loaded = scorer.load(scorer.find(None, silent), silent)
-    loaded.engine = engine = NoNetwork(loaded.engine)
+    loaded.engine = engine = NoNetwork(loaded.engine.model)
     checking, checked = timed(lambda: check_rows(demonstrations, source, Problems()))
     reading, queries = timed(lambda: list(read_queries(source, demonstrations.template, demonstrations.labels)))
     texts = [demonstrations.template.query(query.text) for query in queries]

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from deepthink_cli.engine.decoding import Decoding
     from deepthink_cli.engine.opening import load_model
     from deepthink_cli.evaluation.evaluate import EvaluationReport, evaluate
-    from deepthink_cli.first_token import weigh_first_token
     from deepthink_cli.generation.generation import Generation, generate
     from deepthink_cli.memory import Memory
     from deepthink_cli.method import Method
@@ -76,7 +75,6 @@ _HOME = {
     "select": "selection.select",
     "think": "thinking",
     "tokenize_queries": "model.tokens",
-    "weigh_first_token": "first_token",
     "write_selection": "selection.select",
 }
 
@@ -118,7 +116,6 @@ __all__ = [
     "think",
     "tokenize_demonstrations",
     "tokenize_queries",
-    "weigh_first_token",
     "write_selection",
 ]
 

@@ -1,4 +1,4 @@
-"""The corrections that `deepthink calibrate` stores: a bias, centroids, thresholds, a weight of the first token."""
+"""The corrections that `deepthink calibrate` stores: a bias, centroids or thresholds."""
 
 from __future__ import annotations
 
@@ -9,11 +9,9 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator, with_config
 
 from deepthink_cli.io.mistakes import STRICT
-from deepthink_cli.io.records import LARGEST, Count, Digest, Natural, Share, Value
+from deepthink_cli.io.records import LARGEST, Count, Digest, Share, Value
 
-LEAST_WEIGHT, LARGEST_WEIGHT = 1e-3, 1e3  # the first token gets nearly no attention, or nearly all
 Nats = Annotated[float, Field(ge=-1e6, le=1e6)]  # the log-probabilities of a label are nearer to 0
-Weight = Annotated[float, Field(ge=LEAST_WEIGHT, le=LARGEST_WEIGHT)]
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"  # names of calibrations; other packages name their own
 _SHOWN = 6  # labels
 
@@ -99,34 +97,6 @@ class Calibrated:
         bias = sorted(self.bias[last].compared.items(), key=lambda item: -item[1])
         shown = [f"{label!r} {value:+.3f}" for label, value in bias[:_SHOWN]] + ["..."] * (len(bias) > _SHOWN)
         return f"{self.method} calibration of {whence}; at T = {last}: {', '.join(shown)} nats"
-
-
-@with_config(STRICT)
-@dataclass(frozen=True)
-class FirstToken:
-    """The weight of a memory's first token in attention (`deepthink calibrate --first-token`), and its choice.
-
-    `criterion` chose the weight from `tried` by `rows` rows of the file `source`; `given` is a weight from the user.
-    `sha256` is the digest of the list of rows as canonical JSON, with their labels for the criterion `labels`.
-    """
-
-    weight: Weight
-    criterion: Literal["given", "labels", "entropy"] = "given"
-    tried: tuple[Weight, ...] = ()
-    rows: Natural = 0
-    sha256: Digest | None = None
-    source: str | None = None
-
-    @model_validator(mode="after")
-    def _check_criterion(self) -> Self:
-        by_rows = (self.weight in self.tried, self.rows > 0, self.sha256 is not None, self.source is not None)
-        if set(by_rows) != {self.criterion != "given"}:
-            raise ValueError("a weight that is not given is one of those tried, chosen by rows of a file")
-        return self
-
-    def __str__(self) -> str:
-        chosen = f", chosen by {self.criterion} from {len(self.tried)} with {self.rows} rows of {self.source}"
-        return f"attention weight x {self.weight:g}{'' if self.criterion == 'given' else chosen}"
 
 
 @with_config(STRICT)

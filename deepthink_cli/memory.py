@@ -53,12 +53,6 @@ class Memory:
         return tuple(self.tokens(*span) for span in spans) or (self,)
 
     @property
-    def first_weight(self) -> float:
-        """The factor of the first token's attention weight wherever this memory is attended to; 1 if none is stored."""
-        stored = self.provenance and self.provenance.first_token
-        return stored.weight if stored else 1.0
-
-    @property
     def centroids(self) -> Centroids | None:
         """The mean hidden state of each label's rows after all of this memory; None if none are stored."""
         stored = self.provenance.calibrated if self.provenance else None
@@ -139,8 +133,7 @@ class Memory:
             dtype: the dtype that attention reads; use the model's own.
             rows: batch size; every row gets the same memory.
 
-        A forward pass appends to its cache, so create a new one for every pass. A cache has no weight of the first
-        token; `engine.first_token.weighted` applies it.
+        A forward pass appends to its cache, so create a new one for every pass.
         """
         shaped = [
             tuple(tensor.to(dtype)[None].expand(rows, -1, -1, -1) for tensor in layer)

@@ -11,12 +11,12 @@ from typing import Annotated, Literal, Protocol, Self
 
 from pydantic import Field, TypeAdapter, model_validator, with_config
 
-from deepthink_cli.corrections import Calibrated, FirstToken, Thresholds
+from deepthink_cli.corrections import Calibrated, Thresholds
 from deepthink_cli.data.chat import Chat
 from deepthink_cli.data.examples import Example
 from deepthink_cli.data.same_input import input_groups
 from deepthink_cli.data.template import PARTS, Template
-from deepthink_cli.errors import InputError, option
+from deepthink_cli.errors import InputError
 from deepthink_cli.io.mistakes import STRICT
 from deepthink_cli.io.records import LARGEST, Count, Digest, Finite, Natural, Share, Value
 from deepthink_cli.io.text import canonical_json, named
@@ -29,54 +29,31 @@ LARGEST_DRIFT = 1e90  # no ratio of two norms in float32 is larger, and a sum ov
 
 @with_config(STRICT)
 @dataclass(frozen=True)
-class AdapterIdentity:
-    """The identity of a LoRA adapter: a hub id or an absolute path, the hub's commit, and a digest of its contents."""
-
-    id: str
-    revision: str | None
-    sha256: Digest
-
-    def __str__(self) -> str:
-        return self.id if self.revision is None else f"{self.id}@{self.revision}"
-
-
-@with_config(STRICT)
-@dataclass(frozen=True)
 class ModelIdentity:
     """The identity of a model.
 
     `id` is a hub id, `pocket`, or the absolute path of a local directory; `revision` is the hub's commit. The digests
-    cover the configuration, the weights and the tokenizer. `weights_sha256` is two digests with a colon between them,
-    of sampled bytes and of all bytes; empty if the weights are not on this machine. `dtype` is the compute dtype, which
+    cover the configuration, the weights and the tokenizer. `weights_sha256` is empty if the weights are not on this
+    machine. `dtype` is the compute dtype, which
     may differ when the memory is used; `quantize` must be the same. `gguf` is the name of the model's GGUF file, None
-    for another format. The file may be renamed, since the digest of the weights covers its bytes. `adapter` is merged
-    into the weights, whose digest does not cover it.
+    for another format. The file may be renamed, since the digest of the weights covers its bytes.
     """
 
     id: str
     revision: str | None
     architecture: str
     config_sha256: Digest
-    weights_sha256: Annotated[str, Field(pattern="^([0-9a-f]{64}:[0-9a-f]{64})?$")]
+    weights_sha256: Annotated[str, Field(pattern="^([0-9a-f]{64})?$")]
     tokenizer_sha256: Digest
     dtype: Annotated[str, Field(pattern=DTYPE)]
     quantize: Annotated[str, Field(pattern="^(8bit|4bit)$")] | None = None
     gguf: str | None = None
-    adapter: AdapterIdentity | None = None
-
-    @property
-    def sampled_weights(self) -> str:
-        """The digest of the weights' sampled bytes."""
-        return self.weights_sha256.partition(":")[0]
 
     @property
     def contents_sha256(self) -> str:
-        """Digest of all parts but the dtype, with the sampled bytes of the weights; it does not depend on the place."""
-        described = {name: value for name, value in asdict(self).items() if name not in ("gguf", "adapter")}
-        if self.adapter is not None:
-            described["adapter"] = self.adapter.sha256
-        same = {"dtype": "", "id": "", "revision": "", "weights_sha256": self.sampled_weights}
-        return hashlib.sha256(canonical_json({**described, **same}).encode()).hexdigest()
+        """Digest of all parts but the dtype; it does not depend on the model's place."""
+        described = {name: value for name, value in asdict(self).items() if name != "gguf"}
+        return hashlib.sha256(canonical_json({**described, "dtype": "", "id": "", "revision": ""}).encode()).hexdigest()
 
     def differences(self, other: ModelIdentity) -> list[str]:
         """The names of the parts in which two models differ; empty if each can use the other's memories.
@@ -92,13 +69,8 @@ class ModelIdentity:
             "weights": (self.weights_sha256, other.weights_sha256 or self.weights_sha256),
             "tokenizer": (self.tokenizer_sha256, other.tokenizer_sha256),
             "quantization": (self.quantize, other.quantize),
-            "adapter": (_contents(self.adapter), _contents(other.adapter)),
         }
         return [name for name, (ours, other_value) in parts.items() if ours != other_value]
-
-
-def _contents(adapter: AdapterIdentity | None) -> str | None:
-    return None if adapter is None else adapter.sha256
 
 
 @with_config(STRICT)
@@ -284,7 +256,6 @@ class Provenance:
     tuned: Tuned | None = None
     quantized: Quantized | None = None
     calibrated: Calibrated | None = None
-    first_token: FirstToken | None = None
     thresholds: Thresholds | None = None
 
     @property
@@ -316,8 +287,6 @@ class Origin(Protocol):
     @property
     def calibrated(self) -> Calibrated | None: ...
     @property
-    def first_token(self) -> FirstToken | None: ...
-    @property
     def thresholds(self) -> Thresholds | None: ...
 
 
@@ -341,8 +310,7 @@ def _called(model: ModelIdentity) -> str:
     revision = f" at revision {model.revision}" if model.revision else ""
     quantized = f" in {model.quantize}" if model.quantize else ""
     file = "" if model.gguf is None or model.id.endswith(model.gguf) else f"/{model.gguf}"
-    adapter = "" if model.adapter is None else f" with {option('adapter')} {model.adapter}"
-    return f"{model.id}{file}{revision}{quantized}{adapter}"
+    return f"{model.id}{file}{revision}{quantized}"
 
 
 def origin_lines(origin: Origin, method: str) -> dict[str, str]:
@@ -350,10 +318,9 @@ def origin_lines(origin: Origin, method: str) -> dict[str, str]:
     model, technique, tuned = origin.model, origin.technique, origin.tuned
     revision = f" at {model.revision}" if model.revision else ""
     quantized = f", {model.quantize}" if model.quantize else ""
-    adapter = f", with {model.adapter}" if model.adapter else ""
     drawn = "" if origin.seed is None else f", seed {origin.seed}"
     return {
-        "model": f"{model.id}{revision} ({model.architecture}, {model.dtype}{quantized}{adapter})",
+        "model": f"{model.id}{revision} ({model.architecture}, {model.dtype}{quantized})",
         "method": method,
         **({"made by": str(technique)} if technique else {}),
         **({"words": _words(technique)} if technique and technique.words else {}),
@@ -362,7 +329,6 @@ def origin_lines(origin: Origin, method: str) -> dict[str, str]:
         **({"tuned": _tuned(tuned)} if tuned else {}),
         **({"quantized": str(origin.quantized)} if origin.quantized else {}),
         **({"corrected": str(origin.calibrated)} if origin.calibrated else {}),
-        **({"first token": str(origin.first_token)} if origin.first_token else {}),
         **({"thresholds": str(origin.thresholds)} if origin.thresholds else {}),
     }
 

@@ -28,8 +28,9 @@ from deepthink_cli.calibration.registry import CALIBRATIONS, NONE, choices
 from deepthink_cli.data.examples import Query
 from deepthink_cli.data.same_input import input_groups
 from deepthink_cli.engine.base import Engine, Observation, Reading, ScoringPlan, Sums, TrainingRow
-from deepthink_cli.engine.delegating import DelegatingEngine
+from deepthink_cli.engine.network import LanguageModel
 from deepthink_cli.engine.opening import find_model, load
+from deepthink_cli.engine.packed import PackedEngine
 from deepthink_cli.events import silent
 from deepthink_cli.experiments.executors.messages import RowMade
 from deepthink_cli.experiments.experiment import Experiment
@@ -86,15 +87,16 @@ class Cost:
         return Cost(round(part * self.tokens), part * self.seconds)
 
 
-class Meter(DelegatingEngine):
+class Meter(PackedEngine):
     """An engine that counts what memories cost, and what scoring and observing rows costs.
 
     Every candidate's own tokens count; tokens that all queries share count for each. A step of training counts as a
     pass forward and one backward.
     """
 
-    def __init__(self, inner: Engine) -> None:
-        super().__init__(inner)
+    def __init__(self, model: LanguageModel) -> None:
+        super().__init__(model)
+        self.scorer = PackedEngine(model)  # whose readings of tokens that queries share are no memories
         self.making, self.scoring = Cost(), Cost()
 
     def read(self, readings: Sequence[Reading]) -> list[Memory]:
@@ -111,13 +113,13 @@ class Meter(DelegatingEngine):
 
     def score(self, memories: Sequence[Memory], plan: ScoringPlan) -> list[Sums]:
         started = time.process_time()
-        sums = super().score(memories, plan)
+        sums = self.scorer.score(memories, plan)
         self.scoring += Cost(len(memories) * _tokens(plan), time.process_time() - started)
         return sums
 
     def observe(self, memory: Memory | None, plan: ScoringPlan, every_token: bool = False) -> list[Observation]:
         started = time.process_time()
-        found = super().observe(memory, plan, every_token)
+        found = self.scorer.observe(memory, plan, every_token)
         self.scoring += Cost(_tokens(plan), time.process_time() - started)
         return found
 
@@ -501,7 +503,7 @@ def measure(args: argparse.Namespace) -> None:
                     f"{args.out} has rows with {name} {row[name]}, not {value}: name another folder with -o"
                 )
     spec = find_model(ModelOptions.checked(model=args.model, device="cpu", dtype="float32"), silent)
-    engine, shared = Meter(load(spec, silent)), SharedRows()
+    engine, shared = Meter(load(spec, silent).model), SharedRows()
     common = {"limit": args.limit, "etas": (args.eta,), "positions": (args.positions,), "data_dir": args.data_dir}
     common |= {"choose_on": f"dev:{args.dev_rows}"}
     for seed in range(args.seeds):  # first, so that all arms have the same pairs early

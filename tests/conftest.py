@@ -177,7 +177,7 @@ def _opened(options: ModelOptions) -> ModelSpec:
     from deepthink_cli.model.options import POCKET
 
     folder = Path(options.model).absolute()
-    if options.adapter is not None or not (options.model == POCKET or folder.is_dir()):
+    if not (options.model == POCKET or folder.is_dir()):
         return open_model(options)
     key = (options, _files(folder))
     if key not in _specs:
@@ -195,7 +195,7 @@ def _load_model() -> Callable[..., Engine]:
 
 def _loaded(spec: str | ModelSpec = "pocket", **options: Any) -> Engine:
     load_model = _load_model()
-    if isinstance(spec, str) or spec.adapter is not None:
+    if isinstance(spec, str):
         return load_model(spec, **options)
     key = (spec.options, _files(Path(spec.source)))
     if key not in _engines:

@@ -1,4 +1,4 @@
-"""The safetensors files of this program, of any kind: one text of metadata, a canonical header and a digest.
+"""The safetensors files of this program, of every kind: one text of metadata, a canonical header and a digest.
 
 A safetensors file is eight bytes with the header's length, the header in JSON, then the tensors' bytes
 (https://github.com/huggingface/safetensors#format).
@@ -13,16 +13,67 @@ import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from deepthink_cli.artifact.layout import TensorEntry, in_file_order
-from deepthink_cli.artifact.registry import OPENERS, Opener
 from deepthink_cli.errors import InputError
 from deepthink_cli.io.text import canonical_json
+from deepthink_cli.options import Options
+from deepthink_cli.registry import Registry, instance_of
+
+if TYPE_CHECKING:  # files are described without torch
+    from deepthink_cli.artifact.metadata import StoredDemonstrations
+    from deepthink_cli.artifact.opening import OpenedMemory
 
 KEY = "deepthink"  # the key of a memory's metadata; `OPENERS` has the keys of other files
 MAX_HEADER = 16 * 2**20  # bytes; safetensors needs many seconds and gigabytes for a header of a million tensors
 _ALIGNED = 8  # the header is padded with spaces to a multiple of this many bytes
+BYTES = {"F32": 4, "BF16": 2, "U8": 1}  # of a number, by its dtype in the header
+
+
+@dataclass(frozen=True)
+class Described:
+    """The facts that `inspect` shows: `values` for `--json`; facts by short names, demonstrations and the digest."""
+
+    values: Mapping[str, Any]
+    facts: Mapping[str, str]
+    demonstrations: StoredDemonstrations
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Opener:
+    """A kind of file from which a model makes a memory, for `predict` and `eval`.
+
+    `open` reads a file, checks every byte of it, and returns an `OpenedMemory` whose `read_by` makes the memory. Its
+    arguments are the path, the iterations as in `open_memory`, and the kind's own options, or None. `describe` reads a
+    file without torch, and all its bytes if the second argument, `verify`, is true. Each is a function, or the place of
+    one (`module:function`), and raises InputError for a damaged file. `holds` is the content of a file, in the plural.
+    """
+
+    open: Callable[[str, str, Any], OpenedMemory] | str
+    describe: Callable[[str, bool], Described] | str
+    holds: str
+    summary: str
+    source: str
+    options: type[Options] | None = None
+
+    @property
+    def file(self) -> str:
+        """The name of a file of this kind in messages."""
+        return f"a file of {self.holds}"
+
+
+OPENERS: Registry[Opener] = Registry("openers", {}, instance_of(Opener))  # by the key of their metadata
+
+
+@dataclass(frozen=True)
+class TensorEntry:
+    """One tensor as the header lists it: dtype, shape and the offsets of its bytes after the header."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    begin: int
+    end: int
 
 
 @dataclass(frozen=True)
@@ -86,6 +137,11 @@ def header_text(key: str, metadata: str, tensors: Mapping[str, TensorEntry]) -> 
     }
     text = json.dumps({"__metadata__": {key: metadata}, **listed}, separators=(",", ":"), ensure_ascii=False).encode()
     return text + b" " * (-len(text) % _ALIGNED)
+
+
+def in_file_order(tensors: Mapping[str, TensorEntry]) -> list[tuple[str, TensorEntry]]:
+    """The tensors in the order of their bytes: wider dtypes first, so that all are aligned; then by name."""
+    return sorted(tensors.items(), key=lambda item: (-BYTES.get(item[1].dtype, 0), item[0]))
 
 
 def digest(

@@ -21,8 +21,8 @@ from deepthink_cli.artifact.format import (
     provenance_of,
     read_artifact,
     read_header,
+    tensor_name,
 )
-from deepthink_cli.artifact.layout import tensor_name
 from deepthink_cli.artifact.metadata import (
     FORMAT_VERSION,
     Metadata,
@@ -32,7 +32,7 @@ from deepthink_cli.artifact.metadata import (
     versions,
 )
 from deepthink_cli.artifact.quantization import GROUP, Codes, check_codes, dequantized, quantized
-from deepthink_cli.corrections import Calibrated, FirstToken, Thresholds
+from deepthink_cli.corrections import Calibrated, Thresholds
 from deepthink_cli.errors import DeepThinkError, InputError, option
 from deepthink_cli.io.atomic import replacing
 from deepthink_cli.io.text import canonical_json
@@ -93,22 +93,9 @@ def save_calibrated(
     Other metadata and the tensors stay as they are. The write is atomic, as in `save_memory`. Raises InputError for a
     damaged file, and DeepThinkError for a failed write.
     """
-    return _save_changed(header, replace(header.metadata, calibrated=calibrated, thresholds=thresholds), path)
-
-
-def save_first_token(header: Header, first_token: FirstToken | None, path: str | Path) -> Header:
-    """Write a memory file again with another weight of its first token, or without one; return the new file's header.
-
-    A correction and thresholds, which hold for the former weight, are left out. The rest is as in `save_calibrated`.
-    """
-    changed = replace(header.metadata, first_token=first_token, calibrated=None, thresholds=None)
-    return _save_changed(header, changed, path)
-
-
-def _save_changed(header: Header, metadata: Metadata, path: str | Path) -> Header:
     artifact = read_artifact(header, header.metadata.kept)
     tensors = {name: _stored(artifact, name) for name in header.tensors}
-    return _write(metadata, tensors, path)
+    return _write(replace(header.metadata, calibrated=calibrated, thresholds=thresholds), tensors, path)
 
 
 def _tensors(memories: Sequence[Memory]) -> dict[str, torch.Tensor]:

@@ -5,18 +5,21 @@ Only the canonical form, which `think` writes, is accepted.
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from deepthink_cli.artifact.container import KEY, digest, read_container
-from deepthink_cli.artifact.layout import PARTS, TensorEntry, check_layout, layers_of, tensor_name
+from deepthink_cli.artifact.container import BYTES, KEY, OPENERS, TensorEntry, digest, in_file_order, read_container
 from deepthink_cli.artifact.metadata import Metadata, as_json, parse_metadata
-from deepthink_cli.artifact.registry import OPENERS
 from deepthink_cli.errors import DeepThinkError, InputError, option
 from deepthink_cli.io.text import canonical_json
 from deepthink_cli.provenance import Provenance
+
+PARTS = ("keys", "values")
+_NAME = re.compile(r"iteration\.(\d{1,6})\.layer\.(\d{1,6})\.(keys|values)(?:\.(low|scale))?")
 
 
 @dataclass(frozen=True)
@@ -32,7 +35,7 @@ class Header:
     @property
     def layers(self) -> int:
         """Number of layers with keys and values."""
-        return layers_of(self.tensors)
+        return len({match[2] for name in self.tensors if (match := _NAME.fullmatch(name))})
 
     def shape(self, layer: int, part: str) -> tuple[int, int, int]:
         """(heads, L, size) of a layer's keys or values after reading, whatever the form in the file."""
@@ -47,6 +50,11 @@ class Artifact:
     header: Header
     iterations: tuple[int, ...]
     tensors: Mapping[str, bytearray]
+
+
+def tensor_name(iteration: int, layer: int, part: str) -> str:
+    """`iteration.{t}.layer.{l}.keys` or `.values`; beside it `.low` and `.scale` of a quantized tensor."""
+    return f"iteration.{iteration}.layer.{layer}.{part}"
 
 
 def read_header(path: str | Path) -> Header:
@@ -89,7 +97,7 @@ def one_iteration(header: Header, choice: str) -> int:
 
 
 def read_artifact(header: Header, iterations: Collection[int] = ()) -> Artifact:
-    """Read every byte of the file once, compare the digest, and keep the tensors of some iterations.
+    """Read every byte of the file once, compare the digest, and keep the tensors of some iterations, if any.
 
     Raises InputError if the bytes do not match the digest or an iteration was not kept, and
     DeepThinkError if the tensors do not fit into memory.
@@ -134,11 +142,6 @@ def provenance_of(header: Header) -> Provenance:
         raise InputError(f"{header.path}: {error}") from error
 
 
-def verify(header: Header) -> None:
-    """Raise InputError unless the file's bytes match its digest."""
-    read_artifact(header)
-
-
 def content_digest(
     metadata: Metadata, tensors: Mapping[str, tuple[str, tuple[int, ...]]], read: Callable[[str], bytes | bytearray]
 ) -> str:
@@ -169,8 +172,47 @@ def _fill(readinto: Callable[[memoryview], int | None], buffer: memoryview) -> N
 
 def _check_layout(header: Header) -> None:
     """Raise InputError unless the tensors are as the metadata describe, and fill the file."""
-    metadata = header.metadata
-    length = len(metadata.demonstrations.token_ids)
-    place = check_layout(header.path, header.tensors, metadata.kept, length, metadata.quantized)
+    path, kept, tensors = header.path, header.metadata.kept, header.tensors
+    suffixes = ("", ".low", ".scale") if header.metadata.quantized else ("",)
+    expected = {
+        tensor_name(t, layer, part) + suffix
+        for t in kept
+        for layer in range(header.layers)
+        for part in PARTS
+        for suffix in suffixes
+    }
+    if not kept or not expected or set(tensors) != expected:
+        raise InputError(f"{path}: damaged: its tensors are not those of iterations {list(kept)}")
+    for name in sorted(tensors):
+        _check_tensor(header, name)
+    place = 0
+    for name, entry in in_file_order(tensors):
+        if entry.begin != place or entry.end - entry.begin != BYTES[entry.dtype] * math.prod(entry.shape):
+            raise InputError(f"{path}: damaged: the bytes of {name} are at the wrong offset")
+        place = entry.end
     if header.start + place != header.size:
-        raise InputError(f"{header.path}: damaged: {header.size} bytes, {header.start + place} expected; copy it again")
+        raise InputError(f"{path}: damaged: {header.size} bytes, {header.start + place} expected; copy it again")
+
+
+def _check_tensor(header: Header, name: str) -> None:
+    """Raise InputError unless a tensor has the dtype and shape of the file's form."""
+    entry, match, quantized = header.tensors[name], _NAME.fullmatch(name), header.metadata.quantized
+    length = len(header.metadata.demonstrations.token_ids)
+    assert match is not None
+    if match[4] is None:
+        dtype, rows = ("F32", length) if quantized is None else ("U8", packed_length(length, quantized.bits))
+        fits = len(entry.shape) == 3 and entry.shape[1] == rows and min(entry.shape) >= 1
+        shown = f"(heads, {rows}, size)"
+    else:
+        assert quantized is not None
+        heads, _, size = header.tensors[name.removesuffix(f".{match[4]}")].shape  # checked before: its name is shorter
+        dtype, groups = "BF16", math.ceil((length if match[3] == "keys" else size) / quantized.group)
+        shape = (heads, groups, size) if match[3] == "keys" else (heads, length, groups)
+        fits, shown = entry.shape == shape, str(list(shape))
+    if entry.dtype != dtype or not fits:
+        raise InputError(f"{header.path}: damaged: {name} is {entry.dtype} {list(entry.shape)}, not {dtype} {shown}")
+
+
+def packed_length(length: int, bits: int) -> int:
+    """Rows of codes for L tokens: two tokens share a byte at 4 bits."""
+    return math.ceil(length * bits / 8)

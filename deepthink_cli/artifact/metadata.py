@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, TypeAdapter, ValidationError, with_config
 
-from deepthink_cli.corrections import Calibrated, Centroids, FirstToken, Thresholds
+from deepthink_cli.corrections import Calibrated, Centroids, Thresholds
 from deepthink_cli.data.chat import Chat
 from deepthink_cli.data.examples import Example
 from deepthink_cli.data.template import PARTS, Template
@@ -96,7 +96,6 @@ class Metadata:
     tuned: Tuned | None = None
     quantized: Quantized | None = None
     calibrated: Calibrated | None = None
-    first_token: FirstToken | None = None
     thresholds: Thresholds | None = None
     parts: list[Count] | None = None
 
@@ -168,9 +167,8 @@ def rule_as_json(rule: UpdateRule) -> dict[str, Any]:
 def as_json(metadata: Metadata) -> dict[str, Any]:
     """The metadata as JSON values."""
     fields: dict[str, Any] = ADAPTER_METADATA.dump_python(metadata, mode="json")
-    for name in ("gguf", "adapter"):
-        if fields["model"][name] is None:
-            del fields["model"][name]
+    if metadata.model.gguf is None:
+        del fields["model"]["gguf"]
     if metadata.calibrated is not None and metadata.calibrated.centroids is None:
         del fields["calibrated"]["centroids"]
     if metadata.template.label_separator is None:

@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from deepthink_cli.artifact.container import opener_of
+from deepthink_cli.artifact.container import OPENERS, opener_of
 from deepthink_cli.artifact.format import Artifact, Header, kept_iteration, provenance_of, read_artifact, read_header
-from deepthink_cli.artifact.registry import OPENERS
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.engine.opening import describe_engine, find_model, load
 from deepthink_cli.errors import InputError
@@ -125,12 +124,10 @@ def opened(
 def model_options(memory: OpenedMemory, options: ModelOptions | None = None) -> ModelOptions:
     """The options for loading a memory's model; unset options are taken from the memory."""
     made_by, options = memory.provenance.model, options or ModelOptions.checked()
-    named = "model" in options.model_fields_set
-    model = options.model if named else made_by.id
+    model = options.model if "model" in options.model_fields_set else made_by.id
     return options.model_copy(
         update={
             "model": model,
-            "adapter": options.adapter or (None if named else made_by.adapter and str(made_by.adapter)),
             "gguf": options.gguf or (made_by.gguf if model == made_by.id else None),
             "revision": options.revision or (made_by.revision if model == made_by.id else None),
             "dtype": made_by.dtype if options.dtype == "auto" else options.dtype,

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from deepthink_cli.calibration.options import CorrectionOptions, FirstTokenOptions
+from deepthink_cli.calibration.options import CorrectionOptions
 from deepthink_cli.calibration.registry import CALIBRATIONS, CENTROID, NONE, THRESHOLDS
 from deepthink_cli.cli.about import about
 from deepthink_cli.cli.console import Show, note, write_json
@@ -18,8 +17,7 @@ from deepthink_cli.cli.options import CommonArguments, for_memory
 from deepthink_cli.cli.scoring_options import ScoringOptions
 from deepthink_cli.cli.sources import is_typed
 from deepthink_cli.cli.values import check_given, read_by
-from deepthink_cli.corrections import Calibrated, FirstToken, Thresholds
-from deepthink_cli.errors import InputError, Problems, option
+from deepthink_cli.errors import Problems
 from deepthink_cli.io.text import size
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.options import OUTPUT, Flag
@@ -31,7 +29,7 @@ Rows = Annotated[
     typer.Argument(
         metavar="[ROWS]",
         help="Rows like those to be labelled: JSON Lines, JSON, CSV, TSV, Parquet or one text a line (.txt), also .gz "
-        "or .zst. True labels are only read for fitted, centroid, thresholds and a weight by labels.",
+        "or .zst. True labels are only read for fitted, centroid and thresholds.",
     ),
 ]
 Output = Annotated[
@@ -47,7 +45,7 @@ HELP = (
 
 @about(
     "calibrate mem.safetensors rows.csv --calibrate batch",
-    first="output calibrate first_token limit format json",
+    first="output calibrate limit format json",
 )
 @grouped
 def calibrate(
@@ -57,7 +55,6 @@ def calibrate(
     output: Output = None,
     *,
     correction: Annotated[Given[CorrectionOptions], Help(calibrate=HELP)],
-    weight: Given[FirstTokenOptions],
     limit: Limit = None,
     labels: Labels = None,
     reading: RowArguments,
@@ -68,57 +65,38 @@ def calibrate(
     """Store a correction of a memory's bias toward some labels.
 
     It is stored in the memory's file, and predict, eval and others then use it. The bias is estimated from texts
-    without content, or from rows. With --first-token, a weight is stored instead.
+    without content, or from rows.
     """
     from deepthink_cli.artifact.format import summary
     from deepthink_cli.calibrate_memory import calibrate as calibrated
-    from deepthink_cli.first_token import weigh_first_token
     from deepthink_cli.outputs import check_apart
 
     model, problems, output = for_memory(context, model), Problems(), memory if output is None else output
     problems.tried(check_given, context, "calibrate")
     options = problems.tried(model.checked)
     with problems.collected():
-        chosen, first_token = _one_of(if_typed(context, correction), weight)
+        chosen = if_typed(context, correction).checked().calibrate
     steps = problems.tried(Scoring.of, **scoring.changed)
     with problems.collected():
         row_limit = TaskOptions.checked(limit=limit).limit
     with problems.collected():
         source = reading.source(rows, values_of_memory(context, rows, labels), Show(common))
     with problems.collected():
-        reads = read_by(rows, model=model.model, adapter=model.adapter, config=common.config)
+        reads = read_by(rows, model=model.model, config=common.config)
         check_apart(output, reads if output == memory else [memory, *reads])
     problems.raise_any()
-    settings: Any = {"scoring": steps, "limit": row_limit, "options": options}
-    stored: Calibrated | Thresholds | FirstToken | None
     with Show(common, bar=not common.as_json) as tell:
-        if first_token is None:
-            header = calibrated(memory, source, output, calibrate=chosen, **settings, tell=tell)
-            stored = header.metadata.thresholds or header.metadata.calibrated
-            missing, printed = "no correction", summary(header)
-        else:
-            weighed = weigh_first_token(memory, source, output, first_token=first_token, **settings, tell=tell)
-            header, tried = weighed.header, [asdict(each) for each in weighed.trials]
-            stored, missing, printed = header.metadata.first_token, "no weight of the first token", summary(header)
-            printed = {**printed, "tried": tried}
-            for each in weighed.trials:
-                note(f"  {each}", common.quiet)
+        header = calibrated(
+            memory, source, output, calibrate=chosen, scoring=steps, limit=row_limit, options=options, tell=tell
+        )
     if common.as_json:
-        write_json(printed)
-    note(f"wrote {output} ({size(header.size)}): {stored or missing}", common.quiet)
+        write_json(summary(header))
+    stored = header.metadata.thresholds or header.metadata.calibrated
+    note(f"wrote {output} ({size(header.size)}): {stored or 'no correction'}", common.quiet)
     if stored is not None:
         end = as_options(steps.recorded)
         evaluated = f"deepthink eval {output} LABELLED{end}" + ("" if rows is None else " (other rows than these)")
         note(f"next: deepthink predict {output} INPUTS{end}    or: {evaluated}", common.quiet)
-
-
-def _one_of(correction: Given[CorrectionOptions], weight: Given[FirstTokenOptions]) -> tuple[str | None, str | None]:
-    """The correction or the weight to store; raises InputError for both: a correction is estimated with the weight."""
-    chosen, first_token = correction.checked().calibrate, weight.checked().first_token
-    if chosen is not None and first_token is not None:
-        reason = f"stores a weight; omit {option('calibrate')}, and store a correction of the new scores afterwards"
-        raise InputError.of("first_token", first_token, reason)
-    return chosen, first_token
 
 
 def if_typed(context: typer.Context, correction: Given[CorrectionOptions]) -> Given[CorrectionOptions]:

@@ -16,7 +16,7 @@ from deepthink_cli.cli.grouped import Given, Without, grouped
 from deepthink_cli.cli.names import flag
 from deepthink_cli.cli.options import NEW_MODEL, CommonArguments
 from deepthink_cli.io.temporary import temporary_folder
-from deepthink_cli.model.options import POCKET, SCORING, ModelOptions
+from deepthink_cli.model.options import POCKET, ModelOptions
 
 AGAIN = 20  # inputs before each of which the demonstrations are read again
 _NEXT = (
@@ -32,7 +32,7 @@ _NEXT = (
 @grouped
 def demo(
     *,
-    model: Annotated[Given[ModelOptions], Without(*SCORING), NEW_MODEL],
+    model: Annotated[Given[ModelOptions], Without("batch_tokens"), NEW_MODEL],
     common: Annotated[CommonArguments, Without("json", "verbose", "config")],
 ) -> None:
     """Show both stages, what thinking changes and a memory saves.

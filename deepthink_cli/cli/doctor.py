@@ -14,7 +14,7 @@ from deepthink_cli.cli.console import Show, report, write_json
 from deepthink_cli.cli.grouped import Given, Without, grouped
 from deepthink_cli.cli.options import NEW_MODEL, CommonArguments
 from deepthink_cli.io.text import size
-from deepthink_cli.model.options import SCORING, ModelOptions
+from deepthink_cli.model.options import ModelOptions
 
 if TYPE_CHECKING:
     from deepthink_cli.engine.base import Engine
@@ -37,14 +37,12 @@ _PACKAGES = (
 )
 _VARIABLES = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_HOME", "HF_HUB_CACHE", "CUDA_VISIBLE_DEVICES")
 
-_WORTHWHILE = 1.2  # the least gain of a layer that is worth a note; scoring gains less
-
 
 @about("doctor --json")
 @grouped
 def doctor(
     *,
-    model: Annotated[Given[ModelOptions], Without(*SCORING), NEW_MODEL],
+    model: Annotated[Given[ModelOptions], Without("batch_tokens"), NEW_MODEL],
     common: Annotated[CommonArguments, Without("quiet", "verbose", "config")],
 ) -> None:
     """Show versions, devices, dtypes, a model's engine and caches."""
@@ -56,7 +54,6 @@ def doctor(
         "packages": {name: _version(name) for name in _PACKAGES},
         "devices": _devices(),
         "engine": _engine(engine),
-        "bfloat16_gain": _gain(engine),
         "cache": _cache(),
         "selection_cache": _selection_cache(),
         "environment": {name: os.environ[name] for name in _variables()},
@@ -70,7 +67,6 @@ def doctor(
         *(f"{name:<12} {number or 'not installed'}" for name, number in facts["packages"].items()),
         *(f"{item['device']:<12} {item['name']}; works: {', '.join(item['dtypes'])}" for item in facts["devices"]),
         "engine       {model} in {dtype} on {device}: {description}".format(**facts["engine"]),
-        f"bfloat16     {_advice(facts['bfloat16_gain'])}",
         f"cache        {facts['cache']['path']} ({size(facts['cache']['free_bytes'])} free)",
         f"selection    {facts['selection_cache']['path']} ({size(facts['selection_cache']['bytes'])} cached)",
         *(f"{name}={value}" for name, value in facts["environment"].items()),
@@ -125,23 +121,6 @@ def _engine(engine: Engine) -> dict[str, Any]:
         "packed": engine.description.startswith("packed"),
         "description": engine.description,
     }
-
-
-def _gain(engine: Engine) -> float | None:
-    """The speed of bfloat16 as a multiple of float32's on this processor, measured in about a second."""
-    from deepthink_cli.engine.gain import bfloat16_gain
-
-    gain = bfloat16_gain(engine)
-    return None if gain is None else round(gain, 2)
-
-
-def _advice(gain: float | None) -> str:
-    if gain is None:
-        return "not measured: the model does not run on a processor, is quantized, or has layers that do not run alone"
-    measured = f"a forward of one layer is {gain:.1f} times as fast as in float32 on this processor"
-    if gain < _WORTHWHILE:
-        return f"{measured}: float32 is the better choice"
-    return f"{measured}: see --dtype bfloat16; scores of SmolLM2-135M-Instruct change by 0.01 to 0.07 nats in the mean"
 
 
 def _cache() -> dict[str, Any]:

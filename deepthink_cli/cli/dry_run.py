@@ -42,12 +42,10 @@ def show_estimate(probed: Probed, json: bool) -> None:
     rates, seconds = "no row can be timed", probed.timed_seconds
     if probed.places:
         rates = f"{len(probed.places) / seconds:,.1f} rows/s, {probed.timed_tokens / seconds:,.0f} tokens/s"
-    moved = "an unknown number of" if probed.difference is None else f"at most {probed.difference:.1e}"
     report(
         f"rows     {probed.rows:,}, {len(probed.skipped):,} of them skipped",
         f"tokens   {'' if probed.exact else 'about '}{probed.tokens:,}, all candidates included",
         f"time     about {duration(probed.seconds)}, of which loading takes {probed.loading:.1f} s",
         f"probe    {len(probed.places)} rows in {seconds:.2f} s: {rates}",
-        f"batches  move scores by {moved} nats; none with {option('batch_invariant')}",
         "output   not written: this is a dry run",
     )

@@ -142,7 +142,7 @@ def evaluate(
     model, problems, files = for_memory(context, model), Problems(), ensemble or []
     observers = Watching("eval", watching)
     options = problems.tried(model.checked)
-    paths: dict[str, Any] = {"model": model.model, "adapter": model.adapter}
+    paths: dict[str, Any] = {"model": model.model}
     paths |= {"task": task, "data_dir": data_dir, "config": common.config}
     with problems.collected():
         _check_outputs(output, observers, read_by(memory, labelled, *files, **paths))
@@ -308,7 +308,7 @@ def _check_model(request: _Request) -> None:
     from deepthink_cli.artifact.opening import model_options
 
     used = model_options(request.scorer.memory, request.options)
-    _check_outputs(request.output, request.observers, read_by(model=used.model, adapter=used.adapter))
+    _check_outputs(request.output, request.observers, read_by(model=used.model))
 
 
 def _each(observers: Sequence[Callable[[T], None] | None]) -> Callable[[T], None]:

@@ -15,7 +15,7 @@ from deepthink_cli.cli.options import CommonArguments, for_memory
 from deepthink_cli.cli.values import read_by
 from deepthink_cli.errors import InputError, Problems
 from deepthink_cli.export.registry import EXPORTERS, Written
-from deepthink_cli.model.options import SCORING, ModelOptions
+from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.options import METHOD, OUTPUT, Flag, Joined, joined, own_options
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def export(
     at: OneIteration = "last",
     *,
     own: Given[ExporterOptions],
-    model: Annotated[Given[ModelOptions], Without(*SCORING)],
+    model: Annotated[Given[ModelOptions], Without("batch_tokens")],
     common: CommonArguments,
 ) -> None:
     """Write a memory in a form that other programs read.
@@ -74,7 +74,7 @@ def export(
         given = own_options(exporter.options, own.changed, f"--to {to}", _OWN)
     problems.tried(_check_model, to, model.model)
     files = [value for value in own.changed.values() if isinstance(value, Path)]
-    reads = read_by(memory, *files, model=model.model, adapter=model.adapter, config=common.config)
+    reads = read_by(memory, *files, model=model.model, config=common.config)
     problems.tried(check_export_apart, exporter, output, reads)
     problems.raise_any()
     with Show(common) as tell:

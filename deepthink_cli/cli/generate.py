@@ -84,7 +84,7 @@ def generate(
     chosen = problems.tried(decoding_of, decoding)
     columns = problems.tried(labels.checked)
     failing = problems.tried(errors.checked)
-    paths: dict[str, Any] = {"model": model.model, "adapter": model.adapter, "task": task, "config": common.config}
+    paths: dict[str, Any] = {"model": model.model, "task": task, "config": common.config}
     with problems.collected():
         check_output(output, read_by(memory, inputs, **paths), False)
     with problems.collected():
@@ -93,7 +93,7 @@ def generate(
         checked = check_free_rows(opened, source, skip, problems)
     problems.raise_any()
     used = model_options(opened, options)
-    check_output(output, read_by(model=used.model, adapter=used.adapter), False)
+    check_output(output, read_by(model=used.model), False)
     form = _form(opened, checked, output, columns, skip)
     counts = _generate(opened, source, chosen, options, checked, form, output, common)
     if output is not None:

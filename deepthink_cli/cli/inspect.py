@@ -18,9 +18,9 @@ from deepthink_cli.registry import loaded
 from deepthink_cli.techniques.registry import first_reading
 
 if TYPE_CHECKING:
+    from deepthink_cli.artifact.container import Described
     from deepthink_cli.artifact.format import Header
     from deepthink_cli.artifact.metadata import Metadata, StoredDemonstrations
-    from deepthink_cli.artifact.registry import Described
 
 Verify = Annotated[bool, Flag(OUTPUT, "Read every byte and compare with the digest.", variable=False)]
 
@@ -42,7 +42,7 @@ def inspect(
         return _inspect(loaded(opener.describe)(str(memory), verify), verify, common.as_json)
     header = artifact.read_header(Path(memory))
     if verify:
-        artifact.verify(header)
+        artifact.read_artifact(header)
     if common.as_json:
         write_json({**artifact.summary(header), **({"verified": True} if verify else {})})
         return

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from deepthink_cli.artifact.registry import OPENERS
+from deepthink_cli.artifact.container import OPENERS
 from deepthink_cli.calibration.registry import CALIBRATIONS
 from deepthink_cli.cli.about import about
 from deepthink_cli.cli.console import report, table, write_json

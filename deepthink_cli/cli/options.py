@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from deepthink_cli.events import Tell
 
 
-_OF_THE_MEMORY = ("model", "revision", "adapter", "quantize")
+_OF_THE_MEMORY = ("model", "revision", "quantize")
 
 
 # The help of -m where there is no memory, whose model would be the default.

@@ -124,7 +124,7 @@ def predict(
     if dry_run:
         apart = {"workers": workers, "resume": resume, "show_prompt": show_prompt}
         problems.tried(check_dry_run, apart, RowSource(inputs))
-    paths: dict[str, Any] = {"model": model.model, "adapter": model.adapter, "task": task, "config": common.config}
+    paths: dict[str, Any] = {"model": model.model, "task": task, "config": common.config}
     with problems.collected():
         check_output(output, read_by(memory, inputs, *files, **paths), resume)
     if resume:
@@ -148,7 +148,7 @@ def predict(
         with Show(common) as tell:
             return _show(first_prompt(scorer, source, options, tell), common)
     used = model_options(opened, options)
-    check_output(output, read_by(model=used.model, adapter=used.adapter), resume)
+    check_output(output, read_by(model=used.model), resume)
     table = output_format != "jsonl" if output is None else is_table(output)
     form = output_rows(scorer, checked, table, chosen, failing)
     request = _Request(scorer, source, checked, options, output, form, failing, common)
@@ -235,7 +235,7 @@ def _estimate(request: _Request) -> None:
     from deepthink_cli.prediction.rows import RowCounts
 
     with Show(request.common, bar=not request.common.as_json) as tell:
-        probed, _ = request.labelling(tell).probe()
+        probed = request.labelling(tell).probe()
         counts = RowCounts.of_skipped(probed.rows, probed.skipped)
         counts.tell(tell)
     show_estimate(probed, request.common.as_json)

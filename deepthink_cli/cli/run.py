@@ -67,7 +67,6 @@ DryRun = Annotated[
 
 # Fields of a study that are no options of a run, which is a study in one line.
 OF_STUDIES = ("order_seed", "sampling", "tokens", "pool_size", "balance")
-OF_MODELS = ("adapter", "engine", "batch_invariant")
 
 if TYPE_CHECKING:
     RunObservers = Options
@@ -85,7 +84,7 @@ def run(
     task: TaskNames = None,
     output: Output = Path("run"),
     *,
-    model: Annotated[Given[ModelOptions], Without(*OF_MODELS), NEW_MODEL],
+    model: Annotated[Given[ModelOptions], Without("engine"), NEW_MODEL],
     options: Annotated[Given[Experiment], Without(*OF_STUDIES)],
     scoring: Annotated[Given[ScoringOptions], Without("nearest", "truncate")],
     demos: Demos = None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from deepthink_cli.artifact.registry import OPENERS
+from deepthink_cli.artifact.container import OPENERS
 from deepthink_cli.options import Options, joined
 from deepthink_cli.scoring.scoring import STEPS
 

@@ -111,7 +111,7 @@ def select(
 
     problems = Problems()
     problems.tried(check_given, context, "select")
-    paths: dict[str, Any] = {"model": model.model, "adapter": model.adapter, "template": prompt.template}
+    paths: dict[str, Any] = {"model": model.model, "template": prompt.template}
     paths |= {"labels": prompt.labels}
     paths |= {"task": task, "data_dir": data_dir, "config": common.config}
     with problems.collected():

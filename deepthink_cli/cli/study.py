@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from deepthink_cli.cli.about import about
-from deepthink_cli.cli.command import Program
+from deepthink_cli.cli.command import HelpGroup, Program
 from deepthink_cli.cli.console import Show, duration, note, report, table, write_json
 from deepthink_cli.cli.executor_options import ExecutorArguments, Machines
 from deepthink_cli.cli.grouped import Given, Without, grouped
-from deepthink_cli.cli.help import HelpGroup
 from deepthink_cli.cli.options import CommonArguments
 from deepthink_cli.cli.output_options import Watching, observed
 from deepthink_cli.cli.run import Samples, report_summary
@@ -186,7 +185,7 @@ def _read(opened: OpenedStudy, crossing: Crossing, config: Path | None) -> list[
     data_dir = None if opened.study.data_dir is None else Path(opened.study.data_dir)
     paths = read_by(opened.path, opened.study.demos, task=list(crossing.tasks), data_dir=data_dir, config=config)
     for options in opened.study.models:
-        paths += read_by(model=options.model, adapter=options.adapter)
+        paths += read_by(model=options.model)
     return paths
 
 

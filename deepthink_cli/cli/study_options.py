@@ -47,7 +47,7 @@ StudyOutput = Annotated[
     ),
 ]
 # The model options that say where and how to compute; which model is a matter of the study.
-UNNAMED = ("model", "revision", "adapter")
+UNNAMED = ("model", "revision")
 
 
 class StudyArguments(Options):

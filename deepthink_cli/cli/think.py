@@ -28,7 +28,7 @@ from deepthink_cli.cli.values import check_given, read_by
 from deepthink_cli.errors import InputError, Problems
 from deepthink_cli.io.text import named, size
 from deepthink_cli.method import MethodOptions
-from deepthink_cli.model.options import SCORING, ModelOptions
+from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.options import OUTPUT, Flag, TokenIds
 from deepthink_cli.selection.options import TaskOptions
 from deepthink_cli.techniques.options import TechniqueOptions
@@ -143,7 +143,7 @@ def think(
     demos: Demos = None,
     output: Output = Path("memory.safetensors"),
     *,
-    model: Annotated[Given[ModelOptions], Without(*SCORING), NEW_MODEL],
+    model: Annotated[Given[ModelOptions], Without("batch_tokens"), NEW_MODEL],
     method: Given[MethodOptions],
     technique: Given[TechniqueOptions],
     correction: Given[CorrectionOptions],
@@ -166,7 +166,7 @@ def think(
     from deepthink_cli.tasks.sources import source_of
 
     problems = Problems()
-    paths: dict[str, Any] = {"model": model.model, "adapter": model.adapter}
+    paths: dict[str, Any] = {"model": model.model}
     paths |= {"task": task, "data_dir": data_dir, "config": common.config}
     with problems.collected():
         check_apart(output, read_by(demos, template=prompt.template, labels=prompt.labels, **paths))

@@ -78,7 +78,6 @@ def tune(
     if output is not None:
         read: dict[str, Any] = {
             "model": model.model,
-            "adapter": model.adapter,
             "template": prompt.template,
             "labels": prompt.labels,
             "config": common.config,

@@ -192,7 +192,6 @@ PACKAGE = Path(__file__).parent.parent
 def read_by(
     *rows: str | Path | None,
     model: str | None = None,
-    adapter: str | None = None,
     template: str | None = None,
     labels: Sequence[str] | None = None,
     task: str | Sequence[str] | None = None,
@@ -211,8 +210,7 @@ def read_by(
     files = [*read, template if template is not None and "{" not in template else None, config]
     own = [name for name in tasks if name.endswith((".yaml", ".yml"))]
     files += [labels_file(labels), *own, *(file for item in find_tasks(own) for file in files_of(item))]
-    folders: list[str | Path] = [PACKAGE]
-    folders += [os.path.expanduser(name) for name in (model, adapter) if name is not None]
+    folders: list[str | Path] = [PACKAGE, *([] if model is None else [os.path.expanduser(model)])]
     if data_dir is not None:
         folders += dict.fromkeys(data_dir / item.folder for item in find_tasks(tasks))
     return [file for file in files if file is not None] + folders

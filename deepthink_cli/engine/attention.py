@@ -1,4 +1,4 @@
-"""Attention of the packed engine: queries side by side after one memory, and its temperature."""
+"""Attention of the packed engine: queries side by side after one memory."""
 
 from __future__ import annotations
 
@@ -12,31 +12,13 @@ import torch
 from torch import Tensor
 from transformers import AttentionInterface, AttentionMaskInterface
 
-from deepthink_cli.engine.kernels import Attention
-from deepthink_cli.engine.own import Own
+from deepthink_cli.engine.kernels import Attention, Own
 from deepthink_cli.engine.packing import Block
-from deepthink_cli.engine.reach import ModelMask, Part, Reach, Span, UnsupportedAttention, Window, model_mask
+from deepthink_cli.engine.reach import ModelMask, Part, Reach, Span, UnsupportedAttention, model_mask
 from deepthink_cli.errors import ran_out_of_memory
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
-
-
-def has_temperature(module: Any) -> bool:
-    """Whether an attention module multiplies queries by a factor that depends on their slot."""
-    return getattr(module, "attn_temperature_tuning", False) and not getattr(module, "use_rope", True)
-
-
-def by_slot(module: Any, query_1HTD: Tensor, reaches: Sequence[Reach]) -> Tensor:
-    """The queries with the factors of their slots, in place of the factors of their places in a packed pass."""
-    slots_T = torch.tensor([slot for reach in reaches for slot in reach.slots()], device=query_1HTD.device)
-    right_T, wrong_T = _factors(module, slots_T), _factors(module, torch.arange(len(slots_T), device=slots_T.device))
-    return query_1HTD * (right_T / wrong_T)[:, None].to(query_1HTD.dtype)
-
-
-def _factors(module: Any, slots_T: Tensor) -> Tensor:
-    steps_T = torch.floor((slots_T + 1.0) / module.floor_scale)
-    return torch.log1p(steps_T) * float(module.attn_scale) + 1.0
 
 
 _NAME = "deepthink_over_memory"
@@ -76,9 +58,9 @@ class _Pass:
     reaches: Sequence[Reach]
     kept: Kept | None
     layers: set[int] = field(default_factory=set)
-    planned: dict[tuple[Window | None, bool, torch.device], _Plan] = field(default_factory=dict)
+    planned: dict[tuple[int | None, bool, torch.device], _Plan] = field(default_factory=dict)
 
-    def plan(self, layer: int, window: Window | None, like: Tensor) -> _Plan:
+    def plan(self, layer: int, window: int | None, like: Tensor) -> _Plan:
         """The plan of a layer with this window; masks have the dtype and the device of `like`."""
         last = [reach.is_last(layer) for reach in self.reaches]
         key = window, any(last), like.device
@@ -148,11 +130,11 @@ def attend(
     refuse_unknown(others)
     if isinstance(attention_mask, Tensor):
         raise UnsupportedAttention("its attention mask is custom code")
+    if getattr(module, "attn_temperature_tuning", False):  # Llama 4
+        raise UnsupportedAttention("the temperature of its attention depends on a token's place")
     if current.kept is not None:
         # A copy even in float32: these may be views of a larger tensor.
         current.kept[layer] = (key_1GTD[0].to(torch.float32, copy=True), value_1GTD[0].to(torch.float32, copy=True))
-    if has_temperature(module):
-        query_1HTD = by_slot(module, query_1HTD, current.reaches)
     scale = query_1HTD.shape[-1] ** -0.5 if scaling is None else scaling
     attention = Attention(scale, softcap)
     plan = current.plan(layer, attention_mask.window if attention_mask else None, query_1HTD)
@@ -188,7 +170,7 @@ def _over_earlier(
     query_1HTD: Tensor, parts: Sequence[tuple[Part, Tensor, Tensor]], size: int, attention: Attention
 ) -> tuple[Tensor, Tensor]:
     """Attention of a span's tokens to the parts of their past, with values of this size."""
-    if len(parts) == 1 and parts[0][0].places_M is None and not parts[0][0].bias:
+    if len(parts) == 1 and parts[0][0].places_M is None:
         part, key_1GLD, value_1GLD = parts[0]
         return attention(query_1HTD, key_1GLD, value_1GLD, _on(query_1HTD, part.mask_11ML))
     out_1HTD = query_1HTD.new_zeros((*query_1HTD.shape[:3], size))
@@ -198,7 +180,7 @@ def _over_earlier(
         part_out_1HMD, part_lse_1HM = attention(
             query_1HTD[:, :, places_M], key_1GLD, value_1GLD, _on(query_1HTD, part.mask_11ML)
         )
-        part_lse_1HM, lse_1HM = part_lse_1HM + part.bias, lse_1HT[:, :, places_M]
+        lse_1HM = lse_1HT[:, :, places_M]
         weight_1HM1 = torch.sigmoid(part_lse_1HM - lse_1HM)[..., None].to(out_1HTD.dtype)
         out_1HTD[:, :, places_M] = out_1HTD[:, :, places_M].lerp(part_out_1HMD, weight_1HM1)
         lse_1HT[:, :, places_M] = torch.logaddexp(lse_1HM, part_lse_1HM)

@@ -15,7 +15,6 @@ from itertools import accumulate, islice
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from deepthink_cli.engine.decoding import Decoding, NewToken, Prompt
-from deepthink_cli.engine.registry import without_own_passes
 from deepthink_cli.errors import InputError, option
 from deepthink_cli.model.boundary import common_length
 from deepthink_cli.model.limits import Limits
@@ -79,18 +78,16 @@ class TrainingRow:
 class ScoringPlan:
     """Queries prepared for scoring against any number of memories.
 
-    `rows` are the rows that an engine runs, longest first; empty for an engine that uses the queries directly. With
-    `apart`, queries share no tokens: each is read whole.
+    `rows` are the rows that an engine runs, longest first; empty for an engine that uses the queries directly.
     """
 
     queries: tuple[TokenizedQuery, ...]
     rows: tuple[PackedRow, ...] = ()
-    apart: bool = False
 
     @cached_property
     def shared(self) -> tuple[int, ...]:
         """The tokens with which every query begins (from the template); they need to be read only once."""
-        return () if self.apart else shared_prefix([query.prefix for query in self.queries])
+        return shared_prefix([query.prefix for query in self.queries])
 
     @cached_property
     def longest(self) -> TokenizedQuery | None:
@@ -233,13 +230,6 @@ class Engine(Protocol):
         """Prepare queries, independently of any memory; raises InputError for tokens unknown to the model."""
         return ScoringPlan(tuple(queries))
 
-    def batch_invariant(self) -> Engine:
-        """The same engine with passes of one row, so that no score depends on other queries or on the size of passes.
-
-        Raises InputError if the engine does not choose its passes.
-        """
-        raise without_own_passes(self.description)
-
     def place(self, memory: Memory) -> Memory:
         """A copy of a memory on the model's devices and in its dtype, to avoid conversion in every pass."""
         return memory
@@ -251,19 +241,12 @@ class Engine(Protocol):
     def check_memory(self, memory: Memory, name: str = "this memory") -> None:
         """Raise InputError unless the memory has this model's layers, heads and sizes, and the engine can use it.
 
-        An engine that applies the weight of the first token (`Memory.first_weight`) overrides this method. An engine
-        that does not override `observe` cannot use centroids.
+        An engine that does not override `observe` cannot use centroids.
         """
         if memory.centroids is not None and type(self).observe is Engine.observe:
             raise InputError(
                 f"{self.description}: gives no hidden states, by which {name} labels; use {option('engine')} packed or "
                 f"padded, or remove its centroids with deepthink calibrate MEMORY {option('calibrate')} none"
-            )
-        if memory.first_weight != 1:
-            raise InputError(
-                f"{self.description}: does not apply the weight of the first token that {name} stores; use "
-                f"{option('engine')} packed or padded, or remove it with deepthink calibrate MEMORY "
-                f"{option('first_token')} 1"
             )
 
     def advice(self) -> str:

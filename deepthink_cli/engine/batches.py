@@ -7,10 +7,9 @@ from abc import abstractmethod
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from copy import copy
 from dataclasses import replace
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 import torch
 
@@ -62,7 +61,6 @@ class BatchedEngine(Engine):
         self.batch_tokens = model.batch_tokens or best_tokens(model)
         self.free = byte_budget(model.device)
         self.reason, self._warning = reason, warning
-        self.apart = False  # whether every row has a pass of its own, and shares no tokens with others
 
     @property
     def identity(self) -> ModelIdentity:
@@ -82,7 +80,7 @@ class BatchedEngine(Engine):
     @property
     def description(self) -> str:
         """The engine's name and why it was chosen, in one line."""
-        return ": ".join(filter(None, [f"{self.name} engine{', one row a pass' if self.apart else ''}", self.reason]))
+        return ": ".join(filter(None, [f"{self.name} engine", self.reason]))
 
     @property
     def device(self) -> str:
@@ -107,17 +105,11 @@ class BatchedEngine(Engine):
         """The rows that must run to score the queries; raises InputError for tokens unknown to the model."""
         for query in queries:
             self.check_ids(query.ids, query.where or "a query")
-        plan = ScoringPlan(tuple(queries), apart=self.apart)
+        plan = ScoringPlan(tuple(queries))
         shared = plan.shared
         rest = [TokenizedQuery(query.prefix[len(shared) :], query.answers) for query in queries]
         rows = [row for number, query in enumerate(rest) for row in self.rows_of(number, query)]
         return replace(plan, rows=tuple(sorted(rows, key=len, reverse=True)))
-
-    def batch_invariant(self) -> Self:
-        """The same engine with passes of one row."""
-        engine = copy(self)
-        engine.batch_tokens, engine.apart = 1, True
-        return engine
 
     def place(self, memory: Memory) -> Memory:
         """The memory on the devices of the model's layers, in the model's dtype."""
@@ -155,7 +147,7 @@ class BatchedEngine(Engine):
         sums = [[[0.0] * len(query.answers) for query in plan.queries] for _ in memories]
         if not plan.queries:
             return sums
-        if not plan.rows or plan.apart != self.apart:  # the plan was made by another engine
+        if not plan.rows:  # the plan was made by another engine
             plan = self.plan(plan.queries)
         pasts = [self._past(memory, plan.shared) for memory in memories]
         for scored in self._in_passes(memories, plan.rows, lambda rows: list(self.score_pass(pasts, rows))):
@@ -168,7 +160,7 @@ class BatchedEngine(Engine):
         """Scores and hidden states of every query after a memory, or without a memory."""
         if not plan.queries:
             return []
-        if not plan.rows or plan.apart != self.apart:
+        if not plan.rows:
             plan = self.plan(plan.queries)
         past, bounding = self._past(memory, plan.shared), memory or self.model.one_token
         sums = [[0.0] * len(query.answers) for query in plan.queries]
@@ -185,7 +177,7 @@ class BatchedEngine(Engine):
         """The scores of every query after a memory, or without one, and whether greedy decoding writes a candidate."""
         if not plan.queries:
             return []
-        if not plan.rows or plan.apart != self.apart:
+        if not plan.rows:
             plan = self.plan(plan.queries)
         results = [[(0.0, False)] * len(query.answers) for query in plan.queries]
         past, bounding = self._past(memory, plan.shared), memory or self.model.one_token

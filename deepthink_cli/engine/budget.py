@@ -11,7 +11,6 @@ import torch
 from deepthink_cli.engine.kernels import has_kernel
 from deepthink_cli.engine.logits import SLICE
 from deepthink_cli.engine.network import LanguageModel
-from deepthink_cli.engine.products import reorder_weights, usual_products_are_slow
 from deepthink_cli.memory import Memory
 from deepthink_cli.model.families import window_sizes
 
@@ -26,25 +25,6 @@ def byte_budget(device: torch.device) -> int:
     With the rounding, a job on a machine is always split into the same passes, and has the same results.
     """
     return 1 << (max(1, _free(device) // 2).bit_length() - 1)
-
-
-def keep_float32_head(model: LanguageModel) -> None:
-    """Convert a half-precision model's output embedding to float32 once, if that takes at most 1/8 of free memory.
-
-    Otherwise every pass converts it in slices, with the same results.
-    """
-    model.keep_float32_head(byte_budget(model.device) // 4)
-
-
-def use_fast_products(model: LanguageModel) -> bool:
-    """Keep reordered weights if they make float32 products faster and take at most 1/4 of free memory.
-
-    Returns whether any are kept.
-    """
-    if not usual_products_are_slow():
-        return False
-    with model.lock:
-        return bool(reorder_weights(model.network.base_model, byte_budget(model.device) // 2))
 
 
 def best_tokens(model: LanguageModel) -> int:

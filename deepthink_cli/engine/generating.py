@@ -19,7 +19,6 @@ from transformers.generation.logits_process import TemperatureLogitsWarper, TopP
 
 from deepthink_cli.engine.budget import rows_over
 from deepthink_cli.engine.decoding import Decoding, Finish, NewToken, Prompt
-from deepthink_cli.engine.first_token import weighted
 from deepthink_cli.engine.network import LanguageModel
 from deepthink_cli.errors import DeepThinkError, ran_out_of_memory
 from deepthink_cli.memory import Memory
@@ -98,7 +97,6 @@ class _Batch:
         self.model, self.decoding, self.rows = model, decoding, list(rows)
         self.past = DynamicCache() if memory is None else memory.as_cache(model.dtype, len(rows))
         self.position = 0 if memory is None else memory.length
-        self.first_weight = 1.0 if memory is None else memory.first_weight
 
     @torch.inference_mode()
     def __iter__(self) -> Iterator[NewToken]:
@@ -118,7 +116,7 @@ class _Batch:
         arguments = self.model.inputs(ids_RS, self.past, self.position)
         if self._takes_kept:
             arguments["logits_to_keep"] = 1
-        with self.model.lock, weighted(self.model.network, self.first_weight):
+        with self.model.lock:
             logits_RSV = self.model.network(**arguments).logits
         self.position += ids_RS.shape[1]
         return logits_RSV[:, -1].float()  # type: ignore[no-any-return]

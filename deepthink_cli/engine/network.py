@@ -13,7 +13,6 @@ from weakref import WeakKeyDictionary
 import torch
 from transformers import DynamicCache
 
-from deepthink_cli.engine.first_token import weighted
 from deepthink_cli.engine.logits import Head, float32_head
 from deepthink_cli.errors import DeepThinkError, InputError, option
 from deepthink_cli.memory import Memory, from_cache
@@ -73,7 +72,7 @@ class LanguageModel:
         self.check_reading(token_ids, history, start)
         ids_1L = torch.tensor([token_ids], device=self.device)
         past = history.as_cache(self.dtype) if history is not None else DynamicCache()
-        with self.lock, weighted(self.network, history.first_weight if history is not None else 1):
+        with self.lock:
             self.run(ids_1L, past, start)
         return self.checked_present(from_cache(past, len(token_ids)), len(token_ids))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 from warnings import catch_warnings, simplefilter, warn
 
@@ -11,7 +10,6 @@ from deepthink_cli.engine.base import Engine
 from deepthink_cli.engine.registry import AUTO, check_engine, engine_class
 from deepthink_cli.errors import DeepThinkError, InputError, option, ran_out_of_memory
 from deepthink_cli.events import Detail, Download, Note, Tell, Warn
-from deepthink_cli.model.adapter import adapter_to_download
 from deepthink_cli.model.loading import load_network
 from deepthink_cli.model.opening import needs_download, open_model
 from deepthink_cli.model.options import ModelOptions
@@ -26,8 +24,8 @@ if TYPE_CHECKING:
 def load_model(model: str | ModelSpec = "pocket", **options: Any) -> Engine:
     """Load a model and choose its engine: `pocket`, a hub id, a local directory or GGUF file, or a `ModelSpec`.
 
-    Options are the fields of `ModelOptions`: revision, gguf, adapter, dtype, device, device_map, quantize, offline,
-    trust_remote_code, batch_tokens, batch_invariant, engine. Warns of parts of a GGUF file that transformers ignores.
+    Options are the fields of `ModelOptions`: revision, gguf, dtype, device, device_map, quantize, offline,
+    trust_remote_code, batch_tokens, engine. Warns of parts of a GGUF file that transformers ignores.
     Raises InputError if the model cannot be found, has no keys and values, or cannot run on the requested engine, and
     DeepThinkError if its weights are incomplete or damaged.
     """
@@ -36,12 +34,11 @@ def load_model(model: str | ModelSpec = "pocket", **options: Any) -> Engine:
         if model.warning is not None:
             warn(model.warning, RuntimeWarning, stacklevel=2)
     name = model.options.engine
-    check_engine(name, model.options.batch_invariant)
+    check_engine(name)
     if name != AUTO and (of_spec := getattr(engine_class(name), "of_spec", None)):
         engine: Engine = of_spec(model)
         return engine
-    chosen = choose_engine(load_language_model(model), name)
-    return chosen.batch_invariant() if model.options.batch_invariant else chosen
+    return choose_engine(load_language_model(model), name)
 
 
 def load_language_model(spec: ModelSpec) -> LanguageModel:
@@ -64,18 +61,21 @@ def choose_engine(model: LanguageModel, name: str = AUTO) -> Engine:
     """
     import torch
 
-    from deepthink_cli.engine.budget import KEPT, keep_float32_head, use_fast_products
+    from deepthink_cli.engine.budget import KEPT, byte_budget
     from deepthink_cli.engine.packed import PackedEngine
     from deepthink_cli.engine.padded import COST, PaddedEngine
     from deepthink_cli.engine.probe import check_padded, try_packed
+    from deepthink_cli.engine.products import reorder_weights, usual_products_are_slow
 
     # glibc reuses freed blocks up to the size of the largest one so far. Without this, every pass maps its largest
     # tensors again, with a page fault for every 4 KiB.
     torch.empty(KEPT, dtype=torch.uint8)
     with model.lock:
         _check_reading(model)
-        keep_float32_head(model)  # before engines, so that engines see the memory that is left
-        fast = use_fast_products(model)
+        # Before engines, so that engines see the memory that is left. Otherwise every pass converts the embedding.
+        model.keep_float32_head(byte_budget(model.device) // 4)
+        slow = usual_products_are_slow()
+        fast = slow and bool(reorder_weights(model.network.base_model, byte_budget(model.device) // 2))
         if name not in (AUTO, PackedEngine.name):
             kind = engine_class(name)
             check_padded(model)
@@ -119,33 +119,19 @@ def find_model(options: ModelOptions, tell: Tell, named_by: str | None = None) -
 
     `named_by` is the memory that names the model, if the user does not.
     """
-    check_engine(options.engine, options.batch_invariant)
+    check_engine(options.engine)
     tell_of_download(options, tell, named_by)
     spec = open_model(options)
     if spec.warning is not None:
         tell(Warn(spec.warning) if named_by is None else Detail(spec.warning))  # a warning when the memory was made
-    if spec.adapter is not None and not _is_base(spec.adapter.base, spec, options):
-        tell(
-            Note(
-                f"{option('adapter')} {options.adapter}: made for {spec.adapter.base}, used with "
-                f"{option('model')} {options.model}"
-            )
-        )
     return spec
 
 
 def tell_of_download(options: ModelOptions, tell: Tell, named_by: str | None = None) -> None:
     """Report, in advance, a download for finding or loading a model; `named_by` is as in `find_model`."""
-    wanted = [options.model] if needs_download(options) else []
-    wanted += [str(options.adapter)] if adapter_to_download(options) else []
-    for name in wanted:
-        text = f"{name} is not in the cache; asking the hub, to download it"
+    if needs_download(options):
+        text = f"{options.model} is not in the cache; asking the hub, to download it"
         tell(Note(text) if named_by is None else Download(f"{named_by} names its model: {text}"))
-
-
-def _is_base(base: str | None, spec: ModelSpec, options: ModelOptions) -> bool:
-    """Whether a model is, or could be, the base that an adapter names; a directory may be named by any of its paths."""
-    return base in (None, spec.id, options.model) or str(Path(base).expanduser().resolve()) == spec.id
 
 
 def load(spec: ModelSpec, tell: Tell) -> Engine:
@@ -153,9 +139,6 @@ def load(spec: ModelSpec, tell: Tell) -> Engine:
     with catch_warnings():
         simplefilter("ignore", RuntimeWarning)  # reported as an event by `describe_engine`
         engine = load_model(spec)
-    if spec.options.dtype == "auto" and engine.identity.dtype == "float32" and engine.device == "cpu":
-        hint = "`deepthink doctor -m MODEL` measures what --dtype bfloat16 gains"
-        tell(Detail(f"float32, as always on a processor unless {option('dtype')} says otherwise; {hint}"))
     if spec.has_pickled_weights():
         tell(
             Note(
@@ -184,8 +167,7 @@ def describe_engine(engine: Described, tell: Tell, always: bool = False) -> None
     """Report the loaded model and its engine; with a note if the engine is not the fastest, or with `always`."""
     identity = engine.identity
     dequantized = "" if identity.gguf is None else "its weights dequantized to "
-    adapter = "" if identity.adapter is None else f"with {identity.adapter} merged, "
-    tell(Detail(f"loaded {identity.id}, {adapter}{dequantized}{identity.dtype} on {engine.device}"))
+    tell(Detail(f"loaded {identity.id}, {dequantized}{identity.dtype} on {engine.device}"))
     if engine.warning:
         tell(Warn(engine.warning))
     else:

@@ -49,8 +49,7 @@ class PackedEngine(BatchedEngine):
     @property
     def description(self) -> str:
         """The engine in one line, with the size of its passes and the result of the probe."""
-        passes = "one row" if self.apart else f"{self.batch_tokens} tokens"
-        return "; ".join(filter(None, [f"packed engine, {passes} a pass", self.reason]))
+        return "; ".join(filter(None, [f"packed engine, {self.batch_tokens} tokens a pass", self.reason]))
 
     def rows_of(self, number: int, query: TokenizedQuery) -> Iterable[PackedRow]:
         """One row, with the candidates as branches."""

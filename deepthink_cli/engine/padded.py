@@ -13,7 +13,6 @@ from transformers import DynamicCache
 from deepthink_cli.engine.base import Past, Reading
 from deepthink_cli.engine.batches import BatchedEngine
 from deepthink_cli.engine.budget import rows_over
-from deepthink_cli.engine.first_token import weighted
 from deepthink_cli.engine.network import LanguageModel
 from deepthink_cli.engine.packing import PackedRow, lines, requests, sent
 from deepthink_cli.memory import Memory
@@ -80,5 +79,4 @@ class PaddedLayout:
         """Every row gets a copy of the memory, if there is one."""
         caches = [memory.as_cache(self.model.dtype, rows=len(self.ids_RS)) for memory in past]
         (cache,) = caches or [DynamicCache()]
-        with weighted(self.model.network, past[0].first_weight if past else 1):
-            yield self.model.inputs(self.ids_RS, cache, sum(memory.length for memory in past))
+        yield self.model.inputs(self.ids_RS, cache, sum(memory.length for memory in past))

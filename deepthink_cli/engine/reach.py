@@ -6,7 +6,6 @@ position.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import torch
 from torch import Tensor
 
-from deepthink_cli.engine.own import masked
+from deepthink_cli.engine.kernels import masked
 from deepthink_cli.engine.packing import Block, part_of, sequence
 from deepthink_cli.memory import Memory
 from deepthink_cli.model.families import WINDOW_SIZES
@@ -31,23 +30,19 @@ class UnsupportedAttention(Exception):
     """The network's attention cannot be packed, for the reason in the message; use the padded engine."""
 
 
-@dataclass(frozen=True)
-class Window:
-    """A token attends to the last `size` slots up to its own (sliding), or to its chunk of `size` slots."""
-
-    size: int
-    chunked: bool = False
-
-    def first(self, slots: Slots) -> Slots:
-        """The first slot that the token at a slot attends to; negative if a sliding window holds all slots."""
-        return slots // self.size * self.size if self.chunked else slots - self.size + 1
+def first_seen(window: int, slots: Slots) -> Slots:
+    """The first slot that the token at a slot attends to in a layer with a window; negative if it holds all slots."""
+    return slots - window + 1
 
 
 @dataclass(frozen=True)
 class ModelMask:
-    """The attention mask of a network's layers in a packed pass: a window, or None for all slots."""
+    """The attention mask of a network's layers in a packed pass: a window, or None for all slots.
 
-    window: Window | None
+    A token attends to the last `window` slots up to its own.
+    """
+
+    window: int | None
 
     def __getitem__(self, _: Any) -> ModelMask:
         """Raise UnsupportedAttention: a network that changes its masks cannot be packed."""
@@ -55,47 +50,28 @@ class ModelMask:
 
 
 def model_mask(
-    *,
-    mask_function: Callable[..., Tensor],
-    local_size: int | None = None,
-    use_vmap: bool = False,
-    device: Any = "cpu",
-    **_: Any,
+    *, mask_function: Callable[..., Tensor], local_size: int | None = None, use_vmap: bool = False, **_: Any
 ) -> ModelMask:
     """The window of the mask that transformers would build from its function of slots; for packed passes.
 
-    Raises UnsupportedAttention for a mask that is not causal, with at most one window.
+    It is compared in a sample of slots. Raises UnsupportedAttention for a mask that is not causal with such a window.
     """
     if not use_vmap:  # otherwise the network adds a function of its own
-        sizes = [None] if local_size is None else [Window(local_size), Window(local_size, chunked=True)]
-        try:
-            found = _window(mask_function, sizes, "cpu")  # does not wait for the device
-        except RuntimeError:  # a chunked mask refers to a tensor there
-            found = _window(mask_function, sizes, device)
-        if found is not None:
-            return found
+        size = local_size or 2
+        keys_K = torch.tensor([0, 1, size - 1, size, size + 1, 2 * size - 1, 2 * size])
+        slots_Q1 = keys_K[2:, None]
+        zero = torch.zeros((), dtype=torch.long)
+        first_Q1 = slots_Q1 * 0 if local_size is None else first_seen(local_size, slots_Q1)
+        if torch.equal(mask_function(zero, zero, slots_Q1, keys_K), (keys_K <= slots_Q1) & (keys_K >= first_Q1)):
+            return ModelMask(local_size)
     raise UnsupportedAttention("its attention mask is custom code")
-
-
-def _window(mask_function: Callable[..., Tensor], tried: Sequence[Window | None], device: Any) -> ModelMask | None:
-    """The first window that hides the same slots as a mask function, in a sample of slots; None if none does."""
-    size = tried[0].size if tried[0] is not None else 2
-    keys_K = torch.tensor([0, 1, size - 1, size, size + 1, 2 * size - 1, 2 * size], device=device)
-    slots_Q1 = keys_K[2:, None]
-    zero = torch.zeros((), dtype=torch.long, device=device)
-    seen_QK = mask_function(zero, zero, slots_Q1, keys_K)
-    for window in tried:
-        first_Q1 = slots_Q1 * 0 if window is None else window.first(slots_Q1)
-        if torch.equal(seen_QK, (keys_K <= slots_Q1) & (keys_K >= first_Q1)):
-            return ModelMask(window)
-    return None
 
 
 @contextmanager
 def narrowed(network: PreTrainedModel, size: int) -> Iterator[None]:
     """Inside the block windows hold at most `size` tokens, so that a short text is longer than a window.
 
-    So does the number of slots over which Llama 4 keeps its attention's temperature. The caller holds the model's lock.
+    The caller holds the model's lock.
     """
     parts = [(module, vars(module)) for module in network.modules()]
     configs = {id(config): config for _, fields in parts if (config := fields.get("config")) is not None}
@@ -104,7 +80,7 @@ def narrowed(network: PreTrainedModel, size: int) -> Iterator[None]:
     wide = [
         (owner, name, fields[name])
         for owner, fields in owners
-        for name in (*WINDOW_SIZES, "floor_scale")
+        for name in WINDOW_SIZES
         if isinstance(fields.get(name), int) and fields[name] > size
     ]
     try:
@@ -123,28 +99,14 @@ STEP = 256  # tokens of a long row that are processed together if a window hides
 class Part:
     """Earlier keys of a span, slots `first` to `stop` - 1, and the tokens that attend to them.
 
-    `places_M` are the tokens' indices in the span; None for all tokens. `bias`, the logarithm of a weight, is added to
-    all their attention scores. `mask_11ML` is added, too; None if every token attends to all keys of the part.
+    `places_M` are the tokens' indices in the span; None for all tokens. `mask_11ML` is added to their
+    attention scores; None if every token attends to all keys of the part.
     """
 
     first: int
     stop: int
     places_M: Tensor | None = None
     mask_11ML: Tensor | None = None
-    bias: float = 0.0
-
-    def weighted(self, weight: float) -> Iterator[Part]:
-        """The part with this weight of slot 0. Slot 0 becomes a part of its own, unless a mask hides it from some."""
-        if weight == 1 or self.first > 0:
-            yield self
-        elif self.mask_11ML is not None:
-            mask_11ML = self.mask_11ML.clone()
-            mask_11ML[..., 0] += math.log(weight)
-            yield replace(self, mask_11ML=mask_11ML)
-        else:
-            yield replace(self, stop=1, bias=math.log(weight))
-            if self.stop > 1:
-                yield replace(self, first=1)
 
 
 @dataclass(frozen=True)
@@ -189,23 +151,14 @@ class Reach:
                 raise UnsupportedAttention("its cache does not contain the keys and values that its attention uses")
         return _between(keys, _of(self.blocks, key_1GTD), part), _between(values, _of(self.blocks, value_1GTD), part)
 
-    def slots(self) -> Iterator[int]:
-        """The slot of every token, in the order of the pass."""
-        return (self._length + depth for block in self.blocks for depths in block.depths for depth in depths)
-
-    def spans(self, window: Window | None, last: bool, like: Tensor) -> Iterator[Span]:
+    def spans(self, window: int | None, last: bool, like: Tensor) -> Iterator[Span]:
         """The spans of the blocks in a layer with this window; `last` if `is_last` is True.
 
-        Masks have the dtype and the device of `like`. The first token has the weight that the past stores.
+        Masks have the dtype and the device of `like`.
         """
-        weight = self.past[0].first_weight if self.past else 1.0
-        for span in self._spans(window, last, like):
-            yield replace(span, parts=tuple(each for part in span.parts for each in part.weighted(weight)))
-
-    def _spans(self, window: Window | None, last: bool, like: Tensor) -> Iterator[Span]:
         end, places_M = self._length, self.read_M if last else None
         block = self.blocks[0]
-        if window is None or window.first(end + self._deepest) <= 0:
+        if window is None or first_seen(window, end + self._deepest) <= 0:
             yield Span(self.blocks, (Part(0, end, places_M),) if end else ())
         elif len(self.blocks) == len(block.depths) == 1 and block.plain and places_M is None:
             for start in range(0, block.size, STEP):
@@ -223,9 +176,9 @@ class Reach:
         return _deepest(self.blocks)
 
 
-def _windowed(window: Window, blocks: tuple[Block, ...], end: int, places_M: Tensor | None, like: Tensor) -> Span:
+def _windowed(window: int, blocks: tuple[Block, ...], end: int, places_M: Tensor | None, like: Tensor) -> Span:
     """The span of the blocks: keys before slot `end` that all tokens attend to, and keys that only some attend to."""
-    first, shared = (min(end, max(0, window.first(end + depth))) for depth in (0, _deepest(blocks)))
+    first, shared = (min(end, max(0, first_seen(window, end + depth))) for depth in (0, _deepest(blocks)))
     parts = [Part(shared, end, places_M)] if shared < end else []
     if first < shared:
         parts += _partly(window, blocks, end, (first, shared), places_M, like)
@@ -233,7 +186,7 @@ def _windowed(window: Window, blocks: tuple[Block, ...], end: int, places_M: Ten
 
 
 def _partly(
-    window: Window,
+    window: int,
     blocks: tuple[Block, ...],
     end: int,
     slots: tuple[int, int],
@@ -242,7 +195,7 @@ def _partly(
 ) -> Iterator[Part]:
     """The slots as parts, each with the tokens that attend to any of its slots; none without slots or tokens."""
     depths_T = torch.tensor([depth for block in blocks for depths in block.depths for depth in depths])
-    firsts_T = window.first(depths_T + end)
+    firsts_T = first_seen(window, depths_T + end)
     sees_T = firsts_T < slots[1]
     if places_M is not None:
         sees_T &= torch.zeros_like(sees_T).index_fill_(0, places_M.cpu(), True)
@@ -257,11 +210,11 @@ def _partly(
     )
 
 
-def _hiding(window: Window, block: Block, end: int) -> Block:
+def _hiding(window: int, block: Block, end: int) -> Block:
     """The block, with the depths at which attention begins if a token is before the window of another in its row."""
-    if window.first(end + _deepest((block,))) <= end:
+    if first_seen(window, end + _deepest((block,))) <= end:
         return block
-    return replace(block, firsts=[[window.first(end + depth) - end for depth in depths] for depths in block.depths])
+    return replace(block, firsts=[[first_seen(window, depth) for depth in depths] for depths in block.depths])
 
 
 def _deepest(blocks: Sequence[Block]) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from deepthink_cli.errors import InputError, option
+from deepthink_cli.errors import InputError
 from deepthink_cli.registry import Registry, lazy
 
 if TYPE_CHECKING:
@@ -41,18 +41,10 @@ def known_engines() -> list[str]:
     return [AUTO, *ENGINES]
 
 
-def check_engine(name: str, batch_invariant: bool = False) -> None:
-    """Raise InputError unless `name` is a registered engine or `auto`, and, for `batch_invariant`, has own passes."""
-    if name not in known_engines():
-        raise InputError.of("engine", name, f"no such engine; use {', '.join(known_engines())}")
-    if batch_invariant and name != AUTO and hasattr(engine_class(name), "of_spec"):
-        raise without_own_passes(name)
-
-
-def without_own_passes(engine: str) -> InputError:
-    """The error of an engine that cannot have passes of one row."""
-    reason = f"not with {engine}, which chooses its own passes; use {option('engine')} packed or padded"
-    return InputError.of("batch_invariant", None, reason)
+def check_engine(name: str) -> None:
+    """Raise InputError unless `name` is a registered engine or `auto`."""
+    if name != AUTO:
+        engine_class(name)
 
 
 def engine_class(name: str) -> Kind:

@@ -225,7 +225,7 @@ def probe_evaluation(
     The time of loading includes the reading of T = 1. Raises InputError as `evaluate` does.
     """
     loaded = load_for(scorer, rows, options, skip, tell)
-    probed, _ = loaded.probe(_usable(loaded, rows, skip), rows.count, size=EVALUATED, skip=_skipped(skip))
+    probed = loaded.probe(_usable(loaded, rows, skip), rows.count, size=EVALUATED, skip=_skipped(skip))
     if not probed.scored:
         raise _nothing(rows, min(probed.skipped, key=itemgetter(0))[1].error)
     return probed

@@ -231,10 +231,8 @@ def _scoring(engine: Engine, job: Job, memory: Memory) -> float:
         parts = predictions(engine, [[memory]], sample, size=EVALUATED, scoring=scoring, skip=UNSCORABLE)
         return chain.from_iterable(parts)
 
-    probed, _ = probe(
-        engine, [[memory]], queries, len(job.evaluated), label, scoring=scoring, skip=UNSCORABLE, compares=False
-    )
-    return probed.seconds / len(job.evaluated)
+    count = len(job.evaluated)
+    return probe(engine, job.demonstrations, queries, count, label, scoring=scoring, skip=UNSCORABLE).seconds / count
 
 
 def _step(engine: Engine, tuning: Trained, demonstrations: TokenizedDemonstrations) -> float:

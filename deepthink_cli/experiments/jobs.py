@@ -158,7 +158,7 @@ class Job(Prepared):
         """The settings of its rows by a model of this identity, in the order in which they are written."""
         run, options = self.run, self.run.options
         base = Setting(
-            model=identity.id if identity.adapter is None else f"{identity.id} with {identity.adapter}",
+            model=identity.id,
             model_sha256=identity.contents_sha256,
             dtype=identity.dtype,
             quantize=identity.quantize,

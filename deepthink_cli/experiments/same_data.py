@@ -11,12 +11,11 @@ from collections.abc import Iterable, Sequence
 from deepthink_cli.errors import InputError, Problems, option
 from deepthink_cli.experiments.results import Result, Setting
 
-TASK, DEMONSTRATIONS, ROWS, WEIGHTS = "task_sha256", "demonstrations_sha256", "rows_sha256", "weights_sha256"
+TASK, DEMONSTRATIONS, ROWS = "task_sha256", "demonstrations_sha256", "rows_sha256"
 OTHER = {
     TASK: "another definition of the task",
     DEMONSTRATIONS: "other demonstrations",
     ROWS: "other evaluated rows",
-    WEIGHTS: "other weights",
 }
 
 Name = tuple[object, ...]
@@ -46,7 +45,7 @@ def check_agree(rows: Iterable[Result]) -> None:
     messages: dict[Name, str] = {}
     for row in rows:
         names, digests = _names(row.setting), _digests(row)
-        for digest in (DEMONSTRATIONS, ROWS, WEIGHTS):
+        for digest in (DEMONSTRATIONS, ROWS):
             seen = first.setdefault(names[digest], row)
             if _digests(seen)[digest] != digests[digest]:
                 message = (
@@ -77,7 +76,6 @@ def _names(setting: Setting) -> dict[str, Name]:
             *drawn,
         ),
         ROWS: (ROWS, *task, setting.part, setting.split, setting.limit, *dev),
-        WEIGHTS: (WEIGHTS, setting.model_sha256),  # model_sha256 covers samples of the weights
     }
 
 
@@ -87,7 +85,6 @@ def _digests(row: Result) -> dict[str, str | None]:
         TASK: setting.task_sha256,
         DEMONSTRATIONS: row.demonstrations_sha256,
         ROWS: setting.rows_sha256,
-        WEIGHTS: setting.weights_sha256,
     }
 
 

@@ -278,7 +278,7 @@ def _task(value: Any, folder: Path) -> Any:
 
 def _model(value: Any, folder: Path) -> Any:
     if isinstance(value, dict):
-        return {**value, **{name: _model(value[name], folder) for name in ("model", "adapter") if name in value}}
+        return {**value, "model": _model(value["model"], folder)} if "model" in value else value
     return _path(value, folder) if isinstance(value, str) and is_path(value) else value
 
 

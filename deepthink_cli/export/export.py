@@ -36,7 +36,7 @@ def export_memory(
 ) -> tuple[Memory, Written]:
     """Write one iteration of a memory file; returns it with the exporter's result. Raises as the exporter does.
 
-    Warns of a correction and of a weight of the first token that the memory stores: other programs score without them.
+    Warns of a correction that the memory stores: other programs score without it.
     """
     header = read_header(path)
     chosen = one_iteration(header, iteration)
@@ -44,9 +44,6 @@ def export_memory(
 
     memory = load_memory(path, chosen)
     written = exporter(Export(memory, header, output, tell, options, model))
-    if (first := header.metadata.first_token) is not None:
-        text = f"{path} stores a weight of {first.weight:g} of its first token, which other programs do not apply"
-        tell(Warn(f"{text}: their scores are those of a memory without it"))
     if (stored := header.metadata.calibrated) is None:
         return memory, written
     text = f"{path} stores a correction, which other programs do not apply to scores: their labels may be others"

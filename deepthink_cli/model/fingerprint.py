@@ -47,20 +47,14 @@ class Stored:
     end: int
 
 
-def stored_tensors(file: Path) -> list[Stored]:
-    """The tensors of a safetensors file; raises DeepThinkError if its header is damaged."""
-    try:
-        return _tensors(file)
-    except (OSError, *_DAMAGED) as error:
-        raise DeepThinkError(f"{file}: damaged, or not safetensors; get the whole checkpoint") from error
-
-
-def contents_sha256(files: Sequence[Path]) -> str:
+def weights_sha256(files: Sequence[Path]) -> str:
     """Digest of every tensor's name, dtype, shape and bytes; shards and their order do not matter.
 
-    A file that is not safetensors contributes its name (unless it is GGUF), size and bytes. Raises DeepThinkError for a
-    damaged header, and for tensors larger than their file.
+    A file that is not safetensors contributes its name (unless it is GGUF), size and bytes. Empty without files. Raises
+    DeepThinkError for a damaged header, and for tensors larger than their file.
     """
+    if not files:
+        return ""
     if sum(file.stat().st_size for file in files) < _SMALL:
         return _hashed(files)
     state, resting = state_sha256(files), _resting(files)
@@ -114,7 +108,10 @@ def _parts(file: Path) -> list[Stored]:
     if file.suffix != ".safetensors":
         name = "" if file.suffix == ".gguf" else file.name  # users rename GGUF files
         return [Stored(name, str(size), file, 0, size)]
-    parts = stored_tensors(file)
+    try:
+        parts = _tensors(file)
+    except (OSError, *_DAMAGED) as error:
+        raise DeepThinkError(f"{file}: damaged, or not safetensors; get the whole checkpoint") from error
     if sum(part.end - part.begin for part in parts) > size:
         raise DeepThinkError(f"{file}: damaged: its tensors are larger than the file; get the whole checkpoint")
     return parts
@@ -155,8 +152,6 @@ def _write(cached: Path, digest: str) -> None:
             temporary.write_text(digest, encoding="ascii")
 
 
-SAMPLE = 256  # bytes sampled at the start, the middle and the end of every tensor
-_BLOCKS = 256  # samples of a weights file that is not safetensors
 _WEIGHTS = (
     "model.safetensors",
     "model.safetensors.index.json",
@@ -184,33 +179,6 @@ def tokenizer_sha256(tokenizer: PreTrainedTokenizerBase) -> str:
         rules = {name: rules[name] for name in rules if name not in ("truncation", "padding")}
     special = {name: str(value) for name, value in tokenizer.special_tokens_map.items()}
     return _digest(canonical_json([rules, special]))
-
-
-def weights_sha256(files: list[Path]) -> str:
-    """The digest that identifies weights: a digest of samples, a colon, and a digest of every byte.
-
-    The keys of a run's rows use only the first part. Neither part depends on the distribution of tensors over files.
-    Empty without files. Raises DeepThinkError for a damaged file.
-    """
-    return f"{samples_sha256(files)}:{contents_sha256(files)}" if files else ""
-
-
-def samples_sha256(files: list[Path]) -> str:
-    """Digest of every tensor's name, dtype, shape and sampled bytes.
-
-    A file that is not safetensors contributes its name (unless it is GGUF), size and samples of its bytes.
-    Raises as `weights_sha256`.
-    """
-    parts: dict[str, bytes] = {}
-    for file in files:
-        if file.suffix == ".safetensors":
-            parts.update(_sampled_tensors(file))
-        else:
-            parts["" if file.suffix == ".gguf" else file.name] = _sampled_file(file)
-    total = hashlib.sha256()
-    for name in sorted(parts):
-        total.update(canonical_json(name).encode(errors="surrogatepass") + parts[name])
-    return total.hexdigest()
 
 
 def weight_files(
@@ -275,32 +243,6 @@ def _local(source: str, name: str, revision: str | None) -> Path | None:
     except (OSError, ValueError):
         return None
     return Path(path) if path else None
-
-
-def _sampled_tensors(file: Path) -> dict[str, bytes]:
-    with open(file, "rb") as stream:
-        return {
-            tensor.name: tensor.described.encode()
-            + b"".join(_at(stream, place, min(SAMPLE, tensor.end - tensor.begin)) for place in _places(tensor))
-            for tensor in stored_tensors(file)
-        }
-
-
-def _places(tensor: Stored) -> tuple[int, ...]:
-    """The starts of a tensor's samples: at its beginning, around its middle and before its end."""
-    begin, end = tensor.begin, tensor.end
-    return tuple(max(begin, place) for place in (begin, (begin + end - SAMPLE) // 2, end - SAMPLE))
-
-
-def _sampled_file(file: Path) -> bytes:
-    size = file.stat().st_size
-    with open(file, "rb") as stream:
-        return str(size).encode() + b"".join(_at(stream, size * n // _BLOCKS, SAMPLE) for n in range(_BLOCKS))
-
-
-def _at(stream: Any, place: int, count: int) -> bytes:
-    stream.seek(place)
-    return bytes(stream.read(count))
 
 
 def _digest(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Load the weights of a model: safetensors, a safe pickle or GGUF, with an adapter merged."""
+"""Load the weights of a model: safetensors, a safe pickle or GGUF."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from warnings import catch_warnings, simplefilter
 
-from deepthink_cli.errors import DeepThinkError, InputError, Problem, option
-from deepthink_cli.io.hub import library_errors, load_failure, quiet_libraries
-from deepthink_cli.model.adapter import Adapter
+from deepthink_cli.errors import DeepThinkError
+from deepthink_cli.io.hub import load_failure, quiet_libraries
 from deepthink_cli.model.spec import ModelSpec
 
 if TYPE_CHECKING:
@@ -88,51 +87,6 @@ def _bounded(reader: Any) -> Any:
     return BoundedReader
 
 
-def merge_adapter(network: PreTrainedModel, adapter: Adapter) -> PreTrainedModel:
-    """The network with W + scaling * B A as its weights W, in their dtype; the network itself is changed.
-
-    Raises InputError if the adapter was made for a network with other layers or shapes, or for tied embeddings.
-    """
-    from peft import LoraConfig, PeftModelForCausalLM
-
-    named = Problem.of("adapter", adapter.identity.id)
-    embeddings = (network.get_input_embeddings(), network.get_output_embeddings())  # type: ignore[no-untyped-call]
-    tied = {name for name, module in network.named_modules() if module in embeddings}
-    with library_errors(named, "use an adapter that was trained on this model"):
-        config = LoraConfig.from_pretrained(str(adapter.folder))
-        wrapped: Any = PeftModelForCausalLM(network, config)
-        if _tied_embeddings(network) and tied & set(wrapped.base_model.targeted_module_names):
-            raise InputError(
-                named.because(
-                    "changes one of two embeddings that share their weights, and merging would change both; use "
-                    "an adapter of attention and feed-forward layers"
-                )
-            )
-        report = wrapped.load_adapter(str(adapter.folder), "default", is_trainable=False)
-        strays = sorted((*report.missing_keys, *report.unexpected_keys))
-        if strays:
-            raise InputError(
-                named.because(
-                    f"made for a model with other layers: {len(strays)} weights do not fit, such as {strays[0]}; "
-                    "use an adapter that was trained on this model"
-                )
-            )
-        merged: PreTrainedModel = wrapped.merge_and_unload()
-    broken = [name for name, weight in merged.named_parameters() if not bool(weight.isfinite().all())]
-    if broken:
-        raise DeepThinkError(
-            named.because(f"{broken[0]} holds NaN or infinite values after merging; use {option('dtype')} float32")
-        )
-    return merged
-
-
-def _tied_embeddings(network: PreTrainedModel) -> bool:
-    return bool(getattr(network.config.get_text_config(decoder=True), "tie_word_embeddings", False))
-
-
-_NOWHERE = ".no-adapter"  # otherwise transformers applies an adapter that it finds beside a model
-
-
 def load_network(spec: ModelSpec) -> PreTrainedModel:
     """Load a model's weights, in evaluation mode, onto the device of its options.
 
@@ -155,7 +109,6 @@ def load_network(spec: ModelSpec) -> PreTrainedModel:
                 trust_remote_code=options.trust_remote_code,
                 weights_only=True,  # for pickled weights, torch's safe loader
                 output_loading_info=True,
-                adapter_kwargs={"subfolder": _NOWHERE},
                 ignore_mismatched_sizes=True,  # refused below by name; transformers would refer to its log
                 **arguments,
             )
@@ -166,10 +119,6 @@ def load_network(spec: ModelSpec) -> PreTrainedModel:
     _check_complete(spec, report)
     if "device_map" not in arguments:
         network = network.to(spec.device)  # type: ignore[arg-type]
-    if spec.adapter is not None:
-        with catch_warnings(), quiet_libraries(options.offline):
-            simplefilter("ignore")  # the cases of peft's warnings are refused, or give the same results
-            network = merge_adapter(network, spec.adapter)
     network.requires_grad_(False)
     network.train(False)
     return network

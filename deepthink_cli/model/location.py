@@ -13,6 +13,7 @@ from deepthink_cli.io.hub import check_installed
 from deepthink_cli.model.options import POCKET, ModelOptions
 
 SUFFIX = ".gguf"
+ADAPTER = "adapter_config.json"  # the configuration of a PEFT adapter
 EXTRA = ("gguf", "gguf", "accelerate")  # the extra, and its packages
 _PART = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$")
 
@@ -140,7 +141,7 @@ def _directory(path: Path, options: ModelOptions) -> Location:
             names = ", ".join(sorted(each.name for each in path.glob(f"*{SUFFIX}"))) or "none"
             raise InputError(_file_of(options).because(f"no such file; GGUF files of the directory: {names}"))
         return _gguf(file, _file_of(options))
-    if not any((path / name).is_file() for name in ("config.json", "adapter_config.json")):
+    if not any((path / name).is_file() for name in ("config.json", ADAPTER)):
         files = sorted(each.name for each in path.glob(f"*{SUFFIX}"))
         one_of = "one of " if len(files) > 1 else ""
         hint = (

@@ -20,12 +20,11 @@ from deepthink_cli.io.hub import (
     unreachable,
 )
 from deepthink_cli.io.temporary import temporary_folder
-from deepthink_cli.model.adapter import find_adapter, refuse_adapter_as_model
 from deepthink_cli.model.fingerprint import config_sha256, hub_commit, tokenizer_sha256, weight_files
 from deepthink_cli.model.gguf import GgufHeader, check_types, ignored_parts, read_header, refuse_other_kinds
 from deepthink_cli.model.limits import limits_of
 from deepthink_cli.model.loading import read_once
-from deepthink_cli.model.location import Location, cached_gguf_files, downloaded, locate
+from deepthink_cli.model.location import ADAPTER, Location, cached_gguf_files, downloaded, locate
 from deepthink_cli.model.options import POCKET, ModelOptions, choose_device
 from deepthink_cli.model.spec import ModelSpec
 
@@ -52,8 +51,8 @@ def open_model(options: ModelOptions) -> ModelSpec:
     name, arguments = found.id, _hub_options(options)
     with quiet_libraries(options.offline), read_once() if found.gguf else nullcontext():
         with library_errors(Problem.of("model", name), _way_out(options, found)), _hub(options, found):
-            adapter, found = find_adapter(options), downloaded(found, options)
-            refuse_adapter_as_model(found, options)
+            found = downloaded(found, options)
+            _refuse_adapter(found, options)
             source, header = found.source, _header(found)
             if header is not None:
                 arguments |= {"gguf_file": str(found.file)}
@@ -80,7 +79,6 @@ def open_model(options: ModelOptions) -> ModelSpec:
         tokenizer_sha256(tokenizer),
         found.gguf,
         warning,
-        adapter,
     )
 
 
@@ -90,6 +88,22 @@ def needs_download(options: ModelOptions) -> bool:
     if found.is_local or forbidden_by(options.offline):
         return False
     return not weight_files(found.source, options.revision, gguf=found.gguf)
+
+
+def _refuse_adapter(found: Location, options: ModelOptions) -> None:
+    """Raise InputError if a model's directory or repository holds a PEFT adapter, which transformers would apply."""
+    from transformers.utils.hub import cached_file
+
+    if found.is_local:
+        held = found.gguf is None and (Path(found.source) / ADAPTER).is_file()
+    else:
+        raises = ("gated_repo", "missing_entries", "connection_errors")
+        silent = {f"_raise_exceptions_for_{each}": False for each in raises}
+        named = {"revision": options.revision or "main", "local_files_only": options.offline}
+        held = cached_file(found.source, ADAPTER, **named, **silent) is not None
+    if held:
+        reason = "holds an adapter; merge it into its model first (peft: merge_and_unload, save_pretrained)"
+        raise InputError.of("model", options.model, reason)
 
 
 def _header(found: Location) -> GgufHeader | None:

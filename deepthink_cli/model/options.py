@@ -19,8 +19,6 @@ _HUB_FILE = re.compile(r"([^./~][^/]*/[^/]+)/(.+\.gguf)")  # a file of a hub rep
 TOY = f"{POCKET} is a toy for trials and tests: it knows three small tasks, and its labels of other texts mean little"
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 Quantize = Literal["8bit", "4bit"]
-# Fields of `ModelOptions` without effect on commands that score nothing.
-SCORING = ("batch_tokens", "batch_invariant")
 MODEL_NAMES = "Hub id, local directory, GGUF file, of the hub as ID/FILE.gguf, or pocket, the built-in toy model"
 Offline = Annotated[bool, Flag(MODEL, "Use only files on this machine; no downloads.")]
 
@@ -44,16 +42,6 @@ class ModelOptions(Options):
     ] = POCKET
     revision: Annotated[str | None, Flag(MODEL, "Branch, tag or commit of a hub model.", "REV")] = None
     gguf: Annotated[str | None, Field(min_length=1)] = None
-    adapter: Annotated[
-        str | None,
-        Field(min_length=1),
-        Flag(
-            MODEL,
-            "LoRA adapter, merged into the weights: local directory or hub id, also ID@REVISION (needs peft).",
-            "ADAPTER",
-            hint="name a directory or hub repository with a LoRA adapter",
-        ),
-    ] = None
     dtype: Annotated[
         Dtype,
         Flag(
@@ -102,14 +90,6 @@ class ModelOptions(Options):
             hint="a number of tokens, 1 or more; omit it to have it chosen",
         ),
     ] = None
-    batch_invariant: Annotated[
-        bool,
-        Flag(
-            MODEL,
-            "Score each input in passes of its own, which takes longer: its scores are then the same bits whatever the "
-            "other inputs are.",
-        ),
-    ] = False
 
     @model_validator(mode="before")
     @classmethod
@@ -120,11 +100,8 @@ class ModelOptions(Options):
         return {**values, "model": found[1], "gguf": found[2]}
 
     def recorded(self) -> dict[str, Any]:
-        """The options that scores depend on, as JSON values; `batch_invariant` only if it is on."""
-        left_out = {"offline", "trust_remote_code"}
-        if not self.batch_invariant:
-            left_out.add("batch_invariant")
-        return self.model_dump(mode="json", exclude=left_out)
+        """The options that scores depend on, as JSON values."""
+        return self.model_dump(mode="json", exclude={"offline", "trust_remote_code"})
 
     @property
     def name(self) -> str:

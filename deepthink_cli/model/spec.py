@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from deepthink_cli.errors import Problem
 from deepthink_cli.io.hub import library_errors
-from deepthink_cli.model.adapter import Adapter
 from deepthink_cli.model.families import cache_argument, cached_values
 from deepthink_cli.model.fingerprint import state_sha256, weight_files, weights_sha256
 from deepthink_cli.model.limits import Limits
@@ -71,8 +70,7 @@ class ModelSpec:
 
     Memories record the `id`: `pocket`, a hub id, or the absolute path of a local directory or GGUF file. `source` is
     the directory or hub id that transformers loads, `gguf` the path of the GGUF file in it. `warning` names the parts
-    of the file that transformers ignores. `adapter` is merged into the weights. Properties never read files; methods
-    may.
+    of the file that transformers ignores. Properties never read files; methods may.
     """
 
     options: ModelOptions
@@ -86,7 +84,6 @@ class ModelSpec:
     tokenizer_sha256: str
     gguf: str | None = None
     warning: str | None = None
-    adapter: Adapter | None = None
     _identities: dict[str, ModelIdentity] = field(default_factory=dict, init=False, repr=False)
 
     @property
@@ -136,7 +133,6 @@ class ModelSpec:
                 dtype=str(self.dtype).removeprefix("torch."),
                 quantize=self.options.quantize,
                 gguf=self.gguf,
-                adapter=None if self.adapter is None else self.adapter.identity,
             )
         return self._identities[state]
 

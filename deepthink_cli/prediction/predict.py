@@ -28,7 +28,7 @@ from deepthink_cli.provenance import check_model
 from deepthink_cli.scoring.inputs import CheckedRows, check_rows
 from deepthink_cli.scoring.pipeline import CHUNK, EVERY_REASON, NO_REASON, Part, predicted
 from deepthink_cli.scoring.prediction import Prediction
-from deepthink_cli.scoring.probe import Answers, Probed
+from deepthink_cli.scoring.probe import Probed
 from deepthink_cli.scoring.scoring import PLAIN, Scoring
 from deepthink_cli.tasks.rows import in_columns
 
@@ -159,8 +159,8 @@ class Labelling:
         tell_of_truncated(truncated, self.tell)
         tell_of_bias(last, scorer.calibrate, labels, self.tell)
 
-    def probe(self) -> tuple[Probed, Answers]:
-        """Label a sample of the rows of a file; returns the estimate for all rows, and the sample's answers."""
+    def probe(self) -> Probed:
+        """The estimate for all rows of a file, from a sample."""
         assert self.checked is not None  # the rows of standard input cannot be read twice
         loaded = self.scorer.load(self.spec, self.tell)
         return loaded.probe(self._rows(), self.checked.count, skip=EVERY_REASON if self.skip else NO_REASON)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -37,8 +37,8 @@ from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.multilabel import has_several
 from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.scoring.inputs import CheckedRows, check_tokens
-from deepthink_cli.scoring.pipeline import CHUNK, NO_REASON, Part, predictions
-from deepthink_cli.scoring.probe import Answers, Probed, probe
+from deepthink_cli.scoring.pipeline import CHUNK, NO_REASON, Part, longest_of, predictions
+from deepthink_cli.scoring.probe import Probed, probe
 from deepthink_cli.scoring.scoring import PLAIN, Scoring
 
 if TYPE_CHECKING:
@@ -194,18 +194,18 @@ class Loaded:
 
     def probe(
         self, rows: Iterable[Query | Skipped], count: int, *, size: int = CHUNK, skip: Collection[str] = NO_REASON
-    ) -> tuple[Probed, Answers]:
-        """Time a sample of `count` rows; returns the estimate for all and the sample's answers (`scoring.probe`)."""
-        return probe(
+    ) -> Probed:
+        """The estimate of the time that `count` rows take, from a sample of them (`scoring.probe`)."""
+        estimate = probe(
             self.engine,
-            self.members,
+            longest_of(self.members),
             rows,
             count,
             lambda sample: chain.from_iterable(self(sample, size=size, skip=skip)),
             scoring=self.scorer.scoring,
             skip=skip,
-            loading=self.loading,
         )
+        return replace(estimate, loading=self.loading)
 
 
 def open_ensemble(

@@ -5,25 +5,19 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from deepthink_cli.data.examples import Query, Skipped
 from deepthink_cli.engine.base import Engine
-from deepthink_cli.errors import InputError
-from deepthink_cli.scoring.pipeline import NO_REASON, Chunk, longest_of, planned, predicted, predictions
-from deepthink_cli.scoring.prediction import Prediction
+from deepthink_cli.provenance import TokenizedDemonstrations
+from deepthink_cli.scoring.pipeline import NO_REASON, Chunk, planned
 from deepthink_cli.scoring.scoring import PLAIN, Scoring
-
-if TYPE_CHECKING:
-    from deepthink_cli.memory import Memory
 
 PROBE = 64  # rows that are timed
 EXACT = 10_000  # rows up to which all are tokenised
 _WARM_UP = 8  # rows that are scored before the sample: the first pass allocates
 
-Answers = list[Prediction | Skipped]
-Label = Callable[[Iterable[Query | Skipped]], Iterable[Prediction | Skipped]]
+Label = Callable[[Iterable[Query | Skipped]], Iterable[object]]
 
 
 @dataclass(frozen=True)
@@ -33,9 +27,7 @@ class Probed:
     `skipped` has the rows that cannot be scored, with their places. `tokens` is the number of tokens of the other rows
     with all their candidates. If `exact` is False, not all rows were tokenised: `tokens` is then extrapolated from the
     sample, and rows that only the tokenizer refuses are not found. The rows of the sample, at `places`, have
-    `timed_tokens` and took `timed_seconds`; loading the model and the memories took `loading` seconds. `difference` is
-    the largest difference, in nats, between a score of the sample in its passes and in passes of one row; None if it
-    was not measured.
+    `timed_tokens` and took `timed_seconds`; loading the model and the memories took `loading` seconds.
     """
 
     rows: int
@@ -45,8 +37,7 @@ class Probed:
     places: Sequence[int]
     timed_tokens: int
     timed_seconds: float
-    loading: float
-    difference: float | None
+    loading: float = 0.0
 
     @property
     def scored(self) -> int:
@@ -72,28 +63,25 @@ class Probed:
             "probed_seconds": round(timed, 3),
             "rows_per_second": round(probed / timed, 3) if probed else None,
             "tokens_per_second": round(self.timed_tokens / timed, 3) if probed else None,
-            "difference": self.difference,
         }
 
 
 def probe(
     engine: Engine,
-    members: Sequence[Sequence[Memory]],
+    demonstrations: TokenizedDemonstrations,
     rows: Iterable[Query | Skipped],
     count: int,
     label: Label,
     *,
     scoring: Scoring = PLAIN,
     skip: Collection[str] = NO_REASON,
-    loading: float = 0.0,
-    compares: bool = True,
-) -> tuple[Probed, Answers]:
-    """Time the labelling of at most `PROBE` of `count` rows, evenly spaced; returns the estimate and the predictions.
+) -> Probed:
+    """The estimate for `count` rows after these demonstrations: at most `PROBE`, evenly spaced, are labelled and timed.
 
     A bad row is replaced in the sample by the next good row. Up to `EXACT` rows, all are tokenised. Queries that cannot
-    be scored are skipped or raise InputError, as in `predictions`. `compares` asks for `Probed.difference`.
+    be scored are skipped or raise InputError, as in `predictions`.
     """
-    demonstrations, exact = longest_of(members), count <= EXACT
+    exact = count <= EXACT
     reading = _Reading(count, exact)
     tokens = 0
     for chunk in planned(engine, demonstrations, reading.read(rows), scoring=scoring, skip=skip):
@@ -103,7 +91,8 @@ def probe(
     for _ in label(sample[:: max(1, len(sample) // _WARM_UP)]):
         pass
     started = time.perf_counter()
-    answers = list(label(sample))
+    for _ in label(sample):
+        pass
     seconds = time.perf_counter() - started
     timed = (
         tokens if not exact else sum(map(_tokens, planned(engine, demonstrations, sample, scoring=scoring, skip=skip)))
@@ -117,28 +106,6 @@ def probe(
         [place for place, _ in reading.sample],
         timed,
         seconds,
-        loading,
-        _difference(engine, members, sample, predicted(answers), scoring, skip) if compares else None,
-    ), answers
-
-
-def _difference(
-    engine: Engine,
-    members: Sequence[Sequence[Memory]],
-    sample: Sequence[Query],
-    answers: Sequence[Prediction],
-    scoring: Scoring,
-    skip: Collection[str],
-) -> float | None:
-    """The largest difference between the scores of the answers and the sample's scores in passes of one row."""
-    try:
-        alone = engine.batch_invariant()
-    except InputError:  # an engine, such as vLLM, that chooses its own passes
-        return None
-    parts = predictions(alone, members, sample, scoring=scoring, skip=skip)
-    pairs = zip(answers, predicted(chain.from_iterable(parts)), strict=True)
-    return max(
-        (abs(value - other.scores[label]) for one, other in pairs for label, value in one.scores.items()), default=None
     )
 
 

@@ -29,10 +29,9 @@ def default_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "deepthink"
 
 
-def model_parts(identity: ModelIdentity) -> tuple[list[str | None], str | None]:
+def model_parts(identity: ModelIdentity) -> list[str | None]:
     """The parts of a model's identity that determine results of token ids, for `key_of`, with all bytes of weights."""
-    adapter = None if identity.adapter is None else identity.adapter.sha256
-    return [identity.config_sha256, identity.weights_sha256, identity.dtype, identity.quantize], adapter
+    return [identity.config_sha256, identity.weights_sha256, identity.dtype, identity.quantize]
 
 
 def key_of(*values: Any) -> str:

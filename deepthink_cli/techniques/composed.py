@@ -58,9 +58,9 @@ class Composed(Technique):
 def compose(memories: Sequence[str | Path], output: str | Path, tell: Tell = silent) -> Header:
     """Write the memories of two or more files as one: the keys and values of the first, then those of the next.
 
-    Every file is a part that was read alone; the parts of a composed file are parts of the whole. A correction,
-    thresholds and a weight of the first token belong to one part; they are omitted, each with a note. The drift of an
-    iteration is the mean of the parts' drifts, weighted by tokens. The model's weights are not read.
+    Every file is a part that was read alone; the parts of a composed file are parts of the whole. A correction and
+    thresholds belong to one part; they are omitted, each with a note. The drift of an iteration is the mean of the
+    parts' drifts, weighted by tokens. The model's weights are not read.
 
     Raises InputError for a damaged file, for memories that differ in a property of `_ALIKE`, for a memory of another
     technique or of a conversation, for a model that cannot use them together, and for an output that cannot be written.
@@ -85,7 +85,6 @@ def _of_one_part(origin: Provenance) -> list[str]:
     stored = {
         f"{origin.calibrated and origin.calibrated.method} correction": origin.calibrated,
         "thresholds": origin.thresholds,
-        "weight of the first token": origin.first_token,
     }
     return [what for what, value in stored.items() if value is not None]
 

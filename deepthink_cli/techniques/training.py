@@ -79,8 +79,7 @@ def _key_of(training: Training) -> str:
     assert isinstance(provenance, Provenance)
     model = provenance.model
     weights = [model.config_sha256, model.weights_sha256, model.tokenizer_sha256, model.dtype, training.engine.device]
-    adapter = None if model.adapter is None else model.adapter.sha256
-    values = [*weights, adapter, provenance.demonstrations.sha256, str(provenance.technique)]
+    values = [*weights, provenance.demonstrations.sha256, str(provenance.technique)]
     return hashlib.sha256(canonical_json(values).encode()).hexdigest()
 
 

@@ -48,7 +48,7 @@ def main() -> None:
     parser.add_argument("-o", "--out", type=Path, required=True, help="folder of the results")
     args = parser.parse_args()
     spec = find_model(ModelOptions.checked(model=args.model, device="cpu", dtype="float32"), silent)
-    engine, shared = Meter(load(spec, silent)), SharedRows()
+    engine, shared = Meter(load(spec, silent).model), SharedRows()
     common = {"limit": int(MORE_ROWS), "choose_on": f"dev:{DEV_ROWS}", "data_dir": args.data_dir}
     common |= {"demos_by": ("random",), "etas": (0.01,), "positions": ("continued",)}
     with continued([args.out / NEAREST]):

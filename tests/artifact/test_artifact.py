@@ -16,7 +16,7 @@ from helpers.by_hand import Tensors, canonical, demonstrations_sha256, signed
 from safetensors import safe_open
 
 from deepthink_cli import Gate, Method
-from deepthink_cli.artifact.format import Header, read_artifact, read_header, summary, verify
+from deepthink_cli.artifact.format import Header, read_artifact, read_header, summary
 from deepthink_cli.errors import InputError
 
 METADATA: dict[str, Any] = {
@@ -26,7 +26,7 @@ METADATA: dict[str, Any] = {
         "revision": None,
         "architecture": "TinyForCausalLM",
         "config_sha256": "c" * 64,
-        "weights_sha256": ":".join(["0" * 64] * 2),
+        "weights_sha256": "0" * 64,
         "tokenizer_sha256": "1" * 64,
         "dtype": "float32",
         "quantize": None,
@@ -159,14 +159,12 @@ def test_drift_is_in_the_order_of_the_iterations(path: Path) -> None:
 
 
 def test_a_header_is_read_without_torch(path: Path) -> None:
-    program = (
-        f"import sys; from deepthink_cli.artifact.format import *; verify(read_header({str(memory_file(path))!r}))"
-    )
+    program = f"import sys; from deepthink_cli.artifact.format import *; read_header({str(memory_file(path))!r})"
     subprocess.run([sys.executable, "-c", f"{program}; assert 'torch' not in sys.modules"], check=True)
 
 
 def test_an_unchanged_file_is_verified(header: Header) -> None:
-    verify(header)
+    read_artifact(header)
 
 
 @pytest.mark.parametrize("place", [-1, -8 * SIZE, -4 * SIZE - 7])
@@ -175,7 +173,7 @@ def test_one_changed_byte_is_found(path: Path, place: int) -> None:
     data[place] ^= 1
     path.write_bytes(data)
     with pytest.raises(InputError) as caught:
-        verify(read_header(path))
+        read_artifact(read_header(path))
     expected = f"{path}: damaged: its bytes do not match its digest; run deepthink think again, or copy the file again"
     assert str(caught.value) == expected
 
@@ -188,7 +186,7 @@ def test_changed_metadata_are_found(path: Path, place: tuple[str | int, ...], va
     digest = signed(METADATA, entries(), content(entries()))["sha256"]
     memory_file(path, {**changed(*place, to=value), "sha256": digest})
     with pytest.raises(InputError, match="do not match its digest"):
-        verify(read_header(path))
+        read_artifact(read_header(path))
 
 
 @pytest.mark.parametrize(("place", "value"), [(("labels",), ["q", "p"]), (("demonstrations", "token_ids", 0), 8)])

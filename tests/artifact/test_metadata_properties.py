@@ -168,8 +168,6 @@ def bases(tmp_path_factory: pytest.TempPathFactory) -> Bases:
         | {"calibration": "none"},
         "calibrated": {"method": "batch", "scoring": {}, "inputs": 20, "sha256": DIGEST, "source": "rows"}
         | {"bias": {t: {"compared": bias, "per_token": bias} for t in "12"}},
-        "first_token": {"weight": 0.5, "criterion": "labels", "tried": [0.5, 2.0], "rows": 9, "source": "r"}
-        | {"sha256": DIGEST},
     }
     several = {
         **metadata,
@@ -210,8 +208,6 @@ def codes_of_commands(bases: Bases, path: Path) -> dict[str, int]:
         (0, ("demonstrations", "sha256"), "x"),
         (0, ("demonstrations", "sha256"), DIGEST),
         (0, ("demonstrations", "texts", 0), {"other": "x"}),
-        (0, ("first_token", "rows"), 0),
-        (0, ("first_token", "tried"), [2.0]),
         (0, ("model", "tokenizer_sha256"), "²"),
         (0, ("seed",), -1),
         (0, ("selected", "shots"), 10),

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from deepthink_cli.artifact.layout import packed_length
+from deepthink_cli.artifact.format import packed_length
 from deepthink_cli.artifact.quantization import Codes, check_codes, dequantized, quantized
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.provenance import Bits, Quantized

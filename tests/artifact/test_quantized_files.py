@@ -26,7 +26,7 @@ from deepthink_cli import (
     tokenize_demonstrations,
 )
 from deepthink_cli.artifact.files import read_memories, save_quantized
-from deepthink_cli.artifact.format import Header, summary, verify
+from deepthink_cli.artifact.format import Header, read_artifact, summary
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError
 from deepthink_cli.provenance import Bits
@@ -88,7 +88,7 @@ def test_the_file_says_what_it_is_and_where_it_comes_from(plain: Header, small: 
     assert summary(small)["quantized"]["bits"] == quantized.bits
     assert (small.layers, small.shape(0, "keys")) == (plain.layers, plain.shape(0, "keys"))
     assert metadata.versions == plain.metadata.versions
-    verify(small)
+    read_artifact(small)
 
 
 def test_it_is_a_safetensors_file_with_aligned_tensors(small: Header) -> None:

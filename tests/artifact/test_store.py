@@ -30,7 +30,7 @@ from deepthink_cli import (
 from deepthink_cli.artifact import files as store
 from deepthink_cli.artifact.container import KEY
 from deepthink_cli.artifact.files import read_memories
-from deepthink_cli.artifact.format import content_digest, metadata_json, read_header, verify
+from deepthink_cli.artifact.format import content_digest, metadata_json, read_artifact, read_header
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.provenance import check_model
@@ -182,7 +182,7 @@ def test_a_header_is_read_without_its_tensors(readings: list[Memory], tmp_path: 
     path = tmp_path / "mem.safetensors"
     save_memory(readings, path)
     header = read_header(path)
-    verify(header)
+    read_artifact(header)
     assert (header.layers, header.metadata.kept) == (2, [1, 2, 3])
     assert len(read_memories(header)) == 3
 

@@ -15,7 +15,7 @@ from conftest import REVIEWS, write_reviews, write_rows
 from helpers.by_hand import canonical
 
 from deepthink_cli import Scoring, calibrate, evaluate, load_memory, load_model, predict
-from deepthink_cli.artifact.format import read_header, verify
+from deepthink_cli.artifact.format import read_artifact, read_header
 from deepthink_cli.cli.main import run
 from deepthink_cli.errors import InputError
 
@@ -103,7 +103,7 @@ def test_think_stores_the_bias_of_its_texts_with_the_same_tensors(
 
 def test_removing_a_correction_gives_the_bytes_of_the_memory_without_one(memory: Path, made: Path) -> None:
     assert run(["calibrate", str(memory), "-q", "--calibrate", "domain"]) == 0
-    verify(read_header(memory))
+    read_artifact(read_header(memory))
     assert memory.read_bytes() != made.read_bytes()
     assert run(["calibrate", str(memory), "-q", "--calibrate", "none"]) == 0
     assert memory.read_bytes() == made.read_bytes()

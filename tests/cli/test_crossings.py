@@ -58,7 +58,7 @@ OPTIONS = {
         *("-o {out}.jsonl", "-o {out}.csv", "--protocol official", "--labels positive,negative"),
     ],
 }
-MEMORIES = ("plain", "composed", "corrected", "several", "weighted")
+MEMORIES = ("plain", "composed", "corrected", "several")
 ROWS = ("rows.jsonl", "rows.csv", "own.jsonl", "mixed.jsonl", "several.jsonl", "few.jsonl")
 
 
@@ -85,7 +85,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         f"{think.format(demos)}composed.safetensors --technique composed",
         f"{think.format(demos)}corrected.safetensors --calibrate contextual",
         f"{think.format(many)}several.safetensors --label-separator ;",
-        f"calibrate {made}/plain.safetensors --first-token 2 -o {made}/weighted.safetensors -q",
     ):
         assert run(line.split()) == 0
     return made

@@ -74,7 +74,7 @@ def test_a_memory_names_its_model_and_only_a_flag_names_another(
     memory = str(tmp_path / "mem.safetensors")
     assert run(["think", str(REVIEWS), "-T", "1", "-q", "-o", memory]) == 0
     words = [command, memory, str(REVIEWS), "-q"]
-    for name in ("MODEL", "REVISION", "GGUF", "ADAPTER"):
+    for name in ("MODEL", "REVISION", "GGUF"):
         monkeypatch.setenv(f"DEEPTHINK_{name}", NOWHERE)
     assert run(words) == 0
     assert run([*words, "--config", config(tmp_path, NOWHERE)]) == 0

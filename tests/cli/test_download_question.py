@@ -16,7 +16,6 @@ from deepthink_cli import load_memory, save_memory
 from deepthink_cli.cli.main import run
 from deepthink_cli.errors import InputError
 from deepthink_cli.model.options import ModelOptions
-from deepthink_cli.provenance import AdapterIdentity
 
 STRANGE = "no-such-owner/no-such-model"
 NOTE = f"{STRANGE} is not in the cache; asking the hub, to download it"
@@ -77,16 +76,3 @@ def test_a_model_that_the_user_names_or_that_cannot_be_downloaded_is_not_asked_a
     monkeypatch.setenv("HF_HUB_OFFLINE", "0")  # which --offline changes
     assert run_on_terminal([*command, *more], b"") == 2
     assert "Download it?" not in capsys.readouterr().err
-
-
-def test_an_adapter_that_a_memory_names_is_asked_about_too(
-    command: list[str], models: Callable[[str], Path], capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = command[1]
-    memory = load_memory(path)
-    assert memory.provenance is not None
-    adapter = AdapterIdentity("no-such-owner/no-adapter", None, "0" * 64)
-    model = replace(memory.provenance.model, id=str(models("llama")), adapter=adapter)
-    save_memory(replace(memory, provenance=replace(memory.provenance, model=model)), path)
-    assert run_on_terminal(command, b"n\n") == 1
-    assert "names its model: no-such-owner/no-adapter is not in the cache" in capsys.readouterr().err

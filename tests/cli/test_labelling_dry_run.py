@@ -57,7 +57,7 @@ def test_the_rows_are_those_of_the_command(
 @pytest.mark.parametrize(("count", "sampled"), [(64, range(64)), (128, range(0, 128, 2)), (5, range(5))])
 def test_the_sample_is_evenly_spaced(count: int, sampled: range, memory: Path, tmp_path: Path) -> None:
     rows = write_rows(tmp_path / "rows.jsonl", [{"review": f"film {n}", "sentiment": "positive"} for n in range(count)])
-    probed, _ = Labelling.of(Scorer.open(memory), str(rows)).probe()
+    probed = Labelling.of(Scorer.open(memory), str(rows)).probe()
     assert list(probed.places) == list(sampled)
 
 
@@ -123,10 +123,3 @@ def test_json_for_all_commands_does_not_hinder_predict(
 ) -> None:
     monkeypatch.setenv("DEEPTHINK_JSON", "1")
     assert run(["predict", str(memory), str(inputs), "-q"]) == 0
-
-
-@pytest.mark.parametrize("command", ["predict", "eval"])
-def test_it_says_how_far_other_passes_move_scores(command: str, memory: Path, inputs: Path, capsys: Captured) -> None:
-    difference = estimated([command, memory, inputs], capsys)["difference"]
-    assert 0 <= difference < 1e-4
-    assert estimated([command, memory, inputs, "--batch-invariant"], capsys)["difference"] == 0

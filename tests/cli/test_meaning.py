@@ -85,11 +85,10 @@ THINK = METHODS | {
 }
 # Options that do not say what is computed, but with which model, where, how fast, and what is shown of it.
 ELSEWHERE = {
-    *("model", "revision", "adapter", "dtype", "device", "device_map", "quantize", "engine", "offline"),
+    *("model", "revision", "dtype", "device", "device_map", "quantize", "engine", "offline"),
     *(
         "trust_remote_code",
         "batch_tokens",
-        "batch_invariant",
         "json",
         "quiet",
         "verbose",

@@ -137,7 +137,7 @@ def test_an_option_of_the_model_is_in_no_other_command() -> None:
 @pytest.mark.parametrize("command", STUDIES)
 def test_a_study_names_its_models_and_the_command_line_how_they_are_computed(command: str) -> None:
     options = options_of(command).keys()
-    assert options & {*MODEL_OPTIONS, "--adapter"} == MODEL_OPTIONS - {"--revision"}
+    assert options & MODEL_OPTIONS == MODEL_OPTIONS - {"--revision"}
 
 
 def test_an_option_has_the_same_help_panel_and_variable_in_every_command() -> None:

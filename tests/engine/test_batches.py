@@ -165,14 +165,3 @@ def test_a_reading_too_long_and_one_that_is_not_finite_are_refused(family: str, 
 def test_the_tokens_of_a_pass_can_be_given_when_a_model_is_loaded(family: str, name: str, models: Models) -> None:
     engine = load_model(str(models(family)), batch_tokens=12)
     assert (engine.name, engine.batch_tokens, engine.tokens_together) == (name, 12, 12)
-
-
-@pytest.mark.parametrize("family", ["llama", "gemma2", "bloom"])
-def test_batch_invariant_scores_are_the_same_bits_whatever_the_other_queries_are(family: str, models: Models) -> None:
-    engine = load_model(str(models(family)), batch_tokens=50, batch_invariant=True)
-    memory, chosen = read(engine, DEMOS), random.Random(0)
-    alone = [score(engine, memory, [query])[0] for query in QUERIES]
-    for count in (2, len(QUERIES), len(QUERIES)):
-        places = chosen.sample(range(len(QUERIES)), count)
-        assert score(engine, memory, [QUERIES[place] for place in places]) == [alone[place] for place in places]
-    assert score(engine, memory, [QUERIES[0]] * 2) == [alone[0]] * 2  # which share all of their tokens

@@ -15,7 +15,7 @@ from queries import DEMOS, NOT_PACKED, QUERIES, plain_scores
 
 from deepthink_cli import load_model, score
 from deepthink_cli.cli.main import run
-from deepthink_cli.engine import gain, kernels
+from deepthink_cli.engine import kernels
 from deepthink_cli.engine.attention import refuse_unknown
 from deepthink_cli.engine.batches import BatchedEngine
 from deepthink_cli.engine.network import LanguageModel
@@ -43,12 +43,6 @@ ERRORS = [
     NotImplementedError('"flash" not implemented for BFloat16'),
     torch.AcceleratorError("CUDA error: device-side assert triggered"),
 ]
-
-
-@pytest.fixture
-def gain_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`deepthink doctor` times no layers: that takes a second."""
-    monkeypatch.setattr(gain, "bfloat16_gain", lambda engine: None)
 
 
 def with_sinks(folder: Path) -> str:
@@ -218,7 +212,6 @@ def test_an_unknown_engine_is_refused_before_the_weights_are_loaded(
         load_model(str(models("llama")), engine="sliced")
 
 
-@pytest.mark.usefixtures("gain_is_not_measured")
 @pytest.mark.parametrize("name", [AUTO, "packed", "padded"])
 def test_every_registered_engine_is_a_choice_of_the_command_line(
     name: str, models: Models, capsys: pytest.CaptureFixture[str]
@@ -267,7 +260,6 @@ def test_predict_says_which_engine_scores_and_why_rows_are_padded(
     assert told or "engine" not in stderr
 
 
-@pytest.mark.usefixtures("gain_is_not_measured")
 def test_doctor_says_which_engine_a_model_gets(models: Models, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["doctor"]) == 0
     assert "engine       pocket in float32 on cpu: packed engine, " in capsys.readouterr().out

@@ -17,7 +17,6 @@ from deepthink_cli import DemonstrationSet, Gate, Memory, Method, load_model, th
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.engine.batches import BatchedEngine
 from deepthink_cli.engine.decoding import Decoding, NewToken, Prompt
-from deepthink_cli.engine.delegating import DelegatingEngine
 from deepthink_cli.engine.network import LanguageModel
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.model.boundary import encode
@@ -193,11 +192,6 @@ def test_logits_that_are_not_finite_are_an_error(
         engine.model.network.transformer.ln_f.bias.fill_(torch.nan)
     with pytest.raises(DeepThinkError, match="GPT2LMHeadModel: logits are NaN or infinite"):
         generated(engine, memory, prompts)
-
-
-def test_an_engine_that_delegates_generates_as_its_inner_one(llama: Engine) -> None:
-    prompts = prompts_of(llama)[:1]
-    assert generated(DelegatingEngine(llama), None, prompts) == generated(llama, None, prompts)
 
 
 def test_history_read_before_a_prompt_changes_nothing(llama: Engine, reviews: DemonstrationSet) -> None:

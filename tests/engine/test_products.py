@@ -14,7 +14,7 @@ from torch import nn
 from transformers.pytorch_utils import Conv1D
 
 from deepthink_cli import load_model, score
-from deepthink_cli.engine import budget, products
+from deepthink_cli.engine import products
 from deepthink_cli.engine.base import TrainingRow
 from deepthink_cli.engine.batches import BatchedEngine
 from deepthink_cli.engine.products import reorder_weights, usual_products_are_slow
@@ -130,7 +130,7 @@ def test_the_usual_products_are_slow_on_amd_with_avx512(
 def test_a_loaded_model_says_whether_its_products_are_those_of_onednn(
     slow: bool, models: Models, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(budget, "usual_products_are_slow", lambda: slow)
+    monkeypatch.setattr(products, "usual_products_are_slow", lambda: slow)
     monkeypatch.setattr(reorder_weights, "__defaults__", (1,))
     engine = load_model(str(models("llama")))
     assert engine.description.endswith("; float32 products by oneDNN") is slow

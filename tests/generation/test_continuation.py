@@ -10,12 +10,12 @@ from helpers.families import build_tokenizer
 from deepthink_cli import Memory
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.engine.decoding import Decoding, NewToken, Prompt
-from deepthink_cli.engine.delegating import DelegatingEngine
+from deepthink_cli.engine.packed import PackedEngine
 from deepthink_cli.errors import InputError
 from deepthink_cli.generation.generation import Continuation, continuations, pieces
 
 
-class Scripted(DelegatingEngine):
+class Scripted(PackedEngine):
     """Answers the prompts with given texts, token by token, in turn."""
 
     def __init__(self, *texts: str, end: bool = False) -> None:

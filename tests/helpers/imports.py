@@ -25,7 +25,7 @@ ORDER = (
     *("model", "rereading", "engine", "thinking", "artifact", "scoring"),
     *("multilabel", "calibration"),
     *("selection", "techniques", "meaning", "tasks"),
-    *("make_memory", "prediction", "calibrate_memory", "first_token"),
+    *("make_memory", "prediction", "calibrate_memory"),
     *("generation", "evaluation", "tuning"),
     "experiments",
     *("outputs", "report", "export", "cli", "plugins", "__main__"),

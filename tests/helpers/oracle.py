@@ -19,8 +19,6 @@ Layers = list[tuple[Array, Array]]  # (keys, values), each (heads, tokens, size)
 class Oracle:
     """A causal language model as numpy arrays; subclasses know one architecture each."""
 
-    first_weight = 1.0  # of the memory's first token
-
     def __init__(self, network: Any) -> None:
         self.config = network.config
         self.weights = {name: value.double().numpy() for name, value in network.state_dict().items()}
@@ -57,12 +55,9 @@ class Oracle:
 
 
 def attend(
-    q: Array, k: Array, v: Array, past: tuple[Array, Array] | None, window: int | None = None, first: float = 1.0
+    q: Array, k: Array, v: Array, past: tuple[Array, Array] | None, window: int | None = None
 ) -> tuple[Array, Array, Array]:
-    """Causal attention to [history ; present], of the last `window` tokens; heads (H, S, D), K/V heads may be fewer.
-
-    The first token's weight is scaled by `first`, and all weights are normalised again (ZeroTuning, arXiv:2505.11739).
-    """
+    """Causal attention to [history ; present], of the last `window` tokens; heads (H, S, D), K/V heads may be fewer."""
     mixed_k, mixed_v = (k, v) if past is None else (np.concatenate([past[0], k], 1), np.concatenate([past[1], v], 1))
     groups = q.shape[0] // k.shape[0]
     scores = q @ np.repeat(mixed_k, groups, 0).transpose(0, 2, 1) / np.sqrt(q.shape[-1])
@@ -71,7 +66,6 @@ def attend(
     scores = np.where((behind < 0) | (behind >= (window or total)), -np.inf, scores)
     weights = np.exp(scores - scores.max(-1, keepdims=True))
     weights /= weights.sum(-1, keepdims=True)
-    weights[..., 0] *= first
     out = weights / weights.sum(-1, keepdims=True) @ np.repeat(mixed_v, groups, 0)
     return out.transpose(1, 0, 2).reshape(own, -1), k, v
 
@@ -95,7 +89,7 @@ class LlamaOracle(Oracle):
             q = self._rotate(heads(q, c.num_attention_heads), positions)
             k = self._rotate(heads(k, c.num_key_value_heads), positions)
             v, window = heads(v, c.num_key_value_heads), getattr(c, "sliding_window", None)
-            out, k, v = attend(q, k, v, past[n] if past else None, window, self.first_weight if past else 1.0)
+            out, k, v = attend(q, k, v, past[n] if past else None, window)
             present.append((k, v))
             x = x + out @ w[at + "self_attn.o_proj.weight"].T
             y = self._norm(x, w[at + "post_attention_layernorm.weight"])

@@ -32,6 +32,17 @@ def config(family: str, **fields: Any) -> Any:
     return AutoConfig.for_model(family, **fields)
 
 
+def test_an_adapter_is_refused_with_and_without_a_model_beside_it(
+    models: Callable[[str], Path], tmp_path: Path
+) -> None:
+    both, alone = Path(shutil.copytree(models("llama"), tmp_path / "both")), tmp_path / "alone"
+    alone.mkdir()
+    for folder in (both, alone):
+        (folder / "adapter_config.json").write_text('{"peft_type": "LORA"}')
+        with pytest.raises(InputError, match="holds an adapter; merge it into its model first"):
+            load_model(str(folder))
+
+
 @pytest.mark.parametrize(
     ("family", "name"),
     [

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Annotated
 
 from deepthink_cli.calibration.base import Calibration
-from deepthink_cli.artifact.registry import Described, Opener
+from deepthink_cli.artifact.container import Described, Opener
 from deepthink_cli.export.registry import Exporter, Written
 from deepthink_cli.options import METHOD, Flag, Options
 from deepthink_cli.selection.base import Choice, SelectionMethod
@@ -412,7 +412,7 @@ WRONG = [
     ("selections", "none = guest:nothing", "AttributeError"),
 ]
 NAMES = """
-from deepthink_cli.artifact.registry import OPENERS as openers
+from deepthink_cli.artifact.container import OPENERS as openers
 from deepthink_cli.calibration.registry import CALIBRATIONS as calibrations
 from deepthink_cli.selection.registry import METHODS as selections
 from deepthink_cli.tasks.judges import JUDGES as judges

@@ -15,6 +15,7 @@ from helpers.task_rows import write_task_rows
 from deepthink_cli import Method, load_model, predict, think
 from deepthink_cli.calibration.registry import CALIBRATIONS, choices
 from deepthink_cli.engine.opening import find_model
+from deepthink_cli.engine.packed import PackedEngine
 from deepthink_cli.events import silent
 from deepthink_cli.experiments.results import from_bits
 from deepthink_cli.model.options import ModelOptions
@@ -48,7 +49,7 @@ def case(models: Models, tmp_path: Path) -> Case:
     spec = find_model(ModelOptions.checked(model=str(models("llama")), device="cpu"), silent)
     data = write_task_rows(tmp_path / "data", ["trec"])
     common = {**COMMON, "data_dir": str(data), "calibrations": ("none",), "shots": (4,)}
-    return Case(Meter(load_model(spec)), spec, "trec", 0, common)
+    return Case(Meter(load_model(spec).model), spec, "trec", 0, common)
 
 
 def test_every_technique_of_the_registry_is_an_arm() -> None:
@@ -68,10 +69,10 @@ def test_the_area_is_the_share_of_pairs_in_the_right_order_averaged_over_labels(
 
 
 def test_an_arm_scores_as_think_and_predict_do_and_counts_what_it_reads(case: Case) -> None:
-    job = case.job()
-    *_, memory = think(case.engine.inner, job.demonstrations, Method(5, Gate(0.1)))
+    job, engine = case.job(), PackedEngine(case.engine.model)
+    *_, memory = think(engine, job.demonstrations, Method(5, Gate(0.1)))
     test = list(job.queries("test"))
-    expected = [list(each.scores.values()) for each in predict(case.engine.inner, memory, test)]
+    expected = [list(each.scores.values()) for each in predict(engine, memory, test)]
     outcomes = {each.correction: each for each in ARMS["deep-thinking T=5"](case)}
     of_scores = {name for name, each in CALIBRATIONS.items() if not each.of_states}
     assert outcomes.keys() == {*choices(), *of_scores}

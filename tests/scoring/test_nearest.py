@@ -17,7 +17,6 @@ from deepthink_cli import (
     Gate,
     Method,
     Prediction,
-    Scorer,
     Scoring,
     load_memory,
     predict,
@@ -25,10 +24,7 @@ from deepthink_cli import (
     think,
     tokenize_demonstrations,
 )
-from deepthink_cli.artifact.opening import open_memory
 from deepthink_cli.cli.main import run
-from deepthink_cli.corrections import FirstToken
-from deepthink_cli.engine.delegating import DelegatingEngine
 from deepthink_cli.engine.packed import PackedEngine
 from deepthink_cli.engine.padded import PaddedEngine
 from deepthink_cli.errors import InputError
@@ -54,12 +50,12 @@ def labelled(engine: PackedEngine, reviews: DemonstrationSet, nearest: int | Non
     return list(predict(engine, memories, TEXTS, scoring=Scoring.of(nearest=nearest)))
 
 
-@pytest.mark.parametrize("kind", [PackedEngine, PaddedEngine, DelegatingEngine])
+@pytest.mark.parametrize("kind", [PackedEngine, PaddedEngine])
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_a_query_has_the_scores_that_it_has_after_its_nearest_demonstrations_composed_without_the_others(
     kind: Callable[..., PackedEngine], count: int, llama: PackedEngine, reviews: DemonstrationSet
 ) -> None:
-    engine = kind(llama if kind is DelegatingEngine else llama.model)
+    engine = kind(llama.model)
     found = labelled(engine, reviews, count)
     assert len({each.attended for each in found}) > 1
     for place, each in enumerate(found):
@@ -183,12 +179,8 @@ def test_what_holds_for_the_whole_memory_alone_is_refused_by_name(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    opened, two = open_memory(memory), Scoring.of(nearest=2)
     with pytest.raises(InputError, match="1 or more"):
         Scoring.of(nearest=0)
-    weighted = replace(opened, provenance=replace(opened.provenance, first_token=FirstToken(0.5)))
-    with pytest.raises(InputError, match="stores a weight of its first token"):
-        Scorer.open(weighted, scoring=two)
     *_, together = think(llama, tokenize_demonstrations(llama.tokenizer, reviews))
     save_memory(together, tmp_path / "together.safetensors")
     assert run(["predict", str(tmp_path / "together.safetensors"), str(rows), "--nearest", "2"]) == 2

@@ -10,7 +10,7 @@ import pytest
 from deepthink_cli import DemonstrationSet, Memory, Method, Query, predict, think, tokenize_demonstrations
 from deepthink_cli.data.examples import UNREADABLE, Skipped
 from deepthink_cli.engine.base import Engine, ScoringPlan, Sums
-from deepthink_cli.engine.delegating import DelegatingEngine
+from deepthink_cli.engine.packed import PackedEngine
 from deepthink_cli.errors import InputError
 from deepthink_cli.events import Event, Progress
 from deepthink_cli.scoring.likelihood import NotFiniteError
@@ -33,11 +33,11 @@ UNREAD = Skipped(("row 3: not JSON",))
 BAD = [NAN, UNREAD, Query("fine " * 3000, LABELS, "positive", "row 4"), Query("a", ("yes", "yes"), "yes", "row 5")]
 
 
-class Overflowing(DelegatingEngine):
+class Overflowing(PackedEngine):
     """Gives NaN for the row that is called `overflows`."""
 
     def score(self, memories: Sequence[Memory], plan: ScoringPlan) -> list[Sums]:
-        sums = self.inner.score(memories, plan)
+        sums = super().score(memories, plan)
         for of_memory in sums:
             for query, scores in zip(plan.queries, of_memory, strict=True):
                 scores[0] = math.nan if query.where == "overflows" else scores[0]
@@ -46,7 +46,7 @@ class Overflowing(DelegatingEngine):
 
 @pytest.fixture
 def engine(llama: Engine) -> Engine:
-    return Overflowing(llama)
+    return Overflowing(llama.model)
 
 
 @pytest.fixture

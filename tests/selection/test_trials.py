@@ -31,7 +31,7 @@ from deepthink_cli import (
     tokenize_queries,
 )
 from deepthink_cli.engine.base import Reading, ScoringPlan, Sums
-from deepthink_cli.engine.delegating import DelegatingEngine
+from deepthink_cli.engine.network import LanguageModel
 from deepthink_cli.engine.packed import PackedEngine
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.events import Event, Progress
@@ -64,11 +64,11 @@ def by_thinking(engine: Engine, rows: Sequence[int], asked: Sequence[int], chat:
     return probabilities([scores.sums for scores in score(engine, memory, queries)])
 
 
-class Failing(DelegatingEngine):
+class Failing(PackedEngine):
     """An engine that reads so often, a few sets at a time."""
 
-    def __init__(self, inner: Engine, readings: int) -> None:
-        super().__init__(inner)
+    def __init__(self, model: LanguageModel, readings: int) -> None:
+        super().__init__(model)
         self.left = readings
 
     @property
@@ -84,7 +84,7 @@ class Failing(DelegatingEngine):
         return super().read(readings)
 
 
-class Infinite(DelegatingEngine):
+class Infinite(PackedEngine):
     """An engine whose scores are infinite."""
 
     def score(self, memories: Sequence[Memory], plan: ScoringPlan) -> list[Sums]:
@@ -198,11 +198,11 @@ def test_another_byte_anywhere_in_the_weights_is_tried_again(
 
 def test_an_interrupted_trial_continues(llama: Engine, tmp_path: Path) -> None:
     sets, asked, store = list(permutations(range(4), 2)), [4, 5], Store(tmp_path)
-    whole, begun = trials_of(Failing(llama, 100)), trials_of(Failing(llama, 4), store)
+    whole, begun = trials_of(Failing(llama.model, 100)), trials_of(Failing(llama.model, 4), store)
     expected = whole.probabilities(sets, asked)
     with pytest.raises(KeyboardInterrupt):
         begun.probabilities(sets, asked)
-    rest = trials_of(Failing(llama, 100), store)
+    rest = trials_of(Failing(llama.model, 100), store)
     assert rest.probabilities(sets, asked).tolist() == expected.tolist()
     assert begun.sets_read + rest.sets_read == whole.sets_read == 12
     assert 0 < begun.sets_read < 12
@@ -218,4 +218,4 @@ def test_a_set_that_is_too_long_is_refused_before_anything_is_read(llama: Engine
 
 def test_scores_that_are_not_finite_are_refused(llama: Engine) -> None:
     with pytest.raises(DeepThinkError, match="the score of candidate 1 is -inf"):
-        trials_of(Infinite(llama)).probabilities([(0,)], [1])
+        trials_of(Infinite(llama.model)).probabilities([(0,)], [1])

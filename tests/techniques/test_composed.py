@@ -146,7 +146,6 @@ def test_what_is_of_one_part_is_named_when_it_is_left_out(
     parts: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     first, second, _ = parts
-    assert run(["calibrate", first, "--first-token", "2", "-q"]) == 0
     assert run(["calibrate", first, "-q"]) == 0
     assert run(["calibrate", second, "--calibrate", "domain", "-q"]) == 0
     capsys.readouterr()
@@ -156,13 +155,12 @@ def test_what_is_of_one_part_is_named_when_it_is_left_out(
         f"left out, since of one part: the {what}; store it again with deepthink calibrate"
         for what in (
             f"contextual correction of {first}",
-            f"weight of the first token of {first}",
             f"domain correction of {second}",
         )
     ]
     origin = load_memory(tmp_path / "c.safetensors").provenance
     assert origin is not None
-    assert (origin.calibrated, origin.first_token, origin.thresholds) == (None, None, None)
+    assert (origin.calibrated, origin.thresholds) == (None, None)
 
 
 def test_thresholds_of_one_part_are_named_when_they_are_left_out(

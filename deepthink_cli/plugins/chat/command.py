@@ -17,7 +17,7 @@ from deepthink_cli.cli.process import raising_ctrl_c
 from deepthink_cli.cli.values import decoding_of
 from deepthink_cli.engine.decoding import Decoding
 from deepthink_cli.errors import InputError, Problems
-from deepthink_cli.model.options import SCORING, ModelOptions
+from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.options import METHOD, Flag
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def chat(
     at: At = "last",
     *,
     decoding: Given[Decoding],
-    model: Annotated[Given[ModelOptions], Without(*SCORING)],
+    model: Annotated[Given[ModelOptions], Without("batch_tokens")],
     common: Annotated[CommonArguments, Without("json")],
 ) -> None:
     """Talk with a model after a memory.

@@ -11,7 +11,7 @@ import safetensors.torch
 import torch
 
 from deepthink_cli.artifact.opening import find_its_model, open_memory
-from deepthink_cli.errors import InputError, option
+from deepthink_cli.errors import InputError
 from deepthink_cli.events import Note, Warn
 from deepthink_cli.export.registry import Export
 from deepthink_cli.io.atomic import replacing
@@ -62,8 +62,6 @@ def check_model(model: ModelIdentity, name: str) -> None:
         raise InputError(f"{name}: made by {POCKET}, which mlx-lm does not load; think with a model that it loads")
     if model.gguf is not None:
         raise InputError(f"{name}: made by the GGUF file {model.gguf}, which mlx-lm does not load; {way}")
-    if model.adapter is not None:
-        raise InputError(f"{name}: made with {option('adapter')} {model.adapter} merged into the weights; {way}")
     if model.quantize is not None:
         raise InputError(f"{name}: made in {model.quantize}, in which mlx-lm does not load models; think without it")
 

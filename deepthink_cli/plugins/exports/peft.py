@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import safetensors.torch
 import torch
 
-from deepthink_cli.errors import InputError, option
+from deepthink_cli.errors import InputError
 from deepthink_cli.events import Warn
 from deepthink_cli.export.registry import Export
 from deepthink_cli.io.atomic import replacing_folder
@@ -85,18 +85,12 @@ def adapter_config(memory: Memory, provenance: Provenance) -> dict[str, Any]:
 
 def check_exportable(memory: Memory, provenance: Provenance, name: str) -> None:
     """Raise InputError unless PEFT can hold the memory and applies it to the model that made it."""
-    model = provenance.model
-    if model.adapter is not None:
-        raise InputError(
-            f"{name}: made with {option('adapter')} {model.adapter} merged into the weights, which PEFT does "
-            "not merge under a prefix; save the merged model in a folder, and run deepthink think again with it"
-        )
-    like = memory.keys[0]
+    like, architecture = memory.keys[0], provenance.model.architecture
     for part in PARTS:
         for layer, tensor in enumerate(getattr(memory, part)):
             if tensor.shape != like.shape:
                 raise InputError(
-                    f"{name}: {model.architecture} has keys and values of several shapes (layer 0's keys are "
+                    f"{name}: {architecture} has keys and values of several shapes (layer 0's keys are "
                     f"{_shape(like)}, layer {layer}'s {part} {_shape(tensor)}), and a prefix adapter holds one shape; "
                     "use deepthink predict"
                 )

@@ -30,7 +30,7 @@ def harness(arguments: Remaining = None) -> None:
 
     --model_args name=value,name=value:
 
-    pretrained=MODEL, and revision, gguf, adapter, dtype, quantize, offline, engine: as the options of other commands.
+    pretrained=MODEL, and revision, gguf, dtype, quantize, offline, engine: as the options of other commands.
 
     iterations=5, eta=0.01 and positions: the method; iterations=1 is plain in-context learning, as with the model hf.
 

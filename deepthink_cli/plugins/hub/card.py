@@ -188,8 +188,7 @@ class Card:
         ]
         about = "As a prefix adapter of PEFT (the last stored iteration); the query's tokenizer must not add a BOS"
         corrected = "" if self.header.metadata.calibrated is None else ", and scores are not corrected"
-        weighted = "" if self.header.metadata.first_token is None else ", and its first token has no weight of its own"
-        return f"{text}\n\n{about}{corrected}{weighted}:\n\n{_fenced(code, 'python')}"
+        return f"{text}\n\n{about}{corrected}:\n\n{_fenced(code, 'python')}"
 
     def _demonstrations(self) -> str:
         stored = self.header.metadata.demonstrations
@@ -212,16 +211,9 @@ def hub_id(model: ModelIdentity) -> str | None:
 
 
 def without_paths(metadata: Metadata) -> Metadata:
-    """The metadata with the names of the model's and the adapter's folders in place of their paths."""
+    """The metadata with the name of the model's folder in place of its path."""
     model = metadata.model
-    adapter = model.adapter and replace(model.adapter, id=_last(model.adapter.id))
-    return replace(metadata, model=replace(model, id=_last(model.id), adapter=adapter))
-
-
-def local_paths(metadata: Metadata) -> list[str]:
-    """The paths of this machine that the metadata of a memory contain."""
-    ids = [metadata.model.id, *([metadata.model.adapter.id] if metadata.model.adapter else [])]
-    return [path for path in ids if Path(path).is_absolute()]
+    return replace(metadata, model=replace(model, id=_last(model.id)))
 
 
 def _last(path: str) -> str:

@@ -109,8 +109,6 @@ def _show(publication: Publication, private: bool, json: bool) -> None:
 
 def _ask(publication: Publication) -> None:
     """Ask whether the memory's texts may be published; raises InputError without a terminal, DeepThinkError at a no."""
-    from deepthink_cli.plugins.hub.card import local_paths
-
     metadata = publication.header.metadata
     held = f"{metadata.shots} demonstrations"
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
@@ -120,8 +118,8 @@ def _ask(publication: Publication) -> None:
         )
     for text, label in zip(metadata.demonstrations.texts, metadata.demonstrations.labels, strict=True):
         note(json_line({"text": text, "label": label}).rstrip())
-    for path in local_paths(metadata):
-        note(f"the memory names its model by a path of this machine: {path}")
+    if Path(metadata.model.id).is_absolute():
+        note(f"the memory names its model by a path of this machine: {metadata.model.id}")
     if not typer.confirm(f"Publish these {held} at {publication.repository}?", err=True):
         raise DeepThinkError("nothing was published")
 

@@ -99,7 +99,7 @@ def quantize(
         choice = RowChoice.checked(context, file, task, protocol, limit, source)
     problems.raise_any()
     used = model_options(opened, options)
-    check_apart(output, read_by(model=used.model, adapter=used.adapter))
+    check_apart(output, read_by(model=used.model))
     with Show(common, bar=not common.as_json) as tell:
         planned = None  # all is checked before a file is written
         if choice is not None:

@@ -74,7 +74,6 @@ def _instance(text: str, gold: str, label: str, scores: dict[str, float], right:
 
 
 VERSION = "0.3.0"  # of the schema
-ADAPTED = " with "  # between a model and its adapter, in a row
 UNSPECIFIED = "unspecified"  # the developer of a model without an owner's name
 _METRICS = {
     "accuracy": "Share of the inputs whose best candidate is the true one.",
@@ -97,7 +96,7 @@ class Record:
     @property
     def model(self) -> tuple[str, str]:
         """The developer and the name of the model; of a local folder only the name is given."""
-        plain = self.setting.model.partition(ADAPTED)[0]
+        plain = self.setting.model
         developer, _, name = plain.replace("\\", "/").rpartition("/")
         is_hub_id = developer and "/" not in developer and not Path(plain).is_absolute()
         return (developer if is_hub_id else UNSPECIFIED), name
@@ -209,14 +208,12 @@ def aggregate(record: Record, samples: int, checksum: str) -> dict[str, Any]:
 
 def _model_info(record: Record) -> dict[str, Any]:
     setting, (developer, name) = record.setting, record.model
-    _, _, adapter = setting.model.partition(ADAPTED)
     details = {
         "deployment_type": "self_deployed",
         "model_availability": "unknown" if developer == UNSPECIFIED else "open_weights",
         "dtype": setting.dtype,
         "quantize": setting.quantize or "none",
         "model_sha256": setting.model_sha256,
-        **({"adapter": Path(adapter).name if Path(adapter).is_absolute() else adapter} if adapter else {}),
     }
     return {"name": name, "id": record.model_id, "developer": developer, "additional_details": details}
 

@@ -100,7 +100,6 @@ def _settings(report: EvaluationReport) -> dict[str, str]:
         "memory sha256": report.memory.sha256,
         "model": model.id,
         "revision": model.revision,
-        "adapter": str(model.adapter or ""),
         "dtype": model.dtype,
         "quantize": model.quantize,
         "weights sha256": model.weights_sha256,

@@ -16,7 +16,7 @@ from deepthink_cli.cli.select import pool_rows
 from deepthink_cli.cli.values import read_by
 from deepthink_cli.errors import InputError, Problems
 from deepthink_cli.io.text import size
-from deepthink_cli.model.options import SCORING, ModelOptions
+from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.options import OUTPUT, Flag
 from deepthink_cli.plugins.vectors.options import VectorOptions
 
@@ -43,7 +43,7 @@ def vectors(
     rows: Rows = None,
     output: Output = Path("vectors.safetensors"),
     *,
-    model: Annotated[Given[ModelOptions], Without(*SCORING), NEW_MODEL],
+    model: Annotated[Given[ModelOptions], Without("batch_tokens"), NEW_MODEL],
     extraction: Given[VectorOptions],
     reading: RowArguments,
     prompt: PromptArguments,
@@ -62,7 +62,7 @@ def vectors(
     from deepthink_cli.tasks.sources import source_of
 
     problems = Problems()
-    paths: dict[str, Any] = {"model": model.model, "adapter": model.adapter, "template": prompt.template}
+    paths: dict[str, Any] = {"model": model.model, "template": prompt.template}
     paths |= {"labels": prompt.labels, "task": task, "data_dir": data_dir, "config": common.config}
     with problems.collected():
         check_apart(output, read_by(rows, **paths))

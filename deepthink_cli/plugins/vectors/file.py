@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import TypeAdapter, ValidationError, with_config
 
-from deepthink_cli.artifact.container import Container, digest, read_container
+from deepthink_cli.artifact.container import Container, Described, digest, read_container
 from deepthink_cli.artifact.metadata import StoredDemonstrations
-from deepthink_cli.artifact.registry import Described
 from deepthink_cli.data.examples import Example
 from deepthink_cli.data.template import Template
 from deepthink_cli.errors import InputError

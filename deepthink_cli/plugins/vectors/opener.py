@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from deepthink_cli.artifact.registry import Opener
+from deepthink_cli.artifact.container import Opener
 from deepthink_cli.plugins.vectors.options import AddedOptions
 
 VECTORS = Opener(

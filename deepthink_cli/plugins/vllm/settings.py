@@ -120,18 +120,12 @@ def parse_served(settings: Mapping[str, Any]) -> list[Served]:
 
 def check_servable(header: Header) -> None:
     """Raise InputError for a memory that vLLM cannot serve, whatever the server."""
-    metadata = header.metadata
-    if metadata.first_token is not None:
-        raise InputError(
-            f"{header.path}: stores a weight of its first token, which vLLM does not apply; use deepthink serve, or "
-            "remove it with deepthink calibrate MEMORY --first-token 1"
-        )
-    check_computed(metadata.model, header.path)
+    check_computed(header.metadata.model, header.path)
 
 
 def check_computed(model: ModelIdentity, name: str) -> None:
     """Raise InputError, prefixed with `name`, for a form of a model that vLLM computes in another way."""
-    for field in ("adapter", "gguf", "quantize"):
+    for field in ("gguf", "quantize"):
         if value := getattr(model, field):
             raise InputError(
                 f"{name}: made with {option(field)} {value}, and vLLM computes such a model in another way; use "

@@ -48,20 +48,13 @@ class Nearest(Step):
     ] = None
 
     def check(self, memory: Provenance, name: str) -> None:
-        """Refuse demonstrations that were read together, and a weight of the whole memory's first token."""
+        """Refuse demonstrations that were read together."""
         if not memory.demonstrations.parts:
             raise InputError.of(
                 "nearest",
                 self.nearest,
                 f"the demonstrations of {name} were read together; make a memory with deepthink think "
                 f"{option('technique')} composed, or omit it",
-            )
-        if memory.first_token is not None:
-            raise InputError.of(
-                "nearest",
-                self.nearest,
-                f"{name} stores a weight of its first token, which a query may not attend to; remove it with deepthink "
-                f"calibrate {name} {option('first_token')} 1, or omit it",
             )
 
     def attended(

@@ -36,7 +36,7 @@ from deepthink_cli.export.registry import EXPORTERS
 from deepthink_cli.method import Positions
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.plugins.exports.mlx import check_config, check_model, unread_rotation, write_prompt_cache
-from deepthink_cli.provenance import AdapterIdentity, ModelIdentity
+from deepthink_cli.provenance import ModelIdentity
 
 Models = Callable[[str], Path]
 QUERIES = [Query("a quiet joy", ("positive", "negative", "positive and negative")), Query("so so", ("good", "bad"))]
@@ -137,7 +137,6 @@ def test_values_that_the_dtype_cannot_hold_are_refused(tmp_path: Path) -> None:
         ({"architecture": "GPT2LMHeadModel"}, "mem: made by a model of GPT2LMHeadModel, whose cache in mlx-lm"),
         ({"id": "pocket"}, "mem: made by pocket, which mlx-lm does not load"),
         ({"gguf": "model.gguf"}, r"mem: made by the GGUF file model\.gguf, which mlx-lm does not load"),
-        ({"adapter": AdapterIdentity("org/lora", None, DIGEST)}, "mem: made with adapter org/lora merged"),
         ({"quantize": "4bit"}, "mem: made in 4bit, in which mlx-lm does not load models"),
     ],
 )

@@ -123,12 +123,9 @@ def test_memories_that_cannot_be_served_are_refused_at_once(
 ) -> None:
     mine = thought_of(tmp_path / "mine.safetensors", "llama", "-T", "1")
     other = thought_of(tmp_path / "other.safetensors", "qwen3", "-T", "1")
-    weighted = thought_of(tmp_path / "weighted.safetensors", "llama", "-T", "2")
-    assert run(["calibrate", str(weighted), "--first-token", "2", "-q", "-o", str(weighted)]) == 0
-    assert run(["serve-config", str(mine), str(other), str(weighted), str(tmp_path / "none")]) == 2
+    assert run(["serve-config", str(mine), str(other), str(tmp_path / "none")]) == 2
     lines = capsys.readouterr().err
     assert f"{other}: made by another model: architecture and configuration and weights differ" in lines
-    assert f"{weighted}: stores a weight of its first token, which vLLM does not apply" in lines
     assert f"{tmp_path / 'none'}: no such file" in lines
     assert run(["serve-config", str(mine), "--at", "all"]) == 2
     with pytest.raises(InputError, match="mine names two of them"):
