@@ -142,7 +142,7 @@ def test_an_observer_of_another_package_is_told_of_results(guest: Path, librarie
 
 def test_a_report_shows_published_figures_of_another_package(guest: Path, libraries: Forks) -> None:
     write(guest / "mine", [*seeds(THREE), *seeds(THREE, task="mine")])
-    done = deepthink(libraries, guest, "report mine --published --json", "report --help")
+    done = deepthink(libraries, guest, "report mine --published --json", "report --help-all")
     assert done.returncode == 0, done.stderr
     first, rest = done.stdout.split("\n", 1)
     shown = json.loads(first)
