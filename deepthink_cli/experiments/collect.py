@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from deepthink_cli.errors import DeepThinkError
 from deepthink_cli.events import Note, Tell, once, silent
-from deepthink_cli.experiments.executors.messages import JobEvent, RowMade
+from deepthink_cli.experiments.executors.base import JobEvent, RowMade
 from deepthink_cli.experiments.folder import RunFolder
 from deepthink_cli.experiments.progress import InputsScored, JobInfo, JobsStarted, RowWritten
 from deepthink_cli.experiments.results import Result

@@ -17,8 +17,7 @@ from deepthink_cli.events import Warn, silent
 from deepthink_cli.experiments.collect import RunSummary
 from deepthink_cli.experiments.crossing import cross
 from deepthink_cli.experiments.executors import scheduler
-from deepthink_cli.experiments.executors.base import Deliver
-from deepthink_cli.experiments.executors.messages import Died, Do, Event, Failed, Message, Open, Opened, RowMade
+from deepthink_cli.experiments.executors.base import Deliver, Died, Do, Event, Failed, Message, Open, Opened, RowMade
 from deepthink_cli.experiments.experiment import Experiment
 from deepthink_cli.experiments.jobs import Prepared as Job
 from deepthink_cli.experiments.prepare import prepare

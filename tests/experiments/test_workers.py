@@ -18,8 +18,8 @@ from helpers.waiting import wait_until
 from cluster_kills import workers_of
 from deepthink_cli.cli.main import run
 from deepthink_cli.errors import InputError
+from deepthink_cli.experiments.executors.base import Open
 from deepthink_cli.experiments.executors.local import LocalExecutor, visible_gpus, worker_variables
-from deepthink_cli.experiments.executors.messages import Open
 from deepthink_cli.experiments.executors.process import END
 from deepthink_cli.experiments.results import FILE
 from deepthink_cli.model.options import ModelOptions

@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from deepthink_cli.cli import predict
-from deepthink_cli.experiments.executors.base import Deliver
+from deepthink_cli.experiments.executors.base import Deliver, Do, Event, Message
 from deepthink_cli.experiments.executors.handler import MessageHandler
-from deepthink_cli.experiments.executors.messages import Do, Event, Message
 
 Change = Callable[[int, Message, Event], Iterable[Event]]  # of an event of worker `life`, counted from 1
 

@@ -16,8 +16,7 @@ from threading import Thread
 from typing import Any
 
 from deepthink_cli.errors import InputError, option
-from deepthink_cli.experiments.executors.base import Deliver, module_path
-from deepthink_cli.experiments.executors.messages import Died, Message
+from deepthink_cli.experiments.executors.base import Deliver, Died, Message, module_path
 from deepthink_cli.experiments.executors.process import END, LENGTH
 from deepthink_cli.io.processes import Process, python, start
 

@@ -12,12 +12,12 @@ from typing import Generic, Protocol, TypeVar, cast
 
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.events import Tell, Warn
-from deepthink_cli.experiments.executors.base import Executor, Worker
-from deepthink_cli.experiments.executors.messages import (
+from deepthink_cli.experiments.executors.base import (
     Died,
     Do,
     Done,
     Event,
+    Executor,
     Failed,
     Finished,
     Message,
@@ -27,6 +27,7 @@ from deepthink_cli.experiments.executors.messages import (
     RowsLabelled,
     Subject,
     Unit,
+    Worker,
 )
 from deepthink_cli.experiments.progress import InputsScored, JobsDone, JobsStarted
 

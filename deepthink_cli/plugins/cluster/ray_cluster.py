@@ -15,9 +15,8 @@ from threading import Thread
 from typing import Any
 
 from deepthink_cli.errors import DeepThinkError, InputError, installing
-from deepthink_cli.experiments.executors.base import PACKAGE, Deliver, module_path
+from deepthink_cli.experiments.executors.base import PACKAGE, Deliver, Died, Event, Message, module_path
 from deepthink_cli.experiments.executors.local import cores
-from deepthink_cli.experiments.executors.messages import Died, Event, Message
 from deepthink_cli.io.processes import SAFE_PATH
 
 LOCAL = "local"
