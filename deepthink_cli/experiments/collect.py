@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -38,30 +37,19 @@ class Collector:
         self.folder, self.samples, self.tell, self.tell_once = folder, samples, tell, once(tell)
         self.inputs = self.written = 0
         self.lines = {row.key: _digest(row) for row in folder.found}
-        self.since: dict[str, Counter[JobInfo]] = defaultdict(Counter)
 
-    def happened(self, unit: str, event: JobEvent) -> None:
-        """Note an event of a unit, given by its digest.
-
-        Raises DeepThinkError if writing fails, and for a row that exists already with other contents.
-        """
+    def happened(self, event: JobEvent) -> None:
+        """Note an event; raises DeepThinkError if writing fails, and for a row that exists with other contents."""
         if isinstance(event, RowMade):
             self._write(event.job, event.row, event.predictions)
-            self.since[unit].pop(event.job, None)
             return
         self.tell(event)
         if isinstance(event, InputsScored):
             self.inputs += event.inputs
-            self.since[unit][event.job] += event.inputs
         elif isinstance(event, JobsStarted):
             for text in dict.fromkeys(job.fewer for job in event.jobs):
                 if text is not None:
                     self.tell_once(Note(text))
-
-    def interrupted(self, unit: str) -> None:
-        """Take back the progress since the last row of each job of a unit, whose worker has died."""
-        for job, inputs in self.since.pop(unit, Counter[JobInfo]()).items():
-            self.tell(InputsScored(job, -inputs))
 
     def _write(self, job: JobInfo, row: Result, predictions: Sequence[Prediction]) -> None:
         folder, line = self.folder, _digest(row)

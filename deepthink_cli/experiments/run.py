@@ -88,9 +88,9 @@ def _write(
         found = _chosen([each for each in to_choose if each.task.name in tasks], engine, planner.tell, store)
     units = planner.known(found, engine.identity, max_tokens_together(engine), is_mine=bool(to_choose))
     check_ids(engine, (job for _, wanted in units for job in wanted))
-    for unit, wanted in units:
+    for _, wanted in units:
         for event in work(engine, wanted, collector.samples):
-            collector.happened(unit.digest, event)
+            collector.happened(event)
 
 
 def _chosen(jobs: Sequence[PendingJobs], engine: Engine, tell: Tell, store: Store | None) -> list[Job]:
@@ -166,11 +166,10 @@ class RunClient:
     def happened(self, unit: RunUnit, event: Done) -> None:
         """Write a row, or show progress."""
         assert not isinstance(event, RowsLabelled)
-        self.collector.happened(unit.digest, event)
+        self.collector.happened(event)
 
     def missing(self, unit: RunUnit) -> RunUnit:
         """The unit without the rows that exist by now."""
-        self.collector.interrupted(unit.digest)
         return replace(unit, done=unit.done | self.collector.folder.done)
 
     def _known(self, jobs: Sequence[Job], opened: Opened) -> list[RunUnit]:

@@ -174,9 +174,6 @@ class Worker(Protocol):
     def stop(self) -> None:
         """End the worker at once, whatever it is doing."""
 
-    def suspended(self) -> int | None:
-        """The process id of a worker that a signal has stopped (SIGSTOP): alive, and doing nothing; None otherwise."""
-
 
 class Executor(Protocol):
     """Starts workers, on this machine or others. A new one is one class with these members.

@@ -90,14 +90,6 @@ class LocalWorker:
         self.process.kill()
         self.process.wait()
 
-    def suspended(self) -> int | None:
-        """The process id if Linux shows the process as stopped; None on other systems."""
-        number = self.process.pid
-        with suppress(OSError):
-            if Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0] == "T":
-                return number
-        return None
-
     def _write_behind(self, content: bytes) -> None:
         Thread(target=self._write, args=(content,), daemon=True).start()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -32,9 +31,7 @@ from deepthink_cli.experiments.executors.base import (
 from deepthink_cli.experiments.progress import InputsScored, JobsDone, JobsStarted
 
 RETRIES = 2  # how often a unit is tried again, and a worker replaced without having finished a unit
-TICK = 1.0  # seconds from one look at the workers to the next
-SUSPENDED_WARNING, SUSPENDED_LIMIT = 30.0, 600.0  # seconds that a worker is stopped until it is named, and replaced
-
+TICK = 1.0  # seconds of a wait for events
 
 U = TypeVar("U", bound=Unit)
 S = TypeVar("S", bound=Subject)
@@ -59,10 +56,7 @@ class Client(Protocol[S_contra, U]):
 
 @dataclass(eq=False)
 class _Slot:
-    """A place for a worker; `failures` counts its workers that ended one after another without finishing a unit.
-
-    `suspended` are the seconds that its worker has been stopped by a signal while it had something to do.
-    """
+    """A place for a worker; `failures` counts its workers that ended one after another without finishing a unit."""
 
     number: int
     worker: Worker | None = None
@@ -70,7 +64,6 @@ class _Slot:
     subject: Subject | None = None
     message: Message | None = None
     failures: int = 0
-    suspended: float = 0.0
     is_closed: bool = False
 
 
@@ -109,7 +102,6 @@ class Scheduler(Generic[S, U]):
         self.tries: Counter[str] = Counter()  # by the digest of the unit
         self.last_reason = ""  # why the last worker that was closed is not used
         self.slots = [_Slot(number) for number in range(self.executor.workers)]
-        self.looked = time.monotonic()
 
     def run(self) -> None:
         """Do all units; raises what the client raises, with every worker stopped."""
@@ -128,35 +120,11 @@ class Scheduler(Generic[S, U]):
                 if (arrived := self._next_event()) is not None:
                     self._handle(*arrived)
                 yield
-                self._look_for_suspended()
                 self._assign()
             self._name_what_is_left()
         finally:
             for slot in self.slots:
                 self._stop(slot)
-
-    def _look_for_suspended(self) -> None:
-        """Name workers that a signal has stopped while they had something to do, and replace them in the end.
-
-        Looks are counted instead of the time, in which this process may have been stopped as well.
-        """
-        if time.monotonic() < self.looked + TICK:
-            return
-        self.looked = time.monotonic()
-        for slot in self.slots:
-            number = None if slot.worker is None or slot.message is None else slot.worker.suspended()
-            if number is None:
-                slot.suspended = 0.0
-                continue
-            before, slot.suspended = slot.suspended, slot.suspended + TICK
-            if slot.suspended >= SUSPENDED_LIMIT:
-                self._replace(slot, f"was stopped (SIGSTOP) for {SUSPENDED_LIMIT / 60:.0f} minutes")
-            elif before < SUSPENDED_WARNING <= slot.suspended:
-                text = (
-                    f"worker {slot.number + 1} is stopped (SIGSTOP) and does nothing: kill -CONT {number} continues "
-                    f"it, and after {SUSPENDED_LIMIT / 60:.0f} minutes it is replaced"
-                )
-                self.tell(Warn(text))
 
     def _next_event(self) -> tuple[_Slot, int, Event] | None:
         """The next event; None if there is none for a while, since an endless wait would not see Ctrl-C on Windows."""

@@ -109,9 +109,6 @@ class RayWorker:
         with suppress(Exception):  # it may be dead already
             ray.kill(self.actor, no_restart=True)
 
-    def suspended(self) -> None:
-        """None: Ray does not tell whether a process is stopped."""
-
     def _deliver(self, deliver: Deliver) -> None:
         import ray
 
