@@ -19,7 +19,7 @@ from deepthink_cli.experiments.figure import FORMS
 from deepthink_cli.export.registry import EXPORTERS
 from deepthink_cli.observers import OBSERVERS
 from deepthink_cli.registry import Registry
-from deepthink_cli.report.published import PUBLISHED
+from deepthink_cli.report.cells import PUBLISHED
 from deepthink_cli.report.registry import FORMATS
 from deepthink_cli.scoring.scoring import STEPS
 from deepthink_cli.scoring.steps.score import SCORES

@@ -14,14 +14,13 @@ from helpers.tiny import tiny_task
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.events import Event as Told
 from deepthink_cli.events import Warn, silent
-from deepthink_cli.experiments.collect import RunSummary
 from deepthink_cli.experiments.crossing import cross
 from deepthink_cli.experiments.executors.base import Died, Do, Event, Failed, Message, Open, Opened, RowMade
 from deepthink_cli.experiments.experiment import Experiment
 from deepthink_cli.experiments.jobs import Prepared as Job
 from deepthink_cli.experiments.prepare import prepare
 from deepthink_cli.experiments.results import FILE
-from deepthink_cli.experiments.run import execute
+from deepthink_cli.experiments.run import RunSummary, execute
 from deepthink_cli.model.options import ModelOptions
 
 Models = Callable[[str], Path]

@@ -195,11 +195,11 @@ class Scheduler(Generic[S, U]):
                 self._replace(slot, reason)
             case JobsStarted() | InputsScored() | RowMade() | JobsDone() | RowsLabelled():
                 assert isinstance(message, Do)
-                self.client.happened(cast(U, message.unit), event)
+                self.client.happened(cast("U", message.unit), event)
 
     def _opened(self, slot: _Slot, opened: Opened) -> None:
         assert isinstance(slot.message, Open)
-        subject = cast(S, slot.message.subject)
+        subject = cast("S", slot.message.subject)
         self.counts.loads += 1
         if reason := self.client.refusal(subject, opened):
             self._stop(slot)
@@ -226,7 +226,7 @@ class Scheduler(Generic[S, U]):
         self.counts.replaced += 1
         doing = "waiting" if message is None else "loading the model"
         if isinstance(message, Do):
-            doing = self._again(cast(U, message.unit), reason)
+            doing = self._again(cast("U", message.unit), reason)
         self.tell(Warn(f"worker {slot.number + 1} {reason}; it was {doing}"))
         if slot.failures > RETRIES:
             self._close(slot, reason)
