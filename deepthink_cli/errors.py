@@ -210,7 +210,7 @@ class Problems:
             return call(*args, **kwargs)
         except InputError as error:
             self.add(*error.problems)
-            return cast(T, None)
+            return cast("T", None)
 
     def each(self, call: Callable[[S], T], items: Iterable[S]) -> list[T]:
         """The results of a call for every item that it takes; keeps the `InputError` of every other item."""

@@ -20,7 +20,7 @@ from deepthink_cli.cli.output_options import Watching, observed
 from deepthink_cli.cli.values import read_by
 from deepthink_cli.errors import InputError, Problems
 from deepthink_cli.options import DATA, METHOD, OUTPUT, Flag, Options
-from deepthink_cli.report.published import PUBLISHED
+from deepthink_cli.report.cells import PUBLISHED
 from deepthink_cli.report.registry import FORMATS, Reported
 
 if TYPE_CHECKING:

@@ -27,8 +27,8 @@ from deepthink_cli.options import DATA, OUTPUT, Flag, Options
 from deepthink_cli.scoring.scoring import Scoring
 
 if TYPE_CHECKING:
-    from deepthink_cli.experiments.collect import RunSummary
     from deepthink_cli.experiments.estimate import Estimate
+    from deepthink_cli.experiments.run import RunSummary
 
 # Headings of what a run crosses.
 CROSSED = {

@@ -39,9 +39,9 @@ def guard_terminals() -> None:
     On stderr, progress bars of libraries return to the start of their line.
     """
     if sys.stdout.isatty():
-        sys.stdout = cast(TextIO, Terminal(sys.stdout, "\n\t"))
+        sys.stdout = cast("TextIO", Terminal(sys.stdout, "\n\t"))
     if sys.stderr.isatty():
-        sys.stderr = cast(TextIO, Terminal(sys.stderr, "\n\t\r"))
+        sys.stderr = cast("TextIO", Terminal(sys.stderr, "\n\t\r"))
 
 
 def screen(file: TextIO, **options: Any) -> Console:

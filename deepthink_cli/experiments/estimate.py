@@ -19,8 +19,7 @@ from deepthink_cli.engine.base import Engine
 from deepthink_cli.engine.opening import find_model, load
 from deepthink_cli.errors import DeepThinkError, option
 from deepthink_cli.events import Progress, Tell, once, silent
-from deepthink_cli.experiments.axes import shown
-from deepthink_cli.experiments.crossing import Crossing
+from deepthink_cli.experiments.crossing import Crossing, shown
 from deepthink_cli.experiments.experiment import Experiment
 from deepthink_cli.experiments.folder import found_in
 from deepthink_cli.experiments.jobs import Job, Prepared, known, of_runs, pending
@@ -35,7 +34,7 @@ from deepthink_cli.experiments.plan import (
 )
 from deepthink_cli.experiments.prepare import SharedRows, prepare_jobs, prepare_run
 from deepthink_cli.experiments.results import Setting
-from deepthink_cli.experiments.runner import max_tokens_together, together
+from deepthink_cli.experiments.scorer import max_tokens_together, together
 from deepthink_cli.generation.answers import answered
 from deepthink_cli.io.hub import NotInCache
 from deepthink_cli.method import Method

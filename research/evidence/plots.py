@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from matplotlib.figure import Figure
 
-from deepthink_cli.report.dots import Dot, dots_figure
-from deepthink_cli.report.figures import COLUMN
+from deepthink_cli.report.figures import COLUMN, Dot, dots_figure
 from research.style import MORE_LABELS, OWN_LABELS, THINKS
 from research.table1.page import dot
 

@@ -19,7 +19,7 @@ from helpers.tiny import run_words, tiny_task
 from deepthink_cli.cli.main import program, run
 from deepthink_cli.cli.sources import commands_of
 from deepthink_cli.experiments.executors import local
-from deepthink_cli.experiments.executors.messages import Open
+from deepthink_cli.experiments.executors.base import Open
 from deepthink_cli.io.documents import RUN_CODE
 from deepthink_cli.model.options import ModelOptions
 

@@ -22,7 +22,7 @@ from deepthink_cli.experiments.figure import FigureForm, FigureOptions
 from deepthink_cli.experiments.progress import RowWritten
 from deepthink_cli.observers import Observer
 from deepthink_cli.options import OUTPUT, Flag, Options
-from deepthink_cli.report.published import Published
+from deepthink_cli.report.cells import Published
 from deepthink_cli.report.registry import Format, Reported
 
 def write_names(reported, file):
