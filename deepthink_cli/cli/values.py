@@ -20,6 +20,7 @@ from deepthink_cli.data.source import RowSource
 from deepthink_cli.engine.decoding import Decoding
 from deepthink_cli.errors import InputError, Problem, Problems
 from deepthink_cli.meaning import SHARED, check_meaning
+from deepthink_cli.model.options import ModelOptions
 
 FILE = "@"  # begins the name of a file of labels
 _HINT = "write a,b,c"
@@ -184,6 +185,11 @@ def check_given(context: typer.Context, command: str) -> None:
     typed = [name for name, source in sources.items() if source == "COMMANDLINE"]
     other = [name for name, source in sources.items() if source in ("ENVIRONMENT", "DEFAULT_MAP")]
     check_meaning(command, [*typed, *(name for name in other if name not in SHARED)], context.params)
+
+
+def of_model(options: Given[ModelOptions] | ModelOptions) -> dict[str, str | None]:
+    """The arguments of `read_by` for a model."""
+    return {"model": options.model, "adapter": options.adapter}
 
 
 PACKAGE = Path(__file__).parent.parent
