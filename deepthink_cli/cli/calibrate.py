@@ -17,7 +17,7 @@ from deepthink_cli.cli.grouped import Given, Help, grouped
 from deepthink_cli.cli.options import CommonArguments, for_memory
 from deepthink_cli.cli.scoring_options import ScoringOptions
 from deepthink_cli.cli.sources import is_typed
-from deepthink_cli.cli.values import check_given, read_by
+from deepthink_cli.cli.values import check_given, of_model, read_by
 from deepthink_cli.corrections import Calibrated, FirstToken, Thresholds
 from deepthink_cli.errors import InputError, Problems, option
 from deepthink_cli.io.text import size
@@ -78,18 +78,15 @@ def calibrate(
     model, problems, output = for_memory(context, model), Problems(), memory if output is None else output
     problems.tried(check_given, context, "calibrate")
     options = problems.tried(model.checked)
-    with problems.collected():
-        chosen, first_token = _one_of(if_typed(context, correction), weight)
+    asked = problems.tried(_one_of, if_typed(context, correction), weight)
     steps = problems.tried(Scoring.of, **scoring.changed)
-    with problems.collected():
-        row_limit = TaskOptions.checked(limit=limit).limit
-    with problems.collected():
-        source = reading.source(rows, values_of_memory(context, rows, labels), Show(common))
-    with problems.collected():
-        reads = read_by(rows, model=model.model, adapter=model.adapter, config=common.config)
-        check_apart(output, reads if output == memory else [memory, *reads])
+    task = problems.tried(TaskOptions.checked, limit=limit)
+    source = problems.tried(lambda: reading.source(rows, values_of_memory(context, rows, labels), Show(common)))
+    others = () if output == memory else (memory,)
+    problems.tried(lambda: check_apart(output, read_by(*others, rows, **of_model(model), config=common.config)))
     problems.raise_any()
-    settings: Any = {"scoring": steps, "limit": row_limit, "options": options}
+    chosen, first_token = asked
+    settings: Any = {"scoring": steps, "limit": task.limit, "options": options}
     stored: Calibrated | Thresholds | FirstToken | None
     with Show(common, bar=not common.as_json) as tell:
         if first_token is None:

@@ -31,7 +31,7 @@ from deepthink_cli.cli.grouped import Given, grouped
 from deepthink_cli.cli.options import CommonArguments, for_memory
 from deepthink_cli.cli.output_options import Watching, observed
 from deepthink_cli.cli.scoring_options import OpenerOptions, ScoringOptions
-from deepthink_cli.cli.values import read_by
+from deepthink_cli.cli.values import of_model, read_by
 from deepthink_cli.data.rows import check_rereadable
 from deepthink_cli.data.source import RowSource
 from deepthink_cli.errors import InputError, Problems
@@ -142,10 +142,8 @@ def evaluate(
     model, problems, files = for_memory(context, model), Problems(), ensemble or []
     observers = Watching("eval", watching)
     options = problems.tried(model.checked)
-    paths: dict[str, Any] = {"model": model.model, "adapter": model.adapter}
-    paths |= {"task": task, "data_dir": data_dir, "config": common.config}
-    with problems.collected():
-        _check_outputs(output, observers, read_by(memory, labelled, *files, **paths))
+    paths: dict[str, Any] = {**of_model(model), "task": task, "data_dir": data_dir, "config": common.config}
+    problems.tried(lambda: _check_outputs(output, observers, read_by(memory, labelled, *files, **paths)))
     names = problems.tried(calibrations, calibrate, stored=True) or ()
     if dry_run:
         problems.tried(check_dry_run, observers.given)
@@ -308,7 +306,7 @@ def _check_model(request: _Request) -> None:
     from deepthink_cli.artifact.opening import model_options
 
     used = model_options(request.scorer.memory, request.options)
-    _check_outputs(request.output, request.observers, read_by(model=used.model, adapter=used.adapter))
+    _check_outputs(request.output, request.observers, read_by(**of_model(used)))
 
 
 def _each(observers: Sequence[Callable[[T], None] | None]) -> Callable[[T], None]:

@@ -12,7 +12,7 @@ from deepthink_cli.cli.console import Show, report, write_json
 from deepthink_cli.cli.data_options import MemoryFile
 from deepthink_cli.cli.grouped import Given, Without, grouped
 from deepthink_cli.cli.options import CommonArguments, for_memory
-from deepthink_cli.cli.values import read_by
+from deepthink_cli.cli.values import of_model, read_by
 from deepthink_cli.errors import InputError, Problems
 from deepthink_cli.export.registry import EXPORTERS, Written
 from deepthink_cli.model.options import SCORING, ModelOptions
@@ -68,13 +68,11 @@ def export(
     from deepthink_cli.export.export import check_export_apart, export_memory
 
     model, problems, exporter = for_memory(context, model), Problems(), EXPORTERS[to]
-    with problems.collected():
-        options = model.checked()
-    with problems.collected():
-        given = own_options(exporter.options, own.changed, f"--to {to}", _OWN)
+    options = problems.tried(model.checked)
+    given = problems.tried(own_options, exporter.options, own.changed, f"--to {to}", _OWN)
     problems.tried(_check_model, to, model.model)
     files = [value for value in own.changed.values() if isinstance(value, Path)]
-    reads = read_by(memory, *files, model=model.model, adapter=model.adapter, config=common.config)
+    reads = read_by(memory, *files, **of_model(model), config=common.config)
     problems.tried(check_export_apart, exporter, output, reads)
     problems.raise_any()
     with Show(common) as tell:

@@ -17,7 +17,7 @@ from deepthink_cli.cli.console import Show, note, write_text
 from deepthink_cli.cli.data_options import IterationChoice, MemoryFile, RowArguments, TaskName
 from deepthink_cli.cli.grouped import Given, Without, grouped
 from deepthink_cli.cli.options import CommonArguments, for_memory
-from deepthink_cli.cli.values import decoding_of, read_by
+from deepthink_cli.cli.values import decoding_of, of_model, read_by
 from deepthink_cli.data.source import STDIN, SUFFIXES, RowSource
 from deepthink_cli.engine.decoding import Decoding
 from deepthink_cli.errors import Problems
@@ -84,16 +84,14 @@ def generate(
     chosen = problems.tried(decoding_of, decoding)
     columns = problems.tried(labels.checked)
     failing = problems.tried(errors.checked)
-    paths: dict[str, Any] = {"model": model.model, "adapter": model.adapter, "task": task, "config": common.config}
-    with problems.collected():
-        check_output(output, read_by(memory, inputs, **paths), False)
+    paths: dict[str, Any] = {**of_model(model), "task": task, "config": common.config}
+    problems.tried(lambda: check_output(output, read_by(memory, inputs, **paths), False))
     with problems.collected():
         opened = open_memory(memory, at)
         source = in_columns(opened, _source(inputs, reading, Show(common)), task, free=True)
         checked = check_free_rows(opened, source, skip, problems)
     problems.raise_any()
-    used = model_options(opened, options)
-    check_output(output, read_by(model=used.model, adapter=used.adapter), False)
+    check_output(output, read_by(**of_model(model_options(opened, options))), False)
     form = _form(opened, checked, output, columns, skip)
     counts = _generate(opened, source, chosen, options, checked, form, output, common)
     if output is not None:

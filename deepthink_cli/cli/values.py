@@ -187,7 +187,7 @@ def check_given(context: typer.Context, command: str) -> None:
     check_meaning(command, [*typed, *(name for name in other if name not in SHARED)], context.params)
 
 
-def of_model(options: Given[ModelOptions] | ModelOptions) -> dict[str, str | None]:
+def of_model(options: Given[ModelOptions] | ModelOptions) -> dict[str, Any]:
     """The arguments of `read_by` for a model."""
     return {"model": options.model, "adapter": options.adapter}
 
