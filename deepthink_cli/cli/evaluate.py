@@ -339,12 +339,12 @@ def _check_choice(labelled: str | None, task: str | None, protocol: str, memory:
 @contextmanager
 def _samples_file(request: _Request, rows: EvaluatedRows) -> Iterator[Callable[[Prediction | Skipped], None] | None]:
     """A function that writes a row for each prediction; None if no samples are wanted."""
-    from deepthink_cli.prediction.rows import ABOUT, Numbered, samples_rows
+    from deepthink_cli.prediction.rows import ABOUT, RowWriter, samples_rows
 
     if request.output is None:
         yield None
         return
     form = samples_rows(request.scorer, rows, request.output, request.errors)
-    numbered = Numbered(form)
     with writing_rows(request.output, form.columns, "output", ABOUT) as write:
-        yield lambda row: write(numbered([row]))
+        put = RowWriter(form, write)
+        yield lambda row: put([row])
