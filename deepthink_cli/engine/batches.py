@@ -55,6 +55,7 @@ class BatchedEngine(Engine):
     """
 
     name: ClassVar[str]
+    reads_together: ClassVar[bool] = True  # whether a pass can read several texts
 
     def __init__(self, model: LanguageModel, reason: str = "", warning: str | None = None) -> None:
         self.model = model
@@ -132,7 +133,7 @@ class BatchedEngine(Engine):
         presents: list[Memory] = []
         while len(presents) < len(readings):
             left = readings[len(presents) :]
-            fed = list(accumulate(map(len, self.readable_together(left))))
+            fed = list(accumulate(map(len, left if self.reads_together else left[:1])))
             count = max(1, bisect_right(fed, self.batch_tokens))
             try:
                 presents += self.read_pass(left[:count])
@@ -315,10 +316,6 @@ class BatchedEngine(Engine):
     @abstractmethod
     def bounds(self, memory: Memory, width: int) -> tuple[int, int]:
         """The maximum numbers of tokens and of rows in a pass over this memory, for rows of at most `width` tokens."""
-
-    @abstractmethod
-    def readable_together(self, readings: Sequence[Reading]) -> Iterable[Reading]:
-        """The first readings that may share a pass; at least one."""
 
     @abstractmethod
     def read_pass(self, readings: Sequence[Reading]) -> list[Memory]:

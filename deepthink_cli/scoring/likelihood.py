@@ -99,11 +99,11 @@ def check_fits(limits: Limits, model: str, demonstrations: TokenizedDemonstratio
 
 def check_length(limits: Limits, model: str, length: int, query: TokenizedQuery) -> None:
     """Raise InputError unless a memory of `length` tokens, the query and its longest candidate fit together."""
-    most, tokens = limits.max_tokens(length), query.longest
+    most, tokens = limits.max_tokens(), query.longest
     if most is not None and length + tokens > most:
         raise InputError(
             f"{query.where or 'a query'}: too long: {tokens} tokens after {length} of memory, {model} holds {most} "
-            f"({limits.reason(length)}); shorten it, or make the memory of fewer demonstrations"
+            f"({limits.reason()}); shorten it, or make the memory of fewer demonstrations"
         )
 
 

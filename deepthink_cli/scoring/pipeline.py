@@ -131,7 +131,7 @@ def planned(
 def fitting(limits: Limits, demonstrations: TokenizedDemonstrations, tokenize: QueryTokenizer) -> Fits:
     """A test whether a model of these limits holds the demonstrations and a query with its longest candidate."""
     length = len(demonstrations.token_ids)
-    most = limits.after(demonstrations).max_tokens(length)
+    most = limits.after(demonstrations).max_tokens()
     return lambda query: most is None or length + tokenize([query])[0].longest <= most
 
 
