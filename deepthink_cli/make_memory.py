@@ -183,7 +183,6 @@ def _fitting(
 def think_and_save(plan: ThinkPlan, output: str | Path, tell: Tell = silent) -> ThinkResult:
     """Load the model, think, and write the kept iterations to a file, with a correction if the plan has one."""
     from deepthink_cli.artifact.files import save_memory
-    from deepthink_cli.techniques.training import Partial, train
 
     engine = load(plan.spec, tell)
     describe_engine(engine, tell)
@@ -192,16 +191,24 @@ def think_and_save(plan: ThinkPlan, output: str | Path, tell: Tell = silent) -> 
     if plan.tuning is None:
         memories = _kept(engine, plan, started, tell)
     else:
-        memories = [train(engine, plan.demonstrations, plan.tuning, output, tell)]
+        memories = [_trained(engine, plan.demonstrations, plan.tuning, tell)]
     seconds = time.perf_counter() - started
     memories = [_recorded(memory, plan) for memory in memories]
     if plan.calibrate is not None:
         correction = calibrated_by_texts(engine, memories, plan.calibrate)
         memories = with_correction([memory for memory in memories if memory.iteration in plan.kept], correction)
     header = save_memory(memories, output)
-    if plan.tuning is not None:
-        Partial(output).remove()
     return ThinkResult(header, seconds, _advice(engine, plan, memories[-1], str(output)))
+
+
+def _trained(engine: Engine, demonstrations: TokenizedDemonstrations, tuning: Trained, tell: Tell) -> Memory:
+    """The memory that a technique trains."""
+    training, started = tuning.training(engine, demonstrations), time.perf_counter()
+    tell(Progress("tuning", 0, tuning.steps, {"loss": "", "speed": ""}))
+    for step, loss in enumerate(training, start=1):
+        fields = {"loss": f"loss {loss:.4f}", "speed": f"{(time.perf_counter() - started) / step:.2f} s/step"}
+        tell(Progress("tuning", step, tuning.steps, fields))
+    return training.memory
 
 
 def _advice(engine: Engine, plan: ThinkPlan, memory: Memory, output: str) -> list[str]:

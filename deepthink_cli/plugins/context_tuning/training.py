@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -69,10 +69,7 @@ _MOMENTS = ("first", "second")
 
 
 class ContextTraining:
-    """The training of one memory, which can be stopped after any step and continued from its `state`.
-
-    `step` counts the steps done. The same state, model and machine lead to the same bytes.
-    """
+    """The training of one memory; `step` counts the steps done."""
 
     def __init__(self, engine: Engine, demonstrations: TokenizedDemonstrations, tuning: ContextTuning) -> None:
         engine.check_hiding()
@@ -84,7 +81,7 @@ class ContextTraining:
         self.moments = {name: [torch.zeros_like(tensor) for tensor in self._tensors] for name in _MOMENTS}
 
     def __iter__(self) -> Iterator[float]:
-        """Do the remaining steps; yields the mean cross-entropy of the answer tokens, in nats, before each."""
+        """Do all steps; yields the mean cross-entropy of the answer tokens, in nats, before each."""
         while self.step < self.tuning.steps:
             yield self.advance()
 
@@ -98,19 +95,6 @@ class ContextTraining:
         self._move([tensor * min(1.0, _CLIP / (norm + 1e-6)) for tensor in gradients])
         self.step += 1
         return loss
-
-    def state(self) -> dict[str, Tensor]:
-        """The tensors from which the training continues, by name, on the CPU."""
-        parts = {"memory": self._tensors, **self.moments}
-        tensors = {f"{part}.{n}": tensor.cpu() for part, listed in parts.items() for n, tensor in enumerate(listed)}
-        return {**tensors, "step": torch.tensor([self.step])}
-
-    def restore(self, state: Mapping[str, Tensor]) -> None:
-        """Continue from the state of a training with the same model, demonstrations and parameters."""
-        for part, listed in {"memory": self._tensors, **self.moments}.items():
-            for number, tensor in enumerate(listed):
-                tensor.copy_(state[f"{part}.{number}"])
-        self.step = int(state["step"])
 
     @property
     def _tensors(self) -> list[Tensor]:

@@ -254,17 +254,6 @@ def test_the_same_seed_gives_the_same_bytes_and_another_one_others(llama: Engine
     assert not torch.equal(first.memory.keys[0], other.memory.keys[0])
 
 
-def test_a_continued_training_gives_the_bytes_of_an_uninterrupted_one(llama: Engine) -> None:
-    demonstrations = given(llama)
-    whole, stopped, continued = (ContextTraining(llama, demonstrations, FAST) for _ in range(3))
-    losses = list(whole)
-    stopped.advance()
-    stopped.advance()
-    continued.restore({name: tensor.clone() for name, tensor in stopped.state().items()})
-    assert list(continued) == losses[2:]
-    assert all(map(torch.equal, tensors(whole.memory), tensors(continued.memory)))
-
-
 def test_a_model_in_bfloat16_is_trained_in_float32(models: Callable[[str], Path]) -> None:
     engine = load_model(str(models("llama")), dtype="bfloat16")
     training = ContextTraining(engine, given(engine), FAST)
