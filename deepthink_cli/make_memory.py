@@ -15,7 +15,7 @@ from deepthink_cli.artifact.format import Header
 from deepthink_cli.artifact.metadata import rule_as_json
 from deepthink_cli.calibration.basis import check_inputs
 from deepthink_cli.calibration.extended_labels import ExtendedLabels, other_score
-from deepthink_cli.calibration.options import CorrectionOptions
+from deepthink_cli.calibration.registry import CorrectionOptions
 from deepthink_cli.calibration.stored import calibrated_by_texts, check_storable, with_correction
 from deepthink_cli.data.examples import DemonstrationSet
 from deepthink_cli.engine.base import Engine
@@ -33,8 +33,7 @@ from deepthink_cli.provenance import RecordedTechnique, Selected, TokenizedDemon
 from deepthink_cli.rereading import reread
 from deepthink_cli.scoring.scoring import PLAIN
 from deepthink_cli.techniques.base import Technique, Trained
-from deepthink_cli.techniques.options import TechniqueOptions
-from deepthink_cli.techniques.registry import DEEP_THINKING
+from deepthink_cli.techniques.registry import DEEP_THINKING, TechniqueOptions
 
 if TYPE_CHECKING:
     from deepthink_cli.memory import Memory

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from deepthink_cli.calibration.registry import CALIBRATIONS, NONE, choices
 from deepthink_cli.engine.registry import AUTO, ENGINES
-from deepthink_cli.export.registry import EXPORTERS
+from deepthink_cli.export import EXPORTERS
 from deepthink_cli.report.registry import FORMATS
 from deepthink_cli.scoring.steps.score import SCORES
 from deepthink_cli.selection.registry import METHODS, without_model

@@ -17,12 +17,12 @@ from deepthink_cli.model.boundary import (
     Boundary,
     boundary,
     common_length,
+    cut_in,
     demonstration_ids,
     encode,
     followed,
 )
 from deepthink_cli.model.chat import Conversation
-from deepthink_cli.model.cuts import cut_in
 from deepthink_cli.provenance import TokenizedDemonstrations
 
 if TYPE_CHECKING:

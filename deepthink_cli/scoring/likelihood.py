@@ -11,7 +11,7 @@ from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.model.limits import Limits
 from deepthink_cli.model.tokens import TokenizedQuery
 from deepthink_cli.provenance import TokenizedDemonstrations
-from deepthink_cli.scoring.scores import Scores
+from deepthink_cli.scoring.prediction import Scores
 from deepthink_cli.scoring.scoring import PLAIN, Scoring
 
 if TYPE_CHECKING:

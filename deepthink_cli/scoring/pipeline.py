@@ -29,8 +29,7 @@ from deepthink_cli.model.tokens import QueryTokenizer, TokenizedQuery, query_tok
 from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.scoring.centroids import nearness
 from deepthink_cli.scoring.likelihood import NotFiniteError, check_finite, check_fits, observe_each, score_each
-from deepthink_cli.scoring.prediction import Prediction, averaged, prediction_of
-from deepthink_cli.scoring.scores import Scores
+from deepthink_cli.scoring.prediction import Prediction, Scores, averaged, prediction_of
 from deepthink_cli.scoring.scoring import PLAIN, Scoring
 from deepthink_cli.scoring.step import Fits
 

@@ -16,8 +16,7 @@ from deepthink_cli.cli.demo import curves, outcome
 from deepthink_cli.cli.main import run
 from deepthink_cli.data.examples import Query
 from deepthink_cli.evaluation.by_iteration import Evaluation, Evaluator
-from deepthink_cli.scoring.prediction import prediction_of
-from deepthink_cli.scoring.scores import Scores
+from deepthink_cli.scoring.prediction import Scores, prediction_of
 
 Captured = pytest.CaptureFixture[str]
 STEPS = ("Think:", "Inspect:", "Predict:", "deepthink think demos.jsonl -m gpt2")

@@ -21,7 +21,7 @@ from deepthink_cli.make_memory import ThinkPlan, plan_thinking, think_and_save
 from deepthink_cli.method import MethodOptions
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.plugins.context_tuning.technique import ContextTuning
-from deepthink_cli.techniques.options import TechniqueOptions
+from deepthink_cli.techniques.registry import TechniqueOptions
 
 STEPS = 4
 

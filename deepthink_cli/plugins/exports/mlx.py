@@ -13,7 +13,7 @@ import torch
 from deepthink_cli.artifact.opening import find_its_model, open_memory
 from deepthink_cli.errors import InputError
 from deepthink_cli.events import Note, Warn
-from deepthink_cli.export.registry import Export
+from deepthink_cli.export import Export
 from deepthink_cli.io.atomic import replacing
 from deepthink_cli.io.text import canonical_json
 from deepthink_cli.memory import Memory
