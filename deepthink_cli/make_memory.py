@@ -30,7 +30,6 @@ from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.model.tokens import tokenize_demonstrations
 from deepthink_cli.provenance import RecordedTechnique, Selected, TokenizedDemonstrations
-from deepthink_cli.rereading import reread
 from deepthink_cli.scoring.scoring import PLAIN
 from deepthink_cli.techniques.base import Technique, Trained
 from deepthink_cli.techniques.registry import DEEP_THINKING, TechniqueOptions
@@ -134,7 +133,6 @@ def plan_thinking(
     demonstrations = _fitting(spec, used, demonstrations, method, tell)
     tokenized = tokenize_demonstrations(spec.tokenizer, demonstrations)
     spec.check_ids(tokenized.token_ids, "demonstrations")
-    reread(spec.tokenizer, tokenized, method.method, 2)  # raises for an order that cannot be changed
     if demonstrations.labels:
         extended = ExtendedLabels(
             spec.tokenizer, tokenized, PLAIN, tell, options=other_score(PLAIN, "deepthink predict {option} {name}")
