@@ -14,8 +14,8 @@ from deepthink_cli.engine.base import Engine, Reading, TrainingRow
 from deepthink_cli.errors import Problem
 from deepthink_cli.memory import PARTS, Memory
 from deepthink_cli.method import Method
-from deepthink_cli.model.tokens import own_tokens, tokenize_queries
-from deepthink_cli.plugins.context_tuning.technique import FEWEST, ContextTuning
+from deepthink_cli.model.tokens import tokenize_queries
+from deepthink_cli.plugins.context_tuning.technique import FEWEST, ContextTuning, own_tokens
 from deepthink_cli.provenance import Provenance, TokenizedDemonstrations
 
 if TYPE_CHECKING:

@@ -20,8 +20,8 @@ from deepthink_cli.data.template import Template
 from deepthink_cli.engine import gradients
 from deepthink_cli.engine.base import TrainingRow
 from deepthink_cli.errors import InputError
-from deepthink_cli.model.tokens import TokenizedQuery, own_tokens
-from deepthink_cli.plugins.context_tuning.technique import ContextTuning
+from deepthink_cli.model.tokens import TokenizedQuery
+from deepthink_cli.plugins.context_tuning.technique import ContextTuning, own_tokens
 from deepthink_cli.plugins.context_tuning.training import ContextTraining, training_rows
 from deepthink_cli.provenance import TokenizedDemonstrations
 
