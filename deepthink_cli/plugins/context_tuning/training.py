@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 import torch
 
 from deepthink_cli.data.examples import Query
-from deepthink_cli.engine.base import Engine, Reading, TrainingRow
+from deepthink_cli.engine.base import Engine, Reading
 from deepthink_cli.errors import Problem
 from deepthink_cli.memory import PARTS, Memory
 from deepthink_cli.method import Method
 from deepthink_cli.model.tokens import tokenize_queries
+from deepthink_cli.plugins.context_tuning.gradients import TrainingRow, answer_gradient, trainable
 from deepthink_cli.plugins.context_tuning.technique import FEWEST, ContextTuning, own_tokens
 from deepthink_cli.provenance import Provenance, TokenizedDemonstrations
 
@@ -72,8 +73,7 @@ class ContextTraining:
     """The training of one memory; `step` counts the steps done."""
 
     def __init__(self, engine: Engine, demonstrations: TokenizedDemonstrations, tuning: ContextTuning) -> None:
-        engine.check_hiding()
-        self.engine, self.tuning, self.step = engine, tuning, 0
+        self.engine, self.tuning, self.step = trainable(engine), tuning, 0
         self.rows = training_rows(engine.tokenizer, demonstrations, tuning.option)
         (first,) = engine.read([Reading(demonstrations.token_ids)])
         provenance = Provenance(engine.identity, demonstrations, Method(iterations=1), technique=tuning.recorded())
@@ -89,7 +89,7 @@ class ContextTraining:
         """Do one step; returns the loss before it."""
         draw = torch.Generator().manual_seed(self.tuning.seed * 1_000_003 + self.step)
         dropped_RL = torch.rand(self.rows.own_RL.shape, generator=draw) < self.tuning.dropout
-        loss, gradient = self.engine.gradient(self.memory, self.rows.hiding(dropped_RL))
+        loss, gradient = answer_gradient(self.engine, self.memory, self.rows.hiding(dropped_RL))
         gradients = [*gradient.keys, *gradient.values]
         norm = math.hypot(*(float(torch.linalg.vector_norm(tensor)) for tensor in gradients))
         self._move([tensor * min(1.0, _CLIP / (norm + 1e-6)) for tensor in gradients])
