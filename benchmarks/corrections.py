@@ -20,8 +20,7 @@ import numpy as np
 from deepthink_cli import Query
 from deepthink_cli.calibration.calibrator import RowCalibrator
 from deepthink_cli.scoring.pipeline import CHUNK
-from deepthink_cli.scoring.prediction import Prediction, prediction_of
-from deepthink_cli.scoring.scores import Scores
+from deepthink_cli.scoring.prediction import Prediction, Scores, prediction_of
 from record import Table, parser
 from timed import peak_bytes, reset_peak
 

@@ -15,7 +15,7 @@ from deepthink_cli.artifact.format import Header
 from deepthink_cli.artifact.metadata import rule_as_json
 from deepthink_cli.calibration.basis import check_inputs
 from deepthink_cli.calibration.extended_labels import ExtendedLabels, other_score
-from deepthink_cli.calibration.options import CorrectionOptions
+from deepthink_cli.calibration.registry import CorrectionOptions
 from deepthink_cli.calibration.stored import calibrated_by_texts, check_storable, with_correction
 from deepthink_cli.data.examples import DemonstrationSet
 from deepthink_cli.engine.base import Engine
@@ -30,11 +30,9 @@ from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.model.tokens import tokenize_demonstrations
 from deepthink_cli.provenance import RecordedTechnique, Selected, TokenizedDemonstrations
-from deepthink_cli.rereading import reread
 from deepthink_cli.scoring.scoring import PLAIN
 from deepthink_cli.techniques.base import Technique, Trained
-from deepthink_cli.techniques.options import TechniqueOptions
-from deepthink_cli.techniques.registry import DEEP_THINKING
+from deepthink_cli.techniques.registry import DEEP_THINKING, TechniqueOptions
 
 if TYPE_CHECKING:
     from deepthink_cli.memory import Memory
@@ -79,8 +77,8 @@ class ThinkPlan:
             "labels": list(self.demonstrations.labels),
             "tokens": length,
             "tokens_attended": length if method.iterations == 1 else 2 * length,
-            "largest": spec.limits.largest(method.positions, method.iterations, length),
-            "context": spec.limits.max_tokens(length),
+            "largest": spec.limits.largest(method.positions, method.iterations),
+            "context": spec.limits.max_tokens(),
             "window": _window(spec),
             "passes": method.iterations,
             **rule_as_json(method.update),
@@ -139,7 +137,6 @@ def plan_thinking(
     demonstrations = _fitting(spec, used, demonstrations, method, tell)
     tokenized = tokenize_demonstrations(spec.tokenizer, demonstrations)
     spec.check_ids(tokenized.token_ids, "demonstrations")
-    reread(spec.tokenizer, tokenized, method.method, 2)  # raises for an order that cannot be changed
     if demonstrations.labels:
         extended = ExtendedLabels(
             spec.tokenizer, tokenized, PLAIN, tell, options=other_score(PLAIN, "deepthink predict {option} {name}")
@@ -187,7 +184,6 @@ def _fitting(
 def think_and_save(plan: ThinkPlan, output: str | Path, tell: Tell = silent) -> ThinkResult:
     """Load the model, think, and write the kept iterations to a file, with a correction if the plan has one."""
     from deepthink_cli.artifact.files import save_memory
-    from deepthink_cli.techniques.training import Partial, train
 
     engine = load(plan.spec, tell)
     describe_engine(engine, tell)
@@ -196,16 +192,24 @@ def think_and_save(plan: ThinkPlan, output: str | Path, tell: Tell = silent) -> 
     if plan.tuning is None:
         memories = _kept(engine, plan, started, tell)
     else:
-        memories = [train(engine, plan.demonstrations, plan.tuning, output, tell)]
+        memories = [_trained(engine, plan.demonstrations, plan.tuning, tell)]
     seconds = time.perf_counter() - started
     memories = [_recorded(memory, plan) for memory in memories]
     if plan.calibrate is not None:
         correction = calibrated_by_texts(engine, memories, plan.calibrate)
         memories = with_correction([memory for memory in memories if memory.iteration in plan.kept], correction)
     header = save_memory(memories, output)
-    if plan.tuning is not None:
-        Partial(output).remove()
     return ThinkResult(header, seconds, _advice(engine, plan, memories[-1], str(output)))
+
+
+def _trained(engine: Engine, demonstrations: TokenizedDemonstrations, tuning: Trained, tell: Tell) -> Memory:
+    """The memory that a technique trains."""
+    training, started = tuning.training(engine, demonstrations), time.perf_counter()
+    tell(Progress("tuning", 0, tuning.steps, {"loss": "", "speed": ""}))
+    for step, loss in enumerate(training, start=1):
+        fields = {"loss": f"loss {loss:.4f}", "speed": f"{(time.perf_counter() - started) / step:.2f} s/step"}
+        tell(Progress("tuning", step, tuning.steps, fields))
+    return training.memory
 
 
 def _advice(engine: Engine, plan: ThinkPlan, memory: Memory, output: str) -> list[str]:

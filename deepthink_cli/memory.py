@@ -94,14 +94,6 @@ class Memory:
             [tensor.to(torch.float32, copy=True) for tensor in self.values],
         )
 
-    def placed(self, places: Sequence[int]) -> Memory:
-        """The same memory with token i at place `places[i]`, each place once."""
-        order = torch.tensor(places).argsort()
-        return self._with(
-            [tensor[:, order.to(tensor.device)] for tensor in self.keys],
-            [tensor[:, order.to(tensor.device)] for tensor in self.values],
-        )
-
     def followed_by(self, *others: Memory) -> Memory:
         """This memory followed by the S tokens of all others: (kv_heads, L + S, head_dim)."""
         return self._with(

@@ -86,8 +86,8 @@ class MethodOptions(Options):
         RuleText,
         Flag(
             METHOD,
-            "How a reading changes the memory, with --eta: gate, as in the paper, or an ablation, such as keys-only, "
-            f"cosine:readings=15 or rotated (docs/think.md){installed(RULES)}. Default: gate.",
+            "How a reading changes the memory, with --eta: gate, as in the paper, or an ablation, such as keys-only "
+            f"or cosine:readings=15 (docs/think.md){installed(RULES)}. Default: gate.",
             "RULE[:PARAMETER=VALUE,...]",
             default=False,
         ),

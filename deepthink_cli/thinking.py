@@ -10,7 +10,6 @@ from deepthink_cli.engine.base import Engine, read_texts
 from deepthink_cli.memory import Memory, State
 from deepthink_cli.method import Method
 from deepthink_cli.provenance import Provenance, TokenizedDemonstrations
-from deepthink_cli.rereading import reread
 
 Thought = tuple[TokenizedDemonstrations, Method]  # demonstrations, and the method by which they are read
 
@@ -19,9 +18,8 @@ def think(engine: Engine, demonstrations: TokenizedDemonstrations, method: Metho
     """Read the demonstrations T times and yield the memory after every reading (section 3.1).
 
     The first reading is stored unchanged: T = 1 is plain in-context learning. In every later reading each layer attends
-    to [history ; present] (Eq. 3); then the update rule moves the history toward the present (Eq. 4), in float32. Only
-    ablations change the order of the demonstrations from one reading to the next. The default method is the paper's:
-    T = 5 and a gate of eta = 0.01.
+    to [history ; present] (Eq. 3); then the update rule moves the history toward the present (Eq. 4), in float32. The
+    default method is the paper's: T = 5 and a gate of eta = 0.01.
     """
     for memories in think_together(engine, [(demonstrations, method or Method())]):
         yield memories.pop()
@@ -33,18 +31,17 @@ def think_together(engine: Engine, thoughts: Sequence[Thought]) -> Iterator[list
     All sets are read in shared passes, up to the smallest T; a set that several methods share is read once for T = 1.
     The caller may clear the yielded list, which frees memory for the next reading.
     """
-    distinct = list(dict.fromkeys(demonstrations.texts for demonstrations, _ in thoughts))
+    texts = [demonstrations.texts for demonstrations, _ in thoughts]
+    starts = [method.start(len(demonstrations.token_ids)) for demonstrations, method in thoughts]
+    distinct = list(dict.fromkeys(texts))
     first = dict(zip(distinct, read_texts(engine, distinct), strict=True))  # each of L tokens
     origin = partial(Provenance, engine.identity)
     histories = [replace(first[read.texts], provenance=origin(read, method)) for read, method in thoughts]
     del first
     states: list[State] = [()] * len(thoughts)
     yield list(histories)  # keys and values of every layer, (kv_heads, L, head_dim)
-    for iteration in range(2, min(method.iterations for _, method in thoughts) + 1):
-        again = [reread(engine.tokenizer, *thought, iteration) for thought in thoughts]
-        texts, starts = [each.texts for each in again], [each.start for each in again]
+    for _ in range(2, min(method.iterations for _, method in thoughts) + 1):
         presents = read_texts(engine, texts, histories, starts)  # Eq. 2 and 3
         for n, (_, method) in enumerate(thoughts):
-            present = again[n].in_first_order(presents[n])
-            histories[n], states[n] = histories[n].updated(present, method.update, states[n])  # Eq. 4
+            histories[n], states[n] = histories[n].updated(presents[n], method.update, states[n])  # Eq. 4
         yield list(histories)  # Eq. 5

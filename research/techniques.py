@@ -27,7 +27,8 @@ from deepthink_cli.calibration.centroids import observed, observed_demonstration
 from deepthink_cli.calibration.registry import CALIBRATIONS, NONE, choices
 from deepthink_cli.data.examples import Query
 from deepthink_cli.data.same_input import input_groups
-from deepthink_cli.engine.base import Engine, Observation, Reading, ScoringPlan, Sums, TrainingRow
+from deepthink_cli.engine.base import Engine, Observation, Reading, ScoringPlan, Sums
+from deepthink_cli.engine.batches import BatchedEngine
 from deepthink_cli.engine.network import LanguageModel
 from deepthink_cli.engine.opening import find_model, load
 from deepthink_cli.engine.packed import PackedEngine
@@ -42,6 +43,8 @@ from deepthink_cli.io.atomic import append, cut, replacing, whole_lines
 from deepthink_cli.method import Method
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.model.spec import ModelSpec
+from deepthink_cli.plugins.context_tuning import training
+from deepthink_cli.plugins.context_tuning.gradients import TrainingRow, answer_gradient
 from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.scoring.centroids import centroids_of, nearness
 from deepthink_cli.scoring.pipeline import predicted
@@ -105,12 +108,6 @@ class Meter(PackedEngine):
         self.making += Cost(sum(map(len, readings)), time.process_time() - started)
         return memories
 
-    def gradient(self, memory: Memory, rows: Sequence[TrainingRow]) -> tuple[float, Memory]:
-        started = time.process_time()
-        found = super().gradient(memory, rows)
-        self.making += Cost((1 + BACKWARD) * sum(map(len, rows)), time.process_time() - started)
-        return found
-
     def score(self, memories: Sequence[Memory], plan: ScoringPlan) -> list[Sums]:
         started = time.process_time()
         sums = self.scorer.score(memories, plan)
@@ -122,6 +119,17 @@ class Meter(PackedEngine):
         found = self.scorer.observe(memory, plan, every_token)
         self.scoring += Cost(_tokens(plan), time.process_time() - started)
         return found
+
+
+def _counted(engine: BatchedEngine, memory: Memory, rows: Sequence[TrainingRow]) -> tuple[float, Memory]:
+    started = time.process_time()
+    found = answer_gradient(engine, memory, rows)
+    if isinstance(engine, Meter):
+        engine.making += Cost((1 + BACKWARD) * sum(map(len, rows)), time.process_time() - started)
+    return found
+
+
+training.answer_gradient = _counted
 
 
 def _tokens(plan: ScoringPlan) -> int:

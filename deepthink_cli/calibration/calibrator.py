@@ -15,8 +15,7 @@ from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError, option
 from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.scoring.pipeline import Chunk, Part, predicted, scored
-from deepthink_cli.scoring.prediction import Correction, Counted, Prediction, prediction_of
-from deepthink_cli.scoring.scores import Scores
+from deepthink_cli.scoring.prediction import Correction, Counted, Prediction, Scores, prediction_of
 from deepthink_cli.scoring.scoring import PLAIN, Scoring
 from deepthink_cli.scoring.softmax import log_softmax
 

@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from deepthink_cli.calibration.options import CorrectionOptions
-from deepthink_cli.calibration.registry import CALIBRATIONS, CENTROID, NONE, THRESHOLDS
+from deepthink_cli.calibration.registry import CALIBRATIONS, CENTROID, NONE, THRESHOLDS, CorrectionOptions
 from deepthink_cli.cli.about import about
 from deepthink_cli.cli.console import Show, note, write_json
 from deepthink_cli.cli.data_options import Labels, MemoryFile, RowArguments, values_of_memory

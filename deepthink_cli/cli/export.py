@@ -14,7 +14,7 @@ from deepthink_cli.cli.grouped import Given, Without, grouped
 from deepthink_cli.cli.options import CommonArguments, for_memory
 from deepthink_cli.cli.values import read_by
 from deepthink_cli.errors import InputError, Problems
-from deepthink_cli.export.registry import EXPORTERS, Written
+from deepthink_cli.export import EXPORTERS, Written, check_export_apart, export_memory
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.options import METHOD, OUTPUT, Flag, Joined, joined, own_options
 
@@ -65,8 +65,6 @@ def export(
     A model is only loaded for llama.cpp, and only if the memory does not keep T = 1, with which the state is compared.
     For mlx-lm its configuration and tokenizer are read, and --dtype is that of the written keys and values.
     """
-    from deepthink_cli.export.export import check_export_apart, export_memory
-
     model, problems, exporter = for_memory(context, model), Problems(), EXPORTERS[to]
     options = problems.tried(model.checked)
     given = problems.tried(own_options, exporter.options, own.changed, f"--to {to}", _OWN)

@@ -16,7 +16,7 @@ from deepthink_cli.engine.registry import ENGINES
 from deepthink_cli.errors import InputError
 from deepthink_cli.experiments.executors.base import EXECUTORS
 from deepthink_cli.experiments.figure import FORMS
-from deepthink_cli.export.registry import EXPORTERS
+from deepthink_cli.export import EXPORTERS
 from deepthink_cli.observers import OBSERVERS
 from deepthink_cli.registry import Registry
 from deepthink_cli.report.cells import PUBLISHED

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from deepthink_cli.calibration.options import CorrectionOptions
+from deepthink_cli.calibration.registry import CorrectionOptions
 from deepthink_cli.cli.about import about
 from deepthink_cli.cli.calibrate import if_typed
 from deepthink_cli.cli.console import Show, counted, note, report, write_json
@@ -31,7 +31,7 @@ from deepthink_cli.method import MethodOptions
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.options import OUTPUT, Flag, TokenIds
 from deepthink_cli.selection.options import TaskOptions
-from deepthink_cli.techniques.options import TechniqueOptions
+from deepthink_cli.techniques.registry import TechniqueOptions
 
 if TYPE_CHECKING:
     from deepthink_cli.data.examples import DemonstrationSet

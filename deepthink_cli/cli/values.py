@@ -186,6 +186,9 @@ def check_given(context: typer.Context, command: str) -> None:
     check_meaning(command, [*typed, *(name for name in other if name not in SHARED)], context.params)
 
 
+PACKAGE = Path(__file__).parent.parent
+
+
 def read_by(
     *rows: str | Path | None,
     model: str | None = None,

@@ -57,23 +57,6 @@ class Observation:
     hidden: Tensor
 
 
-@dataclass(frozen=True, eq=False)
-class TrainingRow:
-    """A query after a memory, with the answer whose loss is computed.
-
-    `ids` are the tokens of the query and its answer, at positions L onward; the last `answer` tokens are the answer.
-    `hidden` (L,) is True at the tokens of the memory that the row does not attend to.
-    """
-
-    ids: tuple[int, ...]
-    answer: int
-    hidden: Tensor
-
-    def __len__(self) -> int:
-        """The number of tokens that the network reads: all but the last."""
-        return len(self.ids) - 1
-
-
 @dataclass(frozen=True)
 class ScoringPlan:
     """Queries prepared for scoring against any number of memories.
@@ -182,13 +165,6 @@ class Engine(Protocol):
         """
         raise InputError(f"{self.description}: adds no vectors; use {option('engine')} packed or padded")
 
-    def gradient(self, memory: Memory, rows: Sequence[TrainingRow]) -> tuple[float, Memory]:
-        """The mean cross-entropy of the rows' answer tokens in nats, and its gradient by every key and value.
-
-        Raises InputError if the engine gives no gradients, and DeepThinkError for values that are not finite.
-        """
-        raise InputError(f"{self.description}: gives no gradients; use {option('engine')} packed or padded")
-
     def generate(self, memory: Memory | None, prompts: Sequence[Prompt], decoding: Decoding) -> Iterator[NewToken]:
         """Yield the tokens that continue every prompt after a memory, or without a memory, one by one.
 
@@ -197,10 +173,6 @@ class Engine(Protocol):
         new tokens do not fit the model, or if the engine cannot generate.
         """
         raise InputError(f"{self.description}: does not generate; use {option('engine')} packed or padded")
-
-    def check_hiding(self) -> None:
-        """Raise InputError if tokens of a memory cannot be hidden from a row of `gradient`."""
-        return None
 
     @property
     def device(self) -> str:

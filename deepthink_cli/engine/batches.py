@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 import torch
 
 from deepthink_cli.engine.attention_outputs import adding
-from deepthink_cli.engine.base import Engine, Likelihoods, Observation, Past, Reading, ScoringPlan, Sums, TrainingRow
+from deepthink_cli.engine.base import Engine, Likelihoods, Observation, Past, Reading, ScoringPlan, Sums
 from deepthink_cli.engine.budget import best_tokens, byte_budget
 from deepthink_cli.engine.decoding import Decoding, NewToken, Prompt
 from deepthink_cli.engine.generating import generate
-from deepthink_cli.engine.gradients import answer_gradient, check_hiding
 from deepthink_cli.engine.network import LanguageModel
 from deepthink_cli.engine.packing import LogprobRequests, PackedRow, PassScores
 from deepthink_cli.errors import InputError, ran_out_of_memory
@@ -55,6 +54,7 @@ class BatchedEngine(Engine):
     """
 
     name: ClassVar[str]
+    reads_together: ClassVar[bool] = True  # whether a pass can read several texts
 
     def __init__(self, model: LanguageModel, reason: str = "", warning: str | None = None) -> None:
         self.model = model
@@ -132,7 +132,7 @@ class BatchedEngine(Engine):
         presents: list[Memory] = []
         while len(presents) < len(readings):
             left = readings[len(presents) :]
-            fed = list(accumulate(map(len, self.readable_together(left))))
+            fed = list(accumulate(map(len, left if self.reads_together else left[:1])))
             count = max(1, bisect_right(fed, self.batch_tokens))
             try:
                 presents += self.read_pass(left[:count])
@@ -195,19 +195,10 @@ class BatchedEngine(Engine):
             present = self.model.read(token_ids)
             return present, torch.stack([each.float().cpu() for each in outputs])
 
-    def gradient(self, memory: Memory, rows: Sequence[TrainingRow]) -> tuple[float, Memory]:
-        """The mean cross-entropy of the rows' answer tokens in nats, and its gradient by every key and value."""
-        _refuse_vectors(memory)
-        return answer_gradient(self.model, memory, rows, self.free)
-
     def generate(self, memory: Memory | None, prompts: Sequence[Prompt], decoding: Decoding) -> Iterator[NewToken]:
         """Yield the tokens that continue every prompt after a memory; plain passes of the network in every engine."""
         _refuse_vectors(memory)
         return generate(self, memory, prompts, decoding)
-
-    def check_hiding(self) -> None:
-        """Raise InputError, naming the architecture, if tokens of a memory cannot be hidden from a row."""
-        check_hiding(self.model)
 
     def _in_passes(
         self, memories: Sequence[Memory], rows: Sequence[PackedRow], run: Callable[[Sequence[PackedRow]], Result]
@@ -315,10 +306,6 @@ class BatchedEngine(Engine):
     @abstractmethod
     def bounds(self, memory: Memory, width: int) -> tuple[int, int]:
         """The maximum numbers of tokens and of rows in a pass over this memory, for rows of at most `width` tokens."""
-
-    @abstractmethod
-    def readable_together(self, readings: Sequence[Reading]) -> Iterable[Reading]:
-        """The first readings that may share a pass; at least one."""
 
     @abstractmethod
     def read_pass(self, readings: Sequence[Reading]) -> list[Memory]:

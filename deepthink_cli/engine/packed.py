@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
-from itertools import accumulate, groupby, pairwise, takewhile
+from itertools import accumulate, groupby, pairwise
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -43,7 +43,6 @@ class PackedEngine(BatchedEngine):
     """
 
     source = "this project"
-
     name = "packed"
 
     @property
@@ -94,12 +93,6 @@ class PackedEngine(BatchedEngine):
     def bounds(self, memory: Memory, width: int) -> tuple[int, int]:
         """As many tokens as the memory for their attention scores allows, in any number of rows."""
         return min(self.batch_tokens, tokens_over(self.model, memory, width, self.free)), _UNBOUNDED
-
-    def readable_together(self, readings: Sequence[Reading]) -> Iterable[Reading]:
-        """The first readings with the same rotary factors, which a pass chooses by its largest position."""
-        sides = [self.limits.side(reading.start + len(reading)) for reading in readings]
-        same = takewhile(lambda pair: pair[1] == sides[0], zip(readings, sides, strict=True))
-        return (reading for reading, _ in same)
 
     @torch.inference_mode()
     def read_pass(self, readings: Sequence[Reading]) -> list[Memory]:

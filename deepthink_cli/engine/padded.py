@@ -31,8 +31,8 @@ class PaddedEngine(BatchedEngine):
     """
 
     source = "this project"
-
     name = "padded"
+    reads_together = False
 
     @property
     def notice(self) -> str | None:
@@ -54,10 +54,6 @@ class PaddedEngine(BatchedEngine):
     def bounds(self, memory: Memory, width: int) -> tuple[int, int]:
         """As many rows as fit the device, each with a copy of the memory."""
         return self.batch_tokens, rows_over(self.model, memory, width, self.free)
-
-    def readable_together(self, readings: Sequence[Reading]) -> Iterable[Reading]:
-        """One reading per pass."""
-        return readings[:1]
 
     def read_pass(self, readings: Sequence[Reading]) -> list[Memory]:
         """The present of each reading, each in a separate pass."""

@@ -177,7 +177,7 @@ class Experiment(GateOptions):
         Flag(
             METHOD,
             "How readings change the memory, each rule with rows of its own: gate, as in the paper, and ablations, "
-            f"such as keys-only, cosine:readings=15 or rotated (docs/think.md){installed(RULES)}. Default: gate.",
+            f"such as keys-only or cosine:readings=15 (docs/think.md){installed(RULES)}. Default: gate.",
             "RULE,...",
             name="update",
             default=False,

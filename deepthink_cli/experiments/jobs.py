@@ -17,12 +17,10 @@ from deepthink_cli.errors import InputError, option
 from deepthink_cli.experiments.plan import Run, points, rows_of_job, scorings
 from deepthink_cli.experiments.results import Part, Setting
 from deepthink_cli.io.text import canonical_json
-from deepthink_cli.method import Method
 from deepthink_cli.model.limits import SHARE, count_tokens, last_of, max_demonstrations
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.model.tokens import tokenize_demonstrations
 from deepthink_cli.provenance import ModelIdentity, TokenizedDemonstrations
-from deepthink_cli.rereading import reread
 from deepthink_cli.selection.choice import Request, choose_demonstrations
 from deepthink_cli.selection.pool import PoolRows
 from deepthink_cli.selection.store import Store
@@ -254,8 +252,6 @@ def jobs_after(run: Run, evaluated: EvaluationSet, seed: int, drawn: Drawn, samp
     (plain,) = tokenized(run, name, technique_of(DEEP_THINKING), fit)
     for technique in run.options.chosen_techniques:
         members = tuple(tokenized(run, name, technique, fit))
-        for rule in run.options.rules:
-            reread(run.spec.tokenizer, members[0], Method(2, rule), 2)  # raises for an order that cannot be changed
         technique.check(run.spec, members[0])
         yield Job(run, evaluated, seed, sampling, drawn, rows, technique, members, plain, bound_by)
 

@@ -82,7 +82,7 @@ def _check_prompts(
     """Raise InputError for every row of a file that is too long, before the weights are loaded."""
     demonstrations, problems = memory.provenance.demonstrations, Problems()
     length, new = len(demonstrations.token_ids), decoding.max_new_tokens
-    tokenize, most = query_tokenizer(spec.tokenizer, demonstrations), spec.limits.max_tokens(length)
+    tokenize, most = query_tokenizer(spec.tokenizer, demonstrations), spec.limits.max_tokens()
     # No text has more tokens than bytes, so most files need no tokenisation here.
     if most is None or checked.longest + tokenize.added + length + new <= most:
         return

@@ -6,7 +6,7 @@ multimodal one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from inspect import signature
 from typing import TYPE_CHECKING, Any
 
@@ -194,27 +194,15 @@ def windowed_layers(text: Any) -> tuple[int, int, int] | None:
     return (size, windowed, layers) if size and windowed else None
 
 
-def rotary_boundary(text: Any) -> int | None:
+def longrope_positions(text: Any) -> int | None:
     """The number of positions up to which a LongRoPE model uses its short factors; None for other models.
 
-    Raises InputError if it differs between layers.
+    A longer pass rotates all its keys by other factors, so that it cannot follow a memory of short factors.
     """
-    rotary = [parameters for parameters in _rotary_parameters(text) if _is_longrope(parameters)]
-    boundaries = {parameters.get("original_max_position_embeddings") for parameters in rotary}
-    if len(boundaries) > 1:
-        raise InputError("config.json: the layers' rotary factors change at different positions; choose another model")
-    return boundaries.pop() if boundaries else None
-
-
-def _rotary_parameters(text: Any) -> Iterator[dict[str, Any]]:
-    """The rotary parameters of all layers, and of each type of layer."""
-    parameters = getattr(text, "rope_parameters", None) or {}
-    yield parameters
-    yield from (layer_type for layer_type in parameters.values() if isinstance(layer_type, dict))
-
-
-def _is_longrope(parameters: dict[str, Any]) -> bool:
-    return parameters.get("rope_type") == "longrope" or "long_mscale" in parameters
+    rotary = getattr(text, "rope_parameters", None) or {}
+    layers = [rotary, *(each for each in rotary.values() if isinstance(each, dict))]
+    found = [each for each in layers if each.get("rope_type") == "longrope" or "long_mscale" in each]
+    return min((bound for each in found if (bound := each.get("original_max_position_embeddings"))), default=None)
 
 
 def cached_values(text: Any) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -14,9 +13,9 @@ from deepthink_cli.data.template import MAX_TEXT, Template
 from deepthink_cli.errors import InputError, option
 from deepthink_cli.model.families import (
     has_alibi,
+    longrope_positions,
     max_keys,
     refuse_unfit,
-    rotary_boundary,
     takes_positions,
     window_sizes,
     windowed_layers,
@@ -34,15 +33,13 @@ class Limits:
     """Limits on the tokens that a model can attend to; None means no limit.
 
     `positions` is the number of positions, `keys` the number of tokens that a token can attend to (GPT-Neo's mask
-    buffer). `relative`: positions follow from the number of keys (ALiBi) and cannot be set. Passes that end within the
-    first `boundary` positions use other rotary factors than longer passes (LongRoPE). An attention `window` is no limit
-    in general: a layer ignores the tokens before a token's window.
+    buffer). `relative`: positions follow from the number of keys (ALiBi) and cannot be set. An attention `window` is no
+    limit in general: a layer ignores the tokens before a token's window.
     """
 
     positions: int | None
     keys: int | None
     relative: bool
-    boundary: int | None = None
     window: int | None = None
 
     def after(self, demonstrations: TokenizedDemonstrations) -> Limits:
@@ -51,41 +48,26 @@ class Limits:
             return self
         return replace(self, keys=self.window if self.keys is None else min(self.keys, self.window))
 
-    def side(self, end: int) -> int:
-        """The number of a pass's rotary factors, by its last position `end` - 1: 0 up to the boundary, 1 beyond it."""
-        return int(self.boundary is not None and end > self.boundary)
-
-    def largest(self, positions: str, iterations: int, length: int = 0) -> int | None:
-        """The largest L for which T readings fit, on the same side of the boundary as `length`; None: no limit."""
+    def largest(self, positions: str, iterations: int) -> int | None:
+        """The largest L for which T readings fit; None: no limit."""
         repeat = 1 if iterations == 1 else 2
-        share = repeat if positions == "continued" else 1
         bounds = [] if self.keys is None else [self.keys // repeat]
-        bounds += [] if self.positions is None else [self.positions // share]
-        largest = min(bounds, default=None)
-        if self.boundary is None or (self.side(length) and (largest is None or self.side(largest))):
-            return largest
-        return min([*bounds, self.boundary // share])
+        bounds += [] if self.positions is None else [self.positions // (repeat if positions == "continued" else 1)]
+        return min(bounds, default=None)
 
     def holds(self, length: int, positions: str, iterations: int) -> bool:
         """Whether T readings of `length` demonstration tokens fit."""
-        largest = self.largest(positions, iterations, length)
+        largest = self.largest(positions, iterations)
         return largest is None or length <= largest
 
-    def max_tokens(self, length: int = 0) -> int | None:
-        """The maximum total of a memory of `length` tokens, a query and its candidate, in tokens; None: no limit."""
-        bounds = [bound for bound in (self.positions, self.keys, self._boundary_for(length)) if bound is not None]
-        return min(bounds, default=None)
+    def max_tokens(self) -> int | None:
+        """The maximum total of a memory, a query and its candidate, in tokens; None: no limit."""
+        return min((bound for bound in (self.positions, self.keys) if bound is not None), default=None)
 
-    def reason(self, length: int = 0) -> str:
-        """The limit that applies to a memory of `length` tokens, in words."""
-        most = self.max_tokens(length)
-        if self._boundary_for(length) == most != self.positions:
-            return f"other rotary factors beyond position {most}"
+    def reason(self) -> str:
+        """The limit that applies, in words."""
+        most = self.max_tokens()
         return f"window of {most}" if most != self.positions else f"context of {most}"
-
-    def _boundary_for(self, length: int) -> int | None:
-        """The boundary, if `length` is within it."""
-        return None if self.side(length) else self.boundary
 
 
 def limits_of(config: PretrainedConfig) -> Limits:
@@ -94,16 +76,15 @@ def limits_of(config: PretrainedConfig) -> Limits:
     refuse_unfit(config, text)
     alibi = has_alibi(text)
     positions = getattr(text, "max_position_embeddings", None)
-    boundary = rotary_boundary(text)
+    short = longrope_positions(text)
     windowed = windowed_layers(text)
-    for bound in (positions, boundary, *window_sizes(text).values()):
+    for bound in (positions, short, *window_sizes(text).values()):
         if bound is not None and not isinstance(bound, int):
             raise InputError(f"config.json: {bound!r} must be a number of tokens; correct its positions and windows")
     return Limits(
-        positions=None if alibi else positions,
+        positions=None if alibi else positions if short is None else min(short, positions or short),
         keys=max_keys(text),
         relative=alibi or not takes_positions(config),
-        boundary=boundary,
         window=None if windowed is None else windowed[0],
     )
 
@@ -124,18 +105,16 @@ def check_demonstrations(
             f"{model} has no positions to restart: they follow from the number of earlier tokens (as with "
             "ALiBi); use continued",
         )
-    largest = limits.largest(positions, iterations, total)
+    largest = limits.largest(positions, iterations)
     if largest is None or total <= largest:
         return
     fit = max((n for n, length in enumerate(lengths, 1) if limits.holds(length, positions, iterations)), default=0)
     readings = "2L tokens from the second reading on" if iterations > 1 else "L tokens"
-    more = (
-        positions == "continued" and not limits.relative and limits.largest("restarted", iterations, total) != largest
-    )
+    more = positions == "continued" and not limits.relative and limits.largest("restarted", iterations) != largest
     hint = f", more with {option('positions')} restarted" if more else ""
     raise InputError(
         f"demonstrations too long: L = {bound}{total} tokens, {model} holds {largest} ({readings}, "
-        f"{limits.reason(total)}); the first {fit} of {len(lengths)} demonstrations would fit{hint}"
+        f"{limits.reason()}); the first {fit} of {len(lengths)} demonstrations would fit{hint}"
     )
 
 
@@ -147,17 +126,16 @@ def check_pass(limits: Limits, tokens: int, past: int, start: int, model: str) -
             "use continued"
         )
     bounds = ((limits.positions, start + tokens), (limits.keys, past + tokens))
-    crossed = past and limits.side(past) != limits.side(start + tokens)
-    if crossed or any(bound is not None and needed > bound for bound, needed in bounds):
+    if any(bound is not None and needed > bound for bound, needed in bounds):
         raise InputError(
-            f"too long: {tokens} tokens after {past} of memory, {model} holds {limits.max_tokens(past)} "
-            f"({limits.reason(past)}); give fewer or shorter demonstrations"
+            f"too long: {tokens} tokens after {past} of memory, {model} holds {limits.max_tokens()} "
+            f"({limits.reason()}); give fewer or shorter demonstrations"
         )
 
 
 def remaining_tokens(limits: Limits, length: int, tokens: int) -> int | None:
     """The most tokens that can be generated after a memory of `length` and a prompt of `tokens`; None: no limit."""
-    most = limits.max_tokens(length)
+    most = limits.max_tokens()
     return None if most is None else most - length - tokens + 1  # the last new token is not read
 
 
@@ -174,7 +152,7 @@ def check_continuation(limits: Limits, model: str, length: int, ids: Sequence[in
         )
         raise InputError(
             f"{where}: too long: {len(ids)} tokens after {length} of memory and {new} new ones, {model} holds "
-            f"{limits.max_tokens(length)} ({limits.reason(length)}); {hint}"
+            f"{limits.max_tokens()} ({limits.reason()}); {hint}"
         )
 
 
@@ -196,7 +174,7 @@ def check_fit(
     """
     count, bound, method = len(demonstrations.examples), "", (positions, iterations)
     lengths = [0] * count  # only the number that fits and the length of the last one matter
-    if limits.largest(*method, sys.maxsize) is not None:
+    if limits.largest(*method) is not None:
         tokens = cache(lambda number: count_tokens(tokenizer, demonstrations, demonstrations.examples[:number]))
         short = len(_text(demonstrations.template, demonstrations.examples)) <= MAX_TEXT
         fit = (
@@ -218,19 +196,10 @@ def max_demonstrations(
     They may use at most the part `share` of the tokens that fit the model together with a query.
     """
 
-    def bound(length: int) -> int | None:
-        most = limits.max_tokens(length)
-        bounds = [limits.largest(positions, iterations, length), None if most is None else int(most * share)]
-        return min((bound for bound in bounds if bound is not None), default=None)
-
-    for length in (sys.maxsize, 0):  # beyond the LongRoPE boundary, if there is one, then within it
-        largest = bound(length)
-        if largest is None:
-            return count
-        fit = max_count(tokens, count, largest)
-        if fit and tokens(fit) <= (bound(tokens(fit)) or 0):
-            return fit
-    return 0
+    most, largest = limits.max_tokens(), limits.largest(positions, iterations)
+    bounds = [largest, None if most is None else int(most * share)]
+    bound = min((each for each in bounds if each is not None), default=None)
+    return count if bound is None else max_count(tokens, count, bound)
 
 
 def max_count(tokens: Callable[[int], int], count: int, largest: int) -> int:

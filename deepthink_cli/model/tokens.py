@@ -1,4 +1,4 @@
-"""Demonstrations, queries and candidates as token ids, and the tokens of each demonstration."""
+"""Demonstrations, queries and candidates as token ids."""
 
 from __future__ import annotations
 
@@ -6,90 +6,26 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from itertools import accumulate, chain
+from itertools import chain
 from typing import TYPE_CHECKING, Protocol
 
 from deepthink_cli.data.examples import DemonstrationSet, Query
 from deepthink_cli.data.template import Template
-from deepthink_cli.errors import InputError, Problem, option
+from deepthink_cli.errors import InputError
 from deepthink_cli.model.boundary import (
     ORDINARY,
     Boundary,
     boundary,
     common_length,
-    demonstration_ids,
+    cut_in,
     encode,
     followed,
 )
 from deepthink_cli.model.chat import Conversation
-from deepthink_cli.model.cuts import cut_in
 from deepthink_cli.provenance import TokenizedDemonstrations
 
 if TYPE_CHECKING:
-    from torch import Tensor
     from transformers import PreTrainedTokenizerBase
-
-
-def own_tokens(
-    tokenizer: PreTrainedTokenizerBase, demonstrations: TokenizedDemonstrations, needed_by: Problem
-) -> Tensor:
-    """A mask (R, L) of the tokens that hold a character of demonstration r or of the separator after it.
-
-    A token that the tokenizer joins across the end of a demonstration belongs to both. `needed_by` is the option that
-    needs the mask. Raises InputError for turns of a conversation, for a tokenizer that does not know the characters of
-    its tokens, and for a tokenizer that now writes the demonstrations differently.
-    """
-    import torch
-
-    if demonstrations.chat is not None:
-        raise InputError(
-            needed_by.because(
-                f"a chat template does not say which tokens are whose; omit {option('chat')}, or use another method"
-            )
-        )
-    if not tokenizer.is_fast:
-        raise InputError(
-            needed_by.because(
-                f"{type(tokenizer).__name__} does not say which characters a token stands for; use a model "
-                "with a fast tokenizer (tokenizer.json)"
-            )
-        )
-    template, texts = demonstrations.template, _solved(demonstrations)
-    encoded = tokenizer(
-        followed(template, "".join(texts)),
-        add_special_tokens=True,
-        split_special_tokens=True,
-        return_offsets_mapping=True,
-        verbose=False,
-    )
-    length = len(demonstrations.token_ids)
-    if tuple(encoded["input_ids"][:length]) != demonstrations.token_ids:
-        raise InputError(
-            needed_by.because("the tokenizer writes the demonstrations in another way now; run deepthink think again")
-        )
-    first_L, stop_L = torch.tensor(encoded["offset_mapping"][:length]).T
-    ends_R1 = torch.tensor(list(accumulate(map(len, texts))))[:, None]
-    starts_R1 = ends_R1 - torch.tensor(list(map(len, texts)))[:, None]
-    own_RL: Tensor = (first_L < ends_R1) & (stop_L > starts_R1)
-    if not own_RL.any(1).all():
-        raise InputError(needed_by.because("the tokenizer gives no tokens for a demonstration; use another model"))
-    # Some tokenizers give whitespace no characters, as in the separator: it belongs to the demonstration before it.
-    begins_R, places_L = own_RL.int().argmax(1), torch.arange(length)
-    next_R = torch.cat([begins_R[1:], torch.tensor([length])])
-    return own_RL | ((places_L >= begins_R[:, None]) & (places_L < next_R[:, None]))
-
-
-def answer_places(tokenizer: PreTrainedTokenizerBase, demonstrations: TokenizedDemonstrations) -> tuple[int, ...]:
-    """For each demonstration, the place in `token_ids` of the token after which its label begins.
-
-    As for a query, this is the last token of the common beginning of the text up to the label and of the whole text.
-    """
-    template, places, before = demonstrations.template, list[int](), ""
-    for each, solved in zip(demonstrations.examples, _solved(demonstrations), strict=True):
-        asked = demonstration_ids(tokenizer, (before + template.query(each.text)).rstrip(" "))
-        places.append(common_length(tuple(asked), demonstrations.token_ids) - 1)
-        before += solved
-    return tuple(places)
 
 
 _FEW = 8  # for so few queries with the same candidates, a cut of their text is not searched
@@ -140,7 +76,7 @@ def tokenize_demonstrations(
     examples, template, chat = demonstrations.examples, demonstrations.template, demonstrations.chat
     parts: tuple[int, ...] = ()
     if chat is None:
-        solved = _solved(demonstrations)
+        solved = solved_texts(demonstrations)
         groups = [[each] for each in solved] if demonstrations.apart else [solved]
         texts = [boundary(tokenizer, template, group).ids for group in groups]
         ids = tuple(chain.from_iterable(texts))
@@ -279,7 +215,7 @@ def end_of_demonstrations(
     """
     if isinstance(prompt, Template):
         return Boundary()
-    texts = _solved(prompt)
+    texts = solved_texts(prompt)
     found = boundary(tokenizer, prompt.template, texts[-1:] if prompt.parts else texts)
     if texts and found.ids != prompt.texts[-1]:
         raise InputError(
@@ -289,7 +225,7 @@ def end_of_demonstrations(
     return found
 
 
-def _solved(demonstrations: DemonstrationSet | TokenizedDemonstrations) -> list[str]:
+def solved_texts(demonstrations: DemonstrationSet | TokenizedDemonstrations) -> list[str]:
     """The text of every demonstration, with the separator after it."""
     template, word = demonstrations.template, demonstrations.word
     return [template.demonstrations([(each.text, word(each.label))]) for each in demonstrations.examples]

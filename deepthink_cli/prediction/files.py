@@ -29,8 +29,7 @@ from deepthink_cli.prediction.rows import ABOUT, OutputRows, RowCounts, RowWrite
 from deepthink_cli.prediction.scorer import Scorer
 from deepthink_cli.scoring.inputs import CheckedRows
 from deepthink_cli.scoring.pipeline import CHUNK
-from deepthink_cli.scoring.prediction import Prediction, prediction_of
-from deepthink_cli.scoring.scores import Scores
+from deepthink_cli.scoring.prediction import Prediction, Scores, prediction_of
 
 _MARK = "deepthink predict"
 _LONGEST = 2**20  # the most bytes of the first line

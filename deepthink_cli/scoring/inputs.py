@@ -164,7 +164,7 @@ def check_tokens(
     """
     problems, length = Problems(), len(demonstrations.token_ids)
     tokenize = query_tokenizer(spec.tokenizer, demonstrations, scoring)
-    most = spec.limits.after(demonstrations).max_tokens(length)
+    most = spec.limits.after(demonstrations).max_tokens()
     # No text has more tokens than bytes, so most files need no tokenisation here; an end has at most one token.
     remaining = math.inf if most is None else 0 if scoring.of_states else most - length - tokenize.added - 1
     if checked is None or (checked.longest <= remaining and not checked.own_candidates):

@@ -11,7 +11,7 @@ from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.model.limits import Limits
 from deepthink_cli.model.tokens import TokenizedQuery
 from deepthink_cli.provenance import TokenizedDemonstrations
-from deepthink_cli.scoring.scores import Scores
+from deepthink_cli.scoring.prediction import Scores
 from deepthink_cli.scoring.scoring import PLAIN, Scoring
 
 if TYPE_CHECKING:
@@ -99,11 +99,11 @@ def check_fits(limits: Limits, model: str, demonstrations: TokenizedDemonstratio
 
 def check_length(limits: Limits, model: str, length: int, query: TokenizedQuery) -> None:
     """Raise InputError unless a memory of `length` tokens, the query and its longest candidate fit together."""
-    most, tokens = limits.max_tokens(length), query.longest
+    most, tokens = limits.max_tokens(), query.longest
     if most is not None and length + tokens > most:
         raise InputError(
             f"{query.where or 'a query'}: too long: {tokens} tokens after {length} of memory, {model} holds {most} "
-            f"({limits.reason(length)}); shorten it, or make the memory of fewer demonstrations"
+            f"({limits.reason()}); shorten it, or make the memory of fewer demonstrations"
         )
 
 

@@ -29,8 +29,7 @@ from deepthink_cli.model.tokens import QueryTokenizer, TokenizedQuery, query_tok
 from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.scoring.centroids import nearness
 from deepthink_cli.scoring.likelihood import NotFiniteError, check_finite, check_fits, observe_each, score_each
-from deepthink_cli.scoring.prediction import Prediction, averaged, prediction_of
-from deepthink_cli.scoring.scores import Scores
+from deepthink_cli.scoring.prediction import Prediction, Scores, averaged, prediction_of
 from deepthink_cli.scoring.scoring import PLAIN, Scoring
 from deepthink_cli.scoring.step import Fits
 
@@ -131,7 +130,7 @@ def planned(
 def fitting(limits: Limits, demonstrations: TokenizedDemonstrations, tokenize: QueryTokenizer) -> Fits:
     """A test whether a model of these limits holds the demonstrations and a query with its longest candidate."""
     length = len(demonstrations.token_ids)
-    most = limits.after(demonstrations).max_tokens(length)
+    most = limits.after(demonstrations).max_tokens()
     return lambda query: most is None or length + tokenize([query])[0].longest <= most
 
 

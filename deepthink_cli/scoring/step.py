@@ -12,8 +12,7 @@ if TYPE_CHECKING:
     from deepthink_cli.io.tables import Columns
     from deepthink_cli.model.tokens import AfterLabel, Ended, TokenizedQuery
     from deepthink_cli.provenance import Provenance, TokenizedDemonstrations
-    from deepthink_cli.scoring.prediction import Prediction
-    from deepthink_cli.scoring.scores import Scores
+    from deepthink_cli.scoring.prediction import Prediction, Scores
 
 Fits = Callable[["Query"], bool]
 

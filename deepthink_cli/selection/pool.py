@@ -117,7 +117,7 @@ def pool_of_file(
 def fits(tokenizer: PreTrainedTokenizerBase, limits: Limits, template: Template) -> Callable[[Query], bool]:
     """A function that says if a row fits a model, as a zero-shot query and, if it has a label, as a demonstration."""
     special = len(special_ids(tokenizer))
-    most = limits.max_tokens(special)
+    most = limits.max_tokens()
     tokenize = query_tokenizer(tokenizer, template)
 
     def fit(query: Query) -> bool:

@@ -132,11 +132,11 @@ class EngineTrials:
     def _check(self, shots: int, token_ids: tuple[int, ...], plan: ScoringPlan) -> None:
         """Raise InputError unless the set and the longest query after it fit the model."""
         limits, model, length = self._engine.limits, self._engine.identity.id, len(token_ids)
-        most, total = limits.max_tokens(length), length + (plan.longest.longest if plan.longest else 0)
+        most, total = limits.max_tokens(), length + (plan.longest.longest if plan.longest else 0)
         if most is not None and total > most:
             raise InputError(
                 f"a set of {shots} demonstrations and a query after it have {total} tokens, {model} holds {most} "
-                f"({limits.reason(length)}); use fewer {option('shots')}, or omit the longest rows from the pool"
+                f"({limits.reason()}); use fewer {option('shots')}, or omit the longest rows from the pool"
             )
         self._engine.check_ids(token_ids, f"a set of {shots} demonstrations")
 

@@ -15,8 +15,6 @@ from deepthink_cli.events import Tell, silent
 from deepthink_cli.provenance import RecordedTechnique, TokenizedDemonstrations
 
 if TYPE_CHECKING:  # techniques are named in help pages and reports, without torch
-    from torch import Tensor
-
     from deepthink_cli.engine.base import Engine
     from deepthink_cli.memory import Memory
     from deepthink_cli.model.spec import ModelSpec
@@ -80,25 +78,12 @@ class Technique:
 
 
 class Training(Protocol):
-    """The training of one memory, which can be stopped after any step and continued from its `state`.
+    """The training of one memory. The same model, demonstrations, parameters and machine lead to the same bytes."""
 
-    `step` counts the steps done. The same state, model and machine lead to the same bytes.
-    """
-
-    engine: Engine
     memory: Memory
-    step: int
 
     def __iter__(self) -> Iterator[float]:
-        """Do the remaining steps; yields the loss before each step."""
-        ...
-
-    def state(self) -> dict[str, Tensor]:
-        """The tensors from which the training continues, by name, on the CPU."""
-        ...
-
-    def restore(self, state: Mapping[str, Tensor]) -> None:
-        """Continue from the state of a training with the same model, demonstrations and parameters."""
+        """Do all steps; yields the loss before each step."""
         ...
 
 

@@ -91,18 +91,17 @@ def _of_one_part(origin: Provenance) -> list[str]:
 
 def _check_model(spec: ModelSpec, demonstrations: TokenizedDemonstrations) -> None:
     """Raise InputError if a token's place in the memory has a meaning, or all parts do not fit the model."""
-    parts, limits = demonstrations.parts, spec.limits.after(demonstrations)
-    total = sum(parts)
+    total, limits = sum(demonstrations.parts), spec.limits.after(demonstrations)
     if limits.relative:
         raise InputError(
             f"{spec.id}: its positions follow from the number of earlier tokens, which differs from part to part; "
             "read the demonstrations together, without composing them"
         )
-    most = limits.max_tokens(total)
-    if (most is not None and total >= most) or len({limits.side(length) for length in (*parts, total)}) > 1:
+    most = limits.max_tokens()
+    if most is not None and total >= most:
         raise InputError(
-            f"{total} tokens in all parts, {spec.id} holds {limits.max_tokens(min(parts))} "
-            f"({limits.reason(min(parts))}) with a query; compose fewer demonstrations"
+            f"{total} tokens in all parts, {spec.id} holds {most} ({limits.reason()}) with a query; compose fewer "
+            "demonstrations"
         )
 
 

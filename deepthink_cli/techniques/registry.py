@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, fields
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import TypeAdapter, ValidationError
 
 from deepthink_cli.errors import InputError
 from deepthink_cli.io.mistakes import place, reason
 from deepthink_cli.io.parameters import parts
+from deepthink_cli.options import METHOD, Flag, Options, named_by
 from deepthink_cli.provenance import RecordedTechnique
-from deepthink_cli.registry import Registry
+from deepthink_cli.registry import Registry, installed
 from deepthink_cli.techniques.base import Technique, Trained
 from deepthink_cli.techniques.composed import COMPOSED, Composed
 from deepthink_cli.techniques.controls import Ensemble, Flipped, Fresh, Repeated
@@ -147,3 +148,33 @@ def first_reading(recorded: RecordedTechnique | None) -> str:
     if recorded is None:
         return "plain in-context learning"
     return "one reading, then trained" if trains(recorded) else f"one reading with {recorded}"
+
+
+def _described(techniques: Iterable[Technique]) -> str:
+    return "; ".join(f"{each.family}: {each.summary}" for each in techniques)
+
+
+_OTHERS = [each for each in map(sample, TECHNIQUES.own) if each.members == 1 and each.name != DEEP_THINKING]
+_TRAINED = [each for each in _OTHERS if isinstance(each, Trained)]
+_CONTROLS = [each for each in _OTHERS if each not in _TRAINED]
+
+
+class TechniqueOptions(Options):
+    """What makes a memory: Deep-Thinking or another technique, with its parameters."""
+
+    technique: Annotated[
+        str,
+        named_by(technique_of),
+        Flag(
+            METHOD,
+            f"{DEEP_THINKING}; {_described(_TRAINED)}; or a control, also with -T: "
+            f"{_described(_CONTROLS)}{installed(TECHNIQUES)}.",
+            "NAME[:PARAMETER=VALUE,...]",
+            variable=False,
+        ),
+    ] = DEEP_THINKING
+
+    @property
+    def chosen(self) -> Technique:
+        """The technique with its parameters."""
+        return technique_of(self.technique)

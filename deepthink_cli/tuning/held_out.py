@@ -17,7 +17,7 @@ from deepthink_cli.events import Progress, Tell
 from deepthink_cli.model.tokens import query_tokenizer
 from deepthink_cli.provenance import Selected, TokenizedDemonstrations
 from deepthink_cli.scoring.likelihood import observe_each, score_each
-from deepthink_cli.scoring.scores import Scores
+from deepthink_cli.scoring.prediction import Scores
 from deepthink_cli.selection.choice import Request, choose_demonstrations
 from deepthink_cli.selection.store import Store
 from deepthink_cli.techniques.base import Technique, Trained

@@ -1,21 +1,16 @@
-"""Ablations of the gate: on one part, in some layers, by the reading, or with another order of the demonstrations.
+"""Ablations of the gate: on one part, in some layers, or by the reading.
 
-Layers count from 0. Schedules begin with eta in the second reading, the first that is gated. If a rule changes the
-order, the memory keeps its order: a token's keys and values are blended with the same token's keys and values, wherever
-its demonstration stood in the reading (`rereading.py`).
+Layers count from 0. Schedules begin with eta in the second reading, the first that is gated.
 """
 
 from __future__ import annotations
 
 import math
-import random
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
 from pydantic import Field
 
-from deepthink_cli.errors import InputError
 from deepthink_cli.updates.base import Place
 from deepthink_cli.updates.gate import Gate
 
@@ -43,7 +38,6 @@ class ValuesOnly(Gate):
 
 
 Share = Annotated[float, Field(ge=0, le=1)]
-LayerNumber = Annotated[int, Field(ge=0)]
 
 
 @dataclass(frozen=True)
@@ -59,25 +53,6 @@ class LayerRamp(Gate):
         """Eta (first + (last - first) layer / (layers - 1)); `last` in a model of one layer."""
         depth = place.layer / (place.layers - 1) if place.layers > 1 else 1.0
         return self.eta * (self.first + (self.last - self.first) * depth)
-
-
-@dataclass(frozen=True)
-class LayerRange(Gate):
-    """The gate in the layers `first` to `last`, both included; the others keep the first reading."""
-
-    source = "this project"
-
-    first: LayerNumber = 0
-    last: LayerNumber = 0
-
-    def eta_at(self, place: Place) -> float:
-        """Eta in the range, 0 elsewhere; raises InputError for a range that the model does not have."""
-        if not self.first <= self.last < place.layers:
-            raise InputError(
-                f"update rule layer-range:first={self.first},last={self.last}: not a range of this model's layers, "
-                f"which are 0 to {place.layers - 1}"
-            )
-        return self.eta if self.first <= place.layer <= self.last else 0.0
 
 
 @dataclass(frozen=True)
@@ -129,28 +104,3 @@ class Cosine(Gate):
         """Eta (1 + cos(pi (t - 2) / (readings - 1))) / 2."""
         passed = min(1.0, (place.iteration - 2) / (self.readings - 1))
         return self.eta * (1 + math.cos(math.pi * passed)) / 2
-
-
-@dataclass(frozen=True)
-class Rotated(Gate):
-    """Every reading begins with the demonstration after the one that began the last reading."""
-
-    source = "this project"
-
-    def order(self, iteration: int, demonstrations: int) -> Sequence[int]:
-        """The order of the first reading, rotated by t - 1 demonstrations."""
-        first = (iteration - 1) % demonstrations
-        return [*range(first, demonstrations), *range(first)]
-
-
-@dataclass(frozen=True)
-class Shuffled(Gate):
-    """Every reading has a random order of its own, which depends on `seed` and t alone."""
-
-    source = "this project"
-
-    seed: Annotated[int, Field(ge=0)] = 0
-
-    def order(self, iteration: int, demonstrations: int) -> Sequence[int]:
-        """A random order."""
-        return random.Random(f"order {self.seed} {iteration}").sample(range(demonstrations), demonstrations)

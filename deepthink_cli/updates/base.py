@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
@@ -38,11 +37,3 @@ class UpdateRule(Protocol):
             place: the layer, the part and the reading of the tensor.
         """
         ...
-
-    def order(self, iteration: int, demonstrations: int) -> Sequence[int]:
-        """The order of the demonstrations in a reading after the first, by their numbers in the first reading.
-
-        The same in every reading, unless a rule overrides this method. Whatever the order, `present` has the tokens of
-        a demonstration at the same places as `history` (`deepthink_cli/rereading.py`).
-        """
-        return range(demonstrations)

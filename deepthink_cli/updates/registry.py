@@ -18,10 +18,7 @@ from deepthink_cli.updates.ablations import (
     InverseTime,
     KeysOnly,
     LayerRamp,
-    LayerRange,
     LowerHalf,
-    Rotated,
-    Shuffled,
     UpperHalf,
     ValuesOnly,
 )
@@ -42,13 +39,10 @@ _BUILT_IN: dict[str, type[Any]] = {
     "keys-only": KeysOnly,
     "values-only": ValuesOnly,
     "layer-ramp": LayerRamp,
-    "layer-range": LayerRange,
     "lower-half": LowerHalf,
     "upper-half": UpperHalf,
     "inverse-time": InverseTime,
     "cosine": Cosine,
-    "rotated": Rotated,
-    "shuffled": Shuffled,
 }
 RULES: Registry[type[Any]] = Registry("updates", _BUILT_IN, _check)
 

@@ -37,8 +37,7 @@ from deepthink_cli.model.tokens import TokenizedQuery, tokenize_queries
 from deepthink_cli.prediction.predict import predict
 from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.scoring.pipeline import predicted, predictions
-from deepthink_cli.scoring.prediction import Prediction, prediction_of
-from deepthink_cli.scoring.scores import Scores
+from deepthink_cli.scoring.prediction import Prediction, Scores, prediction_of
 
 KINDS = ["a kind film", "flat and stale", "loud", "a wise and warm play", "not bad at all"]
 ROWS = [f"{kind}{end}" for end in ("", " today", " indeed", " for us", " again") for kind in KINDS]

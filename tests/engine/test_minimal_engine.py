@@ -90,6 +90,7 @@ def test_it_scores_and_predicts(engine: Similarity, memories: list[Memory]) -> N
     )
 
 
+@pytest.mark.usefixtures("loaded_anew")
 def test_a_run_makes_its_rows_with_it(
     models: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

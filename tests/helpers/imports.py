@@ -22,7 +22,7 @@ ORDER = (
         "memory",
         "advice",
     ),
-    *("model", "rereading", "engine", "thinking", "artifact", "scoring"),
+    *("model", "engine", "thinking", "artifact", "scoring"),
     *("multilabel", "calibration"),
     *("selection", "techniques", "meaning", "tasks"),
     *("make_memory", "prediction", "calibrate_memory"),

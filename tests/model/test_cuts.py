@@ -9,7 +9,7 @@ from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from deepthink_cli.data.examples import Query
 from deepthink_cli.data.template import Template
-from deepthink_cli.model.cuts import cut_in
+from deepthink_cli.model.boundary import cut_in
 from deepthink_cli.model.tokens import tokenize_queries
 
 CORPUS = ["a warm film\nSentiment: positive", "a dull film\nSentiment: negative", "warm and dull\nTopic: film"] * 9

@@ -20,7 +20,7 @@ from deepthink_cli import DemonstrationSet, Example, tokenize_demonstrations
 from deepthink_cli.cli.main import run
 from deepthink_cli.data.template import Template
 from deepthink_cli.experiments.results import read_results
-from deepthink_cli.model.limits import Limits, check_fit, count_tokens, max_count, max_demonstrations
+from deepthink_cli.model.limits import Limits, check_fit, count_tokens, max_count
 
 Models = Callable[[str], Path]
 Captured = pytest.CaptureFixture[str]
@@ -119,18 +119,3 @@ def test_a_model_without_limit_counts_nothing(models: Models, tokenised: list[in
     many_reviews = replace(reviews, examples=reviews.examples * 100)
     check_fit(Limits(None, None, relative=True), tokenizer_of("gpt2"), many_reviews, 2, "continued", "bloom")
     assert tokenised == []
-
-
-@pytest.mark.parametrize("share", [1, 0.75])
-@pytest.mark.parametrize("iterations", [1, 2])
-@pytest.mark.parametrize("positions", ["continued", "restarted"])
-def test_with_a_boundary_as_many_fit_as_on_one_of_its_sides(positions: str, iterations: int, share: float) -> None:
-    limits = Limits(positions=512, keys=None, relative=False, boundary=64)
-
-    def holds(length: int) -> bool:
-        most = limits.max_tokens(length)
-        return limits.holds(length, positions, iterations) and most is not None and length <= most * share
-
-    for step in (3, 7, 20, 31, 50, 70, 300, 600):
-        expected = max((n for n in range(1, 31) if holds(step * n)), default=0)
-        assert max_demonstrations(limits, positions, iterations, lambda n, step=step: step * n, 30, share) == expected

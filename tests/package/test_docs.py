@@ -18,7 +18,7 @@ from helpers.imports import ORDER
 from deepthink_cli.calibration.registry import CALIBRATIONS
 from deepthink_cli.cli.main import COMMANDS
 from deepthink_cli.engine.registry import ENGINES
-from deepthink_cli.export.registry import EXPORTERS
+from deepthink_cli.export import EXPORTERS
 from deepthink_cli.selection.registry import METHODS
 from deepthink_cli.techniques.registry import TECHNIQUES
 from deepthink_cli.updates.registry import RULES

@@ -43,7 +43,7 @@ from typing import Annotated
 from pydantic import Field
 
 from deepthink_cli.calibration.base import Calibration
-from deepthink_cli.export.registry import Exporter
+from deepthink_cli.export import Exporter
 from deepthink_cli.options import DATA, OUTPUT, Flag, Options
 from deepthink_cli.scoring.centroids import centroids_of, closeness
 from deepthink_cli.selection.base import Choice, SelectionMethod

@@ -114,11 +114,9 @@ def test_mistakes_are_told_before_torch_is_imported(tmp_path: Path) -> None:
 
 
 def test_the_registries_and_the_header_of_a_memory_do_not_import_torch() -> None:
-    names = ("updates", "techniques", "calibration", "selection", "engine", "export")
-    program = "".join(f"import deepthink_cli.{name}.registry\n" for name in names)
-    assert (
-        not modules_of(f"{program}import deepthink_cli.artifact.format\nimport deepthink_cli.tasks.catalogue\n") & HEAVY
-    )
+    names = ("updates", "techniques", "calibration", "selection", "engine")
+    modules = (*(f"{name}.registry" for name in names), "export", "artifact.format", "tasks.catalogue")
+    assert not modules_of("".join(f"import deepthink_cli.{name}\n" for name in modules)) & HEAVY
 
 
 def test_inspect_does_not_import_torch(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from typing import Annotated
 
 from deepthink_cli.calibration.base import Calibration
 from deepthink_cli.artifact.container import Described, Opener
-from deepthink_cli.export.registry import Exporter, Written
+from deepthink_cli.export import Exporter, Written
 from deepthink_cli.options import METHOD, Flag, Options
 from deepthink_cli.selection.base import Choice, SelectionMethod
 from deepthink_cli.tasks.judges import Judge

@@ -28,8 +28,7 @@ from deepthink_cli.data.examples import Skipped
 from deepthink_cli.engine.base import Engine, Reading, ScoringPlan, Sums
 from deepthink_cli.model.tokens import TokenizedQuery
 from deepthink_cli.scoring.pipeline import TOO_LONG, UNSCORABLE, predictions
-from deepthink_cli.scoring.prediction import prediction_of
-from deepthink_cli.scoring.scores import Scores
+from deepthink_cli.scoring.prediction import Scores, prediction_of
 
 PATTERN = "Text: {text}\nKind: {kind}"
 LABELS = ("b", "bu", "feature")

@@ -12,7 +12,7 @@ from deepthink_cli.cli.main import run
 from deepthink_cli.experiments.study import open_study, packaged
 
 STUDIES = [name for name in packaged() if name.startswith(("paper/", "ablation/"))]
-SHORT = ["paper/table3", "ablation/orders"]
+SHORT = ["paper/table3", "ablation/schedules"]
 
 
 @pytest.mark.parametrize("name", with_soak(STUDIES, SHORT))

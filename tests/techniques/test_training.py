@@ -1,4 +1,4 @@
-"""`think --technique ct-kv` as users run it: what is written, continued and refused."""
+"""`think --technique ct-kv` as users run it: what is written and refused."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from helpers.tiny import tiny_task
 from deepthink_cli import DemonstrationSet, load_memory
 from deepthink_cli.cli.main import run
 from deepthink_cli.errors import InputError
-from deepthink_cli.events import Event, Note, Progress
+from deepthink_cli.events import Event, Progress
 from deepthink_cli.experiments.results import read_results
 from deepthink_cli.make_memory import ThinkPlan, plan_thinking, think_and_save
 from deepthink_cli.method import MethodOptions
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.plugins.context_tuning.technique import ContextTuning
-from deepthink_cli.techniques.options import TechniqueOptions
+from deepthink_cli.techniques.registry import TechniqueOptions
 
 STEPS = 4
 
@@ -33,43 +33,12 @@ def plan(reviews: DemonstrationSet) -> ThinkPlan:
     return plan_thinking(reviews, ModelOptions.checked(), MethodOptions.checked(iterations=1), technique=options)
 
 
-def interrupted_after(step: int, plan: ThinkPlan, output: Path) -> None:
-    """Train until Ctrl-C after a step."""
-
-    def stop(event: Event) -> None:
-        if isinstance(event, Progress) and event.done == step:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        think_and_save(plan, output, stop)
-
-
-def test_an_interrupted_training_continues_to_the_same_bytes(plan: ThinkPlan, tmp_path: Path) -> None:
-    whole, output = tmp_path / "whole.safetensors", tmp_path / "mem.safetensors"
-    think_and_save(plan, whole)
-    interrupted_after(2, plan, output)
-    assert [path.name for path in tmp_path.glob("mem*")] == ["mem.safetensors.partial"]
-    events: list[Event] = []
-    think_and_save(plan, output, events.append)
-    assert Note(f"continuing from {output}.partial, step 2 of {STEPS}") in events
-    assert [event.done for event in events if isinstance(event, Progress)] == [2, 3, 4]
-    assert output.read_bytes() == whole.read_bytes()
-    assert not output.with_name("mem.safetensors.partial").exists()
-
-
-def test_the_state_of_another_training_is_not_overwritten(
-    plan: ThinkPlan, tmp_path: Path, demos: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    output = tmp_path / "mem.safetensors"
-    interrupted_after(1, plan, output)
-    words = ["think", str(demos), "-q", "-o", str(output), "--technique"]
-    assert run([*words, "ct-kv:steps=5"]) == 2
-    assert "other demonstrations or other options; give the same ones" in capsys.readouterr().err
-    partial = tmp_path / "mem.safetensors.partial"
-    partial.write_text("something else")
-    assert run([*words, f"ct-kv:steps={STEPS}"]) == 2
-    assert f"{partial}: not the state of a training" in capsys.readouterr().err
-    assert partial.read_text() == "something else"
+def test_a_training_tells_of_every_step_and_gives_the_same_bytes_again(plan: ThinkPlan, tmp_path: Path) -> None:
+    one, other, events = tmp_path / "one.safetensors", tmp_path / "other.safetensors", list[Event]()
+    think_and_save(plan, one, events.append)
+    think_and_save(plan, other)
+    assert [event.done for event in events if isinstance(event, Progress)] == [0, 1, 2, 3, 4]
+    assert one.read_bytes() == other.read_bytes()
 
 
 def test_a_trained_memory_says_what_made_it_and_answers(

@@ -5,13 +5,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from conftest import read
 
 from deepthink_cli import (
     DemonstrationSet,
@@ -23,9 +21,7 @@ from deepthink_cli import (
     think,
     tokenize_demonstrations,
 )
-from deepthink_cli.data.chat import Chat
 from deepthink_cli.engine.batches import BatchedEngine
-from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.io.parameters import split
 from deepthink_cli.memory import State
 from deepthink_cli.provenance import TokenizedDemonstrations
@@ -42,7 +38,6 @@ SHARES: dict[str, Eta] = {
     "values-only": lambda t, layer, part: {"keys": 0.0, "values": 1.0}[part],
     "layer-ramp": lambda t, layer, part: [0.0, 0.5, 1.0][layer],
     "layer-ramp:first=1,last=0.5": lambda t, layer, part: [1.0, 0.75, 0.5][layer],
-    "layer-range:first=1,last=1": lambda t, layer, part: [0.0, 1.0, 0.0][layer],
     "lower-half": lambda t, layer, part: [1.0, 0.0, 0.0][layer],
     "upper-half": lambda t, layer, part: [0.0, 1.0, 1.0][layer],
     "inverse-time": lambda t, layer, part: {2: 1.0, 3: 1 / 2, 4: 1 / 3, 5: 1 / 4}[t],
@@ -79,7 +74,7 @@ def test_a_rule_moves_every_tensor_by_its_own_gate(text: str, momentum: float) -
 
 
 def test_every_rule_that_changes_the_gate_has_an_equation_here() -> None:
-    assert {text.partition(":")[0] for text in SHARES} == RULES.keys() - {"rotated", "shuffled"}
+    assert {text.partition(":")[0] for text in SHARES} == RULES.keys()
 
 
 def test_every_rule_is_documented() -> None:
@@ -95,82 +90,13 @@ def test_with_a_gate_of_one_inverse_time_is_the_mean_of_all_readings_but_the_fir
     torch.testing.assert_close(memory.keys[1], torch.stack([present.keys[1] for present in presents]).mean(0))
 
 
-def test_a_range_that_the_model_does_not_have_is_refused() -> None:
-    with pytest.raises(InputError, match=r"layer-range:first=1,last=3: .* 0 to 2"):
-        random_memory(0).updated(random_memory(1), parse_rule("layer-range:first=1,last=3", Gate()))
-
-
 @pytest.fixture
 def tokenized(llama: BatchedEngine, reviews: DemonstrationSet) -> TokenizedDemonstrations:
     return tokenize_demonstrations(llama.tokenizer, reviews)
 
 
-def pieces(engine: BatchedEngine, demonstrations: TokenizedDemonstrations) -> list[list[int]]:
-    """The places of every demonstration's tokens, found by decoding ever more tokens until its text is complete."""
-    ends, texts = [], []
-    template = demonstrations.template
-    for example in demonstrations.examples:
-        texts.append(template.demonstrations([(example.text, example.label)]))
-        whole = "".join(texts)
-        ends.append(
-            next(
-                end
-                for end in range(len(demonstrations.token_ids) + 1)
-                if engine.tokenizer.decode(demonstrations.token_ids[:end], skip_special_tokens=True) == whole
-            )
-        )
-    specials = sum(token in engine.tokenizer.all_special_ids for token in demonstrations.token_ids)
-    starts = [specials, *ends[:-1]]
-    return [list(range(*span)) for span in zip(starts, ends, strict=True)]
-
-
-@pytest.mark.parametrize(
-    ("text", "orders"), [("rotated", [[1, 2, 3, 0], [2, 3, 0, 1]]), ("shuffled:seed=3", None)], ids=str
-)
-@pytest.mark.parametrize("positions", ["continued", "restarted"])
-def test_tokens_of_a_moved_demonstration_are_blended_with_their_own_history(
-    llama: BatchedEngine, tokenized: TokenizedDemonstrations, text: str, orders: list[list[int]] | None, positions: str
-) -> None:
-    """Reading by reading and token by token: where a token stood in the reading, and where it is kept."""
-    rule = parse_rule(text, Gate(0.3))
-    memories = list(think(llama, tokenized, Method(3, rule, positions)))  # type: ignore[arg-type]
-    ids, places = tokenized.token_ids, pieces(llama, tokenized)
-    head = list(range(places[0][0]))
-    expected = memories[0]
-    for t, actual in zip((2, 3), memories[1:], strict=True):
-        order = orders[t - 2] if orders else list(rule.order(t, 4))
-        kept_at = head + [place for number in order for place in places[number]]  # of each token that is read
-        start = len(ids) if positions == "continued" else 0
-        present = read(llama, [ids[place] for place in kept_at], expected, start)
-        keys = [tensor.clone() for tensor in expected.keys]
-        for layer, tensor in enumerate(keys):
-            for stood, kept in enumerate(kept_at):
-                tensor[:, kept] = 0.7 * tensor[:, kept] + 0.3 * present.keys[layer][:, stood]
-            torch.testing.assert_close(actual.keys[layer], tensor, rtol=1e-4, atol=1e-5)
-        expected = actual
-    assert not torch.allclose(memories[-1].keys[0], list(think(llama, tokenized, Method(3, Gate(0.3))))[-1].keys[0])
-
-
-def test_a_shuffled_order_depends_on_the_seed_and_the_reading_alone() -> None:
-    first, other = parse_rule("shuffled", Gate()), parse_rule("shuffled:seed=1", Gate())
-    orders = [tuple(first.order(t, 8)) for t in (2, 3, 4)]
-    assert len(set(orders)) == 3
-    assert all(sorted(order) == list(range(8)) for order in orders)
-    assert orders == [tuple(parse_rule("shuffled:seed=0", Gate(0.5)).order(t, 8)) for t in (2, 3, 4)]
-    assert orders[0] != tuple(other.order(2, 8))
-
-
-def test_one_demonstration_has_one_order(llama: BatchedEngine, reviews: DemonstrationSet) -> None:
-    tokenized = tokenize_demonstrations(llama.tokenizer, replace(reviews, examples=reviews.examples[:1]))
-    *_, rotated = think(llama, tokenized, Method(3, parse_rule("rotated", Gate(0.3))))
-    *_, plain = think(llama, tokenized, Method(3, Gate(0.3)))
-    assert all(map(torch.equal, rotated.keys, plain.keys))
-
-
 def test_rules_thought_in_step_think_as_each_alone(llama: BatchedEngine, tokenized: TokenizedDemonstrations) -> None:
-    thoughts = [
-        (tokenized, Method(3, parse_rule(text, Gate(0.3)))) for text in ("gate", "rotated", "keys-only", "shuffled")
-    ]
+    thoughts = [(tokenized, Method(3, parse_rule(text, Gate(0.3)))) for text in ("gate", "keys-only", "cosine")]
     *_, together = think_together(llama, thoughts)
     for memory, thought in zip(together, thoughts, strict=True):
         *_, alone = think(llama, *thought)
@@ -178,28 +104,10 @@ def test_rules_thought_in_step_think_as_each_alone(llama: BatchedEngine, tokeniz
             torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-4)
 
 
-def test_an_order_with_a_demonstration_twice_is_refused(
-    llama: BatchedEngine, tokenized: TokenizedDemonstrations
-) -> None:
-    class Doubling(Gate):
-        def order(self, iteration: int, demonstrations: int) -> list[int]:
-            return [0] * demonstrations
-
-    with pytest.raises(DeepThinkError, match="Doubling: the order of reading 2 must have every demonstration once"):
-        list(think(llama, tokenized, Method(2, Doubling())))
-
-
-def test_turns_of_a_conversation_keep_their_order(llama: BatchedEngine, tokenized: TokenizedDemonstrations) -> None:
-    with pytest.raises(InputError, match="omit chat"):
-        list(think(llama, replace(tokenized, chat=Chat()), Method(2, parse_rule("rotated", Gate()))))
-
-
-@pytest.mark.parametrize("text", [*SHARES, "rotated", "shuffled:seed=2"])
+@pytest.mark.parametrize("text", SHARES)
 def test_a_memory_brings_its_rule_back(
     llama: BatchedEngine, tokenized: TokenizedDemonstrations, tmp_path: Path, text: str
 ) -> None:
-    if "layer-range" in text:
-        text = "layer-range:first=0,last=1"
     rule = parse_rule(text, Gate(0.3, 0.5))
     save_memory(list(think(llama, tokenized, Method(2, rule)))[-1], tmp_path / "mem.safetensors")
     provenance = load_memory(tmp_path / "mem.safetensors").provenance
@@ -207,7 +115,7 @@ def test_a_memory_brings_its_rule_back(
     assert provenance.method.update == rule
 
 
-@pytest.mark.parametrize("text", [*SHARES, "rotated", "shuffled"])
+@pytest.mark.parametrize("text", SHARES)
 def test_a_rule_has_one_text(text: str) -> None:
     rule = parse_rule(text, Gate(0.3, 0.5))
     assert parse_rule(checked_rule(text), Gate(0.3, 0.5)) == rule

@@ -84,7 +84,7 @@ class Dialogue:
         ids = self._ids(self.exchanges)
         start = self._keep(ids)
         rest, length = ids[start:], self.length + start
-        most = self.engine.limits.max_tokens(self.length)
+        most = self.engine.limits.max_tokens()
         if rest and (most is None or length + len(rest) <= most):  # else the next question reads a part
             (present,) = self.engine.read([Reading(rest, self._past, length)])
             self._past, self._read = self._past.followed_by(present), ids

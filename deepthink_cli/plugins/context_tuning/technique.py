@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
-from deepthink_cli.errors import InputError, option
+from deepthink_cli.errors import InputError, Problem, option
 from deepthink_cli.events import Note, Tell, silent
 from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.techniques.base import Trained, Training
 
 if TYPE_CHECKING:  # techniques are named in help pages and reports, without torch
+    from torch import Tensor
+    from transformers import PreTrainedTokenizerBase
+
     from deepthink_cli.engine.base import Engine
     from deepthink_cli.model.spec import ModelSpec
 
@@ -42,8 +46,6 @@ class ContextTuning(Trained):
 
     def check(self, spec: ModelSpec, demonstrations: TokenizedDemonstrations, tell: Tell = silent) -> None:
         """Raise InputError for quantized weights, and for tokens that are not known to be a demonstration's own."""
-        from deepthink_cli.model.tokens import own_tokens
-
         if spec.options.quantize is not None:
             raise InputError.of(
                 "quantize",
@@ -60,3 +62,55 @@ class ContextTuning(Trained):
         from deepthink_cli.plugins.context_tuning.training import ContextTraining
 
         return ContextTraining(engine, demonstrations, self)
+
+
+def own_tokens(
+    tokenizer: PreTrainedTokenizerBase, demonstrations: TokenizedDemonstrations, needed_by: Problem
+) -> Tensor:
+    """A mask (R, L) of the tokens that hold a character of demonstration r or of the separator after it.
+
+    A token that the tokenizer joins across the end of a demonstration belongs to both. `needed_by` is the option that
+    needs the mask. Raises InputError for turns of a conversation, for a tokenizer that does not know the characters of
+    its tokens, and for a tokenizer that now writes the demonstrations differently.
+    """
+    import torch
+
+    from deepthink_cli.model.boundary import followed
+    from deepthink_cli.model.tokens import solved_texts
+
+    if demonstrations.chat is not None:
+        raise InputError(
+            needed_by.because(
+                f"a chat template does not say which tokens are whose; omit {option('chat')}, or use another method"
+            )
+        )
+    if not tokenizer.is_fast:
+        raise InputError(
+            needed_by.because(
+                f"{type(tokenizer).__name__} does not say which characters a token stands for; use a model "
+                "with a fast tokenizer (tokenizer.json)"
+            )
+        )
+    template, texts = demonstrations.template, solved_texts(demonstrations)
+    encoded = tokenizer(
+        followed(template, "".join(texts)),
+        add_special_tokens=True,
+        split_special_tokens=True,
+        return_offsets_mapping=True,
+        verbose=False,
+    )
+    length = len(demonstrations.token_ids)
+    if tuple(encoded["input_ids"][:length]) != demonstrations.token_ids:
+        raise InputError(
+            needed_by.because("the tokenizer writes the demonstrations in another way now; run deepthink think again")
+        )
+    first_L, stop_L = torch.tensor(encoded["offset_mapping"][:length]).T
+    ends_R1 = torch.tensor(list(accumulate(map(len, texts))))[:, None]
+    starts_R1 = ends_R1 - torch.tensor(list(map(len, texts)))[:, None]
+    own_RL: Tensor = (first_L < ends_R1) & (stop_L > starts_R1)
+    if not own_RL.any(1).all():
+        raise InputError(needed_by.because("the tokenizer gives no tokens for a demonstration; use another model"))
+    # Some tokenizers give whitespace no characters, as in the separator: it belongs to the demonstration before it.
+    begins_R, places_L = own_RL.int().argmax(1), torch.arange(length)
+    next_R = torch.cat([begins_R[1:], torch.tensor([length])])
+    return own_RL | ((places_L >= begins_R[:, None]) & (places_L < next_R[:, None]))

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import torch
 
 from deepthink_cli.data.examples import Query
-from deepthink_cli.engine.base import Engine, Reading, TrainingRow
+from deepthink_cli.engine.base import Engine, Reading
 from deepthink_cli.errors import Problem
 from deepthink_cli.memory import PARTS, Memory
 from deepthink_cli.method import Method
-from deepthink_cli.model.tokens import own_tokens, tokenize_queries
-from deepthink_cli.plugins.context_tuning.technique import FEWEST, ContextTuning
+from deepthink_cli.model.tokens import tokenize_queries
+from deepthink_cli.plugins.context_tuning.gradients import TrainingRow, answer_gradient, trainable
+from deepthink_cli.plugins.context_tuning.technique import FEWEST, ContextTuning, own_tokens
 from deepthink_cli.provenance import Provenance, TokenizedDemonstrations
 
 if TYPE_CHECKING:
@@ -69,14 +70,10 @@ _MOMENTS = ("first", "second")
 
 
 class ContextTraining:
-    """The training of one memory, which can be stopped after any step and continued from its `state`.
-
-    `step` counts the steps done. The same state, model and machine lead to the same bytes.
-    """
+    """The training of one memory; `step` counts the steps done."""
 
     def __init__(self, engine: Engine, demonstrations: TokenizedDemonstrations, tuning: ContextTuning) -> None:
-        engine.check_hiding()
-        self.engine, self.tuning, self.step = engine, tuning, 0
+        self.engine, self.tuning, self.step = trainable(engine), tuning, 0
         self.rows = training_rows(engine.tokenizer, demonstrations, tuning.option)
         (first,) = engine.read([Reading(demonstrations.token_ids)])
         provenance = Provenance(engine.identity, demonstrations, Method(iterations=1), technique=tuning.recorded())
@@ -84,7 +81,7 @@ class ContextTraining:
         self.moments = {name: [torch.zeros_like(tensor) for tensor in self._tensors] for name in _MOMENTS}
 
     def __iter__(self) -> Iterator[float]:
-        """Do the remaining steps; yields the mean cross-entropy of the answer tokens, in nats, before each."""
+        """Do all steps; yields the mean cross-entropy of the answer tokens, in nats, before each."""
         while self.step < self.tuning.steps:
             yield self.advance()
 
@@ -92,25 +89,12 @@ class ContextTraining:
         """Do one step; returns the loss before it."""
         draw = torch.Generator().manual_seed(self.tuning.seed * 1_000_003 + self.step)
         dropped_RL = torch.rand(self.rows.own_RL.shape, generator=draw) < self.tuning.dropout
-        loss, gradient = self.engine.gradient(self.memory, self.rows.hiding(dropped_RL))
+        loss, gradient = answer_gradient(self.engine, self.memory, self.rows.hiding(dropped_RL))
         gradients = [*gradient.keys, *gradient.values]
         norm = math.hypot(*(float(torch.linalg.vector_norm(tensor)) for tensor in gradients))
         self._move([tensor * min(1.0, _CLIP / (norm + 1e-6)) for tensor in gradients])
         self.step += 1
         return loss
-
-    def state(self) -> dict[str, Tensor]:
-        """The tensors from which the training continues, by name, on the CPU."""
-        parts = {"memory": self._tensors, **self.moments}
-        tensors = {f"{part}.{n}": tensor.cpu() for part, listed in parts.items() for n, tensor in enumerate(listed)}
-        return {**tensors, "step": torch.tensor([self.step])}
-
-    def restore(self, state: Mapping[str, Tensor]) -> None:
-        """Continue from the state of a training with the same model, demonstrations and parameters."""
-        for part, listed in {"memory": self._tensors, **self.moments}.items():
-            for number, tensor in enumerate(listed):
-                tensor.copy_(state[f"{part}.{number}"])
-        self.step = int(state["step"])
 
     @property
     def _tensors(self) -> list[Tensor]:

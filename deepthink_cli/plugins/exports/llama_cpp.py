@@ -14,7 +14,7 @@ from deepthink_cli.artifact.opening import find_its_model, load_both, open_memor
 from deepthink_cli.engine.base import Reading
 from deepthink_cli.errors import InputError, option
 from deepthink_cli.events import Note
-from deepthink_cli.export.registry import Export, Written
+from deepthink_cli.export import Export, Written
 from deepthink_cli.io.atomic import replacing
 from deepthink_cli.memory import Memory
 from deepthink_cli.plugins.exports.registry import Weights

@@ -13,11 +13,11 @@ import torch
 from deepthink_cli.artifact.opening import find_its_model, open_memory
 from deepthink_cli.errors import InputError
 from deepthink_cli.events import Note, Warn
-from deepthink_cli.export.registry import Export
+from deepthink_cli.export import Export
 from deepthink_cli.io.atomic import replacing
 from deepthink_cli.io.text import canonical_json
 from deepthink_cli.memory import Memory
-from deepthink_cli.model.families import rotary_boundary, windowed_layers
+from deepthink_cli.model.families import longrope_positions, windowed_layers
 from deepthink_cli.model.options import POCKET
 from deepthink_cli.provenance import ModelIdentity
 
@@ -73,7 +73,7 @@ def check_config(text: Any, name: str) -> None:
             f"{name} has attention windows of {window[0]} tokens, which mlx-lm ignores or keeps in caches that drop "
             "tokens; use deepthink predict"
         )
-    if rotary_boundary(text) is not None:
+    if longrope_positions(text) is not None:
         raise InputError(f"{name} has LongRoPE, whose short factors mlx-lm does not use; use deepthink predict")
 
 

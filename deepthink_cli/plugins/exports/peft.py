@@ -11,7 +11,7 @@ import torch
 
 from deepthink_cli.errors import InputError
 from deepthink_cli.events import Warn
-from deepthink_cli.export.registry import Export
+from deepthink_cli.export import Export
 from deepthink_cli.io.atomic import replacing_folder
 from deepthink_cli.memory import PARTS, Memory
 from deepthink_cli.plugins.exports.registry import PEFT

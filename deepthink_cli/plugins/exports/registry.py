@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-from deepthink_cli.export.registry import Exporter
+from deepthink_cli.export import Exporter
 from deepthink_cli.options import OUTPUT, Flag, Options
 
 Weights = Literal["f32", "f16", "bf16", "quantized"]

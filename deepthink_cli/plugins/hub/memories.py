@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from deepthink_cli.artifact.format import Header, read_header
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.events import Note, Tell, Warn, silent
-from deepthink_cli.export.registry import EXPORTERS, Export
+from deepthink_cli.export import EXPORTERS, Export
 from deepthink_cli.io.atomic import check_output, replacing
 from deepthink_cli.io.temporary import temporary_folder
 from deepthink_cli.plugins.hub.card import MEMORY, Card, hub_id, read_figures

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from deepthink_cli.data.examples import DemonstrationSet, example_of
 from deepthink_cli.data.same_input import input_groups
 from deepthink_cli.errors import InputError
-from deepthink_cli.model.boundary import special_ids
-from deepthink_cli.model.tokens import answer_places, query_tokenizer, tokenize_demonstrations
+from deepthink_cli.model.boundary import common_length, demonstration_ids, special_ids
+from deepthink_cli.model.tokens import query_tokenizer, solved_texts, tokenize_demonstrations
 from deepthink_cli.plugins.vectors.options import VectorOptions
 from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.selection.pool import PoolRows
@@ -104,3 +104,16 @@ class Draws:
                 raise InputError.of("shots", shots, reason)
         if len(set(self.input_of.values())) <= len(self.of_label) * shots:
             raise InputError.of("shots", shots, f"{name} has no other input for the query; give more rows")
+
+
+def answer_places(tokenizer: PreTrainedTokenizerBase, demonstrations: TokenizedDemonstrations) -> tuple[int, ...]:
+    """For each demonstration, the place in `token_ids` of the token after which its label begins.
+
+    As for a query, this is the last token of the common beginning of the text up to the label and of the whole text.
+    """
+    template, places, before = demonstrations.template, list[int](), ""
+    for each, solved in zip(demonstrations.examples, solved_texts(demonstrations), strict=True):
+        asked = demonstration_ids(tokenizer, (before + template.query(each.text)).rstrip(" "))
+        places.append(common_length(tuple(asked), demonstrations.token_ids) - 1)
+        before += solved
+    return tuple(places)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 from deepthink_cli.errors import InputError
 from deepthink_cli.options import METHOD, Flag, named_by
 from deepthink_cli.registry import Registry, instance_of, lazy
-from deepthink_cli.scoring.scores import Scores
+from deepthink_cli.scoring.prediction import Scores
 from deepthink_cli.scoring.step import Step
 
 if TYPE_CHECKING:

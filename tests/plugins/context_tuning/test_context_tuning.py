@@ -11,17 +11,14 @@ import torch
 from conftest import REVIEWS, TEMPLATE, Loaded, read
 from helpers.families import write_model
 from torch import Tensor
-from transformers.models.bloom import modeling_bloom
-from transformers.models.falcon import modeling_falcon
 
 from deepthink_cli import DemonstrationSet, Engine, Example, Memory, load_model, tokenize_demonstrations
 from deepthink_cli.data.chat import Chat
 from deepthink_cli.data.template import Template
-from deepthink_cli.engine import gradients
-from deepthink_cli.engine.base import TrainingRow
 from deepthink_cli.errors import InputError
-from deepthink_cli.model.tokens import TokenizedQuery, own_tokens
-from deepthink_cli.plugins.context_tuning.technique import ContextTuning
+from deepthink_cli.model.tokens import TokenizedQuery
+from deepthink_cli.plugins.context_tuning.gradients import TrainingRow, answer_gradient, trainable
+from deepthink_cli.plugins.context_tuning.technique import ContextTuning, own_tokens
 from deepthink_cli.plugins.context_tuning.training import ContextTraining, training_rows
 from deepthink_cli.provenance import TokenizedDemonstrations
 
@@ -59,29 +56,29 @@ def test_the_loss_is_that_of_whole_prompts_with_the_rows_own_tokens_masked(
     engine = load_model(str(models(family)))
     demonstrations = given(engine)
     rows, memory = rows_of(engine, demonstrations), read(engine, demonstrations.token_ids)
-    loss, _ = engine.gradient(memory, rows)
+    loss, _ = answer_gradient(engine, memory, rows)
     expected = sum(plain_loss(engine, demonstrations.token_ids, row) for row in rows)
     assert loss == pytest.approx(float(expected) / sum(row.answer for row in rows), rel=1e-4)
 
 
-@pytest.mark.parametrize("family", ["llama", "gpt2", "gemma2", "falcon-alibi"])
+@pytest.mark.parametrize("family", ["llama", "gpt2", "gemma2"])
 def test_the_gradient_is_the_slope_of_the_loss(family: str, loaded: Loaded) -> None:
     engine = loaded(family)
     demonstrations = given(engine)
     rows, memory = rows_of(engine, demonstrations), read(engine, demonstrations.token_ids).copy()
-    _, gradient = engine.gradient(memory, rows)
+    _, gradient = answer_gradient(engine, memory, rows)
     slopes = [*gradient.keys, *gradient.values]
     length = sum(float(slope.square().sum()) for slope in slopes) ** 0.5
 
     def moved(step: float) -> float:
         parts = [part + step * slope / length for part, slope in zip(tensors(memory), slopes, strict=True)]
         half = len(memory.keys)
-        return engine.gradient(replace(memory, keys=tuple(parts[:half]), values=tuple(parts[half:])), rows)[0]
+        return answer_gradient(engine, replace(memory, keys=tuple(parts[:half]), values=tuple(parts[half:])), rows)[0]
 
     assert (moved(1e-2) - moved(-1e-2)) / 2e-2 == pytest.approx(length, rel=0.02)
 
 
-@pytest.mark.parametrize("family", ["llama", "gpt2", "mistral", "gemma2", "gemma3_text", "bloom", "gpt_neo"])
+@pytest.mark.parametrize("family", ["llama", "gpt2", "mistral", "gemma2", "gemma3_text", "gpt_neo"])
 def test_what_is_hidden_from_a_row_does_not_change_its_loss(family: str, loaded: Loaded) -> None:
     torch.manual_seed(0)
     engine = loaded(family)
@@ -92,65 +89,15 @@ def test_what_is_hidden_from_a_row_does_not_change_its_loss(family: str, loaded:
         for tensor, other in zip(tensors(changed), tensors(rest), strict=True):
             tensor[:, row.hidden] = torch.randn(tensor[:, row.hidden].shape)
             other[:, ~row.hidden] = torch.randn(other[:, ~row.hidden].shape)
-        (loss, gradient), (after, _) = engine.gradient(memory, [row]), engine.gradient(changed, [row])
+        (loss, gradient), (after, _) = answer_gradient(engine, memory, [row]), answer_gradient(engine, changed, [row])
         assert after == pytest.approx(loss, rel=1e-5)
-        assert engine.gradient(rest, [row])[0] != pytest.approx(loss, rel=1e-4)
+        assert answer_gradient(engine, rest, [row])[0] != pytest.approx(loss, rel=1e-4)
         assert not any(tensor[:, row.hidden].any() for tensor in tensors(gradient))
 
 
-def by_hand(engine: Engine, memory: Memory, rows: list[TrainingRow]) -> tuple[float, list[Tensor]]:
-    """Loss and gradient row by row from the network itself, where keys keep their places: see `biases_by_place`."""
-    leaves = [tensor.clone().requires_grad_() for tensor in tensors(memory)]
-    half, losses = len(memory.keys), []
-    for row in rows:
-        seen_K = torch.cat([~row.hidden, torch.ones(len(row.ids) - 1, dtype=torch.bool)])
-        past = Memory(tuple(leaves[:half]), tuple(leaves[half:])).as_cache(torch.float32)
-        inputs = engine.model.inputs(torch.tensor([row.ids[:-1]]), past, memory.length)
-        with torch.enable_grad():
-            logits = engine.model.network(**inputs, attention_mask=seen_K[None].long()).logits[0, -row.answer :]
-            losses.append(-logits.log_softmax(-1)[range(row.answer), list(row.ids[-row.answer :])].sum())
-    loss = torch.stack(losses).sum() / sum(row.answer for row in rows)
-    return float(loss.detach()), list(torch.autograd.grad(loss, leaves))
-
-
-def biases_by_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    """ALiBi as Press et al. (2022) define it, up to a constant for each query: slope times the key's place."""
-
-    def bias(mask_RK: Tensor, heads: int, dtype: torch.dtype) -> Tensor:
-        slopes_H = torch.tensor([2 ** (-8 * (head + 1) / heads) for head in range(heads)])
-        places_K = torch.arange(mask_RK.shape[1])
-        return (slopes_H[:, None, None] * places_K).repeat(len(mask_RK), 1, 1).to(dtype)
-
-    monkeypatch.setattr(modeling_bloom, "build_alibi_tensor", bias)
-    monkeypatch.setattr(modeling_falcon, "build_alibi_tensor", bias)
-
-
-@pytest.mark.parametrize("family", ["bloom", "falcon-alibi", "falcon", "mpt", "gpt2", "llama"])
-def test_hiding_tokens_moves_no_others(family: str, loaded: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
-    engine = loaded(family)
-    demonstrations = given(engine)
-    memory, rows = (
-        read(engine, demonstrations.token_ids),
-        training_rows(engine.tokenizer, demonstrations, "--technique ct-kv"),
-    )
-    hidden = rows.hiding(torch.rand(rows.own_RL.shape, generator=torch.Generator().manual_seed(0)) < 0.2)
-    loss, gradient = engine.gradient(memory, hidden)
-    biases_by_place(monkeypatch)
-    expected, slopes = by_hand(engine, memory, hidden)
-    assert loss == pytest.approx(expected, rel=1e-5)
-    for found, slope in zip(tensors(gradient), slopes, strict=True):
-        torch.testing.assert_close(found, slope, rtol=1e-3, atol=1e-5 * float(slope.abs().max()))
-
-
-@pytest.mark.parametrize("family", ["bloom", "falcon-alibi"])
-def test_a_network_that_would_move_them_is_refused(
-    family: str, loaded: Loaded, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    engine = loaded(family)
-    engine.check_hiding()
-    monkeypatch.setattr(gradients, "biased_layers", lambda _: [])
+def test_distances_of_alibi_are_refused(loaded: Loaded) -> None:
     with pytest.raises(InputError, match="counts the distances of ALiBi along its attention mask"):
-        engine.check_hiding()
+        trainable(loaded("bloom"))
 
 
 def test_windows_apply_to_training_rows_as_to_queries(tmp_path: Path) -> None:
@@ -160,16 +107,16 @@ def test_windows_apply_to_training_rows_as_to_queries(tmp_path: Path) -> None:
     seeing = TrainingRow(row.ids, row.answer, torch.zeros_like(row.hidden))
     query = TokenizedQuery(row.ids[: -row.answer], (row.ids[-row.answer :],))
     (((score,),),) = engine.score([memory], engine.plan([query]))
-    assert engine.gradient(memory, [seeing])[0] == pytest.approx(-score / row.answer, rel=1e-4)
+    assert answer_gradient(engine, memory, [seeing])[0] == pytest.approx(-score / row.answer, rel=1e-4)
 
 
 def test_rows_in_several_passes_are_one_batch(loaded: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = loaded("llama")
     demonstrations = given(engine)
     memory, rows = read(engine, demonstrations.token_ids), rows_of(engine, demonstrations)
-    loss, gradient = engine.gradient(memory, rows)
+    loss, gradient = answer_gradient(engine, memory, rows)
     monkeypatch.setattr(engine, "free", 1)
-    one_by_one, others = engine.gradient(memory, rows)
+    one_by_one, others = answer_gradient(engine, memory, rows)
     assert one_by_one == pytest.approx(loss, rel=1e-5)
     for found, expected in zip(tensors(others), tensors(gradient), strict=True):
         torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-6)
@@ -236,7 +183,7 @@ def test_steps_are_those_of_adamw_along_a_cosine_with_a_clipped_gradient(llama: 
     half = len(training.memory.keys)
     for _ in training:
         memory = Memory(tuple(leaves[:half]), tuple(leaves[half:]))
-        _, gradient = llama.gradient(memory, rows_of(llama, demonstrations))
+        _, gradient = answer_gradient(llama, memory, rows_of(llama, demonstrations))
         for leaf, slope in zip(leaves, tensors(gradient), strict=True):
             leaf.grad = slope
         torch.nn.utils.clip_grad_norm_(leaves, 1.0)
@@ -252,17 +199,6 @@ def test_the_same_seed_gives_the_same_bytes_and_another_one_others(llama: Engine
     assert list(first) == list(again) != list(other)
     assert all(map(torch.equal, tensors(first.memory), tensors(again.memory)))
     assert not torch.equal(first.memory.keys[0], other.memory.keys[0])
-
-
-def test_a_continued_training_gives_the_bytes_of_an_uninterrupted_one(llama: Engine) -> None:
-    demonstrations = given(llama)
-    whole, stopped, continued = (ContextTraining(llama, demonstrations, FAST) for _ in range(3))
-    losses = list(whole)
-    stopped.advance()
-    stopped.advance()
-    continued.restore({name: tensor.clone() for name, tensor in stopped.state().items()})
-    assert list(continued) == losses[2:]
-    assert all(map(torch.equal, tensors(whole.memory), tensors(continued.memory)))
 
 
 def test_a_model_in_bfloat16_is_trained_in_float32(models: Callable[[str], Path]) -> None:

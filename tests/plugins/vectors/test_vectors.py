@@ -27,7 +27,7 @@ from deepthink_cli.engine.decoding import Decoding, Prompt
 from deepthink_cli.errors import InputError
 from deepthink_cli.method import Method
 from deepthink_cli.model.options import ModelOptions
-from deepthink_cli.model.tokens import answer_places
+from deepthink_cli.plugins.vectors.episodes import answer_places
 from deepthink_cli.plugins.vectors.file import VectorsFile, read_vectors, save_vectors
 from deepthink_cli.plugins.vectors.make import VectorsPlan, plan_vectors
 from deepthink_cli.plugins.vectors.opening import open_vectors

@@ -68,7 +68,7 @@ class Memories:
         readings = "2L tokens from the second reading on" if iterations > 1 else "L tokens"
         raise InputError(
             f"{where}: its context is too long: L = {tokens} tokens, {self.engine.identity.id} holds "
-            f"{limits.largest(positions, iterations, tokens)} ({readings}); use a smaller --num_fewshot, "
+            f"{limits.largest(positions, iterations)} ({readings}); use a smaller --num_fewshot, "
             "positions=restarted or iterations=1"
         )
 

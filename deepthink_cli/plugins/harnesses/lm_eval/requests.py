@@ -173,11 +173,11 @@ def checked_groups(memories: Memories, requests: Sequence[Request]) -> list[Grou
         longest = max((requests[number] for number in group.numbers), key=lambda request: request.fed)
         if group.start:
             memories.check(group.start, longest.where)
-        most = limits.max_tokens(group.start)
+        most = limits.max_tokens()
         if most is not None and longest.fed > most:
             raise InputError(
                 f"{longest.where}: too long: {longest.fed} tokens, {memories.engine.identity.id} holds {most} "
-                f"({limits.reason(group.start)}); set --model_args max_length={most}"
+                f"({limits.reason()}); set --model_args max_length={most}"
             )
     for warning in cost_warnings(requests, groups, memories.method.iterations):
         logger.warning(warning)

@@ -2,56 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import replace
-from functools import partial
-from inspect import signature
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
 
-from deepthink_cli.engine.base import TrainingRow
+from deepthink_cli.engine.base import Engine
+from deepthink_cli.engine.batches import BatchedEngine
 from deepthink_cli.engine.budget import rows_trained
 from deepthink_cli.engine.network import LanguageModel
-from deepthink_cli.errors import DeepThinkError, InputError, ran_out_of_memory
+from deepthink_cli.errors import DeepThinkError, InputError, option, ran_out_of_memory
 from deepthink_cli.memory import PARTS, Memory
 from deepthink_cli.model.families import has_alibi
 from deepthink_cli.model.tokens import ordinary_ids
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
-    from transformers import PreTrainedModel
+    from torch import Tensor
 
 
-@contextmanager
-def hiding(network: PreTrainedModel, hidden_RK: Tensor) -> Iterator[Tensor]:
-    """The attention mask (R, K) for passes inside the block, whose rows attend to no hidden key.
+@dataclass(frozen=True, eq=False)
+class TrainingRow:
+    """A query after a memory, with the answer whose loss is computed.
 
-    BLOOM and Falcon count the distances of ALiBi along this mask: a hidden key would bring the earlier keys nearer. For
-    them this mask hides nothing; their layers' own masks hide the keys. The caller holds the model's lock.
+    `ids` are the tokens of the query and its answer, at positions L onward; the last `answer` tokens are the answer.
+    `hidden` (L,) is True at the tokens of the memory that the row does not attend to.
     """
-    with ExitStack() as hooks:
-        if layers := biased_layers(network):
-            hide, hidden_RK = partial(_hide, hidden_RK), torch.zeros_like(hidden_RK)
-            for layer in layers:
-                hooks.callback(layer.register_forward_pre_hook(hide, with_kwargs=True).remove)
-        yield (~hidden_RK).long()
 
+    ids: tuple[int, ...]
+    answer: int
+    hidden: Tensor
 
-def biased_layers(network: PreTrainedModel) -> list[nn.Module]:
-    """The modules that get the biases of ALiBi, which the network computes from its attention mask."""
-    if not has_alibi(network.config.get_text_config(decoder=True)):
-        return []
-    return [module for module in network.modules() if "alibi" in signature(module.forward).parameters]
-
-
-def _hide(hidden_RK: Tensor, _: nn.Module, arguments: Any, named: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """Add the hidden keys to the additive mask (R, 1 or H, S, K) that a layer gets."""
-    mask: Tensor = named["attention_mask"]
-    hidden_R11K = hidden_RK[:, None, None].to(mask.device)
-    return arguments, {**named, "attention_mask": mask.masked_fill(hidden_R11K, torch.finfo(mask.dtype).min)}
+    def __len__(self) -> int:
+        """The number of tokens that the network reads: all but the last."""
+        return len(self.ids) - 1
 
 
 _ROWS = 8  # the most rows of a pass: fixed, so that rounding does not depend on the free memory
@@ -59,19 +44,17 @@ _PROBED, _QUERY = 12, 4  # tokens of the probe's memory and query
 _TOLERANCE = 1e-3  # the relative change of a loss that must not depend on hidden tokens
 
 
-def answer_gradient(
-    model: LanguageModel, memory: Memory, rows: Sequence[TrainingRow], free: int
-) -> tuple[float, Memory]:
+def answer_gradient(engine: BatchedEngine, memory: Memory, rows: Sequence[TrainingRow]) -> tuple[float, Memory]:
     """The mean cross-entropy of all answer tokens in nats, and its gradient by every key and value, in float32.
 
-    All rows are one batch; as many rows as `free` bytes hold run at a time. Raises DeepThinkError for a loss or a
+    All rows are one batch; as many rows as the device holds run at a time. Raises DeepThinkError for a loss or a
     gradient that is not finite, and InputError if no gradient reaches a part of the memory.
     """
-    tokens, layers = sum(row.answer for row in rows), len(memory.keys)
+    model, tokens, layers = engine.model, sum(row.answer for row in rows), len(memory.keys)
     leaves = [tensor.detach().clone().requires_grad_() for tensor in (*memory.keys, *memory.values)]
     trained = replace(memory, keys=tuple(leaves[:layers]), values=tuple(leaves[layers:]))
     gradients = [torch.zeros_like(leaf) for leaf in leaves]
-    loss, start, most = 0.0, 0, min(_ROWS, rows_trained(model, memory, max(map(len, rows)), free))
+    loss, start, most = 0.0, 0, min(_ROWS, rows_trained(model, memory, max(map(len, rows)), engine.free))
     while start < len(rows):
         part = rows[start : start + most]
         try:
@@ -90,13 +73,19 @@ def answer_gradient(
     return loss, total
 
 
-def check_hiding(model: LanguageModel) -> None:
-    """Raise InputError, naming the architecture, unless tokens of a memory can be hidden from a row.
+def trainable(engine: Engine) -> BatchedEngine:
+    """The engine; raises InputError unless it gives gradients, and tokens of a memory can be hidden from a row.
 
-    The loss after a short memory must not change with its hidden tokens, and must change with its visible tokens. With
-    ALiBi, the loss must change with the place of a single visible token among equal tokens: hidden tokens must not
-    bring it nearer.
+    The loss after a short memory must not change with its hidden tokens, and must change with its visible tokens.
     """
+    if not isinstance(engine, BatchedEngine):
+        raise InputError(f"{engine.description}: gives no gradients; use {option('engine')} packed or padded")
+    model = engine.model
+    if has_alibi(model.network.config.get_text_config(decoder=True)):
+        raise InputError(
+            f"{model.identity.architecture} counts the distances of ALiBi along its attention mask: hiding "
+            "demonstrations from a query would move others, which ct-kv must not; choose another model"
+        )
     ids = tuple(ordinary_ids(model.tokenizer, model.known_tokens, _PROBED + _QUERY))
     hidden = torch.arange(_PROBED) < _PROBED // 2
     memory, query = model.read(ids[:_PROBED]), TrainingRow(ids[_PROBED:], 1, hidden)
@@ -108,17 +97,7 @@ def check_hiding(model: LanguageModel) -> None:
             f"{model.identity.architecture} does not apply an attention mask to its past: demonstrations cannot be "
             "hidden from a query, which ct-kv needs; choose another model"
         )
-    if not has_alibi(model.network.config.get_text_config(decoder=True)):
-        return
-    equal, places = memory.copy(), torch.arange(_PROBED)
-    for tensor in (*equal.keys, *equal.values):
-        tensor[:] = tensor[:, :1].clone()
-    far, near = (float(_loss(model, equal, [replace(query, hidden=places != place)])) for place in (0, _PROBED - 1))
-    if far == near:
-        raise InputError(
-            f"{model.identity.architecture} counts the distances of ALiBi along its attention mask: hiding "
-            "demonstrations from a query would move others, which ct-kv must not; choose another model"
-        )
+    return engine
 
 
 def _part_gradient(
@@ -147,7 +126,8 @@ def _loss(model: LanguageModel, memory: Memory, rows: Sequence[TrainingRow]) -> 
     places = [n * width + place for n, row in enumerate(rows) for place in range(len(row) - row.answer, len(row))]
     places_M = torch.tensor(places, device=model.device)
     answers_M = torch.tensor([token for row in rows for token in row.ids[-row.answer :]], device=model.device)
-    with model.lock, hiding(model.network, F.pad(hidden_RL, (0, width))) as mask_RK:
+    mask_RK = (~F.pad(hidden_RL, (0, width))).long()
+    with model.lock:
         return -model.log_probabilities(
             {**inputs, "attention_mask": mask_RK}, places_M, torch.arange(len(places), device=model.device), answers_M
         ).sum()

@@ -1,1 +1,0 @@
-"""Memories for other programs: PEFT, llama.cpp and mlx-lm."""
