@@ -103,7 +103,7 @@ def _examined(row: Row, folder: Path) -> Row:
     tokenizer.save_pretrained(folder)
     spec = open_model(ModelOptions.checked(model=str(folder)))
     _write_weights(config, folder)
-    engine = cast(BatchedEngine, load_model(spec))
+    engine = cast("BatchedEngine", load_model(spec))
     padded = choose_engine(engine.model, "padded")
     packed = isinstance(engine, PackedEngine)
     reference = PlainReference(AutoModelForCausalLM.from_pretrained(folder).eval())

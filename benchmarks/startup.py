@@ -58,7 +58,7 @@ OTHERS = (
     "list selections",
     "study list",
     "report runs/weather",
-    f"study report {STUDY} --runs runs/shots",
+    "report runs/shots",
 )
 
 

@@ -12,6 +12,7 @@ from enum import IntEnum
 from typing import ParamSpec, Self, TypeVar, cast
 
 P = ParamSpec("P")
+S = TypeVar("S")
 T = TypeVar("T")
 
 
@@ -209,7 +210,15 @@ class Problems:
             return call(*args, **kwargs)
         except InputError as error:
             self.add(*error.problems)
-            return cast(T, None)
+            return cast("T", None)
+
+    def each(self, call: Callable[[S], T], items: Iterable[S]) -> list[T]:
+        """The results of a call for every item that it takes; keeps the `InputError` of every other item."""
+        results = []
+        for item in items:
+            with self.collected():
+                results.append(call(item))
+        return results
 
     def raise_any(self) -> None:
         """Raise one `InputError` with everything collected, if anything was."""

@@ -88,8 +88,10 @@ def _without(parameter: str) -> Condition:
     return holds
 
 
-def _draws_nothing(field: str) -> Condition:
-    return lambda values: (method := METHODS.get(values.get(field) or "")) is not None and not method.draws
+def _draws_nothing(values: Values) -> bool:
+    """Whether the method of choice takes the same rows for every seed."""
+    method = METHODS.get(values.get("demos_by") or "")
+    return method is not None and not method.draws and is_absent(values.get("pool_size"))
 
 
 _ADD, _OMIT_ONE = "add it, or omit this", "omit one of the two"
@@ -103,11 +105,11 @@ _OF_A_FILE = (_has("demos"), _AS_THEY_ARE, "omit this, or the file")
 _OF_THE_TASK = (_has("task"), "not with {task}, which has its own", "omit this, or write a task file")
 TABLE = (
     Rule(_WHOLE, ("shots",), *_OF_A_FILE),
-    Rule(("think", "study"), ("order_seed", "sampling"), *_OF_A_FILE),
+    Rule(("study",), ("order_seed", "sampling"), *_OF_A_FILE),
     Rule(("think",), ("seed", "protocol"), *_OF_A_FILE),
     Rule(
         ("think",),
-        ("shots", "seed", "order_seed", "sampling", "protocol", "data_dir"),
+        ("shots", "seed", "protocol", "data_dir"),
         _lacks("task"),
         "only with {task} NAME",
         _ADD,
@@ -141,16 +143,9 @@ TABLE = (
     ),
     Rule(("tune", "sklearn"), ("demos_by",), _lacks("shots"), "only with {shots} K, the number to choose", _ADD),
     Rule(
-        ("think",),
-        ("seed",),
-        _draws_nothing("sampling"),
-        "not with {sampling} first, which takes the same rows for every seed",
-        _OMIT_ONE,
-    ),
-    Rule(
         ("select",),
         ("seed",),
-        lambda values: _draws_nothing("demos_by")(values) and is_absent(values.get("pool_size")),
+        _draws_nothing,
         "not with {demos_by} first alone, which takes the same rows for every seed",
         "omit this, or draw a pool with {pool_size}",
     ),

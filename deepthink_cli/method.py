@@ -89,7 +89,6 @@ class MethodOptions(Options):
             "How a reading changes the memory, with --eta: gate, as in the paper, or an ablation, such as keys-only "
             f"or cosine:readings=15 (docs/think.md){installed(RULES)}. Default: gate.",
             "RULE[:PARAMETER=VALUE,...]",
-            complete="updates",
             default=False,
         ),
     ] = GATE

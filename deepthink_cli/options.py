@@ -6,7 +6,7 @@ study, the argument of the harness and of Python, and the messages about its val
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from logging import getLogger
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
@@ -30,12 +30,12 @@ class Flag:
     """The properties of an option beside the type, the default and the constraints of its field.
 
     `name` is the option's name if it differs from the field's, and `short` its short form, as in `-m`. `hint` describes
-    the possible values in messages, if the constraint's own words do not. `complete` is the list of names that the
-    shell offers (`deepthink_cli.cli.completion`); with `closed`, other names are refused. With `several`, the option
-    may be given several times. Without `variable`, no variable of the environment sets it. Without `default`, the
-    default is not shown, since the help describes it; a text is shown in its place, and has the same effect if it is
-    typed. `callback` is called with the parsed value; with `eager`, before the callbacks of other options. `alone` is
-    the value of an option that is given without a value.
+    the possible values in messages, if the constraint's own words do not. `names` returns the only values, which help
+    shows; a text is the place of the function. With `several`, the option may be given several times. Without
+    `variable`, no variable of the environment sets it. Without `default`, the default is not shown, since the help
+    describes it; a text is shown in its place, and has the same effect if it is typed. `callback` is called with the
+    parsed value; with `eager`, before the callbacks of other options. `alone` is the value of an option that is given
+    without a value.
     """
 
     panel: str
@@ -44,8 +44,7 @@ class Flag:
     name: str = ""
     short: str = ""
     hint: str = ""
-    complete: str = ""
-    closed: bool = False
+    names: Callable[[], Collection[str]] | str = ""
     several: bool = False
     variable: bool = True
     default: bool | str = True

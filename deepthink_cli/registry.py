@@ -24,7 +24,7 @@ def lazy(place: str) -> Any:
 
 def loaded(found: T | str) -> T:
     """An object, imported if it is named by its place, `module:name`."""
-    return cast(T, lazy(found).load()) if isinstance(found, str) else found
+    return cast("T", lazy(found).load()) if isinstance(found, str) else found
 
 
 class Registry(MutableMapping[str, T], Generic[T]):
@@ -47,7 +47,7 @@ class Registry(MutableMapping[str, T], Generic[T]):
                 self._load(name, found)
             else:
                 self._objects[name] = found.load()
-        return cast(T, self._objects[name])
+        return cast("T", self._objects[name])
 
     def __setitem__(self, name: str, value: T) -> None:
         self._entries[name] = value

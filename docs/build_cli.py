@@ -15,7 +15,7 @@ from typing import Any
 
 from pages import ROOT, write_or_check
 
-from deepthink_cli.cli.help import WHICH
+from deepthink_cli.cli.command import WHICH
 from deepthink_cli.cli.main import program
 
 PAGE = ROOT / "docs" / "cli.md"
@@ -81,7 +81,7 @@ def section(words: Sequence[str], text: str) -> str:
 
 
 def helps(names: Sequence[Sequence[str]]) -> list[str]:
-    """What `deepthink COMMAND --help-all` prints for each name, 100 columns wide, without colour and frames."""
+    """What `deepthink COMMAND --help-all` prints for each name, 100 columns wide."""
     given = json.dumps([[*name, "--help-all"] for name in names])
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, given],
@@ -96,14 +96,9 @@ def helps(names: Sequence[Sequence[str]]) -> list[str]:
 
 
 def environment() -> dict[str, str]:
-    """This process's environment without what changes the help, such as GITHUB_ACTIONS, which forces colour."""
-    changing = ("GITHUB_ACTIONS", "FORCE_COLOR", "PY_COLORS", "TERMINAL_WIDTH")
-    kept = {
-        name: value
-        for name, value in os.environ.items()
-        if name not in changing and not name.startswith(("DEEPTHINK_", "_TYPER"))
-    }
-    return {**kept, "COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb", "PYTHONUTF8": "1", "TYPER_USE_RICH": "0"}
+    """This process's environment without the variables that change the help."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("DEEPTHINK_")}
+    return {**kept, "COLUMNS": "100", "PYTHONUTF8": "1"}
 
 
 if __name__ == "__main__":

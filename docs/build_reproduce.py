@@ -12,8 +12,7 @@ from pathlib import Path
 
 from pages import ROOT, write_or_check
 
-from deepthink_cli.experiments.axes import shown
-from deepthink_cli.experiments.crossing import cross_study
+from deepthink_cli.experiments.crossing import cross_study, shown
 from deepthink_cli.experiments.estimate import amount_of, lengths_of
 from deepthink_cli.experiments.experiment import Experiment
 from deepthink_cli.experiments.plan import run_tasks

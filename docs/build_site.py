@@ -21,7 +21,10 @@ ORDER = {
     "Start": ["tutorial"],
     "How to": ["think", "predict", "serve", "eval", "choose", "experiments", "elsewhere"],
     "Reference": ["concepts", "cli", "python", "reference", "tasks", "models", "artifact", "architecture", "SECURITY"],
-    "Evidence": ["evidence", "preregistration", "second-model", "table1", "performance", "measurements", "reproduce"],
+    "Evidence": [
+        *("evidence", "evidence-details", "preregistration", "second-model", "table1"),
+        *("performance", "measurements", "reproduce"),
+    ],
     "The project": [
         *("CONTRIBUTING", "releasing", "CHANGELOG", "benchmarks/README", "research/README"),
         *("examples/custom_task/README", "examples/pocket/README"),

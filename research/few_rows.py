@@ -40,9 +40,9 @@ from deepthink_cli.tasks.sources import Source
 from deepthink_cli.tasks.splits import evaluation_set, training_rows
 from deepthink_cli.thinking import think
 from deepthink_cli.tuning.held_out import held_out_scores, training_set
+from deepthink_cli.tuning.nested import UNLABELLED, excess
 from deepthink_cli.tuning.options import TuneOptions
 from deepthink_cli.tuning.plan import LabelledRows, TunePlan, plan_tuning
-from deepthink_cli.tuning.unchosen import UNLABELLED, excess
 
 COUNTS = (12, 16, 24)
 NAMES = {"sst2": "SST-2", "sst5": "SST-5", "trec": "TREC", "mr": "MR", "agnews": "AG News"}

@@ -33,12 +33,12 @@ from deepthink_cli.engine.network import LanguageModel
 from deepthink_cli.engine.opening import find_model, load
 from deepthink_cli.engine.packed import PackedEngine
 from deepthink_cli.events import silent
-from deepthink_cli.experiments.executors.messages import RowMade
+from deepthink_cli.experiments.executors.base import RowMade
 from deepthink_cli.experiments.experiment import Experiment
 from deepthink_cli.experiments.jobs import Job, known, pending
 from deepthink_cli.experiments.plan import planned
 from deepthink_cli.experiments.prepare import SharedRows, prepare_run
-from deepthink_cli.experiments.runner import work
+from deepthink_cli.experiments.scorer import work
 from deepthink_cli.io.atomic import append, cut, replacing, whole_lines
 from deepthink_cli.method import Method
 from deepthink_cli.model.options import ModelOptions

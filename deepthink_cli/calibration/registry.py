@@ -160,7 +160,6 @@ class CorrectionOptions(Options):
             f"Store a correction of the scores for a bias toward some labels: {_TEXTS}. Others need rows: deepthink "
             "calibrate.",
             "NAME",
-            complete="one_calibration",
             variable=False,
         ),
     ] = None

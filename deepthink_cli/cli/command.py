@@ -1,4 +1,4 @@
-"""The class of the commands: optional values, and errors that name sources of values; and the command line."""
+"""The classes of the program and its commands: help pages, optional values, and errors that name sources of values."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import os
 import shlex
 from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
+from copy import copy
 from typing import Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
-from deepthink_cli.cli.help import HelpCommand
+from deepthink_cli.cli.about import about_of
 from deepthink_cli.cli.sources import naming_sources
 
 ARGUMENTS: ContextVar[tuple[str, ...]] = ContextVar("ARGUMENTS", default=())  # the words of the running command line
@@ -32,8 +34,27 @@ def with_values(words: Sequence[str], alone: Mapping[str, str]) -> list[str]:
     return completed
 
 
-class Command(HelpCommand):
-    """A command whose errors name the source of the wrong value."""
+# A user's purposes, and the command for each; README.md shows the same table.
+WHICH = {
+    "a first look; a real model to try": "demo; download",
+    "labels for my own rows": "think, then predict",
+    "how good one memory is": "eval",
+    "a memory with its label bias corrected": "calibrate",
+    "technique, T, eta and calibration for my own rows": "tune",
+    "accuracy over T on tasks, over seeds": "run",
+    "many such runs, as one YAML file": "study",
+}
+MAX_OPTIONS = 12  # a command with more options names the first ones
+_WHOLE = "deepthink.help_all"  # set in a context whose help shows every option
+
+
+class Command(TyperCommand):
+    """A command whose --help shows its first options, and --help-all every option under the heading of its kind.
+
+    Its errors name the source of the wrong value; some of its options have an optional value.
+    """
+
+    help_all: Any = None
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the words of the command, some of whose options have an optional value."""
@@ -45,6 +66,100 @@ class Command(HelpCommand):
             os.environ["HF_HUB_OFFLINE"] = "1"  # read when the library is first imported, which is later
         with naming_sources(ctx):
             return super().invoke(ctx)
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """The parameters of the command, and the options for its help."""
+        return _with_help_all(self, super().get_params(ctx), ctx)
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the arguments and the options; only --help-all says where an option has no meaning."""
+        whole, first = ctx.meta.get(_WHOLE), _first(ctx)
+        conditions = getattr(ctx.command.callback, "conditions", {}) if whole else {}
+        sections: dict[str, list[tuple[str, str]]] = {"Arguments": []}
+        for each in self.get_params(ctx):
+            argument, panel = each.param_type_name == "argument", each.rich_help_panel
+            if (argument or whole or not first or panel is None or each.name in first) and (
+                record := each.get_help_record(ctx)
+            ):
+                heading = "Arguments" if argument else panel if whole and panel else "Options"
+                sections.setdefault(heading, []).append(_with_condition(record, conditions.get(each.name, "")))
+        for heading, records in sections.items():
+            if records:
+                with formatter.section(heading):
+                    formatter.write_dl(records)
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        """Write the example, and the number of options that the page does not show."""
+        super().format_epilog(ctx, formatter)
+        if (first := _first(ctx)) and not ctx.meta.get(_WHOLE):
+            hidden = [each for each in self.params if each.param_type_name == "option" and each.name not in first]
+            formatter.write_paragraph()
+            formatter.write_text(f"{len(hidden)} more options: {ctx.command_path} --help-all")
+
+
+def _with_condition(record: tuple[str, str], condition: str) -> tuple[str, str]:
+    """A line of help with a condition before its default."""
+    text, bracket, default = record[1].partition("  [")
+    return record[0], f"{text}{condition}{bracket}{default}"
+
+
+class HelpGroup(TyperGroup):
+    """A group of commands, whose help shows everything."""
+
+    help_all: Any = None
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """The parameters of the group, and the options for its help."""
+        return _with_help_all(self, super().get_params(ctx), ctx)
+
+
+class ProgramGroup(HelpGroup):
+    """The program: its help shows first the purposes of commands, then its options and the commands in groups."""
+
+    def format_help_text(self, ctx: Any, formatter: Any) -> None:
+        """Write the purpose of the program, and the purposes of commands."""
+        super().format_help_text(ctx, formatter)
+        with formatter.section("Which command"):
+            formatter.write_dl(list(WHICH.items()), col_max=max(map(len, WHICH)))
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the commands of each group."""
+        groups = dict.fromkeys(map(_panel, self.commands.values()))
+        width = max(map(len, self.commands))
+        for group in groups:
+            shown = [each for each in self.commands.items() if _panel(each[1]) == group]
+            with formatter.section(group):
+                limit = formatter.width - 6 - width
+                formatter.write_dl([(f"{name:{width}}", each.get_short_help_str(limit)) for name, each in shown])
+
+
+def _panel(command: Any) -> str:
+    return str(command.rich_help_panel)
+
+
+def _first(ctx: Any) -> frozenset[str]:
+    """The first options in the help of a context's command; empty if it shows all."""
+    return about_of(ctx.command.callback).first
+
+
+def _with_help_all(command: Command | HelpGroup, params: list[Any], ctx: Any) -> list[Any]:
+    """The parameters with --help-all at the end; it is not listed where --help shows all."""
+    help_option = command.get_help_option(ctx)
+    if help_option is None:
+        return params
+    if command.help_all is None:
+        show_help = help_option.callback
+        command.help_all = copy(help_option)
+        command.help_all.name, command.help_all.opts = "help_all", ["--help-all"]
+        command.help_all.help = "Show this message with every option and exit."
+        command.help_all.hidden = not _first(ctx)
+        command.help_all.callback = lambda ctx, option, value: _show_whole(show_help, ctx, option, value)
+    return [*params, command.help_all]
+
+
+def _show_whole(show_help: Any, ctx: Any, option: Any, value: bool) -> None:
+    ctx.meta[_WHOLE] = value
+    show_help(ctx, option, value)
 
 
 class Program(typer.Typer):

@@ -33,7 +33,7 @@ def _labels(context: typer.Context, typed: list[str] | None) -> list[str] | None
 MemoryFile = Annotated[Path, typer.Argument(metavar="MEMORY", help="A file written by deepthink think.")]
 TaskName = Annotated[
     str | None,
-    Flag(DATA, "Built-in task (deepthink tasks lists them), or a task file.", "NAME|FILE", complete="task_names"),
+    Flag(DATA, "Built-in task (deepthink tasks lists them), or a task file.", "NAME|FILE"),
 ]
 TaskNames = Annotated[
     list[str] | None,
@@ -41,7 +41,6 @@ TaskNames = Annotated[
         DATA,
         "Task, group (classic, mmlu, mmlu/stem, bbh) or task file; give it several times for several.",
         "NAME|GROUP|FILE",
-        complete="task_names",
     ),
 ]
 ProtocolName = Annotated[
@@ -243,7 +242,6 @@ Calibrate = Annotated[
         f"Correct the scores for a bias toward some labels: {', '.join((*choices(), STORED))}; "
         "of several, the first gives the label. Default: what the memory stores.",
         "NAME,...",
-        complete="calibrations",
     ),
 ]
 EnsembleFiles = Annotated[

@@ -9,18 +9,18 @@ from deepthink_cli.cli.about import about
 from deepthink_cli.cli.console import Show, note
 from deepthink_cli.cli.grouped import Without, grouped
 from deepthink_cli.cli.options import CommonArguments
-from deepthink_cli.model.download import LICENCE, NAME
-from deepthink_cli.model.download import download as download_model
+from deepthink_cli.model import download as model
 from deepthink_cli.options import OUTPUT, Flag
-
-FOLDER = Path("smollm2-135m-instruct")
-Output = Annotated[Path, Flag(OUTPUT, "Folder of the model.", "FOLDER", short="-o", variable=False)]
 
 
 @about("download -o smollm2")
 @grouped
 def download(
-    output: Output = FOLDER, *, common: Annotated[CommonArguments, Without("json", "verbose", "config")]
+    output: Annotated[Path, Flag(OUTPUT, "Folder of the model.", "FOLDER", short="-o", variable=False)] = Path(
+        "smollm2-135m-instruct"
+    ),
+    *,
+    common: Annotated[CommonArguments, Without("json", "verbose", "config")],
 ) -> None:
     """Download a small model with trained weights, for a trial.
 
@@ -30,6 +30,6 @@ def download(
     there = (output / "config.json").is_file()
     if not there:
         with Show(common) as tell:
-            download_model(output, tell=tell)
-    note(f"{output}: there already" if there else f"wrote {output} ({NAME}, {LICENCE})", common.quiet)
+            model.download(output, tell=tell)
+    note(f"{output}: there already" if there else f"wrote {output} ({model.NAME}, {model.LICENCE})", common.quiet)
     note(f"next: deepthink think ROWS -m {output} --calibrate domain -o mem.safetensors", common.quiet)

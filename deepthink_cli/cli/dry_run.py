@@ -36,18 +36,16 @@ def check_dry_run(others: dict[str, Any], inputs: RowSource | None = None) -> No
 
 def show_estimate(probed: Probed, json: bool) -> None:
     """Print the cost of all rows."""
-    estimate = probed.as_json()
     if json:
-        write_json(estimate)
+        write_json(probed.as_json())
         return
-    timed = f"{estimate['probed']} rows in {estimate['probed_seconds']:.2f} s"
-    rates = "no row can be timed"
-    if estimate["rows_per_second"] is not None:
-        rates = f"{estimate['rows_per_second']:,.1f} rows/s, {estimate['tokens_per_second']:,.0f} tokens/s"
+    rates, seconds = "no row can be timed", probed.timed_seconds
+    if probed.places:
+        rates = f"{len(probed.places) / seconds:,.1f} rows/s, {probed.timed_tokens / seconds:,.0f} tokens/s"
     report(
         f"rows     {probed.rows:,}, {len(probed.skipped):,} of them skipped",
         f"tokens   {'' if probed.exact else 'about '}{probed.tokens:,}, all candidates included",
         f"time     about {duration(probed.seconds)}, of which loading takes {probed.loading:.1f} s",
-        f"probe    {timed}: {rates}",
+        f"probe    {len(probed.places)} rows in {seconds:.2f} s: {rates}",
         "output   not written: this is a dry run",
     )

@@ -15,7 +15,7 @@ from deepthink_cli.cli.command import ARGUMENTS
 from deepthink_cli.cli.console import note
 from deepthink_cli.errors import InputError, Problem, Problems, option
 from deepthink_cli.events import Event, Note
-from deepthink_cli.experiments.executors.registry import EXECUTORS, Cluster, Queue
+from deepthink_cli.experiments.executors.base import EXECUTORS, Cluster, Queue
 from deepthink_cli.options import MACHINES, Flag, Options
 from deepthink_cli.registry import loaded
 

@@ -29,8 +29,7 @@ To = Annotated[
         OUTPUT,
         " ".join([*_SUMMARIES, *([f"Installed: {', '.join(EXPORTERS.added)}."] if EXPORTERS.added else [])]),
         f"<{'|'.join(EXPORTERS)}>",
-        complete="exporters",
-        closed=True,
+        names=lambda: EXPORTERS,
         variable=False,
     ),
 ]

@@ -15,11 +15,11 @@ import typer
 from pydantic.fields import FieldInfo
 from typer.models import OptionInfo
 
-from deepthink_cli.cli import completion
 from deepthink_cli.cli.names import flag as typed
 from deepthink_cli.cli.names import variable
 from deepthink_cli.meaning import sentence
 from deepthink_cli.options import Flag, Joined, Options, flag_of, warn_of_taken
+from deepthink_cli.registry import loaded
 
 T = TypeVar("T", bound=Options)
 
@@ -70,7 +70,8 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
     """Replace every parameter of `command` that is a group by its options, in their order.
 
     A group is a model of options: `Given[Model]` arrives as it was typed, `Model` is checked first. Options in
-    `Without` are left out, and have their defaults. The help of an option ends with the conditions without meaning.
+    `Without` are left out, and have their defaults. The command's attribute `conditions` says where its options have no
+    meaning.
     Raises TypeError for a name that the group does not have, ValueError if two parameters share a name.
     """
     parameters: list[Parameter] = []
@@ -89,7 +90,6 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
             flag = next((note for note in notes if isinstance(note, Flag)), None)
             annotation = hint if flag is None else _annotation(flag.name or parameter.name, kind, flag)
             parameters.append(parameter.replace(kind=Parameter.KEYWORD_ONLY, annotation=annotation))
-    parameters = [_helped(each, None, sentence(command.__name__, each.name, typed)) for each in parameters]
 
     @wraps(command)
     def flat(**values: Any) -> None:
@@ -102,6 +102,7 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
 
     flat.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
     flat.alone = _alone(parameters)  # type: ignore[attr-defined]
+    flat.conditions = {each.name: sentence(command.__name__, each.name, typed) for each in parameters}  # type: ignore[attr-defined]
     flat.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return flat
 
@@ -183,12 +184,9 @@ def _annotation(name: str, kind: Any, flag: Flag) -> Any:
     if flag.several:
         plain = list[str]
     more: dict[str, Any] = {}
-    if flag.complete:
-        more["autocompletion"] = getattr(completion, flag.complete)
     metavar = flag.metavar
-    if flag.closed:
-        names = completion.NAMES[flag.complete]
-        more["parser"] = _one_of(names)
+    if flag.names:
+        more["parser"] = _one_of(names := loaded(flag.names))
         metavar = metavar or f"[{'|'.join(names())}]"
     info = typer.Option(
         f"--{name.replace('_', '-')}",
@@ -209,7 +207,7 @@ def _is_union(kind: Any) -> bool:
     return get_origin(kind) in (Union, UnionType)
 
 
-def _one_of(names: Callable[[], list[str]]) -> Callable[[str], str]:
+def _one_of(names: Callable[[], Collection[str]]) -> Callable[[str], str]:
     def parse(name: str) -> str:
         if name not in names():
             raise typer.BadParameter(f"{name!r} is not one of {', '.join(map(repr, names()))}.")
@@ -227,13 +225,13 @@ def _chosen(group: Any, options: dict[str, Parameter], notes: list[Any]) -> dict
     return {field: _helped(each, texts.get(each.name)) for field, each in options.items() if each.name not in omitted}
 
 
-def _helped(parameter: Parameter, text: str | None, end: str = "") -> Parameter:
-    """The parameter with the help `text`, if given, in place of its own, and `end` after the help."""
-    kind, *notes = get_args(parameter.annotation) if get_origin(parameter.annotation) is Annotated else (None,)
-    if not (text or end) or not notes:
+def _helped(parameter: Parameter, text: str | None) -> Parameter:
+    """The parameter with the help `text`, if given, in place of its own."""
+    if text is None:
         return parameter
+    kind, *notes = get_args(parameter.annotation)
     helped = [copy(note) for note in notes]
     for note in helped:
         if isinstance(note, OptionInfo):
-            note.help = f"{text or note.help}{end}"
+            note.help = text
     return parameter.replace(annotation=Annotated[(kind, *helped)])

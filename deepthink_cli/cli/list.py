@@ -8,19 +8,18 @@ import typer
 
 from deepthink_cli.artifact.container import OPENERS
 from deepthink_cli.calibration.registry import CALIBRATIONS
-from deepthink_cli.cli import completion
 from deepthink_cli.cli.about import about
 from deepthink_cli.cli.console import report, table, write_json
 from deepthink_cli.cli.grouped import Without, grouped
 from deepthink_cli.cli.options import CommonArguments
 from deepthink_cli.engine.registry import ENGINES
 from deepthink_cli.errors import InputError
-from deepthink_cli.experiments.executors.registry import EXECUTORS
+from deepthink_cli.experiments.executors.base import EXECUTORS
 from deepthink_cli.experiments.figure import FORMS
 from deepthink_cli.export import EXPORTERS
 from deepthink_cli.observers import OBSERVERS
 from deepthink_cli.registry import Registry
-from deepthink_cli.report.published import PUBLISHED
+from deepthink_cli.report.cells import PUBLISHED
 from deepthink_cli.report.registry import FORMATS
 from deepthink_cli.scoring.scoring import STEPS
 from deepthink_cli.scoring.steps.score import SCORES
@@ -51,9 +50,7 @@ REGISTRIES: dict[str, Registry[Any]] = {
 COLUMNS = ("kind", "name", "summary", "source")
 Kinds = Annotated[
     list[str] | None,
-    typer.Argument(
-        metavar="KIND", autocompletion=completion.one_of(REGISTRIES), help=f"{', '.join(REGISTRIES)}. Default: all."
-    ),
+    typer.Argument(metavar="KIND", help=f"{', '.join(REGISTRIES)}. Default: all."),
 ]
 
 

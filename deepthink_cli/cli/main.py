@@ -16,9 +16,8 @@ import typer
 from typer.exceptions import Abort, Exit, TyperException
 
 from deepthink_cli.cli.about import about_of
-from deepthink_cli.cli.command import ARGUMENTS, Program
-from deepthink_cli.cli.console import note
-from deepthink_cli.cli.help import ProgramGroup
+from deepthink_cli.cli.command import ARGUMENTS, Program, ProgramGroup
+from deepthink_cli.cli.console import note, write_text
 from deepthink_cli.cli.names import flag
 from deepthink_cli.cli.process import INTERRUPTED, end_at_signals, finish, open_closed_streams
 from deepthink_cli.cli.sources import commands_of, unread_variables, usage_message
@@ -67,7 +66,7 @@ GROUPS = {
         "run": "run:run",
         "report": "report:report",
         "plot": "plot:plot",
-        "study": "studies:studies",
+        "study": "study:studies",
     },
     "This machine and other programs": {
         "download": "download:download",
@@ -82,11 +81,6 @@ COMMANDS: Registry[Any] = Registry(
     {name: lazy(f"deepthink_cli.cli.{place}") for commands in GROUPS.values() for name, place in commands.items()},
     _checked,
 )
-# The help of options that typer adds, each in a line.
-COMPLETION = {
-    "install_completion": "Set up completion in this shell.",
-    "show_completion": "Print what sets completion up.",
-}
 HELP = ["-h", "--help"]
 NO_COMMAND = (*HELP, "--help-all", "--version")  # after these no command is run
 CONTEXT = {"help_option_names": HELP, "max_content_width": 100}
@@ -117,7 +111,7 @@ def program(command: str | None = None, listed: bool = False) -> Any:
         "file, which labels any number of inputs.",
         no_args_is_help=True,
         pretty_exceptions_enable=False,
-        rich_markup_mode="rich",
+        rich_markup_mode=None,
         context_settings=CONTEXT,
     )
     app.callback()(_root)
@@ -125,10 +119,7 @@ def program(command: str | None = None, listed: bool = False) -> Any:
         found = _purpose(name) if listed else COMMANDS.get(name)
         if found is not None:
             _add(app, name, found)
-    made: Any = typer.main.get_command(app)
-    for each in made.params:
-        each.help = COMPLETION.get(each.name, each.help)
-    return made
+    return typer.main.get_command(app)
 
 
 def _purpose(name: str) -> Any:
@@ -205,8 +196,10 @@ def _run(arguments: list[str]) -> int:
     except Exit as stop:
         return stop.exit_code
     except TyperException as error:
-        message = usage_message(error)
-        return _fail(ExitCode.USAGE, message) if message else int(ExitCode.USAGE)
+        if type(error).__name__ == "NoArgsIsHelpError":  # a group without a command; its module is private
+            write_text(f"{error.message}\n")
+            return int(ExitCode.USAGE)
+        return _fail(ExitCode.USAGE, usage_message(error))
     except (KeyboardInterrupt, Abort):
         return _interrupted()
     except (BrokenPipeError, SystemExit):

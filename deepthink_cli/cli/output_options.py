@@ -38,9 +38,9 @@ class Watching:
     def check(self, read: Sequence[str | Path], runs: Collection[Path] = ()) -> None:
         """Raise InputError for wrong options; `read` and `runs` are as in `Observer`."""
         problems = Problems()
-        for observer, own in self._asked:
-            with problems.collected():
-                loaded(observer.check)(observer.options.checked(**own), read, runs)
+        problems.each(
+            lambda asked: loaded(asked[0].check)(asked[0].options.checked(**asked[1]), read, runs), self._asked
+        )
         problems.raise_any()
 
     def start(self, tell: Tell) -> Tell:

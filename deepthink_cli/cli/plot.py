@@ -12,8 +12,7 @@ from deepthink_cli.cli.about import about
 from deepthink_cli.cli.console import note, write_json
 from deepthink_cli.cli.grouped import Without, grouped
 from deepthink_cli.cli.options import CommonArguments
-from deepthink_cli.cli.report import AllTasks, Runs, Where
-from deepthink_cli.cli.study_folders import study_of, tell_of_missing
+from deepthink_cli.cli.report import AllTasks, Runs, Where, study_of, tell_of_missing
 from deepthink_cli.cli.values import read_by
 from deepthink_cli.errors import InputError, Problems
 from deepthink_cli.experiments.figure import FORMS
@@ -22,7 +21,7 @@ from deepthink_cli.registry import loaded
 
 if TYPE_CHECKING:
     from deepthink_cli.experiments.figure import FigureOptions
-    from deepthink_cli.experiments.study import OpenedStudy, Study
+    from deepthink_cli.experiments.study import Study
     from deepthink_cli.report.curves import Panel
     from deepthink_cli.report.job_results import JobResults
 
@@ -86,14 +85,8 @@ def plot(runs: Runs, *, chosen: PlotArguments, common: Annotated[CommonArguments
     Each task, or the mean, has a panel; a study may have a figure of its own. The dotted line is plain in-context
     learning (T = 1). Bands of accuracy show how seeds differ, not what thinking changes: see --difference.
     """
-    write_plot(runs, study_of(runs, common.quiet), chosen, common)
-
-
-def write_plot(
-    runs: Sequence[Path], opened: OpenedStudy | None, options: PlotArguments, common: CommonArguments
-) -> None:
-    """Draw runs, or a study, into the files that the options name; raises InputError for all wrong options."""
-    _write_figure(runs, options, common, None if opened is None else opened.study)
+    opened = study_of(runs, common.quiet)
+    _write_figure(runs, chosen, common, None if opened is None else opened.study)
     tell_of_missing(opened, runs, common.quiet)
 
 
@@ -180,7 +173,7 @@ def _panels(runs: Sequence[Path], jobs: Sequence[JobResults], tasks: bool, diffe
 
 def _methods(runs: Sequence[Path], jobs: Sequence[JobResults]) -> Callable[[Mapping[Path, str]], None]:
     """The function that draws the runs' methods against the first; raises InputError for a single method."""
-    from deepthink_cli.report.dots import differences_from_first, draw_dots
+    from deepthink_cli.report.figures import differences_from_first, draw_dots
     from deepthink_cli.report.ranking import methods_of
 
     methods = methods_of(jobs)

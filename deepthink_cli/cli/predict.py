@@ -19,9 +19,8 @@ from deepthink_cli.cli.data_options import Calibrate, EnsembleFiles, IterationCh
 from deepthink_cli.cli.dry_run import DryRun, check_dry_run, show_estimate
 from deepthink_cli.cli.executor_options import Workers, place_of, started
 from deepthink_cli.cli.grouped import Given, grouped
-from deepthink_cli.cli.opener_options import OpenerOptions
 from deepthink_cli.cli.options import CommonArguments, for_memory
-from deepthink_cli.cli.scoring_options import ScoringOptions
+from deepthink_cli.cli.scoring_options import OpenerOptions, ScoringOptions
 from deepthink_cli.cli.values import check_given, read_by
 from deepthink_cli.data.source import RowSource
 from deepthink_cli.errors import InputError, Problems, option

@@ -17,11 +17,10 @@ from deepthink_cli.cli.console import report as print_report
 from deepthink_cli.cli.grouped import Given, Without, grouped
 from deepthink_cli.cli.options import CommonArguments
 from deepthink_cli.cli.output_options import Watching, observed
-from deepthink_cli.cli.study_folders import study_of, tell_of_missing, titled
 from deepthink_cli.cli.values import read_by
 from deepthink_cli.errors import InputError, Problems
 from deepthink_cli.options import DATA, METHOD, OUTPUT, Flag, Options
-from deepthink_cli.report.published import PUBLISHED
+from deepthink_cli.report.cells import PUBLISHED
 from deepthink_cli.report.registry import FORMATS, Reported
 
 if TYPE_CHECKING:
@@ -44,8 +43,7 @@ OutputFormat = Annotated[
     Flag(
         OUTPUT,
         " ".join(["Formatted tables, or numbers in [0, 1] as csv and json.", *_OTHERS, "Default: terminal."]),
-        complete="formats",
-        closed=True,
+        names=lambda: FORMATS,
         variable=False,
     ),
 ]
@@ -118,18 +116,8 @@ def report(
     common: Annotated[CommonArguments, Without("verbose")],
 ) -> None:
     """Print tables of runs or of a study, against T = 1."""
-    write_report(runs, study_of(runs, common.quiet), chosen, Watching("report", watching), common)
-
-
-def write_report(
-    runs: Sequence[Path],
-    opened: OpenedStudy | None,
-    options: ReportArguments,
-    observers: Watching,
-    common: CommonArguments,
-) -> None:
-    """Write the report of runs, or of a study; raises InputError for all wrong options."""
-    _write_tables(runs, titled(runs, opened), options, observers, common)
+    opened = study_of(runs, common.quiet)
+    _write_tables(runs, _titled(runs, opened), chosen, Watching("report", watching), common)
     tell_of_missing(opened, runs, common.quiet)
 
 
@@ -175,6 +163,49 @@ def _write_tables(
         told(reported)
     for line in notes:
         note(line, common.quiet)
+
+
+def study_of(runs: Sequence[Path], quiet: bool) -> OpenedStudy | None:
+    """The study that was run into these folders; None for runs.
+
+    Folders whose study cannot be read, because its file was moved or changed, count as runs, with a note.
+    """
+    from deepthink_cli.experiments.study import open_study, origin_of
+
+    origin = origin_of(runs)
+    if origin is None:
+        return None
+    try:
+        return open_study(origin.study, origin.scale)
+    except InputError as error:
+        note(f"{runs[0]}: taken as a run, because its study cannot be read: {error.messages[0]}", quiet)
+        return None
+
+
+def _titled(runs: Sequence[Path], opened: OpenedStudy | None) -> str:
+    """The folders, after the title of their study, if any."""
+    folders = ", ".join(map(str, runs))
+    return folders if opened is None else f"{opened.study.title or opened.study.name} ({folders})"
+
+
+def tell_of_missing(opened: OpenedStudy | None, runs: Sequence[Path], quiet: bool) -> None:
+    """Note that rows of a study are missing, counted by the definitions of its tasks."""
+    from deepthink_cli.experiments.crossing import cross_study
+    from deepthink_cli.experiments.folder import found_in
+    from deepthink_cli.experiments.plan import rows_of
+    from deepthink_cli.experiments.shards import with_shards
+
+    if opened is None:
+        return
+    try:
+        expected = sum(rows_of(run) for run in cross_study(opened).runs)
+    except InputError as error:
+        note(f"{opened.study.name}: whether rows are missing is not known: {error.messages[0]}", quiet)
+        return
+    written = sum(len(found_in(run)) for run in with_shards(runs))
+    if written < expected:
+        there = f"{written:,} of {expected:,} rows are there, of all that the study has"
+        note(f"{opened.study.name}: {there}; the same deepthink study run continues", quiet)
 
 
 def _check_taken(name: str, given: Mapping[str, Any]) -> None:

@@ -27,8 +27,8 @@ from deepthink_cli.options import DATA, OUTPUT, Flag, Options
 from deepthink_cli.scoring.scoring import Scoring
 
 if TYPE_CHECKING:
-    from deepthink_cli.experiments.collect import RunSummary
     from deepthink_cli.experiments.estimate import Estimate
+    from deepthink_cli.experiments.run import RunSummary
 
 # Headings of what a run crosses.
 CROSSED = {
@@ -150,7 +150,7 @@ def run(
 
 def _show_plan(values: dict[str, Any], gates: str, estimated: Estimate, json: bool) -> None:
     if json:
-        write_json({**values, "estimate": estimated.as_json()})
+        write_json({**values, "estimate": asdict(estimated)})
         return
     tasks, work = values["tasks"], f"{values['jobs']} jobs, {values['rows']:,} rows"
     report(
@@ -174,8 +174,7 @@ def _time(estimated: Estimate) -> str:
         return f"not estimated: {estimated.reason}{there}"
     if not estimated.rows:
         return "nothing to do: all rows are there already"
-    timed = "" if estimated.timed == estimated.tasks else f" on {estimated.timed} of {estimated.tasks} tasks"
-    return f"about {duration(estimated.seconds)}, by a probe of {duration(estimated.probe)}{timed}{there}"
+    return f"about {duration(estimated.seconds)}, by a short probe{there}"
 
 
 def _iterations(values: dict[str, Any]) -> str:

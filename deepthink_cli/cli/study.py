@@ -1,28 +1,41 @@
-"""`deepthink study`: list, show and validate studies, and report and draw their rows."""
+"""Cross models, tasks and settings, as a YAML file says.
+
+The runs of a study are in one folder.
+"""
 
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from deepthink_cli.cli.about import about
-from deepthink_cli.cli.console import note, report, table, write_json
+from deepthink_cli.cli.command import HelpGroup, Program
+from deepthink_cli.cli.console import Show, duration, note, report, table, write_json
+from deepthink_cli.cli.executor_options import ExecutorArguments, Machines
 from deepthink_cli.cli.grouped import Given, Without, grouped
 from deepthink_cli.cli.options import CommonArguments
-from deepthink_cli.cli.output_options import Watching
-from deepthink_cli.cli.plot import PlotArguments, write_plot
-from deepthink_cli.cli.report import Reporting, ReportObservers, write_report
-from deepthink_cli.cli.study_folders import study_of
-from deepthink_cli.cli.study_options import Scale, StudyArguments, StudyName, folder_of
-from deepthink_cli.errors import InputError, Problems
-from deepthink_cli.options import DATA, Flag
+from deepthink_cli.cli.output_options import Watching, observed
+from deepthink_cli.cli.run import Samples, report_summary
+from deepthink_cli.cli.run_progress import RunProgress
+from deepthink_cli.cli.study_options import UNNAMED, StudyArguments, StudyName, StudyOutput, folder_of
+from deepthink_cli.cli.values import read_by
+from deepthink_cli.errors import Problems
+from deepthink_cli.events import telling_all
+from deepthink_cli.model.options import ModelOptions
+from deepthink_cli.options import OUTPUT, Flag, Options
 
 if TYPE_CHECKING:
     from deepthink_cli.experiments.crossing import Crossing
+    from deepthink_cli.experiments.estimate import Estimate
     from deepthink_cli.experiments.study import OpenedStudy
+
+    StudyObservers = Options
+else:
+    StudyObservers = observed("run")
 
 
 @grouped
@@ -50,38 +63,57 @@ def show_study(study: StudyName, *, common: Annotated[CommonArguments, Without("
     sys.stdout.flush()
 
 
+NoProbe = Annotated[bool, Flag(OUTPUT, "Load no model; no estimate of the time.", variable=False)]
+
+
+@about(first="output no_probe scale model task seeds iterations limit json")
 @grouped
-def validate_study(
+def plan_study(
     context: typer.Context,
     study: StudyName,
+    output: StudyOutput = None,
+    no_probe: NoProbe = False,
     *,
     replaced: StudyArguments,
-    common: Annotated[CommonArguments, Without("verbose")],
+    model: Annotated[Given[ModelOptions], Without(*UNNAMED)],
+    common: CommonArguments,
 ) -> None:
-    """Check a study and each of its scales without opening a model; every mistake is named by file and line."""
+    """Check a study, and show what it takes: for each model its rows, inputs, tokens and time. Downloads nothing.
+
+    Every mistake, also of its scales, is named by file and line. Times are measured by a short probe where the weights
+    are on this machine.
+    """
     from deepthink_cli.experiments.crossing import cross_study
+    from deepthink_cli.experiments.estimate import plan_models
     from deepthink_cli.experiments.study import open_study
 
     problems = Problems()
-    opened = replaced.opened(context, study)
-    scales = [] if replaced.scale else list(opened.study.scales)
-    crossing = problems.tried(cross_study, opened)
-    for scale in scales:
-        with problems.collected():
-            cross_study(open_study(study, scale))
+    found = problems.tried(replaced.crossed, context, study, model)
+    for scale in () if replaced.scale else open_study(study).study.scales:
+        problems.tried(cross_study, open_study(study, scale))
     problems.raise_any()
-    values = described(opened, crossing)
+    opened, crossing = found
+    folder = folder_of(output, opened)
+    with Show(common) as tell:
+        plans = list(plan_models(crossing, folder, not no_probe, tell))
+    values = _described(opened, crossing)
     if common.as_json:
-        write_json(values)
+        plan = [{"model": name, "runs": runs, **_as_json(estimate)} for name, runs, estimate in plans]
+        write_json({**values, "out": str(folder), "plan": plan})
         return
-    models = len(values["models"])
-    counted = f"{values['combinations']} combinations in {values['runs']} runs of {models} model{'s'[: models != 1]}"
-    note(f"{opened.path}: {values['study']} is a study: {counted}", common.quiet)
-    if scales:
-        note(f"{opened.path}: its scales are valid: {', '.join(scales)}", common.quiet)
+    title, counted = opened.study.title, f"{values['combinations']} combinations in {values['runs']} runs"
+    report(f"study    {values['study']}{f': {title}' if title else ''}", f"tasks    {_first(values['tasks'])}")
+    report(f"work     {counted} of {len(plans)} model{'s'[: len(plans) != 1]}")
+    report(f"folder   {folder} (not written: this is a plan)", "")
+    rows = [[name, *_cells(estimate)] for name, _, estimate in plans]
+    report(table("model", "rows", "exist", "inputs", "tokens", "time", rows=rows))
+    for name, _, estimate in plans:
+        if estimate.reason is not None:
+            counted = "" if estimate.exact else " (rows are counted from the definitions of the tasks)"
+            note(f"{name}: {estimate.reason}{counted}", common.quiet)
 
 
-def described(opened: OpenedStudy, crossing: Crossing) -> dict[str, Any]:
+def _described(opened: OpenedStudy, crossing: Crossing) -> dict[str, Any]:
     """A crossed study as JSON values."""
     return {
         "study": opened.study.name,
@@ -93,56 +125,73 @@ def described(opened: OpenedStudy, crossing: Crossing) -> dict[str, Any]:
     }
 
 
-Folders = Annotated[
-    list[Path] | None,
-    Flag(
-        DATA,
-        "Folder of the study's rows; give it several times for several. Default: runs/NAME of the study.",
-        "FOLDER",
-        variable=False,
-    ),
-]
+def _as_json(estimate: Estimate) -> dict[str, Any]:
+    return {**asdict(estimate), "rows": estimate.rows + estimate.written}
 
 
-@about(first="runs scale at published all_tasks where output_format output html json")
+def _cells(estimate: Estimate) -> list[str]:
+    numbers = (estimate.rows + estimate.written, estimate.written, estimate.inputs, estimate.tokens)
+    return [*(f"{number:,}" for number in numbers), "" if estimate.seconds is None else duration(estimate.seconds)]
+
+
+def _first(names: list[str]) -> str:
+    return f"{len(names)}: {', '.join(names[:8])}{', ...' if len(names) > 8 else ''}"
+
+
+@about(first="output scale model task seeds iterations limit data_dir samples workers")
 @grouped
-def report_study(
+def run_study(
+    context: typer.Context,
     study: StudyName,
-    runs: Folders = None,
-    scale: Scale = None,
+    output: StudyOutput = None,
+    samples: Samples = False,
     *,
-    chosen: Reporting,
-    watching: Given[ReportObservers],
-    common: Annotated[CommonArguments, Without("verbose")],
+    watching: Given[StudyObservers],
+    replaced: StudyArguments,
+    model: Annotated[Given[ModelOptions], Without(*UNNAMED)],
+    divided: ExecutorArguments,
+    common: CommonArguments,
 ) -> None:
-    """Print the tables of a study, also of one that is not finished; report FOLDER does the same."""
-    opened, folders = _opened(study, runs, scale, common.quiet)
-    write_report(folders, opened, chosen, Watching("report", watching), common)
+    """Do the runs of a study, model by model, into one folder; an interrupted study is continued."""
+    from deepthink_cli.experiments.prepare import prepare
+    from deepthink_cli.experiments.run import execute
+    from deepthink_cli.experiments.study import Origin
+    from deepthink_cli.outputs import check_run_apart
+    from deepthink_cli.selection.store import Store, default_folder
+
+    problems, observers, reads = Problems(), Watching("run", watching), list[str | Path]()
+    with problems.collected():
+        opened, crossing = replaced.crossed(context, study, model)
+        reads += _read(opened, crossing, common.config)
+    machines = problems.tried(Machines.checked, divided)
+    problems.tried(observers.check, reads)
+    problems.raise_any()
+    folder = folder_of(output, opened)
+    written = machines.folder(folder)
+    check_run_apart(written, reads)
+    cache = default_folder()
+    with Show(common) as tell, machines.executor(model.device, cache) as executor:
+        jobs = prepare(crossing, written, tell)
+        if machines.queued(folder, common.quiet):
+            return
+        Origin.of(study, replaced.scale).write(written)
+        told = telling_all(tell, RunProgress(common.quiet or common.as_json), observers.start(tell))
+        summary = execute(jobs, written, samples, told, Store(cache), executor, machines.shard)
+    report_summary(summary, common, f"deepthink report {folder}")
 
 
-@grouped
-def plot_study(
-    study: StudyName,
-    runs: Folders = None,
-    scale: Scale = None,
-    *,
-    chosen: PlotArguments,
-    common: Annotated[CommonArguments, Without("verbose")],
-) -> None:
-    """Draw the figure of a study, also of one that is not finished; plot FOLDER does the same."""
-    opened, folders = _opened(study, runs, scale, common.quiet)
-    write_plot(folders, opened, chosen, common)
+def _read(opened: OpenedStudy, crossing: Crossing, config: Path | None) -> list[str | Path]:
+    """The files and folders that the study reads."""
+    data_dir = None if opened.study.data_dir is None else Path(opened.study.data_dir)
+    paths = read_by(opened.path, opened.study.demos, task=list(crossing.tasks), data_dir=data_dir, config=config)
+    for options in opened.study.models:
+        paths += read_by(model=options.model)
+    return paths
 
 
-def _opened(name: str, folders: list[Path] | None, scale: str | None, quiet: bool) -> tuple[OpenedStudy, list[Path]]:
-    """The study of this name, or of this folder, and the folders of its rows."""
-    from deepthink_cli.experiments.study import open_study, packaged
-
-    if folders is None and Path(name).is_dir() and name not in packaged():
-        runs = [Path(name)]
-        found = study_of(runs, quiet)
-        if found is None or scale is not None:
-            raise InputError(f"{name}: is a folder; name its study, as in deepthink study report example --runs {name}")
-        return found, runs
-    opened = open_study(name, scale)
-    return opened, folders or [folder_of(None, opened)]
+studies = Program(cls=HelpGroup, help=__doc__, no_args_is_help=True)
+about("study run example --scale small")(studies)
+studies.command("list", epilog="Example: deepthink study list")(list_studies)
+studies.command("show", epilog="Example: deepthink study show example > mine.yaml")(show_study)
+studies.command("plan", epilog="Example: deepthink study plan example --json")(plan_study)
+studies.command("run", epilog="Example: deepthink study run example --scale small -o runs/example")(run_study)

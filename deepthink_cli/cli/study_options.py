@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from deepthink_cli.cli import completion
 from deepthink_cli.cli.data_options import DataDir, TaskNames
 from deepthink_cli.cli.grouped import Given, option_of
 from deepthink_cli.cli.names import flag
@@ -25,7 +24,6 @@ StudyName = Annotated[
     str,
     typer.Argument(
         metavar="STUDY",
-        autocompletion=completion.studies,
         help="Study file, or the name of a study of the package, as in example (deepthink study list).",
     ),
 ]

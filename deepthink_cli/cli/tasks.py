@@ -1,8 +1,7 @@
-"""`deepthink tasks`: the built-in tasks, and a new task from a file of rows."""
+"""`deepthink tasks`: the built-in tasks, and the check of a task file."""
 
 from __future__ import annotations
 
-import shlex
 import textwrap
 from collections import Counter
 from collections.abc import Iterator
@@ -11,51 +10,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from deepthink_cli.cli import completion
 from deepthink_cli.cli.about import about
-from deepthink_cli.cli.console import WIDTH, Show, note, report, table, write_json
-from deepthink_cli.cli.data_options import DataDir, LabelField, RowArguments
+from deepthink_cli.cli.console import WIDTH, note, report, table, write_json
+from deepthink_cli.cli.data_options import DataDir
 from deepthink_cli.cli.grouped import Without, grouped
 from deepthink_cli.cli.options import CommonArguments
-from deepthink_cli.cli.sources import is_typed
 from deepthink_cli.errors import InputError, Problem
 from deepthink_cli.io.text import printable
 from deepthink_cli.model.options import Offline
-from deepthink_cli.options import DATA, OUTPUT, Flag
+from deepthink_cli.options import OUTPUT, Flag
 
 if TYPE_CHECKING:
     from deepthink_cli.tasks.format import Task
     from deepthink_cli.tasks.sources import Source
-
-
-NEW = "new"
-EXAMPLE = "deepthink tasks new my_task --from data.csv"
-
-
-def write_task(
-    name: Path | None,
-    rows: str | None,
-    output: Path | None,
-    label: str | None,
-    reading: RowArguments,
-    replace: bool,
-    common: CommonArguments,
-) -> None:
-    """Write the task file; print what was guessed and the next commands."""
-    from deepthink_cli.tasks.starter import new_task
-
-    if name is None or rows is None:
-        missing = "name the task" if name is None else "--from: name the file of its rows"
-        raise InputError(f"new: {missing}, as in: {EXAMPLE}")
-    made = new_task(str(name), reading.of(rows, None, Show(common)), output, label, replace)
-    guess, file = made.guess, shlex.quote(str(made.path))
-    if common.as_json:
-        labels = made.task.labels
-        values = {"texts": list(guess.texts), "label": guess.label, "labels": labels, "unused": list(guess.unused)}
-        write_json({"file": str(made.path), "task": made.task.name, "rows": guess.rows, **values})
-    words = ", ".join(made.task.labels or ()) or f"candidates in {guess.candidates}"
-    note(f"wrote {made.path} ({guess.rows:,} rows; text: {', '.join(guess.texts)}; label: {guess.label}; {words})")
-    note(f"next: edit it, then: deepthink tasks {file}    and: deepthink think --task {file} -m MODEL")
 
 
 VALIDATE = "validate"
@@ -64,55 +31,31 @@ Name = Annotated[
     str | None,
     typer.Argument(
         metavar="[NAME]",
-        autocompletion=completion.tasks_words,
-        help="Task, group or task file to show; or: validate FILE; or: new NAME.",
+        help="Task, group or task file to show; or: validate FILE.",
     ),
 ]
-File = Annotated[Path | None, typer.Argument(metavar="[FILE]", help="Task file to validate, or name of the new task.")]
+File = Annotated[Path | None, typer.Argument(metavar="[FILE]", help="Task file to validate.")]
 Yaml = Annotated[
     bool,
     Flag(OUTPUT, "Print the task as a task file, as a start for your own.", variable=False),
 ]
 
-FromFile = Annotated[
-    str | None,
-    Flag(DATA, "Labelled rows for the new task: its columns are guessed.", "FILE", name="from", variable=False),
-]
-Output = Annotated[
-    Path | None,
-    Flag(OUTPUT, "File of the new task. Default: NAME.yaml.", "FILE", short="-o", variable=False),
-]
-Force = Annotated[bool, Flag(OUTPUT, "Replace the file of the new task if it exists.", variable=False)]
 
-
-@about(
-    "tasks new tickets --from tickets.csv",
-    first="rows label_field format no_header quotes output force data_dir yaml json",
-)
+@about("tasks trec")
 @grouped
 def tasks(
-    context: typer.Context,
     name: Name = None,
     file: File = None,
     data_dir: DataDir = None,
     offline: Offline = False,
     yaml: Yaml = False,
-    rows: FromFile = None,
-    label_field: LabelField = None,
-    output: Output = None,
-    force: Force = False,
     *,
-    reading: Annotated[RowArguments, Without("map")],
     common: Annotated[CommonArguments, Without("quiet", "verbose")],
 ) -> None:
-    """List the built-in tasks, show or validate one, or start one."""
+    """List the built-in tasks, show one, or validate a task file."""
     from deepthink_cli.tasks.catalogue import built_in, find_tasks
     from deepthink_cli.tasks.sources import files_of, source_of
 
-    if name == NEW:
-        write_task(file, rows, output, label_field, reading, force, common)
-        return
-    _check_unused(context)
     source = source_of(data_dir, offline)
     if name == VALIDATE:
         _validate(file, common.as_json)
@@ -138,14 +81,6 @@ def tasks(
         report(*_one(chosen[0], counted.get(chosen[0].name)))
     else:
         _many(chosen, counted, whole=name is None)
-
-
-def _check_unused(context: typer.Context) -> None:
-    """Raise InputError for typed options that only `new` has."""
-    of_new = ("output", "force", "label_field", "format", "no_header", "quotes")
-    for name, option in {"rows": "from", **dict(zip(of_new, of_new, strict=True))}.items():
-        if is_typed(context, name):
-            raise InputError.of(option, None, f"only for a new task, as in: {EXAMPLE}")
 
 
 def _validate(file: Path | None, json: bool) -> None:

@@ -16,12 +16,12 @@ class Terminal:
     """A standard stream that is a terminal: data, messages and the output of libraries are written through it."""
 
     def __init__(self, stream: TextIO, kept: str) -> None:
-        self.rich_proxied_file = stream  # Rich, which styles help pages, looks for the stream under this name
+        self.stream = stream
         self.kept = kept
 
     def write(self, text: str) -> int:
         """Write a text with its control characters shown, except the kept ones."""
-        self.rich_proxied_file.write(visible(text, self.kept))
+        self.stream.write(visible(text, self.kept))
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
@@ -30,7 +30,7 @@ class Terminal:
             self.write(line)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.rich_proxied_file, name)
+        return getattr(self.stream, name)
 
 
 def guard_terminals() -> None:
@@ -39,9 +39,9 @@ def guard_terminals() -> None:
     On stderr, progress bars of libraries return to the start of their line.
     """
     if sys.stdout.isatty():
-        sys.stdout = cast(TextIO, Terminal(sys.stdout, "\n\t"))
+        sys.stdout = cast("TextIO", Terminal(sys.stdout, "\n\t"))
     if sys.stderr.isatty():
-        sys.stderr = cast(TextIO, Terminal(sys.stderr, "\n\t\r"))
+        sys.stderr = cast("TextIO", Terminal(sys.stderr, "\n\t\r"))
 
 
 def screen(file: TextIO, **options: Any) -> Console:
@@ -54,4 +54,4 @@ def screen(file: TextIO, **options: Any) -> Console:
             for each in super().render(renderable, options):
                 yield each if each.control else Segment(visible(each.text, "\n\t"), each.style)
 
-    return Screen(file=file.rich_proxied_file if isinstance(file, Terminal) else file, **options)
+    return Screen(file=file.stream if isinstance(file, Terminal) else file, **options)

@@ -182,8 +182,7 @@ def _verdict(result: TuneReport) -> list[str]:
 
 def _decided(result: TuneReport) -> str:
     """Whether the rows chose a setting, or the setting that is kept if not, in words."""
-    from deepthink_cli.tuning.nested import LEVEL
-    from deepthink_cli.tuning.unchosen import UNLABELLED
+    from deepthink_cli.tuning.nested import LEVEL, UNLABELLED
 
     setting, found, rows = result.setting, result.excess, result.comparison.rows
     if result.chosen_by_rows:

@@ -132,13 +132,12 @@ def _of_file(path: str) -> list[str]:
         raise InputError(named.because(f"cannot be read: {error.strerror or error}")) from error
     problems, first = Problems(), dict[str, str]()
     for number, line in enumerate(lines, start=1):
-        with problems.collected():
-            where = f"{path}:{number}"
-            label = decoded(line, where).strip()
-            if label in first:
-                raise InputError(f"{where}: {label!r} is duplicated, first at {first[label]}; keep one")
-            if label:
-                first[label] = where
+        where = f"{path}:{number}"
+        label = (problems.tried(decoded, line, where) or "").strip()
+        if label in first:
+            problems.add(f"{where}: {label!r} is duplicated, first at {first[label]}; keep one")
+        elif label:
+            first[label] = where
     problems.raise_any()
     if len(first) < 2:
         raise InputError(named.because(f"{len(first)} labels; write at least two, one a line"))

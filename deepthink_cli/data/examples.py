@@ -32,14 +32,9 @@ class Skipped:
     fields: Mapping[str, Any] | None = None
 
     @property
-    def messages(self) -> tuple[str, ...]:
-        """One text for each problem."""
-        return tuple(map(str, self.problems))
-
-    @property
     def error(self) -> str:
-        """The messages in one line."""
-        return "; ".join(self.messages)
+        """The problems in one line."""
+        return "; ".join(map(str, self.problems))
 
 
 CANDIDATES = "candidates"
@@ -121,8 +116,6 @@ def read_demonstrations(
     """
     problems, source = Problems(), RowSource.of(source)
     rows = _labelled_rows(source, problems)
-    if not rows:
-        problems.raise_any()
     template = _template(source, rows[0], pattern, label_field, separator)
     if label_separator is None and all(isinstance(row.fields.get(template.label_field), list) for row in rows):
         label_separator = LABEL_SEPARATOR
@@ -130,10 +123,8 @@ def read_demonstrations(
     allowed = distinct(labels, Problem.of("labels", None)) if labels else None
     if label_separator is not None:
         _check_several(label_separator, allowed)
-    words, examples = LabelWords(source, template, allowed), []
-    for row in rows:
-        with problems.collected():
-            examples.append(_example(words.read(row), template, allowed))
+    words = LabelWords(source, template, allowed)
+    examples = problems.each(lambda row: _example(words.read(row), template, allowed), rows)
     problems.raise_any()
     seen = _seen(examples, template)
     if allowed is None and all(CANDIDATES in row.fields for row in rows):
@@ -161,22 +152,12 @@ def read_pool(
     """
     problems, source = Problems(), RowSource.of(source)
     rows = _labelled_rows(source, problems)
-    if not rows:
-        problems.raise_any()
-    template, seen, read = _template(source, rows[0], pattern, label_field, separator), set[str](), list[Row]()
-    given = distinct(labels, Problem.of("labels", None)) if labels else None
-    words = LabelWords(source, template, given)
-    for row in rows:
-        with problems.collected():
-            read.append(words.read(row))
-            if given is None:
-                seen.add(text_value(_field(read[-1], template.label_field), row.where, template.label_field))
-    own = given is None and all(CANDIDATES in row.fields for row in rows)
-    allowed = given or (() if own else tuple(sorted(seen)))
-    queries = []
-    for row in read:
-        with problems.collected():
-            queries.append(_query(row, template, allowed, labelled=True))
+    template = _template(source, rows[0], pattern, label_field, separator)
+    allowed = distinct(labels, Problem.of("labels", None)) if labels else ()
+    rows = problems.each(LabelWords(source, template, allowed).read, rows)
+    if not allowed and not all(CANDIDATES in row.fields for row in rows):
+        allowed = tuple(sorted(set(problems.each(lambda row: _value(row, template.label_field), rows))))
+    queries = problems.each(lambda row: _query(row, template, allowed, labelled=True), rows)
     problems.raise_any()
     return template, allowed, queries
 
@@ -230,25 +211,14 @@ def query_or_skipped(
 
     With `words`, the row has its true label.
     """
-    try:
-        return _converted(source, row, template, labels, words)
-    except InputError as error:
-        return Skipped(error.problems, fields=None if isinstance(row, InputError) else row.fields)
-
-
-def _converted(
-    source: RowSource,
-    row: Row | InputError,
-    template: Template,
-    labels: tuple[str, ...] | None,
-    words: LabelWords | None,
-) -> Query | Skipped:
-    """The row as a query with the row's fields, or `Skipped` with the reason why it cannot be read."""
     if isinstance(row, InputError):
         return Skipped(row.problems)
-    converted = source.converted(row, words is not None)
-    query = _query(converted if words is None else words.read(converted), template, labels, words is not None)
-    return replace(query, fields=row.fields)
+    try:
+        converted = source.converted(row, words is not None)
+        query = _query(converted if words is None else words.read(converted), template, labels, words is not None)
+        return replace(query, fields=row.fields)
+    except InputError as error:
+        return Skipped(error.problems, fields=row.fields)
 
 
 class LabelWords:
@@ -296,12 +266,14 @@ _SHOWN = 8  # names of classes in a note
 
 
 def _labelled_rows(source: RowSource, problems: Problems) -> list[Row]:
-    """All rows of a source that have labels, with the template's fields; mistakes are added to `problems`."""
+    """All rows of a source that have labels, with the template's fields; mistakes are added to `problems`.
+
+    Raises InputError with them if there is no row.
+    """
     refuse_texts(source)
-    rows = []
-    for row in read_rows(source, problems):
-        with problems.collected():
-            rows.append(source.converted(row))
+    rows = problems.each(source.converted, read_rows(source, problems))
+    if not rows:
+        problems.raise_any()
     return rows
 
 
@@ -343,7 +315,7 @@ def _check_several(separator: str, allowed: Sequence[str] | None) -> None:
             raise InputError.of("label_separator", separator, f"is in the label {label!r}; use another one")
 
 
-def several_labels(row: Row, template: Template, choices: Sequence[str] | None, empty: bool) -> tuple[str, ...]:
+def _several_labels(row: Row, template: Template, choices: Sequence[str] | None, empty: bool) -> tuple[str, ...]:
     """The labels of a row that may have several: a list, or a text with separators; a list may be `empty`.
 
     They are in the order of the `choices`, if these are known. Raises InputError for an unknown label, for a label that
@@ -371,16 +343,8 @@ def several_labels(row: Row, template: Template, choices: Sequence[str] | None, 
 
 def _example(row: Row, template: Template, allowed: tuple[str, ...] | None) -> Example:
     problems = Problems()
-    text: Text = ""
-    with problems.collected():
-        text = _text(row, template)
-    with problems.collected():
-        if template.label_separator is not None:
-            label = template.answer_of(several_labels(row, template, allowed, empty=False))
-        else:
-            label = text_value(_field(row, template.label_field), row.where, template.label_field)
-            choices = _candidates(row) or allowed
-            label = one_of(choices, label, row.where) if choices else label
+    text = problems.tried(_text, row, template)
+    label = problems.tried(lambda: _label(row, template, _candidates(row) or allowed, empty=False))
     problems.raise_any()
     return Example(text, label)
 
@@ -388,31 +352,40 @@ def _example(row: Row, template: Template, allowed: tuple[str, ...] | None) -> E
 def _query(row: Row, template: Template, labels: tuple[str, ...] | None, labelled: bool) -> Query:
     """The row as a query; without candidates if `labels` is None."""
     problems = Problems()
-    text: Text = ""
-    with problems.collected():
-        text = _text(row, template)
-    with problems.collected():
-        candidates = () if labels is None else _candidates(row) or labels
-        if not candidates and labels is not None:
-            raise InputError(f'{row.where}: no candidates; this memory has no label words, add "candidates": [...]')
-        gold = None
-        if labelled and template.label_separator is not None and labels is not None:
-            gold = template.answer_of(several_labels(row, template, labels, empty=True))
-        elif labelled:
-            gold = text_value(_field(row, template.label_field), row.where, template.label_field)
-            gold = one_of(candidates, gold, row.where) if candidates else gold
+    text = problems.tried(_text, row, template)
+    answers = problems.tried(_answers, row, template, labels, labelled)
     problems.raise_any()
-    return Query(text, candidates, gold, row.where, row.fields)
+    return Query(text, *answers, row.where, row.fields)
+
+
+def _answers(
+    row: Row, template: Template, labels: tuple[str, ...] | None, labelled: bool
+) -> tuple[tuple[str, ...], str | None]:
+    """The candidates of a row, and its true label if it is `labelled`."""
+    candidates = () if labels is None else _candidates(row) or labels
+    if not candidates and labels is not None:
+        raise InputError(f'{row.where}: no candidates; this memory has no label words, add "candidates": [...]')
+    return candidates, _label(row, template, candidates, empty=True) if labelled else None
+
+
+def _label(row: Row, template: Template, choices: Sequence[str] | None, empty: bool) -> str:
+    """The true label of a row, or its labels; they are among the `choices`, if these are known."""
+    if template.label_separator is not None:
+        return template.answer_of(_several_labels(row, template, choices, empty))
+    label = _value(row, template.label_field)
+    return one_of(choices, label, row.where) if choices else label
 
 
 def _text(row: Row, template: Template) -> Text:
-    problems = Problems()
-    values = {}
-    for name in template.text_fields:
-        with problems.collected():
-            values[name] = text_value(_field(row, name), row.where, name)
+    problems, names = Problems(), template.text_fields
+    values = problems.each(lambda name: _value(row, name), names)
     problems.raise_any()
-    return values[template.text_fields[0]] if len(values) == 1 else values
+    return values[0] if len(names) == 1 else dict(zip(names, values, strict=True))
+
+
+def _value(row: Row, name: str) -> str:
+    """The text of a field."""
+    return text_value(_field(row, name), row.where, name)
 
 
 def _field(row: Row, name: str) -> Any:

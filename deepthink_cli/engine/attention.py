@@ -123,7 +123,7 @@ def attend(
     `s_aux` (H,) is one more logit without a value: the output is multiplied by sigmoid(lse - sink). Raises
     UnsupportedAttention for arguments that change this formula.
     """
-    current, layer = _current.get(), cast(int, module.layer_idx)
+    current, layer = _current.get(), cast("int", module.layer_idx)
     if current is None:
         raise RuntimeError("another thread is scoring with this network; run it while holding LanguageModel.lock")
     current.layers.add(layer)

@@ -97,7 +97,7 @@ def _reorder(layer: nn.Linear | Conv1D) -> bool:
     if not difference <= _ROUNDING * torch.linalg.vector_norm(expected):  # NaN too
         return False
     layer.__class__ = _Linear if isinstance(layer, nn.Linear) else _Conv1D
-    cast(_Linear | _Conv1D, layer).reordered = reordered
+    cast("_Linear | _Conv1D", layer).reordered = reordered
     return True
 
 

@@ -36,6 +36,11 @@ ENGINES: Registry[Kind] = Registry(
 )
 
 
+def known_engines() -> list[str]:
+    """The names of the registered engines, and `auto`."""
+    return [AUTO, *ENGINES]
+
+
 def check_engine(name: str) -> None:
     """Raise InputError unless `name` is a registered engine or `auto`."""
     if name != AUTO:
@@ -46,5 +51,5 @@ def engine_class(name: str) -> Kind:
     """The class of the engine called `name`, which is not `auto`; raises InputError for an unknown name."""
     kind = ENGINES.get(name)
     if kind is None:
-        raise InputError.of("engine", name, f"no such engine; use {', '.join((AUTO, *ENGINES))}")
+        raise InputError.of("engine", name, f"no such engine; use {', '.join(known_engines())}")
     return kind

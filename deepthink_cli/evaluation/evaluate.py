@@ -22,7 +22,7 @@ from deepthink_cli.data.source import RowSource
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError
 from deepthink_cli.evaluation.by_iteration import Evaluation, Evaluator, Overlap, OverlapEvaluator, warn_of_overlap
-from deepthink_cli.evaluation.judged import ACCURACY, LOG_PROBABILITY, Judged
+from deepthink_cli.evaluation.threshold import ACCURACY, LOG_PROBABILITY, Judged
 from deepthink_cli.events import Progress, Tell, silent
 from deepthink_cli.generation.answers import answered
 from deepthink_cli.io.text import html_paragraphs

@@ -12,8 +12,8 @@ from deepthink_cli.artifact.opening import OpenedMemory
 from deepthink_cli.calibration.registry import NONE
 from deepthink_cli.data.examples import Skipped
 from deepthink_cli.evaluation.evaluate import load_for, scored_rows, without_skipped
-from deepthink_cli.evaluation.judged import MICRO_F1, Judged
 from deepthink_cli.evaluation.metrics import wilson
+from deepthink_cli.evaluation.threshold import MICRO_F1, Judged
 from deepthink_cli.events import Tell, silent
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.multilabel import GivenLabels, LabelSets, metrics

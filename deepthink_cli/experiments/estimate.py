@@ -1,6 +1,5 @@
 """What runs take: rows, inputs, tokens, and the time by a short probe; nothing is downloaded or written.
 
-The time is that of the tokens that are read, the inputs that are scored and the training steps, each as in the probe.
 Where the model or its data are not on this machine, the definitions of the tasks say how much there is to do.
 """
 
@@ -9,25 +8,23 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
-from itertools import chain
+from dataclasses import dataclass, replace
+from itertools import chain, islice
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from deepthink_cli.data.examples import Query, Skipped
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.engine.opening import find_model, load
 from deepthink_cli.errors import DeepThinkError, option
 from deepthink_cli.events import Progress, Tell, once, silent
-from deepthink_cli.experiments.axes import shown
-from deepthink_cli.experiments.crossing import Crossing
+from deepthink_cli.experiments.crossing import Crossing, shown
 from deepthink_cli.experiments.experiment import Experiment
 from deepthink_cli.experiments.folder import found_in
 from deepthink_cli.experiments.jobs import Job, Prepared, known, of_runs, pending
 from deepthink_cli.experiments.plan import (
     Run,
-    given_to,
     planned,
     points,
     rows_of_job,
@@ -37,10 +34,11 @@ from deepthink_cli.experiments.plan import (
 )
 from deepthink_cli.experiments.prepare import SharedRows, prepare_jobs, prepare_run
 from deepthink_cli.experiments.results import Setting
-from deepthink_cli.experiments.runner import max_tokens_together, together
+from deepthink_cli.experiments.scorer import max_tokens_together, together
 from deepthink_cli.generation.answers import answered
 from deepthink_cli.io.hub import NotInCache
 from deepthink_cli.method import Method
+from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.scoring.pipeline import EVALUATED, UNSCORABLE, predictions
 from deepthink_cli.scoring.prediction import Prediction
 from deepthink_cli.scoring.probe import probe
@@ -58,15 +56,14 @@ _CHARACTERS = 4  # of English text in a token, about
 _TRAINING = 3  # passes forward that a gradient step costs
 _ANSWERS = 8  # answers that are generated to time one
 Rates = tuple[float, float, float]  # seconds for each token that is read, input that is scored and training step
-Asked = list[tuple[Job, list[Setting]]]  # jobs with the settings of their missing rows
+Work = tuple[int, int, int, float]  # the numbers of these three, and about the tokens of all of them
 
 
 @dataclass(frozen=True)
 class Estimate:
     """What the missing `rows` of runs take, beside those that are `written`; `tokens` are about those that are read.
 
-    `seconds`, `loading` the model included, are None, with a `reason`, if unknown. `probe` is how long the probe took.
-    Of the `tasks`, `timed` were timed; the others are taken to be like their mean. `exact` is False if all was counted
+    `seconds`, `loading` the model included, are None, with a `reason`, if unknown. `exact` is False if all was counted
     from the tasks' definitions.
     """
 
@@ -76,16 +73,8 @@ class Estimate:
     tokens: int
     seconds: float | None = None
     loading: float = 0.0
-    probe: float = 0.0
-    timed: int = 0
-    tasks: int = 0
     exact: bool = True
     reason: str | None = None
-
-    def as_json(self) -> dict[str, Any]:
-        """The estimate as JSON values, with its hours."""
-        rounded = {name: round(each, 3) if isinstance(each, float) else each for name, each in asdict(self).items()}
-        return {"hours": None if self.seconds is None else round(self.seconds / 3600, 4), **rounded}
 
 
 def plan_models(
@@ -98,25 +87,20 @@ def plan_models(
         by_model[shown(run.models[0])].append(run.model_copy(update={"models": (offline,)}))
     tell = once(tell)
     for name, runs in by_model.items():
-        what, shared = "model", SharedRows()
+        shared = SharedRows()
         try:
             spec = find_model(runs[0].models[0], tell)
-            what = "data"
             jobs = [job for run in runs for job in prepare_run(planned(run, spec), out, tell, shared)]
-        except NotInCache:
-            estimate = _by_definition(runs, out, f"its {what} is not on this machine, and a plan downloads nothing")
-        except DeepThinkError as error:
-            estimate = _by_definition(runs, out, error.messages[0])
-        else:
             shared.clear()
             estimate = estimate_runs(jobs, out, may_load, tell)
+        except DeepThinkError as error:
+            absent = "the model, or its data, is not on this machine, and a plan downloads nothing"
+            estimate = _by_definition(runs, out, absent if isinstance(error, NotInCache) else error.messages[0])
         yield name, len(runs), estimate
 
 
 def _by_definition(runs: Sequence[Experiment], out: Path, reason: str) -> Estimate:
     """The estimate of a model that cannot be opened here, or whose data cannot be read."""
-    for run in runs:
-        given_to(run)  # raises for wrong demonstrations
     rows, inputs, tokens = amount_of(runs)
     written = min(rows, sum(row.setting.model == runs[0].models[0].model for row in found_in(out)))
     left = 1 - written / rows
@@ -139,8 +123,7 @@ def _of_task(options: Experiment, task: Task) -> tuple[int, int, float]:
     protocol = task.protocols[protocol_name(task, name)]
     known = protocol.sample or protocol.rows
     count = min(known, limit or known) if known else len(evaluation_set(task, name, source_of_run(options), limit))
-    rows = inputs = 0
-    read = 0.0
+    rows, inputs, read = 0, 0, 0.0
     for technique in options.chosen_techniques:
         passes = (1 + (options.scored[-1] - 1) * len(options.rules)) * technique.members
         if isinstance(technique, Trained):
@@ -165,42 +148,33 @@ def estimate_runs(jobs: Sequence[Prepared], out: Path, may_load: bool = True, te
 
     Demonstrations that a method would choose are stood in for by drawn ones, and choosing them is not timed.
     """
-    by_task: dict[tuple[Run, str], Asked] = defaultdict(list)
-    for job, wanted in _missing(jobs, out):
-        by_task[job.run, job.task.name].append((job, wanted))
-    repeated = {key: [_repeated(*each) for each in of_task] for key, of_task in by_task.items()}
-    rows = sum(len(wanted) for of_task in by_task.values() for _, wanted in of_task)
-    known = Estimate(
-        rows,
-        sum(job.rows for job in jobs) - rows,
-        sum(inputs for work in repeated.values() for _, inputs, _ in work),
-        round(sum(_tokens(by_task[key][0][0].task, *each) for key, work in repeated.items() for each in work)),
-        tasks=len(by_task),
+    missing, by_task = list(_missing(jobs, out)), defaultdict[tuple[Run, str], list[tuple[Job, Work]]](list)
+    for job, wanted in missing:
+        by_task[job.run, job.task.name].append((job, _work(job, wanted)))
+    totals = {key: [sum(each) for each in zip(*(work for _, work in by_task[key]), strict=True)] for key in by_task}
+    rows, inputs = sum(len(wanted) for _, wanted in missing), sum(total[1] for total in totals.values())
+    found = Estimate(
+        rows, sum(job.rows for job in jobs) - rows, inputs, round(sum(each[3] for each in totals.values()))
     )
     if not rows:
-        return replace(known, seconds=0.0)
+        return replace(found, seconds=0.0)
     if not may_load:
-        return replace(known, reason=option("no_probe"))
+        return replace(found, reason=option("no_probe"))
     if not jobs[0].run.spec.local_weights():
-        return replace(known, reason="the weights are not on this machine, and a dry run downloads nothing")
+        return replace(found, reason="the weights are not on this machine, and a dry run downloads nothing")
     started = time.perf_counter()
     engine = load(jobs[0].run.spec, tell)
     loading, rates = time.perf_counter() - started, dict[tuple[Run, str], Rates]()
-    for key in sorted(by_task, key=lambda key: -sum(inputs for _, inputs, _ in repeated[key])):
-        tell(Progress("timing", len(rates), len(by_task), {"task": key[1]}))
+    for key in sorted(totals, key=lambda key: -totals[key][1]):
+        tell(Progress("timing", len(rates), len(totals), {"task": key[1]}))
         rates[key] = measure(engine, [job for job, _ in by_task[key]])
         if time.perf_counter() - started - loading > BUDGET:
             break
-    tell(Progress("timing", len(by_task), len(by_task), {"task": ""}))
+    tell(Progress("timing", len(totals), len(totals), {"task": ""}))
     mean = [*map(fmean, zip(*rates.values(), strict=True))]
-    seconds = loading + sum(
-        rate * number
-        for key, work in repeated.items()
-        for each in work
-        for rate, number in zip(rates.get(key, mean), each, strict=True)
-    )
-    probed = time.perf_counter() - started
-    return replace(known, seconds=seconds, loading=loading, probe=probed, timed=len(rates))
+    work = ((rates.get(key, mean), total) for key, total in totals.items())
+    seconds = sum(rate * number for of_task, total in work for rate, number in zip(of_task, total, strict=False))
+    return replace(found, seconds=loading + seconds, loading=loading)
 
 
 def _missing(jobs: Sequence[Prepared], out: Path) -> Iterator[tuple[Job, list[Setting]]]:
@@ -214,33 +188,25 @@ def _missing(jobs: Sequence[Prepared], out: Path) -> Iterator[tuple[Job, list[Se
         if pending(of_run):
             drawn = replace(run, options=run.options.model_copy(update={"demos_by": ()}))
             drawn_jobs = known(job for task in run.tasks for job in prepare_jobs(drawn, task))
-            for job in drawn_jobs * len(run.options.demos_by):
-                yield job, job.settings(identity)
+            yield from [(job, job.settings(identity)) for job in drawn_jobs] * len(run.options.demos_by)
 
 
-def _repeated(job: Job, wanted: Sequence[Setting]) -> tuple[int, int, int]:
-    """The tokens that a job reads, the inputs that it scores and its training steps."""
-    length, inputs = sum(len(member.token_ids) for member in job.members), job.scorings(wanted)
+def _work(job: Job, wanted: Sequence[Setting]) -> Work:
+    """What a job repeats: tokens that it reads, inputs that it scores and training steps."""
+    read, inputs, steps = sum(len(member.token_ids) for member in job.members), job.scorings(wanted), 0
     if job.tuning is not None:
-        return length, inputs, job.tuning.steps
-    last = max(setting.iteration for setting in wanted)
-    return length * (1 + (last - 1) * len(job.run.options.rules)), inputs, 0
-
-
-def _tokens(task: Task, read: int, inputs: int, steps: int) -> float:
-    return read * (1 + _TRAINING * steps) + inputs * lengths_of(task)[1]
+        steps = job.tuning.steps
+    else:
+        read *= 1 + (max(setting.iteration for setting in wanted) - 1) * len(job.run.options.rules)
+    return read, inputs, steps, read * (1 + _TRAINING * steps) + inputs * lengths_of(job.task)[1]
 
 
 def measure(engine: Engine, jobs: Sequence[Job]) -> Rates:
     """The rates of one task's jobs: the first of those that are read together, with two readings and some inputs."""
     group, options = next(iter(together(jobs, max_tokens_together(engine)))), jobs[0].run.options
     iterations = min(2, options.iterations)
-    thoughts = [
-        (member, Method(iterations, gate, jobs[0].run.positions))
-        for job in group
-        for gate in options.rules
-        for member in job.members
-    ]
+    methods = [Method(iterations, gate, jobs[0].run.positions) for gate in options.rules]
+    thoughts = [(member, method) for job in group for method in methods for member in job.members]
     longest = max(len(member.token_ids) for member, _ in thoughts)
     thoughts = thoughts[: max(1, engine.tokens_held(COPIES) // longest)]
     first = sum(map(len, {member.token_ids for member, _ in thoughts}))  # gates share the first reading
@@ -248,33 +214,29 @@ def measure(engine: Engine, jobs: Sequence[Job]) -> Rates:
     started = time.perf_counter()
     *_, memory = think_in_batches(engine, thoughts, lambda _, read: iter(read[:1]))
     reading = (time.perf_counter() - started) / tokens
-    tuned = next((job for job in jobs if job.tuning is not None), None)
-    return reading, _scoring(engine, group[0], memory), 0.0 if tuned is None else _step(engine, tuned)
+    training = (_step(engine, job.tuning, job.demonstrations) for job in jobs if job.tuning is not None)
+    return reading, _scoring(engine, group[0], memory), next(training, 0.0)
 
 
 def _scoring(engine: Engine, job: Job, memory: Memory) -> float:
     """Seconds to tokenise and score an input, or to write an answer."""
-    scoring = job.run.options.scoring
+    scoring, queries = job.run.options.scoring, job.queries("test")
     if job.task.free is not None:
-        sample = list(job.queries("test"))[:_ANSWERS]
-        started = time.perf_counter()
-        for _ in answered(engine, [memory], job.task.free, sample, scoring):
-            pass
+        started, sample = time.perf_counter(), list(islice(queries, _ANSWERS))
+        list(answered(engine, [memory], job.task.free, sample, scoring))
         return (time.perf_counter() - started) / len(sample)
 
     def label(sample: Iterable[Query | Skipped]) -> Iterator[Prediction | Skipped]:
-        return chain.from_iterable(
-            predictions(engine, [[memory]], sample, size=EVALUATED, scoring=scoring, skip=UNSCORABLE)
-        )
+        parts = predictions(engine, [[memory]], sample, size=EVALUATED, scoring=scoring, skip=UNSCORABLE)
+        return chain.from_iterable(parts)
 
-    queries, count = job.queries("test"), len(job.evaluated)
+    count = len(job.evaluated)
     return probe(engine, job.demonstrations, queries, count, label, scoring=scoring, skip=UNSCORABLE).seconds / count
 
 
-def _step(engine: Engine, job: Job) -> float:
+def _step(engine: Engine, tuning: Trained, demonstrations: TokenizedDemonstrations) -> float:
     """Seconds of a training step: the second one."""
-    assert job.tuning is not None
-    steps = iter(job.tuning.training(engine, job.demonstrations))
+    steps = iter(tuning.training(engine, demonstrations))
     next(steps)
     started = time.perf_counter()
     next(steps)

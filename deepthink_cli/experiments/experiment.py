@@ -56,7 +56,7 @@ Model = Annotated[ModelOptions, BeforeValidator(_model)]
 
 def _several(flag: Flag, metavar: str, name: str = "") -> Flag:
     """The flag of an option that takes values separated by commas, where other commands take one value."""
-    return replace(flag, metavar=metavar, name=name, closed=False)
+    return replace(flag, metavar=metavar, name=name, names="")
 
 
 def _selection(name: str) -> object:
@@ -143,7 +143,6 @@ class Experiment(GateOptions):
             DATA,
             "Choose demonstrations with these methods (deepthink list selections), each from one pool of 1,000 rows.",
             "NAME,...",
-            complete="several_methods",
             default=False,
         ),
     ] = ()
@@ -158,7 +157,6 @@ class Experiment(GateOptions):
             f"{installed(TECHNIQUES)}. Default: {DEEP_THINKING}.",
             "NAME[:PARAMETER=VALUE],...",
             name="technique",
-            complete="several_techniques",
             default=False,
         ),
     ] = (DEEP_THINKING,)
@@ -169,7 +167,6 @@ class Experiment(GateOptions):
             f"Corrections of the scores, each with rows of its own: {', '.join(choices())}.",
             "NAME,...",
             name="calibrate",
-            complete="calibrations",
             default=False,
         ),
     ] = (NONE,)
@@ -183,7 +180,6 @@ class Experiment(GateOptions):
             f"such as keys-only or cosine:readings=15 (docs/think.md){installed(RULES)}. Default: gate.",
             "RULE,...",
             name="update",
-            complete="updates",
             default=False,
         ),
     ] = (GATE,)

@@ -15,8 +15,7 @@ from deepthink_cli.data.examples import Query, Skipped
 from deepthink_cli.engine.opening import describe_engine
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.events import Progress, Tell, silent
-from deepthink_cli.experiments.executors.base import Executor, other_version
-from deepthink_cli.experiments.executors.messages import Done, Opened, RowsLabelled, Unit
+from deepthink_cli.experiments.executors.base import Done, Executor, Opened, RowsLabelled, Unit, other_version
 from deepthink_cli.experiments.executors.scheduler import Scheduler
 from deepthink_cli.io.prefetch import chunks
 from deepthink_cli.model.options import ModelOptions

@@ -15,8 +15,7 @@ from deepthink_cli.data.examples import DemonstrationSet, Example
 from deepthink_cli.engine.opening import find_model
 from deepthink_cli.errors import DeepThinkError, InputError, Problems, option
 from deepthink_cli.events import Note, Progress, Tell, once, silent
-from deepthink_cli.experiments.axes import shown
-from deepthink_cli.experiments.crossing import Crossing
+from deepthink_cli.experiments.crossing import Crossing, shown
 from deepthink_cli.experiments.experiment import BETWEEN_RUNS, Experiment
 from deepthink_cli.experiments.folder import found_in
 from deepthink_cli.experiments.jobs import Job, PendingJobs, Prepared, jobs_after, known, pending

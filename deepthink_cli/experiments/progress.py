@@ -56,7 +56,7 @@ class JobsStarted(Event):
 
 @dataclass(frozen=True)
 class InputsScored(Event):
-    """Inputs of a job were scored; a negative number takes back those of a worker that died."""
+    """Inputs of a job were scored."""
 
     job: JobInfo
     inputs: int

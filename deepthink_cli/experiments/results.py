@@ -29,8 +29,8 @@ from deepthink_cli.updates.registry import parse_rule
 FILE = "results.jsonl"
 # Fields that are absent in rows that do not use them.
 OPTIONAL = ("tokens", "chat", "pool_size", "balanced", "technique", "calibration", "scoring", "update")
-DIGESTS = ("demonstrations_sha256", "rows_sha256", "weights_sha256")  # every row that is written has all three
-_UNSET = (*DIGESTS, *OPTIONAL)  # fields that do not change the key if they are None
+# Fields that do not change the key if they are None; every row that is written has all three digests.
+_UNSET = ("demonstrations_sha256", "rows_sha256", "weights_sha256", *OPTIONAL)
 Part = Literal["test", "dev"]
 Point = tuple[Part, UpdateRule, int]  # what is scored: a part, with an update rule, at an iteration
 
@@ -222,8 +222,7 @@ def from_bits(text: str, number: int) -> list[bool]:
 def read_results(folder: str | Path) -> list[Result]:
     """The rows of a run's folder, in order; an incomplete last line of a killed run is ignored.
 
-    Raises InputError if there is no run, and for a row that this program did not write, or whose values contradict each
-    other.
+    Raises InputError if there is no run, and for a row that this program did not write, or that has been changed.
     """
     path = Path(folder) / FILE
     if not path.is_file():
@@ -248,42 +247,6 @@ def _row(line: bytes, where: str) -> Result:
         raise InputError(f"{where}: not a row of a run: {path}: {reason(first)}; remove the line") from error
     if row.key != row.setting.key:
         raise InputError(f"{where}: the key is not that of its setting; remove the line and run again")
-    if None in (getattr(row.setting, name) for name in DIGESTS):
-        raise InputError(f"{where}: has no digests of its data; remove the line and run again")
-    if row.setting.demonstrations_sha256 != row.demonstrations_sha256:
-        raise InputError(f"{where}: has two digests of its demonstrations; remove the line and run again")
-    if wrong := _contradiction(row):
-        raise InputError(f"{where}: its {wrong}; the row has been changed: remove the line and run again")
     if row.sha256 != row.digest:
         raise InputError(f"{where}: its sha256 is not that of its fields; remove the line and run again")
     return replace(row, where=where)  # type: ignore[no-any-return]
-
-
-def _contradiction(row: Result) -> str | None:
-    """The first contradiction between a row's values; None if they agree.
-
-    Values that are not counted by others are checked for their range: shares of n are multiples of 1 / n.
-    """
-    if not 0 <= row.right <= row.n or row.n < 1:
-        return f"right is {row.right} of n {row.n}"
-    try:
-        packed = base64.b64decode(row.correct, validate=True)
-    except ValueError:
-        return "correct is not base64"
-    bits_set = int.from_bytes(packed, "little")
-    if len(packed) != (row.n + 7) // 8 or bits_set.bit_length() > row.n:
-        return f"correct does not have one bit for each of n {row.n} inputs"
-    if bits_set.bit_count() != row.right:
-        return f"correct has {bits_set.bit_count()} right answers, and right is {row.right}"
-    if row.accuracy != row.right / row.n:
-        return f"accuracy is {row.accuracy}, and right / n is {row.right / row.n}"
-    for name in ("accuracy_mean_per_token", "majority"):
-        share = getattr(row, name)
-        if share is not None and not (0 <= share <= 1 and share == round(share * row.n) / row.n):
-            return f"{name} is {share}, which is no share of n {row.n} inputs"
-    for name in ("chance", "macro_f1"):
-        share = getattr(row, name)
-        if share is not None and not 0 <= share <= 1:
-            return f"{name} is {share}, not from 0 to 1"
-    counts = {"ties": row.ties, "shots_used": row.shots_used, "length": row.length, **row.skipped, **row.left_out}
-    return next((f"{name} is {count}" for name, count in counts.items() if count < 0), None)

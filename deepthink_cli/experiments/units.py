@@ -21,8 +21,8 @@ from deepthink_cli.experiments.jobs import Job, PendingJobs
 from deepthink_cli.experiments.plan import points
 from deepthink_cli.experiments.progress import JobsPlanned
 from deepthink_cli.experiments.results import Setting
-from deepthink_cli.experiments.runner import together
 from deepthink_cli.experiments.same_data import check_continues
+from deepthink_cli.experiments.scorer import together
 from deepthink_cli.experiments.shards import Share
 from deepthink_cli.io.text import canonical_json
 from deepthink_cli.model.options import ModelOptions

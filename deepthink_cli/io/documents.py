@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from deepthink_cli.errors import InputError, Problems
+from deepthink_cli.errors import InputError
 
 # A limit far above any real file: nested aliases can expand to more values than fit into memory.
 _MAX_VALUES = 100_000
@@ -271,12 +271,9 @@ def check_allows_no_code(values: Any, where: Callable[..., str], options: Collec
 
     `options` let code run. Raises InputError for each of them, unless its value is false.
     """
-    problems = Problems()
-    for *above, name in _allowing(values, options):
-        with problems.collected():
-            reason = "a file must not let code run; omit it: only an option on the command line can"
-            raise InputError(f"{where(*above, name)}: {name}: {reason}")
-    problems.raise_any()
+    reason = "a file must not let code run; omit it: only an option on the command line can"
+    if problems := [f"{where(*keys)}: {keys[-1]}: {reason}" for keys in _allowing(values, options)]:
+        raise InputError(*problems)
 
 
 def _allowing(values: Any, options: Collection[str]) -> Iterator[tuple[Any, ...]]:

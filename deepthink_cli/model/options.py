@@ -73,8 +73,7 @@ class ModelOptions(Options):
         Flag(
             MODEL,
             "Score batches packed (without padding), padded, or by vLLM; auto is packed if a probe gives equal scores.",
-            complete="engines",
-            closed=True,
+            names="deepthink_cli.engine.registry:known_engines",
         ),
     ] = "auto"
     offline: Offline = False

@@ -81,14 +81,10 @@ class Scorer:
         ensemble whose memories differ in model, template, labels or iterations.
         """
         memory, problems = opened(memory, iteration), Problems()
-        others, names = tuple[OpenedMemory, ...](), tuple(calibrate)
-        with problems.collected():
-            scoring.check(memory.provenance, memory.name)
-        with problems.collected():
-            check_calibrations(names, memory.provenance.demonstrations, memory.name)
-        with problems.collected():
-            others = open_ensemble(memory, ensemble, iteration, scoring)
-            names = in_use(names, [memory, *others], scoring)
+        problems.tried(scoring.check, memory.provenance, memory.name)
+        problems.tried(check_calibrations, calibrate, memory.provenance.demonstrations, memory.name)
+        others = problems.tried(open_ensemble, memory, ensemble, iteration, scoring)
+        names = problems.tried(in_use, tuple(calibrate), [memory, *(others or ())], scoring)
         problems.raise_any()
         return cls(memory, others, scoring, names)
 

@@ -1,11 +1,13 @@
-"""One row of a report: as formatted text, and as numbers."""
+"""One row of a report: as formatted text, as numbers, and beside published figures."""
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
+
+from deepthink_cli.registry import Registry, instance_of
 
 if TYPE_CHECKING:
     from deepthink_cli.report.significance import Spread
@@ -38,6 +40,24 @@ class ReportLine:
         """The number of the published table."""
         cell = self.paper_plain or self.paper_thinking
         return cell.table if cell else None
+
+
+@dataclass(frozen=True)
+class Published:
+    """Published figures, which `report --published` shows next to a run's figures.
+
+    `find` gives the figures of a row, for plain in-context learning and for Deep-Thinking, or None. `notes` gives lines
+    below the tables about the rows with published figures, or about their absence. Both are functions, or places of
+    functions (`module:function`).
+    """
+
+    find: Callable[[TableRow], tuple[PublishedFigure | None, PublishedFigure | None]] | str
+    notes: Callable[[Sequence[ReportLine]], Sequence[str]] | str
+    summary: str
+    source: str
+
+
+PUBLISHED: Registry[Published] = Registry("published", {}, instance_of(Published))
 
 
 def texts(line: ReportLine) -> dict[str, str]:

@@ -12,11 +12,10 @@ from deepthink_cli.evaluation.metrics import ALPHA
 from deepthink_cli.io.text import html_paragraphs, html_table
 from deepthink_cli.registry import loaded
 from deepthink_cli.report.arms import title, varying
-from deepthink_cli.report.cells import ReportLine, rounded, texts, values
+from deepthink_cli.report.cells import PUBLISHED, ReportLine, rounded, texts, values
 from deepthink_cli.report.footnotes import footnotes
 from deepthink_cli.report.formats import Page
 from deepthink_cli.report.job_results import JobResults, read_jobs
-from deepthink_cli.report.published import PUBLISHED
 from deepthink_cli.report.ranking import COMPARED, Ranking, ranking_of
 from deepthink_cli.report.tables import TableRow, summarize
 

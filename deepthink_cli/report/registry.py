@@ -12,7 +12,7 @@ from deepthink_cli.io.text import json_line
 from deepthink_cli.registry import Registry, instance_of, loaded
 from deepthink_cli.report.formats import comma_separated, latex, markdown
 
-if TYPE_CHECKING:  # formats are listed without torch
+if TYPE_CHECKING:
     from deepthink_cli.report.job_results import JobResults
     from deepthink_cli.report.page import Report
 

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from deepthink_cli.io.records import Natural
 from deepthink_cli.options import DATA, Flag, Options, named_by
-from deepthink_cli.selection.registry import Sampling, selection_method
+from deepthink_cli.selection.registry import selection_method, without_model
 
 BALANCE = Flag(DATA, "Choose equal numbers of demonstrations of every label.")
 POOL_SIZE = Flag(DATA, "Choose from a seeded sample of N rows. Default: all.", "N", hint="a number of rows, 1 or more")
@@ -22,9 +22,7 @@ SHOTS = Flag(
     default=False,
 )
 ORDER_SEED = Flag(DATA, "Seed for the order of the same demonstrations.", "S", hint="a whole number from 0 to 2^63 - 1")
-SAMPLING = Flag(
-    DATA, "How a task's demonstrations are drawn. Default: the task's own, random.", complete="sampling", closed=True
-)
+SAMPLING = Flag(DATA, "How a task's demonstrations are drawn. Default: the task's own, random.", names=without_model)
 SEED = Flag(
     DATA, "Seed for choosing demonstrations. Default: 0.", "S", hint="a whole number from 0 to 2^63 - 1", default=False
 )
@@ -43,7 +41,6 @@ class SelectOptions(Options):
             DATA,
             "How rows are chosen; deepthink list selections shows the methods.",
             "NAME",
-            complete="methods",
             variable=False,
             default=False,
         ),
@@ -67,6 +64,4 @@ class TaskOptions(Options):
 
     shots: Annotated[int | None, Field(ge=1), SHOTS] = None
     seed: Annotated[Natural, SEED] = 0
-    order_seed: Annotated[Natural | None, ORDER_SEED] = None
-    sampling: Annotated[Sampling | None, SAMPLING] = None
     limit: Limit = None

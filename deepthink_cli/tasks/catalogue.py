@@ -57,13 +57,9 @@ def find_tasks(names: Sequence[str]) -> list[Task]:
     Raises InputError for every unknown name, with the closest known ones.
     """
     problems = Problems()
-    tasks: dict[str, Task] = {}
-    for name in names:
-        with problems.collected():
-            for task in _named(name):
-                tasks.setdefault(task.name, task)
+    found = problems.each(_named, names)
     problems.raise_any()
-    return list(tasks.values())
+    return list({task.name: task for tasks in found for task in tasks}.values())
 
 
 def find_task(name: str) -> Task:

@@ -31,7 +31,7 @@ def draw(task: Task, protocol: str, source: Source, options: TaskOptions, tell: 
     """Draw the task's demonstrations; reports the rows that were omitted."""
     announce(source, [task], tell)
     evaluated = evaluation_set(task, protocol, source)
-    drawn = draw_demonstrations(task, evaluated, options.shots, options.seed, options.order_seed, options.sampling)
+    drawn = draw_demonstrations(task, evaluated, options.shots, options.seed)
     for reason, count in drawn.left_out.items():
         tell(Note(f"{task.name}: {count} training rows cannot be demonstrations: {reason}"))
     return drawn

@@ -170,7 +170,6 @@ class TechniqueOptions(Options):
             f"{DEEP_THINKING}; {_described(_TRAINED)}; or a control, also with -T: "
             f"{_described(_CONTROLS)}{installed(TECHNIQUES)}.",
             "NAME[:PARAMETER=VALUE,...]",
-            complete="techniques",
             variable=False,
         ),
     ] = DEEP_THINKING

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -228,3 +229,38 @@ def sign_test(gained: int, lost: int) -> float:
     """
     count = gained + lost
     return sum(math.comb(count, more) for more in range(gained, count + 1)) / (1 << count)
+
+
+UNLABELLED = ("contextual", "domain")  # corrections without labels, the preferred one first
+LARGE = 3  # an excess of one row in so many is large, however frequent the label
+
+
+@dataclass(frozen=True)
+class Excess:
+    """A label that is given to many more held-out rows than have it, with both counts."""
+
+    label: str
+    given: int
+    true: int
+
+
+def excess(given: Sequence[str], true: Sequence[str]) -> Excess | None:
+    """The label with the largest excess of rows that are given it over rows that have it; None if it is small.
+
+    It is large if the label is given to twice as many rows as have it, or if the excess is a third of all rows. The
+    second rule is for a label that half of the rows have, which cannot be given to more than twice as many.
+    """
+    answers, rows = Counter(given), Counter(true)
+    label = max(rows, key=lambda each: answers[each] - rows[each])
+    beyond = answers[label] - rows[label]
+    return Excess(label, answers[label], rows[label]) if beyond >= min(rows[label], len(true) / LARGE) else None
+
+
+def unchosen(settings: Sequence[Setting], found: Excess | None) -> int:
+    """The setting to keep without a choice: plain in-context learning, corrected if it gives a label in excess.
+
+    It stays uncorrected if no correction without labels was tried.
+    """
+    corrections = {each.calibration: number for number, each in enumerate(settings) if each.place == settings[0].place}
+    tried = [corrections[name] for name in UNLABELLED if name in corrections]
+    return tried[0] if tried and found is not None else 0

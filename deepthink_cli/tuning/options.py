@@ -36,7 +36,6 @@ class TuneOptions(GateOptions):
             f"Default: {' and '.join(TECHNIQUES_TRIED)}.",
             "NAME,...",
             name="technique",
-            complete="several_techniques_of_think",
             default=False,
             variable=False,
         ),
@@ -57,7 +56,6 @@ class TuneOptions(GateOptions):
             METHOD,
             "Corrections of the scores to try beside none. Default: all that the rows allow.",
             "NAME,...",
-            complete="all_calibrations",
             default=False,
         ),
     ] = None
@@ -84,7 +82,6 @@ class TuneOptions(GateOptions):
             DATA,
             "Methods that choose the K demonstrations (deepthink list selections), to try beside random.",
             "NAME,...",
-            complete="several_methods",
             default=False,
         ),
     ] = ()

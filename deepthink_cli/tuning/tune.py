@@ -26,11 +26,21 @@ from deepthink_cli.scoring.prediction import Prediction, Scores, prediction_of
 from deepthink_cli.scoring.scoring import Scoring
 from deepthink_cli.selection.store import Store
 from deepthink_cli.tuning.held_out import TrainingSet, held_out_scores, memories_of, training_set, training_sets
-from deepthink_cli.tuning.nested import STATES, Comparison, Fit, best, choose_nested, correctness, fits_within
+from deepthink_cli.tuning.nested import (
+    STATES,
+    Comparison,
+    Excess,
+    Fit,
+    best,
+    choose_nested,
+    correctness,
+    excess,
+    fits_within,
+    unchosen,
+)
 from deepthink_cli.tuning.options import Setting
 from deepthink_cli.tuning.plan import TunePlan
 from deepthink_cli.tuning.rivals import Rival, judge_rivals
-from deepthink_cli.tuning.unchosen import Excess, excess, unchosen
 
 if TYPE_CHECKING:
     from deepthink_cli.calibration.base import Floats

@@ -1,8 +1,8 @@
-"""Write docs/evidence.md and its figures from the packed folders of `deepthink run --samples`.
+"""Write docs/evidence.md, its picture, the CSV file of all comparisons, and the page of details.
 
     python -m research.evidence
 
-Works on whatever is there: missing tables, tasks and seeds are missing from the page.
+Works on whatever is there: missing tables, tasks and seeds are missing from the pages.
 """
 
 from __future__ import annotations
@@ -13,37 +13,33 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from research.jobs import COMMANDS
+from research.overlap import FILE as OVERLAP
 from research.packing import TABLES, unpacked
 from research.table1.page import Model, read_models
 
+from .details import details
 from .load import read_evidence
-from .page import Study, page
-from .tables import all_cells
+from .page import Study, all_comparisons, page
 from .tuned import FILE as TUNED
 
 
 def write(evidence: Path, target: Path, table1: Sequence[Model] = (), kept: Path | None = None) -> None:
-    """Write the page, and figures and cells.csv into a folder beside it with its name.
+    """Write the page and that of details beside it, and the picture and the CSV file into a folder with its name.
 
     `kept` has the files that are not packed, if it is not the folder of the evidence.
     """
     figures = target.with_suffix("")
     figures.mkdir(parents=True, exist_ok=True)
-    found = read_evidence(evidence)
+    found, beside = read_evidence(evidence), kept or evidence
     of_model = (each for each in table1 if each.is_among(found.models))
-    beside = kept or evidence
-    lines = (_lines(beside / name) for name in (COMMANDS, TUNED))
-    study = Study(found, figures, next(of_model, None), *lines)
-    for old in (*figures.glob("*.png"), *figures.glob("*.csv")):
-        old.unlink()
-    text = page(study)
-    (figures / "cells.csv").write_text(all_cells(study.every), encoding="utf-8")
-    target.write_text(text, encoding="utf-8")
+    study = Study(found, figures, next(of_model, None), _lines(beside / TUNED), _lines(beside.with_name(OVERLAP)))
+    target.write_text(page(study), encoding="utf-8")
+    target.with_name(f"{target.stem}-details.md").write_text(details(study), encoding="utf-8")
+    (figures / "comparisons.csv").write_text(all_comparisons(study), encoding="utf-8")
 
 
 def _lines(file: Path) -> list[dict[str, Any]]:
-    """The objects of a file of lines: commands and what they took, or what `tune` chose; none if there is no file."""
+    """The objects of a file of lines; none if there is no file."""
     return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()] if file.exists() else []
 
 

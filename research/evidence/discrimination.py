@@ -15,10 +15,10 @@ A comparison has the scores of the same test rows before (as a rule T = 1) and a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import combinations
+from itertools import combinations, product
 
 import numpy as np
 import pandas as pd
@@ -35,10 +35,12 @@ from .statistics import Interval
 MEASURES = ("accuracy", "matched", "fitted", "batch", "pairs", "AUC", "log p")
 NEEDS_DEV = ("fitted",)
 NEEDS_EVERY_LABEL = ("batch", "log p")  # a label that is never given has a log-probability of minus infinity
-PAPER_BY_DEV, PAPER_FIVE = "the paper's setting, T by dev rows", "the paper's setting, T = 5"
-CONTINUED_TUNED, RESTARTED_TUNED = "continued, T and eta by dev rows", "restarted, T and eta by dev rows"
-MOMENTUM = "momentum 0.9 (the authors' code), eta 0.01, T by dev rows"
-LARGE_STEP = "a large step: continued, eta 0.1, T = 12"
+PAPER_BY_DEV, PAPER_FIVE = "thinking, the paper's setting, T by dev rows", "thinking, the paper's setting, T = 5"
+CONTINUED_TUNED, RESTARTED_TUNED = "thinking, T and eta by dev rows", "thinking, restarted, T and eta by dev rows"
+MOMENTUM = "thinking, momentum 0.9, T by dev rows"  # the authors' code, eta 0.01
+LARGE_STEP = "thinking, a large step (eta 0.1, T = 12)"
+PRIMARY = ("accuracy", "pairs")  # of each question of the page of evidence, the measure that decides it
+FAMILIES = (("sst2", "sst5", "mr"), ("agnews",), ("trec",))  # tasks that share sentences are one family
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,13 +61,23 @@ class Pair:
 
 @dataclass(frozen=True)
 class Difference:
-    """Means over tasks before and after, and the mean of the difference with its 95 % interval and p."""
+    """Means over tasks before and after, and the mean of the difference with its 95 % interval and p.
+
+    `tasks` has the difference on each task.
+    """
 
     before: float
     after: float
     mean: float
     interval: Interval
     p: float
+    tasks: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def of_families(self) -> float:
+        """The mean over families of tasks of their means."""
+        found = [[self.tasks[task] for task in family if task in self.tasks] for family in FAMILIES]
+        return float(np.mean([np.mean(family) for family in found if family]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,9 +179,14 @@ def _matched(before: Scores, after: Scores) -> Bools:
     return matched_labels(before.logs, counts) == before.gold
 
 
-def _fitted(scores: Scores, dev: Scores) -> Bools:
+def after_bias(scores: Scores, dev: Scores) -> Scores:
+    """Scores without a bias of each label, fitted on dev rows."""
     corrected = CALIBRATIONS["fitted"].corrected(scores.logs, dev.logs, dev.gold.tolist())
-    return predicted(np.asarray(corrected)) == scores.gold
+    return replace(scores, logs=np.asarray(corrected))
+
+
+def _fitted(scores: Scores, dev: Scores) -> Bools:
+    return _accuracy(after_bias(scores, dev))
 
 
 def _batch(scores: Scores) -> Bools:
@@ -229,13 +246,14 @@ def compare(pairs: Sequence[Pair], name: str) -> Difference:
     Interval and p are Student's over the seeds and the test rows of each task (`over_seeds_and_rows`). Biases and
     constants count as given: what another draw of rows would change in them is left out.
     """
-    sides = []
+    sides = {}
     for task in dict.fromkeys(pair.task for pair in pairs):
         of_task = [pair for pair in pairs if pair.task == task]
         assert all(np.array_equal(pair.before.gold, of_task[0].before.gold) for pair in of_task)
         before, after = np.stack([_sides(name, pair) for pair in of_task], axis=1)
-        sides.append((before, after))
-    return difference(sides)
+        sides[task] = before, after
+    tasks = {task: float((after - before).mean()) for task, (before, after) in sides.items()}
+    return replace(difference(list(sides.values())), tasks=tasks)
 
 
 def difference(sides: Sequence[tuple[Floats, Floats]]) -> Difference:
@@ -246,9 +264,16 @@ def difference(sides: Sequence[tuple[Floats, Floats]]) -> Difference:
 
 
 def adjusted(found: Sequence[Compared]) -> dict[tuple[str, str], float]:
-    """Holm's p-value of each comparison and measure, by their names, over all of them together."""
-    known = {(each.name, name): change.p for each in found for name, change in each.differences.items()}
-    return dict(zip(known, holm(list(known.values())), strict=True))
+    """Holm's p-value of each comparison by each primary measure, over the comparisons that are alike.
+
+    Those of thinking are alike, and those of other methods; every measure is corrected apart.
+    """
+    p_values: dict[tuple[str, str], float] = {}
+    for thinks, measure in product((True, False), PRIMARY):
+        alike = [each for each in found if each.thinks is thinks and measure in each.differences]
+        of_alike = holm([each.differences[measure].p for each in alike])
+        p_values |= {(each.name, measure): p for each, p in zip(alike, of_alike, strict=True)}
+    return p_values
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -261,7 +286,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def comparisons(evidence: Evidence) -> Iterator[Compared]:
-    """Thinking as the paper does it, at the T that dev rows choose and at T = 5; other settings; repetition."""
+    """Thinking as the paper does it, at the T that dev rows choose and at T = 5, and in other settings."""
     grid = evidence.grid
     found = [
         Compared(PAPER_BY_DEV, True, chosen_pairs(grid, "continued", [0.01]), thinks=True),
@@ -270,14 +295,6 @@ def comparisons(evidence: Evidence) -> Iterator[Compared]:
         Compared(RESTARTED_TUNED, True, chosen_pairs(grid, "restarted", [0.01, 0.1]), thinks=True),
         Compared(MOMENTUM, True, chosen_pairs(grid, "official", [0.01]), thinks=True),
         Compared(LARGE_STEP, False, _fixed(grid, "continued", 0.1, 12), thinks=True),
-        *(
-            Compared(
-                f"{times} copies of the demonstrations, T = 1",
-                False,
-                beside(evidence.folder("repeated"), grid[grid["t"] == 1], times),
-            )
-            for times in (2, 5)
-        ),
     ]
     return (each for each in found if each.pairs)
 
@@ -293,15 +310,6 @@ def chosen_pairs(grid: pd.DataFrame, setting: str, etas: Sequence[float]) -> lis
     return found
 
 
-def after_bias(rows: pd.DataFrame) -> pd.DataFrame:
-    """The same rows, with the accuracy of dev rows after a bias that is fitted on them: T can be chosen by it."""
-    accuracy = [
-        float(_fitted(row["scores"], row["scores"]).mean()) if row["part"] == "dev" else row["accuracy"]
-        for _, row in rows.iterrows()
-    ]
-    return rows.assign(accuracy=accuracy)
-
-
 def _fixed(grid: pd.DataFrame, setting: str, eta: float, t: int) -> list[Pair]:
     return pairs_at(grid[grid["setting"] == setting], eta, t)
 
@@ -314,7 +322,7 @@ def without_dev(before: Iterable[pd.Series], after: Iterable[pd.Series]) -> list
     ]
 
 
-def corrected(scores: Scores) -> Scores:
+def after_batch(scores: Scores) -> Scores:
     """Scores after batch calibration."""
     return replace(scores, logs=batch_calibrated(scores.logs))
 
@@ -330,8 +338,8 @@ def pairs_at(rows: pd.DataFrame, eta: float, t: int) -> list[Pair]:
     return found
 
 
-def beside(rows: pd.DataFrame, others: pd.DataFrame, times: int | None = None) -> list[Pair]:
-    """Rows, with `times` the demonstrations, beside others on the same test rows; each side has one T.
+def beside(rows: pd.DataFrame, others: pd.DataFrame) -> list[Pair]:
+    """Rows beside others on the same test rows; each side has one T.
 
     Dev rows, which are none of the demonstrations, may differ: each side's bias is fitted on its own.
     """
@@ -339,8 +347,7 @@ def beside(rows: pd.DataFrame, others: pd.DataFrame, times: int | None = None) -
     sides = [side.assign(same=side["rows"].where(side["part"] == "test", "")) for side in (rows, others)]
     both = sides[0].merge(sides[1].drop_duplicates(key), on=key, suffixes=("_after", ""))
     found = []
-    kept = both if times is None else both[both["shots_after"] == times * both["shots"]]
-    for (task, seed), job in kept.groupby(["task", "seed"], observed=True):
+    for (task, seed), job in both.groupby(["task", "seed"], observed=True):
         scores = {row["part"]: (row["scores"], row["scores_after"]) for _, row in job.iterrows()}
         if "test" in scores:
             found.append(Pair(str(task), int(seed), *scores["test"], *scores.get("dev", (None, None))))

@@ -12,56 +12,23 @@ import pandas as pd
 import pyarrow.parquet
 
 from deepthink_cli.experiments.results import FILE, Result, read_results
-from deepthink_cli.experiments.samples import find_samples, read_texts
+from deepthink_cli.experiments.samples import find_samples
 from research.encoding import CALIBRATED, SCORES
 from research.table1.runs import TASKS
 
-from .measures import (
-    Floats,
-    Ints,
-    batch_calibrated,
-    from_uniform,
-    mean_margin,
-    mean_true,
-    normalised,
-    predicted,
-    shares,
-    total_variation,
-)
+from .measures import Floats, Ints, batch_calibrated, normalised, predicted
 
-CONTROLS = ("repeated", "flipped", "random", "techniques", "choices")
-ALL_ROWS = "all-rows"
-VARIED = ("own", "etas", "long", "shots", "orders", "parts", "chat", "calibrations", ALL_ROWS, "more-seeds")
+METHODS = ("random", "techniques", "choices")
+VARIED = ("own", "etas", "long", "shots", "orders", "chat")
 NEAREST = "nearest"  # the folder of what the nearest mean hidden state gives; it has no results
 ARMS_FOLDER = "arms"  # the folder of the samples of `research/techniques.py`
 SUBJECTS = "subjects"  # the folder of MMLU and BBH, whose inputs have their own candidates
-FLOAT32 = "float32-"  # folders whose name starts with this repeat cells of the grid in float32
 DIGEST = "demonstrations_sha256"
 ORDER = ("continued", "restarted", "official")
 TASK_NAMES = {"sst2": "SST-2", "sst5": "SST-5", "mr": "MR", "agnews": "AG News", "trec": "TREC"}
 COLUMNS = (
-    *(
-        "folder",
-        "setting",
-        "task",
-        "technique",
-        "sampling",
-        "seed",
-        "dtype",
-        "eta",
-        "t",
-        "part",
-        "rows",
-        "demonstrations",
-        "accuracy",
-        "drift",
-        "length",
-        "shots",
-        "order",
-        "update",
-        "calibration",
-    ),
-    "scores",
+    *("folder", "setting", "task", "technique", "sampling", "seed", "eta", "t", "part"),
+    *("rows", "demonstrations", "accuracy", "shots", "order", "scores"),
 )
 
 
@@ -83,20 +50,18 @@ class Scores:
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """All rows of all folders, with measures; `without_samples` counts rows whose scores are not there.
+    """All rows of all folders whose scores are there.
 
     `subjects` are the results of MMLU and BBH; `nearest` has the scores of test rows by the nearest mean hidden state,
     by task, seed and the digest of the demonstrations; `arms` has those of `research/techniques.py` of test rows and
-    dev rows (`part`), by arm, task and seed; `texts` are those of all test rows, by task.
+    dev rows (`part`), by arm, task and seed.
     """
 
     rows: pd.DataFrame
     subjects: tuple[Result, ...]
-    without_samples: int
     models: tuple[str, ...]
     nearest: Mapping[tuple[str, int, str], Scores] = field(default_factory=dict)
     arms: Mapping[tuple[str, str, int], Mapping[str, Scores]] = field(default_factory=dict)
-    texts: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
     def folder(self, *names: str) -> pd.DataFrame:
         """The rows of these folders."""
@@ -104,20 +69,13 @@ class Evidence:
 
     @property
     def grid(self) -> pd.DataFrame:
-        """The rows that are neither of a control nor of a variation."""
-        names = self.rows["folder"].astype(str)
-        return self.rows[~names.isin((*CONTROLS, *VARIED)) & ~names.str.startswith(FLOAT32)]
-
-    @property
-    def float32(self) -> pd.DataFrame:
-        """The rows that repeat cells of the grid in float32, with the grid's names of settings."""
-        rows = self.rows[self.rows["folder"].astype(str).str.startswith(FLOAT32)]
-        return rows.assign(setting=rows["setting"].astype(str).str.removeprefix(FLOAT32))
+        """The rows that are neither of another method nor of a variation."""
+        return self.rows[~self.rows["folder"].astype(str).isin((*METHODS, *VARIED))]
 
 
 def read_evidence(folder: Path) -> Evidence:
     """Read every run below a folder; a folder that is missing or has no rows yet contributes nothing."""
-    lines, missing, models = list[dict[str, Any]](), 0, set[str]()
+    lines, models = list[dict[str, Any]](), set[str]()
     subjects = tuple(read_results(folder / SUBJECTS)) if (folder / SUBJECTS / FILE).exists() else ()
     for path in sorted(path for path in folder.glob(f"*/{FILE}") if path.parent.name != SUBJECTS):
         results = read_results(path.parent)
@@ -126,14 +84,10 @@ def read_evidence(folder: Path) -> Evidence:
             samples = find_samples(path.parent, result)
             if samples is not None:
                 lines.append(_line(path.parent.name, names[_family(result)], result, read_scores(samples, result)))
-            else:
-                missing += 1
             models.add(PurePath(result.setting.model).name)
     rows = pd.DataFrame(lines, columns=None if lines else [*COLUMNS])
     rows = in_order(rows).sort_values(["setting", "task", "seed", "eta", "t", "part", "shots"], ignore_index=True)
-    digests = {line["task"]: line["rows"] for line in lines if line["folder"] == ALL_ROWS}
-    texts = {task: frozenset(read_texts(folder / ALL_ROWS, digest).values()) for task, digest in digests.items()}
-    return Evidence(rows, subjects, missing, tuple(sorted(models)), dict(_nearest(folder)), dict(_arms(folder)), texts)
+    return Evidence(rows, subjects, tuple(sorted(models)), dict(_nearest(folder)), dict(_arms(folder)))
 
 
 def nearest_path(folder: Path, task: str, seed: int) -> Path:
@@ -177,18 +131,13 @@ def stored_scores(path: Path, name: str = SCORES) -> Scores:
 
 
 def _line(folder: str, setting: str, result: Result, scores: Scores) -> dict[str, Any]:
-    calibrated, labels, number = batch_calibrated(scores.logs), predicted(scores.logs), len(scores.labels)
-    distribution, true = shares(labels, number), shares(scores.gold, number)
-    drift = result.drift
+    calibrated, right = batch_calibrated(scores.logs), predicted(scores.logs) == scores.gold
     return {
         "folder": folder,
         "setting": setting,
         "task": result.setting.task,
         "seed": result.setting.seed,
-        "dtype": result.setting.dtype,
         "eta": result.setting.eta,
-        "momentum": result.setting.momentum,
-        "positions": result.setting.positions,
         "t": result.setting.iteration,
         "technique": result.setting.technique or "",
         "sampling": result.setting.sampling,
@@ -197,22 +146,10 @@ def _line(folder: str, setting: str, result: Result, scores: Scores) -> dict[str
         "demonstrations": result.demonstrations_sha256,
         "shots": result.shots_used,
         "order": result.setting.order_seed,
-        "update": result.setting.update or "",
-        "calibration": result.setting.calibration or "",
-        "length": result.length,
-        "drift": np.nan if drift is None else (drift[0] + drift[1]) / 2,
         "scores": scores,
-        "labels": labels,
-        "right": labels == scores.gold,
-        "accuracy": float((labels == scores.gold).mean()),
-        "calibrated_right": predicted(calibrated) == scores.gold,
+        "right": right,
+        "accuracy": float(right.mean()),
         "calibrated": float((predicted(calibrated) == scores.gold).mean()),
-        "true": mean_true(scores.logs, scores.gold),
-        "distribution": distribution,
-        "largest": float(distribution.max()),
-        "from_uniform": from_uniform(distribution),
-        "from_true": total_variation(distribution, true),
-        "margin": mean_margin(scores.logs),
     }
 
 
@@ -225,7 +162,7 @@ def _setting_names(folder: str, results: list[Result]) -> dict[tuple[str, float]
     families = sorted({_family(result) for result in results})
     if len(families) == 1:
         return {families[0]: folder}
-    prefix = "" if folder in CONTROLS else f"{folder}, "
+    prefix = "" if folder in METHODS else f"{folder}, "
     return {
         (positions, momentum): f"{prefix}{positions}" + (f", momentum {momentum:g}" if momentum else "")
         for positions, momentum in families

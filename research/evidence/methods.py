@@ -15,8 +15,8 @@ import pandas as pd
 from research.table1.page import PAPER_BEST, THINKING
 from research.table1.runs import BASELINE, LABELS
 
-from .discrimination import Compared, Difference, Pair, beside, compare
-from .load import Evidence
+from .discrimination import Compared, Difference, Pair, after_batch, after_bias, beside, compare
+from .load import Evidence, Scores
 
 TECHNIQUES = {
     "repeat-2": "the demonstrations twice in one prompt",
@@ -24,15 +24,16 @@ TECHNIQUES = {
     "ct-kv": "the memory is trained by gradients",
     "composed": "demonstrations read apart",
 }
-NEAREST_MEAN = "nearest mean hidden state of labelled rows"
-ENSEMBLE = "ensemble-4"  # four readings beside the five of thinking, but every input is read four times, too
+BATCH, FITTED_BIAS = "batch calibration (no labels)", "a bias fitted on dev rows"
+NEAREST_MEAN = "nearest mean hidden state of dev rows"
+DEV_LABELS = 150
 FOLDERS = ("random", "techniques", "choices")
 CHOICES = (PAPER_BEST, "k-center", "global-entropy", "local-entropy", "random-valid")
 SLOW = ("lens", "influence")  # choices, too, but most of an hour of a processor core for each task and seed
 PAPER_CHOICES = (PAPER_BEST, "k-center")  # of these, those of the paper's Table 1
 BY_DEV = "random-valid"  # the choice by labels of other rows, after which there is thinking, too
 T = 5  # of thinking, in the paper's setting after random demonstrations and after random-valid
-PAPER_HERE = f"the paper's setting, T = {T}, on the rows of the lines below"
+PAPER_HERE = f"thinking, the paper's setting, T = {T}, on the rows of Table 1"
 AFTER_CHOICE = f"thinking after `{BY_DEV}` demonstrations (the paper's setting, T = {T})"
 KINDS = {"accuracy": "plain", "calibrated": "plain batch"}  # the names that docs/table1.md has for them
 MEASURED = {"plain": "accuracy", "plain batch": "batch"}  # of these, the measure of a comparison
@@ -44,22 +45,18 @@ def line_of(technique: str) -> str:
 
 
 def beside_random(evidence: Evidence) -> Iterator[Compared]:
-    """Thinking and every technique and choice beside random demonstrations that are read once.
+    """Thinking, techniques, choices and corrections beside random demonstrations that are read once.
 
-    An ensemble is beside thinking, too, and thinking after a choice beside one reading after it.
+    Thinking after a choice is beside one reading after it.
     """
     random, techniques, chosen = map(evidence.folder, FOLDERS)
     once, thinking = (random[random["t"] == t] for t in (1, T))
     choices, after_choices = (chosen[chosen["t"] == t] for t in (1, T))
     of_technique = {name: techniques[names_of(techniques) == name] for name in TECHNIQUES}
+    read_once = beside(once, once)
     found = [
         Compared(PAPER_HERE, False, beside(thinking, once), thinks=True),
         *(Compared(line_of(name), False, beside(of_technique[name], once)) for name in TECHNIQUES),
-        Compared(
-            f"`{ENSEMBLE}` against thinking (the paper's setting, T = {T}; four times its cost)",
-            False,
-            beside(of_technique[ENSEMBLE], thinking),
-        ),
         *(
             Compared(
                 f"`{name}` demonstrations",
@@ -76,9 +73,25 @@ def beside_random(evidence: Evidence) -> Iterator[Compared]:
             LABELS[BY_DEV],
             thinks=True,
         ),
+        Compared(BATCH, False, [_instead(pair, after_batch(pair.before)) for pair in read_once]),
+        Compared(
+            FITTED_BIAS,
+            False,
+            [
+                _instead(pair, after_bias(pair.before, pair.dev_before))
+                for pair in read_once
+                if pair.dev_before is not None
+            ],
+            chosen_by=DEV_LABELS,
+        ),
         Compared(NEAREST_MEAN, True, list(_nearest(evidence, once))),
     ]
     return (each for each in found if each.pairs)
+
+
+def _instead(pair: Pair, after: Scores) -> Pair:
+    """The scores before beside others of the same rows, without dev rows: no bias is fitted again."""
+    return replace(pair, after=after, dev_before=None, dev_after=None)
 
 
 def _nearest(evidence: Evidence, once: pd.DataFrame) -> Iterator[Pair]:

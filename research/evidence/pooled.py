@@ -1,17 +1,12 @@
-"""Means over tasks of means over seeds with intervals, and how often thinking helps or harms."""
+"""Means over tasks of means over seeds, with intervals."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 
-from deepthink_cli.report.significance import discordant
-
-from .cells import HARMS, HELPS, SAME, verdict
 from .measures import Floats
 from .statistics import Interval, over_seeds, over_seeds_and_rows, over_tasks
 
@@ -23,14 +18,6 @@ class Estimate:
     mean: float
     interval: Interval | None
     p: float = 1.0
-
-    @property
-    def sign(self) -> int:
-        """1 or -1 if the interval lies on one side of zero, otherwise 0."""
-        if self.interval is None:
-            return 0
-        low, high = self.interval
-        return int(low > 0) - int(high < 0)
 
 
 def estimate(values: Sequence[float | Floats] | Floats, pairs: Sequence[tuple[str, int]]) -> Estimate:
@@ -51,37 +38,3 @@ def estimate(values: Sequence[float | Floats] | Floats, pairs: Sequence[tuple[st
     if not 0 < sum(each.estimate for each in variances) < np.inf:  # equal values, or a task that has one seed
         return Estimate(mean, None)
     return Estimate(mean, *over_tasks(mean, variances))
-
-
-@dataclass(frozen=True)
-class Summary:
-    """Verdicts on the choices of a table, and the mean accuracy of the best T and eta on the test rows (`oracle`).
-
-    `kept_first` counts the choices of T = 1.
-    """
-
-    runs: int
-    oracle: float
-    helps: int
-    harms: int
-    same: int
-    kept_first: int
-
-
-def summary(chosen: pd.DataFrame) -> Summary:
-    """Summarize choices, of which there must be at least one."""
-    counts = verdicts(chosen)
-    return Summary(
-        runs=len(chosen),
-        oracle=float(chosen["oracle"].mean()),
-        helps=counts[HELPS],
-        harms=counts[HARMS],
-        same=counts[SAME],
-        kept_first=int((chosen["t"] == 1).sum()),
-    )
-
-
-def verdicts(chosen: pd.DataFrame) -> Counter[str]:
-    """How many cells are helped, harmed, or neither, by McNemar's test on each cell's test rows."""
-    pairs = zip(chosen["before"], chosen["after"], strict=True)
-    return Counter(verdict(discordant(first["right"], last["right"])) for first, last in pairs)

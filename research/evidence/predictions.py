@@ -28,10 +28,10 @@ from .discrimination import (
     compare,
     comparisons,
 )
-from .findings import covered, points, rising, shown
 from .load import Evidence, read_evidence
 from .methods import NEAREST_MEAN
-from .tables import discrimination, table
+from .page import lines
+from .words import points, shown, table
 
 CHOSEN = (PAPER_BY_DEV, CONTINUED_TUNED, RESTARTED_TUNED, MOMENTUM)
 HIT, MISS, OPEN = "hit", "**miss**", "open"
@@ -193,8 +193,6 @@ label against the rest ([all measures](evidence.md)).
 
 {decided} {rests} {gain}
 
-{coverage}
-
 Differences from T = 1 in points, means over tasks of means over seeds, with intervals as in [the page of
 evidence](evidence.md). A prediction is a hit or a miss by the rule that was written down with it, and *open* between
 the two. No verdict depends on an interval, so that it does not matter that the predictions meant those of resampled
@@ -216,13 +214,10 @@ to any of them, and row 11 shows no effect of windows. Nothing is said of larger
 
 ## What thinking and techniques change
 
-The table of [the page of evidence](evidence.md), where its columns are explained, for this model: *matched*, *pairs*
-and nearly *AUC* change only if labels are told apart better or less well. The first line is T = 1 of the line below it.
-The last three lines are compared with T = 1 of seeds 0 to 2 in float32, and start from other accuracies.
+The table of [the page of evidence](evidence.md), where it is explained, for this model. The last three lines are
+compared with T = 1 of seeds 0 to 2 in float32, and start from other accuracies.
 
-{discrimination}
-
-{rising}
+{differences}
 
 ```console
 $ python -m research.evidence.predictions
@@ -244,23 +239,20 @@ def outcomes(results: Results) -> Iterator[Outcome | None]:
 def page(first: Results, second: Results) -> str:
     """The page, with the figures of both models and the verdicts of the second one."""
     seconds = list(outcomes(second))
-    lines = [
+    rows = [
         [number, claim, "" if of_first is None else of_first.found, *_cells(of_second)]
         for number, ((claim, _), of_first, of_second) in enumerate(
             zip(PREDICTIONS, outcomes(first), seconds, strict=True), start=1
         )
     ]
-    compared = list(second.compared.values())
     verdicts = [each if each is None else each.verdict for each in seconds]
     names = ["", "prediction", "SmolLM2", "Gemma 3 270M", "verdict"]
     return PAGE.format(
         decided=_decided(verdicts, _gains(second)),
         rests=_rests(verdicts),
         gain=_gain(second),
-        predictions=table(names, lines, text=len(names)),
-        discrimination=discrimination(compared),
-        rising=rising(compared),
-        coverage=f"{covered(second.evidence.grid)} Five seeds were announced.",
+        predictions=table(names, rows, text=len(names)),
+        differences=lines(list(second.compared.values())),
     )
 
 

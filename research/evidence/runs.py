@@ -12,11 +12,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from research.jobs import Job, parser_of, run_jobs
-from research.packing import continued
 from research.table1.runs import MORE_ROWS, SEEDS, TASKS
 
-from .demonstrations import FLIPPED, drawn_examples, relabelled, repeated, write_examples
-from .load import ALL_ROWS
 from .methods import BY_DEV, CHOICES, SLOW, TECHNIQUES
 
 SETTINGS = {
@@ -26,15 +23,12 @@ SETTINGS = {
 }
 AT, ROWS, DEV_ROWS = "1,2,3,5,8,12", MORE_ROWS, "150"
 DEV = ("--choose-on", f"dev:{DEV_ROWS}")
-REPEATED_TASKS, FLIPPED_TASKS, TIMES = ("sst2", "mr", "trec"), ("sst2", "mr"), (2, 5)
-CONTROL_SEEDS = range(3)
+FEW_SEEDS = range(3)
 # The stages after the grid are smaller, and in float32: a processor without instructions for bfloat16 is slower in it.
 FLOAT32, LATER_ROWS = ("--dtype", "float32"), "100"
 LATER = ("--limit", LATER_ROWS, *FLOAT32)
 PAPER = ("--eta", "0.01")  # continued positions and no momentum are the defaults
-PARTS = "gate,keys-only,values-only,lower-half,upper-half"
 SUBJECT_ROWS = "30"
-DEMONSTRATIONS = "demonstrations"  # subfolder of the evidence for files of demonstrations
 
 
 def grid(stage: str, seeds: Sequence[int], at: str) -> Iterator[Job]:
@@ -42,23 +36,6 @@ def grid(stage: str, seeds: Sequence[int], at: str) -> Iterator[Job]:
     for seed in seeds:
         for folder, method in SETTINGS.items():
             yield Job(stage, folder, (*_tasks(TASKS), *_seed(seed), "--limit", ROWS, *DEV, *method, *_readings(at)))
-
-
-def controls(stage: str, at: str) -> Iterator[Job]:
-    """Repeated demonstrations at T = 1, and demonstrations with exchanged label words at every T.
-
-    Both evaluate the rows of the grid, so that their results are paired with the grid's.
-    """
-    for seed in CONTROL_SEEDS:
-        for task in REPEATED_TASKS:
-            for times in TIMES:
-                demos = ("--demos", f"{DEMONSTRATIONS}/{task}-{seed}-x{times}.jsonl")
-                yield Job(stage, "repeated", (*_tasks([task]), *_seed(seed), "--limit", ROWS, *DEV, "-T", "1", *demos))
-        for task in FLIPPED_TASKS:
-            for positions in ("continued", "restarted"):
-                demos = ("--demos", f"{DEMONSTRATIONS}/{task}-{seed}-flipped.jsonl")
-                method = ("--eta", "0.1", "--positions", positions, *_readings(at))
-                yield Job(stage, "flipped", (*_tasks([task]), *_seed(seed), "--limit", ROWS, *method, *demos))
 
 
 def pooled(stage: str, seeds: Sequence[int]) -> Iterator[Job]:
@@ -88,12 +65,6 @@ def paper(stage: str, seeds: Sequence[int], at: str, *arguments: str) -> Iterato
         yield Job(stage, stage, (*_tasks(TASKS), *_seed(seed), *LATER, *gate, *_readings(at), *arguments))
 
 
-def all_rows(stage: str, seeds: Sequence[int]) -> Iterator[Job]:
-    """The paper's setting on all test rows, of AG News on the 2,000 of the authors' code."""
-    for seed in seeds:
-        yield Job(stage, stage, (*_tasks(TASKS), *_seed(seed), *FLOAT32, *PAPER, *_readings("1,5")))
-
-
 def subjects(stage: str) -> Iterator[Job]:
     """MMLU and BBH with the demonstrations of the data sets, some rows of each of their tasks."""
     for group in ("mmlu", "bbh"):
@@ -105,42 +76,16 @@ def all_jobs(at: str = AT) -> list[Job]:
     """Every command, in order of importance."""
     return [
         *grid("grid", range(5), at),
-        *controls("controls", at),
-        *in_float32("float32", at),
-        *paper("own", CONTROL_SEEDS, "1,5"),
-        *paper("shots", CONTROL_SEEDS, "1,5", "--shots", "4,16"),
+        *paper("own", FEW_SEEDS, "1,5"),
+        *paper("shots", FEW_SEEDS, "1,5", "--shots", "4,16"),
         Job("orders", "orders", (str(Path(__file__).with_name("orders.yaml")), *FLOAT32)),
-        *paper("etas", CONTROL_SEEDS, "1,5", "--eta", "0.001,0.3"),
-        *paper("long", CONTROL_SEEDS, "1,15", "--eta", "0.01,0.1"),
-        *paper("more-seeds", range(5, 10), "1,5"),
-        *paper("chat", CONTROL_SEEDS, "1,5", "--chat"),
+        *paper("etas", FEW_SEEDS, "1,5", "--eta", "0.001,0.3"),
+        *paper("long", FEW_SEEDS, "1,15", "--eta", "0.01,0.1"),
+        *paper("chat", FEW_SEEDS, "1,5", "--chat"),
         *pooled("methods", range(10)),
-        *paper("parts", CONTROL_SEEDS, "1,5", "--eta", "0.1", "--update", PARTS),
-        *paper("calibrations", CONTROL_SEEDS, "1,5", "--calibrate", "contextual,pmi"),
         *subjects("subjects"),
-        *all_rows(ALL_ROWS, range(5)),
         *slow_choices("slow-choices", SEEDS),
     ]
-
-
-def write_demonstrations(out: Path, data_dir: Path | None) -> None:
-    """Write the demonstration files that the controls read."""
-    for seed in CONTROL_SEEDS:
-        for task in REPEATED_TASKS:
-            for times in TIMES:
-                examples = repeated(drawn_examples(task, seed, data_dir), times)
-                write_examples(out / DEMONSTRATIONS / f"{task}-{seed}-x{times}.jsonl", examples)
-        for task in FLIPPED_TASKS:
-            examples = relabelled(drawn_examples(task, seed, data_dir), FLIPPED)
-            write_examples(out / DEMONSTRATIONS / f"{task}-{seed}-flipped.jsonl", examples)
-
-
-def in_float32(stage: str, at: str) -> Iterator[Job]:
-    """Two tasks of the first seed in float32, for comparison."""
-    for folder in ("continued", "restarted"):
-        method = (*SETTINGS[folder], *_readings(at))
-        arguments = (*_tasks(["sst2", "sst5"]), *_seed(0), "--limit", ROWS, *FLOAT32, *DEV, *method)
-        yield Job(stage, f"float32-{folder}", arguments)
 
 
 def _tasks(names: Sequence[str]) -> list[str]:
@@ -166,12 +111,7 @@ def main() -> None:
     parser.add_argument("--dtype", default="bfloat16")
     args = parser.parse_args()
     jobs = [job for job in all_jobs(args.at) if job.stage in args.stages]
-    demonstrations = args.out / DEMONSTRATIONS
-    if not args.print and any(DEMONSTRATIONS in word for job in jobs for word in job.arguments):
-        with continued([demonstrations]):
-            write_demonstrations(args.out, args.data_dir)
-    folders = [demonstrations, *(args.out / name for name in sorted({job.folder for job in jobs}))]
-    run_jobs(args, jobs, args.dtype, folders)
+    run_jobs(args, jobs, args.dtype, [args.out / name for name in sorted({job.folder for job in jobs})])
 
 
 if __name__ == "__main__":

@@ -1,71 +1,17 @@
-"""Student's intervals, rank correlation, and intervals of it; the other tests are those of `deepthink report`."""
+"""Student's intervals over seeds and rows, standard deviations, and a correlation."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import rankdata, t
+from scipy.stats import t
 
-from .measures import Floats, Ints
+from .measures import Floats
 
 ROUNDS = 2000
 Interval = tuple[float, float]
-
-
-def seed_interval(pairs: Sequence[tuple[str, int]], statistic: Callable[[Ints], float]) -> Interval | None:
-    """95 % percentile interval of a statistic of row numbers, resampling the seeds of every task with replacement.
-
-    `pairs` are the rows' tasks and seeds. Rounds in which the statistic is not defined (NaN) are left out. None if a
-    task has one seed, or if it is defined in fewer than half of the rounds.
-    """
-    rows: dict[str, dict[int, list[int]]] = {}
-    for place, (task, seed) in enumerate(pairs):
-        rows.setdefault(task, {}).setdefault(seed, []).append(place)
-    if min(map(len, rows.values())) < 2:
-        return None
-    of_tasks = [[np.array(places) for places in of_seeds.values()] for of_seeds in rows.values()]
-    generator = np.random.default_rng(0)
-    values = np.array(
-        [
-            statistic(
-                np.concatenate(
-                    [seeds[n] for seeds in of_tasks for n in generator.integers(len(seeds), size=len(seeds))]
-                )
-            )
-            for _ in range(ROUNDS)
-        ]
-    )
-    defined = values[~np.isnan(values)]
-    if len(defined) < ROUNDS / 2:
-        return None
-    low, high = np.quantile(defined, [0.025, 0.975])
-    return float(low), float(high)
-
-
-def permuted_p(cells: Sequence[tuple[str, int, object]], statistic: Callable[[Ints], float]) -> float | None:
-    """How often a statistic of row numbers is as far from zero where the seeds of every task change places at random.
-
-    `cells` are the rows' tasks, seeds and groups; the rows of a seed stay together. None if the statistic is NaN, if a
-    task has one seed, or if a seed lacks one of the groups of its task.
-    """
-    order = np.arange(len(cells))
-    found = abs(statistic(order))
-    places = {cell: place for place, cell in enumerate(cells)}
-    of_tasks = []
-    for task in dict.fromkeys(task for task, _, _ in cells):
-        seeds, groups = (list(dict.fromkeys(cell[n] for cell in cells if cell[0] == task)) for n in (1, 2))
-        own = [[places.get((task, seed, group), -1) for group in groups] for seed in seeds]
-        if np.isnan(found) or len(seeds) < 2 or any(-1 in row for row in own):
-            return None
-        of_tasks.append(np.array(own))
-    generator, above = np.random.default_rng(0), 0
-    for _ in range(ROUNDS):
-        for own in of_tasks:
-            order[own] = generator.permutation(own)
-        above += abs(statistic(order)) >= found - 1e-12  # rounding
-    return (1 + above) / (1 + ROUNDS)
 
 
 def student(difference: float, error: float, freedom: float) -> tuple[Interval, float]:
@@ -145,21 +91,6 @@ def spreads(before: Sequence[Floats], after: Sequence[Floats]) -> Spreads:
     steps, number = last - first, len(first)
     error = float(steps.std(ddof=1)) / np.sqrt(number) if number > 1 else np.inf
     return Spreads(float(first.mean()), float(last.mean()), student(float(steps.mean()), error, number - 1)[0])
-
-
-def rank_correlation(first: Floats, second: Floats) -> float:
-    """Spearman's correlation, ties with their mean rank; NaN if one of them does not vary."""
-    return correlation(rankdata(first), rankdata(second))
-
-
-def ranks_within(values: Floats, groups: Sequence[object]) -> Floats:
-    """Ranks within each group, from -1/2 to 1/2: without differences between groups."""
-    ranks = np.empty(len(values))
-    for group in dict.fromkeys(groups):
-        inside = np.array([each == group for each in groups])
-        inner = rankdata(values[inside])
-        ranks[inside] = (inner - inner.mean()) / max(1, len(inner) - 1)
-    return ranks
 
 
 def correlation(first: Floats, second: Floats) -> float:

@@ -14,14 +14,13 @@ from deepthink_cli.report.significance import t_interval
 
 from .cells import PAPER
 from .discrimination import Compared, Difference, compare, pairs_at
-from .load import ALL_ROWS, Evidence
+from .load import Evidence
 from .measures import Floats
 from .methods import T
 from .pooled import Estimate
 from .statistics import Spreads, spreads
 
 _, ETA = PAPER  # where nothing else is said
-EVERY_ROW = "all test rows (of AG News 2,000), seeds 0 to 4"
 
 
 @dataclass(frozen=True)
@@ -49,14 +48,6 @@ VARIATIONS = (
     *(Variation(f"{shots} demonstrations", "shots", where={"shots": shots}) for shots in (4, 16)),
     Variation("five orders of the same demonstrations", "orders"),
     Variation("demonstrations and queries as a conversation (`--chat`)", "chat"),
-    Variation(EVERY_ROW, ALL_ROWS),
-    Variation("other demonstrations: seeds 5 to 9", "more-seeds"),
-    *(Variation(f"both after `{name}`", "calibrations", where={"calibration": name}) for name in ("contextual", "pmi")),
-    Variation("eta 0.1, keys and values", "parts", eta=0.1, where={"update": ""}),
-    *(
-        Variation(f"eta 0.1, `{rule}`", "parts", eta=0.1, where={"update": rule})
-        for rule in ("keys-only", "values-only", "lower-half", "upper-half")
-    ),
 )
 
 

@@ -16,16 +16,15 @@ import pandas as pd
 from deepthink_cli.evaluation.metrics import ALPHA
 from deepthink_cli.experiments.results import FILE, Result, from_bits
 from deepthink_cli.report.arms import Arm
-from deepthink_cli.report.dots import Dot, dots_figure
-from deepthink_cli.report.figures import COLUMN
+from deepthink_cli.report.figures import COLUMN, Dot, dots_figure
 from deepthink_cli.report.job_results import JobResults, read_jobs
 from deepthink_cli.report.ranking import FEWEST_BLOCKS
 from deepthink_cli.report.tables import SeedScore, scores_of
 from research import encoding
 from research.evidence.discrimination import Difference, difference, holm
-from research.evidence.findings import counted, points, with_interval
 from research.evidence.load import TASK_NAMES, stored_scores
 from research.evidence.measures import Floats, predicted
+from research.evidence.words import counted, points, with_interval
 from research.style import MORE_LABELS, OWN_LABELS, THINKS, write
 
 from .runs import BASELINE, DEV_ROWS, LABELS, MORE_ROWS, READ_ONCE, ROWS, SEEDS, SELECTING, TASKS, TECHNIQUES
@@ -230,18 +229,18 @@ Tables have accuracies in percent, means over seeds:
 
 *Own labels* are those of the demonstrations alone, *labels of the pool* those of the rows to choose from; methods that
 see the latter come last in every table, below a line of their own. Intervals, also those of the pictures, are at 95 %
-and made as in the first table of [Evidence](evidence.md). What is *shown* has p below 5 % after Holm's correction over
-the methods; that table corrects for more comparisons, so that less is shown there. The figures of 300 rows were also
+and made as in the table of [Evidence](evidence.md). What is *shown* has p below 5 % after Holm's correction over
+the methods. The figures of 300 rows were also
 looked at after two, four, six and eight of the ten seeds, when more or fewer methods were shown to differ; graph-cut,
 the paper's best choice, was added after that.
 
-Everything is computed in float32, so that the rows of a GPU and of a processor [agree to
-rounding](evidence.md#what-was-run). Of SmolLM2, the results of LENS and influence were made on a GPU, the others on a
-processor. To keep the scores of the 150 rows, all was run a second time, mostly on a processor, influence at T = 1
-alone. For two of the 15 pairs of a task and a seed k-means chose other demonstrations then, and margin for one; their
-rows replace the former ones, which are not kept. All else gave the same answers to every row. At T > 1 the
-demonstrations of LENS for twelve pairs were not searched again, but recognised by their digest among those that its
-search can reach. The accuracies of methods on this page follow from these scores.
+Everything is computed in float32, so that the rows of a GPU and of a processor agree to rounding. Of SmolLM2, the
+results of LENS and influence were made on a GPU, the others on a processor. To keep the scores of the 150 rows, all
+was run a second time, mostly on a processor, influence at T = 1 alone. For two of the 15 pairs of a task and a seed
+k-means chose other demonstrations then, and margin for one; their rows replace the former ones, which are not kept.
+All else gave the same answers to every row. At T > 1 the demonstrations of LENS for twelve pairs were not searched
+again, but recognised by their digest among those that its search can reach. The accuracies of methods on this page
+follow from these scores.
 
     python -m research.table1.runs --model MODEL --data-dir DIR -o research/tables/table1/NAME
     python -m research.table1.costs --model MODEL --data-dir DIR -o research/tables/table1/NAME/costs.jsonl
@@ -368,7 +367,7 @@ def _group(name: str) -> str:
 
 MORE = """\
 The scores of every one of these rows are kept (`random`, `techniques` and `choices` of `research/tables/evidence/`),
-and the first table of [Evidence](evidence.md) says of each method whether it tells labels apart better. LENS and
+and [comparisons.csv](evidence/comparisons.csv) says of each method whether it tells labels apart better. LENS and
 influence, which take most of an hour of a processor core for one task and seed, have three of the seeds there, and are
 not in this table."""
 ALL = f"### All choices, and three techniques, on {ROWS} rows, {counted(len(SEEDS), 'seed')}"

@@ -238,7 +238,7 @@ def test_ctrl_c_ends_with_130_and_leaves_no_file(tiny: str, demos: Path, tmp_pat
     assert child.until(lambda: "packed engine" in child.said.read_text())
     child.interrupt()
     assert child.wait(30) == 130
-    assert child.said.read_text().splitlines()[7:] == [INTERRUPTED]
+    assert child.said.read_text().splitlines()[-1] == INTERRUPTED
     assert [path.name for path in tmp_path.iterdir()] == ["demos.jsonl"]
 
 

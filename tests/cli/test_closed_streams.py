@@ -46,13 +46,13 @@ def test_a_file_that_is_written_does_not_take_the_place_of_a_stream(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "rows.csv").write_text("text,kind\na warm film,good\na dull film,bad\n" * 4)
-    words = "tasks new mine --from rows.csv -o mine.yaml"
+    words = "select rows.csv --demos-by random --shots 2 -o mine.jsonl"
     monkeypatch.chdir(tmp_path)
     assert run(words.split()) == 0
-    written = (tmp_path / "mine.yaml").read_bytes()
-    (tmp_path / "mine.yaml").unlink()
+    written = (tmp_path / "mine.jsonl").read_bytes()
+    (tmp_path / "mine.jsonl").unlink()
     shell(words, ">&- 2>&-", tmp_path)
-    assert (tmp_path / "mine.yaml").read_bytes() == written
+    assert (tmp_path / "mine.jsonl").read_bytes() == written
 
 
 WITHOUT_INPUT = """

@@ -1,4 +1,4 @@
-"""The shell completes names of tasks, methods and calibrations, quickly and in any shell."""
+"""The shell completes commands, options and their choices without torch."""
 
 from __future__ import annotations
 
@@ -11,15 +11,7 @@ import pytest
 from helpers.imports import HEAVY
 
 LINES = {
-    "deepthink think --task ss": ["sst2", "sst5"],
-    "deepthink eval mem.safetensors --task my": ["my_task.yaml"],
-    "deepthink run --task mmlu/ast": ["mmlu/astronomy"],
-    "deepthink tasks ne": ["new"],
-    "deepthink select pool.csv --demos-by her": ["herding"],
-    "deepthink think --technique fl": ["flipped"],
-    "deepthink run --technique ct-kv,fr": ["ct-kv,fresh"],
-    "deepthink predict mem.safetensors rows.csv --calibrate batch,p": ["batch,pmi", "batch,prior"],
-    "deepthink tune rows.csv --demos-by herding,h": [],
+    "deepthink calib": ["calibrate"],
     "deepthink think --format j": ["jsonl", "json"],
     "deepthink think --mom": ["--momentum"],
     "deepthink think --help-": ["--help-all"],
@@ -40,7 +32,6 @@ for line in sys.argv[1:]:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="runs each line in a copy of one process")
 def test_words_are_completed_without_torch(tmp_path: Path) -> None:
-    (tmp_path / "my_task.yaml").touch()
     package = {"PYTHONPATH": str(Path(__file__).resolve().parent.parent.parent)}
     environment = os.environ | package | {"_DEEPTHINK_COMPLETE": "complete_bash"}
     program = [sys.executable, "-c", PROGRAM, *LINES]

@@ -78,7 +78,7 @@ def command(case: Case) -> list[str]:
     return {
         "demonstrations": ["think", case.name, "-o", OUT],
         "inputs": ["predict", MEMORY, case.name, "-o", OUT],
-        "studies": ["study", "validate", case.name],
+        "studies": ["study", "plan", case.name, "--no-probe"],
         "tasks": ["tasks", "validate", case.name],
         "configs": ["think", DEMOS, "--config", case.name],
     }[case.kind]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from deepthink_cli.cli.about import PLUGINS, about_of
-from deepthink_cli.cli.help import MAX_OPTIONS, WHICH
+from deepthink_cli.cli.command import MAX_OPTIONS, WHICH
 from deepthink_cli.cli.main import GROUPS, program, run
 
 Captured = pytest.CaptureFixture[str]
@@ -45,7 +45,7 @@ def page(capsys: Captured, *words: str) -> str:
 
 def listed(page: str) -> set[str]:
     """The options of a help page."""
-    first = {line.strip("│* ").split(" ")[0] for line in page.splitlines()}
+    first = {word.rstrip(",") for line in page.splitlines() for word in line.split()[:2]}
     return first & {option for options in OPTIONS.values() for option in options}  # a broken line may begin with one
 
 
@@ -62,10 +62,10 @@ def test_the_help_of_the_program_fits_a_terminal_and_begins_with_which_command_s
     assert len(lines) <= 60
     assert max(map(len, lines)) <= 80
     text = "\n".join(lines)
-    places = [text.index(words) for words in (*WHICH, "─ Options ─", *(f"─ {group} ─" for group in (*GROUPS, PLUGINS)))]
+    places = [text.index(words) for words in (*WHICH, "Options:", *(f"{group}:" for group in (*GROUPS, PLUGINS)))]
     assert places == sorted(places)
     for name, command in PROGRAM.commands.items():
-        assert any(line.strip("│ ").split() == [name, *command.help.split("\n")[0].split()] for line in lines), name
+        assert any(line.split() == [name, *command.help.split("\n")[0].split()] for line in lines), name
 
 
 @pytest.mark.plugins
@@ -75,7 +75,7 @@ def test_the_list_of_commands_is_the_same_before_they_are_imported(capsys: Captu
         [sys.executable, "-c", code], capture_output=True, encoding="utf-8", env={**os.environ, "COLUMNS": "80"}
     )
     assert done.stdout == page(capsys, "--help")
-    assert "deepthink_cli.cli.help" in done.stderr.split()
+    assert "deepthink_cli.cli.command" in done.stderr.split()
     assert not {"deepthink_cli.cli.think", "deepthink_cli.plugins.chat.command"} & set(done.stderr.split())
 
 
@@ -98,20 +98,32 @@ def test_no_command_has_many_more_options_than_a_run() -> None:
 
 @pytest.mark.plugins
 @pytest.mark.parametrize("command", sorted(OPTIONS.keys() - {"harness"}))
-def test_help_all_shows_every_option_and_help_says_how_many_more_there_are(
-    command: str, capsys: Captured, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("typer.rich_utils.MAX_WIDTH", 200)
+def test_help_all_shows_every_option_and_help_says_how_many_more_there_are(command: str, capsys: Captured) -> None:
     whole, short = (page(capsys, *command.split(), flag) for flag in ("--help-all", "--help"))
     assert listed(whole) == OPTIONS[command]
     assert "more options" not in whole
     if first(command):
         assert len(listed(short)) == len(first(command))
         left_out = len(OPTIONS[command]) - len(listed(short))
-        assert f"{left_out} more options: deepthink {command} --help-all" in short.splitlines()[-3:][0]
+        assert f"{left_out} more options: deepthink {command} --help-all" in short.splitlines()[-1]
     else:
         assert listed(short) == OPTIONS[command]
         assert "--help-all" not in short
+
+
+@pytest.mark.plugins
+@pytest.mark.parametrize("command", sorted(OPTIONS))
+def test_the_help_of_a_command_fits_a_terminal(command: str, capsys: Captured) -> None:
+    lines = page(capsys, *command.split(), "--help").splitlines()
+    assert len(lines) <= 60
+    assert max(map(len, lines)) <= 80
+
+
+def test_only_help_all_says_where_an_option_has_no_meaning(capsys: Captured) -> None:
+    condition = "Only with --task NAME."
+    short, whole = (" ".join(page(capsys, "think", flag).split()) for flag in ("--help", "--help-all"))
+    assert condition in whole
+    assert condition not in short
 
 
 def test_an_option_that_help_does_not_show_is_read(capsys: Captured) -> None:
@@ -122,6 +134,6 @@ def test_an_option_that_help_does_not_show_is_read(capsys: Captured) -> None:
 
 def test_help_names_extras_without_an_escape_and_the_default_of_select(capsys: Captured) -> None:
     assert "\\[" not in page(capsys, "run", "--help-all")
-    text = " ".join(page(capsys, "select", "--help").replace("│", " ").split())
+    text = " ".join(page(capsys, "select", "--help").split())
     assert "Default: none; only methods that read the rows with a model need one." in text
     assert "memory's model" not in text

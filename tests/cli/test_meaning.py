@@ -75,8 +75,6 @@ THINK = METHODS | {
     "tokens": Given("--tokens parts"),
     "system": Given("--system Briefly.", ("chat",)),
     "protocol": Given("--protocol paper"),
-    "order_seed": Given("--order-seed 5"),
-    "sampling": Given("--sampling first"),
     "seed": Given("--seed 3"),
     "template": Given(r"--template R:{{review}}\nS:{{sentiment}}"),
     "label_field": Given("--label-field review"),
@@ -251,14 +249,12 @@ def test_in_every_pair_an_option_changes_what_is_done_or_is_refused(
     ("words", "lines"),
     [
         (
-            "think {file} --shots 3 --sampling first",
+            "think {file} --shots 3 --protocol paper",
             [
                 "--shots 3: not with a file of demonstrations, which are read as they are; omit this, or the file",
-                "--sampling first: not with a file of demonstrations, which are read as they are; omit this",
+                "--protocol paper: not with a file of demonstrations, which are read as they are; omit this",
             ],
         ),
-        ("think --task sst2 --seed 3 --sampling first", ["--seed 3: not with --sampling first, which takes the same"]),
-        ("think {file} --protocol paper", ["--protocol paper: not with a file of demonstrations"]),
         ("think {file} --data-dir {data}", ["--data-dir {data}: only with --task NAME; add it, or omit this"]),
         (
             "think {file} --technique ct-kv --eta 0.1 --update keys-only --positions restarted --keep all",

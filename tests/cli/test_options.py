@@ -15,11 +15,9 @@ from typer.testing import CliRunner
 
 from deepthink_cli.cli import main
 from deepthink_cli.cli.grouped import Given, Without, default_text, grouped
-from deepthink_cli.cli.names import flag
 from deepthink_cli.cli.options import CommonArguments
 from deepthink_cli.errors import InputError
 from deepthink_cli.experiments.experiment import Experiment
-from deepthink_cli.meaning import TABLE, sentence
 from deepthink_cli.method import MethodOptions
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.options import Flag, Options
@@ -72,15 +70,12 @@ DIFFERENT = {
     ("vectors", "seed"),
     ("report", "at"),
     ("report", "output_format"),
-    ("study report", "output_format"),
-    ("study report", "at"),
     ("study run", "model"),
     ("study run", "samples"),
     ("study plan", "model"),
-    ("study validate", "model"),
     ("run", "at"),
     ("run", "task"),
-    *((f"study {name}", "task") for name in ("validate", "plan", "run")),
+    *((f"study {name}", "task") for name in ("plan", "run")),
     ("push", "revision"),
     ("pull", "revision"),
     ("export", "at"),
@@ -113,8 +108,7 @@ def declarations() -> Iterator[tuple[str, str, tuple[Any, ...]]]:
     """The command, the name and the declaration of every option of every command."""
     for command in COMMANDS:
         for parameter in dict.fromkeys(options_of(command).values()):
-            text = parameter.help.removesuffix(sentence(command, parameter.name, flag))
-            declaration = (parameter.opts, text, parameter.rich_help_panel, parameter.envvar)
+            declaration = (parameter.opts, parameter.help, parameter.rich_help_panel, parameter.envvar)
             yield command, parameter.name, declaration
 
 
@@ -156,16 +150,6 @@ def test_an_option_has_the_same_help_panel_and_variable_in_every_command() -> No
 def test_no_two_options_differ_by_a_plural_alone() -> None:
     names = {name for command in COMMANDS for name in options_of(command)}
     assert {name for name in names if f"{name}s" in names} == {"--seed"}  # --seeds counts seeds, or lists several
-
-
-@pytest.mark.parametrize("command", ["think", "run", "select", "tune"])
-def test_the_help_says_when_an_option_has_no_meaning(command: str) -> None:
-    ruled = {name for rule in TABLE if command in rule.commands for name in rule.options}
-    helps = {parameter.name: parameter.help for parameter in COMMANDS[command].params}
-    for name in ruled:
-        assert helps[name].endswith(sentence(command, name, flag))
-    if command == "run":
-        assert helps["demos"].endswith("Not with --demos-by, which chooses the demonstrations and their order.")
 
 
 @pytest.mark.parametrize("kind", [ModelOptions, MethodOptions, TaskOptions, Experiment, TuneOptions, LabelOptions])

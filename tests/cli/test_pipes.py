@@ -73,7 +73,6 @@ def test_rows_of_a_pipe_give_what_those_of_a_file_give(
         ("eval mem.safetensors ROWS", "LABELLED ROWS: evaluation reads its rows twice; give a file"),
         ("diff mem.safetensors mem.safetensors ROWS", "ROWS ROWS: both memories read the rows; give a file"),
         ("predict mem.safetensors ROWS --resume -o out.jsonl", "--resume: ROWS cannot be read again; give a file"),
-        ("tasks new mine --from ROWS", "--from ROWS: the task file names the file of its rows; give a file"),
     ],
 )
 def test_a_command_that_needs_them_twice_refuses_them(

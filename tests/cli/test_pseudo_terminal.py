@@ -100,7 +100,6 @@ def hostile(forks: Forks, models: Callable[[str], Path], tmp_path_factory: pytes
         "DATA": str(data),
         "RUN": str(write(folder / f"run{EVIL}", runs)),
         "ADAPTER": str(folder / f"adapter{EVIL}"),
-        "NEW": str(folder / f"new{EVIL}.yaml"),
         "RUNS": str(folder / f"runs{EVIL}"),
     }
     made = Hostile(forks, places)
@@ -135,7 +134,6 @@ COMMANDS = [
     "tasks TASK --json",
     "tasks TASK --yaml",
     "tasks validate TASK",
-    "tasks new mine --from POOL -o NEW",
     "run --task TASK --data-dir DATA -m MODEL -T 2 --seeds 1 -o RUNS",
     "run --task TASK --data-dir DATA -m MODEL -T 2 --seeds 1 --dry-run -o RUNS",
     *(f"report RUN --output-format {form}" for form in ("terminal", "markdown", "csv", "latex", "json", "html")),

@@ -155,10 +155,10 @@ def test_a_file_says_once_how_it_was_read(capsys: Captured) -> None:
     assert err.count("glue.tsv: quotation marks are read as text") == 1
 
 
-def test_a_new_task_reads_its_rows_as_they_were_read(capsys: Captured) -> None:
+def test_a_task_file_says_how_its_rows_are_read(capsys: Captured) -> None:
     Path("rows.tsv").write_text("".join(f'"{text}\t{label}\n' for text, label in ROWS * 2))
-    words = ["tasks", "new", "mine", "--from", "rows.tsv", "--no-header", "--quotes", "text"]
-    assert run([*words, "--label-field", "column2"]) == 0
-    assert 'rows: {file: "rows.tsv", header: false, quotes: false}' in Path("mine.yaml").read_text()
+    fields = 'template: "{column1} is {column2}"\nlabels: [negative, positive]\n'
+    Path("mine.yaml").write_text(fields + "rows: {file: rows.tsv, header: false, quotes: false}\nshots: 2\n")
     assert run(["tasks", "mine.yaml", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["labels"] == ["negative", "positive"]
+    counted = json.loads(capsys.readouterr().out)["counted"]["own"]
+    assert (counted["rows"], counted["first_query"][0]) == (8, '"')

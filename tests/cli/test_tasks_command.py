@@ -82,11 +82,6 @@ def test_wrong_words_are_a_usage_error(arguments: list[str], capsys: Captured) -
     assert output(capsys, "tasks", *arguments, code=2).startswith("deepthink: ")
 
 
-@pytest.mark.parametrize("words", [["--format", "csv"], ["--label-field", "kind"], ["--force"]])
-def test_options_of_a_new_task_are_refused_for_others(words: list[str], capsys: Captured) -> None:
-    assert output(capsys, "tasks", "sst2", *words, code=2).startswith(f"deepthink: {words[0]}: only for a new task")
-
-
 @pytest.fixture
 def memory(models: Models, tmp_path: Path) -> tuple[Path, list[str]]:
     """A memory of the tiny task, and the options that name the task."""

@@ -7,7 +7,7 @@ import pytest
 from deepthink_cli.cli.executor_options import place_of
 from deepthink_cli.cli.main import run
 from deepthink_cli.errors import InputError
-from deepthink_cli.experiments.executors.registry import EXECUTORS
+from deepthink_cli.experiments.executors.base import EXECUTORS
 
 
 def test_a_number_alone_is_of_processes_here() -> None:

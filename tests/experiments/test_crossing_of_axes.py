@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deepthink_cli.experiments.axes import Box, count, split, without
+from deepthink_cli.experiments.crossing import Box, count, split, without
 
 AXES = ("models", "shots", "tasks", "etas")
 Exclusion = Mapping[str, tuple[int, ...]]

@@ -63,34 +63,6 @@ def changed(out: Path, **values: Any) -> None:
     (out / FILE).write_text(f"{first}\n{json.dumps({**row, 'sha256': digest})}\n")
 
 
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({"accuracy": 0.9}, "its accuracy is 0.9, and right / n is"),
-        ({"right": 13}, "its right is 13 of n 12"),
-        ({"right": -1}, "its right is -1 of n 12"),
-        ({"n": 0, "right": 0}, "its right is 0 of n 0"),
-        ({"n": 20}, "its correct does not have one bit for each of n 20 inputs"),
-        ({"correct": ""}, "its correct does not have one bit for each of n 12 inputs"),
-        ({"correct": "//8="}, "its correct does not have one bit for each of n 12 inputs"),
-        ({"correct": "AAA="}, "its correct has 0 right answers, and right is"),
-        ({"correct": "?"}, "its correct is not base64"),
-        ({"accuracy_mean_per_token": 0.51}, "its accuracy_mean_per_token is 0.51, which is no share of n 12 inputs"),
-        ({"majority": 1.5}, "its majority is 1.5, which is no share of n 12 inputs"),
-        ({"macro_f1": 1.1}, "its macro_f1 is 1.1, not from 0 to 1"),
-        ({"chance": -0.5}, "its chance is -0.5, not from 0 to 1"),
-        ({"ties": -1}, "its ties is -1"),
-    ],
-)
-def test_a_row_whose_values_contradict_each_other_is_an_error_that_names_its_line(
-    command: list[str], out: Path, values: dict[str, Any], message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    changed(out, **values)
-    for words in (["report", str(out)], command):
-        assert run(words) == 2
-        assert f"{out / FILE}:2: {message}" in capsys.readouterr().err
-
-
 def places(value: Any, at: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
     """Every place in a row that holds a value of its own."""
     inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()

@@ -14,7 +14,7 @@ from conftest import write_reviews
 from helpers.inline_workers import InlineExecutor, labelling_inline
 
 from deepthink_cli.cli.main import run
-from deepthink_cli.experiments.executors.messages import Died, Do
+from deepthink_cli.experiments.executors.base import Died, Do
 from deepthink_cli.scoring.pipeline import CHUNK
 
 Captured = pytest.CaptureFixture[str]

@@ -211,15 +211,6 @@ def test_rows_that_change_while_a_run_goes_on_are_not_scored(folder: Folder, mon
     assert read_results(folder.path / "fresh") == []
 
 
-def test_a_row_with_two_digests_of_its_demonstrations_is_refused(folder: Folder) -> None:
-    rows = [json.loads(one.line()) for one in read_results(folder.out)]
-    rows[1]["demonstrations_sha256"] = "0" * 64
-    write_rows(folder.out / FILE, rows)
-    code, said = folder.again()
-    assert code == 2
-    assert f"{folder.out / FILE}:2: has two digests of its demonstrations" in said
-
-
 @pytest.mark.parametrize(
     ("rows", "message"),
     [

@@ -8,22 +8,19 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from helpers.inline_workers import InlineExecutor, InlineWorker
+from helpers.inline_workers import InlineExecutor
 from helpers.tiny import tiny_task
 
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.events import Event as Told
 from deepthink_cli.events import Warn, silent
-from deepthink_cli.experiments.collect import RunSummary
 from deepthink_cli.experiments.crossing import cross
-from deepthink_cli.experiments.executors import scheduler
-from deepthink_cli.experiments.executors.base import Deliver
-from deepthink_cli.experiments.executors.messages import Died, Do, Event, Failed, Message, Open, Opened, RowMade
+from deepthink_cli.experiments.executors.base import Died, Do, Event, Failed, Message, Open, Opened, RowMade
 from deepthink_cli.experiments.experiment import Experiment
 from deepthink_cli.experiments.jobs import Prepared as Job
 from deepthink_cli.experiments.prepare import prepare
 from deepthink_cli.experiments.results import FILE
-from deepthink_cli.experiments.run import execute
+from deepthink_cli.experiments.run import RunSummary, execute
 from deepthink_cli.model.options import ModelOptions
 
 Models = Callable[[str], Path]
@@ -71,33 +68,6 @@ def _made(folder: Path) -> Path:
 
 def rows(run: Prepared) -> list[bytes]:
     return sorted((run.out / FILE).read_bytes().splitlines())
-
-
-class SlowWorker(InlineWorker):
-    """Does its first unit only when it has been asked whether it is stopped: yes, three times, then often no."""
-
-    asked = 0
-    waiting: Message | None = None
-
-    def send(self, message: Message) -> None:
-        if isinstance(message, Do) and not self.asked:
-            self.waiting = message
-        else:
-            super().send(message)
-
-    def suspended(self) -> int | None:
-        self.asked += 1
-        if self.asked == 20 and self.waiting is not None:
-            super().send(self.waiting)
-        return 4711 if self.asked <= 3 else None
-
-
-class SlowExecutor(InlineExecutor):
-    """Starts such workers."""
-
-    def start(self, number: int, deliver: Deliver) -> InlineWorker:
-        self.lives += 1
-        return SlowWorker(self, self.lives, deliver)
 
 
 def messages(executor: InlineExecutor, kind: type) -> list[tuple[int, Message]]:
@@ -150,35 +120,6 @@ def test_a_dead_worker_is_replaced_and_loses_and_doubles_nothing(prepared: Prepa
     assert rows(divided) == rows(serial)
     warnings = [event.text for event in told if isinstance(event, Warn)]
     assert any("worker 1 was killed; it was doing first" in text and "tried again" in text for text in warnings)
-
-
-def test_a_worker_that_a_signal_has_stopped_is_named_and_then_replaced(
-    prepared: Prepare, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(scheduler, "TICK", 0.01)
-    monkeypatch.setattr(scheduler, "SUSPENDED_WARNING", 0.02)
-    monkeypatch.setattr(scheduler, "SUSPENDED_LIMIT", 0.05)
-    serial, divided = prepared("serial"), prepared("divided")
-    do(serial)
-    told: list[Told] = []
-    do(divided, tell=told.append, executor=InlineExecutor(2, suspended=2))
-    assert rows(divided) == rows(serial)
-    first, second = [event.text for event in told if isinstance(event, Warn)]
-    assert first.startswith("worker 2 is stopped (SIGSTOP) and does nothing: kill -CONT 4711 continues it")
-    assert second.startswith("worker 2 was stopped (SIGSTOP) for ")
-    assert second.endswith("which is tried again")
-
-
-def test_a_worker_that_is_slow_or_continued_is_not_replaced(prepared: Prepare, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scheduler, "TICK", 0.01)
-    monkeypatch.setattr(scheduler, "SUSPENDED_WARNING", 0.02)
-    monkeypatch.setattr(scheduler, "SUSPENDED_LIMIT", 0.05)
-    run, executor = prepared("out"), SlowExecutor(1)
-    told: list[Told] = []
-    do(run, tell=told.append, executor=executor)
-    assert executor.lives == 1
-    (warning,) = [event.text for event in told if isinstance(event, Warn)]
-    assert warning.startswith("worker 1 is stopped (SIGSTOP) and does nothing: kill -CONT 4711 continues it")
 
 
 def test_a_unit_that_kills_its_workers_is_named_and_the_others_are_done(prepared: Prepare) -> None:

@@ -15,8 +15,8 @@ from helpers.tiny import run_words, tiny_task
 
 from deepthink_cli import Method
 from deepthink_cli.cli.main import run
-from deepthink_cli.experiments import here as run_here
-from deepthink_cli.experiments import runner
+from deepthink_cli.experiments import run as run_here
+from deepthink_cli.experiments import scorer
 from deepthink_cli.experiments.executors import local
 from deepthink_cli.experiments.results import FILE, Result, read_results
 from deepthink_cli.provenance import TokenizedDemonstrations
@@ -44,13 +44,13 @@ def words(tmp_path: Path) -> Words:
 def read(monkeypatch: pytest.MonkeyPatch) -> list[TokenizedDemonstrations]:
     """The demonstrations that runs read, one for each memory."""
     found: list[TokenizedDemonstrations] = []
-    real = runner.think_in_batches
+    real = scorer.think_in_batches
 
     def noting(engine: object, thoughts: Sequence[tuple[TokenizedDemonstrations, Method]], score: object) -> object:
         found.extend(demonstrations for demonstrations, _ in thoughts)
         return real(engine, thoughts, score)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(runner, "think_in_batches", noting)
+    monkeypatch.setattr(scorer, "think_in_batches", noting)
     return found
 
 

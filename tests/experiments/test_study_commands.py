@@ -1,4 +1,4 @@
-"""`deepthink study list`, `show`, `validate`, `plan`, `report` and `plot`."""
+"""`deepthink study list`, `show`, `plan` and `run`, and `report` and `plot` of the folder of a study."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from helpers.tiny import tiny_task
 
 from deepthink_cli.cli.main import run
 from deepthink_cli.experiments import prepare
-from deepthink_cli.experiments.study import open_study, packaged
+from deepthink_cli.experiments.study import Origin, open_study, packaged
 
 EXAMPLE = Path(__file__).resolve().parent.parent.parent / "examples" / "study" / "shots.yaml"
 
@@ -43,7 +43,7 @@ def test_every_packaged_study_is_listed_and_can_be_shown(capsys: pytest.CaptureF
 def test_a_study_is_found_by_a_name_that_is_nearly_right(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["study", "show", "exampel"]) == 2
     assert capsys.readouterr().err == "deepthink: exampel: no such study; did you mean example?\n"
-    assert run(["study", "validate", "gone.yaml"]) == 2
+    assert run(["study", "plan", "gone.yaml"]) == 2
     assert "gone.yaml: no such study file" in capsys.readouterr().err
 
 
@@ -54,21 +54,21 @@ def test_listing_and_showing_studies_does_not_import_torch() -> None:
 def test_the_example_of_the_documentation_has_the_combinations_it_says(capsys: pytest.CaptureFixture[str]) -> None:
     page = EXAMPLE.parent.parent.parent / "docs" / "experiments.md"
     assert f"```yaml\n{EXAMPLE.read_text()}```" in page.read_text()
-    assert run(["study", "validate", str(EXAMPLE)]) == 0
-    counted = capsys.readouterr().err.splitlines()[0].split(": ", 1)[1]
-    assert counted == "shots is a study: 15 combinations in 3 runs of 1 model"
+    assert run(["study", "plan", str(EXAMPLE), "--no-probe"]) == 0
+    counted = capsys.readouterr().out.splitlines()[2]
+    assert counted == "work     15 combinations in 3 runs of 1 model"
     assert counted in page.read_text()
 
 
 def test_the_small_example_runs_and_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = str(tmp_path / "out")
     assert run(["study", "run", str(EXAMPLE), "--scale", "small", "-o", out, "-q"]) == 0
-    assert run(["study", "report", str(EXAMPLE), "--runs", out]) == 0
+    assert run(["report", out]) == 0
     table, notes = capsys.readouterr()
     assert table.startswith(f"Film reviews with few and with many demonstrations ({out}): ")
-    assert "shots: 6 of 75 rows are there" in notes
-    assert run(["study", "plot", str(EXAMPLE), "--scale", "small", "--runs", out, "-o", str(tmp_path / "a.svg")]) == 0
-    assert "rows are there" not in capsys.readouterr().err
+    Origin.of(str(EXAMPLE), None).write(Path(out))
+    assert run(["plot", out, "-o", str(tmp_path / "a.svg")]) == 0
+    assert ("rows are there" in notes, "shots: 6 of 75 rows are there" in capsys.readouterr().err) == (False, True)
     assert (tmp_path / "a.svg").stat().st_size > 1000
 
 
@@ -85,16 +85,8 @@ def test_report_and_plot_know_a_study_by_its_folder(
     out, named = str(tmp_path / "out"), [str(study), "--scale", "small"]
     assert run(["study", "run", *named, "--limit", "2", "-o", out]) == 0
     assert f"next: deepthink report {out}\n" in capsys.readouterr().err
-    expected = reported(capsys, "study", "report", *named, "--runs", out)
-    assert expected[0].startswith(f"Films ({out}): ")
-    assert reported(capsys, "report", out) == expected
-    assert reported(capsys, "study", "report", out) == expected
-    drawn = [
-        reported(capsys, *words, "--json")[0]
-        for words in (["plot", out], ["study", "plot", out], ["study", "plot", *named, "--runs", out])
-    ]
-    assert drawn[0] == drawn[1] == drawn[2]
-    assert json.loads(drawn[0])["panels"] == ["curves"]
+    assert reported(capsys, "report", out)[0].startswith(f"Films ({out}): ")
+    assert json.loads(reported(capsys, "plot", out, "--json")[0])["panels"] == ["curves"]
 
 
 def test_a_folder_whose_study_is_gone_is_reported_as_a_run(
@@ -106,7 +98,6 @@ def test_a_folder_whose_study_is_gone_is_reported_as_a_run(
     table, notes = reported(capsys, "report", out)
     assert table.startswith(f"{out}: ")
     assert f"{out}: taken as a run, because its study cannot be read: {study}: no such study file" in notes
-    assert reported(capsys, "study", "report", str(tmp_path / "moved.yaml"), "--runs", out)[0].startswith("Films (")
 
 
 def test_the_shards_of_a_study_are_reported_as_the_study(
@@ -116,22 +107,9 @@ def test_the_shards_of_a_study_are_reported_as_the_study(
     for shard in ("1/2", "2/2"):
         assert run(["study", "run", str(study), "--shard", shard, "-o", out, "--quiet"]) == 0
     capsys.readouterr()
-    assert reported(capsys, "report", out) == reported(capsys, "study", "report", str(study), "--runs", out)
-
-
-def test_a_folder_that_names_no_study_is_reported_with_the_name_of_the_study(
-    study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out = tmp_path / "out"
-    assert run(["study", "run", str(study), "--limit", "2", "-o", str(out), "--quiet"]) == 0
-    (out / "study.json").unlink()
-    capsys.readouterr()
-    assert reported(capsys, "report", str(out))[0].startswith(f"{out}: ")
-    assert reported(capsys, "study", "report", str(study), "--runs", str(out))[0].startswith(f"Films ({out}): ")
-    assert run(["study", "report", str(out)]) == 2
-    assert f"{out}: is a folder; name its study" in capsys.readouterr().err
-    (out / "study.json").write_text("{}")
-    assert run(["report", str(out)]) == 2
+    assert reported(capsys, "report", out)[0].startswith(f"Films ({out}): ")
+    (tmp_path / "out" / "shard-1-of-2" / "study.json").write_text("{}")
+    assert run(["report", out]) == 2
     assert "study.json: is not what deepthink study run writes; remove it" in capsys.readouterr().err
 
 
@@ -170,22 +148,22 @@ def test_a_plan_times_a_model_whose_weights_are_here(study: Path, capsys: pytest
 
 def test_options_are_checked_as_those_of_run(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
     wrong = ["--seeds", "x", "--limit", "0", "-T", "none"]
-    assert run(["study", "validate", str(study), *wrong]) == 2
+    assert run(["study", "plan", str(study), *wrong]) == 2
     assert [line.split(":")[1] for line in capsys.readouterr().err.splitlines()] == [
         " --seeds x",
         " --limit 0",
         " --iterations none",
     ]
-    assert run(["study", "validate", str(study), "-m", "a,a", "--task", "sst3"]) == 2
+    assert run(["study", "plan", str(study), "-m", "a,a", "--task", "sst3"]) == 2
     lines = capsys.readouterr().err.splitlines()
     assert [line.split(": ")[1] for line in lines] == ["--task sst3", "-m a,a"]
-    assert run(["study", "validate", str(study), "--scale", "small"]) == 2
+    assert run(["study", "plan", str(study), "--scale", "small"]) == 2
     assert "does not name it; the study has no scales" in capsys.readouterr().err
 
 
 def test_an_exclusion_may_name_what_an_option_has_removed(study: Path) -> None:
     study.write_text(study.read_text() + "exclude:\n- {shots: 4, etas: 0.1, models: pocket}\n")
-    assert run(["study", "validate", str(study), "-m", "gpt2", "--quiet"]) == 0
+    assert run(["study", "plan", str(study), "-m", "gpt2", "--quiet"]) == 0
 
 
 def test_a_note_is_told_once() -> None:

@@ -52,9 +52,8 @@ def test_tasks_that_are_not_timed_are_like_the_mean(
     monkeypatch.setattr(estimate, "BUDGET", -1.0)
     again = known(prepare_run(replace(prepared[0].run), tmp_path / "out"))
     estimated = estimate.estimate_runs([*prepared, *again], tmp_path / "out")
-    assert (estimated.timed, estimated.tasks, estimated.inputs) == (1, 2, 2 * 2 * 12 * 5)
+    assert estimated.inputs == 2 * 2 * 12 * 5
     assert estimated.seconds == pytest.approx(estimated.inputs + estimated.loading)
-    assert estimated.as_json()["hours"] == round((estimated.seconds or 0) / 3600, 4)
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(0, "0 s"), (99.4, "99 s"), (270, "4.5 minutes"), (26_000, "7.2 hours")])

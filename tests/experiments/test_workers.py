@@ -19,10 +19,8 @@ from cluster_kills import workers_of
 from deepthink_cli.cli.main import run
 from deepthink_cli.errors import InputError
 from deepthink_cli.experiments.executors.local import LocalExecutor, visible_gpus, worker_variables
-from deepthink_cli.experiments.executors.messages import Open
 from deepthink_cli.experiments.executors.process import END
 from deepthink_cli.experiments.results import FILE
-from deepthink_cli.model.options import ModelOptions
 
 Models = Callable[[str], Path]
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="finds the worker processes in /proc")
@@ -93,20 +91,6 @@ def test_processes_start_before_they_are_needed_and_end_with_their_executor(
         successor.stop()
     assert len(early) == 2
     assert workers_of(os.getpid()) == []
-
-
-def test_a_process_that_a_signal_has_stopped_is_found_and_can_be_written_to_and_ended(tmp_path: Path) -> None:
-    with closing(LocalExecutor(1, (), tmp_path)) as executor:
-        worker = executor.start(0, lambda event: None)
-        assert worker.suspended() is None
-        os.kill(worker.process.pid, signal.SIGSTOP)
-        wait_until(lambda: worker.suspended() == worker.process.pid)
-        worker.send(Open(ModelOptions.checked(model="x" * 1_000_000)))  # more than a pipe holds
-        os.kill(worker.process.pid, signal.SIGCONT)
-        wait_until(lambda: worker.suspended() is None)
-        os.kill(worker.process.pid, signal.SIGSTOP)
-        worker.stop()
-    assert worker.process.returncode == -signal.SIGKILL
 
 
 def test_processes_that_no_unit_is_left_for_end_and_never_outnumber_the_cores(

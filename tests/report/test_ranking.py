@@ -13,7 +13,7 @@ from scipy.stats import friedmanchisquare, sem
 from scipy.stats import t as t_distribution
 
 from deepthink_cli.cli.main import run
-from deepthink_cli.report.dots import differences_from_first
+from deepthink_cli.report.figures import differences_from_first
 from deepthink_cli.report.ranking import Ranking, rank
 
 DRAWN = (np.random.default_rng(0).normal(size=(12, 5)) + np.array([0.8, 0, 0, 0.3, 0])).round(1)  # with ties

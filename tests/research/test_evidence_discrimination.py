@@ -8,16 +8,15 @@ from itertools import product
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
-from helpers.small_evidence import made_up_scores, write_grid, write_row
+from helpers.small_evidence import write_grid
 from sklearn.metrics import roc_auc_score
 
 from research.evidence import discrimination
 from research.evidence.discrimination import (
     Compared,
     Pair,
-    after_bias,
+    adjusted,
     areas,
     compare,
     comparisons,
@@ -25,7 +24,6 @@ from research.evidence.discrimination import (
     matched_labels,
     pairwise_areas,
 )
-from research.evidence.findings import of_thinking, points, rising, variations_sentence, without_one_task
 from research.evidence.load import Scores, read_evidence
 from research.evidence.measures import Floats, Ints, normalised, predicted
 
@@ -96,34 +94,6 @@ def test_better_discrimination_is_seen_by_every_measure() -> None:
         assert change.p < 0.05
 
 
-def test_what_rises_and_falls_is_named_and_what_is_left_after_holms_correction_is_bold() -> None:
-    before, after = made_up(200, 2, 0.5), made_up(200, 2, 3.0)
-    found = [
-        Compared("`good`: more skill", False, pairs(before, after)),
-        Compared("`bad`: less", False, pairs(after, before)),
-    ]
-    assert "- *pairs*, of 2 lines: rises in 1 (**`good`**), falls in 1 (**`bad`**)" in rising(found).splitlines()
-
-
-def test_a_mean_that_one_task_makes_is_said_without_it() -> None:
-    same, better = made_up(200, 2, 0.5), made_up(200, 2, 3.0)
-    only_mr = [replace(pair, after=better if pair.task == "mr" else same) for pair in pairs(same, same)]
-    gained = compare([pair for pair in only_mr if pair.task == "mr"], "pairs").mean
-    said = without_one_task([Compared("`one`: of a task", False, only_mr)])
-    assert f"- *pairs*: `one` {points(gained / 2)}, without MR 0.0" in said
-    assert without_one_task([Compared("none", False, pairs(same, same))]) == ""
-
-
-def test_after_a_bias_dev_rows_choose_the_better_discrimination_and_not_the_fewer_labels() -> None:
-    plain, better = made_up(200, 2, 0.5), shifted(made_up(200, 2, 3.0), [5.0, 0.0])
-    rows = pd.DataFrame({"part": ["dev", "dev", "test"], "scores": [plain, better, better]})
-    rows["accuracy"] = [float((predicted(each.logs) == each.gold).mean()) for each in rows["scores"]]
-    found = after_bias(rows)["accuracy"]
-    assert rows["accuracy"][0] > rows["accuracy"][1]
-    assert found[0] < found[1]
-    assert found[2] == rows["accuracy"][2]
-
-
 def test_without_dev_rows_no_bias_is_fitted() -> None:
     scores = made_up(60, 2, 1.0)
     found = Compared("one", False, [Pair("sst2", 0, scores, scores, None, None)])
@@ -139,22 +109,11 @@ def test_comparisons_pair_the_same_task_seed_and_rows(tmp_path: Path) -> None:
     for positions in ("continued", "restarted"):
         write_grid(tmp_path / positions, positions, range(2))
     found = {each.name: each for each in comparisons(read_evidence(tmp_path))}
-    assert "the paper's setting, T = 5" in found
-    paired = found["the paper's setting, T = 5"].pairs
+    assert "thinking, the paper's setting, T = 5" in found
+    paired = found["thinking, the paper's setting, T = 5"].pairs
     assert [(pair.task, pair.seed) for pair in paired] == [("sst2", 0), ("sst2", 1), ("mr", 0), ("mr", 1)]
     assert all((pair.before.gold == pair.after.gold).all() for pair in paired)
-    assert found["the paper's setting, T by dev rows"].labels == 20
-
-
-def test_copies_of_the_demonstrations_are_compared_with_one_reading_of_them(tmp_path: Path) -> None:
-    write_grid(tmp_path / "continued", "continued", [0])
-    write_row(tmp_path / "repeated", made_up_scores(40, "twice", bias=0.0), eta=0.0, shots=16)
-    found = {each.name: each for each in comparisons(read_evidence(tmp_path))}
-    twice = found["2 copies of the demonstrations, T = 1"]
-    assert [(pair.task, pair.seed) for pair in twice.pairs] == [("sst2", 0)]
-    assert (twice.labels, twice.cells) == (0, [("sst2", 0)])
-    assert "fitted" not in twice.differences
-    assert "5 copies of the demonstrations, T = 1" not in found
+    assert found["thinking, the paper's setting, T by dev rows"].labels == 20
 
 
 def test_areas_between_two_labels_are_those_of_scikit_learn_and_no_constants_change_them() -> None:
@@ -200,25 +159,26 @@ def test_one_seed_of_each_task_shows_nothing() -> None:
     assert (change.p, change.interval) == (1.0, (-np.inf, np.inf))
 
 
-def test_holms_correction_over_the_lines_of_thinking_leaves_out_all_others() -> None:
+def test_each_primary_measure_is_corrected_over_comparisons_that_are_alike() -> None:
     same, better = made_up(200, 2, 0.5), made_up(200, 2, 3.0)
-    other = Compared("not thinking", False, pairs(same, better))
-    thought = Compared("several readings: more skill", False, pairs(same, better), thinks=True)
-    entries = len(thought.differences)
-    said = of_thinking([other, thought])
-    assert said.startswith(
-        f"After Holm's correction over the {entries} entries of the 1 line of thinking alone is left:"
-    )
-    assert f"several readings (*accuracy* {points(thought.differences['accuracy'].mean)}" in said
-    assert "not thinking" not in said
-    assert of_thinking([replace(thought, pairs=pairs(same, same))]).endswith("is left: nothing.")
+    found = [
+        Compared("first", False, pairs(same, better), thinks=True),
+        Compared("second", False, pairs(same, same), thinks=True),
+        Compared("other", False, pairs(same, better)),
+    ]
+    p_values = adjusted(found)
+    assert set(p_values) == {(each.name, name) for each in found for name in ("accuracy", "pairs")}
+    for name in ("accuracy", "pairs"):
+        p = found[0].differences[name].p
+        assert p_values["first", name] == pytest.approx(2 * p)
+        assert p_values["other", name] == pytest.approx(p)
 
 
-def test_variations_that_tell_labels_apart_better_are_counted_before_and_after_a_correction() -> None:
+def test_tasks_that_share_sentences_are_one_family_of_a_mean() -> None:
     same, better = made_up(200, 2, 0.5), made_up(200, 2, 3.0)
-    found = [Compared("one", False, pairs(same, better)), Compared("other", False, pairs(same, same))]
-    said = variations_sentence(found)
-    assert said.startswith("Of 2 [variations of this setting]")
-    assert said.endswith(
-        "1 raise that area by their own intervals, and 1 after a correction for the number of comparisons."
+    of_tasks = {"sst2": better, "mr": same, "trec": same}
+    change = compare(
+        [Pair(task, seed, same, after, None, None) for task, after in of_tasks.items() for seed in (0, 1)], "accuracy"
     )
+    assert change.mean == pytest.approx(change.tasks["sst2"] / 3)
+    assert change.of_families == pytest.approx(change.tasks["sst2"] / 4)

@@ -13,13 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from deepthink_cli.data.examples import Example
-from research.evidence.demonstrations import FLIPPED, relabelled, repeated, write_examples
 from research.evidence.runs import AT, all_jobs
 from research.jobs import Job, Workplace, execute, finish
-from research.table1.runs import TASKS
-
-EXAMPLES = (Example("good", "positive"), Example("bad", "negative"))
 
 
 def test_the_grid_comes_first_seed_by_seed_and_stages_are_not_mixed() -> None:
@@ -51,22 +46,6 @@ def test_methods_are_run_seed_by_seed_so_that_all_have_the_same_seeds() -> None:
     assert seeds == [f"{place // 4}," for place in range(40)]
 
 
-def test_all_test_rows_are_scored_of_every_task() -> None:
-    jobs = [job for job in all_jobs() if job.stage == "all-rows"]
-    assert len(jobs) == 5
-    for job in jobs:
-        assert [word for before, word in pairwise(job.arguments) if before == "--task"] == list(TASKS)
-        assert "--limit" not in job.arguments
-
-
-def test_demonstrations_are_repeated_in_order_and_relabelled(tmp_path: Path) -> None:
-    assert [example.text for example in repeated(EXAMPLES, 2)] == ["good", "bad", "good", "bad"]
-    write_examples(tmp_path / "new" / "flipped.jsonl", relabelled(EXAMPLES, FLIPPED))
-    lines = (tmp_path / "new" / "flipped.jsonl").read_text(encoding="utf-8").splitlines()
-    rows = [{"text": "good", "label": "negative"}, {"text": "bad", "label": "positive"}]
-    assert [json.loads(line) for line in lines] == rows
-
-
 def test_commands_have_relative_paths_but_the_models_and_a_name_that_finds_their_process(tmp_path: Path) -> None:
     model, place = tmp_path / "tiny.gguf", tmp_path / "place"
     model.touch()
@@ -89,7 +68,7 @@ def test_a_job_with_a_dtype_of_its_own_keeps_it(tmp_path: Path) -> None:
         assert command.count("--dtype") == 1
         dtypes[job.stage] = command[command.index("--dtype") + 1]
     in_grids_dtype = [stage for stage, dtype in dtypes.items() if dtype == "bfloat16"]
-    assert in_grids_dtype == ["grid", "controls"]
+    assert in_grids_dtype == ["grid"]
     assert set(dtypes.values()) == {"bfloat16", "float32"}
 
 
@@ -125,7 +104,7 @@ def test_every_command_that_ends_says_what_it_took(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(Workplace, "command", lambda *_: [sys.executable, "-c", busy])
     monkeypatch.setattr(os, "nice", lambda _: 0)
     monkeypatch.setattr(signal, "signal", lambda *_: None)
-    jobs = [job for job in all_jobs() if job.stage == "all-rows"][:2]
+    jobs = [job for job in all_jobs() if job.stage == "grid"][:2]
     with pytest.raises(SystemExit, match="False"):
         finish(place, jobs, 2)
     lines = [json.loads(line) for line in (tmp_path / "commands.jsonl").read_text(encoding="utf-8").splitlines()]

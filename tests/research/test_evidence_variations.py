@@ -3,24 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from helpers.small_evidence import made_up_scores, write_row
+from helpers.small_evidence import write_row
 from scipy.stats import ttest_ind
 
-from research.evidence import statistics
 from research.evidence.claims import claims
 from research.evidence.load import read_evidence
-from research.evidence.tables import costs, varied
 from research.evidence.variations import by_group, by_shots, over_orders, variations
-
-
-@pytest.fixture(autouse=True)
-def _few_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Intervals by few resamplings: what is tested is not how exact they are."""
-    monkeypatch.setattr(statistics, "ROUNDS", 50)
 
 
 def scores_with(right: int, of: int = 20) -> np.ndarray:
@@ -32,14 +23,14 @@ def scores_with(right: int, of: int = 20) -> np.ndarray:
 
 def test_a_variation_is_compared_with_one_reading_of_its_own_rows(tmp_path: Path) -> None:
     for seed in range(2):
-        for update, right in ((None, 10), ("keys-only", 16)):
-            write_row(tmp_path / "parts", scores_with(12), seed=seed, t=1, update=update)
-            write_row(tmp_path / "parts", scores_with(right), seed=seed, t=5, update=update)
-        write_row(tmp_path / "parts", scores_with(20), seed=seed, t=2)  # a T that is not asked for
+        for shots, right in ((4, 10), (16, 16)):
+            write_row(tmp_path / "shots", scores_with(12), seed=seed, eta=0.01, t=1, shots=shots)
+            write_row(tmp_path / "shots", scores_with(right), seed=seed, eta=0.01, t=5, shots=shots)
+        write_row(tmp_path / "shots", scores_with(20), seed=seed, eta=0.01, t=2, shots=4)  # a T that is not asked for
     found = {each.name: each.differences["accuracy"] for each in variations(read_evidence(tmp_path))}
     assert {name: (each.before, each.after) for name, each in found.items()} == {
-        "eta 0.1, keys and values": pytest.approx((0.6, 0.5)),
-        "eta 0.1, `keys-only`": pytest.approx((0.6, 0.8)),
+        "4 demonstrations": pytest.approx((0.6, 0.5)),
+        "16 demonstrations": pytest.approx((0.6, 0.8)),
     }
 
 
@@ -53,7 +44,7 @@ def test_orders_of_the_same_demonstrations_are_counted_as_seeds(tmp_path: Path) 
     spread = over_orders(evidence)
     assert spread is not None
     assert (spread.before, spread.after) == pytest.approx((0.2, 0.0))
-    ours = {each.words: each.found for each in claims(evidence, [])}["accuracy varies less over orders"]
+    ours = {each.words: each.found for each in claims(evidence, {})}["accuracy varies less over orders"]
     assert ours.figures.startswith("20.0 at T = 1; T = 5 0.0 [-")
 
 
@@ -96,16 +87,3 @@ def test_a_category_is_compared_with_another_as_welchs_test_does(tmp_path: Path)
     expected = ttest_ind([0.1, 0.2, 0.15], [0.0, 0.1], equal_var=False).confidence_interval()
     assert more.mean == pytest.approx(0.1)
     assert more.interval == pytest.approx((expected.low, expected.high))
-
-
-def test_the_tables_have_a_line_for_each_variation_and_each_folder_that_was_run(tmp_path: Path) -> None:
-    for t in (1, 5):
-        write_row(tmp_path / "chat", made_up_scores(20, f"{t}", bias=0.0), eta=0.01, t=t)
-    lines = varied(list(variations(read_evidence(tmp_path)))).splitlines()
-    assert lines[2].startswith("| demonstrations and queries as a conversation (`--chat`) | 1 (SST-2) | ")
-    commands: list[dict[str, Any]] = [
-        {"folder": "chat", "status": status, "processor_seconds": seconds, "processor": "some"}
-        for status, seconds in ((0, 3600), (0, 1800), (1, 60))
-    ]
-    commands += [{"folder": "chat", "status": 0, "seconds": 360, "processor": "some", "GPU": "one"}]
-    assert costs(commands).splitlines()[2:] == ["| chat | some | 2 | 1.5 |", "| chat | one | 1 | 0.1 |"]

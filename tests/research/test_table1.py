@@ -18,7 +18,7 @@ from deepthink_cli.experiments.results import bits, read_results
 from deepthink_cli.experiments.samples import samples_path
 from deepthink_cli.selection.registry import METHODS
 from research.evidence.discrimination import difference
-from research.evidence.findings import with_interval
+from research.evidence.words import with_interval
 from research.table1.page import Model, page, read_models
 from research.table1.runs import SEEDS, SELECTING, STAGES, TASKS, all_jobs
 

@@ -12,7 +12,6 @@ from helpers.tiny import tiny_task
 from deepthink_cli.data.examples import Query
 from deepthink_cli.errors import InputError
 from deepthink_cli.selection.base import Choice, Pool, SelectionMethod
-from deepthink_cli.selection.options import TaskOptions
 from deepthink_cli.selection.registry import METHODS, selection_method, without_model
 from deepthink_cli.tasks.catalogue import find_task
 from deepthink_cli.tasks.sources import Source
@@ -65,12 +64,9 @@ def test_a_registered_method_works_in_options_and_task_files(tmp_path: Path, mon
     path, data = tiny_task(tmp_path, sampling="last")
     with pytest.raises(InputError, match=r"sampling: 'last' is not 'random', 'stratified'"):
         find_task(str(path))
-    with pytest.raises(InputError, match=r"sampling last: .*'random', 'stratified'"):
-        TaskOptions.checked(sampling="last")
     with pytest.raises(InputError, match=r"sampling last: use random, stratified or first"):
         selection_method("last")
     monkeypatch.setitem(METHODS, "last", SelectionMethod(last, "the last rows", "this test"))
-    assert TaskOptions.checked(sampling="last").sampling == "last"
     task = find_task(str(path))
     drawn = draw_demonstrations(task, evaluation_set(task, "paper", Source(data)))
     assert [example.text for example in drawn.demonstrations.examples] == [

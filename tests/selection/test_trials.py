@@ -186,10 +186,9 @@ def test_another_byte_anywhere_in_the_weights_is_tried_again(
     edited = shutil.copytree(models("llama"), tmp_path / "edited")
     weights = load_file(edited / "model.safetensors")
     largest = max(weights.values(), key=torch.numel)
-    largest.view(-1)[largest.numel() // 4] += 1.0  # away from the bytes that runs identify a model by
+    largest.view(-1)[largest.numel() // 4] += 1.0
     save_file(weights, edited / "model.safetensors", {"format": "pt"})
     engine, store = load_model(str(edited)), Store(tmp_path / "cache")
-    assert engine.identity.contents_sha256 == llama.identity.contents_sha256
     trials_of(llama, store).probabilities([(0, 1)], [5])
     other = trials_of(engine, store)
     other.probabilities([(0, 1)], [5])

@@ -25,9 +25,9 @@ def test_a_study_runs_at_its_small_scale_and_draws_its_figure(
     monkeypatch.setenv("DEEPTHINK_CACHE", str(tmp_path / "cache"))
     words = ["--scale", "small", "--data-dir", str(data), "--limit", "4"]
     assert run(["study", "run", name, *words, "-o", out, "--quiet"]) == 0
-    assert run(["study", "plot", name, "--scale", "small", "--runs", out]) == 0
+    assert run(["plot", out]) == 0
     assert "rows are there" not in capsys.readouterr().err  # the study is complete
     assert (tmp_path / "out" / "figure.png").read_bytes().startswith(b"\x89PNG")
     assert (tmp_path / "out" / "figure.svg").is_file()
-    assert run(["study", "report", name, "--scale", "small", "--runs", out, "--published"]) == 0
+    assert run(["report", out, "--published"]) == 0
     assert "pocket" in capsys.readouterr().out

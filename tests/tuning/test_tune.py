@@ -42,11 +42,10 @@ from deepthink_cli.scoring.softmax import log_softmax
 from deepthink_cli.selection.features import Observer
 from deepthink_cli.selection.pool import PoolRows
 from deepthink_cli.tuning.held_out import held_out_scores, training_sets
-from deepthink_cli.tuning.nested import Comparison
+from deepthink_cli.tuning.nested import Comparison, Excess
 from deepthink_cli.tuning.options import TuneOptions
 from deepthink_cli.tuning.plan import LabelledRows, TunePlan, plan_tuning
 from deepthink_cli.tuning.tune import TuneReport, tune
-from deepthink_cli.tuning.unchosen import Excess
 
 LABELS = ("negative", "positive")
 WORDS = ["warm", "dull", "wise", "flat", "tender", "cold", "lively", "stale", "kind"]

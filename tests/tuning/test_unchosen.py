@@ -12,8 +12,8 @@ from conftest import write_rows
 
 from deepthink_cli.artifact.format import read_header
 from deepthink_cli.cli.main import run
+from deepthink_cli.tuning.nested import Excess, excess, unchosen
 from deepthink_cli.tuning.options import Grid, TuneOptions
-from deepthink_cli.tuning.unchosen import Excess, excess, unchosen
 
 WORDS = ("warm", "wise", "kind", "cold", "flat", "long", "blue", "tall", "thin")
 LABELS = ("mood", "size", "tone")

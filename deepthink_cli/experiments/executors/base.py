@@ -1,16 +1,132 @@
-"""The interface of executors, and the digest that shows whether two machines run the same code."""
+"""The interface of executors: what is said to workers, the workers, the places of work, and the version of the code."""
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from deepthink_cli.experiments.executors.messages import Event, Message, Opened
+from deepthink_cli.errors import Naming, Problem, current_naming
+from deepthink_cli.events import Tell
+from deepthink_cli.experiments.progress import InputsScored, JobInfo, JobsDone, JobsStarted
+from deepthink_cli.experiments.results import Result
+from deepthink_cli.provenance import ModelIdentity
+from deepthink_cli.registry import Registry, loaded
+
+if TYPE_CHECKING:
+    from deepthink_cli.scoring.pipeline import Part
+    from deepthink_cli.scoring.prediction import Prediction
+
+
+class Subject(Protocol):
+    """What a worker opens before it does units of it: hashable, and equal in all processes."""
+
+    @property
+    def name(self) -> str:
+        """Its name in messages."""
+
+
+class Unit(Protocol):
+    """What a worker does at a time; `digest` tells units apart, and `label` names them in messages."""
+
+    @property
+    def subject(self) -> Subject:
+        """What has to be open."""
+
+    @property
+    def digest(self) -> str:
+        """The same in all processes."""
+
+    @property
+    def label(self) -> str:
+        """Its name in messages."""
+
+
+@dataclass(frozen=True)
+class Open:
+    """Open a subject, in place of the one that is open; `naming` is how messages write options."""
+
+    subject: Subject
+    naming: Naming = field(default_factory=current_naming)
+
+
+@dataclass(frozen=True)
+class Do:
+    """Do a unit of the open subject; with `samples`, return the predictions of its rows as well."""
+
+    unit: Unit
+    samples: bool = False
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A loaded model: its identity, the most tokens that it reads in one pass, and what its engine says of itself.
+
+    `package` names the version of this package on the worker, `host` its machine.
+    """
+
+    identity: ModelIdentity
+    most: int
+    device: str
+    description: str
+    notice: str | None
+    warning: str | None
+    package: str
+    host: str
+
+
+@dataclass(frozen=True)
+class RowMade:
+    """A row of a job is complete.
+
+    `predictions` are those before the correction of its scores, each with its correction if there is one; they are
+    given only if samples are asked for.
+    """
+
+    job: JobInfo
+    row: Result
+    predictions: Sequence[Prediction] = ()
+
+
+@dataclass(frozen=True)
+class RowsLabelled:
+    """The predictions of a chunk of rows, or the error that one of them raised; see `Failed` for its fields."""
+
+    part: Part
+    problems: tuple[Problem, ...] = ()
+    is_input: bool = False
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A unit is done."""
+
+
+@dataclass(frozen=True)
+class Failed:
+    """An error stopped what the worker was asked to do; `is_input` if every worker would meet it."""
+
+    problems: tuple[Problem, ...]
+    is_input: bool
+
+
+@dataclass(frozen=True)
+class Died:
+    """The worker ended, with the reason as far as it is known."""
+
+    reason: str
+
+
+JobEvent = JobsStarted | InputsScored | RowMade | JobsDone
+Done = JobEvent | RowsLabelled
+Message = Open | Do
+Event = Done | Opened | Finished | Failed | Died
+
 
 PACKAGE = Path(__file__).resolve().parent.parent.parent
 
@@ -58,9 +174,6 @@ class Worker(Protocol):
     def stop(self) -> None:
         """End the worker at once, whatever it is doing."""
 
-    def suspended(self) -> int | None:
-        """The process id of a worker that a signal has stopped (SIGSTOP): alive, and doing nothing; None otherwise."""
-
 
 class Executor(Protocol):
     """Starts workers, on this machine or others. A new one is one class with these members.
@@ -78,3 +191,44 @@ class Executor(Protocol):
 
     def close(self) -> None:
         """Free what the executor holds, once all workers have been stopped."""
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Machines on which workers are started, asked for by `--workers [N@]NAME[:ADDRESS]`.
+
+    `start`, or where it is found (`module:function`), makes an executor of the address (None: the cluster's own
+    default), the number of workers (None: as many as there is room for), the device of the model's options, and the
+    folder of what is kept between runs. It raises InputError for an address that cannot be one and what the cluster
+    cannot run, and DeepThinkError if no cluster answers.
+    """
+
+    start: Callable[[str | None, int | None, str, Path], Executor] | str
+    summary: str
+    source: str
+
+    def executor(self, address: str | None, workers: int | None, device: str, cache: Path) -> Executor:
+        """An executor, which the caller closes."""
+        return loaded(self.start)(address, workers, device, cache)
+
+
+@dataclass(frozen=True)
+class Queue:
+    """A queue of jobs, asked for by `--workers N@NAME`; each does one of N shards of a run with a command of its own.
+
+    `submit`, or where it is found, gets the number of shards, the folder of the run, the words of the command line and
+    a function to tell notes; it returns the line that is printed. It raises InputError for what the queue cannot take.
+    """
+
+    submit: Callable[[int, Path, tuple[str, ...], Tell], str] | str
+    summary: str
+    source: str
+
+
+def _check(name: str, found: Any) -> Cluster | Queue:
+    if not isinstance(found, Cluster | Queue):
+        raise TypeError(f"a {type(found).__name__}, neither a Cluster nor a Queue")
+    return found
+
+
+EXECUTORS: Registry[Cluster | Queue] = Registry("executors", {}, _check)

@@ -16,8 +16,7 @@ from threading import Thread
 from typing import Any
 
 from deepthink_cli.errors import InputError, option
-from deepthink_cli.experiments.executors.base import Deliver, module_path
-from deepthink_cli.experiments.executors.messages import Died, Message
+from deepthink_cli.experiments.executors.base import Deliver, Died, Message, module_path
 from deepthink_cli.experiments.executors.process import END, LENGTH
 from deepthink_cli.io.processes import Process, python, start
 
@@ -90,14 +89,6 @@ class LocalWorker:
             self.process.wait(_PATIENCE)
         self.process.kill()
         self.process.wait()
-
-    def suspended(self) -> int | None:
-        """The process id if Linux shows the process as stopped; None on other systems."""
-        number = self.process.pid
-        with suppress(OSError):
-            if Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0] == "T":
-                return number
-        return None
 
     def _write_behind(self, content: bytes) -> None:
         Thread(target=self._write, args=(content,), daemon=True).start()

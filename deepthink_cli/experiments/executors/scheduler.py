@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -12,12 +11,12 @@ from typing import Generic, Protocol, TypeVar, cast
 
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.events import Tell, Warn
-from deepthink_cli.experiments.executors.base import Executor, Worker
-from deepthink_cli.experiments.executors.messages import (
+from deepthink_cli.experiments.executors.base import (
     Died,
     Do,
     Done,
     Event,
+    Executor,
     Failed,
     Finished,
     Message,
@@ -27,13 +26,12 @@ from deepthink_cli.experiments.executors.messages import (
     RowsLabelled,
     Subject,
     Unit,
+    Worker,
 )
 from deepthink_cli.experiments.progress import InputsScored, JobsDone, JobsStarted
 
 RETRIES = 2  # how often a unit is tried again, and a worker replaced without having finished a unit
-TICK = 1.0  # seconds from one look at the workers to the next
-SUSPENDED_WARNING, SUSPENDED_LIMIT = 30.0, 600.0  # seconds that a worker is stopped until it is named, and replaced
-
+TICK = 1.0  # seconds of a wait for events
 
 U = TypeVar("U", bound=Unit)
 S = TypeVar("S", bound=Subject)
@@ -58,10 +56,7 @@ class Client(Protocol[S_contra, U]):
 
 @dataclass(eq=False)
 class _Slot:
-    """A place for a worker; `failures` counts its workers that ended one after another without finishing a unit.
-
-    `suspended` are the seconds that its worker has been stopped by a signal while it had something to do.
-    """
+    """A place for a worker; `failures` counts its workers that ended one after another without finishing a unit."""
 
     number: int
     worker: Worker | None = None
@@ -69,7 +64,6 @@ class _Slot:
     subject: Subject | None = None
     message: Message | None = None
     failures: int = 0
-    suspended: float = 0.0
     is_closed: bool = False
 
 
@@ -108,7 +102,6 @@ class Scheduler(Generic[S, U]):
         self.tries: Counter[str] = Counter()  # by the digest of the unit
         self.last_reason = ""  # why the last worker that was closed is not used
         self.slots = [_Slot(number) for number in range(self.executor.workers)]
-        self.looked = time.monotonic()
 
     def run(self) -> None:
         """Do all units; raises what the client raises, with every worker stopped."""
@@ -127,35 +120,11 @@ class Scheduler(Generic[S, U]):
                 if (arrived := self._next_event()) is not None:
                     self._handle(*arrived)
                 yield
-                self._look_for_suspended()
                 self._assign()
             self._name_what_is_left()
         finally:
             for slot in self.slots:
                 self._stop(slot)
-
-    def _look_for_suspended(self) -> None:
-        """Name workers that a signal has stopped while they had something to do, and replace them in the end.
-
-        Looks are counted instead of the time, in which this process may have been stopped as well.
-        """
-        if time.monotonic() < self.looked + TICK:
-            return
-        self.looked = time.monotonic()
-        for slot in self.slots:
-            number = None if slot.worker is None or slot.message is None else slot.worker.suspended()
-            if number is None:
-                slot.suspended = 0.0
-                continue
-            before, slot.suspended = slot.suspended, slot.suspended + TICK
-            if slot.suspended >= SUSPENDED_LIMIT:
-                self._replace(slot, f"was stopped (SIGSTOP) for {SUSPENDED_LIMIT / 60:.0f} minutes")
-            elif before < SUSPENDED_WARNING <= slot.suspended:
-                text = (
-                    f"worker {slot.number + 1} is stopped (SIGSTOP) and does nothing: kill -CONT {number} continues "
-                    f"it, and after {SUSPENDED_LIMIT / 60:.0f} minutes it is replaced"
-                )
-                self.tell(Warn(text))
 
     def _next_event(self) -> tuple[_Slot, int, Event] | None:
         """The next event; None if there is none for a while, since an endless wait would not see Ctrl-C on Windows."""
@@ -226,11 +195,11 @@ class Scheduler(Generic[S, U]):
                 self._replace(slot, reason)
             case JobsStarted() | InputsScored() | RowMade() | JobsDone() | RowsLabelled():
                 assert isinstance(message, Do)
-                self.client.happened(cast(U, message.unit), event)
+                self.client.happened(cast("U", message.unit), event)
 
     def _opened(self, slot: _Slot, opened: Opened) -> None:
         assert isinstance(slot.message, Open)
-        subject = cast(S, slot.message.subject)
+        subject = cast("S", slot.message.subject)
         self.counts.loads += 1
         if reason := self.client.refusal(subject, opened):
             self._stop(slot)
@@ -257,7 +226,7 @@ class Scheduler(Generic[S, U]):
         self.counts.replaced += 1
         doing = "waiting" if message is None else "loading the model"
         if isinstance(message, Do):
-            doing = self._again(cast(U, message.unit), reason)
+            doing = self._again(cast("U", message.unit), reason)
         self.tell(Warn(f"worker {slot.number + 1} {reason}; it was {doing}"))
         if slot.failures > RETRIES:
             self._close(slot, reason)

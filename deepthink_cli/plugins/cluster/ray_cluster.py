@@ -15,9 +15,8 @@ from threading import Thread
 from typing import Any
 
 from deepthink_cli.errors import DeepThinkError, InputError, installing
-from deepthink_cli.experiments.executors.base import PACKAGE, Deliver, module_path
+from deepthink_cli.experiments.executors.base import PACKAGE, Deliver, Died, Event, Message, module_path
 from deepthink_cli.experiments.executors.local import cores
-from deepthink_cli.experiments.executors.messages import Died, Event, Message
 from deepthink_cli.io.processes import SAFE_PATH
 
 LOCAL = "local"
@@ -109,9 +108,6 @@ class RayWorker:
         self.messages.put(None)
         with suppress(Exception):  # it may be dead already
             ray.kill(self.actor, no_restart=True)
-
-    def suspended(self) -> None:
-        """None: Ray does not tell whether a process is stopped."""
 
     def _deliver(self, deliver: Deliver) -> None:
         import ray

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from deepthink_cli.experiments.executors.registry import Cluster, Queue
+from deepthink_cli.experiments.executors.base import Cluster, Queue
 
 _HERE = "deepthink_cli.plugins.cluster"
 RAY = Cluster(f"{_HERE}.ray_cluster:start", "workers on a Ray cluster", "https://docs.ray.io")

@@ -12,7 +12,7 @@ from deepthink_cli.plugins.paper.forms.options import (
     TableOptions,
     ViolinsOptions,
 )
-from deepthink_cli.report.published import Published
+from deepthink_cli.report.cells import Published
 
 _HERE, _SOURCE = "deepthink_cli.plugins.paper", "Yang et al. 2023, arXiv 2305.13016"
 STUDIES = Path(__file__).parent / "studies"

@@ -65,8 +65,7 @@ class Score(Step):
         Flag(
             METHOD,
             f"Compare candidates by {'; or by '.join(f'{SCORES.summary(name)} ({name})' for name in SCORES.own)}.",
-            complete="scores",
-            closed=True,
+            names=lambda: SCORES,
         ),
     ] = SUM
 

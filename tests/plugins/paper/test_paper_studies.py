@@ -12,7 +12,7 @@ from helpers.synthetic import curve, row, seeds, write
 
 from deepthink_cli.cli.main import run
 from deepthink_cli.errors import InputError
-from deepthink_cli.experiments.study import packaged
+from deepthink_cli.experiments.study import Origin, packaged
 from deepthink_cli.plugins.paper.forms.compared import draw_lines, draw_violins
 from deepthink_cli.plugins.paper.forms.iterations import draw_iterations
 from deepthink_cli.plugins.paper.forms.options import (
@@ -135,7 +135,8 @@ def test_the_points_of_the_authors_are_drawn_for_their_model_only() -> None:
 
 def test_a_study_without_rows_to_draw_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = write(tmp_path / "rows", [row(50, iteration=2)])
-    assert run(["study", "plot", "paper/seeds-and-orders", "--runs", str(folder)]) == 2
+    Origin("paper/seeds-and-orders").write(folder)
+    assert run(["plot", str(folder)]) == 2
     assert "no job has rows at T = 1 and at T = 2 yet" in capsys.readouterr().err
     with pytest.raises(InputError, match="no rows of its columns"):
         draw_table(TableOptions(kind="table", columns=["mmlu"]), jobs_of(curve([50, 60])))
@@ -154,7 +155,7 @@ def test_a_wrong_figure_is_named_by_file_and_line(
 ) -> None:
     study = tmp_path / "mine.yaml"
     study.write_text(f"tasks: [sst2]\nfigure: {figure}\n", encoding="utf-8")
-    assert run(["study", "validate", str(study)]) == 2
+    assert run(["study", "plan", str(study)]) == 2
     err = capsys.readouterr().err
     assert "mine.yaml:2" in err
     assert message in err
@@ -166,7 +167,8 @@ def test_the_table_of_a_study_is_latex_in_the_layout_of_the_paper(
     chosen = {"sampling": "random", "pool_size": 100, "balanced": False}
     rows = [*seeds([[40, 60], [50, 60]], task="sst2", **chosen), *curve([70, 60], task="mr", **chosen)]
     folder = write(tmp_path / "rows", rows)
-    assert run(["study", "plot", "paper/table1", "--runs", str(folder), "-o", str(tmp_path / "t1.tex")]) == 0
+    Origin("paper/table1").write(folder)
+    assert run(["plot", str(folder), "-o", str(tmp_path / "t1.tex")]) == 0
     text = (tmp_path / "t1.tex").read_text()
     assert r"\textbf{Method} & \textbf{sst2} & \textbf{mr}" in text
     assert r"\multicolumn{4}{c}{\itshape In-context learning without a dev set} \\" in text
@@ -175,5 +177,6 @@ def test_the_table_of_a_study_is_latex_in_the_layout_of_the_paper(
     assert r"\caption{Ways of choosing demonstrations, and Deep-Thinking. Accuracy in percent" in text
     assert text.rstrip().endswith("\\label{tab:table1}\n\\end{table*}")
     capsys.readouterr()
+    (folder / "study.json").unlink()
     assert run(["plot", str(folder), "-o", str(tmp_path / "t.tex")]) == 2
     assert "unknown kind of figure '.tex'" in capsys.readouterr().err
