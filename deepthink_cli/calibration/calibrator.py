@@ -6,9 +6,8 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
-from deepthink_cli.calibration.base import Calibration
 from deepthink_cli.calibration.basis import BasisInputs
-from deepthink_cli.calibration.registry import CALIBRATIONS, NONE, STORED, from_rows, unlabelled
+from deepthink_cli.calibration.registry import CALIBRATIONS, NONE, STORED, Calibration, from_rows, unlabelled
 from deepthink_cli.corrections import Calibrated
 from deepthink_cli.data.examples import Skipped
 from deepthink_cli.engine.base import Engine
@@ -20,8 +19,8 @@ from deepthink_cli.scoring.scoring import PLAIN, Scoring
 from deepthink_cli.scoring.softmax import log_softmax
 
 if TYPE_CHECKING:
-    from deepthink_cli.calibration.base import Floats
     from deepthink_cli.memory import Memory
+    from deepthink_cli.scoring.softmax import Floats
 
 
 SAMPLE, SEED = 10_000, 0  # the most rows of a stream for the estimate of a bias, and the seed of their choice
