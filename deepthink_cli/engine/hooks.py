@@ -16,7 +16,7 @@ from transformers.activations import NewGELUActivation
 from deepthink_cli.errors import InputError
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
+    from torch import Tensor
     from transformers import PreTrainedModel
 
 

@@ -16,7 +16,6 @@ from deepthink_cli.model.families import (
     longrope_positions,
     max_keys,
     refuse_unfit,
-    takes_positions,
     window_sizes,
     windowed_layers,
 )
@@ -84,7 +83,7 @@ def limits_of(config: PretrainedConfig) -> Limits:
     return Limits(
         positions=None if alibi else positions if short is None else min(short, positions or short),
         keys=max_keys(text),
-        relative=alibi or not takes_positions(config),
+        relative=alibi,
         window=None if windowed is None else windowed[0],
     )
 
