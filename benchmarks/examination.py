@@ -40,7 +40,7 @@ from deepthink_cli.engine.packed import PackedEngine
 from deepthink_cli.errors import InputError
 from deepthink_cli.method import Positions
 from deepthink_cli.model.families import window_sizes
-from deepthink_cli.model.limits import check_demonstrations
+from deepthink_cli.model.limits import check_fit
 from deepthink_cli.model.opening import open_model
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.model.spec import ModelSpec
@@ -151,7 +151,7 @@ def _difference(
     """The largest difference of two readings and their scores from the reference; raises Wrong beyond the tolerance."""
     demos = tokenize_demonstrations(engine.tokenizer, demonstrations)
     ids, queries = demos.token_ids, tokenize_queries(engine.tokenizer, demos.template, QUERIES)
-    check_demonstrations(engine.limits, [len(ids)], 2, positions, "MODEL")
+    check_fit(engine.limits, engine.tokenizer, demonstrations, 2, positions, "MODEL")
     memories = list(think(engine, demos, Method(2, Gate(_ETA), positions)))
     if memories[0].nbytes != spec.memory_bytes(len(ids)):
         raise Wrong(f"a memory has {memories[0].nbytes} bytes, {spec.memory_bytes(len(ids))} were expected")

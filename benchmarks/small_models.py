@@ -96,7 +96,6 @@ _SPECIAL: dict[str, dict[str, Any]] = {
 
 
 # Rows of their own: other values of a configuration that decide how a model attends.
-_DECODER = {"is_decoder": True}
 _LONGROPE = {
     "rope_type": "longrope",
     "rope_theta": 1e4,
@@ -106,9 +105,6 @@ _LONGROPE = {
     "original_max_position_embeddings": _POSITIONS,
 }
 FORMS: dict[tuple[str, str], dict[str, Any]] = {
-    **{(name, "is_decoder"): _DECODER for name in ("bert", "bert-generation", "electra", "ernie", "megatron-bert")},
-    **{(name, "is_decoder"): _DECODER for name in ("rembert", "roc_bert", "roformer")},
-    ("big_bird", "is_decoder, original_full"): {**_DECODER, "attention_type": "original_full"},
     ("falcon", "alibi"): {"alibi": True},
     ("falcon", "new_decoder_architecture"): {"new_decoder_architecture": True},
     ("gemma3_text", "use_bidirectional_attention"): {"use_bidirectional_attention": True},

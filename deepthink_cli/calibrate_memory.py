@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from deepthink_cli.artifact.format import Header, read_header
-from deepthink_cli.calibration.base import Calibration
 from deepthink_cli.calibration.basis import check_inputs
 from deepthink_cli.calibration.centroids import (
     OWN_ROWS,
@@ -19,7 +18,7 @@ from deepthink_cli.calibration.centroids import (
     observed_demonstrations,
 )
 from deepthink_cli.calibration.notes import check_supported
-from deepthink_cli.calibration.registry import NONE, THRESHOLDS, calibration
+from deepthink_cli.calibration.registry import NONE, THRESHOLDS, Calibration, calibration
 from deepthink_cli.calibration.stored import calibrated_by_rows, calibrated_by_texts, check_storable
 from deepthink_cli.data.examples import Query, Skipped
 from deepthink_cli.data.same_input import is_among

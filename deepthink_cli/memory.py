@@ -13,8 +13,7 @@ from transformers import DynamicCache
 
 from deepthink_cli.corrections import Centroids
 from deepthink_cli.errors import DeepThinkError
-from deepthink_cli.io.text import facts_table, size
-from deepthink_cli.provenance import Drift, Provenance, provenance_lines, stored_text
+from deepthink_cli.provenance import Drift, Provenance
 from deepthink_cli.updates.base import Place, UpdateRule
 from deepthink_cli.updates.gate import Gate
 
@@ -141,12 +140,6 @@ class Memory:
             return None
         layer, part = divmod(finite.index(False), 2)
         return f"layer {layer}'s {PARTS[part]}"
-
-    def _repr_html_(self) -> str:
-        """A table for notebooks, with the facts of `deepthink inspect`."""
-        origin = {} if self.provenance is None else provenance_lines(self.provenance)
-        shapes = stored_text([self.iteration], len(self.keys), self.keys[0].shape, self.values[0].shape)
-        return facts_table("Memory", {**origin, "holds": shapes, "size": size(self.nbytes)})
 
     def _with(self, keys: Sequence[Tensor], values: Sequence[Tensor]) -> Memory:
         return replace(self, keys=tuple(keys), values=tuple(values))

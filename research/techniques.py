@@ -61,8 +61,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from torch import Tensor
 
-    from deepthink_cli.calibration.base import Floats
     from deepthink_cli.memory import Memory
+    from deepthink_cli.scoring.softmax import Floats
 
 TASKS = ("sst2", "mr", "agnews", "trec", "sst5")
 BACKWARD = 2  # a backward pass costs about two forward ones

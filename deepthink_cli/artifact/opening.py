@@ -13,13 +13,12 @@ from deepthink_cli.engine.base import Engine
 from deepthink_cli.engine.opening import describe_engine, find_model, load
 from deepthink_cli.errors import InputError
 from deepthink_cli.events import Note, Tell, Warn
-from deepthink_cli.io.text import facts_table, size
 from deepthink_cli.model.chat import check_template
 from deepthink_cli.model.options import POCKET, TOY, ModelOptions
 from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.model.tokens import end_of_demonstrations
 from deepthink_cli.options import own_options
-from deepthink_cli.provenance import Provenance, check_model, provenance_lines
+from deepthink_cli.provenance import Provenance, check_model
 from deepthink_cli.registry import loaded
 
 if TYPE_CHECKING:
@@ -64,12 +63,6 @@ class OpenedMemory:
     def nbytes(self) -> int:
         """Size of the file in bytes, or of the tensors of memories without a file."""
         return self.source.header.size if isinstance(self.source, Artifact) else sum(m.nbytes for m in self.source)
-
-    def _repr_html_(self) -> str:
-        """A table for notebooks, with the facts of `deepthink inspect`."""
-        iterations = ", ".join(map(str, self.iterations))
-        opened = f"iteration {iterations} of {', '.join(map(str, self.kept))}, {size(self.nbytes)}"
-        return facts_table(self.name, {**provenance_lines(self.provenance), "holds": opened})
 
 
 def open_memory(path: str | Path, iteration: int | str = "last") -> OpenedMemory:

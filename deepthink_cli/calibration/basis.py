@@ -11,8 +11,7 @@ import random
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from deepthink_cli.calibration.base import Basis
-from deepthink_cli.calibration.registry import CALIBRATIONS, NONE, STORED, calibration, from_texts
+from deepthink_cli.calibration.registry import CALIBRATIONS, NONE, STORED, Basis, calibration, from_texts
 from deepthink_cli.data.examples import Query, Text
 from deepthink_cli.errors import InputError, option
 from deepthink_cli.model.spec import ModelSpec

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING, TypeVar
 
-from deepthink_cli.calibration.base import Calibration
 from deepthink_cli.calibration.basis import BasisInputs
-from deepthink_cli.calibration.registry import CALIBRATIONS, NONE, STORED, from_rows, unlabelled
+from deepthink_cli.calibration.registry import CALIBRATIONS, NONE, STORED, Calibration, from_rows, unlabelled
 from deepthink_cli.corrections import Calibrated
 from deepthink_cli.data.examples import Skipped
 from deepthink_cli.engine.base import Engine
@@ -20,8 +20,8 @@ from deepthink_cli.scoring.scoring import PLAIN, Scoring
 from deepthink_cli.scoring.softmax import log_softmax
 
 if TYPE_CHECKING:
-    from deepthink_cli.calibration.base import Floats
     from deepthink_cli.memory import Memory
+    from deepthink_cli.scoring.softmax import Floats
 
 
 SAMPLE, SEED = 10_000, 0  # the most rows of a stream for the estimate of a bias, and the seed of their choice
@@ -44,45 +44,32 @@ class RowCalibrator:
     def corrected(self, parts: Iterable[Part], together: bool = False) -> Iterator[Part]:
         """The chunks with their corrections, as they come; raises as `__call__`.
 
-        With `together`, a bias is estimated from all rows: all are in memory then, and come as one part.
+        With `together`, biases are estimated from all rows: all are in memory then, and come as one part.
         """
-        late = [name for name, correct in self._correct.items() if together and isinstance(correct, _FromRows)]
-        early = [name for name in self._correct if name not in late]
-        waiting: Part = []
+        if together and self._correct:
+            parts = [list(chain.from_iterable(parts))]
         for part in parts:
-            corrected = self._part(part, early)
-            if late:
-                waiting += corrected
-            else:
-                yield corrected
-        if late:
-            yield self._part(waiting, late)
+            after = iter(self(predicted(part)))
+            yield [row if isinstance(row, Skipped) else next(after) for row in part]
 
     def __call__(self, predictions: Sequence[Prediction]) -> list[Prediction]:
         """The predictions with their corrections.
 
         Raises InputError for a row with candidates that cannot be corrected, and for a bias of too few rows.
         """
-        return self._corrected(predictions, list(self._correct))
+        if not self._correct:
+            return list(predictions)
+        found = {name: correct(predictions) for name, correct in self._correct.items()}
+        return [
+            replace(each, calibrated={**each.calibrated, **{name: of[place] for name, of in found.items()}})
+            for place, each in enumerate(predictions)
+        ]
 
     def count(self, predictions: Sequence[Prediction]) -> None:
         """Add the scores of rows that an earlier call corrected to the biases."""
         for correct in self._correct.values():
             if isinstance(correct, _FromRows):
                 correct(predictions)
-
-    def _part(self, part: Part, names: Sequence[str]) -> Part:
-        corrected = iter(self._corrected(predicted(part), names))
-        return [row if isinstance(row, Skipped) else next(corrected) for row in part]
-
-    def _corrected(self, predictions: Sequence[Prediction], names: Sequence[str]) -> list[Prediction]:
-        if not names:
-            return list(predictions)
-        corrections = {name: self._correct[name](predictions) for name in names}
-        return [
-            replace(each, calibrated={**each.calibrated, **{name: of[place] for name, of in corrections.items()}})
-            for place, each in enumerate(predictions)
-        ]
 
 
 class Calibrator(RowCalibrator):

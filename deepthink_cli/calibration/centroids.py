@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from deepthink_cli.calibration.base import Calibration
+from deepthink_cli.calibration.registry import Calibration
 from deepthink_cli.calibration.stored import rows_digest
 from deepthink_cli.corrections import Calibrated
 from deepthink_cli.data.examples import DemonstrationSet, Query, Skipped

@@ -11,7 +11,7 @@ from deepthink_cli.errors import DeepThinkError
 from deepthink_cli.scoring.softmax import softmax
 
 if TYPE_CHECKING:
-    from deepthink_cli.calibration.base import Floats
+    from deepthink_cli.scoring.softmax import Floats
 
 STEPS = 1_000  # the most steps of log_matched
 TOLERANCE, CLOSE = 1e-9, 1e-6  # log_matched ends at mean shares so near 1/C, after a step of so few nats

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 import torch
 
-from deepthink_cli.engine.attention_outputs import adding
 from deepthink_cli.engine.base import Engine, Likelihoods, Observation, Past, Reading, ScoringPlan, Sums
 from deepthink_cli.engine.budget import best_tokens, byte_budget
 from deepthink_cli.engine.decoding import Decoding, NewToken, Prompt
 from deepthink_cli.engine.generating import generate
+from deepthink_cli.engine.hooks import adding
 from deepthink_cli.engine.network import LanguageModel
 from deepthink_cli.engine.packing import LogprobRequests, PackedRow, PassScores
 from deepthink_cli.errors import InputError, ran_out_of_memory

@@ -14,7 +14,7 @@ from deepthink_cli.engine.attention import Kept, over_memory
 from deepthink_cli.engine.base import Past, Reading, ScoringPlan, Sums
 from deepthink_cli.engine.batches import BatchedEngine
 from deepthink_cli.engine.budget import tokens_over
-from deepthink_cli.engine.feedforward import fused_activations, last_feedforward_at
+from deepthink_cli.engine.hooks import fused_activations, last_feedforward_at
 from deepthink_cli.engine.network import LanguageModel
 from deepthink_cli.engine.packing import (
     Block,

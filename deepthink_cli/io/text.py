@@ -6,7 +6,7 @@ import json
 import math
 import re
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from html import escape
 from typing import Any
 
@@ -76,16 +76,6 @@ def html_table(columns: Sequence[str], rows: Sequence[Sequence[str]], caption: s
 def html_paragraphs(lines: Sequence[str]) -> str:
     """A `<p>` for each line, with every text escaped."""
     return "\n".join(f"<p>{_text(line)}</p>" for line in lines)
-
-
-def facts_table(title: str, facts: Mapping[str, str]) -> str:
-    """A `<table>` of named values with every text escaped; the middle of a long value is omitted."""
-    left = 'style="text-align: left"'
-    rows = (
-        f"<tr><th {left}>{_text(name)}</th><td {left}>{_text(value, MAX_VALUE)}</td></tr>"
-        for name, value in facts.items()
-    )
-    return f"<table><caption>{_text(title)}</caption><tbody>{''.join(rows)}</tbody></table>"
 
 
 def _row(tag: str, cells: Sequence[str]) -> str:

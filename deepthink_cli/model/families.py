@@ -30,27 +30,9 @@ _OTHER_LAYERS = {
     "linear_attention": _STATE,
     "minimax_m3_sparse": _SELECTED,
 }
-# Their positions start at padding_idx + 1 and skip padding tokens.
-_PADDED_POSITIONS = {
-    "camembert",
-    "data2vec-text",
-    "roberta",
-    "roberta-prelayernorm",
-    "xlm-roberta",
-    "xlm-roberta-xl",
-    "xmod",
-}
-# Their layers are causal only with is_decoder=True.
 _ENCODERS = {
-    "bert",
-    "bert-generation",
-    "big_bird",
-    "electra",
-    "ernie",
-    "megatron-bert",
-    "rembert",
-    "roc_bert",
-    "roformer",
+    *("bert", "bert-generation", "big_bird", "camembert", "data2vec-text", "electra", "ernie", "megatron-bert"),
+    *("rembert", "roberta", "roberta-prelayernorm", "roc_bert", "roformer", "xlm-roberta", "xlm-roberta-xl", "xmod"),
 }
 _ALIBI = {"bloom", "mpt"}
 _MAX_KEYS = {"doge": "keep_window_size", "gpt_neo": "max_position_embeddings"}  # names in configurations
@@ -101,25 +83,10 @@ def _refuse_layers(subject: str, text: Any) -> None:
 
 
 def _refuse_encoder(subject: str, text: Any) -> None:
-    if text.model_type in _PADDED_POSITIONS:
+    # With another value of the field, tokens within images alone attend to later ones.
+    if text.model_type in _ENCODERS or getattr(text, "use_bidirectional_attention", None) in (True, "all"):
         raise InputError(
-            f"{subject} counts positions from its padding token's id, which a memory cannot continue; "
-            "choose a model whose positions start at 0"
-        )
-    if getattr(text, "attention_type", None) == "block_sparse":
-        raise InputError(
-            f"{subject} uses random and non-causal attention blocks in long texts; "
-            "set attention_type to original_full in its config.json"
-        )
-    if getattr(text, "use_bidirectional_attention", None) in (True, "all"):  # others: within images only
-        raise InputError(
-            f"{subject} is an encoder: each token also attends to later tokens (use_bidirectional_attention in its "
-            "config.json); choose a causal language model"
-        )
-    if text.model_type in _ENCODERS and not text.is_decoder:
-        raise InputError(
-            f"{subject} is an encoder: each token also attends to later tokens; if it was trained as "
-            "a decoder, set is_decoder to true in its config.json, otherwise choose a causal language model"
+            f"{subject} is an encoder: each token also attends to later tokens; choose a causal language model"
         )
 
 
@@ -151,14 +118,6 @@ def cache_argument(forward: Callable[..., Any]) -> str | None:
     if "past_key_values" in parameters:
         return "past_key_values"
     return "cache" if "cache" in parameters and "dict" not in str(parameters["cache"].annotation) else None
-
-
-def takes_positions(config: PretrainedConfig) -> bool:
-    """Whether the network's layers accept positions; True if its code is not known yet."""
-    from transformers import AutoModel
-
-    body = _network_class(AutoModel, config, config.get_text_config(decoder=True))
-    return body is None or "position_ids" in signature(body.forward).parameters
 
 
 def has_alibi(text: Any) -> bool:

@@ -16,7 +16,6 @@ from deepthink_cli.model.families import (
     longrope_positions,
     max_keys,
     refuse_unfit,
-    takes_positions,
     window_sizes,
     windowed_layers,
 )
@@ -84,37 +83,8 @@ def limits_of(config: PretrainedConfig) -> Limits:
     return Limits(
         positions=None if alibi else positions if short is None else min(short, positions or short),
         keys=max_keys(text),
-        relative=alibi or not takes_positions(config),
+        relative=alibi,
         window=None if windowed is None else windowed[0],
-    )
-
-
-def check_demonstrations(
-    limits: Limits, lengths: Sequence[int], iterations: int, positions: str, model: str, bound: str = ""
-) -> None:
-    """Raise InputError unless T readings of the demonstrations fit.
-
-    `lengths` [N] are the numbers of tokens up to the end of each demonstration; `bound` is the words before lengths
-    that are lower bounds (`at least `).
-    """
-    total = lengths[-1]
-    if positions == "restarted" and limits.relative:
-        raise InputError.of(
-            "positions",
-            "restarted",
-            f"{model} has no positions to restart: they follow from the number of earlier tokens (as with "
-            "ALiBi); use continued",
-        )
-    largest = limits.largest(positions, iterations)
-    if largest is None or total <= largest:
-        return
-    fit = max((n for n, length in enumerate(lengths, 1) if limits.holds(length, positions, iterations)), default=0)
-    readings = "2L tokens from the second reading on" if iterations > 1 else "L tokens"
-    more = positions == "continued" and not limits.relative and limits.largest("restarted", iterations) != largest
-    hint = f", more with {option('positions')} restarted" if more else ""
-    raise InputError(
-        f"demonstrations too long: L = {bound}{total} tokens, {model} holds {largest} ({readings}, "
-        f"{limits.reason()}); the first {fit} of {len(lengths)} demonstrations would fit{hint}"
     )
 
 
@@ -172,20 +142,29 @@ def check_fit(
 
     The number of tokens L in the message is exact up to `MAX_TEXT` characters, and a lower bound beyond.
     """
-    count, bound, method = len(demonstrations.examples), "", (positions, iterations)
-    lengths = [0] * count  # only the number that fits and the length of the last one matter
-    if limits.largest(*method) is not None:
-        tokens = cache(lambda number: count_tokens(tokenizer, demonstrations, demonstrations.examples[:number]))
-        short = len(_text(demonstrations.template, demonstrations.examples)) <= MAX_TEXT
-        fit = (
-            count
-            if short and limits.holds(tokens(count), *method)
-            else max_demonstrations(limits, *method, tokens, count)
+    if positions == "restarted" and limits.relative:
+        raise InputError.of(
+            "positions",
+            "restarted",
+            f"{model} has no positions to restart: they follow from the number of earlier tokens (as with "
+            "ALiBi); use continued",
         )
-        if fit < count:
-            lengths[fit:] = [tokens(count if short else fit + 1)] * (count - fit)
-            bound = "" if short or fit + 1 == count else "at least "
-    check_demonstrations(limits, lengths, iterations, positions, model, bound)
+    count, largest = len(demonstrations.examples), limits.largest(positions, iterations)
+    if largest is None:
+        return
+    tokens = cache(lambda number: count_tokens(tokenizer, demonstrations, demonstrations.examples[:number]))
+    short = len(_text(demonstrations.template, demonstrations.examples)) <= MAX_TEXT
+    fit = count if short and tokens(count) <= largest else max_count(tokens, count, largest)
+    if fit == count:
+        return
+    total = str(tokens(count)) if short or fit + 1 == count else f"at least {tokens(fit + 1)}"
+    readings = "2L tokens from the second reading on" if iterations > 1 else "L tokens"
+    more = positions == "continued" and not limits.relative and limits.largest("restarted", iterations) != largest
+    hint = f", more with {option('positions')} restarted" if more else ""
+    raise InputError(
+        f"demonstrations too long: L = {total} tokens, {model} holds {largest} ({readings}, {limits.reason()}); the "
+        f"first {fit} of {count} demonstrations would fit{hint}"
+    )
 
 
 def max_demonstrations(

@@ -8,9 +8,8 @@ from itertools import groupby
 from time import perf_counter as clock
 from typing import TYPE_CHECKING, Any
 
-from deepthink_cli.calibration.base import Calibration
 from deepthink_cli.calibration.basis import BasisInputs
-from deepthink_cli.calibration.registry import NONE, calibration, from_rows
+from deepthink_cli.calibration.registry import NONE, Calibration, calibration, from_rows
 from deepthink_cli.data.same_input import is_among
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.events import Progress, Tell
@@ -27,8 +26,8 @@ from deepthink_cli.tuning.options import Grid
 from deepthink_cli.tuning.plan import LabelledRows, TunePlan, tokenized
 
 if TYPE_CHECKING:
-    from deepthink_cli.calibration.base import Floats
     from deepthink_cli.memory import Memory
+    from deepthink_cli.scoring.softmax import Floats
     from deepthink_cli.thinking import Thought
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from numpy import bool_, int64
     from numpy.typing import NDArray
 
-    from deepthink_cli.calibration.base import Floats
+    from deepthink_cli.scoring.softmax import Floats
 
     Bools = NDArray[bool_]
     Ints = NDArray[int64]

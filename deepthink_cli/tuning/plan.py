@@ -9,9 +9,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeVar
 
-from deepthink_cli.calibration.base import FEWEST
 from deepthink_cli.calibration.basis import check_calibrations, check_inputs
-from deepthink_cli.calibration.registry import CALIBRATIONS, NONE, calibration, from_rows, from_texts
+from deepthink_cli.calibration.registry import CALIBRATIONS, FEWEST, NONE, calibration, from_rows, from_texts
 from deepthink_cli.data.chat import Chat
 from deepthink_cli.data.examples import DemonstrationSet, Query, example_of
 from deepthink_cli.data.same_input import input_groups

@@ -43,8 +43,8 @@ from deepthink_cli.tuning.plan import TunePlan
 from deepthink_cli.tuning.rivals import Rival, judge_rivals
 
 if TYPE_CHECKING:
-    from deepthink_cli.calibration.base import Floats
     from deepthink_cli.memory import Memory
+    from deepthink_cli.scoring.softmax import Floats
     from deepthink_cli.tuning.nested import HeldOutScores
 
 

@@ -52,10 +52,6 @@ def test_an_encoder_that_sees_what_follows_is_refused_by_name(
         check_plain_pass(model, TEXT, QUERY)
 
 
-def test_a_bert_that_is_a_decoder_agrees(llama: BatchedEngine) -> None:
-    check_plain_pass(made(llama, "bert", torch.float32, is_decoder=True), TEXT, QUERY)
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_positions_that_do_not_start_at_zero_are_refused_by_name(dtype: torch.dtype, llama: BatchedEngine) -> None:
     with pytest.raises(InputError, match="RobertaForCausalLM scores a query after a memory differently"):

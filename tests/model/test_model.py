@@ -21,7 +21,7 @@ from deepthink_cli.cli.main import run
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.model.fingerprint import weight_files, weights_sha256
-from deepthink_cli.model.limits import check_demonstrations, limits_of
+from deepthink_cli.model.limits import Limits, check_fit, count_tokens, limits_of
 from deepthink_cli.model.opening import needs_download, open_model
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.model.tokens import TokenizedQuery
@@ -80,23 +80,25 @@ def test_the_largest_demonstrations_follow_from_positions_and_keys_and_not_from_
     assert limits_of(config(family, **fields)).largest(positions, iterations) == largest
 
 
-def test_too_long_demonstrations_say_how_many_would_fit() -> None:
-    limits = limits_of(config("gpt2", n_positions=100))
-    with pytest.raises(InputError, match=r"L = 90 tokens, gpt2 holds 50 .*the first 2 of 4 .*positions restarted"):
-        check_demonstrations(limits, [20, 45, 70, 90], 2, "continued", "gpt2")
+def test_too_long_demonstrations_say_how_many_would_fit(llama: Engine, reviews: DemonstrationSet) -> None:
+    total, half = (count_tokens(llama.tokenizer, reviews, reviews.examples[:n]) for n in (4, 2))
+    limits = Limits(positions=2 * half, keys=None, relative=False)
+    message = rf"L = {total} tokens, gpt2 holds {half} .*the first 2 of 4 .*positions restarted"
+    with pytest.raises(InputError, match=message):
+        check_fit(limits, llama.tokenizer, reviews, 2, "continued", "gpt2")
 
 
 def test_demonstrations_and_queries_may_go_beyond_a_window() -> None:
     limits = limits_of(config("mistral", sliding_window=64, max_position_embeddings=100))
-    check_demonstrations(limits, [50], 2, "continued", "mistral")
+    assert limits.holds(50, "continued", 2)
     check_length(limits, "mistral", 90, TokenizedQuery((1,) * 9, ((1,), (2,))))
     with pytest.raises(InputError, match="context of 100"):
         check_length(limits, "mistral", 90, TokenizedQuery((1,) * 11, ((1,), (2,))))
 
 
-def test_alibi_has_no_positions_to_restart() -> None:
+def test_alibi_has_no_positions_to_restart(llama: Engine, reviews: DemonstrationSet) -> None:
     with pytest.raises(InputError, match=r"positions restarted: .* \(as with ALiBi"):
-        check_demonstrations(limits_of(config("bloom")), [10], 2, "restarted", "bloom")
+        check_fit(limits_of(config("bloom")), llama.tokenizer, reviews, 2, "restarted", "bloom")
 
 
 def test_an_unknown_directory_is_an_error_before_anything_is_loaded(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ OBJECTS = '''
 from typing import Annotated
 from pydantic import Field
 
-from deepthink_cli.calibration.base import Calibration
+from deepthink_cli.calibration.registry import Calibration
 from deepthink_cli.export import Exporter
 from deepthink_cli.options import DATA, OUTPUT, Flag, Options
 from deepthink_cli.scoring.centroids import centroids_of, closeness

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
-from deepthink_cli.calibration.base import Calibration
+from deepthink_cli.calibration.registry import Calibration
 from deepthink_cli.artifact.container import Described, Opener
 from deepthink_cli.export import Exporter, Written
 from deepthink_cli.options import METHOD, Flag, Options

@@ -29,13 +29,14 @@ from deepthink_cli.selection.registry import selection_method
 from deepthink_cli.updates.base import UpdateRule
 
 if TYPE_CHECKING:
-    from deepthink_cli.calibration.base import Calibration, Floats
+    from deepthink_cli.calibration.registry import Calibration
     from deepthink_cli.corrections import Calibrated
     from deepthink_cli.engine.base import Engine
     from deepthink_cli.events import Event
     from deepthink_cli.memory import Memory
     from deepthink_cli.plugins.sklearn.kept_models import ThinkingCache
     from deepthink_cli.provenance import Selected, TokenizedDemonstrations
+    from deepthink_cli.scoring.softmax import Floats
 
 PARAMETERS = {"sampling": "demos_by"}  # parameters that are called otherwise than the option
 
@@ -283,7 +284,7 @@ class DeepThinkingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
 
     def _correction(self, memories: Sequence[Memory], rows: Sequence[Query]) -> Calibrated | None:
         """The correction of memories by the calibration, if any; raises InputError for too few rows."""
-        from deepthink_cli.calibration.base import FEWEST
+        from deepthink_cli.calibration.registry import FEWEST
         from deepthink_cli.calibration.stored import calibrated_by_rows, calibrated_by_texts, check_storable
         from deepthink_cli.data.same_input import is_among
         from deepthink_cli.scoring.pipeline import predicted, predictions

@@ -22,8 +22,8 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 from deepthink_cli import DemonstrationSet, Example, load_model, predict, save_memory, think, tokenize_demonstrations
 from deepthink_cli.artifact.opening import open_for_scoring
 from deepthink_cli.cli.main import run
-from deepthink_cli.engine.attention_outputs import output_projections
 from deepthink_cli.engine.decoding import Decoding, Prompt
+from deepthink_cli.engine.hooks import output_projections
 from deepthink_cli.errors import InputError
 from deepthink_cli.method import Method
 from deepthink_cli.model.options import ModelOptions
