@@ -19,12 +19,10 @@ from deepthink_cli.cli.executor_options import ExecutorArguments, Machines
 from deepthink_cli.cli.grouped import Given, Without, grouped
 from deepthink_cli.cli.options import CommonArguments
 from deepthink_cli.cli.output_options import Watching, observed
-from deepthink_cli.cli.run import Samples, report_summary
-from deepthink_cli.cli.run_progress import RunProgress
+from deepthink_cli.cli.run import Samples, do_runs
 from deepthink_cli.cli.study_options import UNNAMED, StudyArguments, StudyName, StudyOutput, folder_of
 from deepthink_cli.cli.values import read_by
 from deepthink_cli.errors import Problems
-from deepthink_cli.events import telling_all
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.options import OUTPUT, Flag, Options
 
@@ -153,11 +151,8 @@ def run_study(
     common: CommonArguments,
 ) -> None:
     """Do the runs of a study, model by model, into one folder; an interrupted study is continued."""
-    from deepthink_cli.experiments.prepare import prepare
-    from deepthink_cli.experiments.run import execute
     from deepthink_cli.experiments.study import Origin
     from deepthink_cli.outputs import check_run_apart
-    from deepthink_cli.selection.store import Store, default_folder
 
     problems, observers, reads = Problems(), Watching("run", watching), list[str | Path]()
     with problems.collected():
@@ -167,17 +162,8 @@ def run_study(
     problems.tried(observers.check, reads)
     problems.raise_any()
     folder = folder_of(output, opened)
-    written = machines.folder(folder)
-    check_run_apart(written, reads)
-    cache = default_folder()
-    with Show(common) as tell, machines.executor(model.device, cache) as executor:
-        jobs = prepare(crossing, written, tell)
-        if machines.queued(folder, common.quiet):
-            return
-        Origin.of(study, replaced.scale).write(written)
-        told = telling_all(tell, RunProgress(common.quiet or common.as_json), observers.start(tell))
-        summary = execute(jobs, written, samples, told, Store(cache), executor, machines.shard)
-    report_summary(summary, common, f"deepthink report {folder}")
+    check_run_apart(machines.folder(folder), reads)
+    do_runs(crossing, machines, folder, samples, observers, common, Origin.of(study, replaced.scale))
 
 
 def _read(opened: OpenedStudy, crossing: Crossing, config: Path | None) -> list[str | Path]:
