@@ -30,17 +30,6 @@ if TYPE_CHECKING:
     from deepthink_cli.experiments.estimate import Estimate
     from deepthink_cli.experiments.study import Origin
 
-# Headings of what a run crosses.
-CROSSED = {
-    "shots": "shots",
-    "orders": "orders",
-    "sampling": "drawn",
-    "positions": "position",
-    "demos_by": "demos by",
-    "techniques": "techniques",
-    "calibrations": "scores",
-    "updates": "updates",
-}
 Samples = Annotated[bool, Flag(OUTPUT, "Also write every input's scores, as Parquet.", variable=False)]
 
 
@@ -163,28 +152,19 @@ def do_runs(
 def _show_plan(crossing: Crossing, folder: Path, common: CommonArguments) -> None:
     from deepthink_cli.experiments.estimate import estimate_runs
     from deepthink_cli.experiments.prepare import described, prepare
-    from deepthink_cli.updates.gate import grid_text
 
     with Show(common) as tell:
         jobs = prepare(crossing, folder, tell)
         estimated = estimate_runs(jobs, folder, tell=tell)
-    values, gates = described(crossing.experiment, jobs, folder), grid_text(crossing.experiment.rules)
+    values = described(crossing.experiment, jobs, folder)
     if common.as_json:
         write_json({**values, "estimate": asdict(estimated)})
         return
-    tasks, work = values["tasks"], f"{values['jobs']} jobs, {values['rows']:,} rows"
-    report(
-        f"model    {values['model']}",
-        f"tasks    {len(tasks)}: {', '.join(tasks[:8])}{', ...' if len(tasks) > 8 else ''}",
-        f"seeds    {', '.join(map(str, values['seeds']))}",
-        f"gates    {gates}; T = {_iterations(values)}",
-        *(f"{shown:8} {', '.join(map(_named, values[name]))}" for name, shown in CROSSED.items() if name in values),
-        *([f"scoring  {values['scoring']}"] if values["scoring"] else []),
-        f"work     {work}, {values['inputs_to_score']:,} inputs to score",
-        f"tokens   about {estimated.tokens:,} to read",
-        f"time     {_time(estimated)}",
-        f"folder   {values['out']} (not written: this is a dry run)",
-    )
+    options = {name: ", ".join(map(str, each)) if isinstance(each, list) else each for name, each in values.items()}
+    width = max(map(len, options))
+    for name, value in {**options, "tokens": f"about {estimated.tokens:,}", "time": _time(estimated)}.items():
+        report(f"{name:{width}}  {value}")
+    report("", "Nothing was written: this is a dry run.")
 
 
 def _time(estimated: Estimate) -> str:
@@ -195,13 +175,3 @@ def _time(estimated: Estimate) -> str:
     if not estimated.rows:
         return "nothing to do: all rows are there already"
     return f"about {duration(estimated.seconds)}, by a short probe{there}"
-
-
-def _iterations(values: dict[str, Any]) -> str:
-    if len(values["scored_iterations"]) == values["iterations"]:
-        return f"1 to {values['iterations']}"
-    return ", ".join(map(str, values["scored_iterations"]))
-
-
-def _named(value: object) -> str:
-    return "the task's own" if value is None else str(value)

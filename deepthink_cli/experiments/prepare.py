@@ -16,7 +16,7 @@ from deepthink_cli.engine.opening import find_model
 from deepthink_cli.errors import DeepThinkError, InputError, Problems, option
 from deepthink_cli.events import Note, Progress, Tell, once, silent
 from deepthink_cli.experiments.crossing import Crossing, shown
-from deepthink_cli.experiments.experiment import BETWEEN_RUNS, Experiment
+from deepthink_cli.experiments.experiment import Experiment
 from deepthink_cli.experiments.folder import found_in
 from deepthink_cli.experiments.jobs import Job, PendingJobs, Prepared, jobs_after, known, pending
 from deepthink_cli.experiments.plan import Run, planned
@@ -30,36 +30,24 @@ from deepthink_cli.tasks.format import Task
 from deepthink_cli.tasks.judges import check_may_run, judge_of, tell_of_programs
 from deepthink_cli.tasks.rows import announce
 from deepthink_cli.tasks.splits import Drawn, EvaluationSet, draw_demonstrations, evaluation_set
-from deepthink_cli.techniques.registry import DEEP_THINKING
-from deepthink_cli.updates.gate import grid_values
-from deepthink_cli.updates.registry import GATE, rule_text
 
 
 def described(experiment: Experiment, jobs: Sequence[Prepared], out: Path) -> dict[str, Any]:
-    """What the jobs of an experiment with one model do, as JSON values."""
-    run, rules = jobs[0].run, experiment.rules
-    crossed = {
-        "demos_by": list(experiment.demos_by),
-        "techniques": list(experiment.techniques),
-        "calibrations": list(experiment.calibrations),
-        "updates": list(dict.fromkeys(rule_text(rule) or GATE for rule in rules)),
-    }
-    plain = {"demos_by": [], "techniques": [DEEP_THINKING], "calibrations": [NONE], "updates": [GATE]}
-    several = {name: list(values) for name, values in experiment.axes().items() if name in BETWEEN_RUNS}
+    """What the jobs of an experiment with one model do, as JSON values: its axes, and the options that were changed."""
+    axes = {name: values for name, values in experiment.axes().items() if values != (None,)}
+    changed = experiment.model_dump(mode="json", exclude_defaults=True)
     return {
-        "model": run.spec.id,
-        "out": str(out),
-        "tasks": [task.name for task in run.tasks],
-        "seeds": list(experiment.seeds),
-        **grid_values(rules),
+        **changed,
+        **{name: list(values) for name, values in axes.items()},
+        "models": [jobs[0].run.spec.id],
+        "tasks": [task.name for task in jobs[0].run.tasks],
         "iterations": experiment.iterations,
-        "scored_iterations": list(experiment.scored),
-        **{name: values for name, values in crossed.items() if values != plain[name]},
-        **{name: values for name, values in several.items() if len(values) > 1},
-        "scoring": str(experiment.scoring),
+        "at": list(experiment.scored),
+        **({"scoring": str(experiment.scoring)} if "scoring" in changed else {}),
+        "out": str(out),
         "jobs": len(known(jobs)) + len(pending(jobs)) * len(experiment.techniques),
         "rows": sum(job.rows for job in jobs),
-        "inputs_to_score": sum(job.inputs for job in jobs),
+        "inputs": sum(job.inputs for job in jobs),
     }
 
 
