@@ -132,8 +132,8 @@ class Machines:
     def executor(self, device: str, cache: Path) -> Iterator[Executor | None]:
         """The executor that the options name, closed in the end; None for this process and for a queue.
 
-        Enter it before the run is planned: its processes start meanwhile. `device` is the model options' device.
-        Raises InputError for more workers than GPUs, and DeepThinkError for a cluster that cannot be reached.
+        `device` is the model options' device. Raises InputError for more workers than GPUs, and DeepThinkError for a
+        cluster that cannot be reached.
         """
         if self.place is None or self.queue is not None:
             yield None

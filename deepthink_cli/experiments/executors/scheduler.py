@@ -115,7 +115,6 @@ class Scheduler(Generic[S, U]):
         """
         try:
             self._assign()
-            self.executor.settle()
             while any(slot.message is not None for slot in self.slots):
                 if (arrived := self._next_event()) is not None:
                     self._handle(*arrived)
