@@ -146,13 +146,6 @@ def test_inputs_that_only_one_side_has_are_left_out_and_counted() -> None:
     assert panel.curves[1].gains[1].steps == (round(55 / 90 - 40 / 90, 12),)
 
 
-def test_rows_that_do_not_say_which_inputs_they_lack_are_not_compared() -> None:
-    jobs = jobs_of([row(50), row([True] * 90, {"skipped": {"too long": 10}}, technique="repeat-2")])
-    report = report_of("run", jobs)
-    assert [line.row.plain is None for line in report.rows] == [False, True]
-    assert any("rows do not say" in note and "90 and 100" in note for note in report.footnotes)
-
-
 def test_seeds_with_equal_demonstrations_in_equal_order_are_one(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
