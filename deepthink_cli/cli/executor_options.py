@@ -97,11 +97,9 @@ class Machines:
         """
         from deepthink_cli.experiments.shards import Shard
 
-        problems, place, shard = Problems(), None, None
-        with problems.collected():
-            place = place_of(divided.workers, queues=True)
-        with problems.collected():
-            shard = None if divided.shard is None else Shard.parsed(divided.shard)
+        problems = Problems()
+        place = problems.tried(place_of, divided.workers, queues=True)
+        shard = None if divided.shard is None else problems.tried(Shard.parsed, divided.shard)
         if place is not None and isinstance(place.found, Queue) and divided.shard is not None:
             reason = f"names the shards itself; omit {option('shard')} {divided.shard}"
             problems.add(Problem.of("workers", divided.workers, reason))

@@ -88,7 +88,7 @@ def run(
     from deepthink_cli.outputs import check_run_apart
     from deepthink_cli.tasks.sources import source_of
 
-    problems, observers, reads = Problems(), Watching("run", watching), list[str | Path]()
+    problems, observers = Problems(), Watching("run", watching)
     problems.tried(check_given, context, "run")
     model_options = problems.tried(model.checked)
     with problems.collected():
@@ -102,11 +102,9 @@ def run(
         machines = Machines.checked(divided, asked.demos)
         folder = machines.folder(folder)
     paths: dict[str, Any] = {"model": model.model, "task": asked.task, "data_dir": asked.data_dir}
-    with problems.collected():
-        reads += read_by(asked.demos, **paths, config=common.config)
-    with problems.collected():
-        observers.check(reads, [asked.output])
-        check_run_apart(folder, reads)
+    reads = problems.tried(read_by, asked.demos, **paths, config=common.config) or []
+    problems.tried(observers.check, reads, [asked.output])
+    problems.tried(check_run_apart, folder, reads)
     problems.raise_any()
     named: dict[str, Any] = {"models": (model_options,), "tasks": tuple(asked.task or ()), "demos": asked.demos}
     named |= {"data_dir": asked.data_dir and str(asked.data_dir), "chat": chat.chat, "scoring": steps}

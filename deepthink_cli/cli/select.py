@@ -111,16 +111,13 @@ def select(
 
     problems = Problems()
     problems.tried(check_given, context, "select")
-    paths: dict[str, Any] = {"model": model.model, "template": prompt.template}
-    paths |= {"labels": prompt.labels}
+    paths: dict[str, Any] = {"model": model.model, "template": prompt.template, "labels": prompt.labels}
     paths |= {"task": task, "data_dir": data_dir, "config": common.config}
-    with problems.collected():
-        _check_outputs(output, pool_scores, common.as_json, [pool, queries], paths)
+    problems.tried(_check_outputs, output, pool_scores, common.as_json, [pool, queries], paths)
     model_options = problems.tried(model.checked)
     options = problems.tried(_options, choice, own, task)
     source = problems.tried(source_of, data_dir, model.offline)
-    with problems.collected():
-        sources = _sources(pool, queries, reading, prompt.labels, Show(common))
+    sources = problems.tried(_sources, pool, queries, reading, prompt.labels, Show(common))
     problems.raise_any()
     pool_source, query_source = sources
     with Show(common, bar=not common.as_json) as tell:

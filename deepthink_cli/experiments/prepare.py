@@ -63,9 +63,7 @@ def prepare(crossing: Crossing, out: Path, tell: Tell = silent) -> list[Prepared
     for options in crossing.runs:
         (model,) = options.models
         if model not in specs:
-            specs[model] = None
-            with problems.collected():
-                specs[model] = _find(crossing, model, tell)
+            specs[model] = problems.tried(_find, crossing, model, tell)
         spec = specs[model]
         if spec is not None:
             with problems.collected():
