@@ -101,12 +101,6 @@ def test_a_row_says_how_far_its_last_reading_moved_the_memory(command: list[str]
     assert [row.drift for row in rows[1:]] == [pytest.approx((each.mean_keys, each.mean_values)) for each in drift]
 
 
-def test_a_dev_set_is_scored_beside_the_test(command: list[str], tmp_path: Path) -> None:
-    assert run([*command, "--choose-on", "dev:7", "--seeds", "1"]) == 0
-    parts = [(row.setting.part, row.setting.split, row.n) for row in read_results(tmp_path / "out")]
-    assert sorted(set(parts)) == [("dev", "train", 7), ("test", "test", 12)]
-
-
 def test_samples_hold_every_inputs_scores(command: list[str], tmp_path: Path) -> None:
     assert run([*command, "--samples", "--seeds", "1"]) == 0
     row = read_results(tmp_path / "out")[-1]
@@ -202,13 +196,10 @@ def test_queries_that_do_not_fit_are_skipped_and_counted(command: list[str], tmp
     [
         (["--task", "agnew"], "did you mean agnews?"),
         (["--seeds", "0.5"], "--seeds 0.5: a number of seeds"),
-        (["--seeds", "0"], "--seeds 0: a number of seeds"),
         (["--eta", "0.01,2"], "--eta 2: gates are numbers in (0, 1]"),
         (["--choose-on", "test"], "--choose-on test"),
         (["--limit", "0"], "--limit 0: a number of rows"),
-        (["-T", "0"], "--iterations 0"),
         (["--at", "1,4"], "--at 1,4: iterations run from 1 to 3; raise -T or name others"),
-        (["--at", "some"], "--at some: give all, or iterations as in 1,3,5"),
         (["--shots", "21"], "--shots 21: task tiny has 20 rows"),
     ],
 )

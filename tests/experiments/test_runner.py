@@ -25,7 +25,7 @@ from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.events import Event
 from deepthink_cli.experiments import scorer
-from deepthink_cli.experiments.folder import LOCK, RunFolder, open_run_folder
+from deepthink_cli.experiments.folder import LOCK, open_run_folder
 from deepthink_cli.experiments.progress import JobsStarted
 from deepthink_cli.experiments.results import FILE, read_results
 from deepthink_cli.scoring.pipeline import SAME_TOKENS, TOO_LONG, UNSCORABLE, planned
@@ -93,12 +93,6 @@ def test_a_run_that_is_open_is_refused_by_its_process_number_and_its_lock_file_s
     assert (out / LOCK).read_text() == str(os.getpid())
     with open_run_folder(out):
         pass
-
-
-def test_a_journal_knows_what_is_done(tmp_path: Path, models: Models) -> None:
-    out = tmp_path / "out"
-    run(run_words(tmp_path, models("llama"), "-T", "2", "-q"))
-    assert RunFolder(out).done == {row.key for row in read_results(out)}
 
 
 @pytest.mark.parametrize(("tokens", "seeds"), [("1", [[0], [1], [2]]), ("200", [[0, 1], [2]]), ("1000", [[0, 1, 2]])])
