@@ -30,8 +30,8 @@ def test_the_last_iteration_is_reported_against_the_first() -> None:
     assert line.gain.steps == (0.1, 0.06, -0.01)
     assert line.iterations == [3, 3, 3]
     # Mean 0.05, sd 0.0556776, t(2, 97.5 %) = 4.302653.
-    assert line.ci95 == pytest.approx((0.05 - 0.138311, 0.05 + 0.138311), abs=1e-5)
-    assert line.wilcoxon_p == 0.5
+    assert line.gain.ci95 == pytest.approx((0.05 - 0.138311, 0.05 + 0.138311), abs=1e-5)
+    assert line.gain.wilcoxon_p == 0.5
 
 
 def test_another_iteration_can_be_named_within_the_run() -> None:
