@@ -158,9 +158,9 @@ class SharedRows:
 
     def of(self, run: Run, task: Task) -> EvaluationSet:
         """The rows that a run evaluates of a task; raises as `evaluation_set`."""
-        key = (task.name, digest(task), run.protocol, run.source, run.options.limit)
+        key = (task.name, digest(task), run.options.protocols[0], run.source, run.options.limit)
         if key not in self._sets:
-            self._sets[key] = evaluation_set(task, run.protocol, run.source, run.options.limit)
+            self._sets[key] = evaluation_set(task, run.options.protocols[0], run.source, run.options.limit)
         return self._sets[key]
 
     def clear(self) -> None:
@@ -181,12 +181,12 @@ def prepare_jobs(run: Run, task: Task, shared: SharedRows | None = None) -> Iter
         fitting = pool_of_task(task, evaluated).fitting(run.spec.tokenizer, run.spec.limits)
     for seed in run.options.seeds:
         if not run.options.demos_by:
-            sampling = "given" if run.demonstrations else run.sampling or task.sampling
+            sampling = "given" if run.demonstrations else run.options.sampling[0] or task.sampling
             yield from jobs_after(run, evaluated, seed, _drawn(run, evaluated, seed), sampling)
             continue
         pool = fitting.sampled(run.options.pool_size, seed)
         for method in run.options.demos_by:
-            request = Request(method, run.shots or task.shots, seed, run.options.balance, chat=run.chat)
+            request = Request(method, run.options.shots[0] or task.shots, seed, run.options.balance, chat=run.chat)
             check_request(pool, request)
             yield PendingJobs(run, evaluated, seed, pool, request)
     if shared is None:
@@ -218,7 +218,9 @@ def _drawn(run: Run, evaluated: EvaluationSet, seed: int) -> Drawn:
         rows = [(f"{option('demos')}: row {n}, {_beginning(each)!r}", each) for n, each in enumerate(examples, start=1)]
         check_held_out(rows, evaluated, "or use think and eval, which also reports the accuracy without such rows")
         return Drawn(run.demonstrations, Counter())
-    return draw_demonstrations(evaluated.task, evaluated, run.shots, seed, run.order_seed, run.sampling)
+    return draw_demonstrations(
+        evaluated.task, evaluated, run.options.shots[0], seed, run.options.orders[0], run.options.sampling[0]
+    )
 
 
 def _beginning(example: Example) -> str:

@@ -92,7 +92,7 @@ def _read(engine: Engine, scorers: Sequence[JobScorer]) -> Iterator[JobEvent]:
             yield from scorer.score(member, rule, memory)
 
     if made:
-        positions = scorers[0].job.run.positions
+        positions = scorers[0].job.run.options.positions[0]
         thoughts = [(scorer.job.members[member], Method(last, rule, positions)) for scorer, member, rule in made]
         yield from think_in_batches(engine, thoughts, score)
 
