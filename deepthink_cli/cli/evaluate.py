@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from deepthink_cli.prediction.rows import RowCounts
     from deepthink_cli.prediction.scorer import Scorer
     from deepthink_cli.scoring.prediction import Prediction
-    from deepthink_cli.tasks.evaluated import EvaluatedRows
+    from deepthink_cli.tasks.rows import EvaluatedRows
     from deepthink_cli.tasks.sources import Source
 
 T = TypeVar("T")
@@ -284,7 +284,7 @@ def _estimate(request: _Request) -> None:
 def _rows(request: _Request, tell: Tell) -> EvaluatedRows:
     """The rows of a task or of the file; raises InputError for options that do not fit them."""
     from deepthink_cli.evaluation.evaluate import check_generated
-    from deepthink_cli.tasks.evaluated import rows_of_file, rows_of_task
+    from deepthink_cli.tasks.rows import rows_of_file, rows_of_task
 
     chosen, memory = request.chosen, request.scorer.memory
     if isinstance(chosen, RowSource):

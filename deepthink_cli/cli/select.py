@@ -195,8 +195,7 @@ def pool_rows(
 ) -> PoolRows:
     """The labelled rows of the file, or the training rows of the task; raises InputError if there is neither."""
     from deepthink_cli.tasks.catalogue import find_task
-    from deepthink_cli.tasks.evaluated import pool_of_task
-    from deepthink_cli.tasks.rows import announce
+    from deepthink_cli.tasks.rows import announce, pool_of_task
     from deepthink_cli.tasks.splits import evaluation_set
 
     if name is not None:

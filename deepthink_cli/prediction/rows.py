@@ -25,7 +25,7 @@ from deepthink_cli.scoring.inputs import MAX_FIELDS, CheckedRows
 from deepthink_cli.scoring.prediction import Correction, Counted, Prediction
 from deepthink_cli.scoring.scoring import PLAIN, Scoring
 from deepthink_cli.scoring.softmax import shares
-from deepthink_cli.tasks.evaluated import EvaluatedRows
+from deepthink_cli.tasks.rows import EvaluatedRows
 
 UNCALIBRATED = "uncalibrated"
 ABOUT = {
