@@ -164,7 +164,7 @@ def evaluate(
             rows = in_columns(opened, rows, task)
             if problems.found:  # problems of the rows are reported with the others
                 skip = errors.on_error == "skip"
-                check_rows(opened.provenance.demonstrations, rows, problems, labelled=True, skip=skip)
+                check_rows(opened.provenance.demonstrations, rows, labelled=True, skip=skip)
     problems.raise_any()
     chosen = rows or _TaskRows(str(task), protocol, source, run_code)
     request = _Request(scorer, chosen, row_limit.limit, options, output, observers, failing, threshold, common)

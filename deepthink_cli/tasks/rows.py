@@ -14,7 +14,7 @@ from deepthink_cli.artifact.opening import OpenedMemory, opened
 from deepthink_cli.data.examples import Example, Query, Skipped, queries_or_skipped, read_queries
 from deepthink_cli.data.rows import check_rereadable, name_of, rows_or_errors
 from deepthink_cli.data.source import RowSource
-from deepthink_cli.errors import InputError, Problems, option
+from deepthink_cli.errors import InputError, option
 from deepthink_cli.events import Note, Tell, Warn, silent
 from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.scoring.inputs import CheckedRows, check_rows
@@ -163,12 +163,11 @@ def rows_of_file(
 
     Raises InputError with all mistakes; with `skip`, only if no row can be used.
     """
-    memory, problems = opened(memory), Problems()
+    memory = opened(memory)
     source = in_columns(memory, path)
     check_rereadable(source)
     demonstrations = memory.provenance.demonstrations
-    checked = check_rows(demonstrations, source, problems, labelled, skip)
-    problems.raise_any()
+    checked = check_rows(demonstrations, source, labelled, skip)
     assert checked is not None
     places = frozenset(sampled(range(checked.count), limit))
     queries = _FileQueries(source, demonstrations, places, checked, labelled)
