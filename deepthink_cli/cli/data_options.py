@@ -67,9 +67,7 @@ Labels = Annotated[
     list[str] | None,
     Flag(
         DATA,
-        "Label words, in order: a line of CSV, as in 'yes,\"no, never\"'; @FILE, with one label a line; or "
-        "one label each time, if the option is repeated. Default: those of the demonstrations. 0=negative,1=positive "
-        "reads values of the rows' labels as words; with a memory, which has its labels, there is only this form.",
+        "Label words in order, or @FILE with one a line; 0=negative,1=positive reads the rows' values as words.",
         "A,B,...|VALUE=A,...|@FILE",
         callback=_labels,
     ),
@@ -78,7 +76,7 @@ LabelSeparator = Annotated[
     str | None,
     Flag(
         DATA,
-        "Text between the labels of a row that may have several, as in ';'. A list of labels needs none.",
+        "Text between the labels of a row that has several, as in ';'. A list needs none.",
         "TEXT",
     ),
 ]
@@ -89,25 +87,22 @@ class RowArguments(Options):
 
     format: Annotated[
         FormatName | None,
-        Flag(DATA, "Format of the rows, where the suffix of their file does not say it. Default for stdin: jsonl."),
+        Flag(DATA, "Format of rows whose file has no suffix that says it. Default: jsonl."),
     ] = None
     map: Annotated[
         str | None,
         Flag(
             DATA,
-            "Columns of the rows that are read as other fields, as in --map Text=text,Class=label.",
+            "Columns that are read as other fields, as in Text=text,Class=label.",
             "COLUMN=FIELD,...",
         ),
     ] = None
-    no_header: Annotated[
-        bool, Flag(DATA, "The first row of CSV and TSV is data; columns are called column1, column2, ...")
-    ] = False
+    no_header: Annotated[bool, Flag(DATA, "CSV and TSV have no header: columns are column1, column2, ...")] = False
     quotes: Annotated[
         Literal["csv", "text"] | None,
         Flag(
             DATA,
-            "Quotation marks in CSV and TSV have their meaning in CSV, or are text. Default for TSV: csv if every cell "
-            "that begins with one also ends with one.",
+            "Quotation marks in CSV and TSV enclose cells (csv), or are text. Default for TSV: as the cells say.",
         ),
     ] = None
 
@@ -197,7 +192,7 @@ class ChatArguments(Options):
         bool,
         Flag(
             DATA,
-            "Write demonstrations and queries as turns of a conversation, by the tokenizer's chat template.",
+            "Write prompts as turns of a conversation, by the tokenizer's chat template.",
         ),
     ] = False
     system: Annotated[
@@ -232,15 +227,13 @@ def columns_in(text: str | None) -> tuple[tuple[str, str], ...]:
     return tuple((pair[0], pair[-1]) for pair in pairs)
 
 
-IterationChoice = Annotated[
-    str, Flag(METHOD, "Which kept iterations to use: numbers as in 1,5, last, or all.", "T,...")
-]
+IterationChoice = Annotated[str, Flag(METHOD, "Kept iterations to use: numbers as in 1,5, last, or all.", "T,...")]
 Calibrate = Annotated[
     str | None,
     Flag(
         METHOD,
-        f"Correct the scores for a bias toward some labels: {', '.join((*choices(), STORED))}; "
-        "of several, the first gives the label. Default: what the memory stores.",
+        f"Correct a bias toward some labels: {', '.join((*choices(), STORED))}; of several, the first gives the label. "
+        "Default: what the memory stores.",
         "NAME,...",
     ),
 ]
@@ -248,7 +241,7 @@ EnsembleFiles = Annotated[
     list[Path] | None,
     Flag(
         METHOD,
-        "Another memory of the same model, template and labels: average the log-probabilities. Repeatable.",
+        "Another memory of the same model and labels: average the log-probabilities. Repeatable.",
         "FILE",
         variable=False,
     ),

@@ -71,7 +71,7 @@ Output = Annotated[
     Path | None,
     Flag(
         OUTPUT,
-        "Output file of the rows, one for each input and iteration; the suffix decides the format, as for predict -o.",
+        "Output file of the rows, one for each input and iteration, as of predict.",
         "FILE",
         short="-o",
         variable=False,
@@ -81,9 +81,7 @@ FailUnder = Annotated[
     str | None,
     Flag(
         OUTPUT,
-        "Exit with 3 if the accuracy of the last iteration, with the correction in use, is below this share, as in "
-        "0.8, or another metric below its value, as in macro_f1=0.8: accuracy_mean_per_token, macro_f1, "
-        "log_probability; for several labels micro_f1, macro_f1, subset_accuracy.",
+        "Exit with 3 if the accuracy at the last T is below this share, or another metric, as in macro_f1=0.8.",
         "[METRIC=]VALUE",
         variable=False,
     ),
