@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import csv
-import os
 import shlex
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from deepthink_cli.calibration.registry import STORED, choices
-from deepthink_cli.cli.sources import came_from, is_typed
+from deepthink_cli.cli.sources import is_typed
 from deepthink_cli.cli.values import label_list, label_words, pattern, unescaped
 from deepthink_cli.data.chat import Chat
 from deepthink_cli.data.source import FormatName, RowSource
@@ -23,11 +21,6 @@ from deepthink_cli.options import DATA, METHOD, Flag, Options
 
 if TYPE_CHECKING:
     from deepthink_cli.tasks.sources import Source
-
-
-def _labels(context: typer.Context, typed: list[str] | None) -> list[str] | None:
-    """The typed values of --labels; an environment variable is one value, which typer splits at blanks."""
-    return [os.environ["DEEPTHINK_LABELS"]] if came_from(context, "labels") == "ENVIRONMENT" else typed
 
 
 MemoryFile = Annotated[Path, typer.Argument(metavar="MEMORY", help="A file written by deepthink think.")]
@@ -64,12 +57,11 @@ LabelField = Annotated[
     ),
 ]
 Labels = Annotated[
-    list[str] | None,
+    str | None,
     Flag(
         DATA,
         "Label words in order, or @FILE with one a line; 0=negative,1=positive reads the rows' values as words.",
         "A,B,...|VALUE=A,...|@FILE",
-        callback=_labels,
     ),
 ]
 LabelSeparator = Annotated[
@@ -106,7 +98,7 @@ class RowArguments(Options):
         ),
     ] = None
 
-    def source(self, path: str | None, labels: Sequence[str] | None, tell: Tell) -> RowSource | None:
+    def source(self, path: str | None, labels: str | None, tell: Tell) -> RowSource | None:
         """The rows that an argument names, or None; raises InputError for options without an argument, and as `of`."""
         if path is None:
             for name in ("format", "map", "no_header", "quotes"):
@@ -115,7 +107,7 @@ class RowArguments(Options):
             return None
         return self.of(path, labels, tell)
 
-    def of(self, path: str, labels: Sequence[str] | None, tell: Tell) -> RowSource:
+    def of(self, path: str, labels: str | None, tell: Tell) -> RowSource:
         """The rows of a file, with the words that --labels gives to values of their labels.
 
         `tell` is told, once, of values that are read otherwise than they are written.
@@ -138,7 +130,7 @@ class RowArguments(Options):
         return source
 
 
-def values_of_memory(context: typer.Context, rows: str | None, labels: Sequence[str] | None) -> Sequence[str] | None:
+def values_of_memory(context: typer.Context, rows: str | None, labels: str | None) -> str | None:
     """The values and words of --labels in a command whose label words come from a memory.
 
     Raises InputError for other labels, and without rows. Labels from the environment or a config file are meant for
@@ -149,7 +141,7 @@ def values_of_memory(context: typer.Context, rows: str | None, labels: Sequence[
         reason = "no rows are read from a file; name one, or omit it"
         if rows is not None:
             reason = "the label words are those of the memory; give values and words, as in 0=negative,1=positive"
-        raise InputError.of("labels", ", ".join(labels or ()), reason)
+        raise InputError.of("labels", labels, reason)
     return labels if words else None
 
 

@@ -160,7 +160,7 @@ def _check_outputs(
 
 
 def _sources(
-    pool: str | None, queries: str | None, reading: RowArguments, labels: list[str] | None, tell: Tell
+    pool: str | None, queries: str | None, reading: RowArguments, labels: str | None, tell: Tell
 ) -> tuple[RowSource | None, RowSource | None]:
     """The rows of the pool and the queries; the format is for the pool, if it is a file, and for stdin."""
     of_queries = RowArguments()
