@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -58,7 +58,6 @@ if TYPE_CHECKING:
     from deepthink_cli.tasks.rows import EvaluatedRows
     from deepthink_cli.tasks.sources import Source
 
-T = TypeVar("T")
 Labelled = Annotated[
     str | None,
     typer.Argument(
@@ -243,15 +242,18 @@ def _evaluate(request: _Request) -> tuple[EvaluationReport | LabelSetsReport, Ro
         told(EvaluationStarted(request.scorer.memory, request.scorer.calibrate))
         counts = RowCounts(rows.count)
         with _samples_file(request, rows) as write:
+
+            def observe(prediction: Prediction) -> None:
+                write(prediction)
+                told(RowPredicted(prediction))
+
+            def skip(row: Skipped) -> None:
+                counts.skip(row)
+                write(row)
+
             workflow = evaluate_label_sets if request.scorer.gives_several else evaluation_of
-            result = workflow(
-                request.scorer,
-                rows,
-                options=request.options,
-                observe=_each([write, lambda prediction: told(RowPredicted(prediction))]),
-                skip=_each([counts.skip, write]) if request.errors.skip else None,
-                tell=tell,
-            )
+            skipping = skip if request.errors.skip else None
+            result = workflow(request.scorer, rows, options=request.options, observe=observe, skip=skipping, tell=tell)
         counts.tell(tell)
         if not isinstance(result, LabelSetsReport):  # observers take reports of rows with one label only
             told(EvaluationEnded(result))
@@ -307,17 +309,6 @@ def _check_model(request: _Request) -> None:
     _check_outputs(request.output, request.observers, read_by(model=used.model))
 
 
-def _each(observers: Sequence[Callable[[T], None] | None]) -> Callable[[T], None]:
-    """One function that calls all given functions, without None."""
-    present = [observer for observer in observers if observer is not None]
-
-    def observe(row: T) -> None:
-        for observer in present:
-            observer(row)
-
-    return observe
-
-
 def _check_choice(labelled: str | None, task: str | None, protocol: str, memory: OpenedMemory) -> bool:
     """Whether the answers to the rows are generated; raises InputError unless there are rows that can be read again."""
     from deepthink_cli.tasks.catalogue import find_task
@@ -335,12 +326,12 @@ def _check_choice(labelled: str | None, task: str | None, protocol: str, memory:
 
 
 @contextmanager
-def _samples_file(request: _Request, rows: EvaluatedRows) -> Iterator[Callable[[Prediction | Skipped], None] | None]:
-    """A function that writes a row for each prediction; None if no samples are wanted."""
+def _samples_file(request: _Request, rows: EvaluatedRows) -> Iterator[Callable[[Prediction | Skipped], object]]:
+    """A function that writes a row for each prediction, if samples are wanted."""
     from deepthink_cli.prediction.rows import ABOUT, RowWriter, samples_rows
 
     if request.output is None:
-        yield None
+        yield lambda row: None
         return
     form = samples_rows(request.scorer, rows, request.output, request.errors)
     with writing_rows(request.output, form.columns, "output", ABOUT) as write:
