@@ -130,11 +130,10 @@ def _form(
 ) -> GeneratedRows:
     """The rows to write; raises InputError for a field of the input that no row has."""
     from deepthink_cli.generation.generate import GeneratedRows
-    from deepthink_cli.prediction.rows import check_columns
+    from deepthink_cli.prediction.rows import input_fields
 
     table = output is not None and is_table(output)
-    check_columns(options, checked, table)
-    fields = None if checked is None else {name: kind or "text" for name, kind in checked.fields.items()}
+    fields = input_fields(options, checked, table)
     several = len(opened.iterations) > 1
     return GeneratedRows(opened.iterations, (), options=options, fields=fields, table=table, several=several, skip=skip)
 
