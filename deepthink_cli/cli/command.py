@@ -31,7 +31,6 @@ WHICH = {
     "accuracy over T on tasks, over seeds": "run",
     "many such runs, as one YAML file": "study",
 }
-MAX_OPTIONS = 12  # a command with more options names the first ones
 _WHOLE = "deepthink.help_all"  # set in a context whose help shows every option
 
 
