@@ -162,7 +162,7 @@ def _check_outputs(asked: SelectArguments, json: bool, read: list[str | None], p
 
 
 def _sources(
-    pool: str | None, queries: str | None, reading: RowArguments, labels: list[str] | None, tell: Tell
+    pool: str | None, queries: str | None, reading: RowArguments, labels: str | None, tell: Tell
 ) -> tuple[RowSource | None, RowSource | None]:
     """The rows of the pool and the queries; the format is for the pool, if it is a file, and for stdin."""
     of_queries = RowArguments()
@@ -197,8 +197,7 @@ def pool_rows(
 ) -> PoolRows:
     """The labelled rows of the file, or the training rows of the task; raises InputError if there is neither."""
     from deepthink_cli.tasks.catalogue import find_task
-    from deepthink_cli.tasks.evaluated import pool_of_task
-    from deepthink_cli.tasks.rows import announce
+    from deepthink_cli.tasks.rows import announce, pool_of_task
     from deepthink_cli.tasks.splits import evaluation_set
 
     if name is not None:

@@ -25,10 +25,9 @@ from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.selection.choice import Request, check_request
 from deepthink_cli.tasks.catalogue import digest
-from deepthink_cli.tasks.evaluated import check_held_out, pool_of_task
 from deepthink_cli.tasks.format import Task
 from deepthink_cli.tasks.judges import check_may_run, judge_of, tell_of_programs
-from deepthink_cli.tasks.rows import announce
+from deepthink_cli.tasks.rows import announce, check_held_out, pool_of_task
 from deepthink_cli.tasks.splits import Drawn, EvaluationSet, draw_demonstrations, evaluation_set
 
 
