@@ -39,21 +39,27 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+class Origin:
+    """The origin of demonstrations: the task whose rows they are, the seed that drew them, `deepthink select`."""
+
+    task: str | None = None
+    seed: int | None = None
+    selected: Selected | None = None
+
+
+@dataclass(frozen=True)
 class ThinkPlan:
     """A checked plan for making a memory, before the weights are loaded.
 
-    `kept` are the iterations to store; `task` and `seed` are set if the demonstrations come from a task, `selected` if
-    `deepthink select` chose them, `technique` if it is not Deep-Thinking alone, `tuning` if the memory is trained,
-    `calibrate` if a correction by this calibration is stored.
+    `kept` are the iterations to store. `technique` is set if it is not Deep-Thinking alone, `tuning` if the memory is
+    trained, `calibrate` if a correction by this calibration is stored.
     """
 
     spec: ModelSpec
     demonstrations: TokenizedDemonstrations
     options: MethodOptions
     kept: tuple[int, ...]
-    task: str | None = None
-    seed: int | None = None
-    selected: Selected | None = None
+    origin: Origin
     technique: RecordedTechnique | None = None
     tuning: Trained | None = None
     calibrate: str | None = None
@@ -106,12 +112,10 @@ def plan_thinking(
     demonstrations: DemonstrationSet,
     model: ModelOptions,
     method: MethodOptions,
-    task: str | None = None,
-    seed: int | None = None,
-    tell: Tell = silent,
-    selected: Selected | None = None,
     technique: TechniqueOptions | None = None,
     correction: CorrectionOptions | None = None,
+    origin: Origin | None = None,
+    tell: Tell = silent,
 ) -> ThinkPlan:
     """Find the model and check that T readings of the demonstrations fit it, without loading its weights.
 
@@ -145,7 +149,7 @@ def plan_thinking(
     if calibrate is not None:
         check_storable(calibrate, tokenized, "the memory")
         check_inputs([calibrate], tokenized, spec)
-    return ThinkPlan(spec, tokenized, method, method.kept, task, seed, selected, recorded, tuning, calibrate)
+    return ThinkPlan(spec, tokenized, method, method.kept, origin or Origin(), recorded, tuning, calibrate)
 
 
 def _fitting(
@@ -222,10 +226,8 @@ def _advice(engine: Engine, plan: ThinkPlan, memory: Memory, output: str) -> lis
 
 def _recorded(memory: Memory, plan: ThinkPlan) -> Memory:
     """The memory with the plan's facts about its origin."""
-    provenance = memory.provenance
-    assert provenance is not None
-    provenance = replace(provenance, task=plan.task, seed=plan.seed, selected=plan.selected, technique=plan.technique)
-    return replace(memory, provenance=provenance)
+    assert memory.provenance is not None
+    return replace(memory, provenance=replace(memory.provenance, **vars(plan.origin), technique=plan.technique))
 
 
 def _kept(engine: Engine, plan: ThinkPlan, started: float, tell: Tell) -> list[Memory]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import select
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
+from typing import TYPE_CHECKING, Annotated, Literal, TextIO
 
 from deepthink_cli.io.tables import check_suffix, separated
 from deepthink_cli.io.text import json_line
@@ -15,7 +15,7 @@ from deepthink_cli.options import OUTPUT, Flag
 
 if TYPE_CHECKING:
     from deepthink_cli.data.examples import Skipped
-    from deepthink_cli.io.tables import Write
+    from deepthink_cli.io.tables import Row, Write
     from deepthink_cli.prediction.rows import OutputRows, RowCounts
     from deepthink_cli.scoring.prediction import Prediction
 
@@ -50,27 +50,21 @@ def check_output(output: Path | None, read: list[str | Path], resume: bool) -> N
 
 
 def print_rows(parts: Iterable[list[Prediction | Skipped]], form: OutputRows, output_format: str) -> RowCounts:
-    from deepthink_cli.io.prefetch import behind
-    from deepthink_cli.prediction.rows import Numbered, RowCounts
+    """Print the rows on stdout as they come; returns their counts."""
+    from deepthink_cli.prediction.rows import RowWriter
 
-    counts, numbered = RowCounts(), Numbered(form)
     write: Write = partial(write_lines, out=sys.stdout)
     if form.table:
         write = separated(sys.stdout, form.columns, "," if output_format == "csv" else "\t")
 
-    def put(part: Sequence[Prediction | Skipped]) -> None:
-        rows = numbered(part)
-        counts.add(rows)
+    def flushed(rows: Iterable[Row]) -> None:
         write(rows)
         sys.stdout.flush()
 
-    with behind(put) as hand_over:
-        for part in parts:
-            hand_over(part)
-    return counts
+    return RowWriter(form, flushed).write_all(parts)
 
 
-def write_lines(rows: Iterable[dict[str, Any]], out: TextIO) -> None:
+def write_lines(rows: Iterable[Row], out: TextIO) -> None:
     """Write JSON lines in blocks that a pipe writes atomically: an interrupt never splits a line."""
     block, size = "", 0
     for row in rows:

@@ -73,20 +73,16 @@ def calibrate(
     model, problems, output = for_memory(context, model), Problems(), memory if output is None else output
     problems.tried(check_given, context, "calibrate")
     options = problems.tried(model.checked)
-    with problems.collected():
-        chosen = if_typed(context, correction).checked().calibrate
+    chosen = problems.tried(lambda: if_typed(context, correction).checked().calibrate)
     steps = problems.tried(Scoring.of, **scoring.changed)
-    with problems.collected():
-        row_limit = TaskOptions.checked(limit=limit).limit
-    with problems.collected():
-        source = reading.source(rows, values_of_memory(context, rows, labels), Show(common))
-    with problems.collected():
-        reads = read_by(rows, model=model.model, config=common.config)
-        check_apart(output, reads if output == memory else [memory, *reads])
+    task = problems.tried(TaskOptions.checked, limit=limit)
+    source = problems.tried(lambda: reading.source(rows, values_of_memory(context, rows, labels), Show(common)))
+    others = () if output == memory else (memory,)
+    problems.tried(lambda: check_apart(output, read_by(*others, rows, model=model.model, config=common.config)))
     problems.raise_any()
     with Show(common, bar=not common.as_json) as tell:
         header = calibrated(
-            memory, source, output, calibrate=chosen, scoring=steps, limit=row_limit, options=options, tell=tell
+            memory, source, output, calibrate=chosen, scoring=steps, limit=task.limit, options=options, tell=tell
         )
     if common.as_json:
         write_json(summary(header))

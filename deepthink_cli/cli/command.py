@@ -37,10 +37,9 @@ def with_values(words: Sequence[str], alone: Mapping[str, str]) -> list[str]:
 # A user's purposes, and the command for each; README.md shows the same table.
 WHICH = {
     "a first look; a real model to try": "demo; download",
-    "labels for my own rows": "think, then predict",
+    "labels for my own rows": "tune, then predict",
+    "a memory as I say; its label bias corrected": "think; calibrate",
     "how good one memory is": "eval",
-    "a memory with its label bias corrected": "calibrate",
-    "technique, T, eta and calibration for my own rows": "tune",
     "accuracy over T on tasks, over seeds": "run",
     "many such runs, as one YAML file": "study",
 }

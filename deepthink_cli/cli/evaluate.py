@@ -142,10 +142,8 @@ def evaluate(
     model, problems, files = for_memory(context, model), Problems(), ensemble or []
     observers = Watching("eval", watching)
     options = problems.tried(model.checked)
-    paths: dict[str, Any] = {"model": model.model}
-    paths |= {"task": task, "data_dir": data_dir, "config": common.config}
-    with problems.collected():
-        _check_outputs(output, observers, read_by(memory, labelled, *files, **paths))
+    paths: dict[str, Any] = {"model": model.model, "task": task, "data_dir": data_dir, "config": common.config}
+    problems.tried(lambda: _check_outputs(output, observers, read_by(memory, labelled, *files, **paths)))
     names = problems.tried(calibrations, calibrate, stored=True) or ()
     if dry_run:
         problems.tried(check_dry_run, observers.given)
@@ -341,12 +339,12 @@ def _check_choice(labelled: str | None, task: str | None, protocol: str, memory:
 @contextmanager
 def _samples_file(request: _Request, rows: EvaluatedRows) -> Iterator[Callable[[Prediction | Skipped], None] | None]:
     """A function that writes a row for each prediction; None if no samples are wanted."""
-    from deepthink_cli.prediction.rows import ABOUT, Numbered, samples_rows
+    from deepthink_cli.prediction.rows import ABOUT, RowWriter, samples_rows
 
     if request.output is None:
         yield None
         return
     form = samples_rows(request.scorer, rows, request.output, request.errors)
-    numbered = Numbered(form)
     with writing_rows(request.output, form.columns, "output", ABOUT) as write:
-        yield lambda row: write(numbered([row]))
+        put = RowWriter(form, write)
+        yield lambda row: put([row])

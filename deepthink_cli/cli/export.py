@@ -66,10 +66,8 @@ def export(
     For mlx-lm its configuration and tokenizer are read, and --dtype is that of the written keys and values.
     """
     model, problems, exporter = for_memory(context, model), Problems(), EXPORTERS[to]
-    with problems.collected():
-        options = model.checked()
-    with problems.collected():
-        given = own_options(exporter.options, own.changed, f"--to {to}", _OWN)
+    options = problems.tried(model.checked)
+    given = problems.tried(own_options, exporter.options, own.changed, f"--to {to}", _OWN)
     problems.tried(_check_model, to, model.model)
     files = [value for value in own.changed.values() if isinstance(value, Path)]
     reads = read_by(memory, *files, model=model.model, config=common.config)

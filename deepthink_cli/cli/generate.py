@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,7 +23,7 @@ from deepthink_cli.cli.values import decoding_of, read_by
 from deepthink_cli.data.source import STDIN, SUFFIXES, RowSource
 from deepthink_cli.engine.decoding import Decoding
 from deepthink_cli.errors import Problems
-from deepthink_cli.io.tables import COMPRESSIONS, is_table, writing_rows
+from deepthink_cli.io.tables import COMPRESSIONS, Write, is_table, writing_rows
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.prediction.options import ErrorOptions, LabelOptions
 
@@ -74,7 +76,8 @@ def generate(
     where `predict` compares labels. On a terminal it is plain text, elsewhere a row.
     """
     from deepthink_cli.artifact.opening import model_options, open_memory
-    from deepthink_cli.generation.generate import check_free_rows
+    from deepthink_cli.generation.generate import check_free_rows, generate_file
+    from deepthink_cli.generation.generation import CHUNK
     from deepthink_cli.tasks.rows import in_columns
 
     output = None if str(output) == "-" else output
@@ -85,17 +88,28 @@ def generate(
     columns = problems.tried(labels.checked)
     failing = problems.tried(errors.checked)
     paths: dict[str, Any] = {"model": model.model, "task": task, "config": common.config}
-    with problems.collected():
-        check_output(output, read_by(memory, inputs, **paths), False)
+    problems.tried(lambda: check_output(output, read_by(memory, inputs, **paths), False))
     with problems.collected():
         opened = open_memory(memory, at)
         source = in_columns(opened, _source(inputs, reading, Show(common)), task, free=True)
         checked = check_free_rows(opened, source, skip, problems)
     problems.raise_any()
-    used = model_options(opened, options)
-    check_output(output, read_by(model=used.model), False)
-    form = _form(opened, checked, output, columns, skip)
-    counts = _generate(opened, source, chosen, options, checked, form, output, common)
+    check_output(output, read_by(model=model_options(opened, options).model), False)
+    form, plain = _form(opened, checked, output, columns, skip), output is None and sys.stdout.isatty()
+    with Show(common, bar=not plain) as tell:
+        parts = generate_file(
+            opened,
+            source,
+            chosen,
+            options=options,
+            checked=checked,
+            chunk=1 if plain or (source.is_stdin and sys.stdin.isatty()) else CHUNK,
+            skip=skip,
+            show=write_text if plain else None,
+            tell=tell,
+        )
+        counts = _write(parts, form, output, plain)
+        counts.tell(tell)
     if output is not None:
         note(f"wrote {output} ({counts.lines} rows)", common.quiet)
     counts.check(failing.allow_errors)
@@ -108,40 +122,6 @@ def _source(inputs: str, reading: RowArguments, tell: Tell) -> RowSource:
     if reading == RowArguments() and not like_a_file and not os.path.exists(inputs) and inputs != STDIN:
         return RowSource(inputs, "txt", is_text=True)
     return reading.of(inputs, None, tell)
-
-
-def _generate(
-    opened: OpenedMemory,
-    source: RowSource,
-    decoding: Decoding,
-    options: ModelOptions | None,
-    checked: CheckedRows | None,
-    form: GeneratedRows,
-    output: Path | None,
-    common: CommonArguments,
-) -> RowCounts:
-    """Write or show the answers; at a terminal, one after another as they are generated."""
-    from deepthink_cli.generation.generate import generate_file
-    from deepthink_cli.generation.generation import CHUNK
-
-    plain = output is None and sys.stdout.isatty()
-    chunk = 1 if plain or (source.is_stdin and sys.stdin.isatty()) else CHUNK
-    show = write_text if plain else None
-    with Show(common, bar=not plain) as tell:
-        parts = generate_file(
-            opened,
-            source,
-            decoding,
-            options=options,
-            checked=checked,
-            chunk=chunk,
-            skip=form.skip,
-            show=show,
-            tell=tell,
-        )
-        counts = _stream(parts, form) if plain else _write(parts, form, output)
-        counts.tell(tell)
-    return counts
 
 
 def _form(
@@ -158,32 +138,16 @@ def _form(
     return GeneratedRows(opened.iterations, (), options=options, fields=fields, table=table, several=several, skip=skip)
 
 
-def _write(parts: Parts, form: GeneratedRows, output: Path | None) -> RowCounts:
-    """Write a row for each answer to a file, which appears when it is complete, or to stdout as they come."""
-    from deepthink_cli.prediction.rows import Numbered, RowCounts
+def _write(parts: Parts, form: GeneratedRows, output: Path | None, plain: bool) -> RowCounts:
+    """Write a row for each answer to a file, which appears when it is complete, or to stdout as they come.
 
-    counts, numbered = RowCounts(), Numbered(form)
-    if output is None:
+    A `plain` answer is shown while it is generated, and ends with a line break.
+    """
+    from deepthink_cli.prediction.rows import RowWriter
+
+    printed: Write = (lambda rows: write_text("\n")) if plain else partial(write_lines, out=sys.stdout)
+    with nullcontext(printed) if output is None else writing_rows(output, form.columns) as write:
+        put = RowWriter(form, write)
         for part in parts:
-            rows = numbered(part)
-            counts.add(rows)
-            write_lines(rows, sys.stdout)
-        return counts
-    with writing_rows(output, form.columns) as write:
-        for part in parts:
-            rows = numbered(part)
-            counts.add(rows)
-            write(rows)
-    return counts
-
-
-def _stream(parts: Parts, form: GeneratedRows) -> RowCounts:
-    """Show answers as plain text while they are generated, each ending with a line break; count them."""
-    from deepthink_cli.prediction.rows import Numbered, RowCounts
-
-    counts, numbered = RowCounts(), Numbered(form)
-    for part in parts:
-        rows: Sequence[dict[str, Any]] = numbered(part)
-        counts.add(rows)
-        write_text("\n")
-    return counts
+            put(part)
+    return put.counts

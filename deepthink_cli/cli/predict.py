@@ -23,7 +23,7 @@ from deepthink_cli.cli.options import CommonArguments, for_memory
 from deepthink_cli.cli.scoring_options import OpenerOptions, ScoringOptions
 from deepthink_cli.cli.values import check_given, read_by
 from deepthink_cli.data.source import RowSource
-from deepthink_cli.errors import InputError, Problems, option
+from deepthink_cli.errors import InputError, Problem, Problems, option
 from deepthink_cli.io.tables import is_table
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.options import OUTPUT, Flag
@@ -119,17 +119,16 @@ def predict(
     steps = problems.tried(Scoring.of, **scoring.changed)
     source = problems.tried(reading.of, inputs, None, Show(common))
     place = problems.tried(place_of, workers)
-    if workers is not None:
-        problems.tried(_check_divided, workers, inputs)
     if dry_run:
         apart = {"workers": workers, "resume": resume, "show_prompt": show_prompt}
         problems.tried(check_dry_run, apart, RowSource(inputs))
     paths: dict[str, Any] = {"model": model.model, "task": task, "config": common.config}
-    with problems.collected():
-        check_output(output, read_by(memory, inputs, *files, **paths), resume)
+    problems.tried(lambda: check_output(output, read_by(memory, inputs, *files, **paths), resume))
     if resume:
         problems.tried(check_resume, output, inputs)
-    problems.tried(_check_stream, output, output_format, inputs, flush, names or ())
+    problems.tried(_check_stream, inputs, flush, workers, names or ())
+    if output is not None and output_format != "jsonl":
+        problems.add(Problem.of("output_format", output_format, f"{output} is a file, whose suffix names it; omit one"))
     checked = None
     with problems.collected():
         opened = open_for_scoring(memory, at, own.changed)
@@ -147,8 +146,7 @@ def predict(
     if show_prompt:
         with Show(common) as tell:
             return _show(first_prompt(scorer, source, options, tell), common)
-    used = model_options(opened, options)
-    check_output(output, read_by(model=used.model), resume)
+    check_output(output, read_by(model=model_options(opened, options).model), resume)
     table = output_format != "jsonl" if output is None else is_table(output)
     form = output_rows(scorer, checked, table, chosen, failing)
     request = _Request(scorer, source, checked, options, output, form, failing, common)
@@ -242,21 +240,13 @@ def _estimate(request: _Request) -> None:
     counts.check(request.errors.allow_errors)
 
 
-def _check_divided(workers: str, inputs: str) -> None:
-    """Raise InputError for rows that workers cannot divide, since they arrive one by one."""
+def _check_stream(inputs: str, flush: bool, workers: str | None, calibrate: Sequence[str]) -> None:
+    """Raise InputError for workers, which divide a file, and for `flush` where rows are a file or must wait."""
     source = RowSource(inputs)
-    if source.read_once:
-        reason = (
-            f"workers divide the rows of a file, and those of {source.name} arrive one by one; give a file, or omit it"
-        )
-        raise InputError.of("workers", workers, reason)
-
-
-def _check_stream(output: Path | None, output_format: str, inputs: str, flush: bool, calibrate: Sequence[str]) -> None:
-    """Raise InputError for the format of a file, and for a stream's option where there is none, or rows must wait."""
-    if output is not None and output_format != "jsonl":
-        raise InputError.of("output_format", output_format, f"{output} is a file, whose suffix names it; omit one")
-    if flush and not RowSource(inputs).read_once:
+    if workers is not None and source.read_once:
+        reason = f"workers divide the rows of a file, and those of {source.name} arrive one by one"
+        raise InputError.of("workers", workers, f"{reason}; give a file, or omit it")
+    if flush and not source.read_once:
         raise InputError.of("flush", None, f"{inputs} is a file, whose rows are all there; omit it, or use -")
     if flush and (waiting := from_rows(calibrate)):
         reason = f"not with {option('calibrate')} {','.join(waiting)}, which is estimated from rows together; omit one"

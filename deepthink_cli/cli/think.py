@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from deepthink_cli.data.examples import DemonstrationSet
     from deepthink_cli.data.source import RowSource
     from deepthink_cli.events import Tell
-    from deepthink_cli.make_memory import ThinkPlan, ThinkResult
+    from deepthink_cli.make_memory import Origin, ThinkPlan, ThinkResult
     from deepthink_cli.provenance import TokenizedDemonstrations
     from deepthink_cli.tasks.sources import Source
 
@@ -124,15 +124,6 @@ Output = Annotated[Path, Flag(OUTPUT, "Output file of the memory.", "FILE", shor
 DryRun = Annotated[bool, Flag(OUTPUT, "Print the plan; load no weights, write nothing.", variable=False)]
 
 
-@dataclass(frozen=True)
-class Origin:
-    """The task and the seed of a memory's demonstrations; `typed` are the words that name its rows to `eval`."""
-
-    task: str | None = None
-    seed: int | None = None
-    typed: str | None = None
-
-
 @about(
     "think demos.jsonl -m gpt2 -T 5 --eta 0.01 -o mem.safetensors",
     first="output model iterations eta keep chat calibrate template label_field task shots seed",
@@ -160,61 +151,45 @@ def think(
     common: CommonArguments,
 ) -> None:
     """Read solved examples T times and store the memory in a file."""
-    from deepthink_cli.make_memory import plan_thinking, think_and_save
-    from deepthink_cli.outputs import check_apart
+    from deepthink_cli.make_memory import Origin, plan_thinking, think_and_save
     from deepthink_cli.selection.select import read_selected
     from deepthink_cli.tasks.sources import source_of
 
-    problems = Problems()
-    paths: dict[str, Any] = {"model": model.model}
-    paths |= {"task": task, "data_dir": data_dir, "config": common.config}
-    with problems.collected():
-        check_apart(output, read_by(demos, template=prompt.template, labels=prompt.labels, **paths))
+    problems, show = Problems(), Show(common, bar=not common.as_json)
+    paths: dict[str, Any] = {"model": model.model, "task": task, "data_dir": data_dir, "config": common.config}
+    problems.tried(_check_output, output, demos, prompt, paths)
     problems.tried(check_given, context, "think")
     model_options = problems.tried(model.checked)
-    technique_options = TechniqueOptions.checked()
-    with problems.collected():
-        technique_options = technique.checked()
-    stored = CorrectionOptions.checked()
-    with problems.collected():
-        stored = if_typed(context, correction).checked()
-        _ = stored.of_texts  # raises for one that is estimated from rows
+    technique_options = problems.tried(technique.checked)
+    stored = problems.tried(_correction, context, correction)
     method_options = problems.tried(_readings, method, technique_options)
     task_options = problems.tried(drawing.checked)
-    as_chat = chat.value
-    with problems.collected():
-        source = source_of(data_dir, model.offline)
-    origin = Origin()
-    with problems.collected():
-        rows = reading.source(demos, prompt.labels, Show(common))
-        if task is None:
-            demonstrations = _from_rows(rows, prompt, label_separator)
+    as_chat = problems.tried(lambda: chat.value)
+    source = problems.tried(source_of, data_dir, model.offline)
+    read = problems.tried(_read, demos, task is None, reading, prompt, label_separator, show)
     problems.raise_any()
-    if task is not None:
-        demonstrations, origin = _from_task(task, rows, protocol, source, task_options, Show(common))
-    with Show(common, bar=not common.as_json) as tell:
+    rows, given = read
+    origin = Origin()
+    if given is None:
+        given, origin = _of_task(str(task), rows, protocol, source, task_options, show)
+    with show as tell:
         tell_of_toy(model, tell)
-        warnings = _warnings(demonstrations, rows, prompt, tell) if task is None else []
-        template = replace(demonstrations.template, tokens=tokens)
-        demonstrations = replace(demonstrations, template=template, chat=as_chat)
-        chosen = None if demos is None else read_selected(demos, demonstrations.examples, tell)
-        plan = plan_thinking(
-            demonstrations,
-            model_options,
-            method_options,
-            origin.task,
-            origin.seed,
-            tell,
-            chosen,
-            technique_options,
-            stored,
-        )
+        warnings = _warnings(given, rows, prompt, tell) if task is None else []
+        demonstrations = replace(given, template=replace(given.template, tokens=tokens), chat=as_chat)
+        if demos is not None:
+            origin = replace(origin, selected=read_selected(demos, given.examples, tell))
+        plan = plan_thinking(demonstrations, model_options, method_options, technique_options, stored, origin, tell)
         if dry_run:
-            _show_plan({**plan.as_json(), "file": str(output)}, plan, common.as_json)
-            return
+            return _show_plan({**plan.as_json(), "file": str(output)}, plan, common.as_json)
         _tell_plan(plan, task is None and prompt.template is None and prompt.label_field is None, tell)
         result = think_and_save(plan, output, tell)
-    _report(plan, result, origin, output, common, warnings)
+    _report(plan, result, None if task is None else task_words(task, source), output, common, warnings)
+
+
+def _check_output(output: Path, demos: str | None, prompt: PromptArguments, paths: dict[str, Any]) -> None:
+    from deepthink_cli.outputs import check_apart
+
+    check_apart(output, read_by(demos, template=prompt.template, labels=prompt.labels, **paths))
 
 
 def _tell_plan(plan: ThinkPlan, guessed: bool, tell: Show) -> None:
@@ -225,33 +200,50 @@ def _tell_plan(plan: ThinkPlan, guessed: bool, tell: Show) -> None:
         tell(Note(line))
 
 
-def _from_rows(demos: RowSource | None, prompt: PromptArguments, label_separator: str | None) -> DemonstrationSet:
+def _read(
+    demos: str | None, alone: bool, reading: RowArguments, prompt: PromptArguments, separator: str | None, tell: Tell
+) -> tuple[RowSource | None, DemonstrationSet | None]:
+    """The rows of a file, if one is named, and their demonstrations if they are read `alone`, without a task."""
     from deepthink_cli.data.examples import read_demonstrations
 
-    if demos is None:
+    rows = reading.source(demos, prompt.labels, tell)
+    if not alone:
+        return rows, None
+    if rows is None:
         raise InputError("DEMOS: no demonstrations; give a file of solved examples, or --task NAME")
-    return read_demonstrations(demos, *prompt.decoded(), label_separator)
+    return rows, read_demonstrations(rows, *prompt.decoded(), separator)
 
 
-def _from_task(
+def _of_task(
     name: str, demos: RowSource | None, protocol: str, source: Source, options: TaskOptions, tell: Tell
 ) -> tuple[DemonstrationSet, Origin]:
+    """The demonstrations in the prompt of a task, of a file or drawn from the task's rows."""
+    from deepthink_cli.make_memory import Origin
     from deepthink_cli.tasks.catalogue import find_task
     from deepthink_cli.tasks.items import demonstrations_for
     from deepthink_cli.tasks.rows import draw
 
     task = find_task(name)
-    typed = task_words(name, source)
     if demos is not None:
-        return demonstrations_for(task, demos), Origin(task.name, None, typed)
-    return draw(task, protocol, source, options, tell).demonstrations, Origin(task.name, options.seed, typed)
+        return demonstrations_for(task, demos), Origin(task.name)
+    return draw(task, protocol, source, options, tell).demonstrations, Origin(task.name, options.seed)
 
 
-def _readings(method: Given[MethodOptions], technique: TechniqueOptions) -> MethodOptions:
-    """The options of the readings: those that are given, or of the one reading that a technique trains."""
+def _correction(context: typer.Context, correction: Given[CorrectionOptions]) -> CorrectionOptions:
+    """The correction to store; raises InputError for a correction that is estimated from rows."""
+    stored = if_typed(context, correction).checked()
+    _ = stored.of_texts
+    return stored
+
+
+def _readings(method: Given[MethodOptions], technique: TechniqueOptions | None) -> MethodOptions:
+    """The options of the readings: those that are given, or of the one reading that a technique trains.
+
+    The technique is None if its options are wrong.
+    """
     from deepthink_cli.techniques.base import Trained
 
-    if isinstance(technique.chosen, Trained):
+    if technique is not None and isinstance(technique.chosen, Trained):
         return MethodOptions.checked(iterations=1)
     options = method.checked()
     _ = options.kept  # raises for iterations beyond T
@@ -292,14 +284,15 @@ def _warnings(
 
 
 def _report(
-    plan: ThinkPlan, result: ThinkResult, origin: Origin, output: Path, common: CommonArguments, warnings: list[str]
+    plan: ThinkPlan, result: ThinkResult, task: str | None, output: Path, common: CommonArguments, warnings: list[str]
 ) -> None:
+    """Print the memory that was made and the next commands; `task` are the words that name its rows to `eval`."""
     from deepthink_cli.artifact.format import summary
 
     if common.as_json:
         values = {**summary(result.header), "seconds": result.seconds, **as_json(plan, warnings)}
         write_json({**values, "next": result.advice})
-    rows = f"--task {origin.typed}" if origin.task else "LABELLED"
+    rows = "LABELLED" if task is None else f"--task {task}"
     following = f"next: deepthink predict {output} INPUTS    or: deepthink eval {output} {rows}"
     for line in (*done(plan, result, output), *(f"next: {each}" for each in result.advice), following):
         note(line, common.quiet)

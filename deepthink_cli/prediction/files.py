@@ -22,11 +22,10 @@ from deepthink_cli.data.source import RowSource
 from deepthink_cli.errors import InputError, Problem, option
 from deepthink_cli.events import Note, Tell
 from deepthink_cli.io.atomic import append, cut, refusals
-from deepthink_cli.io.prefetch import behind
 from deepthink_cli.io.tables import writing_rows
 from deepthink_cli.io.text import json_line
 from deepthink_cli.model.options import ModelOptions
-from deepthink_cli.prediction.rows import ABOUT, Numbered, OutputRows, RowCounts
+from deepthink_cli.prediction.rows import ABOUT, OutputRows, RowCounts, RowWriter
 from deepthink_cli.prediction.scorer import Scorer
 from deepthink_cli.scoring.inputs import CheckedRows
 from deepthink_cli.scoring.pipeline import CHUNK
@@ -198,23 +197,14 @@ def write_labels(predict: Predict, output: Path, form: OutputRows, tell: Tell, a
 
     `again` says whether the inputs can be read again, so that `--resume` would keep the labels.
     """
-    counts, numbered = RowCounts(), Numbered(form)
+    counts = RowCounts()
 
     def lost() -> str:
         advice = f"; {option('resume')} keeps them" if again else ""
         return f"{output}: not written; the labels of {counts.rows:,} rows are lost{advice}" if counts.rows else ""
 
     with _telling_at_ctrl_c(tell, lost), writing_rows(output, form.columns, about=ABOUT) as write:
-
-        def put(part: Sequence[Prediction | Skipped]) -> None:
-            rows = numbered(part)
-            counts.add(rows)
-            write(rows)
-
-        with behind(put) as hand_over:
-            for part in predict():
-                hand_over(part)
-    return counts
+        return RowWriter(form, write, counts=counts).write_all(predict())
 
 
 def resume_labels(
@@ -231,16 +221,8 @@ def resume_labels(
         if partial.done:
             tell(Note(f"continuing {partial.path}: {partial.done:,} of {total:,} rows are there"))
         if partial.done < total:
-            numbered = Numbered(form, partial.done)
-
-            def append(part: Sequence[Prediction | Skipped]) -> None:
-                rows = numbered(part)
-                partial.append(rows)
-                kept.add(rows)
-
-            with behind(append) as hand_over:
-                for part in predict(start=partial.done, before=partial.chunks()):
-                    hand_over(part)
+            rest_of_rows = predict(start=partial.done, before=partial.chunks())
+            RowWriter(form, partial.append, partial.done, kept).write_all(rest_of_rows)
         with writing_rows(output, form.columns, about=ABOUT) as write:
             for row in partial.rows():
                 counts.add([row])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import itemgetter
@@ -15,7 +15,8 @@ from deepthink_cli.data.examples import Skipped
 from deepthink_cli.data.template import Template
 from deepthink_cli.errors import DeepThinkError, InputError, option
 from deepthink_cli.events import Note, Tell, Warn
-from deepthink_cli.io.tables import Columns, Kind, is_table
+from deepthink_cli.io.prefetch import behind
+from deepthink_cli.io.tables import Columns, Kind, Write, is_table
 from deepthink_cli.io.text import jsonable
 from deepthink_cli.multilabel import GivenLabels
 from deepthink_cli.prediction.options import ErrorOptions, LabelOptions
@@ -272,21 +273,6 @@ def check_columns(options: LabelOptions, checked: CheckedRows | None, table: boo
         )
 
 
-class Numbered:
-    """A count through answers that come in parts; `index` is the index of the next row."""
-
-    def __init__(self, form: OutputRows, index: int = 0) -> None:
-        self.form, self.index = form, index
-
-    def __call__(self, part: Sequence[Any]) -> list[dict[str, Any]]:
-        rows = []
-        for each in part:
-            rows.append(self.form.row(self.index, each))
-            if isinstance(each, Skipped) or each.iteration == self.form.iterations[-1]:
-                self.index += 1
-        return rows
-
-
 @dataclass
 class RowCounts:
     """The numbers of rows, of written `lines`, of rows without a prediction or a label, and the first errors."""
@@ -343,3 +329,30 @@ class RowCounts:
                 else f"see above; {option('allow_errors')} N accepts N"
             )
             raise DeepThinkError(f"{self.errors:,} of {self.rows:,} rows were skipped, {limit}")
+
+
+@dataclass
+class RowWriter:
+    """Numbers the rows of answers that come in parts, writes and counts them; `index` is the index of the next row."""
+
+    form: OutputRows
+    write: Write
+    index: int = 0
+    counts: RowCounts = field(default_factory=RowCounts)
+
+    def __call__(self, part: Sequence[Any]) -> None:
+        """Write the rows of a part."""
+        rows = []
+        for each in part:
+            rows.append(self.form.row(self.index, each))
+            if isinstance(each, Skipped) or each.iteration == self.form.iterations[-1]:
+                self.index += 1
+        self.write(rows)
+        self.counts.add(rows)
+
+    def write_all(self, parts: Iterable[Sequence[Any]]) -> RowCounts:
+        """Write all parts in a thread, while the next part is made; returns the counts."""
+        with behind(self) as hand_over:
+            for part in parts:
+                hand_over(part)
+        return self.counts

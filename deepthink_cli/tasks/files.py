@@ -17,6 +17,7 @@ from deepthink_cli.io.documents import Document, read_document
 from deepthink_cli.io.mistakes import plain, reason
 from deepthink_cli.tasks.format import Task
 from deepthink_cli.tasks.items import DoesNotFit, query_of
+from deepthink_cli.tasks.judges import judge_of
 from deepthink_cli.tasks.sources import Source, files_of, split_rows
 
 TRAIN, TEST, ROWS = "train", "test", "rows"
@@ -237,10 +238,13 @@ def _filled(value: Any, member: str) -> Any:
 
 def _checked(content: dict[Any, Any], where: Where, member: str) -> Task:
     try:
-        return Task.model_validate(content)
+        task = Task.model_validate(content)
     except ValidationError as error:
         messages = [f"{where(*_place(mistake))}: {member}{_reason(mistake)}" for mistake in error.errors()]
         raise InputError(*messages) from error
+    if task.free is not None and task.free.judge is not None:
+        judge_of(task.free, f"{where('free', 'judge')}: {task.name}")
+    return task
 
 
 def _place(error: Any) -> tuple[object, ...]:

@@ -13,7 +13,6 @@ from deepthink_cli.data.source import FormatName
 from deepthink_cli.data.template import SEPARATOR, Template
 from deepthink_cli.errors import InputError, parameter
 from deepthink_cli.selection.registry import Sampling
-from deepthink_cli.tasks.judges import JUDGES, PROGRAM
 from deepthink_cli.tasks.patterns import checked_pattern
 
 
@@ -30,15 +29,7 @@ def _column(value: Any) -> Any:
 Word = Annotated[str, Field(min_length=1)]
 Count = Annotated[int, Field(strict=True, ge=1)]
 Pattern = Annotated[str, AfterValidator(checked_pattern)]
-
-
-def _judge(name: str) -> str:
-    if name not in JUDGES:
-        raise ValueError(f"{name!r} is no judge of free answers that is installed; use {' or '.join(JUDGES)}")
-    return name
-
-
-JudgeName = Annotated[str, AfterValidator(_judge)]
+EXACT, PROGRAM = "exact", "program"  # the judges of answers without and with a `program`
 
 
 def _check_fields(field: str, pattern: str, known: Iterable[str]) -> None:
@@ -133,7 +124,7 @@ class Free(_Part):
     max_new_tokens: Count = 256
     program: Word | None = None
     seconds: Count = 10
-    judge: JudgeName | None = None
+    judge: Word | None = None
 
     @model_validator(mode="after")
     def _has_groups(self) -> Self:

@@ -12,8 +12,7 @@ from deepthink_cli.data.source import Row, RowSource
 from deepthink_cli.data.template import Template
 from deepthink_cli.errors import InputError, Problem, option
 from deepthink_cli.tasks.format import Candidates, Free, Piece, Task
-from deepthink_cli.tasks.free import found
-from deepthink_cli.tasks.patterns import first_match, whole_match
+from deepthink_cli.tasks.patterns import first_match, found, whole_match
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 

@@ -1,21 +1,18 @@
-"""The judges of free answers by name, as a task's `free: {judge: NAME}` gives them."""
+"""The judges of free answers by name, as a task's `free: {judge: NAME}` gives them; exact match is the core's own."""
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from deepthink_cli.errors import InputError, option
 from deepthink_cli.events import Note, Tell, Warn
 from deepthink_cli.registry import Registry, instance_of
-from deepthink_cli.tasks.free import given_answer, true_answer
-
-if TYPE_CHECKING:  # task files name judges
-    from deepthink_cli.tasks.format import Free, Task
-
-EXACT, PROGRAM = "exact", "program"  # the judges of answers without and with a `program`
+from deepthink_cli.tasks.format import EXACT, PROGRAM, Free, Task
+from deepthink_cli.tasks.patterns import found
 
 
 class Judge(ABC):
@@ -51,6 +48,31 @@ class ExactMatch(Judge):
     def answers(self, free: Free, gold: str, text: str, fields: Mapping[str, Any]) -> tuple[str, str]:
         """The compared parts of the answer column and of the generated text, by the task's patterns."""
         return true_answer(free, gold), given_answer(free, text)
+
+
+_PUNCTUATION = r"[.,;:!?\"'`*$]+(?=\s|$)|(?<!\S)[\"'`*$]+"
+
+
+def true_answer(free: Free, gold: str) -> str:
+    """The part of the answer column's text that is compared."""
+    answer = gold if free.gold is None else found(free.gold, gold)
+    return _compared(free, answer or "")
+
+
+def given_answer(free: Free, text: str) -> str:
+    """The part of a generated text that is compared; empty if it has no answer."""
+    answer = text.strip() if free.extract is None else found(free.extract, text)
+    return _compared(free, answer or "")
+
+
+def _compared(free: Free, answer: str) -> str:
+    if "case" in free.ignore:
+        answer = answer.lower()
+    if "commas" in free.ignore:  # as in 1,000
+        answer = answer.replace(",", "")
+    if "punctuation" in free.ignore:
+        answer = re.sub(_PUNCTUATION, "", answer)
+    return "".join(answer.split()) if "space" in free.ignore else " ".join(answer.split())
 
 
 JUDGES: Registry[Judge] = Registry("judges", {EXACT: ExactMatch()}, instance_of(Judge))  # type: ignore[type-abstract]

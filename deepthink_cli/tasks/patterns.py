@@ -49,6 +49,12 @@ def whole_match(pattern: str, text: str) -> _Match | None:
         return regex.fullmatch(pattern, text, timeout=SECONDS)
 
 
+def found(pattern: str, text: str) -> str | None:
+    """The first group of a pattern's last match in a text, without spaces around it; None without a match."""
+    matches = all_matches(pattern, text)
+    return (matches[-1][1] or "").strip() if matches else None
+
+
 @contextmanager
 def _limited(pattern: str, text: str) -> Iterator[None]:
     try:

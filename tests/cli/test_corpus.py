@@ -21,7 +21,7 @@ from conftest import REVIEWS, write_rows
 from deepthink_cli.cli import main
 
 CORPUS = Path(__file__).parent.parent / "corpus"
-KINDS = {"configs": 116, "demonstrations": 176, "inputs": 56, "studies": 68, "tasks": 166}
+KINDS = {"configs": 115, "demonstrations": 176, "inputs": 56, "studies": 68, "tasks": 166}
 # What pydantic would say; messages are in the words of this program.
 PYDANTIC = r"(Value|Assertion) error|Input should|Field required|String should|Extra inputs|Unexpected keyword|pydantic"
 DEMOS, MEMORY, OUT = "given.jsonl", "given.safetensors", "out.jsonl"

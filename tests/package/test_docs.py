@@ -89,11 +89,11 @@ def test_every_command_is_documented(builder: dict[str, Any]) -> None:
 def test_the_tutorial_shows_a_session_with_its_output_and_the_readme_a_part_of_it() -> None:
     text = (DOCS / "tutorial.md").read_text(encoding="utf-8")
     session = text.split("<!-- session -->")[1].split("<!-- /session -->")[0]
-    section = (ROOT / "README.md").read_text(encoding="utf-8").partition("\n## A session\n")[2]
-    (shown,) = re.findall(r"^```console\n(.*?)^```$", section, re.DOTALL | re.MULTILINE)
+    section = (ROOT / "README.md").read_text(encoding="utf-8").partition("<!-- session -->\n")[2]
+    shown = re.findall(r"^```console\n(.*?)^```$", section, re.DOTALL | re.MULTILINE)[0]
     remaining = iter(session.splitlines())
     assert all(line in remaining for line in shown.splitlines() if line != "...")
-    for command in ("think", "predict", "eval"):
+    for command in ("tune", "predict", "eval"):
         assert re.search(rf"^\$ .*deepthink {command} .*\n[^$\n]", session, re.MULTILINE)
 
 

@@ -150,7 +150,7 @@ def test_a_report_shows_published_figures_of_another_package(guest: Path, librar
     assert figures["mine"] == (4, 0.125, None)
     assert figures["sst2"][0] in (1, 2)
     assert "Others: 1 rows" in shown["footnotes"]
-    assert "Show the paper's figures and other figures next to those of the run." in rest
+    assert "Show the paper's figures and other figures next to those of the run." in " ".join(rest.split())
 
 
 def test_a_study_of_another_package_is_drawn_in_its_form(guest: Path, libraries: Forks) -> None:

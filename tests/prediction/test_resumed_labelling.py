@@ -104,7 +104,7 @@ def test_rows_that_are_all_there_need_no_model(
 def test_ctrl_c_says_what_is_kept(
     more: list[str], said: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
-    from deepthink_cli.prediction import files as label_files
+    from deepthink_cli.prediction import rows
 
     @contextmanager
     def interrupted_at_the_second_chunk(put: Callable[[Any], None]) -> Iterator[Callable[[Any], None]]:
@@ -118,7 +118,7 @@ def test_ctrl_c_says_what_is_kept(
 
         yield hand_over
 
-    monkeypatch.setattr(label_files, "behind", interrupted_at_the_second_chunk)
+    monkeypatch.setattr(rows, "behind", interrupted_at_the_second_chunk)
     output = tmp_path / "out.jsonl"
     words = [word for word in words_of(folder, output, *more) if word != "-q"]
     assert run(words) == 130

@@ -34,10 +34,11 @@ def test_the_times_are_those_of_the_record() -> None:
     assert (harness.seconds[512], official.seconds[512], deepthink.seconds[512]) == of_row
     assert len(costs([harness, official, deepthink]).axes[0].lines) == 3
     said = " ".join(README.read_text(encoding="utf-8").split())
-    assert f"**Speed** ({record['date']})" in said
-    assert f"takes 1/{row['harness'] / row['deepthink']:.0f} of the time" in said
-    assert f"1/{row['harness'] / (row['deepthink'] + row['reading']):.0f} with the time to read" in said
-    assert f"timed on {row['harness inputs']} of the inputs" in said
+    assert f"{row['harness'] / row['deepthink']:.0f} times the rows a second of lm-evaluation-harness" in said
+    rates = {peer["system"]: peer["rows a second"] for peer in recorded(RECORD.with_name("peers.json"))}
+    ours = rates["`deepthink predict`"]
+    assert f"{ours / rates['vLLM, its prefix cache']:.1f} times those of vLLM with its prefix cache" in said
+    assert f"{ours / rates['llama.cpp, the exported memory']:.1f} times those of llama.cpp" in said
 
 
 def test_the_page_of_performance_has_the_figures_of_the_record() -> None:

@@ -15,7 +15,7 @@ from deepthink_cli.cli.main import run
 from deepthink_cli.data.examples import read_demonstrations
 from deepthink_cli.errors import InputError
 from deepthink_cli.events import Event, Note, Warn
-from deepthink_cli.make_memory import plan_thinking, think_and_save
+from deepthink_cli.make_memory import Origin, plan_thinking, think_and_save
 from deepthink_cli.method import MethodOptions
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.provenance import Selected
@@ -63,7 +63,7 @@ def test_chosen_rows_are_written_as_they_were_and_the_memory_records_how(
     demonstrations = read_demonstrations(str(tmp_path / "demos.jsonl"), TEMPLATE)
     assert demonstrations.examples == result.demonstrations.examples
     selected = read_selected(str(tmp_path / "demos.jsonl"), demonstrations.examples, pytest.fail)
-    plan = plan_thinking(demonstrations, model, MethodOptions(iterations=1), selected=selected)
+    plan = plan_thinking(demonstrations, model, MethodOptions(iterations=1), origin=Origin(selected=selected))
     header = think_and_save(plan, tmp_path / "mem.safetensors").header
     assert header.metadata.selected == result.chosen.selected
     assert read_header(tmp_path / "mem.safetensors").metadata.selected == result.chosen.selected

@@ -15,10 +15,10 @@ from deepthink_cli.data.source import Row
 from deepthink_cli.errors import InputError
 from deepthink_cli.experiments.results import read_results
 from deepthink_cli.tasks.catalogue import built_in, digest, find_tasks
+from deepthink_cli.tasks.files import read_tasks
 from deepthink_cli.tasks.format import Free, Task
-from deepthink_cli.tasks.free import given_answer, true_answer
 from deepthink_cli.tasks.items import DoesNotFit, query_of
-from deepthink_cli.tasks.judges import JUDGES, check_may_run
+from deepthink_cli.tasks.judges import JUDGES, check_may_run, given_answer, true_answer
 
 Captured = pytest.CaptureFixture[str]
 SUMS: list[dict[str, object]] = [
@@ -195,7 +195,6 @@ def test_a_run_names_what_free_answers_cannot_have(data: Path, short: Path, tmp_
         ({"program": "{answer}\n"}, "program: nothing follows {answer} that tests it"),
         ({"max_new_tokens": 0}, "max_new_tokens"),
         ({"ignore": ["all"]}, "ignore"),
-        ({"judge": "nobody"}, "'nobody' is no judge of free answers that is installed; use exact or "),
         ({"judge": "exact", "program": "{answer}\n{tests}"}, "no other does; omit one"),
     ],
 )
@@ -203,6 +202,14 @@ def test_a_wrong_definition_is_named(free: dict[str, Any], told: str) -> None:
     definition = {**built_in()["gsm8k"].model_dump(), "free": free}
     with pytest.raises(ValueError, match=told):
         Task.model_validate(definition)
+
+
+def test_a_judge_that_is_not_installed_is_named_with_its_line(tmp_path: Path) -> None:
+    definition = built_in()["gsm8k"].model_dump(exclude_none=True)
+    path = tmp_path / "mine.yaml"
+    path.write_text(json.dumps({**definition, "free": {"judge": "nobody"}}))
+    with pytest.raises(InputError, match=r"mine\.yaml:1: gsm8k: its answers need the judge 'nobody', which is not"):
+        read_tasks(path)
 
 
 def test_digests_of_other_tasks_do_not_depend_on_free_answers() -> None:

@@ -10,8 +10,8 @@ from deepthink_cli.errors import InputError
 from deepthink_cli.events import Note, Warn
 from deepthink_cli.plugins.run_code.sandbox import Program, check_confined, passes, way_to_confine, what_holds
 from deepthink_cli.tasks.format import Free
-from deepthink_cli.tasks.free import found
 from deepthink_cli.tasks.judges import Judge
+from deepthink_cli.tasks.patterns import found
 
 PASSED, FAILED = "passes its tests", "fails its tests"
 _COLUMN = r"\{(\w+)\}"

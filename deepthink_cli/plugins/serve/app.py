@@ -29,7 +29,7 @@ from deepthink_cli.plugins.serve.options import ServeOptions
 from deepthink_cli.plugins.serve.refusals import KIND, RETRY, Crowded, OwnHost, Token, refusal
 from deepthink_cli.plugins.serve.schema import Health, Mistake, Mistakes, openapi, page
 from deepthink_cli.plugins.serve.served import ServedMemory, TooManyRows, without_place
-from deepthink_cli.prediction.rows import Numbered
+from deepthink_cli.prediction.rows import RowWriter
 from deepthink_cli.scoring.pipeline import CHUNK, Part
 
 BODY_SECONDS = 30.0  # the time in which the body of a request must arrive
@@ -94,7 +94,9 @@ class Server:
         if not skip and (mistakes := _mistakes(failed)):
             return _json(mistakes, 422)
         self.metrics.answered(time.perf_counter() - began)
-        written = [_placeless(row) for row in Numbered(self.labeller.form)(predicted)]
+        made: list[Mapping[str, Any]] = []
+        RowWriter(self.labeller.form, made.extend)(predicted)
+        written = list(map(_placeless, made))
         return _json(written[0] if single and len(written) == 1 else written)
 
     @asynccontextmanager
@@ -194,8 +196,8 @@ def _mistakes(rows: Any) -> dict[str, Any]:
     return Mistakes(errors=errors).model_dump(exclude_none=True) if errors else {}
 
 
-def _placeless(row: dict[str, Any]) -> dict[str, Any]:
-    return row | {"error": without_place(row["error"])} if "error" in row else row
+def _placeless(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {**row, **({"error": without_place(row["error"])} if "error" in row else {})}
 
 
 def _json(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
