@@ -13,17 +13,18 @@ from deepthink_cli.errors import InputError
 from deepthink_cli.io.mistakes import place, reason
 from deepthink_cli.io.parameters import parts
 from deepthink_cli.registry import Registry
-from deepthink_cli.updates.ablations import (
+from deepthink_cli.updates.base import UpdateRule
+from deepthink_cli.updates.gate import (
     Cosine,
+    Gate,
     InverseTime,
     KeysOnly,
     LayerRamp,
     LowerHalf,
     UpperHalf,
     ValuesOnly,
+    gate_values,
 )
-from deepthink_cli.updates.base import UpdateRule
-from deepthink_cli.updates.gate import Gate, gate_values
 
 GATE = "gate"
 
