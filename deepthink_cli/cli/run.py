@@ -105,7 +105,7 @@ def run(
     from deepthink_cli.outputs import check_run_apart
     from deepthink_cli.selection.store import Store, default_folder
     from deepthink_cli.tasks.sources import source_of
-    from deepthink_cli.updates.gate import grid_text
+    from deepthink_cli.updates.rules import grid_text
 
     problems, observers, reads = Problems(), Watching("run", watching), list[str | Path]()
     problems.tried(check_given, context, "run")

@@ -31,8 +31,8 @@ from deepthink_cli.tasks.judges import check_may_run, judge_of, tell_of_programs
 from deepthink_cli.tasks.rows import announce
 from deepthink_cli.tasks.splits import Drawn, EvaluationSet, draw_demonstrations, evaluation_set
 from deepthink_cli.techniques.registry import DEEP_THINKING
-from deepthink_cli.updates.gate import grid_values
 from deepthink_cli.updates.registry import GATE, rule_text
+from deepthink_cli.updates.rules import grid_values
 
 
 def described(experiment: Experiment, jobs: Sequence[Prepared], out: Path) -> dict[str, Any]:

@@ -13,14 +13,14 @@ from deepthink_cli.errors import InputError
 from deepthink_cli.io.mistakes import place, reason
 from deepthink_cli.io.parameters import parts
 from deepthink_cli.registry import Registry
-from deepthink_cli.updates.base import UpdateRule
-from deepthink_cli.updates.gate import (
+from deepthink_cli.updates.rules import (
     Cosine,
     Gate,
     InverseTime,
     KeysOnly,
     LayerRamp,
     LowerHalf,
+    UpdateRule,
     UpperHalf,
     ValuesOnly,
     gate_values,
