@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from deepthink_cli.selection.store import Store
     from deepthink_cli.tasks.rows import pool_of_task, rows_of_file, rows_of_task
     from deepthink_cli.thinking import think
-    from deepthink_cli.updates.gate import Gate
+    from deepthink_cli.updates.rules import Gate
 
 _HOME = {
     "Chat": "data.chat",
@@ -44,7 +44,7 @@ _HOME = {
     "Engine": "engine.base",
     "EvaluationReport": "evaluation.evaluate",
     "Example": "data.examples",
-    "Gate": "updates.gate",
+    "Gate": "updates.rules",
     "Generation": "generation.generation",
     "Memory": "memory",
     "Method": "method",

@@ -10,9 +10,8 @@ from pydantic import Field, field_validator
 
 from deepthink_cli.options import METHOD, Flag, Options, chosen_iterations
 from deepthink_cli.registry import installed
-from deepthink_cli.updates.base import UpdateRule
-from deepthink_cli.updates.gate import Gate
 from deepthink_cli.updates.registry import GATE, RULES, RuleText, parse_rule
+from deepthink_cli.updates.rules import Gate, UpdateRule
 
 Positions = Literal["continued", "restarted"]
 

@@ -54,7 +54,7 @@ from deepthink_cli.scoring.softmax import softmax
 from deepthink_cli.techniques.registry import DEEP_THINKING, TECHNIQUES, sample
 from deepthink_cli.thinking import think
 from deepthink_cli.tuning.rivals import states, words
-from deepthink_cli.updates.gate import Gate
+from deepthink_cli.updates.rules import Gate
 from research.packing import continued, unpacked
 
 if TYPE_CHECKING:

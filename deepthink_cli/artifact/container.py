@@ -22,7 +22,6 @@ from deepthink_cli.registry import Registry, instance_of
 
 if TYPE_CHECKING:  # files are described without torch
     from deepthink_cli.artifact.metadata import StoredDemonstrations
-    from deepthink_cli.artifact.opening import OpenedMemory
 
 KEY = "deepthink"  # the key of a memory's metadata; `OPENERS` has the keys of other files
 MAX_HEADER = 16 * 2**20  # bytes; safetensors needs many seconds and gigabytes for a header of a million tensors
@@ -50,7 +49,7 @@ class Opener:
     one (`module:function`), and raises InputError for a damaged file. `holds` is the content of a file, in the plural.
     """
 
-    open: Callable[[str, str, Any], OpenedMemory] | str
+    open: Callable[[str, str, Any], Any] | str
     describe: Callable[[str, bool], Described] | str
     holds: str
     summary: str

@@ -34,9 +34,8 @@ from deepthink_cli.provenance import (
     TokenizedDemonstrations,
     Tuned,
 )
-from deepthink_cli.updates.base import UpdateRule
-from deepthink_cli.updates.gate import Gate
 from deepthink_cli.updates.registry import GATE, name_of, rule_of, values_of
+from deepthink_cli.updates.rules import Gate, UpdateRule
 
 FORMAT_VERSION: Literal[1] = 1
 MAX_ITERATIONS = 999_999  # the names of tensors have six digits for an iteration

@@ -92,7 +92,8 @@ def open_for_scoring(
             raise InputError.of(name, value, f"{path} holds a memory, and no {' or '.join(takers)}; omit it")
         return open_memory(path, iteration)
     options = own_options(opener.options, given, opener.file, {each.file: each.options for each in OPENERS.values()})
-    return loaded(opener.open)(str(path), str(iteration), options)
+    found: OpenedMemory = loaded(opener.open)(str(path), str(iteration), options)
+    return found
 
 
 def opened(

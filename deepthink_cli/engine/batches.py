@@ -198,7 +198,7 @@ class BatchedEngine(Engine):
     def generate(self, memory: Memory | None, prompts: Sequence[Prompt], decoding: Decoding) -> Iterator[NewToken]:
         """Yield the tokens that continue every prompt after a memory; plain passes of the network in every engine."""
         _refuse_vectors(memory)
-        return generate(self, memory, prompts, decoding)
+        return generate(self.model, memory, prompts, decoding, self.batch_tokens, self.free)
 
     def _in_passes(
         self, memories: Sequence[Memory], rows: Sequence[PackedRow], run: Callable[[Sequence[PackedRow]], Result]

@@ -27,8 +27,6 @@ from deepthink_cli.model.limits import check_continuation
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from deepthink_cli.engine.batches import BatchedEngine
-
 SPREAD = 16  # prompts of a batch differ by at most this many tokens, each of which costs a step
 
 
@@ -44,34 +42,14 @@ class _Row:
 
 
 def generate(
-    engine: BatchedEngine, memory: Memory | None, prompts: Sequence[Prompt], decoding: Decoding
+    model: LanguageModel, memory: Memory | None, prompts: Sequence[Prompt], decoding: Decoding, most: int, free: int
 ) -> Iterator[NewToken]:
     """Yield the new tokens of all prompts after a memory, in the order in which they are generated.
 
-    A batch that does not fit the device continues as two smaller batches. Raises InputError, before the first token,
-    for a prompt without tokens, with unknown tokens, or too long together with its new tokens.
+    A batch has at most `most` tokens of prompts, and takes at most `free` bytes. A batch that does not fit the device
+    continues as two smaller batches. Raises InputError, before the first token, for a prompt without tokens, with
+    unknown tokens, or too long together with its new tokens.
     """
-    model = engine.model
-    check_prompts(model, memory, prompts, decoding)
-    placed = None if memory is None else engine.place(memory)
-    waiting = [
-        _Row(place, list(prompt.ids), len(prompt.ids), torch.Generator().manual_seed(prompt.seed))
-        for place, prompt in enumerate(prompts)
-    ]
-    while waiting:
-        waiting.sort(key=lambda row: -len(row.ids))
-        batch = _batch(engine, memory, waiting, decoding)
-        try:
-            yield from _Batch(model, placed, decoding, batch)
-        except Exception as error:
-            if len(batch) == 1 or not ran_out_of_memory(error):
-                raise
-            engine.batch_tokens = len(batch) * max(len(row.ids) for row in batch) // 2
-        waiting = [row for row in waiting if not row.finished]
-
-
-def check_prompts(model: LanguageModel, memory: Memory | None, prompts: Sequence[Prompt], decoding: Decoding) -> None:
-    """Raise InputError for a memory of another model, and for the first prompt that cannot be continued after it."""
     if memory is not None:
         model.check_memory(memory)
     length = 0 if memory is None else memory.length
@@ -79,15 +57,24 @@ def check_prompts(model: LanguageModel, memory: Memory | None, prompts: Sequence
         where = prompt.where or "a prompt"
         check_continuation(model.limits, model.identity.id, length, prompt.ids, decoding.max_new_tokens, where)
         model.check_ids(prompt.ids, where)
-
-
-def _batch(engine: BatchedEngine, memory: Memory | None, rows: Sequence[_Row], decoding: Decoding) -> list[_Row]:
-    """The first rows, longest first, that fit the device together and have prompts of similar lengths."""
-    width = len(rows[0].ids)
-    bounding = engine.model.one_token if memory is None else memory
-    fitting = rows_over(engine.model, bounding, width + decoding.max_new_tokens, engine.free)
-    count = max(1, min(engine.batch_tokens // width, fitting))
-    return [row for row in rows[:count] if len(row.ids) >= width - SPREAD]
+    placed = None if memory is None else memory.to(model.layer_devices, model.dtype)
+    waiting = [
+        _Row(place, list(prompt.ids), len(prompt.ids), torch.Generator().manual_seed(prompt.seed))
+        for place, prompt in enumerate(prompts)
+    ]
+    while waiting:
+        waiting.sort(key=lambda row: -len(row.ids))
+        bounding = model.one_token if memory is None else memory
+        width = len(waiting[0].ids)
+        fitting = rows_over(model, bounding, width + decoding.max_new_tokens, free)
+        batch = [row for row in waiting[: max(1, min(most // width, fitting))] if len(row.ids) >= width - SPREAD]
+        try:
+            yield from _Batch(model, placed, decoding, batch)
+        except Exception as error:
+            if len(batch) == 1 or not ran_out_of_memory(error):
+                raise
+            most = len(batch) * max(len(row.ids) for row in batch) // 2
+        waiting = [row for row in waiting if not row.finished]
 
 
 class _Batch:

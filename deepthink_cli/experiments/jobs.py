@@ -29,8 +29,8 @@ from deepthink_cli.tasks.format import Task
 from deepthink_cli.tasks.splits import Drawn, EvaluationSet, dev_set
 from deepthink_cli.techniques.base import Technique, Trained
 from deepthink_cli.techniques.registry import DEEP_THINKING, technique_of
-from deepthink_cli.updates.gate import gate_values
 from deepthink_cli.updates.registry import rule_text
+from deepthink_cli.updates.rules import gate_values
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,9 +22,8 @@ from deepthink_cli.errors import InputError
 from deepthink_cli.io.mistakes import STRICT, place, reason
 from deepthink_cli.io.text import canonical_json
 from deepthink_cli.techniques.registry import find_recorded, trains
-from deepthink_cli.updates.base import UpdateRule
-from deepthink_cli.updates.gate import Gate, gate_values
 from deepthink_cli.updates.registry import parse_rule
+from deepthink_cli.updates.rules import Gate, UpdateRule, gate_values
 
 FILE = "results.jsonl"
 # Fields that are absent in rows that do not use them.

@@ -23,7 +23,7 @@ from deepthink_cli.scoring.prediction import Correction, Prediction, averaged
 from deepthink_cli.tasks.format import Free
 from deepthink_cli.techniques.base import Trained
 from deepthink_cli.techniques.together import COPIES, think_in_batches
-from deepthink_cli.updates.base import UpdateRule
+from deepthink_cli.updates.rules import UpdateRule
 
 if TYPE_CHECKING:
     from deepthink_cli.memory import Memory

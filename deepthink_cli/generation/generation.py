@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from deepthink_cli.memory import Memory
 
+Show = Callable[[str], None]  # called with every piece of an answer
 _UNFINISHED = "\ufffd"  # the text of the first bytes of a character
 
 
@@ -47,11 +48,16 @@ class Piece:
 
 
 def continuations(
-    engine: Engine, memory: Memory | None, prompts: Sequence[Prompt], decoding: Decoding
+    engine: Engine, memory: Memory | None, prompts: Sequence[Prompt], decoding: Decoding, show: Show | None = None
 ) -> list[Continuation]:
-    """Continue every prompt after a memory, or without a memory; in order. Raises as `Engine.generate`."""
+    """Continue every prompt after a memory, or without a memory; in order. Raises as `Engine.generate`.
+
+    `show` is called with every piece of a text as it is generated.
+    """
     wholes: dict[int, Continuation] = {}
     for piece in pieces(engine, memory, prompts, decoding):
+        if show is not None:
+            show(piece.text)
         if piece.whole is not None:
             wholes[piece.place] = piece.whole
     return [wholes[place] for place in range(len(prompts))]
@@ -102,8 +108,6 @@ def _begun(text: str, stop: str) -> int:
 
 
 CHUNK = 64  # inputs whose answers are generated together
-
-Show = Callable[[str], None]  # called with every piece of an answer
 
 
 @dataclass(frozen=True)
@@ -169,7 +173,7 @@ def generate_or_skip(
     while part := list(islice(remaining, chunk)):
         prepared = [prompted(number, row) for number, row in part]
         prompts = [prompt for prompt in prepared if isinstance(prompt, Prompt)]
-        answers = [iter(_answers(engine, memory, prompts, decoding, show)) for memory in placed]
+        answers = [iter(continuations(engine, memory, prompts, decoding, show)) for memory in placed]
         answered: list[Generation | Skipped] = []
         for (_, row), prompt in zip(part, prepared, strict=True):
             if isinstance(prompt, Skipped):
@@ -216,15 +220,3 @@ class _Prompts:
         check_continuation(engine.limits, engine.identity.id, self._length, ids, new, where)
         engine.check_ids(ids, where)
         return Prompt(ids, self._decoding.seed + number, where)
-
-
-def _answers(
-    engine: Engine, memory: Memory, prompts: Sequence[Prompt], decoding: Decoding, show: Show | None
-) -> list[Continuation]:
-    wholes: dict[int, Continuation] = {}
-    for piece in pieces(engine, memory, prompts, decoding):
-        if show is not None:
-            show(piece.text)
-        if piece.whole is not None:
-            wholes[piece.place] = piece.whole
-    return [wholes[place] for place in range(len(prompts))]

@@ -12,17 +12,18 @@ from pydantic import BeforeValidator, TypeAdapter, ValidationError
 from deepthink_cli.errors import InputError
 from deepthink_cli.io.mistakes import place, reason
 from deepthink_cli.registry import Registry, name_and_parameters
-from deepthink_cli.updates.ablations import (
+from deepthink_cli.updates.rules import (
     Cosine,
+    Gate,
     InverseTime,
     KeysOnly,
     LayerRamp,
     LowerHalf,
+    UpdateRule,
     UpperHalf,
     ValuesOnly,
+    gate_values,
 )
-from deepthink_cli.updates.base import UpdateRule
-from deepthink_cli.updates.gate import Gate, gate_values
 
 GATE = "gate"
 

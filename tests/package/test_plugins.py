@@ -29,7 +29,7 @@ from deepthink_cli.selection.base import Choice, SelectionMethod
 from deepthink_cli.tasks.judges import Judge
 from deepthink_cli.techniques.base import Technique
 from deepthink_cli.plugins.context_tuning.technique import ContextTuning
-from deepthink_cli.updates.base import UpdateRule
+from deepthink_cli.updates.rules import UpdateRule
 
 class Mirrored(Technique):
     summary = "the demonstrations, then again from the last to the first"

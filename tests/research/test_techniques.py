@@ -22,7 +22,7 @@ from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.scoring.softmax import log_softmax
 from deepthink_cli.selection.store import Store
 from deepthink_cli.techniques.registry import TECHNIQUES
-from deepthink_cli.updates.gate import Gate
+from deepthink_cli.updates.rules import Gate
 from research.table1 import rivals
 from research.techniques import (
     ARMS,

@@ -29,8 +29,8 @@ from deepthink_cli.artifact.container import KEY
 from deepthink_cli.artifact.format import read_header
 from deepthink_cli.engine.batches import BatchedEngine
 from deepthink_cli.errors import DeepThinkError, InputError
-from deepthink_cli.updates.base import Place, UpdateRule
 from deepthink_cli.updates.registry import RULES, name_of, rule_of, values_of
+from deepthink_cli.updates.rules import Place, UpdateRule
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,8 @@ from deepthink_cli.report.page import Report
 from deepthink_cli.report.significance import Paired, Spread
 from deepthink_cli.scoring.scoring import options_of
 from deepthink_cli.techniques.registry import DEEP_THINKING
-from deepthink_cli.updates.gate import gate_values
 from deepthink_cli.updates.registry import GATE
+from deepthink_cli.updates.rules import gate_values
 
 ACCURACY = (
     "Percent, the mean over seeds; bands are ± 1 sample standard deviation. T = 1 is plain in-context learning, but of "

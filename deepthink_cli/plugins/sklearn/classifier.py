@@ -26,7 +26,7 @@ from deepthink_cli.plugins.sklearn.texts import classes_of, texts_of, words_of
 from deepthink_cli.scoring.scoring import Scoring
 from deepthink_cli.scoring.softmax import log_softmax
 from deepthink_cli.selection.registry import selection_method
-from deepthink_cli.updates.base import UpdateRule
+from deepthink_cli.updates.rules import UpdateRule
 
 if TYPE_CHECKING:
     from deepthink_cli.calibration.registry import Calibration

@@ -17,7 +17,7 @@ from deepthink_cli.method import Method, Positions
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.thinking import think
-from deepthink_cli.updates.base import UpdateRule
+from deepthink_cli.updates.rules import UpdateRule
 
 MODELS = 2
 LIMIT = 2**30  # bytes
