@@ -21,7 +21,6 @@ from deepthink_cli.registry import loaded
 
 if TYPE_CHECKING:
     from deepthink_cli.experiments.figure import FigureOptions
-    from deepthink_cli.experiments.study import Study
     from deepthink_cli.report.curves import Panel
     from deepthink_cli.report.job_results import JobResults
 
@@ -85,13 +84,6 @@ def plot(runs: Runs, *, chosen: PlotArguments, common: Annotated[CommonArguments
     Each task, or the mean, has a panel; a study may have a figure of its own. The dotted line is plain in-context
     learning (T = 1). Bands of accuracy show how seeds differ, not what thinking changes: see --difference.
     """
-    opened = study_of(runs, common.quiet)
-    _write_figure(runs, chosen, common, None if opened is None else opened.study)
-    tell_of_missing(opened, runs, common.quiet)
-
-
-def _write_figure(runs: Sequence[Path], options: PlotArguments, common: CommonArguments, study: Study | None) -> None:
-    """Draw runs; a study's own figure is drawn unless the options name another figure."""
     from deepthink_cli.experiments.results import FILE
     from deepthink_cli.io.atomic import replacing, writing
     from deepthink_cli.outputs import check_apart
@@ -99,7 +91,9 @@ def _write_figure(runs: Sequence[Path], options: PlotArguments, common: CommonAr
     from deepthink_cli.report.footnotes import footnotes
     from deepthink_cli.report.job_results import read_jobs
 
-    output, form = options.output, None if study is None or options.names_a_figure else study.figure
+    opened = study_of(runs, common.quiet)
+    study = None if opened is None else opened.study
+    output, form = chosen.output, None if study is None or chosen.names_a_figure else study.figure
     latex = None if form is None else FORMS[form.kind].latex
     problems, read = Problems(), read_by(*(run / FILE for run in runs), config=common.config)
     for file in output or []:
@@ -107,14 +101,14 @@ def _write_figure(runs: Sequence[Path], options: PlotArguments, common: CommonAr
             if not (latex is not None and file.suffix.lower() == TEX):
                 check_suffix(file)
             check_apart(file, read, runs=runs, figures=METADATA)
-    jobs = problems.tried(read_jobs, runs, options.where or ())
-    names = problems.tried(_names, options, form)
+    jobs = problems.tried(read_jobs, runs, chosen.where or ())
+    names = problems.tried(_names, chosen, form)
     problems.raise_any()
     files = output or [runs[0] / name for name in names]
     for file in files:
         check_apart(file, read, runs=runs, figures=METADATA)
     tables = [file for file in dict.fromkeys(files) if file.suffix.lower() == TEX]
-    drawn, shown = _drawing(runs, jobs, options, form)
+    drawn, shown = _drawing(runs, jobs, chosen, form)
     text = ""
     if tables and study is not None and latex is not None:
         text = loaded(latex)(form, jobs, study.name, study.title or study.name)
@@ -130,6 +124,7 @@ def _write_figure(runs: Sequence[Path], options: PlotArguments, common: CommonAr
         note(f"wrote {file}", common.quiet or common.as_json)
     if common.as_json:
         write_json({"files": list(map(str, files)), "panels": shown})
+    tell_of_missing(opened, runs, common.quiet)
 
 
 def _names(options: PlotArguments, form: FigureOptions | None) -> tuple[str, ...]:

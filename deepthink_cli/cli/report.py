@@ -116,52 +116,45 @@ def report(
     common: Annotated[CommonArguments, Without("verbose")],
 ) -> None:
     """Print tables of runs or of a study, against T = 1."""
-    opened = study_of(runs, common.quiet)
-    _write_tables(runs, _titled(runs, opened), chosen, Watching("report", watching), common)
-    tell_of_missing(opened, runs, common.quiet)
-
-
-def _write_tables(
-    runs: Sequence[Path], source: str, options: ReportArguments, observers: Watching, common: CommonArguments
-) -> None:
-    """Write the report of runs, which `source` names; raises InputError for all wrong options."""
     from deepthink_cli.experiments.shards import shard_warnings
     from deepthink_cli.io.atomic import writing
     from deepthink_cli.outputs import check_apart
     from deepthink_cli.report.job_results import read_jobs
 
-    problems, output = Problems(), options.output
+    opened, observers = study_of(runs, common.quiet), Watching("report", watching)
+    problems, output = Problems(), chosen.output
     read = read_by(config=common.config)
-    number = problems.tried(_number, options.at)
+    number = problems.tried(_number, chosen.at)
     with problems.collected():
-        named = options.output_format
+        named = chosen.output_format
         if named is not None:
-            _check_taken(named, {**options.model_dump(), **observers.given})
+            _check_taken(named, {**chosen.model_dump(), **observers.given})
         if named is not None and FORMATS[named].is_folder:
             _check_folder(named, output, runs)
         elif output is not None:
             check_apart(output, read, runs=runs)
-        chosen = _format(named, common.as_json, output)
+        form = _format(named, common.as_json, output)
     problems.tried(observers.check, read, runs)
-    jobs = problems.tried(read_jobs, runs, options.where or ())
+    jobs = problems.tried(read_jobs, runs, chosen.where or ())
     problems.raise_any()
     for line in shard_warnings(runs):
         note(f"warning: {line}")
-    reported = Reported(source, jobs, number, options.published, options.all_tasks, command_line())
+    reported = Reported(_titled(runs, opened), jobs, number, chosen.published, chosen.all_tasks, command_line())
     with Show(common) as tell:
         told = observers.start(tell)
         if output is None:
-            notes = FORMATS[chosen](reported, sys.stdout)
+            notes = FORMATS[form](reported, sys.stdout)
             sys.stdout.flush()
-        elif FORMATS[chosen].is_folder:
-            notes = FORMATS[chosen](reported, output)
+        elif FORMATS[form].is_folder:
+            notes = FORMATS[form](reported, output)
         else:
             with writing(output) as file:
-                notes = FORMATS[chosen](reported, file)
+                notes = FORMATS[form](reported, file)
             note(f"wrote {output}", common.quiet)
         told(reported)
     for line in notes:
         note(line, common.quiet)
+    tell_of_missing(opened, runs, common.quiet)
 
 
 def study_of(runs: Sequence[Path], quiet: bool) -> OpenedStudy | None:
