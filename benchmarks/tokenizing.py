@@ -28,7 +28,6 @@ from deepthink_cli.data.examples import read_queries
 from deepthink_cli.data.source import RowSource
 from deepthink_cli.engine.base import ScoringPlan, Sums
 from deepthink_cli.engine.packed import PackedEngine
-from deepthink_cli.errors import Problems
 from deepthink_cli.events import silent
 from deepthink_cli.memory import Memory
 from deepthink_cli.model.boundary import encode
@@ -86,7 +85,7 @@ def stages(folder: Path, inputs: str, data_dir: str, tokenizer: str) -> tuple[fl
     scorer = Scorer.open(memory)
     loaded = scorer.load(scorer.find(None, silent), silent)
     loaded.engine = engine = NoNetwork(loaded.engine.model)
-    checking, checked = timed(lambda: check_rows(demonstrations, source, Problems()))
+    checking, checked = timed(lambda: check_rows(demonstrations, source))
     reading, queries = timed(lambda: list(read_queries(source, demonstrations.template, demonstrations.labels)))
     texts = [demonstrations.template.query(query.text) for query in queries]
     tokenizer_alone, _ = timed(lambda: encode(engine.tokenizer, texts, special=False))
