@@ -12,7 +12,7 @@ import pytest
 from helpers.tiny import run_files, run_words
 from scipy.special import log_softmax, logsumexp
 
-from deepthink_cli.calibration import base
+from deepthink_cli.calibration import registry
 from deepthink_cli.cli.main import run
 from deepthink_cli.errors import InputError
 from deepthink_cli.experiments.results import Result, read_results
@@ -68,7 +68,7 @@ def test_a_corrected_row_rests_on_the_raw_scores_beside_it(
     words: Callable[..., list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Batch calibration as Zhou et al. (2023) define it, from the stored raw scores."""
-    monkeypatch.setattr(base, "FEWEST", 12)  # the rows of the task
+    monkeypatch.setattr(registry, "FEWEST", 12)  # the rows of the task
     assert run(words("--calibrate", "none,batch", "--samples")) == 0
     rows = rows_of(tmp_path)
     raw = {row.setting.iteration: row for row in rows if row.setting.calibration is None}
