@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from deepthink_cli.selection.pool import pool_of_file
     from deepthink_cli.selection.select import SelectResult, select, write_selection
     from deepthink_cli.selection.store import Store
-    from deepthink_cli.tasks.evaluated import pool_of_task, rows_of_file, rows_of_task
+    from deepthink_cli.tasks.rows import pool_of_task, rows_of_file, rows_of_task
     from deepthink_cli.thinking import think
     from deepthink_cli.updates.rules import Gate
 
@@ -65,11 +65,11 @@ _HOME = {
     "load_model": "engine.opening",
     "open_memory": "artifact.opening",
     "pool_of_file": "selection.pool",
-    "pool_of_task": "tasks.evaluated",
+    "pool_of_task": "tasks.rows",
     "predict": "prediction.predict",
     "read_demonstrations": "data.examples",
-    "rows_of_file": "tasks.evaluated",
-    "rows_of_task": "tasks.evaluated",
+    "rows_of_file": "tasks.rows",
+    "rows_of_task": "tasks.rows",
     "save_memory": "artifact.files",
     "score": "scoring.likelihood",
     "select": "selection.select",

@@ -31,7 +31,7 @@ from deepthink_cli.prediction.scorer import Loaded, Scorer
 from deepthink_cli.scoring.pipeline import EVALUATED, UNSCORABLE
 from deepthink_cli.scoring.prediction import Prediction
 from deepthink_cli.scoring.scoring import PLAIN, Scoring
-from deepthink_cli.tasks.evaluated import EvaluatedRows, rows_of_file
+from deepthink_cli.tasks.rows import EvaluatedRows, rows_of_file
 
 if TYPE_CHECKING:
     from deepthink_cli.corrections import Calibrated, Thresholds

@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from deepthink_cli.errors import InputError, Problem, option
-from deepthink_cli.io.parameters import split
+from deepthink_cli.registry import split_names
 from deepthink_cli.selection.registry import METHODS
 from deepthink_cli.techniques.base import Trained
 from deepthink_cli.techniques.registry import DEEP_THINKING, TECHNIQUES, find
@@ -63,7 +63,7 @@ def _names(value: Any) -> tuple[str, ...]:
 
 def _trained(values: Values) -> list[bool]:
     """Whether each technique trains the memory."""
-    names = split(values.get("technique")) or (DEEP_THINKING,)
+    names = split_names(values.get("technique")) or (DEEP_THINKING,)
     return [isinstance(find(name.partition(":")[0]), Trained) for name in names]
 
 
@@ -81,7 +81,7 @@ def _without(parameter: str) -> Condition:
     def holds(values: Values) -> bool:
         with suppress(KeyError, TypeError, AttributeError):
             rules = values.get("update")
-            names = [rule.partition(":")[0].strip() for rule in split(rules) or ()]
+            names = [rule.partition(":")[0].strip() for rule in split_names(rules) or ()]
             return bool(names) and all(parameter not in {each.name for each in fields(RULES[name])} for name in names)
         return False
 

@@ -34,8 +34,7 @@ class Flag:
     shows; a text is the place of the function. With `several`, the option may be given several times. Without
     `variable`, no variable of the environment sets it. Without `default`, the default is not shown, since the help
     describes it; a text is shown in its place, and has the same effect if it is typed. `callback` is called with the
-    parsed value; with `eager`, before the callbacks of other options. `alone` is the value of an option that is given
-    without a value.
+    parsed value; with `eager`, before the callbacks of other options.
     """
 
     panel: str
@@ -50,7 +49,6 @@ class Flag:
     default: bool | str = True
     callback: Callable[..., Any] | None = None
     eager: bool = False
-    alone: str = ""
 
 
 def flag_of(field: FieldInfo) -> Flag | None:

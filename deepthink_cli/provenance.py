@@ -353,30 +353,6 @@ def method_text(iterations: int, rule: str, positions: str) -> str:
     return f"T = {iterations}, {rule}, {positions} positions"
 
 
-def provenance_lines(provenance: Provenance) -> dict[str, str]:
-    """All of a memory's provenance, by name."""
-    method, demonstrations = provenance.method, provenance.demonstrations
-    read = f"{len(demonstrations.examples)}, L = {len(demonstrations.token_ids)} tokens"
-    return {
-        **origin_lines(provenance, method_text(method.iterations, str(method.update), method.positions)),
-        "demonstrations": read,
-        **prompt_lines(demonstrations.labels, demonstrations.template, demonstrations.chat),
-    }
-
-
-def stored_text(
-    iterations: Sequence[int], layers: int, keys: Sequence[int], values: Sequence[int], dtype: str = "float32"
-) -> str:
-    """The iterations of a memory, and the shapes of one layer's keys and values, in words."""
-    kept = ", ".join(map(str, iterations))
-    shapes = f"keys {_by(keys)} and values {_by(values)} (kv_heads x L x head_dim)"
-    return f"iteration {kept}: {layers} layers of {shapes}, {dtype}"
-
-
-def _by(shape: Sequence[int]) -> str:
-    return " x ".join(map(str, shape))
-
-
 def _tuned(tuned: Tuned) -> str:
     chosen = f"chosen from {tuned.tried} settings by {tuned.folds}-fold cross-validation over {tuned.rows} rows"
     return f"{chosen}: {tuned.accuracy:.1%}, plain {tuned.baseline:.1%}; calibration {tuned.calibration}"

@@ -1,4 +1,7 @@
-"""Registries: objects with a name in options and files, from this package and from others (docs/architecture.md)."""
+"""Registries: objects with a name in options and files, from this package and from others (docs/architecture.md).
+
+Options and files write names with parameters as NAME:PARAMETER=VALUE,..., and lists of them.
+"""
 
 from __future__ import annotations
 
@@ -160,3 +163,31 @@ def _entry_points(group: str) -> list[EntryPoint]:
 
 def _is_own(entry: EntryPoint) -> bool:
     return entry.dist is not None and entry.dist.name == "deepthink-cli"
+
+
+def split_names(text: Any) -> Any:
+    """The names, with their parameters, in a list separated by commas; a value that is not a text stays as it is.
+
+    A part with `=` but without `:` is a parameter of the name before it.
+    """
+    if not isinstance(text, str):
+        return text
+    names: list[str] = []
+    for part in map(str.strip, text.split(",")):
+        if names and ":" in names[-1] and "=" in part and ":" not in part:
+            names[-1] += f",{part}"
+        else:
+            names.append(part)
+    return names
+
+
+def name_and_parameters(text: str) -> tuple[str, dict[str, str]]:
+    """The name and the parameters of a text; raises ValueError for a text that is not NAME or NAME:PARAMETER=VALUE."""
+    name, colon, rest = text.strip().partition(":")
+    parameters = dict[str, str]()
+    for part in rest.split(",") if colon else ():
+        parameter, equals, value = (piece.strip() for piece in part.partition("="))
+        if not (parameter and equals and value) or parameter in parameters:
+            raise ValueError("write NAME:PARAMETER=VALUE,..., each parameter once")
+        parameters[parameter] = value
+    return name.strip(), parameters

@@ -35,7 +35,7 @@ from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.prediction.scorer import Scorer
 from deepthink_cli.selection.pool import PoolRows
 from deepthink_cli.tasks.catalogue import find_task
-from deepthink_cli.tasks.evaluated import EvaluatedRows
+from deepthink_cli.tasks.rows import EvaluatedRows
 from deepthink_cli.tasks.sources import Source
 from deepthink_cli.tasks.splits import evaluation_set, training_rows
 from deepthink_cli.thinking import think

@@ -24,9 +24,7 @@ Output = Annotated[
     Path | None,
     Flag(
         OUTPUT,
-        "Output file; the suffix decides the format: .jsonl, .json, .csv, .tsv or .parquet; .gz or .zst "
-        "after it compresses. "
-        "Default: JSON Lines on stdout.",
+        "Output file: .jsonl, .json, .csv, .tsv, .parquet, also .gz or .zst. Default: JSON Lines on stdout.",
         "FILE",
         short="-o",
         variable=False,

@@ -1,10 +1,9 @@
-"""The classes of the program and its commands: help pages, optional values, and errors that name sources of values."""
+"""The classes of the program and its commands: help pages, and errors that name sources of values."""
 
 from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from copy import copy
 from typing import Any
@@ -23,17 +22,6 @@ def command_line() -> str:
     return shlex.join(["deepthink", *ARGUMENTS.get()])
 
 
-def with_values(words: Sequence[str], alone: Mapping[str, str]) -> list[str]:
-    """The words of a command line, with a value after each option that may be given without a value."""
-    completed = list[str]()
-    for number, word in enumerate(words):
-        completed.append(word)
-        rest = words[number + 1 :]
-        if word in alone and (not rest or rest[0].startswith("-")):
-            completed.append(alone[word])
-    return completed
-
-
 # A user's purposes, and the command for each; README.md shows the same table.
 WHICH = {
     "a first look; a real model to try": "demo; download",
@@ -43,21 +31,16 @@ WHICH = {
     "accuracy over T on tasks, over seeds": "run",
     "many such runs, as one YAML file": "study",
 }
-MAX_OPTIONS = 12  # a command with more options names the first ones
 _WHOLE = "deepthink.help_all"  # set in a context whose help shows every option
 
 
 class Command(TyperCommand):
     """A command whose --help shows its first options, and --help-all every option under the heading of its kind.
 
-    Its errors name the source of the wrong value; some of its options have an optional value.
+    Its errors name the source of a wrong value.
     """
 
     help_all: Any = None
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the words of the command, some of whose options have an optional value."""
-        return super().parse_args(ctx, with_values(args, getattr(ctx.command.callback, "alone", {})))
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command; `--offline` is applied to the hub's library."""

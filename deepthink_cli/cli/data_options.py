@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import csv
-import os
 import shlex
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from deepthink_cli.calibration.registry import STORED, choices
-from deepthink_cli.cli.sources import came_from, is_typed
+from deepthink_cli.cli.sources import is_typed
 from deepthink_cli.cli.values import label_list, label_words, pattern, unescaped
 from deepthink_cli.data.chat import Chat
 from deepthink_cli.data.source import FormatName, RowSource
@@ -23,11 +21,6 @@ from deepthink_cli.options import DATA, METHOD, Flag, Options
 
 if TYPE_CHECKING:
     from deepthink_cli.tasks.sources import Source
-
-
-def _labels(context: typer.Context, typed: list[str] | None) -> list[str] | None:
-    """The typed values of --labels; an environment variable is one value, which typer splits at blanks."""
-    return [os.environ["DEEPTHINK_LABELS"]] if came_from(context, "labels") == "ENVIRONMENT" else typed
 
 
 MemoryFile = Annotated[Path, typer.Argument(metavar="MEMORY", help="A file written by deepthink think.")]
@@ -64,21 +57,18 @@ LabelField = Annotated[
     ),
 ]
 Labels = Annotated[
-    list[str] | None,
+    str | None,
     Flag(
         DATA,
-        "Label words, in order: a line of CSV, as in 'yes,\"no, never\"'; @FILE, with one label a line; or "
-        "one label each time, if the option is repeated. Default: those of the demonstrations. 0=negative,1=positive "
-        "reads values of the rows' labels as words; with a memory, which has its labels, there is only this form.",
+        "Label words in order, or @FILE with one a line; 0=negative,1=positive reads the rows' values as words.",
         "A,B,...|VALUE=A,...|@FILE",
-        callback=_labels,
     ),
 ]
 LabelSeparator = Annotated[
     str | None,
     Flag(
         DATA,
-        "Text between the labels of a row that may have several, as in ';'. A list of labels needs none.",
+        "Text between the labels of a row that has several, as in ';'. A list needs none.",
         "TEXT",
     ),
 ]
@@ -89,29 +79,26 @@ class RowArguments(Options):
 
     format: Annotated[
         FormatName | None,
-        Flag(DATA, "Format of the rows, where the suffix of their file does not say it. Default for stdin: jsonl."),
+        Flag(DATA, "Format of rows whose file has no suffix that says it. Default: jsonl."),
     ] = None
     map: Annotated[
         str | None,
         Flag(
             DATA,
-            "Columns of the rows that are read as other fields, as in --map Text=text,Class=label.",
+            "Columns that are read as other fields, as in Text=text,Class=label.",
             "COLUMN=FIELD,...",
         ),
     ] = None
-    no_header: Annotated[
-        bool, Flag(DATA, "The first row of CSV and TSV is data; columns are called column1, column2, ...")
-    ] = False
+    no_header: Annotated[bool, Flag(DATA, "CSV and TSV have no header: columns are column1, column2, ...")] = False
     quotes: Annotated[
         Literal["csv", "text"] | None,
         Flag(
             DATA,
-            "Quotation marks in CSV and TSV have their meaning in CSV, or are text. Default for TSV: csv if every cell "
-            "that begins with one also ends with one.",
+            "Quotation marks in CSV and TSV enclose cells (csv), or are text. Default for TSV: as the cells say.",
         ),
     ] = None
 
-    def source(self, path: str | None, labels: Sequence[str] | None, tell: Tell) -> RowSource | None:
+    def source(self, path: str | None, labels: str | None, tell: Tell) -> RowSource | None:
         """The rows that an argument names, or None; raises InputError for options without an argument, and as `of`."""
         if path is None:
             for name in ("format", "map", "no_header", "quotes"):
@@ -120,7 +107,7 @@ class RowArguments(Options):
             return None
         return self.of(path, labels, tell)
 
-    def of(self, path: str, labels: Sequence[str] | None, tell: Tell) -> RowSource:
+    def of(self, path: str, labels: str | None, tell: Tell) -> RowSource:
         """The rows of a file, with the words that --labels gives to values of their labels.
 
         `tell` is told, once, of values that are read otherwise than they are written.
@@ -143,7 +130,7 @@ class RowArguments(Options):
         return source
 
 
-def values_of_memory(context: typer.Context, rows: str | None, labels: Sequence[str] | None) -> Sequence[str] | None:
+def values_of_memory(context: typer.Context, rows: str | None, labels: str | None) -> str | None:
     """The values and words of --labels in a command whose label words come from a memory.
 
     Raises InputError for other labels, and without rows. Labels from the environment or a config file are meant for
@@ -154,7 +141,7 @@ def values_of_memory(context: typer.Context, rows: str | None, labels: Sequence[
         reason = "no rows are read from a file; name one, or omit it"
         if rows is not None:
             reason = "the label words are those of the memory; give values and words, as in 0=negative,1=positive"
-        raise InputError.of("labels", ", ".join(labels or ()), reason)
+        raise InputError.of("labels", labels, reason)
     return labels if words else None
 
 
@@ -197,7 +184,7 @@ class ChatArguments(Options):
         bool,
         Flag(
             DATA,
-            "Write demonstrations and queries as turns of a conversation, by the tokenizer's chat template.",
+            "Write prompts as turns of a conversation, by the tokenizer's chat template.",
         ),
     ] = False
     system: Annotated[
@@ -232,15 +219,13 @@ def columns_in(text: str | None) -> tuple[tuple[str, str], ...]:
     return tuple((pair[0], pair[-1]) for pair in pairs)
 
 
-IterationChoice = Annotated[
-    str, Flag(METHOD, "Which kept iterations to use: numbers as in 1,5, last, or all.", "T,...")
-]
+IterationChoice = Annotated[str, Flag(METHOD, "Kept iterations to use: numbers as in 1,5, last, or all.", "T,...")]
 Calibrate = Annotated[
     str | None,
     Flag(
         METHOD,
-        f"Correct the scores for a bias toward some labels: {', '.join((*choices(), STORED))}; "
-        "of several, the first gives the label. Default: what the memory stores.",
+        f"Correct a bias toward some labels: {', '.join((*choices(), STORED))}; of several, the first gives the label. "
+        "Default: what the memory stores.",
         "NAME,...",
     ),
 ]
@@ -248,7 +233,7 @@ EnsembleFiles = Annotated[
     list[Path] | None,
     Flag(
         METHOD,
-        "Another memory of the same model, template and labels: average the log-probabilities. Repeatable.",
+        "Another memory of the same model and labels: average the log-probabilities. Repeatable.",
         "FILE",
         variable=False,
     ),

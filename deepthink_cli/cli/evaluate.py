@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -55,10 +55,9 @@ if TYPE_CHECKING:
     from deepthink_cli.prediction.rows import RowCounts
     from deepthink_cli.prediction.scorer import Scorer
     from deepthink_cli.scoring.prediction import Prediction
-    from deepthink_cli.tasks.evaluated import EvaluatedRows
+    from deepthink_cli.tasks.rows import EvaluatedRows
     from deepthink_cli.tasks.sources import Source
 
-T = TypeVar("T")
 Labelled = Annotated[
     str | None,
     typer.Argument(
@@ -71,7 +70,7 @@ Output = Annotated[
     Path | None,
     Flag(
         OUTPUT,
-        "Output file of the rows, one for each input and iteration; the suffix decides the format, as for predict -o.",
+        "Output file of the rows, one for each input and iteration, as of predict.",
         "FILE",
         short="-o",
         variable=False,
@@ -81,9 +80,7 @@ FailUnder = Annotated[
     str | None,
     Flag(
         OUTPUT,
-        "Exit with 3 if the accuracy of the last iteration, with the correction in use, is below this share, as in "
-        "0.8, or another metric below its value, as in macro_f1=0.8: accuracy_mean_per_token, macro_f1, "
-        "log_probability; for several labels micro_f1, macro_f1, subset_accuracy.",
+        "Exit with 3 if the accuracy at the last T is below this share, or another metric, as in macro_f1=0.8.",
         "[METRIC=]VALUE",
         variable=False,
     ),
@@ -164,7 +161,7 @@ def evaluate(
             rows = in_columns(opened, rows, task)
             if problems.found:  # problems of the rows are reported with the others
                 skip = errors.on_error == "skip"
-                check_rows(opened.provenance.demonstrations, rows, problems, labelled=True, skip=skip)
+                check_rows(opened.provenance.demonstrations, rows, labelled=True, skip=skip)
     problems.raise_any()
     chosen = rows or _TaskRows(str(task), protocol, source, run_code)
     request = _Request(scorer, chosen, row_limit.limit, options, output, observers, failing, threshold, common)
@@ -245,15 +242,18 @@ def _evaluate(request: _Request) -> tuple[EvaluationReport | LabelSetsReport, Ro
         told(EvaluationStarted(request.scorer.memory, request.scorer.calibrate))
         counts = RowCounts(rows.count)
         with _samples_file(request, rows) as write:
+
+            def observe(prediction: Prediction) -> None:
+                write(prediction)
+                told(RowPredicted(prediction))
+
+            def skip(row: Skipped) -> None:
+                counts.skip(row)
+                write(row)
+
             workflow = evaluate_label_sets if request.scorer.gives_several else evaluation_of
-            result = workflow(
-                request.scorer,
-                rows,
-                options=request.options,
-                observe=_each([write, lambda prediction: told(RowPredicted(prediction))]),
-                skip=_each([counts.skip, write]) if request.errors.skip else None,
-                tell=tell,
-            )
+            skipping = skip if request.errors.skip else None
+            result = workflow(request.scorer, rows, options=request.options, observe=observe, skip=skipping, tell=tell)
         counts.tell(tell)
         if not isinstance(result, LabelSetsReport):  # observers take reports of rows with one label only
             told(EvaluationEnded(result))
@@ -284,7 +284,7 @@ def _estimate(request: _Request) -> None:
 def _rows(request: _Request, tell: Tell) -> EvaluatedRows:
     """The rows of a task or of the file; raises InputError for options that do not fit them."""
     from deepthink_cli.evaluation.evaluate import check_generated
-    from deepthink_cli.tasks.evaluated import rows_of_file, rows_of_task
+    from deepthink_cli.tasks.rows import rows_of_file, rows_of_task
 
     chosen, memory = request.chosen, request.scorer.memory
     if isinstance(chosen, RowSource):
@@ -309,17 +309,6 @@ def _check_model(request: _Request) -> None:
     _check_outputs(request.output, request.observers, read_by(model=used.model))
 
 
-def _each(observers: Sequence[Callable[[T], None] | None]) -> Callable[[T], None]:
-    """One function that calls all given functions, without None."""
-    present = [observer for observer in observers if observer is not None]
-
-    def observe(row: T) -> None:
-        for observer in present:
-            observer(row)
-
-    return observe
-
-
 def _check_choice(labelled: str | None, task: str | None, protocol: str, memory: OpenedMemory) -> bool:
     """Whether the answers to the rows are generated; raises InputError unless there are rows that can be read again."""
     from deepthink_cli.tasks.catalogue import find_task
@@ -337,12 +326,12 @@ def _check_choice(labelled: str | None, task: str | None, protocol: str, memory:
 
 
 @contextmanager
-def _samples_file(request: _Request, rows: EvaluatedRows) -> Iterator[Callable[[Prediction | Skipped], None] | None]:
-    """A function that writes a row for each prediction; None if no samples are wanted."""
+def _samples_file(request: _Request, rows: EvaluatedRows) -> Iterator[Callable[[Prediction | Skipped], object]]:
+    """A function that writes a row for each prediction, if samples are wanted."""
     from deepthink_cli.prediction.rows import ABOUT, RowWriter, samples_rows
 
     if request.output is None:
-        yield None
+        yield lambda row: None
         return
     form = samples_rows(request.scorer, rows, request.output, request.errors)
     with writing_rows(request.output, form.columns, "output", ABOUT) as write:

@@ -97,11 +97,9 @@ class Machines:
         """
         from deepthink_cli.experiments.shards import Shard
 
-        problems, place, shard = Problems(), None, None
-        with problems.collected():
-            place = place_of(divided.workers, queues=True)
-        with problems.collected():
-            shard = None if divided.shard is None else Shard.parsed(divided.shard)
+        problems = Problems()
+        place = problems.tried(place_of, divided.workers, queues=True)
+        shard = None if divided.shard is None else problems.tried(Shard.parsed, divided.shard)
         if place is not None and isinstance(place.found, Queue) and divided.shard is not None:
             reason = f"names the shards itself; omit {option('shard')} {divided.shard}"
             problems.add(Problem.of("workers", divided.workers, reason))
@@ -132,8 +130,8 @@ class Machines:
     def executor(self, device: str, cache: Path) -> Iterator[Executor | None]:
         """The executor that the options name, closed in the end; None for this process and for a queue.
 
-        Enter it before the run is planned: its processes start meanwhile. `device` is the model options' device.
-        Raises InputError for more workers than GPUs, and DeepThinkError for a cluster that cannot be reached.
+        `device` is the model options' device. Raises InputError for more workers than GPUs, and DeepThinkError for a
+        cluster that cannot be reached.
         """
         if self.place is None or self.queue is not None:
             yield None

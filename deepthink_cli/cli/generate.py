@@ -76,8 +76,9 @@ def generate(
     where `predict` compares labels. On a terminal it is plain text, elsewhere a row.
     """
     from deepthink_cli.artifact.opening import model_options, open_memory
-    from deepthink_cli.generation.generate import check_free_rows, generate_file
+    from deepthink_cli.generation.generate import generate_file
     from deepthink_cli.generation.generation import CHUNK
+    from deepthink_cli.scoring.inputs import check_rows
     from deepthink_cli.tasks.rows import in_columns
 
     output = None if str(output) == "-" else output
@@ -92,7 +93,7 @@ def generate(
     with problems.collected():
         opened = open_memory(memory, at)
         source = in_columns(opened, _source(inputs, reading, Show(common)), task, free=True)
-        checked = check_free_rows(opened, source, skip, problems)
+        checked = check_rows(opened.provenance.demonstrations, source, skip=skip, free=True)
     problems.raise_any()
     check_output(output, read_by(model=model_options(opened, options).model), False)
     form, plain = _form(opened, checked, output, columns, skip), output is None and sys.stdout.isatty()
@@ -129,11 +130,10 @@ def _form(
 ) -> GeneratedRows:
     """The rows to write; raises InputError for a field of the input that no row has."""
     from deepthink_cli.generation.generate import GeneratedRows
-    from deepthink_cli.prediction.rows import check_columns
+    from deepthink_cli.prediction.rows import input_fields
 
     table = output is not None and is_table(output)
-    check_columns(options, checked, table)
-    fields = None if checked is None else {name: kind or "text" for name, kind in checked.fields.items()}
+    fields = input_fields(options, checked, table)
     several = len(opened.iterations) > 1
     return GeneratedRows(opened.iterations, (), options=options, fields=fields, table=table, several=several, skip=skip)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import wraps
@@ -101,7 +101,6 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
         command(**values, **built)
 
     flat.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
-    flat.alone = _alone(parameters)  # type: ignore[attr-defined]
     flat.conditions = {each.name: sentence(command.__name__, each.name, typed) for each in parameters}  # type: ignore[attr-defined]
     flat.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return flat
@@ -125,12 +124,6 @@ def _model_of(kind: Any) -> type[Options] | None:
     """The model of a group; None for another type."""
     model = get_args(kind)[0] if get_origin(kind) is Given else kind
     return model if isinstance(model, type) and issubclass(model, Options) else None
-
-
-def _alone(parameters: Iterable[Parameter]) -> dict[str, str]:
-    """The values of options that may be given without a value, for this case."""
-    noted = [(each.name, note) for each in parameters for note in getattr(each.annotation, "__metadata__", ())]
-    return {typed(name): note.alone for name, note in noted if isinstance(note, Flag) and note.alone}
 
 
 def default_text(field: FieldInfo) -> Any:

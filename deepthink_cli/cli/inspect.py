@@ -13,7 +13,7 @@ from deepthink_cli.cli.grouped import Without, grouped
 from deepthink_cli.cli.options import CommonArguments
 from deepthink_cli.io.text import size
 from deepthink_cli.options import OUTPUT, Flag
-from deepthink_cli.provenance import method_text, origin_lines, prompt_lines, stored_text, versions_line
+from deepthink_cli.provenance import method_text, origin_lines, prompt_lines, versions_line
 from deepthink_cli.registry import loaded
 from deepthink_cli.techniques.registry import first_reading
 
@@ -63,11 +63,12 @@ def _inspect(found: Described, verify: bool, json: bool) -> None:
 
 def _facts(header: Header) -> list[str]:
     metadata = header.metadata
-    keys, values = header.shape(0, "keys"), header.shape(0, "values")
+    keys, values = (" x ".join(map(str, header.shape(0, part))) for part in ("keys", "values"))
+    shapes = f"keys {keys} and values {values} (kv_heads x L x head_dim), {metadata.dtypes['memory']}"
     lines = {
         "memory": f"{header.path} ({size(header.size)}, format {metadata.format_version})",
         **origin_lines(metadata, method_text(metadata.iterations, metadata.rule, metadata.positions)),
-        "stored": stored_text(metadata.kept, header.layers, keys, values, metadata.dtypes["memory"]),
+        "stored": f"iteration {', '.join(map(str, metadata.kept))}: {header.layers} layers of {shapes}",
         **prompt_lines(metadata.labels, metadata.template, metadata.chat),
         **versions_line(metadata.versions),
     }

@@ -17,11 +17,10 @@ from typer.exceptions import Abort, Exit, TyperException
 
 from deepthink_cli.cli.about import about_of
 from deepthink_cli.cli.command import ARGUMENTS, Program, ProgramGroup
-from deepthink_cli.cli.console import note, write_text
+from deepthink_cli.cli.console import guard_terminals, note, write_text
 from deepthink_cli.cli.names import flag
 from deepthink_cli.cli.process import INTERRUPTED, end_at_signals, finish, open_closed_streams
 from deepthink_cli.cli.sources import commands_of, unread_variables, usage_message
-from deepthink_cli.cli.terminal import guard_terminals
 from deepthink_cli.errors import (
     DeepThinkError,
     ExitCode,

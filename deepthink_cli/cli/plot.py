@@ -107,8 +107,7 @@ def _write_figure(runs: Sequence[Path], options: PlotArguments, common: CommonAr
             if not (latex is not None and file.suffix.lower() == TEX):
                 check_suffix(file)
             check_apart(file, read, runs=runs, figures=METADATA)
-    with problems.collected():
-        jobs = read_jobs(runs, options.where or ())
+    jobs = problems.tried(read_jobs, runs, options.where or ())
     names = problems.tried(_names, options, form)
     problems.raise_any()
     files = output or [runs[0] / name for name in names]

@@ -140,7 +140,7 @@ def predict(
         source = in_columns(opened, source or RowSource(inputs), task)
         if not show_prompt:
             skip = errors.on_error == "skip"
-            checked = check_rows(opened.provenance.demonstrations, source, problems, skip=skip)
+            checked = problems.tried(check_rows, opened.provenance.demonstrations, source, skip=skip)
             check_supported(scorer.calibrate if scorer else names or (), None if skip else checked)
     problems.raise_any()
     if show_prompt:

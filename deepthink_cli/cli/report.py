@@ -143,8 +143,7 @@ def _write_tables(
             check_apart(output, read, runs=runs)
         chosen = _format(named, common.as_json, output)
     problems.tried(observers.check, read, runs)
-    with problems.collected():
-        jobs = read_jobs(runs, options.where or ())
+    jobs = problems.tried(read_jobs, runs, options.where or ())
     problems.raise_any()
     for line in shard_warnings(runs):
         note(f"warning: {line}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -27,43 +26,35 @@ from deepthink_cli.options import DATA, OUTPUT, Flag, Options
 from deepthink_cli.scoring.scoring import Scoring
 
 if TYPE_CHECKING:
+    from deepthink_cli.experiments.crossing import Crossing
     from deepthink_cli.experiments.estimate import Estimate
-    from deepthink_cli.experiments.run import RunSummary
+    from deepthink_cli.experiments.study import Origin
 
-# Headings of what a run crosses.
-CROSSED = {
-    "shots": "shots",
-    "orders": "orders",
-    "sampling": "drawn",
-    "positions": "position",
-    "demos_by": "demos by",
-    "techniques": "techniques",
-    "calibrations": "scores",
-    "updates": "updates",
-}
-Output = Annotated[
-    Path,
-    Flag(
-        OUTPUT,
-        "Folder of the run; an interrupted run is resumed.",
-        "FOLDER",
-        short="-o",
-        variable=False,
-    ),
-]
-Demos = Annotated[
-    str | None,
-    Flag(DATA, "Use the demonstrations of this file; for one task and one seed only.", "FILE", variable=False),
-]
 Samples = Annotated[bool, Flag(OUTPUT, "Also write every input's scores, as Parquet.", variable=False)]
-DryRun = Annotated[
-    bool,
-    Flag(
-        OUTPUT,
-        "Print what would be done, and an estimate of the time from a short probe if the weights are here.",
-        variable=False,
-    ),
-]
+
+
+class RunArguments(Options):
+    """The tasks of a run, their data, and its folder."""
+
+    task: TaskNames = None
+    demos: Annotated[
+        str | None,
+        Flag(DATA, "Use the demonstrations of this file; for one task and one seed only.", "FILE", variable=False),
+    ] = None
+    data_dir: DataDir = None
+    output: Annotated[
+        Path, Flag(OUTPUT, "Folder of the run; an interrupted run is resumed.", "FOLDER", short="-o", variable=False)
+    ] = Path("run")
+    samples: Samples = False
+    dry_run: Annotated[
+        bool,
+        Flag(
+            OUTPUT,
+            "Print what would be done, and an estimate of the time from a short probe if the weights are here.",
+            variable=False,
+        ),
+    ] = False
+
 
 # Fields of a study that are no options of a run, which is a study in one line.
 OF_STUDIES = ("order_seed", "sampling", "tokens", "pool_size", "balance")
@@ -81,90 +72,97 @@ else:
 @grouped
 def run(
     context: typer.Context,
-    task: TaskNames = None,
-    output: Output = Path("run"),
+    asked: RunArguments,
     *,
     model: Annotated[Given[ModelOptions], Without("engine"), NEW_MODEL],
     options: Annotated[Given[Experiment], Without(*OF_STUDIES)],
     scoring: Annotated[Given[ScoringOptions], Without("nearest", "truncate")],
-    demos: Demos = None,
     chat: Annotated[ChatArguments, Without("system")],
-    data_dir: DataDir = None,
-    samples: Samples = False,
     watching: Given[RunObservers],
-    dry_run: DryRun = False,
     divided: ExecutorArguments,
     common: CommonArguments,
 ) -> None:
     """Think once for every task and seed, and score every T."""
     from deepthink_cli.experiments.crossing import cross
-    from deepthink_cli.experiments.estimate import estimate_runs
     from deepthink_cli.experiments.plan import run_tasks
-    from deepthink_cli.experiments.prepare import described, prepare
-    from deepthink_cli.experiments.run import execute
     from deepthink_cli.outputs import check_run_apart
-    from deepthink_cli.selection.store import Store, default_folder
     from deepthink_cli.tasks.sources import source_of
-    from deepthink_cli.updates.rules import grid_text
 
-    problems, observers, reads = Problems(), Watching("run", watching), list[str | Path]()
+    problems, observers = Problems(), Watching("run", watching)
     problems.tried(check_given, context, "run")
     model_options = problems.tried(model.checked)
     with problems.collected():
         experiment = options.checked()
         _ = experiment.scored  # raises for iterations beyond T
     steps = problems.tried(Scoring.of, **scoring.changed)
-    problems.tried(source_of, data_dir, model.offline)
-    paths: dict[str, Any] = {"model": model.model, "task": task, "data_dir": data_dir, "config": common.config}
+    problems.tried(source_of, asked.data_dir, model.offline)
+    problems.tried(run_tasks, asked.task or ())
+    folder = asked.output
     with problems.collected():
-        run_tasks(task or ())
-    folder = output
-    with problems.collected():
-        machines = Machines.checked(divided, demos)
-        folder = machines.folder(output)
-    with problems.collected():
-        reads += read_by(demos, **paths)
-    with problems.collected():
-        observers.check(reads, [output])
-        check_run_apart(folder, reads)
+        machines = Machines.checked(divided, asked.demos)
+        folder = machines.folder(folder)
+    paths: dict[str, Any] = {"model": model.model, "task": asked.task, "data_dir": asked.data_dir}
+    reads = problems.tried(read_by, asked.demos, **paths, config=common.config) or []
+    problems.tried(observers.check, reads, [asked.output])
+    problems.tried(check_run_apart, folder, reads)
     problems.raise_any()
-    named: dict[str, Any] = {"models": (model_options,), "tasks": tuple(task or ())}
-    named |= {"demos": demos, "data_dir": data_dir and str(data_dir), "chat": chat.chat}
-    named |= {"scoring": steps}
+    named: dict[str, Any] = {"models": (model_options,), "tasks": tuple(asked.task or ()), "demos": asked.demos}
+    named |= {"data_dir": asked.data_dir and str(asked.data_dir), "chat": chat.chat, "scoring": steps}
     crossing = cross(experiment.model_copy(update=named))
-    cache = default_folder()
-    machine = nullcontext() if dry_run else machines.executor(model_options.device, cache)
-    with Show(common) as tell, machine as executor:
+    with Show(common) as tell:
         tell_of_toy(model, tell)
+    if asked.dry_run:
+        _show_plan(crossing, folder, common)
+    else:
+        do_runs(crossing, machines, asked.output, asked.samples, observers, common)
+
+
+def do_runs(
+    crossing: Crossing,
+    machines: Machines,
+    output: Path,
+    samples: bool,
+    observers: Watching,
+    common: CommonArguments,
+    origin: Origin | None = None,
+) -> None:
+    """Do the runs of a crossing, or give them to a queue; print what was written, and the command that follows."""
+    from deepthink_cli.experiments.prepare import prepare
+    from deepthink_cli.experiments.run import execute
+    from deepthink_cli.selection.store import Store, default_folder
+
+    folder, cache = machines.folder(output), default_folder()
+    with Show(common) as tell, machines.executor(crossing.experiment.models[0].device, cache) as executor:
         jobs = prepare(crossing, folder, tell)
-        if dry_run:
-            estimated, gates = estimate_runs(jobs, folder, tell=tell), grid_text(experiment.rules)
-            _show_plan(described(crossing.experiment, jobs, folder), gates, estimated, common.as_json)
-            return
         if machines.queued(output, common.quiet):
             return
+        if origin is not None:
+            origin.write(folder)
         told = telling_all(tell, RunProgress(common.quiet or common.as_json), observers.start(tell))
         summary = execute(jobs, folder, samples, told, Store(cache), executor, machines.shard)
-    report_summary(summary, common, f"deepthink report {output}    or: deepthink plot {output}")
+    if common.as_json:
+        write_json(asdict(summary))
+    written = f"{summary.written} rows written, {summary.inputs:,} inputs scored in {summary.seconds:.1f} s"
+    note(f"{summary.out}: {written}", common.quiet)
+    note(f"next: deepthink report {output}    or: deepthink plot {output}", common.quiet)
 
 
-def _show_plan(values: dict[str, Any], gates: str, estimated: Estimate, json: bool) -> None:
-    if json:
+def _show_plan(crossing: Crossing, folder: Path, common: CommonArguments) -> None:
+    from deepthink_cli.experiments.estimate import estimate_runs
+    from deepthink_cli.experiments.prepare import described, prepare
+
+    with Show(common) as tell:
+        jobs = prepare(crossing, folder, tell)
+        estimated = estimate_runs(jobs, folder, tell=tell)
+    values = described(crossing.experiment, jobs, folder)
+    if common.as_json:
         write_json({**values, "estimate": asdict(estimated)})
         return
-    tasks, work = values["tasks"], f"{values['jobs']} jobs, {values['rows']:,} rows"
-    report(
-        f"model    {values['model']}",
-        f"tasks    {len(tasks)}: {', '.join(tasks[:8])}{', ...' if len(tasks) > 8 else ''}",
-        f"seeds    {', '.join(map(str, values['seeds']))}",
-        f"gates    {gates}; T = {_iterations(values)}",
-        *(f"{shown:8} {', '.join(map(_named, values[name]))}" for name, shown in CROSSED.items() if name in values),
-        *([f"scoring  {values['scoring']}"] if values["scoring"] else []),
-        f"work     {work}, {values['inputs_to_score']:,} inputs to score",
-        f"tokens   about {estimated.tokens:,} to read",
-        f"time     {_time(estimated)}",
-        f"folder   {values['out']} (not written: this is a dry run)",
-    )
+    options = {name: ", ".join(map(str, each)) if isinstance(each, list) else each for name, each in values.items()}
+    width = max(map(len, options))
+    for name, value in {**options, "tokens": f"about {estimated.tokens:,}", "time": _time(estimated)}.items():
+        report(f"{name:{width}}  {value}")
+    report("", "Nothing was written: this is a dry run.")
 
 
 def _time(estimated: Estimate) -> str:
@@ -175,22 +173,3 @@ def _time(estimated: Estimate) -> str:
     if not estimated.rows:
         return "nothing to do: all rows are there already"
     return f"about {duration(estimated.seconds)}, by a short probe{there}"
-
-
-def _iterations(values: dict[str, Any]) -> str:
-    if len(values["scored_iterations"]) == values["iterations"]:
-        return f"1 to {values['iterations']}"
-    return ", ".join(map(str, values["scored_iterations"]))
-
-
-def _named(value: object) -> str:
-    return "the task's own" if value is None else str(value)
-
-
-def report_summary(summary: RunSummary, common: CommonArguments, following: str) -> None:
-    """Print what was written, and the command that follows."""
-    if common.as_json:
-        write_json(asdict(summary))
-    seconds = f"{summary.seconds:.1f} s"
-    note(f"{summary.out}: {summary.written} rows written, {summary.inputs:,} inputs scored in {seconds}", common.quiet)
-    note(f"next: {following}", common.quiet)

@@ -20,7 +20,7 @@ from deepthink_cli.errors import InputError, Problems
 from deepthink_cli.io.tables import check_suffix
 from deepthink_cli.io.text import json_line
 from deepthink_cli.model.options import ModelOptions
-from deepthink_cli.options import DATA, OUTPUT, Flag, Joined, joined, own_options
+from deepthink_cli.options import DATA, OUTPUT, Flag, Joined, Options, joined, own_options
 from deepthink_cli.selection.options import SelectOptions
 from deepthink_cli.selection.registry import METHODS, selection_method
 
@@ -40,16 +40,6 @@ PoolFile = Annotated[
         "Default with --task: the task's training rows.",
     ),
 ]
-Output = Annotated[
-    Path,
-    Flag(
-        OUTPUT,
-        "Output file of the demonstrations; the suffix decides the format, as for predict -o; - for stdout.",
-        "FILE",
-        short="-o",
-        variable=False,
-    ),
-]
 Queries = Annotated[
     str | None,
     Flag(
@@ -60,15 +50,35 @@ Queries = Annotated[
         variable=False,
     ),
 ]
-PoolScores = Annotated[
-    Path | None,
-    Flag(
-        OUTPUT,
-        "Write a row for every row of the pool; the suffix decides the format, as for predict -o.",
-        "FILE",
-        variable=False,
-    ),
-]
+
+
+class SelectArguments(Options):
+    """The task whose rows are the pool, and the files that are written."""
+
+    output: Annotated[
+        Path,
+        Flag(
+            OUTPUT,
+            "Output file of the demonstrations; the suffix decides the format, as for predict -o; - for stdout.",
+            "FILE",
+            short="-o",
+            variable=False,
+        ),
+    ] = Path("demos.jsonl")
+    pool_scores: Annotated[
+        Path | None,
+        Flag(
+            OUTPUT,
+            "Write a row for every row of the pool; the suffix decides the format, as for predict -o.",
+            "FILE",
+            variable=False,
+        ),
+    ] = None
+    task: TaskName = None
+    protocol: ProtocolName = "official"
+    data_dir: DataDir = None
+
+
 _OWN = {f"--demos-by {name}": method.options for name, method in METHODS.items()}
 if TYPE_CHECKING:
     MethodOptions = Joined
@@ -89,18 +99,14 @@ _MODEL = (
 def select(
     context: typer.Context,
     pool: PoolFile = None,
-    output: Output = Path("demos.jsonl"),
     *,
     choice: Given[SelectOptions],
     own: Given[MethodOptions],
+    asked: SelectArguments,
     queries: Queries = None,
-    pool_scores: PoolScores = None,
     model: Annotated[Given[ModelOptions], Help(model=_MODEL)],
     reading: RowArguments,
     prompt: PromptArguments,
-    task: TaskName = None,
-    protocol: ProtocolName = "official",
-    data_dir: DataDir = None,
     common: CommonArguments,
 ) -> None:
     """Choose demonstrations from a pool of labelled rows."""
@@ -111,35 +117,31 @@ def select(
 
     problems = Problems()
     problems.tried(check_given, context, "select")
-    paths: dict[str, Any] = {"model": model.model, "template": prompt.template}
-    paths |= {"labels": prompt.labels}
-    paths |= {"task": task, "data_dir": data_dir, "config": common.config}
-    with problems.collected():
-        _check_outputs(output, pool_scores, common.as_json, [pool, queries], paths)
+    paths: dict[str, Any] = {"model": model.model, "template": prompt.template, "labels": prompt.labels}
+    paths |= {"task": asked.task, "data_dir": asked.data_dir, "config": common.config}
+    problems.tried(_check_outputs, asked, common.as_json, [pool, queries], paths)
     model_options = problems.tried(model.checked)
-    options = problems.tried(_options, choice, own, task)
-    source = problems.tried(source_of, data_dir, model.offline)
-    with problems.collected():
-        sources = _sources(pool, queries, reading, prompt.labels, Show(common))
+    options = problems.tried(_options, choice, own, asked.task)
+    source = problems.tried(source_of, asked.data_dir, model.offline)
+    sources = problems.tried(_sources, pool, queries, reading, prompt.labels, Show(common))
     problems.raise_any()
     pool_source, query_source = sources
     with Show(common, bar=not common.as_json) as tell:
-        rows_of_pool = pool_rows(pool_source, task, protocol, source, prompt, tell)
-        check_output_holds(rows_of_pool, output)
+        rows_of_pool = pool_rows(pool_source, asked.task, asked.protocol, source, prompt, tell)
+        check_output_holds(rows_of_pool, asked.output)
         targets = [] if query_source is None else queries_of_file(query_source, rows_of_pool)
         named = None if model.model is None else model_options
         result = choose(rows_of_pool, options, named, targets, Store(default_folder()), tell)
-    _write(result, output, pool_scores)
-    _report(result, output, _next(output, task, prompt, model, result), common)
+    _write(result, asked.output, asked.pool_scores)
+    _report(result, asked.output, _next(asked, prompt, model, result), common)
 
 
-def _check_outputs(
-    output: Path, scores: Path | None, json: bool, read: list[str | None], paths: dict[str, Any]
-) -> None:
+def _check_outputs(asked: SelectArguments, json: bool, read: list[str | None], paths: dict[str, Any]) -> None:
     """Raise InputError if an output would overwrite an input or another output."""
     from deepthink_cli.outputs import check_apart
     from deepthink_cli.selection.select import file_beside
 
+    output, scores = asked.output, asked.pool_scores
     if read == ["-", "-"]:
         raise InputError.of("for", "-", "POOL is standard input, too; give a file")
     if output == STDOUT and json:
@@ -160,7 +162,7 @@ def _check_outputs(
 
 
 def _sources(
-    pool: str | None, queries: str | None, reading: RowArguments, labels: list[str] | None, tell: Tell
+    pool: str | None, queries: str | None, reading: RowArguments, labels: str | None, tell: Tell
 ) -> tuple[RowSource | None, RowSource | None]:
     """The rows of the pool and the queries; the format is for the pool, if it is a file, and for stdin."""
     of_queries = RowArguments()
@@ -195,8 +197,7 @@ def pool_rows(
 ) -> PoolRows:
     """The labelled rows of the file, or the training rows of the task; raises InputError if there is neither."""
     from deepthink_cli.tasks.catalogue import find_task
-    from deepthink_cli.tasks.evaluated import pool_of_task
-    from deepthink_cli.tasks.rows import announce
+    from deepthink_cli.tasks.rows import announce, pool_of_task
     from deepthink_cli.tasks.splits import evaluation_set
 
     if name is not None:
@@ -234,20 +235,14 @@ def _write(result: SelectResult, output: Path, scores: Path | None) -> None:
         write_selection(result, output)
 
 
-def _next(
-    output: Path,
-    task: str | None,
-    prompt: PromptArguments,
-    model: Given[ModelOptions],
-    result: SelectResult,
-) -> str:
+def _next(asked: SelectArguments, prompt: PromptArguments, model: Given[ModelOptions], result: SelectResult) -> str:
     """The command that makes a memory of the demonstrations, with the same prompts and labels."""
     chosen = result.chosen
-    words = ["deepthink", "think", str(output)]
+    words = ["deepthink", "think", str(asked.output)]
     if model.model is not None:
         words += ["-m", model.model]
-    if task is not None:
-        return shlex.join([*words, "--task", task])
+    if asked.task is not None:
+        return shlex.join([*words, "--task", asked.task])
     for name, value in prompt.model_dump().items():
         for each in value if isinstance(value, list) else [] if value is None else [value]:
             words += [f"--{name.replace('_', '-')}", each]

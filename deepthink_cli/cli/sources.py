@@ -185,7 +185,8 @@ def _checked(context: typer.Context, parameter: Any, value: Any, what: str) -> A
         value = list(map(str, value if several else [value]))
     elif several:
         words = list(map(str, value))
-        value = json.dumps(words, ensure_ascii=False) if any("," in word for word in words) else ",".join(words)
+        plain_words = not any("," in word or word.startswith(('"', "[", "@")) for word in words)
+        value = ",".join(words) if plain_words else json.dumps(words, ensure_ascii=False)
     try:
         parameter.process_value(context, value)
     except TyperException as error:

@@ -76,18 +76,12 @@ def tune(
     problems = Problems()
     problems.tried(check_given, context, "tune")
     if output is not None:
-        read: dict[str, Any] = {
-            "model": model.model,
-            "template": prompt.template,
-            "labels": prompt.labels,
-            "config": common.config,
-        }
         with problems.collected():
-            check_apart(output, read_by(rows, **read))
+            paths: dict[str, Any] = {"template": prompt.template, "labels": prompt.labels}
+            check_apart(output, read_by(rows, model=model.model, config=common.config, **paths))
     model_options = problems.tried(model.checked)
     options = problems.tried(tuning.checked)
-    with problems.collected():
-        labelled = _labelled(rows, reading, prompt, chat, Show(common))
+    labelled = problems.tried(_labelled, rows, reading, prompt, chat, Show(common))
     steps = problems.tried(Scoring.of, **scoring.changed)
     problems.raise_any()
     with Show(common, bar=not common.as_json) as tell:

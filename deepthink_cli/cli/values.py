@@ -25,71 +25,52 @@ FILE = "@"  # begins the name of a file of labels
 _HINT = "write a,b,c"
 
 
-def label_list(typed: Sequence[str] | None) -> list[str] | None:
-    """Label words from the values of --labels, without white space at their ends; None if it was not given.
+def label_list(typed: str | None) -> list[str] | None:
+    """Label words from the value of --labels, without white space at their ends; None if it was not given.
 
-    Given once, the value is a line of CSV, a JSON list, or `@FILE`: the labels of a file, one a line. Given several
-    times, each value is one label as it is. Raises InputError for fewer than two labels, an empty one and a file that
-    cannot be read, with its lines that are wrong.
+    The value is a line of CSV, a JSON list, or `@FILE`: the labels of a file, one a line. Raises InputError for fewer
+    than two labels, an empty one and a file that cannot be read, with its lines that are wrong.
     """
     words = label_words(typed)[1]
     if words is not None and len(words) < 2:
-        raise InputError.of("labels", ", ".join(typed or ()), "one label only; name at least two")
+        raise InputError.of("labels", typed, "one label only; name at least two")
     return words
 
 
-def label_words(typed: Sequence[str] | None) -> tuple[dict[str, str], list[str] | None]:
+def label_words(typed: str | None) -> tuple[dict[str, str], list[str] | None]:
     """The word of each value in `0=negative,1=positive`, and the different words, in order.
 
     If not every value has a `=`, and in a JSON list or a file, all are label words as they are, as `label_list` says.
     """
+    if typed is None:
+        return {}, None
     words = _words(typed)
-    if (
-        words is None
-        or typed is None
-        or typed[0].lstrip().startswith(("[", FILE))
-        or not all("=" in each for each in words)
-    ):
+    if typed.lstrip().startswith(("[", FILE)) or not all("=" in each for each in words):
         return {}, words
     pairs = [tuple(map(str.strip, each.split("=", 1))) for each in words]
     if not all(map(all, pairs)) or len({pair[0] for pair in pairs}) < len(pairs):
-        raise InputError.of(
-            "labels", ", ".join(typed), "give VALUE=LABEL, each value once, as in 0=negative,1=positive"
-        )
+        raise InputError.of("labels", typed, "give VALUE=LABEL, each value once, as in 0=negative,1=positive")
     return {pair[0]: pair[1] for pair in pairs}, list(dict.fromkeys(pair[1] for pair in pairs))
 
 
-def _words(typed: Sequence[str] | None) -> list[str] | None:
-    """The words of --labels; None if it was not given."""
-    if not typed:
-        return None
-    named = Problem.of("labels", ", ".join(typed))
+def _words(typed: str) -> list[str]:
+    """The words of --labels."""
     try:
-        "".join(typed).encode("utf-8")
+        typed.encode("utf-8")
     except UnicodeEncodeError as error:
-        raise InputError.of(
-            "labels", ascii(", ".join(typed))[1:-1], "holds bytes that are not UTF-8; write it in UTF-8"
-        ) from error
-    (first, *others) = typed
+        written = ascii(typed)[1:-1]
+        raise InputError.of("labels", written, "holds bytes that are not UTF-8; write it in UTF-8") from error
     if (path := labels_file(typed)) is not None:
         return _of_file(path)
-    words = [*typed] if others else _of_json(first) if first.lstrip().startswith("[") else _of_csv(first)
+    words = _of_json(typed) if typed.lstrip().startswith("[") else _of_csv(typed)
     if not all(isinstance(word, str) and word.strip() for word in words):
-        raise InputError(named.because(f"a label word is empty; {_HINT}"))
+        raise InputError.of("labels", typed, f"a label word is empty; {_HINT}")
     return [word.strip() for word in words]
 
 
-def labels_file(typed: Sequence[str] | None) -> str | None:
-    """The file that --labels names, if any; raises InputError for a file beside other labels."""
-    files = [value for value in typed or () if value.startswith(FILE)]
-    if files and typed is not None and len(typed) > 1:
-        raise InputError.of(
-            "labels",
-            files[0],
-            "a file of labels cannot be combined with other labels; write all labels into it, or a label "
-            f"that begins with @ in quotation marks, as in '\"{files[0]}\",other'",
-        )
-    return os.path.expanduser(files[0].removeprefix(FILE)) if files else None
+def labels_file(typed: str | None) -> str | None:
+    """The file that --labels names, if any."""
+    return os.path.expanduser(typed.removeprefix(FILE)) if typed is not None and typed.startswith(FILE) else None
 
 
 def labels_option(labels: Sequence[str]) -> str:
@@ -193,14 +174,14 @@ def read_by(
     *rows: str | Path | None,
     model: str | None = None,
     template: str | None = None,
-    labels: Sequence[str] | None = None,
+    labels: str | None = None,
     task: str | Sequence[str] | None = None,
     data_dir: Path | None = None,
     config: Path | None = None,
 ) -> list[str | Path]:
     """The files and folders that these options read, and the package's own folder; `rows` may be `-`, or a pattern.
 
-    Raises InputError for a wrong task file, for an unknown task if rows come from `data_dir`, and as `labels_file`.
+    Raises InputError for a wrong task file, for and for an unknown task if rows come from `data_dir`.
     """
     from deepthink_cli.tasks.catalogue import find_tasks
     from deepthink_cli.tasks.sources import files_of

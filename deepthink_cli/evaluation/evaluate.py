@@ -32,7 +32,7 @@ from deepthink_cli.prediction.scorer import Loaded, Scorer
 from deepthink_cli.scoring.pipeline import EVALUATED, EVERY_REASON, UNSCORABLE
 from deepthink_cli.scoring.prediction import Prediction
 from deepthink_cli.scoring.probe import Probed
-from deepthink_cli.tasks.evaluated import EvaluatedRows, check_read_for, rows_of_file
+from deepthink_cli.tasks.rows import EvaluatedRows, check_read_for, rows_of_file
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

@@ -21,7 +21,7 @@ from deepthink_cli.prediction.predict import tell_of_several, tell_of_truncated
 from deepthink_cli.prediction.scorer import Scorer
 from deepthink_cli.scoring.prediction import Prediction
 from deepthink_cli.scoring.scoring import Scoring
-from deepthink_cli.tasks.evaluated import EvaluatedRows
+from deepthink_cli.tasks.rows import EvaluatedRows
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Self
 
-from deepthink_cli.errors import BelowThreshold, InputError
+from deepthink_cli.errors import BelowThreshold, InputError, option
 from deepthink_cli.evaluation.metrics import Metrics, Probabilities, wilson
 from deepthink_cli.multilabel import LabelSets
 
@@ -90,4 +90,4 @@ class Threshold:
         """Raise BelowThreshold if the judged value is too small; it must be of the same metric."""
         assert judged.metric == self.metric
         if judged.value < self.least:
-            raise BelowThreshold(f"{self.metric} {judged.value:.4f} is below --fail-under {self.text}")
+            raise BelowThreshold(f"{self.metric} {judged.value:.4f} is below {option('fail_under')} {self.text}")

@@ -161,8 +161,7 @@ def cross_study(opened: OpenedStudy) -> Crossing:
     """
     problems = Problems()
     axes, tasks = _resolved_axes(opened, problems)
-    with problems.collected():
-        boxes = _without_excluded(opened, axes, tasks)
+    boxes = problems.tried(_without_excluded, opened, axes, tasks)
     problems.raise_any()
     if not boxes:
         raise InputError(f"{opened.where('exclude')}: exclude: leaves no combination of the axes; exclude fewer")
@@ -247,9 +246,7 @@ def _resolved_axes(opened: OpenedStudy, problems: Problems) -> tuple[Box, Tasks]
     Collects a line for every value that is duplicated, unknown or not on this machine. Raises InputError with all of
     them if a task is unknown.
     """
-    tasks: Tasks = {}
-    with problems.collected():
-        tasks = _tasks(opened)
+    tasks = problems.tried(_tasks, opened) or {}
     for check in (_duplicates, _paths, _scored, _conditions):
         problems.add(*check(opened))
     if not tasks:

@@ -205,7 +205,7 @@ def measure(engine: Engine, jobs: Sequence[Job]) -> Rates:
     """The rates of one task's jobs: the first of those that are read together, with two readings and some inputs."""
     group, options = next(iter(together(jobs, max_tokens_together(engine)))), jobs[0].run.options
     iterations = min(2, options.iterations)
-    methods = [Method(iterations, gate, jobs[0].run.positions) for gate in options.rules]
+    methods = [Method(iterations, gate, jobs[0].run.options.positions[0]) for gate in options.rules]
     thoughts = [(member, method) for job in group for method in methods for member in job.members]
     longest = max(len(member.token_ids) for member, _ in thoughts)
     thoughts = thoughts[: max(1, engine.tokens_held(COPIES) // longest)]

@@ -15,12 +15,11 @@ from pydantic import BeforeValidator, Field, PlainSerializer, PlainValidator, fi
 from deepthink_cli.calibration.registry import NONE, choices, unlabelled
 from deepthink_cli.data.chat import Chat
 from deepthink_cli.errors import InputError, parameter
-from deepthink_cli.io.parameters import split
 from deepthink_cli.io.records import Natural
 from deepthink_cli.method import ITERATIONS, POSITIONS, GateOptions, Positions
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.options import DATA, METHOD, Flag, TokenIds, chosen_iterations, named_by
-from deepthink_cli.registry import installed
+from deepthink_cli.registry import installed, split_names
 from deepthink_cli.scoring.scoring import PLAIN, Scoring
 from deepthink_cli.selection.options import BALANCE, ORDER_SEED, POOL_SIZE, SAMPLING, SHOTS, Limit
 from deepthink_cli.selection.registry import Sampling, selection_method
@@ -150,7 +149,7 @@ class Experiment(GateOptions):
     balance: Annotated[bool, BALANCE] = False
     techniques: Annotated[
         tuple[Annotated[str, named_by(_technique)], ...],
-        BeforeValidator(split),
+        BeforeValidator(split_names),
         Flag(
             METHOD,
             "Ways to make memories (deepthink list techniques), with parameters as in ct-kv:steps=50"
@@ -173,7 +172,7 @@ class Experiment(GateOptions):
     scoring: Annotated[Scoring, PlainValidator(_scoring), PlainSerializer(lambda each: each.recorded)] = PLAIN
     updates: Annotated[
         tuple[RuleText, ...],
-        BeforeValidator(split),
+        BeforeValidator(split_names),
         Flag(
             METHOD,
             "How readings change the memory, each rule with rows of its own: gate, as in the paper, and ablations, "

@@ -172,9 +172,9 @@ class Job(Prepared):
             sampling=self.sampling,
             shots=len(self.drawn.demonstrations.examples),
             seed=self.seed,
-            order_seed=run.order_seed,
+            order_seed=run.options.orders[0],
             **gate_values(options.rules[0]),
-            positions=run.positions,
+            positions=run.options.positions[0],
             iteration=1,
             demonstrations_sha256=self.sha256,
             weights_sha256=identity.weights_sha256 or None,
@@ -272,7 +272,7 @@ def fitted(run: Run, job: str, drawn: DemonstrationSet) -> tuple[DemonstrationSe
 
     fit, agreed, bound_by = len(drawn.examples), 0, None
     for technique in cycle(run.options.chosen_techniques):  # until all agree: fewer demonstrations can be more tokens
-        held = max_demonstrations(limits, run.positions, iterations, partial(tokens, technique), fit, SHARE)
+        held = max_demonstrations(limits, run.options.positions[0], iterations, partial(tokens, technique), fit, SHARE)
         if not held:
             raise _none_fits(run, job, technique.name, tokens(technique, 1))
         fit, agreed, bound_by = (fit, agreed + 1, bound_by) if held == fit else (held, 1, technique.name)
@@ -282,7 +282,7 @@ def fitted(run: Run, job: str, drawn: DemonstrationSet) -> tuple[DemonstrationSe
 
 
 def _none_fits(run: Run, job: str, technique: str, tokens: int) -> InputError:
-    largest = run.spec.limits.largest(run.positions, run.options.iterations)
+    largest = run.spec.limits.largest(run.options.positions[0], run.options.iterations)
     named = "" if technique == DEEP_THINKING else f" with {option('technique')} {technique}"
     left = "the task" if technique == DEEP_THINKING else f"{technique} or the task"
     return InputError(

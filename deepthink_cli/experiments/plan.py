@@ -12,7 +12,6 @@ from deepthink_cli.data.examples import DemonstrationSet
 from deepthink_cli.errors import InputError, option
 from deepthink_cli.experiments.experiment import Experiment
 from deepthink_cli.experiments.results import Part, Point
-from deepthink_cli.method import Positions
 from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.tasks.catalogue import find_tasks
 from deepthink_cli.tasks.format import Task
@@ -35,31 +34,6 @@ class Run:
     source: Source
     demonstrations: DemonstrationSet | None = None
     chat: Chat | None = None
-
-    @property
-    def protocol(self) -> str:
-        """The protocol whose rows are evaluated."""
-        return self.options.protocols[0]
-
-    @property
-    def shots(self) -> int | None:
-        """The number of demonstrations; None for the task's own."""
-        return self.options.shots[0]
-
-    @property
-    def order_seed(self) -> int | None:
-        """The seed of the order of demonstrations; None for that in which they are drawn."""
-        return self.options.orders[0]
-
-    @property
-    def sampling(self) -> str | None:
-        """How demonstrations are drawn; None for the task's own way."""
-        return self.options.sampling[0]
-
-    @property
-    def positions(self) -> Positions:
-        """The positions of readings after the first."""
-        return self.options.positions[0]
 
 
 def planned(options: Experiment, spec: ModelSpec, given: DemonstrationSet | None = None) -> Run:

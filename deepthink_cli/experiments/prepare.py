@@ -16,7 +16,7 @@ from deepthink_cli.engine.opening import find_model
 from deepthink_cli.errors import DeepThinkError, InputError, Problems, option
 from deepthink_cli.events import Note, Progress, Tell, once, silent
 from deepthink_cli.experiments.crossing import Crossing, shown
-from deepthink_cli.experiments.experiment import BETWEEN_RUNS, Experiment
+from deepthink_cli.experiments.experiment import Experiment
 from deepthink_cli.experiments.folder import found_in
 from deepthink_cli.experiments.jobs import Job, PendingJobs, Prepared, jobs_after, known, pending
 from deepthink_cli.experiments.plan import Run, planned
@@ -25,41 +25,28 @@ from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.selection.choice import Request, check_request
 from deepthink_cli.tasks.catalogue import digest
-from deepthink_cli.tasks.evaluated import check_held_out, pool_of_task
 from deepthink_cli.tasks.format import Task
 from deepthink_cli.tasks.judges import check_may_run, judge_of, tell_of_programs
-from deepthink_cli.tasks.rows import announce
+from deepthink_cli.tasks.rows import announce, check_held_out, pool_of_task
 from deepthink_cli.tasks.splits import Drawn, EvaluationSet, draw_demonstrations, evaluation_set
-from deepthink_cli.techniques.registry import DEEP_THINKING
-from deepthink_cli.updates.registry import GATE, rule_text
-from deepthink_cli.updates.rules import grid_values
 
 
 def described(experiment: Experiment, jobs: Sequence[Prepared], out: Path) -> dict[str, Any]:
-    """What the jobs of an experiment with one model do, as JSON values."""
-    run, rules = jobs[0].run, experiment.rules
-    crossed = {
-        "demos_by": list(experiment.demos_by),
-        "techniques": list(experiment.techniques),
-        "calibrations": list(experiment.calibrations),
-        "updates": list(dict.fromkeys(rule_text(rule) or GATE for rule in rules)),
-    }
-    plain = {"demos_by": [], "techniques": [DEEP_THINKING], "calibrations": [NONE], "updates": [GATE]}
-    several = {name: list(values) for name, values in experiment.axes().items() if name in BETWEEN_RUNS}
+    """What the jobs of an experiment with one model do, as JSON values: its axes, and the options that were changed."""
+    axes = {name: values for name, values in experiment.axes().items() if values != (None,)}
+    changed = experiment.model_dump(mode="json", exclude_defaults=True)
     return {
-        "model": run.spec.id,
-        "out": str(out),
-        "tasks": [task.name for task in run.tasks],
-        "seeds": list(experiment.seeds),
-        **grid_values(rules),
+        **changed,
+        **{name: list(values) for name, values in axes.items()},
+        "models": [jobs[0].run.spec.id],
+        "tasks": [task.name for task in jobs[0].run.tasks],
         "iterations": experiment.iterations,
-        "scored_iterations": list(experiment.scored),
-        **{name: values for name, values in crossed.items() if values != plain[name]},
-        **{name: values for name, values in several.items() if len(values) > 1},
-        "scoring": str(experiment.scoring),
+        "at": list(experiment.scored),
+        **({"scoring": str(experiment.scoring)} if "scoring" in changed else {}),
+        "out": str(out),
         "jobs": len(known(jobs)) + len(pending(jobs)) * len(experiment.techniques),
         "rows": sum(job.rows for job in jobs),
-        "inputs_to_score": sum(job.inputs for job in jobs),
+        "inputs": sum(job.inputs for job in jobs),
     }
 
 
@@ -75,9 +62,7 @@ def prepare(crossing: Crossing, out: Path, tell: Tell = silent) -> list[Prepared
     for options in crossing.runs:
         (model,) = options.models
         if model not in specs:
-            specs[model] = None
-            with problems.collected():
-                specs[model] = _find(crossing, model, tell)
+            specs[model] = problems.tried(_find, crossing, model, tell)
         spec = specs[model]
         if spec is not None:
             with problems.collected():
@@ -172,9 +157,9 @@ class SharedRows:
 
     def of(self, run: Run, task: Task) -> EvaluationSet:
         """The rows that a run evaluates of a task; raises as `evaluation_set`."""
-        key = (task.name, digest(task), run.protocol, run.source, run.options.limit)
+        key = (task.name, digest(task), run.options.protocols[0], run.source, run.options.limit)
         if key not in self._sets:
-            self._sets[key] = evaluation_set(task, run.protocol, run.source, run.options.limit)
+            self._sets[key] = evaluation_set(task, run.options.protocols[0], run.source, run.options.limit)
         return self._sets[key]
 
     def clear(self) -> None:
@@ -195,12 +180,12 @@ def prepare_jobs(run: Run, task: Task, shared: SharedRows | None = None) -> Iter
         fitting = pool_of_task(task, evaluated).fitting(run.spec.tokenizer, run.spec.limits)
     for seed in run.options.seeds:
         if not run.options.demos_by:
-            sampling = "given" if run.demonstrations else run.sampling or task.sampling
+            sampling = "given" if run.demonstrations else run.options.sampling[0] or task.sampling
             yield from jobs_after(run, evaluated, seed, _drawn(run, evaluated, seed), sampling)
             continue
         pool = fitting.sampled(run.options.pool_size, seed)
         for method in run.options.demos_by:
-            request = Request(method, run.shots or task.shots, seed, run.options.balance, chat=run.chat)
+            request = Request(method, run.options.shots[0] or task.shots, seed, run.options.balance, chat=run.chat)
             check_request(pool, request)
             yield PendingJobs(run, evaluated, seed, pool, request)
     if shared is None:
@@ -232,7 +217,9 @@ def _drawn(run: Run, evaluated: EvaluationSet, seed: int) -> Drawn:
         rows = [(f"{option('demos')}: row {n}, {_beginning(each)!r}", each) for n, each in enumerate(examples, start=1)]
         check_held_out(rows, evaluated, "or use think and eval, which also reports the accuracy without such rows")
         return Drawn(run.demonstrations, Counter())
-    return draw_demonstrations(evaluated.task, evaluated, run.shots, seed, run.order_seed, run.sampling)
+    return draw_demonstrations(
+        evaluated.task, evaluated, run.options.shots[0], seed, run.options.orders[0], run.options.sampling[0]
+    )
 
 
 def _beginning(example: Example) -> str:

@@ -24,8 +24,6 @@ class JobInfo:
 
     key: str
     label: str
-    task: str
-    seed: int
     gates: int
     calibration: str
     fewer: str | None = None

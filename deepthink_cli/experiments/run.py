@@ -205,8 +205,8 @@ def distribute(
     counts = scheduler.counts
     tell(
         Note(
-            f"{executor.workers} workers: {counts.units} units done, models loaded {counts.loads} times, "
-            f"{counts.replaced} workers replaced, {counts.retried} units tried again"
+            f"{executor.workers} workers: {counts['units']} units done, models loaded {counts['loads']} times, "
+            f"{counts['replaced']} workers replaced, {counts['retried']} units tried again"
         )
     )
     if scheduler.failures:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from deepthink_cli.errors import InputError, Problems, option
+from deepthink_cli.errors import Problems, option
 from deepthink_cli.experiments.results import Result, Setting
 
 TASK, DEMONSTRATIONS, ROWS = "task_sha256", "demonstrations_sha256", "rows_sha256"
@@ -33,9 +33,7 @@ def check_continues(rows: Iterable[Result], planned: Sequence[Setting]) -> None:
             job = (setting.task, setting.seed, setting.order_seed, setting.part)
             differing.setdefault(job, []).append((row, other))
     problems = Problems()
-    for rows_of_job in differing.values():
-        with problems.collected():
-            raise InputError(_refusal(rows_of_job))
+    problems.add(*map(_refusal, differing.values()))
     problems.raise_any()
 
 

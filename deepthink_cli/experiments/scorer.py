@@ -92,7 +92,7 @@ def _read(engine: Engine, scorers: Sequence[JobScorer]) -> Iterator[JobEvent]:
             yield from scorer.score(member, rule, memory)
 
     if made:
-        positions = scorers[0].job.run.positions
+        positions = scorers[0].job.run.options.positions[0]
         thoughts = [(scorer.job.members[member], Method(last, rule, positions)) for scorer, member, rule in made]
         yield from think_in_batches(engine, thoughts, score)
 
@@ -252,7 +252,7 @@ def _info(job: Job, key: str) -> JobInfo:
     """What is shown of a job."""
     options = job.run.options
     fewer = job.fewer if options.demos_by else None
-    return JobInfo(key, job.label, job.task.name, job.seed, len(options.rules), options.calibrations[0], fewer)
+    return JobInfo(key, job.label, len(options.rules), options.calibrations[0], fewer)
 
 
 def corrections_of(setting: Setting, predictions: Sequence[Prediction]) -> list[Correction] | None:

@@ -187,11 +187,8 @@ def open_study(name: str, scale: str | None = None, options: Options | None = No
     base = _layer(document, {"name": path.stem, **document.values}, path.parent)
     scales = _scales(document, path.parent)
     problems = Problems()
-    with problems.collected():
-        written = _opened(path, [base])
-    for layer in scales.values():
-        with problems.collected():
-            _opened(path, [base, layer])
+    written = problems.tried(_opened, path, [base])
+    problems.each(lambda layer: _opened(path, [base, layer]), scales.values())
     problems.raise_any()
     if scale is not None and scale not in scales:
         known = f"the study has {', '.join(scales)}" if scales else "the study has no scales"

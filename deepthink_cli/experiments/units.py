@@ -70,7 +70,7 @@ def pending_digest(pending: Sequence[PendingJobs], identity: ModelIdentity) -> s
     data = [[digest_of_task(each.task), each.evaluated.rows_sha256, each.pool.sha256] for each in pending]
     methods = [[each.request.method, each.request.shots, each.seed, each.request.balanced] for each in pending]
     scored = [[each.name, *map(str, points(options, each))] for each in options.chosen_techniques]
-    crossed = [scored, options.calibrations, run.positions, options.scoring.recorded]
+    crossed = [scored, options.calibrations, run.options.positions[0], options.scoring.recorded]
     return _digest([identity.contents_sha256, identity.dtype, data, methods, crossed])
 
 

@@ -45,7 +45,8 @@ def generate_file(
     first bad row of standard input.
     """
     source = in_columns(memory, inputs, free=True)
-    checked = check_free_rows(memory, source, skip) if checked is None else checked
+    if checked is None:
+        checked = check_rows(memory.provenance.demonstrations, source, skip=skip, free=True)
     spec = find_its_model(memory, options, tell)
     if checked is not None and not skip:
         _check_prompts(memory, spec, source, checked, ended(decoding, spec.tokenizer, memory.provenance.demonstrations))
@@ -63,17 +64,6 @@ def generate_file(
         yield part
         done += sum(isinstance(each, Skipped) or each.iteration == memories[-1].iteration for each in part)
         tell(Progress("generating", done, total))
-
-
-def check_free_rows(
-    memory: OpenedMemory, source: RowSource, skip: bool, problems: Problems | None = None
-) -> CheckedRows | None:
-    """Check the rows of a file as `check_rows` does; raises their mistakes, or adds them to `problems`."""
-    collected = problems or Problems()
-    checked = check_rows(memory.provenance.demonstrations, source, collected, skip=skip, free=True)
-    if problems is None:
-        collected.raise_any()
-    return checked
 
 
 def _check_prompts(

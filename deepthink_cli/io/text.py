@@ -61,9 +61,6 @@ def size(count: int) -> str:
     return f"{count / 1024**power:.1f} {('KiB', 'MiB', 'GiB', 'TiB')[power - 1]}"
 
 
-MAX_VALUE = 500  # characters of a named value
-
-
 def html_table(columns: Sequence[str], rows: Sequence[Sequence[str]], caption: str = "") -> str:
     """One `<table>` with every text escaped; the first column is aligned to the left, the others to the right."""
     lines = ["<table>"]

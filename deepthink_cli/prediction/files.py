@@ -170,7 +170,7 @@ def _locked(output: Path, path: Path) -> Iterator[None]:
             lock.acquire()
         except Timeout as error:
             raise InputError.of(
-                "output", output, "another deepthink predict --resume writes there; wait for it"
+                "output", output, f"another deepthink predict with {option('resume')} writes there; wait for it"
             ) from error
     try:
         yield

@@ -17,7 +17,6 @@ from deepthink_cli.calibration.notes import skipping as skipping_bad_rows
 from deepthink_cli.data.examples import Query, Skipped, queries_or_skipped, read_queries
 from deepthink_cli.data.source import RowSource
 from deepthink_cli.engine.base import Engine
-from deepthink_cli.errors import Problems
 from deepthink_cli.events import Note, Progress, Tell, silent
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.model.spec import ModelSpec
@@ -116,7 +115,7 @@ class Labelling:
         """
         tell_of_several(scorer, tell)
         source = in_columns(scorer.memory, inputs)
-        checked = _checked(scorer, source, skip) if checked is None else checked
+        checked = check_rows(scorer.demonstrations, source, skip=skip) if checked is None else checked
         check_supported(scorer.calibrate, None if skip else checked)
         spec = scorer.find(options, tell)
         if not skip:
@@ -181,13 +180,6 @@ class Labelling:
         else:
             rows = _passing(read_queries(self.source, *prompt), self.check)
         return rows if self.extended is None else self.extended.watched(rows, demonstrations.labels)
-
-
-def _checked(scorer: Scorer, source: RowSource, skip: bool) -> CheckedRows | None:
-    problems = Problems()
-    checked = check_rows(scorer.demonstrations, source, problems, skip=skip)
-    problems.raise_any()
-    return checked
 
 
 def _passing(queries: Iterator[Query], check: CheckRow) -> Iterator[Query]:

@@ -25,7 +25,7 @@ from deepthink_cli.scoring.inputs import MAX_FIELDS, CheckedRows
 from deepthink_cli.scoring.prediction import Correction, Counted, Prediction
 from deepthink_cli.scoring.scoring import PLAIN, Scoring
 from deepthink_cli.scoring.softmax import shares
-from deepthink_cli.tasks.evaluated import EvaluatedRows
+from deepthink_cli.tasks.rows import EvaluatedRows
 
 UNCALIBRATED = "uncalibrated"
 ABOUT = {
@@ -223,10 +223,9 @@ def best(prediction: Prediction, count: int) -> list[dict[str, Any]]:
 def output_rows(
     scorer: Scorer, checked: CheckedRows | None, table: bool, options: LabelOptions, errors: ErrorOptions
 ) -> OutputRows:
-    """The rows that `predict` writes for checked inputs, or for standard input; raises as `check_columns`."""
+    """The rows that `predict` writes for checked inputs, or for standard input; raises as `input_fields`."""
     memory, labels = scorer.memory, scorer.demonstrations.labels
-    check_columns(options, checked, table)
-    fields = None if checked is None else {name: kind or "text" for name, kind in checked.fields.items()}
+    fields = input_fields(options, checked, table)
     shared = checked is None or checked.other_labels is None
     return OutputRows(
         memory.iterations,
@@ -254,15 +253,18 @@ def _several(scorer: Scorer, options: LabelOptions) -> GivenLabels | None:
 
 
 def samples_rows(scorer: Scorer, rows: EvaluatedRows, samples: Path, errors: ErrorOptions) -> OutputRows:
-    """The rows that `eval -o` writes: rows of `predict` with their true labels; raises as `check_columns`."""
+    """The rows that `eval -o` writes: rows of `predict` with their true labels; raises as `input_fields`."""
     form = output_rows(scorer, rows.checked, is_table(samples), LabelOptions.checked(), errors)
     return replace(form, several=True, gold=True)
 
 
-def check_columns(options: LabelOptions, checked: CheckedRows | None, table: bool) -> None:
-    """Raise InputError for a field that no row has, and for a table of very many different fields."""
+def input_fields(options: LabelOptions, checked: CheckedRows | None, table: bool) -> dict[str, Kind] | None:
+    """The fields of the inputs with their kinds; None for inputs that are read once.
+
+    Raises InputError for a kept field that no row has, and for a table of very many different fields.
+    """
     if checked is None:
-        return
+        return None
     for name in options.columns or ():
         if name not in checked.fields:
             known = ", ".join(list(checked.fields)[:20])
@@ -271,6 +273,7 @@ def check_columns(options: LabelOptions, checked: CheckedRows | None, table: boo
         raise InputError.of(
             "columns", "all", f"the rows have {MAX_FIELDS:,} different fields or more; name some of them"
         )
+    return {name: kind or "text" for name, kind in checked.fields.items()}
 
 
 @dataclass

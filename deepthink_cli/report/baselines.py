@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import fmean
 
-from deepthink_cli.errors import InputError
 from deepthink_cli.experiments.results import Result, Setting
 from deepthink_cli.report.arms import READING, is_rival, without_step
 from deepthink_cli.report.significance import Discordant, discordant
@@ -44,23 +43,11 @@ class Comparison:
 
     @cached_property
     def answers(self) -> tuple[list[bool], list[bool]] | None:
-        """Whether the baseline and the result are right, for every input that both have.
-
-        None without a baseline, and if the common inputs are not known. Raises InputError if they are not known for two
-        results of one job, which have the same inputs.
-        """
+        """Whether the baseline and the result are right, for every input that both have; None without a baseline."""
         if self.baseline is None:
             return None
-        answers = on_common_inputs([self.baseline, self.result])
-        if answers is not None:
-            return answers[0], answers[1]
-        setting = self.result.setting
-        if not is_rival(setting.technique):
-            raise InputError(
-                f"{setting.task}, seed {setting.seed}: {self.baseline.n} inputs at T = 1 and {self.result.n} at T = "
-                f"{setting.iteration}; they cannot be compared, run the job again"
-            )
-        return None
+        baseline, result = on_common_inputs([self.baseline, self.result])
+        return baseline, result
 
     @property
     def plain(self) -> float | None:
@@ -86,12 +73,10 @@ def mean_plain(comparisons: Sequence[Comparison]) -> float | None:
     return fmean(known) if len(known) == len(comparisons) else None
 
 
-def on_common_inputs(results: Sequence[Result]) -> list[list[bool]] | None:
-    """Whether each result is right, for every input that all results have; None if these inputs are not known."""
-    if len({each.n for each in results}) == 1 and len({tuple(each.unscored) for each in results if each.unscored}) < 2:
+def on_common_inputs(results: Sequence[Result]) -> list[list[bool]]:
+    """Whether each result on the same rows is right, for every input that all of them have."""
+    if len({tuple(each.unscored) for each in results}) == 1:
         return [each.was_right() for each in results]
-    if len({each.n + len(each.unscored) for each in results}) > 1:
-        return None
     left_out = {place for each in results for place in each.unscored}
     return [[right for place, right in _placed(each) if place not in left_out] for each in results]
 

@@ -62,7 +62,7 @@ PUBLISHED: Registry[Published] = Registry("published", {}, instance_of(Published
 
 def texts(line: ReportLine) -> dict[str, str]:
     """The formatted cells by column heading; a cell without a value is empty."""
-    row = line.row
+    row, gain = line.row, line.row.gain
     return {
         "task": _name(row),
         "seeds": str(len(row.scores)),
@@ -70,9 +70,9 @@ def texts(line: ReportLine) -> dict[str, str]:
         "eta": _middle(row.etas) if row.arm.chooses_eta else "",
         "ICL": NONE if row.plain is None else _percent(row.plain),
         "Deep-Thinking": _percent(row.thinking),
-        "difference": NONE if row.difference is None else f"{100 * row.difference.mean:+.1f}",
-        "95 % interval": _interval(row.ci95),
-        "p": _p(row.wilcoxon_p),
+        "difference": NONE if gain is None else f"{100 * gain.spread.mean:+.1f}",
+        "95 % interval": "" if gain is None else _interval(gain.ci95),
+        "p": "" if gain is None else _p(gain.wilcoxon_p),
         "McNemar": NONE if row.gain is None else f"{row.better} / {row.worse}",
         "oracle": _percent(row.oracle),
         "paper: ICL": f"{line.paper_plain.accuracy:.1f}" if line.paper_plain else "",
@@ -83,8 +83,8 @@ def texts(line: ReportLine) -> dict[str, str]:
 
 def values(line: ReportLine) -> dict[str, Any]:
     """The row's numbers, as `rounded`; accuracies are in [0, 1]."""
-    row = line.row
-    low, high = row.ci95 or (None, None)
+    row, gain = line.row, line.row.gain
+    low, high = (None if gain is None else gain.ci95) or (None, None)
     numbers = {
         **row.arm.values(),
         "task": row.name,
@@ -99,10 +99,10 @@ def values(line: ReportLine) -> dict[str, Any]:
         **_range("eta", row.etas),
         **_moments("icl", row.plain),
         **_moments("thinking", row.thinking),
-        **_moments("difference", row.difference),
+        **_moments("difference", None if gain is None else gain.spread),
         "difference_low": low,
         "difference_high": high,
-        "wilcoxon_p": row.wilcoxon_p,
+        "wilcoxon_p": None if gain is None else gain.wilcoxon_p,
         "mcnemar_better": None if row.gain is None else row.better,
         "mcnemar_worse": None if row.gain is None else row.worse,
         **_moments("oracle", row.oracle),
@@ -161,14 +161,8 @@ def _common(values: Collection[int | None]) -> int | None:
 
 
 def _moments(name: str, spread: Spread | None) -> dict[str, float | None]:
-    return (
-        {f"{name}_mean": None, f"{name}_sd": None}
-        if spread is None
-        else {
-            f"{name}_mean": spread.mean,
-            f"{name}_sd": spread.sd,
-        }
-    )
+    mean, sd = (None, None) if spread is None else (spread.mean, spread.sd)
+    return {f"{name}_mean": mean, f"{name}_sd": sd}
 
 
 def _range(name: str, numbers: Sequence[float]) -> dict[str, float | None]:

@@ -76,25 +76,14 @@ def _same_seeds(jobs: Sequence[JobResults]) -> list[str]:
 
 def _paired(jobs: Sequence[JobResults]) -> list[str]:
     """The jobs that have not scored the same inputs as their baselines, and the number of compared inputs."""
-    found, unknown = [], []
+    found = []
     for job in jobs:
-        if not job.test or "test" not in job.baselines:
-            continue
-        compared = job.compared(next(iter(job.test)))
-        baseline = job.baselines["test"]
-        if compared.answers is None:
-            unknown.append((job, f"{job.seed} {compared.result.n} and {baseline.n}"))
-        elif len(both := compared.answers[0]) < max(compared.result.n, baseline.n):
-            found.append((job, f"{job.seed} {len(both)} of {max(compared.result.n, baseline.n)}"))
-    lines = []
-    if found:
-        lines.append(f"Compared on the inputs that both have: {_by_arm_and_task(jobs, found)}")
-    if unknown:
-        lines.append(
-            "No comparison, because rows do not say which inputs were skipped; run both again into a new folder: "
-            f"{_by_arm_and_task(jobs, unknown)}"
-        )
-    return lines
+        compared = job.compared(next(iter(job.test))) if job.test else None
+        if compared is not None and compared.baseline is not None and compared.answers is not None:
+            both, most = len(compared.answers[0]), max(compared.result.n, compared.baseline.n)
+            if both < most:
+                found.append((job, f"{job.seed} {both} of {most}"))
+    return [f"Compared on the inputs that both have: {_by_arm_and_task(jobs, found)}"] if found else []
 
 
 def _by_arm_and_task(jobs: Sequence[JobResults], found: Sequence[tuple[JobResults, str]]) -> str:

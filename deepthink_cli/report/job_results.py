@@ -59,19 +59,22 @@ def conditions(texts: Sequence[str]) -> dict[str, list[str]]:
     Raises InputError with a line for each text without `=` and each unknown field.
     """
     problems, values = Problems(), dict[str, list[str]]()
-    for text in texts:
-        with problems.collected():
-            name, equals, value = text.partition("=")
-            if not equals:
-                raise InputError.of("where", text, "write FIELD=VALUE, as in eta=0.1")
-            field = name.strip().replace("-", "_")
-            if field not in FIELDS:
-                close = difflib.get_close_matches(field, FIELDS, n=1)
-                hint = f"did you mean {close[0]}?" if close else f"the fields are {', '.join(FIELDS)}"
-                raise InputError.of("where", text, f"a setting has no field {field!r}; {hint}")
-            values.setdefault(field, []).append(value.strip())
+    for name, value in problems.each(_condition, texts):
+        values.setdefault(name, []).append(value)
     problems.raise_any()
     return values
+
+
+def _condition(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise InputError.of("where", text, "write FIELD=VALUE, as in eta=0.1")
+    field = name.strip().replace("-", "_")
+    if field not in FIELDS:
+        close = difflib.get_close_matches(field, FIELDS, n=1)
+        hint = f"did you mean {close[0]}?" if close else f"the fields are {', '.join(FIELDS)}"
+        raise InputError.of("where", text, f"a setting has no field {field!r}; {hint}")
+    return field, value.strip()
 
 
 def select(rows: Sequence[Result], wanted: Mapping[str, Sequence[str]]) -> list[Result]:
@@ -181,25 +184,20 @@ def read_jobs(runs: Sequence[Path], where: Sequence[str] = ()) -> list[JobResult
     and as `conditions`, `select` and `jobs_of` do.
     """
     problems = Problems()
-    with problems.collected():
-        chosen = conditions(where)
-    results: list[Result] = []
-    for run in runs:
-        with problems.collected():
-            if not run.is_dir():
-                raise InputError(f"RUN {run}: no such folder; give the folder of a deepthink run")
-            rows = _rows(run)
-            if not rows:
-                raise InputError(f"RUN {run}: {FILE} has no rows yet; let the run finish a job first")
-            results += rows
+    chosen = problems.tried(conditions, where)
+    results = [row for rows in problems.each(_rows, runs) for row in rows]
     problems.raise_any()
     return jobs_of(select(results, chosen), results)
 
 
 def _rows(run: Path) -> list[Result]:
     """The rows of a run, or of its shards, by model, task, seed and method: workers write them in any order."""
+    if not run.is_dir():
+        raise InputError(f"RUN {run}: no such folder; give the folder of a deepthink run")
     places = {task: place for place, task in enumerate(built_in())}
     rows = [row for folder in with_shards([run]) for row in read_results(folder)]
+    if not rows:
+        raise InputError(f"RUN {run}: {FILE} has no rows yet; let the run finish a job first")
     return sorted(rows, key=lambda row: _position(row.setting, places))
 
 

@@ -187,7 +187,7 @@ def _legend(rows: Sequence[TableRow], columns: Sequence[str], iteration: int | N
             "95 % interval: Student's, of the difference; p: exact Wilcoxon signed-rank test over seeds, two-sided"
             f"{bound}."
         )
-    if any(row.gain is not None and row.ci95 is None and len(row.scores) > 1 for row in rows):
+    if any(row.gain is not None and row.gain.ci95 is None and len(row.scores) > 1 for row in rows):
         legend.append("No interval: all seeds have the same difference, which says nothing about how much it varies.")
     legend.append(f"McNemar: seeds that are better / worse at p < {ALPHA}, exact, on the answers to the same inputs.")
     if any(row.arm.is_compared_with_plain for row in rows):

@@ -126,7 +126,7 @@ def methods_of(jobs: Sequence[JobResults], iteration: int | None = None) -> dict
     ordered = [block for block in next(iter(results.values()), {}) if block in common]
     ordered = different_seeds(ordered, lambda block: (block[0], *digests[block]))
     answers = [on_common_inputs([blocks[block] for blocks in results.values()]) for block in ordered]
-    known = [[sum(right) / len(right) for right in of_block] for of_block in answers if of_block is not None]
+    known = [[sum(right) / len(right) for right in of_block] for of_block in answers]
     return {name: [accuracies[place] for accuracies in known] for place, name in enumerate(results)}
 
 

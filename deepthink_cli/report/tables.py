@@ -100,9 +100,8 @@ class TableRow:
     @cached_property
     def plain(self) -> Spread | None:
         """Accuracy of the baseline; None if there is none."""
-        return (
-            None if self.gain is None else Spread.of([score.plain for score in self.scores if score.plain is not None])
-        )
+        known = [score.plain for score in self.scores if score.plain is not None]
+        return Spread.of(known) if len(known) == len(self.scores) else None
 
     @cached_property
     def thinking(self) -> Spread:
@@ -119,21 +118,6 @@ class TableRow:
         """Accuracy gain of each seed: thinking minus plain; None without a baseline."""
         plain = [score.plain for score in self.scores if score.plain is not None]
         return Paired.of(plain, [score.thinking for score in self.scores]) if len(plain) == len(self.scores) else None
-
-    @property
-    def difference(self) -> Spread | None:
-        """The paired difference."""
-        return None if self.gain is None else self.gain.spread
-
-    @property
-    def ci95(self) -> tuple[float, float] | None:
-        """Student's interval of the paired difference; None for fewer than two seeds, and for equal differences."""
-        return None if self.gain is None else self.gain.ci95
-
-    @property
-    def wilcoxon_p(self) -> float | None:
-        """Exact signed-rank p over seeds."""
-        return None if self.gain is None else self.gain.wilcoxon_p
 
     @property
     def inputs(self) -> int:

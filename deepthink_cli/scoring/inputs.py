@@ -15,7 +15,7 @@ from typing import Any
 from deepthink_cli.data.examples import CANDIDATES, Query, Skipped, Text, queries_or_skipped, read_queries
 from deepthink_cli.data.field_warnings import text_warnings
 from deepthink_cli.data.source import RowSource
-from deepthink_cli.errors import DeepThinkError, InputError, Problem, Problems
+from deepthink_cli.errors import DeepThinkError, InputError, Problems
 from deepthink_cli.events import Warn
 from deepthink_cli.io.tables import Kind, kind_of, merged
 from deepthink_cli.model.spec import ModelSpec
@@ -117,19 +117,18 @@ class CheckedRows:
 def check_rows(
     demonstrations: TokenizedDemonstrations,
     source: str | RowSource,
-    problems: Problems,
     labelled: bool = False,
     skip: bool = False,
     free: bool = False,
 ) -> CheckedRows | None:
-    """Check every row of a file, in constant memory, before any model is loaded; mistakes are added to `problems`.
+    """Check every row of a file, in constant memory, before any model is loaded; raises InputError with all mistakes.
 
-    With `skip`, bad rows are counted; their mistakes are added only if all rows are bad. With `free`, rows have no
+    With `skip`, bad rows are counted; their mistakes are raised only if all rows are bad. With `free`, rows have no
     candidates. None for a source that can be read once only: its rows are checked as they are used.
     """
     if RowSource.of(source).read_once:
         return None
-    checked, found, at_end, texts = CheckedRows(), list[Problem | str](), Problems(), list[Text]()
+    checked, found, at_end, texts = CheckedRows(), Problems(), Problems(), list[Text]()
     template, labels = demonstrations.template, demonstrations.labels
     with at_end.collected():
         for row in queries_or_skipped(source, template, labels, labelled, free):
@@ -141,12 +140,13 @@ def check_rows(
             checked.bad += 1
             checked.add_fields(row.fields or {})
             if not skip or checked.bad == checked.count:
-                found.extend(row.problems)
-    if not skip or checked.bad == checked.count:
-        problems.add(*found)
-    problems.add(*at_end.found)
+                found.add(*row.problems)
     for message in text_warnings(template, texts, "think"):
         RowSource.of(source).tell(Warn(message))
+    if skip and checked.bad < checked.count:
+        found = Problems()
+    found.add(*at_end.found)
+    found.raise_any()
     return checked
 
 

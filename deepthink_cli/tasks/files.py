@@ -123,13 +123,10 @@ def read_tasks(path: str | Path, trusted: bool = False) -> list[Task]:
 
 def validated(path: str | Path) -> list[Task]:
     """The tasks of a file, with their example rows checked; raises InputError like `read_tasks`."""
-    tasks, problems = [], Problems()
-    for task, where in _read(Path(path)):
-        with problems.collected():
-            example_query(task, where("example"))
-            tasks.append(task)
+    read, problems = _read(Path(path)), Problems()
+    problems.each(lambda each: example_query(each[0], each[1]("example")), read)
     problems.raise_any()
-    return tasks
+    return [task for task, _ in read]
 
 
 def example_query(task: Task, where: str) -> Query:

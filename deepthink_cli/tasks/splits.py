@@ -14,7 +14,7 @@ from deepthink_cli.errors import InputError
 from deepthink_cli.selection.base import Pool
 from deepthink_cli.selection.registry import selection_method
 from deepthink_cli.tasks.catalogue import PROTOCOLS
-from deepthink_cli.tasks.format import Protocol, Task
+from deepthink_cli.tasks.format import Task
 from deepthink_cli.tasks.items import DoesNotFit, query_of
 from deepthink_cli.tasks.sources import Source, split_rows
 
@@ -66,7 +66,9 @@ def evaluation_set(task: Task, protocol: str, source: Source, limit: int | None 
 
     Raises InputError for a protocol that the task does not have, and if no row fits.
     """
-    name, evaluated = _protocol(task, protocol)
+    check_protocol(task, protocol)
+    name = protocol_name(task, protocol)
+    evaluated = task.protocols[name]
     skipped: Counter[str] = Counter()
     fitting, keys = dict[int, bytes](), set[bytes]()
     for place, query in enumerate(_queries(task, evaluated.split, source)):
@@ -141,13 +143,6 @@ def task_keys(task: Task, rows: Iterable[Query | Example]) -> frozenset[bytes]:
     """Keys of inputs of a task; two rows are the same input if they have a key in common (see `input_keys`)."""
     template, labels = task.prompt, task.labels or ()
     return frozenset(key for row in rows for key in input_keys(row, template, labels))
-
-
-def _protocol(task: Task, protocol: str) -> tuple[str, Protocol]:
-    """The protocol and its name; a task without the requested protocol uses its first protocol."""
-    check_protocol(task, protocol)
-    name = protocol_name(task, protocol)
-    return name, task.protocols[name]
 
 
 def check_protocol(task: Task, protocol: str) -> None:

@@ -11,10 +11,9 @@ from pydantic import TypeAdapter, ValidationError
 
 from deepthink_cli.errors import InputError
 from deepthink_cli.io.mistakes import place, reason
-from deepthink_cli.io.parameters import parts
 from deepthink_cli.options import METHOD, Flag, Options, named_by
 from deepthink_cli.provenance import RecordedTechnique
-from deepthink_cli.registry import Registry, installed
+from deepthink_cli.registry import Registry, installed, name_and_parameters
 from deepthink_cli.techniques.base import Technique, Trained
 from deepthink_cli.techniques.composed import COMPOSED, Composed
 from deepthink_cli.techniques.controls import Ensemble, Flipped, Fresh, Repeated
@@ -92,7 +91,7 @@ def technique_of(text: str, in_run: bool = False) -> Technique:
     if found is None or (found.members > 1 and not in_run):
         raise InputError.of("technique", text, f"use {names(in_run)}")
     try:
-        return _with(found, parts(text)[1])
+        return _with(found, name_and_parameters(text)[1])
     except ValidationError as error:
         first = error.errors()[0]
         raise InputError.of("technique", text, f"{place(first)}: {reason(first)}") from error

@@ -11,8 +11,7 @@ from pydantic import BeforeValidator, TypeAdapter, ValidationError
 
 from deepthink_cli.errors import InputError
 from deepthink_cli.io.mistakes import place, reason
-from deepthink_cli.io.parameters import parts
-from deepthink_cli.registry import Registry
+from deepthink_cli.registry import Registry, name_and_parameters
 from deepthink_cli.updates.rules import (
     Cosine,
     Gate,
@@ -93,7 +92,7 @@ def parse_rule(text: str, gate: Gate) -> UpdateRule:
     Raises InputError for a text that is not NAME or NAME:PARAMETER=VALUE,..., and as `rule_of` does.
     """
     try:
-        name, parameters = parts(text)
+        name, parameters = name_and_parameters(text)
     except ValueError as error:
         raise InputError(f"update rule {text}: {error}") from error
     known = {field.name for field in fields(RULES[name])} if name in RULES else set()

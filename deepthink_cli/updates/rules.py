@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
 
@@ -88,18 +87,6 @@ class Gate(UpdateRule):
 def gate_values(rule: UpdateRule) -> dict[str, Any]:
     """Eta and momentum of a rule by name; 0 for a rule without them."""
     return {field.name: float(getattr(rule, field.name, 0.0)) for field in fields(Gate)}
-
-
-def grid_values(rules: Sequence[UpdateRule]) -> dict[str, list[float]]:
-    """The values of eta and momentum in a grid of rules."""
-    values = [gate_values(rule) for rule in rules]
-    return {f"{name}s": [*dict.fromkeys(each[name] for each in values)] for name in values[0]}
-
-
-def grid_text(rules: Sequence[UpdateRule]) -> str:
-    """The values of eta and momentum in a grid of rules, as text."""
-    texts = {name.removesuffix("s"): ", ".join(map(str, values)) for name, values in grid_values(rules).items()}
-    return "; ".join(f"{name} {values}" for name, values in texts.items())
 
 
 @dataclass(frozen=True)

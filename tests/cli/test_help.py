@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 from deepthink_cli.cli.about import PLUGINS, about_of
-from deepthink_cli.cli.command import MAX_OPTIONS, WHICH
+from deepthink_cli.cli.command import WHICH
 from deepthink_cli.cli.main import GROUPS, program, run
 
 Captured = pytest.CaptureFixture[str]
 PROGRAM: Any = program()
+MAX_OPTIONS = 12  # a command with more options names the first ones
 
 
 def commands(group: Any = PROGRAM, before: str = "") -> Iterator[tuple[str, set[str]]]:

@@ -138,7 +138,7 @@ def effect_of_run(crossing: Crossing) -> Any:
     spec = opened(options.models[0])
     run = plan_run(options, spec)
     (task,) = run.tasks
-    limit = spec.limits.largest(run.positions, options.iterations)
+    limit = spec.limits.largest(run.options.positions[0], options.iterations)
     done: list[Any] = [options.scoring, limit, options.calibrations]
     for job in prepare_jobs(run, task):
         if isinstance(job, Job):
@@ -154,7 +154,7 @@ def effect_of_run(crossing: Crossing) -> Any:
 
 def _points(job: Job) -> list[Any]:
     scored = points(job.run.options, job.technique)
-    return [(part, iteration, job.tuning or (gate, job.run.positions)) for part, gate, iteration in scored]
+    return [(part, iteration, job.tuning or (gate, job.run.options.positions[0])) for part, gate, iteration in scored]
 
 
 def effect_of_thinking(plan: ThinkPlan) -> Any:

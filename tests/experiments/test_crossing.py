@@ -173,7 +173,7 @@ def test_a_dry_run_counts_what_is_still_to_be_chosen(
     assert run([*words(*crossed), "--dry-run", "--json"]) == 0
     plan = json.loads(capsys.readouterr().out)
     assert (plan["jobs"], plan["rows"]) == (4, 16)
-    assert plan["inputs_to_score"] == 2 * (1 + 3) * 2 * 12
+    assert plan["inputs"] == 2 * (1 + 3) * 2 * 12
     assert plan["demos_by"] == ["random", "herding"]
 
 

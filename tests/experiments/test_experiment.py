@@ -34,10 +34,10 @@ def test_an_experiment_survives_json_and_pickle(experiment: Experiment) -> None:
 
 def test_an_experiment_is_crossed_into_runs_of_its_options(experiment: Experiment) -> None:
     plans = [planned(run, open_model(run.models[0])) for run in cross(experiment).runs]
-    assert [plan.shots for plan in plans] == [4, 2]
+    assert [plan.options.shots for plan in plans] == [(4,), (2,)]
     for plan in plans:
         assert [task.name for task in plan.tasks] == ["tiny"]
-        assert (plan.options.seeds, plan.options.limit, plan.protocol) == ((0, 1), 5, "paper")
+        assert (plan.options.seeds, plan.options.limit, plan.options.protocols) == ((0, 1), 5, ("paper",))
         assert plan.options.calibrations == ("none", "batch")
         assert plan.options.models == (ModelOptions.checked(model="pocket"),)
         assert plan.chat == Chat("Be brief.")

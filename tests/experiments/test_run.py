@@ -101,12 +101,6 @@ def test_a_row_says_how_far_its_last_reading_moved_the_memory(command: list[str]
     assert [row.drift for row in rows[1:]] == [pytest.approx((each.mean_keys, each.mean_values)) for each in drift]
 
 
-def test_a_dev_set_is_scored_beside_the_test(command: list[str], tmp_path: Path) -> None:
-    assert run([*command, "--choose-on", "dev:7", "--seeds", "1"]) == 0
-    parts = [(row.setting.part, row.setting.split, row.n) for row in read_results(tmp_path / "out")]
-    assert sorted(set(parts)) == [("dev", "train", 7), ("test", "test", 12)]
-
-
 def test_samples_hold_every_inputs_scores(command: list[str], tmp_path: Path) -> None:
     assert run([*command, "--samples", "--seeds", "1"]) == 0
     row = read_results(tmp_path / "out")[-1]
@@ -202,13 +196,10 @@ def test_queries_that_do_not_fit_are_skipped_and_counted(command: list[str], tmp
     [
         (["--task", "agnew"], "did you mean agnews?"),
         (["--seeds", "0.5"], "--seeds 0.5: a number of seeds"),
-        (["--seeds", "0"], "--seeds 0: a number of seeds"),
         (["--eta", "0.01,2"], "--eta 2: gates are numbers in (0, 1]"),
         (["--choose-on", "test"], "--choose-on test"),
         (["--limit", "0"], "--limit 0: a number of rows"),
-        (["-T", "0"], "--iterations 0"),
         (["--at", "1,4"], "--at 1,4: iterations run from 1 to 3; raise -T or name others"),
-        (["--at", "some"], "--at some: give all, or iterations as in 1,3,5"),
         (["--shots", "21"], "--shots 21: task tiny has 20 rows"),
     ],
 )
@@ -223,15 +214,12 @@ def test_a_wrong_run_is_refused_and_writes_nothing(
 def test_a_dry_run_says_what_would_be_done(
     command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run([*command, "--dry-run"]) == 0
-    assert "2 jobs, 6 rows, 72 inputs to score" in capsys.readouterr().out
     assert run([*command, "--dry-run", "--json"]) == 0
     plan = json.loads(capsys.readouterr().out)
-    assert (plan["jobs"], plan["rows"], plan["inputs_to_score"]) == (2, 6, 72)
+    assert (plan["jobs"], plan["rows"], plan["inputs"]) == (2, 6, 72)
     assert run([*command, "--dry-run", "--at", "1,3"]) == 0
-    said = capsys.readouterr().out
-    assert "T = 1, 3\n" in said
-    assert "2 jobs, 4 rows, 48 inputs to score" in said
+    said = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines() if line)
+    assert (said["at"], said["jobs"], said["rows"], said["inputs"]) == ("1, 3", "2", "4", "48")
     assert not (tmp_path / "out").exists()
 
 
@@ -239,7 +227,7 @@ def test_a_dry_run_estimates_the_time_of_what_is_missing(
     command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run([*command, "--dry-run"]) == 0
-    assert re.search(r"time     about \d+ s, by a short probe\n", capsys.readouterr().out)
+    assert re.search(r"time +about \d+ s, by a short probe\n", capsys.readouterr().out)
     assert run([*command, "--seeds", "1"]) == 0
     assert run([*command, "--dry-run", "--json"]) == 0
     estimate = json.loads(capsys.readouterr().out)["estimate"]
@@ -247,7 +235,7 @@ def test_a_dry_run_estimates_the_time_of_what_is_missing(
     assert estimate["seconds"] > 0
     assert estimate["reason"] is None
     assert run([*command, "--dry-run", "--seeds", "1"]) == 0
-    assert "time     nothing to do: all rows are there already\n" in capsys.readouterr().out
+    assert re.search(r"time +nothing to do: all rows are there already\n", capsys.readouterr().out)
 
 
 @pytest.mark.plugins
@@ -258,7 +246,7 @@ def test_every_kind_of_job_is_estimated(
     before = sorted(tmp_path.rglob("*"))
     assert run([*command, *more, "--dry-run", "--json"]) == 0
     plan = json.loads(capsys.readouterr().out)
-    assert (plan["estimate"]["rows"], plan["estimate"]["inputs"]) == (plan["rows"], plan["inputs_to_score"])
+    assert (plan["estimate"]["rows"], plan["estimate"]["inputs"]) == (plan["rows"], plan["inputs"])
     assert sorted(tmp_path.rglob("*")) == before
 
 
@@ -269,7 +257,7 @@ def test_a_dry_run_without_weights_says_why_there_is_no_estimate(
     shutil.copytree(models("llama"), bare, ignore=shutil.ignore_patterns("*.safetensors"))
     assert run([*command, "--dry-run", "-m", str(bare)]) == 0
     out = capsys.readouterr().out
-    assert "2 jobs, 6 rows, 72 inputs to score" in out
+    assert re.search(r"^inputs +72$", out, re.MULTILINE)
     assert "not estimated: the weights are not on this machine, and a dry run downloads nothing\n" in out
 
 

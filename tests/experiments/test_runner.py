@@ -23,8 +23,10 @@ from deepthink_cli.cli.run_progress import RunProgress
 from deepthink_cli.data.examples import Skipped
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import DeepThinkError, InputError
+from deepthink_cli.events import Event
 from deepthink_cli.experiments import scorer
-from deepthink_cli.experiments.folder import LOCK, RunFolder, open_run_folder
+from deepthink_cli.experiments.folder import LOCK, open_run_folder
+from deepthink_cli.experiments.progress import JobsStarted
 from deepthink_cli.experiments.results import FILE, read_results
 from deepthink_cli.scoring.pipeline import SAME_TOKENS, TOO_LONG, UNSCORABLE, planned
 from deepthink_cli.thinking import think_together
@@ -93,19 +95,17 @@ def test_a_run_that_is_open_is_refused_by_its_process_number_and_its_lock_file_s
         pass
 
 
-def test_a_journal_knows_what_is_done(tmp_path: Path, models: Models) -> None:
-    out = tmp_path / "out"
-    run(run_words(tmp_path, models("llama"), "-T", "2", "-q"))
-    assert RunFolder(out).done == {row.key for row in read_results(out)}
-
-
 @pytest.mark.parametrize(("tokens", "seeds"), [("1", [[0], [1], [2]]), ("200", [[0, 1], [2]]), ("1000", [[0, 1, 2]])])
 def test_jobs_whose_demonstrations_fit_a_pass_are_thought_about_in_step(
     tokens: str, seeds: list[list[int]], tmp_path: Path, models: Models, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun: list[list[int]] = []
-    monkeypatch.setattr(RunProgress, "_start", lambda self, jobs: begun.append([job.seed for job in jobs]))
-    monkeypatch.setattr(RunProgress, "_finish", lambda self, jobs: None)
+
+    def told(_: RunProgress, event: Event) -> None:
+        if isinstance(event, JobsStarted):
+            begun.append([int(job.label.split()[-1]) for job in event.jobs])
+
+    monkeypatch.setattr(RunProgress, "__call__", told)
     assert run(run_words(tmp_path, models("llama"), "-T", "2", "--seeds", "3", "--batch-tokens", tokens)) == 0
     assert begun == seeds
     assert len(read_results(tmp_path / "out")) == 6
@@ -127,7 +127,7 @@ def test_the_bar_shows_jobs_speed_and_time_left(
     monkeypatch.setenv("COLUMNS", "160")
     assert run(run_words(tmp_path, models("llama"), "-T", "3")) == 0
     said = capsys.readouterr().err
-    assert "job 1 of 1" in said
+    assert "0 of 1 jobs done" in said
     assert "inputs/s" in said
     assert "left" in said
 

@@ -66,33 +66,15 @@ def flip(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{**one, "kind": 1 - one["kind"]} for one in rows]
 
 
-def other_text(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [*rows[:-1], {**rows[-1], "body": "a film of another kind"}]
-
-
 def other_candidates(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [*rows[:-1], {**rows[-1], "options": ["negative", "positive", "mixed"]}]
-
-
-def candidates_in_another_order(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [{**one, "kind": 1 - one["kind"], "options": ["positive", "negative"]} for one in rows]
 
 
 def reorder(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [rows[1], rows[0], *rows[2:]]
 
 
-def add(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [*rows, {**rows[0], "body": "one film more"}]
-
-
-def remove(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return rows[:-1]
-
-
-@pytest.mark.parametrize(
-    "change", [flip, other_text, other_candidates, candidates_in_another_order, reorder, add, remove]
-)
+@pytest.mark.parametrize("change", [flip, other_candidates, reorder])
 def test_other_test_rows_are_refused_before_weights_are_loaded_and_nothing_is_written(
     change: Callable[[Any], Any], folder: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -164,7 +146,7 @@ def test_other_demonstrations_of_a_file_are_refused(folder: Folder) -> None:
     assert run_files(folder.path / "given") == before
 
 
-@pytest.mark.parametrize("more", [("--seeds", "7"), ("--eta", "0.5"), ("-T", "3"), ("--dry-run",)])
+@pytest.mark.parametrize("more", [("--seeds", "7"), ("--dry-run",)])
 def test_rows_that_are_added_must_be_of_the_same_data(more: tuple[str, ...], folder: Folder) -> None:
     folder.write("test", flip(folder.rows("test")))
     code, said = folder.again(*more)
@@ -215,11 +197,8 @@ def test_rows_that_change_while_a_run_goes_on_are_not_scored(folder: Folder, mon
     ("rows", "message"),
     [
         ([row(60, iteration=2, rows_sha256="s")], "sst2, seed 0, test: .*b.*:1 has other evaluated rows than .*a.*:1;"),
-        ([row(60, seed=1, rows_sha256="s")], "other evaluated rows"),
-        ([row(60, eta=0.1, rows_sha256="s")], "other evaluated rows"),
         ([row(60, model="other", rows_sha256="s")], "other evaluated rows"),
         ([row(60, iteration=2, demonstrations_sha256="e")], "other demonstrations"),
-        ([row(60, eta=0.1, demonstrations_sha256="e")], "other demonstrations"),
         ([*dev([50], 0, 0.01), *curve([50], eta=0.1, part="dev", split="train", rows_sha256="s")], "seed 0, dev: .*:2"),
     ],
 )

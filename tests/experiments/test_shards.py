@@ -92,10 +92,6 @@ def test_a_wrong_shard_is_refused(text: str) -> None:
         Shard.parsed(text)
 
 
-def test_every_unit_belongs_to_one_shard() -> None:
-    assert all(sum(Shard(number, 7).has(place) for number in range(1, 8)) == 1 for place in range(100))
-
-
 @pytest.mark.parametrize("way", ["--shard", "--workers"])
 def test_seeds_that_are_read_together_are_divided_and_their_rows_are_the_same(
     models: Models, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, way: str

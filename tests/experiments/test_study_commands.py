@@ -84,7 +84,7 @@ def test_report_and_plot_know_a_study_by_its_folder(
     study.write_text(f"{study.read_text()}figure: {{kind: curves}}\nscales: {{small: {{shots: 2}}}}\n")
     out, named = str(tmp_path / "out"), [str(study), "--scale", "small"]
     assert run(["study", "run", *named, "--limit", "2", "-o", out]) == 0
-    assert f"next: deepthink report {out}\n" in capsys.readouterr().err
+    assert f"next: deepthink report {out}    or: deepthink plot {out}\n" in capsys.readouterr().err
     assert reported(capsys, "report", out)[0].startswith(f"Films ({out}): ")
     assert json.loads(reported(capsys, "plot", out, "--json")[0])["panels"] == ["curves"]
 

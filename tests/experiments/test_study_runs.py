@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -202,12 +201,3 @@ def test_paths_are_relative_to_the_study(
     assert only.seeds == (0,)
     with pytest.raises(InputError, match=r"gone\.yaml: no such task file"):
         cross_study(open_study(str(study(tasks=["gone.yaml"]))))
-
-
-def test_a_run_of_a_study_is_described_in_json(
-    study: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = study(shots=[2, 4])
-    assert run(["study", "run", str(path), "-o", str(tmp_path / "out"), "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert (told["rows"], told["written"], told["inputs"]) == (4, 4, 48)

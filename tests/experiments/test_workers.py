@@ -77,34 +77,6 @@ def test_killed_workers_and_a_killed_driver_lose_and_double_nothing(
     assert sorted((folder / FILE).read_bytes().splitlines()) == whole
 
 
-def test_processes_start_before_they_are_needed_and_end_with_their_executor(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("deepthink_cli.experiments.executors.local.cores", lambda: 2)
-    with closing(LocalExecutor(2, (), tmp_path)) as executor:
-        early = set(workers_of(os.getpid()))
-        worker = executor.start(1, lambda event: None)
-        assert worker.process.pid in early
-        worker.stop()
-        successor = executor.start(1, lambda event: None)
-        assert successor.process.pid not in early
-        successor.stop()
-    assert len(early) == 2
-    assert workers_of(os.getpid()) == []
-
-
-def test_processes_that_no_unit_is_left_for_end_and_never_outnumber_the_cores(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("deepthink_cli.experiments.executors.local.cores", lambda: 3)
-    with closing(LocalExecutor(1000, (), tmp_path)) as executor:
-        assert len(workers_of(os.getpid())) == 3
-        worker = executor.start(0, lambda event: None)
-        executor.settle()
-        assert workers_of(os.getpid()) == [worker.process.pid]
-        worker.stop()
-
-
 def test_a_run_that_is_refused_leaves_no_process(models: Models, tmp_path: Path) -> None:
     words = run_words(tmp_path, models("llama"), "--workers", "2", "--shots", "1000")
     assert run(words) == 2

@@ -39,9 +39,6 @@ class InlineExecutor:
         self.lives += 1
         return InlineWorker(self, self.lives, deliver)
 
-    def settle(self) -> None:
-        """Hold nothing."""
-
     def close(self) -> None:
         """Hold nothing."""
 

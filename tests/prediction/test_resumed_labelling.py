@@ -170,7 +170,7 @@ def test_two_processes_do_not_continue_the_same_labelling(
     child = forks.start(words_of(folder, output, "--resume"))
     assert child.until(partial_of(output).exists)
     assert run(words_of(folder, output, "--resume")) == 2
-    assert "another deepthink predict --resume writes there" in capsys.readouterr().err
+    assert "another deepthink predict with --resume writes there" in capsys.readouterr().err
     child.kill()
 
 

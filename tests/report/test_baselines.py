@@ -73,7 +73,7 @@ def test_a_technique_without_rows_of_plain_in_context_learning_has_no_baseline(
 
 def test_a_run_without_t_1_has_no_baseline_and_says_what_to_run() -> None:
     report = report_of("run", jobs_of([row for row in seeds([[50, 60]] * 2) if row.setting.iteration == 2]))
-    assert [report.rows[0].row.plain, report.rows[0].row.difference] == [None, None]
+    assert [report.rows[0].row.plain, report.rows[0].row.gain] == [None, None]
     assert any(
         "no rows of T = 1 with the same demonstrations" in note and "--at 1:" in note for note in report.footnotes
     )
@@ -144,13 +144,6 @@ def test_inputs_that_only_one_side_has_are_left_out_and_counted() -> None:
     assert "Compared on the inputs that both have: repeat-2, sst2, seed 0 90 of 100" in notes
     (panel,) = with_gains(panels(jobs))
     assert panel.curves[1].gains[1].steps == (round(55 / 90 - 40 / 90, 12),)
-
-
-def test_rows_that_do_not_say_which_inputs_they_lack_are_not_compared() -> None:
-    jobs = jobs_of([row(50), row([True] * 90, {"skipped": {"too long": 10}}, technique="repeat-2")])
-    report = report_of("run", jobs)
-    assert [line.row.plain is None for line in report.rows] == [False, True]
-    assert any("rows do not say" in note and "90 and 100" in note for note in report.footnotes)
 
 
 def test_seeds_with_equal_demonstrations_in_equal_order_are_one(

@@ -64,7 +64,7 @@ def test_differences_are_those_of_the_report() -> None:
     (panel,) = with_gains(panels_of(rows))
     (line,) = summarize(jobs_of(rows))
     gain = panel.curves[0].gains[3]
-    assert (gain.spread, gain.ci95) == (line.difference, line.ci95)
+    assert gain == line.gain
     figure = _figure([panel], DIFFERENCE)
     (drawn,) = [each for each in figure.axes[0].lines if len(each.get_xdata()) == 3]
     assert list(drawn.get_ydata()) == pytest.approx([0, 100 * (0.05 + 0.02 + 0.1) / 3, 5])

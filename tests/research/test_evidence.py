@@ -62,7 +62,7 @@ def test_chosen_t_and_eta_are_those_of_deepthink_report(written: Path, evidence:
                 after["accuracy"] - before["accuracy"]
                 for before, after in zip(ours["before"], ours["after"], strict=True)
             ]
-            assert np.mean(changes) == pytest.approx(line.difference.mean)
+            assert np.mean(changes) == pytest.approx(line.gain.spread.mean)
 
 
 def test_a_seed_without_every_t_has_no_chosen_t(folder: Path) -> None:

@@ -31,7 +31,7 @@ from deepthink_cli.selection.select import (
 )
 from deepthink_cli.selection.store import Store
 from deepthink_cli.tasks.catalogue import find_task
-from deepthink_cli.tasks.evaluated import pool_of_task
+from deepthink_cli.tasks.rows import pool_of_task
 from deepthink_cli.tasks.sources import Source
 from deepthink_cli.tasks.splits import evaluation_set
 

@@ -22,9 +22,9 @@ from deepthink_cli import (
     tokenize_demonstrations,
 )
 from deepthink_cli.engine.batches import BatchedEngine
-from deepthink_cli.io.parameters import split
 from deepthink_cli.memory import State
 from deepthink_cli.provenance import TokenizedDemonstrations
+from deepthink_cli.registry import split_names
 from deepthink_cli.thinking import think_together
 from deepthink_cli.updates.registry import RULES, checked_rule, parse_rule, rule_text, values_of
 
@@ -132,7 +132,7 @@ def test_the_same_rule_written_in_other_ways_is_one_rule() -> None:
 
 def test_a_list_of_rules_is_separated_by_commas_as_parameters_are() -> None:
     text = "gate,layer-ramp:first=0,last=0.5, keys-only,cosine:readings=3"
-    assert split(text) == ["gate", "layer-ramp:first=0,last=0.5", "keys-only", "cosine:readings=3"]
+    assert split_names(text) == ["gate", "layer-ramp:first=0,last=0.5", "keys-only", "cosine:readings=3"]
 
 
 @pytest.mark.parametrize(

@@ -186,9 +186,6 @@ class Executor(Protocol):
     def start(self, number: int, deliver: Deliver) -> Worker:
         """Start worker `number`, from 0, or its successor if it has died; raises DeepThinkError if that fails."""
 
-    def settle(self) -> None:
-        """Free what is held for workers that no unit is left for; called when all others have been started."""
-
     def close(self) -> None:
         """Free what the executor holds, once all workers have been stopped."""
 

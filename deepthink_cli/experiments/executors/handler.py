@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import socket
 from collections.abc import Iterator
-from typing import Protocol
 from warnings import catch_warnings, simplefilter
 
 import torch
@@ -23,7 +22,6 @@ from deepthink_cli.errors import (
     ran_out_of_memory,
 )
 from deepthink_cli.experiments.executors.base import (
-    Done,
     Event,
     Failed,
     Finished,
@@ -91,22 +89,13 @@ def _check(unit: RunUnit, digest: str) -> None:
         )
 
 
-class Work(Protocol):
-    """An open subject, with its model loaded."""
-
-    engine: Engine
-
-    def do(self, unit: Unit, samples: bool) -> Iterator[Done]:
-        """Do a unit, and yield what happens."""
-
-
 class MessageHandler:
     """Opens one subject at a time, which is kept for its units; what methods read of pools is cached in `store`."""
 
     def __init__(self, store: Store | None = None) -> None:
         self.store = store
         self.naming: Naming = parameter
-        self.work: Work | None = None
+        self.work: UnitRunner | ChunkWorker | None = None
 
     def handle(self, message: Message) -> Iterator[Event]:
         """Do what a message asks; every error becomes the event `Failed`."""
@@ -145,7 +134,7 @@ class MessageHandler:
             host=socket.gethostname(),
         )
 
-    def _work_of(self, subject: Subject) -> Work:
+    def _work_of(self, subject: Subject) -> UnitRunner | ChunkWorker:
         if isinstance(subject, RowLabels):
             return ChunkWorker(subject)
         assert isinstance(subject, ModelOptions)

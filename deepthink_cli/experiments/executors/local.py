@@ -27,8 +27,7 @@ THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS")
 class LocalExecutor:
     """Worker processes; `gpus` are the names in CUDA_VISIBLE_DEVICES, divided evenly among the workers.
 
-    Where there are more workers than GPUs, several share one: each may use the same `fraction` of its memory. The first
-    processes, no more than there are cores, start at once: they import while this process plans the run.
+    Where there are more workers than GPUs, several share one: each may use the same `fraction` of its memory.
     """
 
     def __init__(self, workers: int, gpus: tuple[str, ...], cache: Path) -> None:
@@ -36,28 +35,10 @@ class LocalExecutor:
         bounds = [number * len(gpus) // workers for number in range(workers + 1)]
         self.shares = [gpus[start : max(end, start + 1)] for start, end in pairwise(bounds)]
         self.fraction = 1 / math.ceil(workers / len(gpus)) if gpus else 1.0
-        self.waiting = {number: self._process(number) for number in range(min(workers, cores()))}
 
     def start(self, number: int, deliver: Deliver) -> LocalWorker:
-        """The worker in the process that waits, or in a new one if that has been used."""
-        process = self.waiting.pop(number) if number in self.waiting else self._process(number)
-        return LocalWorker(process, deliver)
-
-    def settle(self) -> None:
-        """End the processes that wait, since no worker will use them."""
-        for process in self.waiting.values():
-            process.kill()
-        for process in self.waiting.values():
-            process.wait()
-        self.waiting.clear()
-
-    def close(self) -> None:
-        """End the processes that wait, if the run was refused before there were workers."""
-        self.settle()
-
-    def _process(self, number: int) -> Process:
-        """Start a process whose variables are set before torch is imported."""
-        return start(
+        """A worker in a new process, whose variables are set before torch is imported."""
+        process = start(
             python("-m", "deepthink_cli.experiments.executors.process", str(self.cache), str(self.fraction)),
             worker_variables(os.environ, self.shares[number], self.workers),
             stdin=PIPE,
@@ -65,6 +46,10 @@ class LocalExecutor:
             stderr=PIPE,
             start_new_session=True,  # Ctrl-C at the terminal reaches the parent only
         )
+        return LocalWorker(process, deliver)
+
+    def close(self) -> None:
+        """Nothing is left to free."""
 
 
 class LocalWorker:

@@ -67,23 +67,14 @@ class _Slot:
     is_closed: bool = False
 
 
-@dataclass
-class Counts:
-    """What a scheduler did: units finished, subjects opened, workers replaced, units tried again."""
-
-    units: int = 0
-    loads: int = 0
-    replaced: int = 0
-    retried: int = 0
-
-
 @dataclass(eq=False)
 class Scheduler(Generic[S, U]):
     """Does all units of some subjects, which are given with the largest number of units that each may have.
 
     A worker keeps its subject open as long as there are units of it, so that weights are loaded once. `failures` has a
     line for each unit that could not be done, and `are_input` says whether other workers could not do them either.
-    Workers that died or were refused are told of.
+    Workers that died or were refused are told of. `counts` has the units done, the loads, the workers replaced, and the
+    units retried.
     """
 
     executor: Executor
@@ -91,7 +82,7 @@ class Scheduler(Generic[S, U]):
     subjects: Mapping[S, int]
     tell: Tell
     samples: bool = False
-    counts: Counts = field(default_factory=Counts)
+    counts: Counter[str] = field(default_factory=Counter)
     failures: list[str] = field(default_factory=list)
     are_input: bool = True
 
@@ -115,7 +106,6 @@ class Scheduler(Generic[S, U]):
         """
         try:
             self._assign()
-            self.executor.settle()
             while any(slot.message is not None for slot in self.slots):
                 if (arrived := self._next_event()) is not None:
                     self._handle(*arrived)
@@ -185,7 +175,7 @@ class Scheduler(Generic[S, U]):
                 self._opened(slot, event)
             case Finished():
                 slot.message, slot.failures = None, 0
-                self.counts.units += 1
+                self.counts["units"] += 1
             case Failed(problems, is_input) if is_input:
                 slot.message = None
                 self._fail_for_good(message, "; ".join(map(str, problems)))
@@ -200,7 +190,7 @@ class Scheduler(Generic[S, U]):
     def _opened(self, slot: _Slot, opened: Opened) -> None:
         assert isinstance(slot.message, Open)
         subject = cast("S", slot.message.subject)
-        self.counts.loads += 1
+        self.counts["loads"] += 1
         if reason := self.client.refusal(subject, opened):
             self._stop(slot)
             self._close(slot, reason)
@@ -223,7 +213,7 @@ class Scheduler(Generic[S, U]):
         message = slot.message
         self._stop(slot)
         slot.failures += 1
-        self.counts.replaced += 1
+        self.counts["replaced"] += 1
         doing = "waiting" if message is None else "loading the model"
         if isinstance(message, Do):
             doing = self._again(cast("U", message.unit), reason)
@@ -241,7 +231,7 @@ class Scheduler(Generic[S, U]):
             self.are_input = False
             return f"doing {unit.label}, which is given up"
         self.queues[first.subject].appendleft(unit)
-        self.counts.retried += 1
+        self.counts["retried"] += 1
         return f"doing {unit.label}, which is tried again"
 
     def _close(self, slot: _Slot, reason: str) -> None:

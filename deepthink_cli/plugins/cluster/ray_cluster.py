@@ -58,9 +58,6 @@ class RayExecutor:
         )
         return RayWorker(actor.remote(str(self.cache), os.getcwd()), deliver)
 
-    def settle(self) -> None:
-        """Do nothing: no resources are reserved for workers that were not started."""
-
     def close(self) -> None:
         """Leave the cluster; a cluster that was started here ends."""
         import ray

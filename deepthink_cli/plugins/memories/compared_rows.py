@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from deepthink_cli.artifact.opening import OpenedMemory
     from deepthink_cli.events import Tell
     from deepthink_cli.plugins.memories.labels import ChangedRow, ComparedLabels, LabelChanges, RowsFor
-    from deepthink_cli.tasks.evaluated import EvaluatedRows
+    from deepthink_cli.tasks.rows import EvaluatedRows
     from deepthink_cli.tasks.sources import Source
 
 SHOWN = 10  # rows, layers and tokens in a report; --json has all
@@ -60,8 +60,7 @@ class RowChoice:
 
     def reader(self, tell: Tell) -> RowsFor:
         """The function that reads the rows in the template of a memory."""
-        from deepthink_cli.tasks.evaluated import is_labelled, rows_of_file, rows_of_task
-        from deepthink_cli.tasks.rows import in_columns
+        from deepthink_cli.tasks.rows import in_columns, is_labelled, rows_of_file, rows_of_task
 
         def rows(memory: OpenedMemory) -> EvaluatedRows:
             if self.file is None:

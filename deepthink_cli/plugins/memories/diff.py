@@ -23,7 +23,7 @@ from deepthink_cli.plugins.memories.labels import (
     not_comparable,
     plan_comparison,
 )
-from deepthink_cli.provenance import Provenance, provenance_lines
+from deepthink_cli.provenance import Provenance, method_text, origin_lines, prompt_lines
 
 if TYPE_CHECKING:
     import torch
@@ -206,8 +206,11 @@ def _differences(before: OpenedMemory, after: OpenedMemory) -> dict[str, tuple[s
 
 
 def _described(memory: OpenedMemory) -> dict[str, str]:
+    provenance, method, read = memory.provenance, memory.provenance.method, memory.provenance.demonstrations
     lines = {
-        **provenance_lines(memory.provenance),
+        **origin_lines(provenance, method_text(method.iterations, str(method.update), method.positions)),
+        "demonstrations": f"{len(read.examples)}, L = {len(read.token_ids)} tokens",
+        **prompt_lines(read.labels, read.template, read.chat),
         "iteration": f"{memory.iterations[-1]} of {', '.join(map(str, memory.kept))}",
     }
     if isinstance(memory.source, Artifact):

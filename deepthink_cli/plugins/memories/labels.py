@@ -22,7 +22,7 @@ from deepthink_cli.scoring.pipeline import EVALUATED, EVERY_REASON
 from deepthink_cli.scoring.prediction import Prediction
 from deepthink_cli.scoring.scoring import PLAIN, Scoring
 from deepthink_cli.scoring.softmax import log_share
-from deepthink_cli.tasks.evaluated import EvaluatedRows
+from deepthink_cli.tasks.rows import EvaluatedRows
 
 RowsFor = Callable[[OpenedMemory], EvaluatedRows]
 

@@ -17,7 +17,7 @@ from deepthink_cli.artifact.opening import open_memory
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.plugins.memories.diff import diff, tensor_changes
 from deepthink_cli.plugins.memories.quantize import quantize
-from deepthink_cli.tasks.evaluated import is_labelled, rows_of_file
+from deepthink_cli.tasks.rows import is_labelled, rows_of_file
 
 
 def memory(*layers: list[list[float]]) -> Memory:
