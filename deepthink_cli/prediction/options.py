@@ -18,7 +18,8 @@ class LabelOptions(Options):
     """The labels and the fields of the input that an output row holds.
 
     `top` is the number of best labels to list. Below the probability `threshold`, a row has no label. `columns` are the
-    fields of the input that are kept; None for all.
+    fields of the input that are kept; None for all. With `scores`, a table has the scores and corrections of all
+    labels, which rows in JSON always have.
     """
 
     top: Annotated[
@@ -43,6 +44,10 @@ class LabelOptions(Options):
             variable=False,
         ),
     ] = None
+    scores: Annotated[
+        bool,
+        Flag(OUTPUT, "Also write the scores and corrections of all labels in a table; JSON always has them."),
+    ] = False
     columns: Annotated[
         tuple[str, ...] | None,
         Flag(

@@ -82,9 +82,10 @@ class OutputRows:
         written |= {} if self.given is None else {"labels": self._labels(self.given(row))}
         written |= {"label": answer.label, "probability": answer.probability, **self._chosen(answer)}
         written |= self.scoring.of_row(row)
-        written["scores"] = row.scores
-        if calibrated := {name: row.calibrated[name] for name in self.calibrate if name in row.calibrated}:
-            written["calibrated"] = {name: _correction(each) for name, each in calibrated.items()}
+        if self._scored:
+            written["scores"] = row.scores
+            if calibrated := {name: row.calibrated[name] for name in self.calibrate if name in row.calibrated}:
+                written["calibrated"] = {name: _correction(each) for name, each in calibrated.items()}
         if self.options.threshold is not None and answer.probability < self.options.threshold:
             written["label"] = None
         return written | self._input(fields) | ({"gold": self._gold(row.query.gold)} if self.gold else {})
@@ -127,6 +128,11 @@ class OutputRows:
         return {self._kept[name]: value for name, value in fields.items()}
 
     @property
+    def _scored(self) -> bool:
+        """Whether rows have the scores and corrections of all labels."""
+        return self.options.scores or not self.table
+
+    @property
     def by_label(self) -> bool:
         """Whether a table has a column for each label."""
         return self.table and bool(self.labels)
@@ -160,10 +166,13 @@ class OutputRows:
             columns["confidence"] = "text"
         columns |= self.scoring.columns
         if not self.labels:
-            shared: dict[str, Kind] = {"top": "text"} if self.options.top is not None else {}
-            return {**columns, **shared, "scores": "text", **({"calibrated": "text"} if self._calibrations else {})}
+            columns |= {"top": "text"} if self.options.top is not None else {}
+            columns |= {"scores": "text"} if self._scored else {}
+            return columns | ({"calibrated": "text"} if self._scored and self._calibrations else {})
         for number in range(1, min(self.options.top or 0, len(self.labels)) + 1):
             columns |= {f"top.{number}.label": "text", f"top.{number}.probability": "number"}
+        if not self._scored:
+            return columns
         columns |= {f"scores.{label}": "number" for label in self.labels}
         for name in self._calibrations:
             place, counted = f"calibrated.{name}", self._counted(name)
@@ -254,7 +263,7 @@ def _several(scorer: Scorer, options: LabelOptions) -> GivenLabels | None:
 
 def samples_rows(scorer: Scorer, rows: EvaluatedRows, samples: Path, errors: ErrorOptions) -> OutputRows:
     """The rows that `eval -o` writes: rows of `predict` with their true labels; raises as `input_fields`."""
-    form = output_rows(scorer, rows.checked, is_table(samples), LabelOptions.checked(), errors)
+    form = output_rows(scorer, rows.checked, is_table(samples), LabelOptions.checked(scores=True), errors)
     return replace(form, several=True, gold=True)
 
 

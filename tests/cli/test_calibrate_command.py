@@ -259,7 +259,7 @@ def test_python_stores_and_uses_a_correction_as_the_command_line_does(
 
 def test_a_table_has_columns_for_the_stored_correction(memory: Path, rows: Path, tmp_path: Path) -> None:
     assert run(["calibrate", str(memory), "-q"]) == 0
-    assert run(["predict", str(memory), str(rows), "-q", "-o", str(tmp_path / "out.csv")]) == 0
+    assert run(["predict", str(memory), str(rows), "-q", "--scores", "-o", str(tmp_path / "out.csv")]) == 0
     head = (tmp_path / "out.csv").read_text().splitlines()[0].split(",")
     assert {"calibrated.stored.label", "calibrated.stored.texts", "calibrated.stored.bias.positive"} <= {*head}
 

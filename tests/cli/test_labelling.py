@@ -57,7 +57,7 @@ def cells(path: Path) -> list[dict[str, Any]]:
 
 def test_the_suffix_is_the_format(memory: Path, inputs: Path, tmp_path: Path) -> None:
     for name in ("out.jsonl", "out.json", "out.csv", "out.tsv", "out.parquet"):
-        assert run(["predict", str(memory), str(inputs), "-q", "-o", str(tmp_path / name)]) == 0
+        assert run(["predict", str(memory), str(inputs), "-q", "--scores", "-o", str(tmp_path / name)]) == 0
     plain = lines(tmp_path / "out.jsonl")
     assert json.loads((tmp_path / "out.json").read_text()) == plain
     for name in ("out.csv", "out.tsv", "out.parquet"):
@@ -74,10 +74,21 @@ def test_the_suffix_is_the_format(memory: Path, inputs: Path, tmp_path: Path) ->
     assert cells(tmp_path / "out.parquet")[0]["id"] == 7
 
 
+def test_a_table_has_the_label_its_probability_and_the_input_and_scores_if_wanted(
+    memory: Path, inputs: Path, tmp_path: Path
+) -> None:
+    words = ["predict", str(memory), str(inputs), "--calibrate", "domain", "-q", "-o", str(tmp_path / "out.csv")]
+    assert run(words) == 0
+    plain, few = cells(tmp_path / "out.csv"), ["index", "label", "probability"]
+    assert list(plain[0]) == [*few, "id", "review", "sentiment", "input.label"]
+    assert run([*words, "--scores"]) == 0
+    assert [{name: row[name] for name in plain[0]} for row in cells(tmp_path / "out.csv")] == plain
+
+
 def test_every_iteration_and_every_calibration_has_its_columns(memory: Path, inputs: Path, tmp_path: Path) -> None:
-    words = ["predict", str(memory), str(inputs), "--at", "all", "--calibrate", "domain,contextual", "-q", "-o"]
+    words = ["predict", str(memory), str(inputs), "--at", "all", "--calibrate", "domain,contextual", "--scores", "-q"]
     for name in ("out.jsonl", "out.csv"):
-        assert run([*words, str(tmp_path / name)]) == 0
+        assert run([*words, "-o", str(tmp_path / name)]) == 0
     for row, expected in zip(cells(tmp_path / "out.csv"), lines(tmp_path / "out.jsonl"), strict=True):
         assert int(row["iteration"]) == expected["iteration"]
         domain = expected["calibrated"]["domain"]
@@ -90,7 +101,7 @@ def test_rows_with_candidates_of_their_own_have_scores_as_json(memory: Path, tmp
     own = write_rows(
         tmp_path / "own.jsonl", [{"review": "a", "candidates": ["yes", "no", "positive"]}, {"review": "b"}]
     )
-    assert run(["predict", str(memory), str(own), "--top", "2", "-q", "-o", str(tmp_path / "out.csv")]) == 0
+    assert run(["predict", str(memory), str(own), "--top", "2", "--scores", "-q", "-o", str(tmp_path / "out.csv")]) == 0
     first, second = cells(tmp_path / "out.csv")
     assert list(json.loads(first["scores"])) == ["yes", "no", "positive"]
     assert len(json.loads(second["top"])) == 2
@@ -103,7 +114,7 @@ def test_fields_of_the_input_are_kept_by_name(memory: Path, inputs: Path, tmp_pa
     assert run([*words, "none", "-o", str(tmp_path / "out.jsonl")]) == 0
     assert "input" not in lines(tmp_path / "out.jsonl")[0]
     assert run([*words, "id", "-o", str(tmp_path / "out.csv")]) == 0
-    assert list(cells(tmp_path / "out.csv")[0])[-2:] == ["scores.negative", "id"]
+    assert list(cells(tmp_path / "out.csv")[0])[-2:] == ["probability", "id"]
     assert run([*words, "ID", "-o", str(tmp_path / "out.csv")]) == 2
     assert "--columns ID: no row has this field; the rows have id, review, sentiment, label" in capsys.readouterr().err
 
@@ -365,7 +376,7 @@ def test_a_stream_is_answered_row_by_row_also_as_csv(memory: Path, tmp_path: Pat
             rows.write("a kind film\n")
             rows.flush()
             if index == 0:
-                assert out.readline().startswith("index,label,probability,")
+                assert out.readline().strip() == "index,label,probability"
             assert out.readline().startswith(f"{index},")
         rows.close()
         assert not out.read()

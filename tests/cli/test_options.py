@@ -149,7 +149,8 @@ def test_an_option_has_the_same_help_panel_and_variable_in_every_command() -> No
 
 def test_no_two_options_differ_by_a_plural_alone() -> None:
     names = {name for command in COMMANDS for name in options_of(command)}
-    assert {name for name in names if f"{name}s" in names} == {"--seed"}  # --seeds counts seeds, or lists several
+    # --seeds counts seeds, or lists several; --score is how candidates are compared, --scores writes the numbers
+    assert {name for name in names if f"{name}s" in names} == {"--seed", "--score"}
 
 
 @pytest.mark.parametrize("kind", [ModelOptions, MethodOptions, TaskOptions, Experiment, TuneOptions, LabelOptions])
