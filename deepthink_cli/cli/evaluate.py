@@ -28,7 +28,7 @@ from deepthink_cli.cli.data_options import (
 )
 from deepthink_cli.cli.dry_run import DryRun, check_dry_run, show_estimate
 from deepthink_cli.cli.grouped import Given, grouped
-from deepthink_cli.cli.options import CommonArguments, for_memory
+from deepthink_cli.cli.options import CommonArguments, Details, for_memory
 from deepthink_cli.cli.output_options import Watching, observed
 from deepthink_cli.cli.scoring_options import OpenerOptions, ScoringOptions
 from deepthink_cli.cli.values import read_by
@@ -86,10 +86,6 @@ FailUnder = Annotated[
     ),
 ]
 
-Details = Annotated[
-    bool,
-    Flag(OUTPUT, "Also print log-probabilities, changes since T = 1, shares of labels and confusions.", variable=False),
-]
 
 if TYPE_CHECKING:
     EvalObservers = Options

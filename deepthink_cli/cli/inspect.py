@@ -10,7 +10,8 @@ from deepthink_cli.cli.about import about
 from deepthink_cli.cli.console import bar, report, table, write_json
 from deepthink_cli.cli.data_options import MemoryFile
 from deepthink_cli.cli.grouped import Without, grouped
-from deepthink_cli.cli.options import CommonArguments
+from deepthink_cli.cli.names import flag
+from deepthink_cli.cli.options import CommonArguments, Details
 from deepthink_cli.io.text import size
 from deepthink_cli.options import OUTPUT, Flag
 from deepthink_cli.provenance import method_text, origin_lines, prompt_lines, versions_line
@@ -22,13 +23,18 @@ if TYPE_CHECKING:
     from deepthink_cli.artifact.format import Header
     from deepthink_cli.artifact.metadata import Metadata, StoredDemonstrations
 
+SHOWN, WIDTH = 10, 55  # demonstrations, and the characters of one
 Verify = Annotated[bool, Flag(OUTPUT, "Read every byte and compare with the digest.", variable=False)]
 
 
 @about("inspect mem.safetensors --verify")
 @grouped
 def inspect(
-    memory: MemoryFile, verify: Verify = False, *, common: Annotated[CommonArguments, Without("quiet", "verbose")]
+    memory: MemoryFile,
+    verify: Verify = False,
+    details: Details = False,
+    *,
+    common: Annotated[CommonArguments, Without("quiet", "verbose")],
 ) -> None:
     """Show a memory's model, method, labels and demonstrations.
 
@@ -39,24 +45,25 @@ def inspect(
     from deepthink_cli.artifact.container import opener_of
 
     if opener := opener_of(memory):
-        return _inspect(loaded(opener.describe)(str(memory), verify), verify, common.as_json)
+        return _inspect(loaded(opener.describe)(str(memory), verify), verify, details, common.as_json)
     header = artifact.read_header(Path(memory))
     if verify:
         artifact.read_artifact(header)
     if common.as_json:
         write_json({**artifact.summary(header), **({"verified": True} if verify else {})})
         return
-    report(*_facts(header), "", *_drift(header.metadata), "", *_demonstrations(header.metadata.demonstrations))
+    stored = header.metadata.demonstrations
+    report(*_facts(header), "", *_drift(header.metadata, details), "", *_demonstrations(stored, details))
     if verify:
         report("", f"digest verified: {header.metadata.sha256}")
 
 
-def _inspect(found: Described, verify: bool, json: bool) -> None:
+def _inspect(found: Described, verify: bool, details: bool, json: bool) -> None:
     """Show the facts of a file that is not a memory."""
     if json:
         write_json({**found.values, **({"verified": True} if verify else {})})
         return
-    report(*_lines(found.facts), "", *_demonstrations(found.demonstrations))
+    report(*_lines(found.facts), "", *_demonstrations(found.demonstrations, details))
     if verify:
         report("", f"digest verified: {found.sha256}")
 
@@ -79,8 +86,8 @@ def _lines(facts: Mapping[str, str]) -> list[str]:
     return [f"{name:<9} {text}" for name, text in facts.items()]
 
 
-def _drift(metadata: Metadata) -> list[Any]:
-    """Relative change of keys and values by iteration (mean over the layers) and, for the last, by layer."""
+def _drift(metadata: Metadata, details: bool) -> list[Any]:
+    """Relative change of keys and values by iteration (mean over the layers); with details, of the last by layer."""
     if not metadata.drift:
         return [f"no drift: T = 1 is {first_reading(metadata.technique)}"]
     changes = metadata.drift
@@ -89,20 +96,23 @@ def _drift(metadata: Metadata) -> list[Any]:
         [t, f"{drift.mean_keys:.3%}", f"{drift.mean_values:.3%}", bar(drift.mean_keys + drift.mean_values, 0, most)]
         for t, drift in changes.items()
     ]
+    by_t = table("drift at T", "keys", "values", "", rows=by_iteration)
+    if not details:
+        return [by_t, f"{flag('details')}: the drift of every layer"]
     last = list(changes)[-1]
     pairs = zip(changes[last].keys, changes[last].values, strict=True)
     by_layer = [[str(layer), f"{keys:.3%}", f"{values:.3%}"] for layer, (keys, values) in enumerate(pairs)]
-    return [
-        table("drift at T", "keys", "values", "", rows=by_iteration),
-        "",
-        table(f"layer, T = {last}", "keys", "values", rows=by_layer),
-    ]
+    return [by_t, "", table(f"layer, T = {last}", "keys", "values", rows=by_layer)]
 
 
-def _demonstrations(stored: StoredDemonstrations) -> list[str]:
-    lines = [f"{len(stored.texts)} demonstrations, {len(stored.token_ids)} tokens:"]
-    for number, (text, label) in enumerate(zip(stored.texts, stored.labels, strict=True), start=1):
+def _demonstrations(stored: StoredDemonstrations, details: bool) -> list[str]:
+    count = len(stored.texts)
+    shown_count = count if details else min(SHOWN, count)
+    lines = [f"{count} demonstrations, {len(stored.token_ids)} tokens:"]
+    for number, (text, label) in enumerate(zip(stored.texts[:shown_count], stored.labels, strict=False), start=1):
         shown = text if isinstance(text, str) else " | ".join(text.values())
         line = " ".join(shown.split())
-        lines.append(f"{number:>4}  {line if len(line) <= 80 else line[:77] + '...'}  ->  {label}")
+        lines.append(f"{number:>4}  {line if len(line) <= WIDTH else line[: WIDTH - 3] + '...'}  ->  {label}")
+    if shown_count < count:
+        lines.append(f"{flag('details')}: all of them")
     return lines

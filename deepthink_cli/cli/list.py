@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -9,7 +11,7 @@ import typer
 from deepthink_cli.artifact.container import OPENERS
 from deepthink_cli.calibration.registry import CALIBRATIONS
 from deepthink_cli.cli.about import about
-from deepthink_cli.cli.console import report, table, write_json
+from deepthink_cli.cli.console import report, write_json
 from deepthink_cli.cli.grouped import Without, grouped
 from deepthink_cli.cli.options import CommonArguments
 from deepthink_cli.engine.registry import ENGINES
@@ -61,7 +63,8 @@ def list_registries(
 ) -> None:
     """List what options name: update rules, techniques and others.
 
-    Each has a summary and a source, such as a paper. Tasks are listed by: deepthink tasks.
+    With a KIND, what each of its names means; with --json, also its source, such as a paper. Tasks are listed by:
+    deepthink tasks.
     """
     for kind in kinds or ():
         if kind not in REGISTRIES:
@@ -70,7 +73,15 @@ def list_registries(
     if common.as_json:
         write_json(rows)
     else:
-        report(table(*COLUMNS, rows=[[*row.values()] for row in rows], left=len(COLUMNS)))
+        report(*(_of_kinds(rows) if not kinds else [f"{row['name']:<18} {row['summary']}" for row in rows]))
+
+
+def _of_kinds(rows: Sequence[Mapping[str, str]]) -> Iterator[str]:
+    """The names of each kind, wrapped."""
+    for kind in REGISTRIES:
+        names = ", ".join(row["name"] for row in rows if row["kind"] == kind)
+        if names:
+            yield from textwrap.wrap(f"{kind:<13} {names}", 80, subsequent_indent=" " * 14, break_on_hyphens=False)
 
 
 def entries(kind: str) -> list[dict[str, str]]:

@@ -21,6 +21,7 @@ _OF_THE_MEMORY = ("model", "revision", "quantize")
 
 # The help of -m where there is no memory, whose model would be the default.
 NEW_MODEL = Help(model=f"{MODEL_NAMES}. Default: {POCKET}.")
+Details = Annotated[bool, Flag(OUTPUT, "Also print the tables behind the result.", variable=False)]
 
 
 def for_memory(context: typer.Context, model: Given[ModelOptions]) -> Given[ModelOptions]:

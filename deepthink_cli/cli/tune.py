@@ -13,7 +13,8 @@ from deepthink_cli.cli.about import about
 from deepthink_cli.cli.console import Show, note, report, table, write_json
 from deepthink_cli.cli.data_options import ChatArguments, PromptArguments, RowArguments
 from deepthink_cli.cli.grouped import Given, Without, grouped
-from deepthink_cli.cli.options import NEW_MODEL, CommonArguments, tell_of_toy
+from deepthink_cli.cli.names import flag
+from deepthink_cli.cli.options import NEW_MODEL, CommonArguments, Details, tell_of_toy
 from deepthink_cli.cli.scoring_options import ScoringOptions
 from deepthink_cli.cli.values import check_given, read_by
 from deepthink_cli.errors import Problems
@@ -47,13 +48,14 @@ Output = Annotated[
 
 @about(
     "tune rows.jsonl -m gpt2 -T 15 -o mem.safetensors",
-    first="output model iterations eta calibrate budget chat folds shots template label_field labels",
+    first="output details model iterations eta calibrate budget chat folds shots template label_field",
 )
 @grouped
 def tune(
     context: typer.Context,
     rows: Rows,
     output: Output = None,
+    details: Details = False,
     *,
     model: Annotated[Given[ModelOptions], NEW_MODEL],
     tuning: Given[TuneOptions],
@@ -88,7 +90,7 @@ def tune(
         tell_of_toy(model, tell)
         plan = plan_tuning(replace(labelled, scoring=steps), model_options, options, tell)
         result = tuned(plan, output, store=Store(default_folder()), tell=tell)
-    show(result, common)
+    show(result, common, details)
 
 
 def _labelled(
@@ -100,12 +102,14 @@ def _labelled(
     return LabelledRows(pool_of_rows(reading.of(rows, prompt.labels, tell), prompt, tell), chat.value)
 
 
-def show(result: TuneReport, common: CommonArguments) -> None:
+def show(result: TuneReport, common: CommonArguments, details: bool) -> None:
     """Print the result on stdout, as text or as one JSON object, and what to do next on stderr."""
     if common.as_json:
         write_json(result.as_json())
-    else:
+    elif details:
         report(_described(result), "", _table(result), "", *_verdict(result))
+    else:
+        report(*_summary(result))
     name = "mem.safetensors"
     if result.header is not None:
         name = result.header.path
@@ -158,6 +162,25 @@ def _of_plain(result: TuneReport) -> dict[str, float]:
     """The accuracy of plain in-context learning with each calibration that was tried."""
     settings, plain = zip(result.settings, result.right, strict=True), result.settings[0]
     return {each.calibration: right / len(result.plan.rows) for each, right in settings if each.place == plain.place}
+
+
+def _summary(result: TuneReport) -> list[str]:
+    """The setting to use, what to expect of it, what labels more rows correctly, and what it took: a line each."""
+    from deepthink_cli.evaluation.metrics import wilson
+
+    found = result.comparison
+    chosen, plain = (
+        f"{share:.1%} ({_interval(wilson(share, found.rows))})" for share in (found.accuracy, found.baseline)
+    )
+    expected = f"{chosen}; {PLAIN} {plain}" if result.chosen_by_rows else plain
+    untried = f"not tried, for lack of time: {'; '.join(result.not_tried)}"
+    return [
+        f"verdict: {_decided(result)}",
+        f"expect on other rows: {expected}",
+        *_beaten_by(result),
+        *([untried] if result.not_tried else []),
+        f"{len(result.settings)} settings in {result.seconds:.0f} s; {flag('details')}: the best of each kind",
+    ]
 
 
 def _verdict(result: TuneReport) -> list[str]:

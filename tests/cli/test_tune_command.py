@@ -35,7 +35,7 @@ def words(models: Callable[[str], Path], rows: Path) -> list[str]:
 def test_the_table_has_plain_in_context_learning_first_and_a_verdict_last(
     words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run([*words, "--eta", "0.1", "--calibrate", "domain,contextual"]) == 0
+    assert run([*words, "--eta", "0.1", "--calibrate", "domain,contextual", "--details"]) == 0
     out, err = capsys.readouterr()
     lines = out.splitlines()
     assert "10 rows, labels negative, positive" in lines[0]
@@ -49,6 +49,17 @@ def test_the_table_has_plain_in_context_learning_first_and_a_verdict_last(
         "p < 0.025, which is kept"
     )
     assert "deepthink predict mem.safetensors INPUTS" in err
+
+
+def test_the_screen_has_the_verdict_what_to_expect_and_no_table(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([*words, "--calibrate", "none"]) == 0
+    verdict, expected, *others = capsys.readouterr().out.splitlines()
+    assert verdict.startswith("verdict: cannot choose with these 10 rows")
+    assert re.fullmatch(r"expect on other rows: \d+\.\d% \(\d+\.\d% to \d+\.\d%\)", expected)
+    assert len(others) <= 3
+    assert others[-1].endswith("--details: the best of each kind")
 
 
 def test_the_report_as_json_has_every_setting_and_the_nested_estimate(
@@ -94,7 +105,7 @@ def test_the_verdict_says_what_the_calibration_alone_gives(
 ) -> None:
     last = property(lambda self: max(n for n, each in enumerate(self.settings) if each.calibration == "domain"))
     monkeypatch.setattr(TuneReport, "kept", last)
-    assert run([*words, "--calibrate", "none,domain", "-q"]) == 0
+    assert run([*words, "--calibrate", "none,domain", "-q", "--details"]) == 0
     out = capsys.readouterr().out
     (alone,) = re.findall(r"calibrations at T = 1: none \d+\.\d%, domain (\d+\.\d%)", out)
     assert f"plain in-context learning with calibration domain: {alone}, against " in out

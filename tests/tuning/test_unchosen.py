@@ -65,7 +65,7 @@ def test_tune_keeps_a_correction_where_plain_in_context_learning_gives_one_label
     words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path, plain, again = (tmp_path / f"{name}.safetensors" for name in ("mem", "plain", "again"))
-    assert run([*words, "--calibrate", "domain", "-o", str(path)]) == 0
+    assert run([*words, "--calibrate", "domain", "--details", "-o", str(path)]) == 0
     out, err = capsys.readouterr()
     tuned = read_header(path).metadata.tuned
     assert tuned is not None
