@@ -154,7 +154,7 @@ def predict(
         return _estimate(request)
     counts = _label(request, place, output_format, flush, resume)
     if output is not None:
-        note(f"wrote {output} ({counts.lines} rows, probabilities not calibrated)", common.quiet)
+        note(f"wrote {output} ({counts.lines} rows; a probability is a share among the labels)", common.quiet)
     counts.check(failing.allow_errors)
 
 

@@ -264,9 +264,9 @@ def test_a_table_has_columns_for_the_stored_correction(memory: Path, rows: Path,
     assert {"calibrated.stored.label", "calibrated.stored.texts", "calibrated.stored.bias.positive"} <= {*head}
 
 
-def test_the_probabilities_are_said_to_be_uncalibrated_after_a_correction_too(
+def test_the_probabilities_are_said_to_be_shares_after_a_correction_too(
     memory: Path, rows: Path, tmp_path: Path, capsys: Captured
 ) -> None:
     for options in ([], ["--calibrate", "batch"]):
         assert run(["predict", str(memory), str(rows), "-o", str(tmp_path / "out.jsonl"), *options]) == 0
-        assert "(24 rows, probabilities not calibrated)" in capsys.readouterr().err
+        assert "(24 rows; a probability is a share among the labels)" in capsys.readouterr().err

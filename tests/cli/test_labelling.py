@@ -303,7 +303,7 @@ def test_the_progress_is_shown_at_a_terminal_while_a_file_is_written(
     os.close(ours)
     assert child.wait(30) == 0, shown
     assert b"predicting" in shown
-    assert b"probabilities not calibrated" in shown
+    assert b"a probability is a share among the labels" in shown
 
 
 def test_a_full_disk_while_a_table_is_written_leaves_no_file(memory: Path, tmp_path: Path, forks: Forks) -> None:

@@ -51,9 +51,7 @@ def test_without_a_kind_every_kind_is_followed_by_its_names_within_the_width_of_
     assert max(map(len, lines)) <= 80
 
 
-def test_a_kind_of_which_nothing_is_installed_is_empty(
-    monkeypatch: pytest.MonkeyPatch, capsys: Captured
-) -> None:
+def test_a_kind_of_which_nothing_is_installed_is_empty(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
     monkeypatch.setattr(REGISTRIES["openers"], "_objects", {})
     assert run(["list", "openers"]) == 0
     assert not capsys.readouterr().out.strip()
