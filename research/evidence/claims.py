@@ -78,8 +78,9 @@ def claims(evidence: Evidence, found: Mapping[str, Compared], table1: Model | No
         "they raise it more than any of the paper's choices of demonstrations without dev labels",
         "+18.1 (64.7 against 46.6 of GraphCut, the best of eleven; Table 1)",
         _against_choices(evidence),
-        "T = 5, eta 0.01; two choices of the paper decide: graph-cut, its best, whose prompts lack labels here, as it "
-        "chose without `--balance` (on AG News 8 of 8 of one label), and k-center, picked by 150 of these rows",
+        "T = 5, eta 0.01. Two of the paper's choices decide: graph-cut, its best, which chose without `--balance` "
+        "here, so that its prompts miss labels (on AG News all 8 demonstrations have one), and k-center, which was "
+        "picked by 150 of the test rows",
     )
     yield Claim(
         "after demonstrations that were chosen by dev rows, thinking still raises it",

@@ -19,10 +19,11 @@ TITLE = """\
 CLAIMS = """\
 ## The paper's claims, one by one
 
-*Yes* and *no*: a 95 % interval excludes zero for the claim or against it; *not shown*: it does not. No line repeats
-the paper's models, prompts and rows ([what is known to differ](reproduce.md#what-is-known-to-differ)), so none
-refutes the paper: they say what holds on another, small model. Intervals of MMLU and BBH are over their tasks, of
-correlations over the seeds, of standard deviations over the five tasks."""
+*Yes*: the 95 % interval lies wholly on the side of the claim; *no*: on the other side; *not shown*: it contains zero.
+No line repeats the paper's models, prompts and rows ([what is known to
+differ](reproduce.md#what-is-known-to-differ)), so none refutes the paper: they say what holds on another, small
+model. Intervals of MMLU and BBH are over their tasks, of correlations over the seeds, of standard deviations over the
+five tasks."""
 TUNED = """\
 ## What `tune` chooses
 

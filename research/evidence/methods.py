@@ -118,14 +118,10 @@ def after_choice_beside_random(evidence: Evidence, t: int) -> list[Pair]:
 
 
 def thinking_beside_choices(evidence: Evidence) -> dict[str, list[Pair]]:
-    """Thinking after random demonstrations beside the paper's choices and those that see no labels of the pool."""
+    """Thinking after random demonstrations beside the paper's choices."""
     random, _, choices = map(evidence.folder, FOLDERS)
     thinking, once = random[random["t"] == T], choices[choices["t"] == 1]
-    found = {
-        name: beside(thinking, once[once["sampling"] == name])
-        for name in CHOICES
-        if name in PAPER_CHOICES or name not in LABELS
-    }
+    found = {name: beside(thinking, once[once["sampling"] == name]) for name in PAPER_CHOICES}
     return {name: pairs for name, pairs in found.items() if pairs}
 
 

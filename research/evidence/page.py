@@ -36,7 +36,7 @@ SHOWN = (
     *map(line_of, ("ensemble-4", "composed", "ct-kv")),
     *(f"`{BY_DEV}` demonstrations", BATCH, FITTED_BIAS, NEAREST_MEAN),
 )
-COLUMNS = {"accuracy": "accuracy", "matched": "matched", "fitted": "after a bias of equal labels", "pairs": "pairs"}
+COLUMNS = {"accuracy": "accuracy", "matched": "matched", "fitted": "after a fitted bias", "pairs": "pairs"}
 MARGIN = 0.01  # below which a difference counts as none; stated before the table
 ROUNDING = 5e-4  # a difference that is shown as 0.0 points
 TITLE = """\
@@ -45,29 +45,33 @@ TITLE = """\
 NOTHING = "Nothing has been run yet."
 QUESTION = """\
 **Question.** *Thinking* reads the solved examples T times (Deep-Thinking); T = 1 reads them once, which is plain
-in-context learning. Are more labels right after thinking? If so, does the model tell inputs of different labels apart
-better, or does it only give some labels more often? The second is a bias, which a
-[correction](predict.md#calibration) removes without another reading."""
+in-context learning. Are more labels right after thinking? If so, does the model separate the labels better, or does it
+only give some labels more often? The second is a bias, which a [correction](predict.md#calibration) removes without
+another reading. Measured with {model} on five tasks."""
 READING = """\
-Every cell has the difference from T = 1 in points, with its 95 % interval; the first column begins with the accuracy
-that is reached. Each question has one measure that decides it, and a difference below {margin} point counts as none:
+Each question has one measure that decides it. A difference counts as none if its whole interval lies within {margin}
+point of zero.
 
-- *accuracy* decides whether more labels are right.
-- *pairs* decides whether labels are told apart better: the area under the ROC curve between two labels, mean over their
-  pairs. Giving a label more often does not change it.
-- *matched* is the accuracy beyond that of T = 1 with constants that make it give every label as often.
-- *after a bias of equal labels*: a bias of each label, fitted on {dev} labelled *dev rows*, is taken off on both sides.
+- *accuracy* decides whether more labels are right. The cell begins with the accuracy that is reached.
+- *pairs* decides whether labels are separated better: the area under the ROC curve between two labels, mean over
+  their pairs. Giving a label more often does not change it.
+- *matched*: first a constant for each label makes T = 1 give every label as often as the method does. The cell is the
+  method's accuracy minus that of this T = 1.
+- *after a fitted bias*: a bias of each label is fitted on the same {dev} labelled rows, for the method and for T = 1,
+  and taken off. The cell is the difference that remains.
 
-In bold is what is left in these two measures after Holm's correction, over the {thinking} lines of thinking and over
-the {others} others. Dev rows also choose T and eta, in lines that say so. The last lines start from other
-demonstrations, whose T = 1 has {other} %."""
+Cells are differences from T = 1 in points with 95 % intervals. The {thinking} lines of thinking start from {first} %
+(five seeds), the {others} others from {other} % (other demonstrations, ten seeds). Bold marks differences in
+*accuracy* and *pairs* that remain significant after Holm's correction, over the lines of thinking and over the
+others. *Dev rows* are the {dev} labelled rows."""
 RESTS = """\
 ## What it rests on
 
 {model}, read without a chat template: five tasks, {test} test rows and {dev} dev rows each; five seeds of
 demonstrations for thinking, ten for the other methods. All of it is about one small model; [a second
-one](second-model.md) has a page of its own, and [Table 1](table1.md) more methods. Figures are of the [token ids of
-parts](concepts.md#tokens) (`--tokens parts`); runs with those of the whole prompt, the default now, are under way.
+one](second-model.md) has a page of its own, and [Table 1](table1.md) more methods. In these runs
+demonstrations and queries were tokenised each alone ([`--tokens parts`](concepts.md#tokens)); runs with the ids of the
+whole prompt, the default now, are under way.
 
 - {overlap}
 - {families}
@@ -119,12 +123,13 @@ def page(study: Study) -> str:
     dev = sizes(grid, "dev")
     parts = [
         TITLE,
-        QUESTION,
+        QUESTION.format(model=" and ".join(map(described, study.evidence.models))),
         answer(study),
         f"![Differences from T = 1]({study.figures.name}/question.png)",
         READING.format(
             margin=f"{100 * MARGIN:g}",
             dev=dev,
+            first=percent(next((each for each in found if each.thinks), found[0]).differences["accuracy"].before),
             thinking=sum(each.thinks for each in found),
             others=sum(not each.thinks for each in found),
             other=percent(first["accuracy"].before) if first else "no",
@@ -175,17 +180,13 @@ def _of_paper(study: Study) -> str:
     if accuracy is None or pairs is None:
         return ""
     gain = "no gain is shown" if accuracy.interval[0] <= 0 else "a gain is shown"
-    apart = "are told apart better" if pairs.interval[0] > 0 else "are not shown to be told apart better"
-    bound = f": any gain in *pairs* is below {100 * max(pairs.interval[1], 0):.1f} points"
+    apart = "Labels are separated better" if pairs.interval[0] > 0 else "Labels are not shown to be separated better"
+    within = ", so that the difference counts as none" if max(map(abs, pairs.interval)) < MARGIN else ""
     return (
-        f"In the paper's setting thinking changes accuracy by {with_interval(accuracy)}, from "
-        f"{percent(accuracy.before)} % at T = 1: {gain}, and labels {apart}{bound}{_within(pairs)}."
+        "In the paper's setting, with T chosen by labelled rows, thinking changes accuracy by "
+        f"{with_interval(accuracy)}, from {percent(accuracy.before)} % at T = 1: {gain}. {apart}: *pairs*, the area "
+        f"under the ROC curve between two labels, changes by {shown(pairs)}{within}."
     )
-
-
-def _within(change: Difference) -> str:
-    """Whether an interval lies within the margin."""
-    return ", which counts as none" if max(map(abs, change.interval)) < MARGIN else ""
 
 
 def _of_restarted(study: Study) -> str:
@@ -194,29 +195,38 @@ def _of_restarted(study: Study) -> str:
     if accuracy is None or fitted is None:
         return ""
     p = adjusted(study.shown)[RESTARTED_TUNED, "accuracy"]
-    gain = "It gains" if p < ALPHA and accuracy.mean > 0 else "It changes accuracy by"
-    left = "something is left" if fitted.interval[0] > 0 else "nothing is shown to be left"
+    gain = "gains" if p < ALPHA and accuracy.mean > 0 else "changes accuracy by"
+    left = "a gain is left" if fitted.interval[0] > 0 else "no gain is shown to be left"
     return (
-        f"{gain} {with_interval(accuracy)} with restarted positions and T and eta chosen by labelled rows, of which "
-        f"{left} after a bias fitted on the same rows ({shown(fitted)})."
+        "A variant with restarted [positions](concepts.md#positions), and with T and eta chosen by labelled rows, "
+        f"{gain} {with_interval(accuracy)}. After a bias of each label that is fitted on those rows, {left}: "
+        f"{shown(fitted)}."
     )
 
 
 def _of_corrections(study: Study) -> str:
     """What corrections of T = 1 gain."""
     known = {name: study.change(name, "accuracy") for name in (BATCH, FITTED_BIAS, NEAREST_MEAN)}
-    parts = [f"{name} {shown(change)}" for name, change in known.items() if change is not None]
-    return f"A correction of T = 1 gains more: {'; '.join(parts)}." if parts else ""
+    found = {name: change for name, change in known.items() if change is not None}
+    if not found:
+        return ""
+    parts = [f"{name} {shown(change)}" for name, change in found.items()]
+    first = percent(next(iter(found.values())).before)
+    return (
+        "Turning the scores of one reading into labels in another way gains more. After other demonstrations, whose "
+        f"T = 1 has {first} %: {'; '.join(parts)}."
+    )
 
 
 def shared(overlap: Sequence[dict[str, Any]]) -> str:
     """How many sentences the sentiment tasks share."""
-    parts = []
-    for test in dict.fromkeys(line["test"] for line in overlap):
-        of_test = [line for line in overlap if line["test"] == test]
-        others = " and ".join(f"{line['shared']} among the rows of {names([line['among']])}" for line in of_test)
-        parts.append(f"of the {of_test[0]['sentences']:,} test sentences of {names([test])} {others}")
-    return f"SST-2, SST-5 and MR are one corpus: {'; '.join(parts)}." if parts else "Tasks may share sentences."
+    parts = [
+        f"{line['shared']} of the {line['sentences']:,} test sentences of {names([line['test']])} are in "
+        f"{names([line['among']])}"
+        for line in overlap
+    ]
+    said = "SST-2, SST-5 and MR share most of their sentences, and are not three independent tasks"
+    return f"{said}: {'; '.join(parts)}." if parts else "Tasks may share sentences."
 
 
 def by_family(found: Sequence[Compared]) -> str:
@@ -233,8 +243,8 @@ def by_family(found: Sequence[Compared]) -> str:
 def unchanged(found: Sequence[Compared]) -> str:
     """In how many cases dev rows chose T = 1, which can show nothing."""
     chosen = [each for each in found if each.thinks and each.by_dev]
-    parts = [f"{short_name(each.name)} {each.unchanged} of {len(each.cells)}" for each in chosen]
-    return f"Where dev rows choose T = 1 nothing can differ: {'; '.join(parts)} cases of a task and a seed."
+    parts = [f"{each.unchanged} of {len(each.cells)} cases of *{short_name(each.name)}*" for each in chosen]
+    return f"Dev rows chose T = 1 in {' and in '.join(parts)}: there the difference is exactly zero."
 
 
 def all_comparisons(study: Study) -> str:

@@ -154,8 +154,8 @@ def test_what_labelled_rows_leave_of_a_gain_decides_what_the_answer_says() -> No
         made.__dict__["compared"] = {compared.name: compared}
         return made
 
-    assert "of which nothing is shown to be left" in page.answer(study(0.005))
-    assert "of which something is left" in page.answer(study(0.05))
+    assert "no gain is shown to be left" in page.answer(study(0.005))
+    assert "a gain is left" in page.answer(study(0.05))
 
 
 def _files(evidence: Path) -> dict[str, bytes]:
