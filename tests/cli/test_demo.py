@@ -22,7 +22,7 @@ def test_the_demo_tells_the_whole_story_in_one_screen(
     assert len((out + err).splitlines()) <= 60
     labelled = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
     assert [set(row["scores"]) for row in labelled] == [{"negative", "positive"}] * 4
-    assert f"{REVIEWS}/sentences.jsonl: {len((REVIEWS / 'sentences.jsonl').read_text().splitlines())} inputs" in out
+    assert f"/reviews/sentences.jsonl: {len((REVIEWS / 'sentences.jsonl').read_text().splitlines())} inputs" in out
     assert re.findall(r"^(\d+) +\d+\.\d%", out, re.MULTILINE) == ["1", "2", "4", "8", "12"]
     assert re.search(r"times as long, for the same scores \(largest difference \de-0[4-9] nats\)", out)
     for step in ("Think:", "Predict:", "Evaluate:", "deepthink think demos.jsonl -m gpt2"):
