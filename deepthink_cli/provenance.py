@@ -34,9 +34,9 @@ class ModelIdentity:
 
     `id` is a hub id, `pocket`, or the absolute path of a local directory; `revision` is the hub's commit. The digests
     cover the configuration, the weights and the tokenizer. `weights_sha256` is empty if the weights are not on this
-    machine. `dtype` is the compute dtype, which
-    may differ when the memory is used; `quantize` must be the same. `gguf` is the name of the model's GGUF file, None
-    for another format. The file may be renamed, since the digest of the weights covers its bytes.
+    machine. `dtype` is the compute dtype, which may differ when the memory is used; `quantize` must be the same. `gguf`
+    is the name of the model's GGUF file, None for another format. The file may be renamed, since the digest of the
+    weights covers its bytes.
     """
 
     id: str

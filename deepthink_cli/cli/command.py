@@ -26,7 +26,7 @@ def command_line() -> str:
 WHICH = {
     "a first look; a real model to try": "demo; download",
     "labels for my own rows": "tune, then predict",
-    "a memory as I say; its label bias corrected": "think; calibrate",
+    "a memory with my own settings; its label bias corrected": "think; calibrate",
     "how good one memory is": "eval",
     "accuracy over T on tasks, over seeds": "run",
     "many such runs, as one YAML file": "study",

@@ -114,5 +114,5 @@ def _demonstrations(stored: StoredDemonstrations, details: bool) -> list[str]:
         line = " ".join(shown.split())
         lines.append(f"{number:>4}  {line if len(line) <= WIDTH else line[: WIDTH - 3] + '...'}  ->  {label}")
     if shown_count < count:
-        lines.append(f"{flag('details')}: all of them")
+        lines.append(f"{flag('details')}: all demonstrations")
     return lines

@@ -26,7 +26,6 @@ from deepthink_cli.tuning.options import TuneOptions, best_of_trajectories
 
 if TYPE_CHECKING:
     from deepthink_cli.events import Tell
-    from deepthink_cli.tuning.nested import Comparison
     from deepthink_cli.tuning.plan import LabelledRows
     from deepthink_cli.tuning.tune import TuneReport
 
@@ -106,10 +105,10 @@ def show(result: TuneReport, common: CommonArguments, details: bool) -> None:
     """Print the result on stdout, as text or as one JSON object, and what to do next on stderr."""
     if common.as_json:
         write_json(result.as_json())
-    elif details:
-        report(_described(result), "", _table(result), "", *_verdict(result))
     else:
-        report(*_summary(result))
+        if details:
+            report(_described(result), "", _table(result), "", *_behind(result), "")
+        report(*_summary(result, details))
     name = "mem.safetensors"
     if result.header is not None:
         name = result.header.path
@@ -131,7 +130,7 @@ def _described(result: TuneReport) -> str:
 
 
 def _table(result: TuneReport) -> Any:
-    """The best setting of each technique and method, plain in-context learning first, and what was not tried."""
+    """The best setting of each technique and method, plain in-context learning first."""
     from deepthink_cli.evaluation.metrics import wilson
 
     rows, count = [], len(result.plan.rows)
@@ -146,7 +145,6 @@ def _table(result: TuneReport) -> Any:
     for rival in result.rivals:
         interval = _interval(wilson(rival.accuracy, count))
         rows.append([rival.name, f"{rival.accuracy:.1%}", interval, "", f"{rival.seconds:.1f}", str(count)])
-    rows += [[f"{skipped}: not tried, for lack of time", *[""] * 5] for skipped in result.not_tried]
     columns = "accuracy", "95 % interval", "readings", "seconds", "labelled rows"
     return table("best of each kind, by cross-validation", *columns, rows=rows)
 
@@ -164,7 +162,7 @@ def _of_plain(result: TuneReport) -> dict[str, float]:
     return {each.calibration: right / len(result.plan.rows) for each, right in settings if each.place == plain.place}
 
 
-def _summary(result: TuneReport) -> list[str]:
+def _summary(result: TuneReport, details: bool) -> list[str]:
     """The setting to use, what to expect of it, what labels more rows correctly, and what it took: a line each."""
     from deepthink_cli.evaluation.metrics import wilson
 
@@ -174,26 +172,29 @@ def _summary(result: TuneReport) -> list[str]:
     )
     expected = f"{chosen}; {PLAIN} {plain}" if result.chosen_by_rows else plain
     untried = f"not tried, for lack of time: {'; '.join(result.not_tried)}"
+    tried = f"{len(result.settings)} settings in {result.seconds:.0f} s; {flag('details')}: the best of each kind"
     return [
         f"verdict: {_decided(result)}",
         f"expect on other rows: {expected}",
         *_beaten_by(result),
         *([untried] if result.not_tried else []),
-        f"{len(result.settings)} settings in {result.seconds:.0f} s; {flag('details')}: the best of each kind",
+        *([] if details else [tried]),
     ]
 
 
-def _verdict(result: TuneReport) -> list[str]:
-    comparison, rows = result.comparison, result.comparison.rows
-    best, most = (f"{right / rows:.1%}" for right in (result.right[result.best], max(result.right)))
+def _behind(result: TuneReport) -> list[str]:
+    """What the verdict rests on: calibrations, the chosen setting, its nested comparison, and its correction alone."""
+    found = result.comparison
+    best, most = (f"{right / found.rows:.1%}" for right in (result.right[result.best], max(result.right)))
+    low, high = found.interval
+    p = "< 0.001" if found.p < 0.001 else f"= {found.p:.3f}"
     return [
         *_corrections(result),
         f"simplest within one standard error of the best of {len(result.settings)} settings ({most}): "
-        f"{result.settings[result.best]}, {best} (too high: the same rows chose it)",
-        *_nested(comparison),
-        f"verdict: {_decided(result)}",
+        f"{result.settings[result.best]}, {best} of the rows that chose it",
+        f"nested difference: {100 * found.difference:+.1f} points ({100 * low:+.1f} to {100 * high:+.1f}); "
+        f"{found.gained} rows gained, {found.lost} lost, one-sided sign test p {p}",
         *_correction_alone(result),
-        *_beaten_by(result),
     ]
 
 
@@ -234,20 +235,6 @@ def _beaten_by(result: TuneReport) -> list[str]:
     if rival is None or rival.accuracy <= setting:
         return []
     return [f"{rival.name} labels more of the same rows correctly: {rival.accuracy:.1%}, against {setting:.1%}"]
-
-
-def _nested(comparison: Comparison) -> list[str]:
-    from deepthink_cli.evaluation.metrics import wilson
-
-    low, high = comparison.interval
-    p = "< 0.001" if comparison.p < 0.001 else f"= {comparison.p:.3f}"
-    chosen, plain = (wilson(share, comparison.rows) for share in (comparison.accuracy, comparison.baseline))
-    return [
-        f"nested estimate of such a choice: {comparison.accuracy:.1%} ({_interval(chosen)}); "
-        f"plain: {comparison.baseline:.1%} ({_interval(plain)})",
-        f"difference: {100 * comparison.difference:+.1f} points ({100 * low:+.1f} to {100 * high:+.1f}); "
-        f"{comparison.gained} rows gained, {comparison.lost} lost, one-sided sign test p {p}",
-    ]
 
 
 def _interval(interval: tuple[float, float]) -> str:

@@ -181,7 +181,7 @@ def read_by(
 ) -> list[str | Path]:
     """The files and folders that these options read, and the package's own folder; `rows` may be `-`, or a pattern.
 
-    Raises InputError for a wrong task file, for and for an unknown task if rows come from `data_dir`.
+    Raises InputError for a wrong task file, and for an unknown task if rows come from `data_dir`.
     """
     from deepthink_cli.tasks.catalogue import find_tasks
     from deepthink_cli.tasks.sources import files_of
