@@ -32,4 +32,4 @@ def download(
         with Show(common) as tell:
             model.download(output, tell=tell)
     note(f"{output}: there already" if there else f"wrote {output} ({model.NAME}, {model.LICENCE})", common.quiet)
-    note(f"next: deepthink think ROWS -m {output} --calibrate domain -o mem.safetensors", common.quiet)
+    note(f"next: deepthink tune ROWS -m {output} -o mem.safetensors", common.quiet)
