@@ -24,6 +24,8 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.calibration.centroids import observed, observed_demonstrations
+from deepthink_cli.scoring.centroids import centroids_of, nearness
+
 from deepthink_cli.calibration.registry import CALIBRATIONS, NONE, choices
 from deepthink_cli.data.examples import Query
 from deepthink_cli.data.same_input import input_groups
@@ -46,7 +48,6 @@ from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.plugins.context_tuning import training
 from deepthink_cli.plugins.context_tuning.gradients import TrainingRow, answer_gradient
 from deepthink_cli.provenance import TokenizedDemonstrations
-from deepthink_cli.scoring.centroids import centroids_of, nearness
 from deepthink_cli.scoring.pipeline import predicted
 from deepthink_cli.scoring.prediction import Prediction
 from deepthink_cli.scoring.scoring import PLAIN

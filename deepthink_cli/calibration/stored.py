@@ -47,7 +47,7 @@ def _check_stored(memories: Sequence[OpenedMemory], scoring: Scoring) -> None:
                 f"{memory.name}: stores no correction; store one with deepthink calibrate {memory.name}"
                 f"{as_options(scoring.correctable)}, {without}"
             )
-        used = scoring.correctable if stored.centroids is None else scoring.of_states
+        used = scoring.of_states if stored.of_states else scoring.correctable
         check_stored(stored.scoring, used, "the correction", memory.name, f", {without}")
         methods.add(stored.method)
     if len(methods) > 1:

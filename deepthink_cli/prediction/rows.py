@@ -179,7 +179,7 @@ class OutputRows:
             columns |= {f"{place}.label": "text", f"{place}.probability": "number"}
             columns |= {f"{place}.scores.{label}": "number" for label in self.labels}
             columns[f"{place}.{counted}"] = "integer"
-            if name != STORED or self.stored is None or self.stored.centroids is None:
+            if name != STORED or self.stored is None or self.stored.head is None:
                 columns |= {f"{place}.bias.{label}": "number" for label in self.labels}
         return columns
 

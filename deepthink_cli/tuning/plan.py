@@ -13,6 +13,7 @@ from deepthink_cli.calibration.basis import check_calibrations, check_inputs
 from deepthink_cli.calibration.registry import CALIBRATIONS, FEWEST, NONE, calibration, from_rows, from_texts
 from deepthink_cli.data.chat import Chat
 from deepthink_cli.data.examples import DemonstrationSet, Query, example_of
+from deepthink_cli.data.folds import split
 from deepthink_cli.data.same_input import input_groups
 from deepthink_cli.engine.opening import find_model
 from deepthink_cli.errors import InputError
@@ -30,7 +31,7 @@ from deepthink_cli.selection.pool import PoolRows
 from deepthink_cli.selection.registry import selection_method
 from deepthink_cli.techniques.base import Technique
 from deepthink_cli.techniques.registry import technique_of
-from deepthink_cli.tuning.nested import FEWEST_ROWS, split
+from deepthink_cli.tuning.nested import FEWEST_ROWS
 from deepthink_cli.tuning.options import Grid, TuneOptions, most_readings
 
 Named = TypeVar("Named")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.artifact.format import Header
-from deepthink_cli.calibration.centroids import centroid_correction, observed
+from deepthink_cli.calibration.observed import Observed, head_correction, observed
 from deepthink_cli.calibration.registry import NONE, calibration, from_rows
 from deepthink_cli.calibration.stored import calibrated_by_rows, calibrated_by_texts, with_correction
 from deepthink_cli.corrections import Calibrated
@@ -187,17 +187,18 @@ def tune(
     plan = replace(plan, grid=tried.grid)
     settings = plan.grid.settings
     whole, without = _arranged(plan, sets, tried.scores)
-    gold, others = _gold(plan), _others(plan)
+    gold, others, groups = _gold(plan), _others(plan), plan.rows.groups
     # The bias for a fold is fitted on scores after memories that have not read the fold.
     fits = [
-        Fit(fold, scores, gold[rows].tolist()) for fold, scores, rows in zip(plan.folds, without, others, strict=True)
+        Fit(fold, scores, gold[rows].tolist(), [groups[row] for row in rows])
+        for fold, scores, rows in zip(plan.folds, without, others, strict=True)
     ]
     outer = correctness(whole, gold, settings, fits)
     inner = []
     for fold, scores, rows in zip(plan.folds, without, others, strict=True):
         parts = [[rows.index(row) for row in other] for other in plan.folds if other != fold]
-        of_fold = gold[rows]
-        inner.append(correctness(scores, of_fold, settings, fits_within(scores, of_fold, parts)))
+        of_fold, inputs = gold[rows], [groups[row] for row in rows]
+        inner.append(correctness(scores, of_fold, settings, fits_within(scores, of_fold, inputs, parts)))
     nested = choose_nested(outer, inner, plan.folds)
     report = TuneReport(
         plan,
@@ -247,7 +248,7 @@ def _arranged(
     # First without a row's own fold only; then also without fold 0; also without fold 1; ...
     shape = (1 + len(plan.folds), len(plan.grid.selections))
     arranged = {
-        name: np.full((*shape, *values.shape[:-2], len(plan.rows), values.shape[-1]), np.nan, values.dtype)
+        name: np.full((*shape, *values.shape[:3], len(plan.rows), *values.shape[4:]), np.nan, values.dtype)
         for name, values in scores[0].items()
     }
     for each, of_set in zip(sets, scores, strict=True):
@@ -256,9 +257,9 @@ def _arranged(
             rows = list(plan.folds[fold])
             columns = [each.rows.index(row) for row in rows]
             for name, values in of_set.items():
-                arranged[name][other, each.selection][..., rows, :] = values[..., columns, :]
+                arranged[name][other, each.selection][:, :, :, rows] = values[:, :, :, columns]
     inner: list[HeldOutScores] = [
-        {name: values[1 + fold][..., rows, :] for name, values in arranged.items()}
+        {name: values[1 + fold][:, :, :, :, rows] for name, values in arranged.items()}
         for fold, rows in enumerate(_others(plan))
     ]
     return {name: values[0] for name, values in arranged.items()}, inner
@@ -314,16 +315,29 @@ def _correction(
     if unread:
         rows = predicted(observed(engine, memories, unread, scoring))
     else:
-        (*place, _), queries = report.setting.place, report.plan.rows.queries
-        import torch
-
-        of_memories = [torch.from_numpy(scores[STATES][(*place, each.iteration - 1)]) for each in memories]
-        rows = [(query, list(states)) for query, *states in zip(queries, *of_memories, strict=True)]
+        rows = _held_out_observed(engine, report, memories, scores)
     assert memories[0].provenance is not None
     demonstrations = memories[0].provenance.demonstrations
-    return centroid_correction(
-        calibration(name), rows, [each.iteration for each in memories], demonstrations, source, scoring
-    )
+    iterations, depth = [each.iteration for each in memories], len(memories[0].keys)
+    return head_correction(calibration(name), rows, iterations, depth, demonstrations, source, scoring)
+
+
+def _held_out_observed(
+    engine: Engine, report: TuneReport, memories: Sequence[Memory], scores: HeldOutScores
+) -> list[Observed]:
+    """All rows with their held-out scores and hidden states at the iterations of the memories."""
+    import torch
+
+    place, queries = report.setting.place[:3], report.plan.rows.queries
+    assert memories[0].provenance is not None
+    scoring = report.plan.rows.scoring
+    tokenized = query_tokenizer(engine.tokenizer, memories[0].provenance.demonstrations, scoring)(queries)
+    by_memory = []
+    for memory in memories:
+        sums, states = (scores[name][(*place, memory.iteration - 1)] for name in (NONE, STATES))
+        of_rows = [_scores(each, query, scoring) for each, query in zip(sums.tolist(), tokenized, strict=True)]
+        by_memory.append(zip(of_rows, torch.from_numpy(states), strict=True))
+    return [(query, list(each)) for query, *each in zip(queries, *by_memory, strict=True)]
 
 
 def _predictions(

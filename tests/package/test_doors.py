@@ -45,7 +45,7 @@ from pydantic import Field
 from deepthink_cli.calibration.registry import Calibration
 from deepthink_cli.export import Exporter
 from deepthink_cli.options import DATA, OUTPUT, Flag, Options
-from deepthink_cli.scoring.centroids import centroids_of, closeness
+from deepthink_cli.calibration.nearest_mean import nearest_mean
 from deepthink_cli.selection.base import Choice, SelectionMethod
 from deepthink_cli.techniques.base import Technique
 
@@ -73,7 +73,7 @@ def write(export):
     export.output.write_text(export.options.between.join(export.memory.provenance.demonstrations.labels))
 
 labels = Exporter(write, "labels", "the labels of a memory", "this test", options=Separator)
-near = Calibration("near", closeness, "labelled", "the nearest label", "this test", centroids=centroids_of)
+near = Calibration("near", nearest_mean, "labelled", "the nearest label", "this test", of_states=True)
 '''
 ENTRIES = {
     "commands": "count = doors_command:count",

@@ -229,7 +229,7 @@ def test_a_bias_of_few_rows_is_refused_if_it_is_named_and_not_tried_by_default(l
     plan = plan_tuning(labelled(), ModelOptions.checked(model=llama.identity.id), options, told.append)
     assert plan.grid.calibrations == ("none", "contextual", "domain", "pmi")
     assert str(told[0]).count(
-        "batch, prior, fitted, fitted-slope, centroid: they need 20 rows outside a fold, and there are 6"
+        "batch, prior, fitted, fitted-slope, centroid, head: they need 20 rows outside a fold, and there are 6"
     )
 
 
@@ -310,14 +310,19 @@ def nearest(states: Any, rows: Any, gold: Sequence[int]) -> list[int]:
     return [int(np.argmin([((state - mean) ** 2).sum() for mean in means])) for state in states]
 
 
-def stored_means(memory: Memory) -> list[Any]:
-    """The means that a memory stores for its last iteration, in the order of the labels."""
+def between_means(memory: Memory) -> Any:
+    """The direction between the means that a memory stores for its last iteration, from the first label's."""
     assert memory.provenance is not None
     stored = memory.provenance.calibrated
     assert stored is not None
-    assert stored.centroids is not None
-    of_labels = stored.centroids["3"].means
-    return [np.frombuffer(b64decode(of_labels[label]), "<f4") for label in memory.provenance.demonstrations.labels]
+    assert stored.head is not None
+    weights = stored.head["3"].weights
+    of_labels = [np.frombuffer(b64decode(weights[each]), "<f4") for each in memory.provenance.demonstrations.labels]
+    return direction((of_labels[1] - of_labels[0])[-len(of_labels[0]) // len(stored.head["3"].layers) :])
+
+
+def direction(vector: Any) -> Any:
+    return vector / np.linalg.norm(vector)
 
 
 def test_centroids_are_those_of_the_rows_which_the_memory_has_not_read(
@@ -329,9 +334,8 @@ def test_centroids_are_those_of_the_rows_which_the_memory_has_not_read(
     read = {each.text for each in memory.provenance.demonstrations.examples}
     unread = [row for row, query in enumerate(plan.rows.queries) if query.text not in read]
     states, gold = states_of(llama, memory, plan, unread), [plan.rows.gold[row] for row in unread]
-    for label, mean in enumerate(stored_means(memory)):
-        expected = states[[place for place, each in enumerate(gold) if each == label]].mean(axis=0)
-        assert mean == pytest.approx(expected, abs=1e-3)
+    means = [states[[place for place, each in enumerate(gold) if each == label]].mean(axis=0) for label in (0, 1)]
+    assert between_means(memory) == pytest.approx(direction(means[1] - means[0]), abs=1e-3)
     report = tune(plan, engine=llama)
     for each in training_sets(plan, llama, None, lambda _: None):
         if len(each.held_out) == 1:
@@ -352,9 +356,8 @@ def test_if_all_rows_are_read_centroids_are_those_of_their_held_out_states(
         rest = plan.rows.demonstrations([row for row in plan.order if row not in fold])
         *_, without = think(llama, tokenize(llama.tokenizer, rest), memory.provenance.method)
         states |= dict(zip(fold, states_of(llama, without, plan, fold), strict=True))
-    for label, mean in enumerate(stored_means(memory)):
-        expected = np.mean([states[row] for row, each in enumerate(plan.rows.gold) if each == label], axis=0)
-        assert mean == pytest.approx(expected, abs=1e-3)
+    means = [np.mean([states[row] for row, y in enumerate(plan.rows.gold) if y == label], axis=0) for label in (0, 1)]
+    assert between_means(memory) == pytest.approx(direction(means[1] - means[0]), abs=1e-3)
 
 
 def test_classifiers_are_trained_without_the_rows_that_they_label(llama: Engine) -> None:
