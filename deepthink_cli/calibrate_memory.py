@@ -98,7 +98,7 @@ def _correction(loaded: Loaded, name: str, rows: EvaluatedRows | None, tell: Tel
     if rows is None:
         return calibrated_by_texts(loaded.engine, memories, name, scoring)
     found, source = predictions_of(loaded, rows, tell), Path(rows.split).name
-    return calibrated_by_rows(found, name, loaded.scorer.demonstrations.labels, source, scoring)
+    return calibrated_by_rows(found, name, loaded.scorer.demonstrations, source, scoring)
 
 
 def _save(

@@ -42,13 +42,23 @@ class Head:
 
 @with_config(STRICT)
 @dataclass(frozen=True)
+class HeldOut:
+    """The probabilities of the labels that held-out rows get, those of right labels and those of wrong labels."""
+
+    right: tuple[Share, ...]
+    wrong: tuple[Share, ...]
+
+
+@with_config(STRICT)
+@dataclass(frozen=True)
 class Calibrated:
     """The correction that a memory stores (`deepthink calibrate`), and the inputs of its estimate.
 
     `method` is a name of `--calibrate`. `scoring` are the options of the corrected scores that differ from their
     defaults. `bias` has T = 1 and every kept iteration; methods by hidden states have a `head` in its place. `inputs`
     counts the texts, or the rows of the file `source`. `sha256` is the digest of their list as canonical JSON, with
-    pairs of text and label if true labels are needed.
+    pairs of text and label if true labels are needed. `held_out` is of the last iteration, by cross-validation of the
+    rows, if true labels are needed.
     """
 
     method: Annotated[str, Field(pattern=_NAME)]
@@ -58,6 +68,7 @@ class Calibrated:
     sha256: Digest
     source: str | None = None
     head: dict[str, Head] | None = None
+    held_out: HeldOut | None = None
 
     @model_validator(mode="after")
     def _check_kind(self) -> Self:
@@ -83,13 +94,13 @@ class Calibrated:
     def of(self, iterations: Collection[int]) -> Calibrated:
         """The correction of some iterations only."""
         bias = {t: each for t, each in self.bias.items() if int(t) in iterations}
-        if self.head is None:
-            return replace(self, bias=bias)
-        return replace(self, head={t: each for t, each in self.head.items() if int(t) in iterations})
+        head = self.head and {t: each for t, each in self.head.items() if int(t) in iterations}
+        held_out = self.held_out if max(map(int, self.at_iterations)) in iterations else None
+        return replace(self, bias=bias, head=head, held_out=held_out)
 
     def at(self, iteration: int) -> dict[str, Any]:
         """The correction of one iteration as JSON values, for other programs."""
-        values = asdict(self.of([iteration]))
+        values = asdict(replace(self.of([iteration]), held_out=None))
         for name in ("bias", "head"):
             values[name] = (values[name] or {}).get(str(iteration))
         return {name: value for name, value in values.items() if value is not None or name == "source"}

@@ -168,8 +168,11 @@ def as_json(metadata: Metadata) -> dict[str, Any]:
     fields: dict[str, Any] = ADAPTER_METADATA.dump_python(metadata, mode="json")
     if metadata.model.gguf is None:
         del fields["model"]["gguf"]
-    if metadata.calibrated is not None and metadata.calibrated.head is None:
-        del fields["calibrated"]["head"]
+    if metadata.calibrated is not None:
+        stored = fields["calibrated"]
+        fields["calibrated"] = {
+            name: value for name, value in stored.items() if name not in ("head", "held_out") or value is not None
+        }
     if metadata.template.label_separator is None:
         del fields["template"]["label_separator"]
     if metadata.template.tokens != PARTS:

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
+from deepthink_cli.calibration.bounded import held_out
 from deepthink_cli.calibration.registry import Calibration
 from deepthink_cli.calibration.stored import rows_digest
 from deepthink_cli.corrections import Calibrated, Head
@@ -127,12 +128,15 @@ def head_correction(
     gold = [str(query.gold) for query in queries]
     groups = input_groups(queries, demonstrations.template, labels)
     check_rows(method, gold, groups, labels, source)
-    places, heads = [labels.index(label) for label in gold], dict[str, Head]()
+    places, heads, judged = [labels.index(label) for label in gold], dict[str, Head](), None
     for number, iteration in enumerate(iterations):
         scores, states = zip(*(measured[number] for _, measured in rows), strict=True)
         named = [dict(zip(row.candidates, each.sums, strict=True)) for row, each in zip(queries, scores, strict=True)]
         logs = np.array([[each[label] for label in labels] for each in named])
-        head = method.head(np.stack([state.numpy() for state in states]), logs, places, groups)
+        states_NLW = np.stack([state.numpy() for state in states])
+        head = method.head(states_NLW, logs, places, groups)
         heads[str(iteration)] = head.stored(observed_layers(depth), labels)
+        if iteration == max(iterations):
+            judged = held_out(method, logs, places, groups, states_NLW)
     used = scoring.correctable if any(head.of_scores for head in heads.values()) else scoring.of_states
-    return Calibrated(method.name, used, {}, len(rows), rows_digest(queries, labelled=True), source, heads)
+    return Calibrated(method.name, used, {}, len(rows), rows_digest(queries, labelled=True), source, heads, judged)

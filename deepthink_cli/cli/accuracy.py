@@ -132,6 +132,13 @@ def _show_details(result: EvaluationReport) -> None:
     by = "" if applied is evaluation else f", {result.calibrate[0]} calibration"
     if by:
         report("", *probabilities(applied, by))
+    if result.coverage:
+        rows = [
+            [f"{each.bound.most:.0%}", f"{each.given / evaluation.n:.1%}", str(each.wrong), str(each.given)]
+            for each in result.coverage
+        ]
+        title = f"Labels that {flag('max_error')} gives:"
+        report("", title, table("at most wrong", "of the rows", "wrong", "given", rows=rows))
     if applied.confusion:
         report("", *distribution(applied, by))
         columns, rows = confusion_table(applied.confusion, applied.last)

@@ -306,18 +306,18 @@ def _correction(
 ) -> Calibrated:
     """The correction that is estimated from the unread rows, or without unread rows, from the held-out scores."""
     scoring = report.plan.rows.scoring
-    name, labels, source = report.setting.calibration, report.plan.rows.labels, Path(report.plan.rows.name).name
+    name, source = report.setting.calibration, Path(report.plan.rows.name).name
+    assert memories[0].provenance is not None
+    demonstrations = memories[0].provenance.demonstrations
     if not calibration(name).of_states:
         found = _held_out_predictions(engine, report, memories, scores[NONE])
         if unread:
             found = _predictions(engine, memories, unread, scoring)
-        return calibrated_by_rows(found, name, labels, source, scoring)
+        return calibrated_by_rows(found, name, demonstrations, source, scoring)
     if unread:
         rows = predicted(observed(engine, memories, unread, scoring))
     else:
         rows = _held_out_observed(engine, report, memories, scores)
-    assert memories[0].provenance is not None
-    demonstrations = memories[0].provenance.demonstrations
     iterations, depth = [each.iteration for each in memories], len(memories[0].keys)
     return head_correction(calibration(name), rows, iterations, depth, demonstrations, source, scoring)
 

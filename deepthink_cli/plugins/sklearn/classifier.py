@@ -309,7 +309,7 @@ class DeepThinkingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             return head_correction(method, measured, iterations, depth, read, "X", scoring)
         parts = predictions(engine, [memories], others, scoring=scoring)
         scored = [prediction for part in parts for prediction in predicted(part)]
-        return calibrated_by_rows(scored, method.name, read.labels, "X", scoring)
+        return calibrated_by_rows(scored, method.name, read, "X", scoring)
 
     def _log_probabilities(self, X: Any, memories: Sequence[Memory]) -> list[Floats]:
         """Log-probabilities (n, C) among the labels, after each of the memories."""

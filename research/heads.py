@@ -1,0 +1,217 @@
+"""What the head on hidden states gives beside other corrections of the same labelled rows, by their number.
+
+    python -m research.heads --model MODEL --data-dir DIR -o research/tables/heads.jsonl [--memories NAME ...]
+    python -m research.heads -o research/tables/heads.jsonl --table
+
+A row has one memory, correction, number of labelled rows, task and seed: the accuracy on 300 test rows, the expected
+calibration error, and the processor seconds of fitting. Rows are appended; a second run skips what is there. The
+labelled rows are drawn from the dev rows of `deepthink run`, two of each label first; a label with fewer is never given
+by the corrections of hidden states.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import time
+from collections.abc import Iterator, Sequence
+from itertools import product
+from pathlib import Path
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
+
+from deepthink_cli.calibration.estimates import log_fitted_with_slope
+from deepthink_cli.calibration.observed import observed
+from deepthink_cli.calibration.registry import CALIBRATIONS, CENTROID, HEAD
+from deepthink_cli.data.same_input import input_groups
+from deepthink_cli.engine.base import Reading
+from deepthink_cli.engine.opening import find_model, load
+from deepthink_cli.events import silent
+from deepthink_cli.experiments.prepare import SharedRows
+from deepthink_cli.io.atomic import append
+from deepthink_cli.method import Method
+from deepthink_cli.model.boundary import special_ids
+from deepthink_cli.model.options import ModelOptions
+from deepthink_cli.model.tokens import query_tokenizer
+from deepthink_cli.scoring.heads import observed_layers
+from deepthink_cli.scoring.pipeline import predicted
+from deepthink_cli.scoring.scoring import PLAIN
+from deepthink_cli.scoring.softmax import log_softmax
+from deepthink_cli.techniques.base import Trained
+from deepthink_cli.techniques.registry import technique_of
+from deepthink_cli.thinking import think
+from deepthink_cli.updates.rules import Gate
+from research.table1.runs import MORE_ROWS, TASKS
+from research.techniques import Case, Measured, Meter, by_head, measured_rows, rows_of
+
+if TYPE_CHECKING:
+    from deepthink_cli.experiments.jobs import Job
+    from deepthink_cli.memory import Memory
+    from deepthink_cli.scoring.softmax import Floats
+
+DEV_ROWS = 150
+LABELLED = (12, 24, 48, 96, 150)
+SEEDS = range(5)
+PLAIN_MEMORY, ZERO_SHOT = "T = 1", "zero-shot"
+# The memories, with T and positions; ct-kv is trained.
+MEMORIES: dict[str, tuple[int, str]] = {
+    PLAIN_MEMORY: (1, "continued"),
+    "T = 5": (5, "continued"),
+    "T = 5, restarted": (5, "restarted"),
+    "ct-kv": (1, "continued"),
+    ZERO_SHOT: (1, "continued"),
+}
+ETA = 0.01
+RAW, BATCH, SLOPE = "none", "batch", "fitted-slope"
+BINS = 10
+
+
+def memory_of(case: Case, job: Job, name: str) -> Memory:
+    """The memory of this name, of the job's demonstrations."""
+    iterations, positions = MEMORIES[name]
+    if name == "ct-kv":
+        technique = technique_of(name)
+        assert isinstance(technique, Trained)
+        training = technique.training(case.engine, job.plain)
+        for _ in training:
+            pass
+        return training.memory
+    *_, memory = think(case.engine, job.plain, Method(iterations, Gate(ETA), positions))  # type: ignore[arg-type]
+    return memory
+
+
+def zero_shot(case: Case, job: Job, part: str) -> Measured:
+    """Rows after the special tokens that begin a text."""
+    import numpy as np
+
+    engine, read, queries = case.engine, job.plain, list(job.queries(part))
+    special = special_ids(engine.tokenizer)
+    memory = engine.read([Reading(special)])[0] if special else None
+    plan = engine.plan(query_tokenizer(engine.tokenizer, read.template)(queries))
+    found = engine.observe(memory, plan, layers=observed_layers(len(engine.model.one_token.keys)))
+    named = [dict(zip(query.candidates, each.sums, strict=True)) for query, each in zip(queries, found, strict=True)]
+    return Measured(
+        np.array([[each[label] for label in read.labels] for each in named]),
+        np.stack([each.hidden.numpy() for each in found]),
+        [read.labels.index(str(query.gold)) for query in queries],
+        input_groups(queries, read.template, read.labels),
+    )
+
+
+def measured(case: Case, job: Job, name: str) -> Iterator[Measured]:
+    """The dev rows and the test rows after a memory."""
+    memory = None if name == ZERO_SHOT else memory_of(case, job, name)
+    for part in ("dev", "test"):
+        if memory is None:
+            yield zero_shot(case, job, part)
+        else:
+            assert memory.provenance is not None
+            rows = predicted(observed(case.engine, [memory], job.queries(part), PLAIN))
+            yield measured_rows(rows, memory.provenance.demonstrations)
+
+
+def drawn(rows: Measured, count: int, seed: int) -> Measured:
+    """So many of the rows: two of each label that has two, then others at random, in their order."""
+    order = random.Random(seed).sample(range(len(rows.gold)), len(rows.gold))
+    first = [row for label in set(rows.gold) for row in [row for row in order if rows.gold[row] == label][:2]]
+    kept = sorted([*first, *(row for row in order if row not in set(first))][:count])
+    return Measured(rows.scores[kept], rows.states[kept], [rows.gold[n] for n in kept], [rows.groups[n] for n in kept])
+
+
+def corrected(name: str, rows: Measured, test: Measured) -> Floats:
+    """Scores (n, C) of test rows after a correction that is fitted to labelled rows, or to the test rows alone."""
+    if name == RAW:
+        return test.scores
+    if name == BATCH:
+        return CALIBRATIONS[BATCH].corrected(test.scores)
+    if name == SLOPE:
+        logs, of_test = log_softmax(rows.scores), log_softmax(test.scores)
+        found: Floats = of_test - log_fitted_with_slope(logs, rows.gold)
+        return found
+    return by_head(name, rows, test)
+
+
+def calibration_error(scores: Floats, gold: Sequence[int]) -> float:
+    """The expected calibration error of the given labels, in ten bins of equal width (Guo et al. 2017)."""
+    import numpy as np
+
+    shares = np.exp(log_softmax(scores))
+    confidence, right = shares.max(axis=1), shares.argmax(axis=1) == np.asarray(gold)
+    bins = np.minimum((confidence * BINS).astype(int), BINS - 1)
+    gaps = [
+        abs(confidence[bins == each].mean() - right[bins == each].mean()) * (bins == each).mean() for each in set(bins)
+    ]
+    return float(sum(gaps))
+
+
+def figures(case: Case, memory: str) -> Iterator[dict[str, Any]]:
+    """The rows of one memory, for a task and seed."""
+    job = case.job(iterations=1, at="1")
+    dev, test = measured(case, job, memory)
+    for name in (RAW, BATCH, SLOPE, CENTROID, HEAD):
+        for count in LABELLED if name in (SLOPE, CENTROID, HEAD) else (0,):
+            rows, started = drawn(dev, count, case.seed), time.process_time()
+            scores = corrected(name, rows, test)
+            yield {
+                "memory": memory,
+                "correction": name,
+                "labelled": count,
+                "task": case.task,
+                "seed": case.seed,
+                "n": len(test.gold),
+                "right": int((scores.argmax(axis=1) == test.gold).sum()),
+                "ece": round(calibration_error(scores, test.gold), 4),
+                "seconds": round(time.process_time() - started, 3),
+            }
+
+
+def table(rows: Sequence[dict[str, Any]]) -> str:
+    """Mean accuracies over the tasks and seeds that every memory has, as a Markdown table."""
+    pairs: dict[str, set[tuple[str, int]]] = {}
+    for row in rows:
+        pairs.setdefault(row["memory"], set()).add((row["task"], row["seed"]))
+    lines = [
+        f"| memory | correction | {' | '.join(map(str, LABELLED))} labels | ECE at {DEV_ROWS} |",
+        "|---|---|" + "--:|" * 6,
+    ]
+    for memory, known in pairs.items():
+        for name in (RAW, BATCH, SLOPE, CENTROID, HEAD):
+            same = [row for row in rows if row["memory"] == memory and row["correction"] == name]
+            cells = []
+            for count in LABELLED:
+                found = [100 * row["right"] / row["n"] for row in same if row["labelled"] in (0, count)]
+                cells.append(f"{fmean(found):.1f}" if found else "")
+            ece = fmean(100 * row["ece"] for row in same if row["labelled"] in (0, DEV_ROWS))
+            lines.append(f"| {memory} ({len(known)}) | {name} | {' | '.join(cells)} | {ece:.1f} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Append the rows that are missing, or print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", help="folder, GGUF file or hub id")
+    parser.add_argument("--data-dir", help="the tasks' rows; without it they come from the hub")
+    parser.add_argument("--memories", nargs="+", default=[PLAIN_MEMORY], choices=MEMORIES)
+    parser.add_argument("--tasks", nargs="+", default=TASKS)
+    parser.add_argument("--seeds", type=int, nargs="+", default=SEEDS)
+    parser.add_argument("--table", action="store_true", help="print the table of what is there")
+    parser.add_argument("-o", "--out", type=Path, required=True, help="file of the rows")
+    args = parser.parse_args()
+    if args.table:
+        print(table(rows_of(args.out)))
+        return
+    spec = find_model(ModelOptions.checked(model=args.model, device="cpu", dtype="float32"), silent)
+    engine, shared = Meter(load(spec, silent).model), SharedRows()
+    common = {"limit": int(MORE_ROWS), "choose_on": f"dev:{DEV_ROWS}", "data_dir": args.data_dir}
+    common |= {"demos_by": ("random",), "etas": (ETA,), "positions": ("continued",)}
+    there = {(row["memory"], row["task"], row["seed"]) for row in rows_of(args.out)}
+    for memory, seed, task in product(args.memories, args.seeds, args.tasks):
+        if (memory, task, seed) not in there:
+            found = list(figures(Case(engine, spec, task, seed, common, shared), memory))
+            append(args.out, (json.dumps(row) + "\n" for row in found))
+            print(f"{memory}, {task}, seed {seed}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
