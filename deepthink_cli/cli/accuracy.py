@@ -133,12 +133,12 @@ def _show_details(result: EvaluationReport) -> None:
     if by:
         report("", *probabilities(applied, by))
     if result.coverage:
-        rows = [
+        given = [
             [f"{each.bound.most:.0%}", f"{each.given / evaluation.n:.1%}", str(each.wrong), str(each.given)]
             for each in result.coverage
         ]
         title = f"Labels that {flag('max_error')} gives:"
-        report("", title, table("at most wrong", "of the rows", "wrong", "given", rows=rows))
+        report("", title, table("at most wrong", "of the rows", "wrong", "given", rows=given))
     if applied.confusion:
         report("", *distribution(applied, by))
         columns, rows = confusion_table(applied.confusion, applied.last)

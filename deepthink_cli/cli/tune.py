@@ -10,7 +10,7 @@ import typer
 
 from deepthink_cli.calibration.registry import NONE
 from deepthink_cli.cli.about import about
-from deepthink_cli.cli.console import Show, note, report, table, write_json
+from deepthink_cli.cli.console import Show, duration, note, report, table, write_json
 from deepthink_cli.cli.data_options import ChatArguments, PromptArguments, RowArguments
 from deepthink_cli.cli.grouped import Given, Without, grouped
 from deepthink_cli.cli.names import flag
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from deepthink_cli.tuning.plan import LabelledRows
     from deepthink_cli.tuning.tune import TuneReport
 
+MANY = 10_000  # rows whose time is told
 MAX_ROWS = 30  # the most rows of the table
 PLAIN = "plain in-context learning"
 
@@ -177,6 +178,7 @@ def _summary(result: TuneReport, details: bool) -> list[str]:
         f"verdict: {_decided(result)}",
         f"expect on other rows: {expected}",
         *_beaten_by(result),
+        *_cost(result),
         *([untried] if result.not_tried else []),
         *([] if details else [tried]),
     ]
@@ -235,6 +237,13 @@ def _beaten_by(result: TuneReport) -> list[str]:
     if rival is None or rival.accuracy <= setting:
         return []
     return [f"{rival.name} labels more of the same rows correctly: {rival.accuracy:.1%}, against {setting:.1%}"]
+
+
+def _cost(result: TuneReport) -> list[str]:
+    """The time of many rows, if a memory was written."""
+    if result.seconds_per_row is None:
+        return []
+    return [f"{MANY:,} such rows take about {duration(MANY * result.seconds_per_row)} here"]
 
 
 def _interval(interval: tuple[float, float]) -> str:

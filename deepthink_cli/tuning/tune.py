@@ -47,6 +47,8 @@ if TYPE_CHECKING:
     from deepthink_cli.scoring.softmax import Floats
     from deepthink_cli.tuning.nested import HeldOutScores
 
+TIMED = 32  # rows that are labelled to learn the time of a row
+
 
 @dataclass(frozen=True)
 class TuneReport:
@@ -56,7 +58,8 @@ class TuneReport:
     simplest setting within one standard error of the setting with the most. `chosen` are the settings of the nested
     cross-validation, one for each fold; `comparison` compares their labels with plain in-context learning. `costs` are
     seconds as in `Tried`. `rivals` are classifiers trained on the same rows. `excess` is the label that plain
-    in-context learning gives to too many held-out rows. `header` is the header of the memory, if one was written.
+    in-context learning gives to too many held-out rows. If a memory was written, `header` is its header, and
+    `seconds_per_row` the time that labelling takes with it.
     """
 
     plan: TunePlan
@@ -69,6 +72,7 @@ class TuneReport:
     rivals: tuple[Rival, ...] = ()
     excess: Excess | None = None
     header: Header | None = None
+    seconds_per_row: float | None = None
 
     @property
     def settings(self) -> list[Setting]:
@@ -147,6 +151,7 @@ class TuneReport:
             "choice": self.setting.as_json(),
             "rivals": [rival.as_json() for rival in self.rivals],
             "seconds": self.seconds,
+            "seconds_per_row": self.seconds_per_row,
             "file": self.header and self.header.path,
         }
 
@@ -213,7 +218,11 @@ def tune(
     )
     if output is None:
         return report
-    return replace(report, header=_make_memory(engine, report, whole, store, output, tell))
+    header, memory = _make_memory(engine, report, whole, store, output, tell)
+    sample = plan.rows.queries[:TIMED]
+    began = time.perf_counter()
+    list(_predictions(engine, [memory], sample, plan.rows.scoring))
+    return replace(report, header=header, seconds_per_row=(time.perf_counter() - began) / len(sample))
 
 
 def _excess(plan: TunePlan, scores: HeldOutScores) -> Excess | None:
@@ -267,7 +276,7 @@ def _arranged(
 
 def _make_memory(
     engine: Engine, report: TuneReport, scores: HeldOutScores, store: Store | None, output: str | Path, tell: Tell
-) -> Header:
+) -> tuple[Header, Memory]:
     """Think about all rows with the setting to use, and write the last memory, with the setting's correction, if any.
 
     A memory that has read a row knows its label. So a correction from rows is estimated from unread rows, or if the
@@ -298,7 +307,7 @@ def _make_memory(
         else:
             correction = calibrated_by_texts(engine, first_and_last, report.stored, report.plan.rows.scoring)
         first_and_last = with_correction(first_and_last, correction)
-    return save_memory(first_and_last[-1], output)
+    return save_memory(first_and_last[-1], output), first_and_last[-1]
 
 
 def _correction(
