@@ -63,7 +63,7 @@ MEMORIES: dict[str, tuple[int, str]] = {
     ZERO_SHOT: (1, "continued"),
 }
 ETA = 0.01
-RAW, BATCH, SLOPE = "none", "batch", "fitted-slope"
+RAW, BATCH, SLOPE, REGRESSION = "none", "batch", "fitted-slope", "logistic regression"
 BINS = 10
 
 
@@ -166,6 +166,40 @@ def figures(case: Case, memory: str) -> Iterator[dict[str, Any]]:
             }
 
 
+def of_encoder(case: Case, encoder: Any, name: str) -> Iterator[dict[str, Any]]:
+    """The rows of logistic regression on the embeddings of a sentence encoder, with the same labelled rows."""
+    import numpy as np
+    from sklearn.linear_model import LogisticRegression
+
+    job = case.job(iterations=1, at="1")
+    parts = [list(job.queries(part)) for part in ("dev", "test")]
+    template, labels = job.plain.template, job.plain.labels
+    started = time.process_time()
+    (dev, of_dev), (test, of_test) = (
+        (encoder.encode([template.query(row.text) for row in rows]), [labels.index(str(row.gold)) for row in rows])
+        for rows in parts
+    )
+    encoding = (time.process_time() - started) / (len(dev) + len(test)) * len(test)
+    groups = input_groups(parts[0], template, labels)
+    whole = Measured(np.zeros((len(dev), len(labels))), dev[:, None], of_dev, groups)
+    for count in LABELLED:
+        rows, started = drawn(whole, count, case.seed), time.process_time()
+        fitted = LogisticRegression(max_iter=1_000).fit(rows.states[:, 0], rows.gold)
+        scores = np.full((len(of_test), len(labels)), -np.inf)
+        scores[:, fitted.classes_] = fitted.predict_log_proba(test)
+        yield {
+            "memory": name,
+            "correction": REGRESSION,
+            "labelled": count,
+            "task": case.task,
+            "seed": case.seed,
+            "n": len(of_test),
+            "right": int((scores.argmax(axis=1) == of_test).sum()),
+            "ece": round(calibration_error(scores, of_test), 4),
+            "seconds": round(encoding + time.process_time() - started, 3),
+        }
+
+
 def table(rows: Sequence[dict[str, Any]]) -> str:
     """Mean accuracies over the tasks and seeds that every memory has, as a Markdown table."""
     pairs: dict[str, set[tuple[str, int]]] = {}
@@ -176,8 +210,10 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
         "|---|---|" + "--:|" * 6,
     ]
     for memory, known in pairs.items():
-        for name in (RAW, BATCH, SLOPE, CENTROID, HEAD):
+        for name in (RAW, BATCH, SLOPE, CENTROID, HEAD, REGRESSION):
             same = [row for row in rows if row["memory"] == memory and row["correction"] == name]
+            if not same:
+                continue
             cells = []
             for count in LABELLED:
                 found = [100 * row["right"] / row["n"] for row in same if row["labelled"] in (0, count)]
@@ -193,6 +229,7 @@ def main() -> None:
     parser.add_argument("--model", help="folder, GGUF file or hub id")
     parser.add_argument("--data-dir", help="the tasks' rows; without it they come from the hub")
     parser.add_argument("--memories", nargs="+", default=[PLAIN_MEMORY], choices=MEMORIES)
+    parser.add_argument("--encoder", help="folder or hub id of a sentence encoder, to measure in place of memories")
     parser.add_argument("--tasks", nargs="+", default=TASKS)
     parser.add_argument("--seeds", type=int, nargs="+", default=SEEDS)
     parser.add_argument("--table", action="store_true", help="print the table of what is there")
@@ -206,9 +243,15 @@ def main() -> None:
     common = {"limit": int(MORE_ROWS), "choose_on": f"dev:{DEV_ROWS}", "data_dir": args.data_dir}
     common |= {"demos_by": ("random",), "etas": (ETA,), "positions": ("continued",)}
     there = {(row["memory"], row["task"], row["seed"]) for row in rows_of(args.out)}
-    for memory, seed, task in product(args.memories, args.seeds, args.tasks):
+    encoder, named = None, args.memories
+    if args.encoder is not None:
+        from sentence_transformers import SentenceTransformer
+
+        encoder, named = SentenceTransformer(args.encoder, device="cpu"), [Path(args.encoder).name]
+    for memory, seed, task in product(named, args.seeds, args.tasks):
         if (memory, task, seed) not in there:
-            found = list(figures(Case(engine, spec, task, seed, common, shared), memory))
+            case = Case(engine, spec, task, seed, common, shared)
+            found = list(figures(case, memory) if encoder is None else of_encoder(case, encoder, memory))
             append(args.out, (json.dumps(row) + "\n" for row in found))
             print(f"{memory}, {task}, seed {seed}", flush=True)
 

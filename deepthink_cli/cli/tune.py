@@ -236,7 +236,8 @@ def _beaten_by(result: TuneReport) -> list[str]:
     rival = max(result.rivals, key=lambda rival: rival.right, default=None)
     if rival is None or rival.accuracy <= setting:
         return []
-    return [f"{rival.name} labels more of the same rows correctly: {rival.accuracy:.1%}, against {setting:.1%}"]
+    better = f"{rival.name} labels more of the same rows correctly, {rival.accuracy:.1%} against {setting:.1%}"
+    return [f"{better}: use that instead"]
 
 
 def _cost(result: TuneReport) -> list[str]:

@@ -83,6 +83,15 @@ class TuneOptions(GateOptions):
         ),
     ] = ()
 
+    rival: Annotated[
+        str | None,
+        Flag(
+            DATA,
+            "Also judge logistic regression on the embeddings of this sentence encoder (extra rival).",
+            "ENCODER",
+            variable=False,
+        ),
+    ] = None
     budget: Annotated[
         str | None,
         Field(pattern=r"^[1-9][0-9]{0,6}[smh]$"),

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from importlib.util import find_spec
 from typing import TypeVar
 
 from deepthink_cli.calibration.basis import check_calibrations, check_inputs
@@ -109,6 +110,7 @@ def plan_tuning(rows: LabelledRows, model: ModelOptions, options: TuneOptions, t
     and if T readings of all rows, or a row after them, do not fit the model.
     """
     _check_rows(rows)
+    _check_rival(options.rival)
     for name, value in rows.scoring.of_parts.items():
         raise InputError.of(
             name, value, "is of demonstrations that are read apart, and tune tries others, too; omit it"
@@ -123,6 +125,13 @@ def plan_tuning(rows: LabelledRows, model: ModelOptions, options: TuneOptions, t
     spec = find_model(model, tell)
     grid = Grid(options.methods, calibrations, selections, tuple(map(technique_of, options.techniques)))
     return _usable(TunePlan(spec, rows, options, grid, tuple(folds), tuple(order)), tell)
+
+
+def _check_rival(encoder: str | None) -> None:
+    """Raise InputError for a sentence encoder without the libraries for it."""
+    for module, extra in (("sentence_transformers", "rival"), ("sklearn", "sklearn")):
+        if encoder is not None and find_spec(module) is None:
+            raise InputError.of("rival", encoder, f"needs more: pip install 'deepthink-cli[{extra}]'")
 
 
 def _calibrations(

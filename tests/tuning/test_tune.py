@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from base64 import b64decode
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -370,6 +372,36 @@ def test_classifiers_are_trained_without_the_rows_that_they_label(llama: Engine)
     report = tune(planned(llama, words_alone), engine=llama)
     assert report.rivals[0].right < len(WORDS)
     assert report.as_json()["rivals"][0]["accuracy"] == report.rivals[0].right / len(WORDS)
+
+
+def test_a_named_sentence_encoder_is_a_rival_whose_embeddings_are_classified(
+    llama: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stand-in, whose embedding is the number of the letters r and l: the words of this test differ in it."""
+
+    class Encoder:
+        def __init__(self, name: str, device: str) -> None:
+            if name == "./nowhere":
+                raise OSError("no such folder")
+
+        def encode(self, texts: Sequence[str], show_progress_bar: bool) -> Any:
+            return np.array([[text.count("r"), text.count("l")] for text in texts], dtype=float)
+
+    monkeypatch.setitem(sys.modules, "sentence_transformers", SimpleNamespace(SentenceTransformer=Encoder))
+    monkeypatch.setattr("deepthink_cli.tuning.plan.find_spec", lambda name: name)
+    rows = [(f"a {'rrrr' if place % 2 else 'llll'} {word} film", LABELS[place % 2]) for place, word in enumerate(WORDS)]
+    *_, rival = tune(planned(llama, labelled(rows), rival="./encoder"), engine=llama).rivals
+    assert (rival.name, rival.right) == ("logistic regression on ./encoder", len(WORDS))
+    with pytest.raises(InputError, match=r"rival ./nowhere: cannot be loaded as a sentence encoder: no such folder"):
+        tune(planned(llama, labelled(rows), rival="./nowhere"), engine=llama)
+
+
+def test_a_rival_without_its_library_is_refused_before_the_model_is_loaded(
+    llama: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("deepthink_cli.tuning.plan.find_spec", lambda name: None)
+    with pytest.raises(InputError, match=r"rival ./encoder: needs more: pip install 'deepthink-cli\[rival\]'"):
+        planned(llama, rival="./encoder")
 
 
 def test_the_head_on_hidden_states_is_logistic_regression_on_their_mean(llama: Engine) -> None:
