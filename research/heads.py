@@ -65,6 +65,10 @@ MEMORIES: dict[str, tuple[int, str]] = {
 ETA = 0.01
 RAW, BATCH, SLOPE, REGRESSION = "none", "batch", "fitted-slope", "logistic regression"
 BINS = 10
+FEW_OR_MANY = {
+    "two labels (SST-2, MR)": ("sst2", "mr"),
+    "four to six (AG News, SST-5, TREC)": ("agnews", "sst5", "trec"),
+}
 
 
 def memory_of(case: Case, job: Job, name: str) -> Memory:
@@ -223,6 +227,28 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
+def advice(rows: Sequence[dict[str, Any]]) -> str:
+    """The best correction after plain reading, by the number of labelled rows and of labels, as a Markdown table."""
+    lines = [f"| labelled rows | {' | '.join(FEW_OR_MANY)} |", "|--:|" + "---|" * len(FEW_OR_MANY)]
+    for count in LABELLED:
+        cells = []
+        for tasks in FEW_OR_MANY.values():
+            found = {name: _mean_of(rows, name, count, tasks) for name in (RAW, BATCH, SLOPE, CENTROID, HEAD)}
+            best = max(found, key=lambda name: found[name])
+            cells.append(f"`{best}` {found[best]:.1f} (`{RAW}` {found[RAW]:.1f}, `{BATCH}` {found[BATCH]:.1f})")
+        lines.append(f"| {count} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _mean_of(rows: Sequence[dict[str, Any]], name: str, count: int, tasks: Sequence[str]) -> float:
+    """The mean accuracy over tasks of the means over seeds, in percent."""
+    of_tasks = []
+    for task in tasks:
+        same = [row for row in rows if (row["memory"], row["correction"], row["task"]) == (PLAIN_MEMORY, name, task)]
+        of_tasks.append(fmean(100 * row["right"] / row["n"] for row in same if row["labelled"] in (0, count)))
+    return fmean(of_tasks)
+
+
 def main() -> None:
     """Append the rows that are missing, or print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -232,11 +258,11 @@ def main() -> None:
     parser.add_argument("--encoder", help="folder or hub id of a sentence encoder, to measure in place of memories")
     parser.add_argument("--tasks", nargs="+", default=TASKS)
     parser.add_argument("--seeds", type=int, nargs="+", default=SEEDS)
-    parser.add_argument("--table", action="store_true", help="print the table of what is there")
+    parser.add_argument("--table", action="store_true", help="print what is there: means, and the best correction")
     parser.add_argument("-o", "--out", type=Path, required=True, help="file of the rows")
     args = parser.parse_args()
     if args.table:
-        print(table(rows_of(args.out)))
+        print(table(rows_of(args.out)), advice(rows_of(args.out)), sep="\n\n")
         return
     spec = find_model(ModelOptions.checked(model=args.model, device="cpu", dtype="float32"), silent)
     engine, shared = Meter(load(spec, silent).model), SharedRows()
