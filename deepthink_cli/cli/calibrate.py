@@ -27,7 +27,7 @@ from deepthink_cli.selection.options import Limit, TaskOptions
 Rows = Annotated[
     str | None,
     typer.Argument(
-        metavar="[ROWS]",
+        metavar="ROWS",
         help="Rows like those to be labelled: JSON Lines, JSON, CSV, TSV, Parquet or one text a line (.txt), also .gz "
         "or .zst. True labels are only read for fitted, fitted-slope, centroid, head and thresholds.",
     ),
@@ -37,14 +37,14 @@ Output = Annotated[
     Flag(OUTPUT, "Output file. Default: MEMORY is replaced.", "FILE", short="-o", variable=False),
 ]
 HELP = (
-    f"The calibration whose bias is stored: {', '.join(CALIBRATIONS)}; {NONE} removes it. {CENTROID} and {HEAD} "
-    f"store a classifier of hidden states, of ROWS or of the demonstrations. {THRESHOLDS} fits those of rows with "
-    f"several labels. Default: batch with ROWS ({THRESHOLDS} for several labels), contextual without."
+    f"The correction: {', '.join(CALIBRATIONS)}; {NONE} removes it. {CENTROID} and {HEAD} are of ROWS or of the "
+    f"demonstrations; {THRESHOLDS} are for rows with several labels. Default: batch with ROWS ({THRESHOLDS} for several "
+    "labels), contextual without."
 )
 
 
 @about(
-    "calibrate mem.safetensors rows.csv --calibrate batch",
+    "calibrate mem.safetensors labelled.csv --calibrate head",
     first="output calibrate limit format json",
 )
 @grouped
@@ -62,10 +62,10 @@ def calibrate(
     model: Given[ModelOptions],
     common: CommonArguments,
 ) -> None:
-    """Store a correction of a memory's bias toward some labels.
+    """Store a correction of a memory's scores.
 
-    It is stored in the memory's file, and predict, eval and others then use it. The bias is estimated from texts
-    without content, or from rows.
+    It is stored in the memory's file, and predict, eval and others then use it. A bias toward some labels is estimated
+    from texts without content or from rows; centroid and head learn from labelled rows what hidden states tell.
     """
     from deepthink_cli.artifact.format import summary
     from deepthink_cli.calibrate_memory import calibrate as calibrated

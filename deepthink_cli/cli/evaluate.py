@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 Labelled = Annotated[
     str | None,
     typer.Argument(
-        metavar="[LABELLED]",
+        metavar="LABELLED",
         help="Rows with their true labels: JSON Lines, JSON, CSV, TSV or Parquet, also .gz or .zst. "
         "Without them, --task names the rows.",
     ),

@@ -68,7 +68,7 @@ Resume = Annotated[
 
 @about(
     "predict mem.safetensors inputs.csv.gz -o labels.csv --on-error skip",
-    first="output resume dry_run at calibrate task format top threshold columns on_error",
+    first="output resume dry_run at calibrate task format top max_error columns on_error",
 )
 @grouped
 def predict(

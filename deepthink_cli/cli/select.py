@@ -35,7 +35,7 @@ STDOUT = Path("-")
 PoolFile = Annotated[
     str | None,
     typer.Argument(
-        metavar="[POOL]",
+        metavar="POOL",
         help="Labelled rows: JSON Lines, JSON, CSV, TSV or Parquet, also .gz or .zst; - for stdin. "
         "Default with --task: the task's training rows.",
     ),

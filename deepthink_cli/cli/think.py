@@ -115,7 +115,7 @@ def as_json(plan: ThinkPlan, warnings: list[str]) -> dict[str, Any]:
 Demos = Annotated[
     str | None,
     typer.Argument(
-        metavar="[DEMOS]",
+        metavar="DEMOS",
         help="Solved examples: JSON Lines, JSON, CSV, TSV or Parquet, also .gz or .zst; - for stdin. "
         "Optional with --task.",
     ),

@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 Before = Annotated[Path, typer.Argument(metavar="A", help="A memory.")]
 After = Annotated[
     Path | None,
-    typer.Argument(metavar="[B]", help="The memory that A is compared with. Without it, two iterations of A."),
+    typer.Argument(metavar="B", help="The memory that A is compared with. Without it, two iterations of A."),
 ]
 Rows = Annotated[
     str | None,
     typer.Argument(
-        metavar="[ROWS]", help="Rows that both label, with or without their true labels; --task names those of a task."
+        metavar="ROWS", help="Rows that both label, with or without their true labels; --task names those of a task."
     ),
 ]
 IterationPair = Annotated[
