@@ -65,7 +65,7 @@ def tune(
     scoring: Annotated[Given[ScoringOptions], Without("nearest", "truncate")],
     common: CommonArguments,
 ) -> None:
-    """Choose by labelled rows how to label others: the correction, and with -T and --technique the reading.
+    """Choose a correction and a way of reading by labelled rows.
 
     It does so by nested cross-validation, without a dev set. Plain in-context learning is kept unless the choice is
     better than it beyond noise.
