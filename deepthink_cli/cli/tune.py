@@ -206,9 +206,11 @@ def _decided(result: TuneReport) -> str:
 
     setting, found, rows = result.setting, result.excess, result.comparison.rows
     if result.chosen_by_rows:
+        low, high = result.comparison.interval
+        by = f"by {100 * result.comparison.difference:.1f} points ({100 * low:+.1f} to {100 * high:+.1f}), p < {LEVEL}"
         if setting.place == result.settings[0].place:
-            return f"{PLAIN} with calibration {setting.calibration} is better than without it, p < {LEVEL}"
-        return f"{setting} is better than {PLAIN}, p < {LEVEL}"
+            return f"{PLAIN} with calibration {setting.calibration} is better than without it {by}"
+        return f"{setting} is better than {PLAIN} {by}"
     undecided = f"cannot choose with these {rows} rows: nothing is shown to be better than {PLAIN} at p < {LEVEL}"
     if found is None:
         return f"{undecided}, which is kept"
