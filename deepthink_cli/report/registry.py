@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 class Reported(Event):
     """A report of jobs, for formats and observers; `line` is the command line of the report.
 
+    `details` asks a format that has a brief form for the whole one.
+
     The other fields are as in `report_of`.
     """
 
@@ -30,6 +32,7 @@ class Reported(Event):
     published: bool = False
     all_tasks: bool = False
     line: str = ""
+    details: bool = False
 
     @cached_property
     def page(self) -> Report:
