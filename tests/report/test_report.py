@@ -5,7 +5,10 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
+import subprocess
 from pathlib import Path
+from shutil import which
 from typing import Any
 
 import pytest
@@ -13,6 +16,8 @@ from helpers.imports import HEAVY, modules_after
 from helpers.synthetic import THREE, classic, curve, dev, mmlu, seeds, write
 
 from deepthink_cli.cli.main import run
+
+LATEX = ("--output-format", "latex")
 
 
 @pytest.fixture
@@ -117,6 +122,32 @@ def test_latex_has_a_section_for_each_eta_and_rules_of_booktabs(both: str, capsy
     assert out.count("{") == out.count("}")
 
 
+def test_latex_has_a_short_caption_without_paths_and_the_rest_in_notes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = seeds(THREE, model="/home/somebody/models/small-1b")
+    out = printed(capsys, str(write(tmp_path / "run", rows)), "--output-format", "latex")
+    (caption,) = re.findall(r"\\caption\{(.*)\}", out)
+    assert len(caption.split()) <= 40
+    assert "small-1b, float32" in caption
+    assert "/" not in caption
+    table, notes = out.split(r"\textit{Notes.}")
+    assert "SST-2 & 3 & 3 & 60.0" in table
+    assert "McNemar: seeds that are better / worse" in notes
+    assert "/home" not in notes
+
+
+@pytest.mark.skipif(which("pdflatex") is None, reason="needs pdflatex with booktabs")
+def test_latex_compiles(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    methods = [seeds(THREE, sampling=name, pool_size=9, balanced=False) for name in ("a_b", "c%", "random")]
+    table = printed(capsys, str(write(tmp_path / "run", [row for rows in methods for row in rows])), "-q", *LATEX)
+    page = rf"\documentclass{{article}}\usepackage{{booktabs}}\begin{{document}}{table}\end{{document}}"
+    (tmp_path / "page.tex").write_text(page)
+    words = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "page.tex"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout[-2000:]
+
+
 def test_large_groups_show_their_tasks_on_request(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = str(write(tmp_path / "mmlu", mmlu()))
     assert "mmlu/3 " not in printed(capsys, folder)
@@ -145,8 +176,8 @@ def test_columns_without_a_figure_are_left_out(tmp_path: Path, capsys: pytest.Ca
 
 def test_incomplete_jobs_are_named_in_every_format(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = str(write(tmp_path / "cut", [*seeds(THREE), *curve([50], seed=3)]))
-    for format in ("terminal", "markdown", "latex", "json"):
-        assert "sst2, seed 3: no T = 2, 3" in spaced(printed(capsys, folder, "--output-format", format))
+    for format, task in (("terminal", "sst2"), ("markdown", "sst2"), ("latex", "SST-2"), ("json", "sst2")):
+        assert f"{task}, seed 3: no T = 2, 3" in spaced(printed(capsys, folder, "--output-format", format))
     assert run(["report", folder, "--output-format", "csv"]) == 0
     out, err = capsys.readouterr()
     assert "seed 3" not in out
@@ -226,8 +257,8 @@ def test_every_export_says_how_many_rows_shots_and_seeds_it_rests_on(
     (line,) = csv.DictReader(io.StringIO(printed(capsys, folder, "--output-format", "csv")))
     assert [line[name] for name in ("n", "limit", "shots", "seeds")] == ["100", "100", "8", "2"]
     out = printed(capsys, folder, "--output-format", "latex")
-    assert "Inputs evaluated (samples: at most 100 a task): sst2 100" in out
-    assert "Demonstrations (shots): 8" in out
+    assert "Inputs evaluated (samples: at most 100 a task): SST-2 100." in out
+    assert "Demonstrations (shots): 8." in out
 
 
 def test_two_seeds_have_no_median(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
