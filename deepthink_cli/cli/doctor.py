@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import sys
+import textwrap
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -66,7 +67,12 @@ def doctor(
         f"platform     {facts['platform']}",
         *(f"{name:<12} {number or 'not installed'}" for name, number in facts["packages"].items()),
         *(f"{item['device']:<12} {item['name']}; works: {', '.join(item['dtypes'])}" for item in facts["devices"]),
-        "engine       {model} in {dtype} on {device}: {description}".format(**facts["engine"]),
+        *textwrap.wrap(
+            "engine       {model} in {dtype} on {device}: {description}".format(**facts["engine"]),
+            width=80,
+            subsequent_indent=" " * 13,
+            break_on_hyphens=False,
+        ),
         f"cache        {facts['cache']['path']} ({size(facts['cache']['free_bytes'])} free)",
         f"selection    {facts['selection_cache']['path']} ({size(facts['selection_cache']['bytes'])} cached)",
         *(f"{name}={value}" for name, value in facts["environment"].items()),

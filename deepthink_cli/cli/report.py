@@ -15,7 +15,8 @@ from deepthink_cli.cli.command import command_line
 from deepthink_cli.cli.console import Show, note, table
 from deepthink_cli.cli.console import report as print_report
 from deepthink_cli.cli.grouped import Given, Without, grouped
-from deepthink_cli.cli.options import CommonArguments
+from deepthink_cli.cli.names import flag
+from deepthink_cli.cli.options import CommonArguments, Details
 from deepthink_cli.cli.output_options import Watching, observed
 from deepthink_cli.cli.values import read_by
 from deepthink_cli.errors import InputError, Problems
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from deepthink_cli.report.formats import Page
 
 
-TEXT_WIDTH = 100
+TEXT_WIDTH = 80
 
 
 Runs = Annotated[
@@ -95,6 +96,7 @@ class ReportArguments(Options):
     published: Published = False
     all_tasks: AllTasks = False
     where: Where = None
+    details: Details = False
     output_format: OutputFormat = None
     output: Output = None
 
@@ -139,7 +141,9 @@ def report(
     problems.raise_any()
     for line in shard_warnings(runs):
         note(f"warning: {line}")
-    reported = Reported(_titled(runs, opened), jobs, number, chosen.published, chosen.all_tasks, command_line())
+    reported = Reported(
+        _titled(runs, opened), jobs, number, chosen.published, chosen.all_tasks, command_line(), chosen.details
+    )
     with Show(common) as tell:
         told = observers.start(tell)
         if output is None:
@@ -243,11 +247,17 @@ def _number(iteration: str | None) -> int | None:
 
 def write_terminal(reported: Reported, file: TextIO) -> None:
     """Print the tables of a report."""
-    print_report(*_parts(reported.page), file=file)
+    if reported.details:
+        print_report(*_parts(reported.page), file=file)
+    else:
+        rest = f"{flag('details')}: p, McNemar's test, the best T on the test rows, ranks, and what was evaluated"
+        print_report(*_parts(reported.page.brief), "", *_wrapped(rest), file=file)
 
 
 def _parts(page: Page) -> list[Any]:
     parts: list[Any] = [f"{page.source}: {page.title}"]
+    if len(parts[0]) > TEXT_WIDTH:
+        parts = [f"{page.source}:", *_wrapped(page.title)]
     for heading, rows in page.sections:
         parts += ["", *([heading] if heading else []), table(*page.columns, rows=rows)]
     parts += ["", *(line for text in page.legend for line in _wrapped(text))]

@@ -14,14 +14,17 @@ KINDS = {"skipped": "Inputs skipped", "left_out": "Training rows never used as d
 
 def footnotes(jobs: Sequence[JobResults]) -> list[str]:
     """The footnotes, one line for each kind of omission."""
+    return [*shortcomings(jobs), *_inputs(jobs), *_counts(jobs, "left_out"), *_shots(jobs)]
+
+
+def shortcomings(jobs: Sequence[JobResults]) -> list[str]:
+    """What the tables lack: jobs, baselines, different seeds, inputs, demonstrations that were asked for."""
     return [
         *_incomplete(jobs),
         *_without_baseline(jobs),
         *_same_seeds(jobs),
-        *_inputs(jobs),
         *_paired(jobs),
-        *_counts(jobs),
-        *_shots(jobs),
+        *_counts(jobs, "skipped"),
         *_fewer_shots(jobs),
     ]
 
@@ -148,18 +151,17 @@ def _inputs(jobs: Sequence[JobResults]) -> list[str]:
     return [f"Inputs evaluated{sampled}: {'; '.join(items)}"] if items else []
 
 
-def _counts(jobs: Sequence[JobResults]) -> list[str]:
-    """The numbers of inputs and training rows that were not used, by reason."""
-    lines = []
-    for kind, meaning in KINDS.items():
-        counts: dict[str, dict[str, list[int]]] = {}
-        for name, row in _named_rows(jobs):
-            for reason, count in getattr(row, kind).items():
-                counts.setdefault(reason, {}).setdefault(name, []).append(count)
-        for reason, by_name in counts.items():
-            listed = "; ".join(f"{name} {_range(values)}" for name, values in by_name.items())
-            lines.append(f"{meaning} ({reason.replace('_', ' ')}): {listed}")
-    return lines
+def _counts(jobs: Sequence[JobResults], kind: str) -> list[str]:
+    """The numbers of inputs or training rows (a kind of `KINDS`) that were not used, by reason."""
+    counts: dict[str, dict[str, list[int]]] = {}
+    for name, row in _named_rows(jobs):
+        for reason, count in getattr(row, kind).items():
+            counts.setdefault(reason, {}).setdefault(name, []).append(count)
+    listed = {
+        reason: "; ".join(f"{name} {_range(values)}" for name, values in by_name.items())
+        for reason, by_name in counts.items()
+    }
+    return [f"{KINDS[kind]} ({reason.replace('_', ' ')}): {names}" for reason, names in listed.items()]
 
 
 def _shots(jobs: Sequence[JobResults]) -> list[str]:

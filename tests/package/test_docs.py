@@ -72,12 +72,6 @@ def test_the_python_files_that_a_page_names_exist(name: str) -> None:
         assert (ROOT / path).is_file() or (ROOT / "deepthink_cli" / path).is_file(), path
 
 
-def test_the_rounding_table_is_what_its_block_prints(capsys: pytest.CaptureFixture[str]) -> None:
-    page = (DOCS / "concepts.md").read_text(encoding="utf-8")
-    exec(PYTHON.findall(page)[0], {})
-    assert f"```text\n{capsys.readouterr().out}```" in page
-
-
 def test_every_command_is_documented(builder: dict[str, Any]) -> None:
     text = (DOCS / "cli.md").read_text(encoding="utf-8")
     for command in builder["commands"]():

@@ -88,7 +88,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_a_report_ranks_every_arm_at_both_t(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["report", str(folder)]) == 0
+    assert run(["report", str(folder), "--details"]) == 0
     out = capsys.readouterr().out
     lines = [" ".join(line.split()) for line in out[out.index("Methods by mean rank") :].splitlines()]
     assert "herding sampling, batch calibration, T 1.00 77.0 a" in lines
@@ -118,6 +118,6 @@ def test_a_figure_of_one_method_is_refused(tmp_path: Path, capsys: pytest.Captur
 
 def test_a_report_of_too_few_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arms = [curve([50, 60], sampling=name, demonstrations_sha256=name, pool_size=9, balanced=False) for name in "ab"]
-    assert run(["report", str(write(tmp_path / "few", [row for arm in arms for row in arm]))]) == 0
+    assert run(["report", str(write(tmp_path / "few", [row for arm in arms for row in arm])), "--details"]) == 0
     out = " ".join(capsys.readouterr().out.split())
     assert "Ranking of the methods: too few to rank: 4 methods on 1 pairs" in out

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from deepthink_cli.tasks.rows import EvaluatedRows
     from deepthink_cli.tasks.sources import Source
 
-SHOWN = 10  # rows, layers and tokens in a report; --json has all
+SHOWN = 5  # rows, layers and tokens in a report; --json has all
 
 
 @dataclass(frozen=True)
@@ -119,22 +119,22 @@ def _row(row: ChangedRow) -> list[str]:
         row.before,
         row.after,
         row.query.gold or "",
-        f"{shown:.57}..." if len(shown) > 60 else shown,
+        f"{shown:.42}..." if len(shown) > 45 else shown,
     ]
 
 
 def _accuracy(changes: LabelChanges) -> list[str]:
     low, high = changes.log_probability_ci95 or (changes.log_probability, changes.log_probability)
     lines = [
-        f"log-probability of A's label: mean change {changes.log_probability:+.4f} nats ({low:+.4f} to {high:+.4f}); "
-        f"largest change of a label's {changes.largest:.4f}"
+        f"log-probability of A's label: {changes.log_probability:+.4f} nats ({low:+.4f} to {high:+.4f}) in the mean",
+        f"log-probability of any label: at most {changes.largest:.4f} nats up or down",
     ]
     if (labelled := changes.labelled) is None:
         return lines
     of_gold = labelled.changes
     return [
         *lines,
-        f"log-probability of the true label: mean change {of_gold.log_probability:+.4f} nats",
-        f"accuracy: A {labelled.accuracy_before:.2%}, B {labelled.accuracy_after:.2%}; B fixes {of_gold.fixed} rows "
-        f"and breaks {of_gold.broken}: {by_chance(of_gold.p)}",
+        f"log-probability of the true label: {of_gold.log_probability:+.4f} nats in the mean",
+        f"accuracy: A {labelled.accuracy_before:.2%}, B {labelled.accuracy_after:.2%}",
+        f"B fixes {of_gold.fixed} rows and breaks {of_gold.broken}: {by_chance(of_gold.p)}",
     ]

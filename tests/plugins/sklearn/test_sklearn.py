@@ -273,7 +273,7 @@ def test_a_label_that_can_never_win_is_warned_of() -> None:
 
 
 def test_the_built_in_model_is_said_to_be_a_toy() -> None:
-    with pytest.warns(UserWarning, match="^pocket is a toy for trials and tests"):
+    with pytest.warns(UserWarning, match="^pocket is a toy"):
         classifier().fit(TEXTS, LABELS)
 
 
