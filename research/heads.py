@@ -15,7 +15,7 @@ import argparse
 import json
 import random
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import product
 from pathlib import Path
 from statistics import fmean
@@ -205,25 +205,44 @@ def of_encoder(case: Case, encoder: Any, name: str) -> Iterator[dict[str, Any]]:
 
 
 def table(rows: Sequence[dict[str, Any]]) -> str:
-    """Mean accuracies over the tasks and seeds that every memory has, as a Markdown table."""
-    pairs: dict[str, set[tuple[str, int]]] = {}
-    for row in rows:
-        pairs.setdefault(row["memory"], set()).add((row["task"], row["seed"]))
-    lines = [
-        f"| memory | correction | {' | '.join(map(str, LABELLED))} labels | ECE at {DEV_ROWS} |",
-        "|---|---|" + "--:|" * 6,
-    ]
-    for memory, known in pairs.items():
-        for name in (RAW, BATCH, SLOPE, CENTROID, HEAD, REGRESSION):
-            same = [row for row in rows if row["memory"] == memory and row["correction"] == name]
-            if not same:
-                continue
-            cells = []
-            for count in LABELLED:
-                found = [100 * row["right"] / row["n"] for row in same if row["labelled"] in (0, count)]
-                cells.append(f"{fmean(found):.1f}" if found else "")
+    """Mean accuracies after plain reading, by correction and number of labelled rows, as a Markdown table.
+
+    Means are over tasks and seeds. The last column is the expected calibration error with the most rows.
+    """
+    numbers = " | ".join(map(str, LABELLED))
+    lines = [f"| correction | {numbers} | ECE |", "|---|" + "--:|" * (1 + len(LABELLED))]
+    plain = {row["memory"]: 0 for row in rows if row["memory"] not in MEMORIES or row["memory"] == PLAIN_MEMORY}
+    for memory, name in product(plain, (RAW, BATCH, SLOPE, CENTROID, HEAD, REGRESSION)):
+        same = [row for row in rows if row["memory"] == memory and row["correction"] == name]
+        if same:
+            cells = [_mean(row for row in same if row["labelled"] in (0, count)) for count in LABELLED]
             ece = fmean(100 * row["ece"] for row in same if row["labelled"] in (0, DEV_ROWS))
-            lines.append(f"| {memory} ({len(known)}) | {name} | {' | '.join(cells)} | {ece:.1f} |")
+            shown = f"{name} on {memory}" if name == REGRESSION else f"`{name}`"
+            lines.append(f"| {shown} | {' | '.join(cells)} | {ece:.1f} |")
+    return "\n".join(lines)
+
+
+def _mean(rows: Iterable[dict[str, Any]]) -> str:
+    return f"{fmean(100 * row['right'] / row['n'] for row in rows):.1f}"
+
+
+def by_memory(rows: Sequence[dict[str, Any]]) -> str:
+    """The head after other memories, and in parentheses after plain reading on the same tasks and seeds."""
+    lines = [f"| memory | runs | {' | '.join(map(str, LABELLED))} |", "|---|" + "--:|" * (1 + len(LABELLED))]
+    heads = [row for row in rows if row["correction"] == HEAD]
+    for memory in [name for name in MEMORIES if name != PLAIN_MEMORY]:
+        cells = {(row["task"], row["seed"]) for row in heads if row["memory"] == memory}
+        if not cells:
+            continue
+        same = [row for row in heads if (row["task"], row["seed"]) in cells]
+        pairs = [
+            [
+                _mean(row for row in same if (row["memory"], row["labelled"]) == (name, count))
+                for name in (memory, PLAIN_MEMORY)
+            ]
+            for count in LABELLED
+        ]
+        lines.append(f"| {memory} | {len(cells)} | {' | '.join(f'{one} ({other})' for one, other in pairs)} |")
     return "\n".join(lines)
 
 
@@ -262,7 +281,8 @@ def main() -> None:
     parser.add_argument("-o", "--out", type=Path, required=True, help="file of the rows")
     args = parser.parse_args()
     if args.table:
-        print(table(rows_of(args.out)), advice(rows_of(args.out)), sep="\n\n")
+        rows = rows_of(args.out)
+        print(table(rows), by_memory(rows), advice(rows), sep="\n\n")
         return
     spec = find_model(ModelOptions.checked(model=args.model, device="cpu", dtype="float32"), silent)
     engine, shared = Meter(load(spec, silent).model), SharedRows()
