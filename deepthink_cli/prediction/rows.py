@@ -28,7 +28,7 @@ from deepthink_cli.scoring.scoring import PLAIN, Scoring
 from deepthink_cli.scoring.softmax import shares
 from deepthink_cli.tasks.rows import EvaluatedRows
 
-UNCALIBRATED = "uncalibrated"
+UNCALIBRATED, FITTED = "uncalibrated", "fitted to labelled rows"
 ABOUT = {
     "deepthink": "probability is the label's share among the candidates, not calibrated to how often labels are right"
 }
@@ -115,7 +115,8 @@ class OutputRows:
         """The fields of the row for its best labels and its threshold."""
         if self.options.top is None and self.options.threshold is None:
             return {}
-        said: dict[str, Any] = {"confidence": UNCALIBRATED}
+        fitted = self.calibrate[:1] == (STORED,) and self.stored is not None and self.stored.held_out is not None
+        said: dict[str, Any] = {"confidence": FITTED if fitted else UNCALIBRATED}
         if self.options.top is not None:
             said["top"] = best(answer, self.options.top)
         return said

@@ -81,6 +81,7 @@ def test_an_unsure_label_is_empty_and_its_guess_stands_beside_it(corrected: Path
     assert given
     assert empty
     assert max(empty) < min(given)
+    assert {row["confidence"] for row in some} == {"fitted to labelled rows"}
 
 
 def test_eval_says_how_many_rows_get_a_label_and_how_many_of_these_are_wrong(
