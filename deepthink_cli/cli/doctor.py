@@ -18,7 +18,6 @@ from deepthink_cli.model.options import ModelOptions
 
 if TYPE_CHECKING:
     from deepthink_cli.engine.base import Engine
-    from deepthink_cli.model.options import ModelOptions
 
 _PACKAGES = (
     "deepthink-cli",

@@ -18,9 +18,13 @@ from deepthink_cli.export import EXPORTERS, Written, check_export_apart, export_
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.options import METHOD, OUTPUT, Flag, Joined, joined, own_options
 
+_OWN = {f"--to {name}": exporter.options for name, exporter in EXPORTERS.items()}
 if TYPE_CHECKING:
     from deepthink_cli.memory import Memory
 
+    ExporterOptions = Joined
+else:
+    ExporterOptions = joined("ExporterOptions", _OWN)
 
 _SUMMARIES = [f"{name}: {EXPORTERS.summary(name)}." for name in EXPORTERS.own]
 To = Annotated[
@@ -38,13 +42,6 @@ Output = Annotated[
     Flag(OUTPUT, "The adapter's folder, or a file.", "PATH", short="-o", variable=False),
 ]
 OneIteration = Annotated[str, Flag(METHOD, "Which kept iteration to write: a number, or last.", "T")]
-
-
-_OWN = {f"--to {name}": exporter.options for name, exporter in EXPORTERS.items()}
-if TYPE_CHECKING:
-    ExporterOptions = Joined
-else:
-    ExporterOptions = joined("ExporterOptions", _OWN)
 
 
 @about("export mem.safetensors --to peft -o adapter", first="to output at state weights json")

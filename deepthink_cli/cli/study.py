@@ -31,8 +31,12 @@ from deepthink_cli.options import DATA, MODEL, OUTPUT, Flag, Options
 
 if TYPE_CHECKING:
     from deepthink_cli.experiments.crossing import Crossing
+    from deepthink_cli.experiments.estimate import Estimate
     from deepthink_cli.experiments.study import OpenedStudy
 
+    StudyObservers = Options
+else:
+    StudyObservers = observed("run")
 
 StudyName = Annotated[
     str,
@@ -141,16 +145,6 @@ def _text(value: Any) -> str:
     return ",".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-if TYPE_CHECKING:
-    from deepthink_cli.experiments.crossing import Crossing
-    from deepthink_cli.experiments.estimate import Estimate
-    from deepthink_cli.experiments.study import OpenedStudy
-
-    StudyObservers = Options
-else:
-    StudyObservers = observed("run")
-
-
 @grouped
 def list_studies(*, common: Annotated[CommonArguments, Without("quiet", "verbose")]) -> None:
     """List the studies that come with the package."""
@@ -211,7 +205,10 @@ def plan_study(
         plans = list(plan_models(crossing, folder, not no_probe, tell))
     values = _described(opened, crossing)
     if common.as_json:
-        plan = [{"model": name, "runs": runs, **_as_json(estimate)} for name, runs, estimate in plans]
+        plan = [
+            {"model": name, "runs": runs, **asdict(estimate), "rows": estimate.rows + estimate.written}
+            for name, runs, estimate in plans
+        ]
         write_json({**values, "out": str(folder), "plan": plan})
         return
     title, counted = opened.study.title, f"{values['combinations']} combinations in {values['runs']} runs"
@@ -236,10 +233,6 @@ def _described(opened: OpenedStudy, crossing: Crossing) -> dict[str, Any]:
         "combinations": crossing.combinations,
         "runs": len(crossing.boxes),
     }
-
-
-def _as_json(estimate: Estimate) -> dict[str, Any]:
-    return {**asdict(estimate), "rows": estimate.rows + estimate.written}
 
 
 def _cells(estimate: Estimate) -> list[str]:
