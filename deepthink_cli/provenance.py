@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -19,7 +18,7 @@ from deepthink_cli.data.template import PARTS, Template
 from deepthink_cli.errors import InputError
 from deepthink_cli.io.mistakes import STRICT
 from deepthink_cli.io.records import LARGEST, Count, Digest, Finite, Natural, Share, Value
-from deepthink_cli.io.text import canonical_json, named
+from deepthink_cli.io.text import json_sha256, named
 from deepthink_cli.method import Method
 
 Bits = Literal[8, 4]  # bits a number in a quantized memory
@@ -53,7 +52,7 @@ class ModelIdentity:
     def contents_sha256(self) -> str:
         """Digest of all parts but the dtype; it does not depend on the model's place."""
         described = {name: value for name, value in asdict(self).items() if name != "gguf"}
-        return hashlib.sha256(canonical_json({**described, "dtype": "", "id": "", "revision": ""}).encode()).hexdigest()
+        return json_sha256({**described, "dtype": "", "id": "", "revision": ""})
 
     def differences(self, other: ModelIdentity) -> list[str]:
         """The names of the parts in which two models differ; empty if each can use the other's memories.
@@ -125,7 +124,7 @@ class TokenizedDemonstrations:
             del values["template"]["label_separator"]
         if self.template.tokens != PARTS:
             del values["template"]["tokens"]
-        return hashlib.sha256(canonical_json(values).encode()).hexdigest()
+        return json_sha256(values)
 
 
 @with_config(STRICT)

@@ -8,7 +8,6 @@ their rows, shows whether they are the same.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -24,7 +23,7 @@ from deepthink_cli.experiments.results import Setting
 from deepthink_cli.experiments.same_data import check_continues
 from deepthink_cli.experiments.scorer import together
 from deepthink_cli.experiments.shards import Share
-from deepthink_cli.io.text import canonical_json
+from deepthink_cli.io.text import json_sha256
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.provenance import ModelIdentity
 from deepthink_cli.tasks.catalogue import digest as digest_of_task
@@ -75,7 +74,7 @@ def pending_digest(pending: Sequence[PendingJobs], identity: ModelIdentity) -> s
 
 
 def _digest(values: object) -> str:
-    return hashlib.sha256(canonical_json(values).encode()).hexdigest()[:16]
+    return json_sha256(values)[:16]
 
 
 class Planner:

@@ -6,7 +6,6 @@ import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from deepthink_cli.events import Note, Tell, Warn, silent
 from deepthink_cli.io.atomic import writing
 from deepthink_cli.io.mistakes import STRICT
 from deepthink_cli.io.tables import Columns, check_suffix, columns_of, is_table, writing_rows
-from deepthink_cli.io.text import canonical_json, json_line, jsonable
+from deepthink_cli.io.text import json_line, json_sha256, jsonable
 from deepthink_cli.model.limits import check_fit
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.model.spec import ModelSpec
@@ -76,7 +75,7 @@ def read_selected(path: str, examples: Sequence[Example], tell: Tell) -> Selecte
 
 def _digest(examples: Sequence[Example]) -> str:
     """The digest of texts and labels, in order."""
-    return sha256(canonical_json([[example.text, example.label] for example in examples]).encode()).hexdigest()
+    return json_sha256([[example.text, example.label] for example in examples])
 
 
 _SCORES: Columns = {"index": "integer", "label": "text", "score": "number", "chosen": "integer", "set_aside": "text"}
