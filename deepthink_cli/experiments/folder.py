@@ -11,7 +11,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from deepthink_cli.errors import DeepThinkError, InputError, Problem
-from deepthink_cli.experiments.results import FILE, Result, Setting, read_results
+from deepthink_cli.experiments.results import FILE, Result, read_results
 from deepthink_cli.experiments.samples import FOLDER as SAMPLES
 from deepthink_cli.experiments.samples import without_samples
 from deepthink_cli.io.atomic import append, cut, refusals, sweep, whole_lines
@@ -33,10 +33,6 @@ class RunFolder:
         self.rows = len(self.found)
         self.unsampled = without_samples(folder, self.found) if samples else {}
         self.done = {row.key for row in self.found} - self.unsampled.keys()
-
-    def has(self, setting: Setting) -> bool:
-        """Whether a setting's row exists."""
-        return setting.key in self.done
 
     def append(self, row: Result) -> None:
         """Write one row and sync it to disk; raises DeepThinkError if that fails, with earlier rows intact."""

@@ -244,7 +244,7 @@ def pending(jobs: Iterable[Prepared]) -> list[PendingJobs]:
 def jobs_after(run: Run, evaluated: EvaluationSet, seed: int, drawn: Drawn, sampling: str) -> Iterator[Job]:
     """A job for every technique after these demonstrations; raises InputError if none of them fits the model."""
     rows: dict[Part, str] = {"test": evaluated.rows_sha256}
-    if run.options.selects_on_dev:  # raises before a model is loaded if the task has no dev rows
+    if run.options.choose_on is not None:  # raises before a model is loaded if the task has no dev rows
         rows["dev"] = rows_digest(map(row_digest, dev_set(evaluated.task, evaluated, drawn, run.options.dev_size)))
     name = f"task {evaluated.task.name}, seed {seed}"
     fit, bound_by = fitted(run, name, drawn.demonstrations)

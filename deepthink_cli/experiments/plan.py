@@ -78,7 +78,7 @@ def given_to(options: Experiment) -> DemonstrationSet | None:
 
 def points(options: Experiment, technique: Technique) -> list[Point]:
     """What is scored of a job, in the order of its rows; a trained memory has one gate and one T."""
-    parts: tuple[Part, ...] = ("test", "dev") if options.selects_on_dev else ("test",)
+    parts: tuple[Part, ...] = ("test", "dev") if options.choose_on else ("test",)
     if isinstance(technique, Trained):
         return list(product(parts, options.rules[:1], (1,)))
     return list(product(parts, options.rules, options.scored))

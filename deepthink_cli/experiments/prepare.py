@@ -203,7 +203,7 @@ def _check_free(run: Run, task: Task) -> None:
         ("calibrate", ",".join(options.calibrations)): options.calibrations != (NONE,),
         ("demos_by", ",".join(options.demos_by)): bool(options.demos_by),
         ("technique", ",".join(options.techniques)): any(each.members > 1 for each in options.chosen_techniques),
-        ("choose_on", "dev"): options.selects_on_dev and judge_of(task.free).runs_code,
+        ("choose_on", "dev"): options.choose_on is not None and judge_of(task.free).runs_code,
     }
     for (field, value), given in wrong.items():
         if given:

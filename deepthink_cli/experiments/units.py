@@ -115,7 +115,8 @@ class Planner:
                 if not is_mine and not self.share.takes(digest, len(written)):
                     continue
                 asked += written
-                wanted = {job: self._missing(settings[job]) if job in part else [] for job in group}
+                missing = {job: [each for each in settings[job] if each.key not in self.folder.done] for job in part}
+                wanted = {job: missing.get(job, []) for job in group}
                 unit = RunUnit(
                     run=group[0].run.options,
                     task=group[0].task.name,
@@ -129,9 +130,6 @@ class Planner:
         check_continues(self.folder.found, asked)
         self._tell(len(asked), [wanted for _, wanted in units])
         return units
-
-    def _missing(self, settings: Sequence[Setting]) -> list[Setting]:
-        return [setting for setting in settings if not self.folder.has(setting)]
 
     def _tell(self, rows: int, units: Sequence[Wanted]) -> None:
         """Count rows, and tell of those that are there and of those that are missing."""
