@@ -218,6 +218,10 @@ class Tuned:
             raise ValueError(f"{self.folds} folds of {self.rows} rows")
         return self
 
+    def __str__(self) -> str:
+        chosen = f"chosen from {self.tried} settings by {self.folds}-fold cross-validation over {self.rows} rows"
+        return f"{chosen}: {self.accuracy:.1%}, plain {self.baseline:.1%}; calibration {self.calibration}"
+
 
 @with_config(STRICT)
 @dataclass(frozen=True)
@@ -314,7 +318,7 @@ def _called(model: ModelIdentity) -> str:
 
 def origin_lines(origin: Origin, method: str) -> dict[str, str]:
     """The model, the method, and the origin of demonstrations and method, by name."""
-    model, technique, tuned = origin.model, origin.technique, origin.tuned
+    model, technique = origin.model, origin.technique
     revision = f" at {model.revision}" if model.revision else ""
     quantized = f", {model.quantize}" if model.quantize else ""
     drawn = "" if origin.seed is None else f", seed {origin.seed}"
@@ -325,7 +329,7 @@ def origin_lines(origin: Origin, method: str) -> dict[str, str]:
         **({"words": _words(technique)} if technique and technique.words else {}),
         **({"task": f"{origin.task}{drawn}"} if origin.task else {}),
         **({"selected": str(origin.selected)} if origin.selected else {}),
-        **({"tuned": _tuned(tuned)} if tuned else {}),
+        **({"tuned": str(origin.tuned)} if origin.tuned else {}),
         **({"quantized": str(origin.quantized)} if origin.quantized else {}),
         **({"corrected": str(origin.calibrated)} if origin.calibrated else {}),
         **({"thresholds": str(origin.thresholds)} if origin.thresholds else {}),
@@ -350,11 +354,6 @@ def versions_line(versions: Mapping[str, str]) -> dict[str, str]:
 def method_text(iterations: int, rule: str, positions: str) -> str:
     """The method in one line."""
     return f"T = {iterations}, {rule}, {positions} positions"
-
-
-def _tuned(tuned: Tuned) -> str:
-    chosen = f"chosen from {tuned.tried} settings by {tuned.folds}-fold cross-validation over {tuned.rows} rows"
-    return f"{chosen}: {tuned.accuracy:.1%}, plain {tuned.baseline:.1%}; calibration {tuned.calibration}"
 
 
 def _words(technique: RecordedTechnique) -> str:

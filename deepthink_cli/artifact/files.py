@@ -106,8 +106,9 @@ def write_tensors(tensors: dict[str, torch.Tensor], path: Path, key: str, metada
     """Write a safetensors file whose metadata have one key; raises OSError."""
     try:
         safetensors.torch.save_file(tensors, path, metadata={key: metadata})
-    except SafetensorError as error:
-        raise _system_error(error) from error
+    except SafetensorError as error:  # its message contains the number of the system's error
+        number = re.search(r"\(os error (\d+)\)", str(error))
+        raise (OSError(int(number[1]), os.strerror(int(number[1]))) if number else OSError(str(error))) from error
 
 
 def load_memory(path: str | Path, iteration: int | None = None) -> Memory:
@@ -204,9 +205,3 @@ def _metadata(memories: Sequence[Memory]) -> Metadata:
         drift={str(t): drift for t, drift in enumerate(last.drift, start=2)},
         chat=demonstrations.chat,
     )
-
-
-def _system_error(error: SafetensorError) -> OSError:
-    """The system error behind a SafetensorError, whose message contains only its number."""
-    number = re.search(r"\(os error (\d+)\)", str(error))
-    return OSError(int(number[1]), os.strerror(int(number[1]))) if number else OSError(str(error))

@@ -13,7 +13,7 @@ from deepthink_cli.cli.data_options import MemoryFile
 from deepthink_cli.cli.grouped import Given, Without, grouped
 from deepthink_cli.cli.options import CommonArguments, for_memory
 from deepthink_cli.cli.values import read_by
-from deepthink_cli.errors import InputError, Problems
+from deepthink_cli.errors import Problem, Problems
 from deepthink_cli.export import EXPORTERS, Written, check_export_apart, export_memory
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.options import METHOD, OUTPUT, Flag, Joined, joined, own_options
@@ -65,7 +65,9 @@ def export(
     model, problems, exporter = for_memory(context, model), Problems(), EXPORTERS[to]
     options = problems.tried(model.checked)
     given = problems.tried(own_options, exporter.options, own.changed, f"--to {to}", _OWN)
-    problems.tried(_check_model, to, model.model)
+    if model.model is not None and not exporter.takes_model:
+        takers = [name for name, each in EXPORTERS.items() if each.takes_model]
+        problems.add(Problem.of("model", model.model, f"only with --to {' or '.join(takers)}; omit it"))
     files = [value for value in own.changed.values() if isinstance(value, Path)]
     reads = read_by(memory, *files, model=model.model, config=common.config)
     problems.tried(check_export_apart, exporter, output, reads)
@@ -73,13 +75,6 @@ def export(
     with Show(common) as tell:
         exported, written = export_memory(exporter, memory, output, at, tell, options=given, model=options)
     _report(to, exported, output, common, written)
-
-
-def _check_model(to: str, model: str | None) -> None:
-    """Raise InputError for a model that the exporter does not take."""
-    if model is not None and not EXPORTERS[to].takes_model:
-        takers = [name for name, each in EXPORTERS.items() if each.takes_model]
-        raise InputError.of("model", model, f"only with --to {' or '.join(takers)}; omit it")
 
 
 def _report(to: str, memory: Memory, output: Path, common: CommonArguments, written: Written) -> None:

@@ -252,7 +252,12 @@ class _Decompressed(io.RawIOBase):
         self.kind, self.name, self.count = kind, name, 0
         status = os.fstat(stream.fileno())
         self.most = _MAX_BYTES + _MAX_RATIO * status.st_size if stat.S_ISREG(status.st_mode) else None
-        self.content: Any = gzip.GzipFile(fileobj=stream) if kind == "gzip" else _zstd(stream)
+        if kind == "gzip":
+            self.content: Any = gzip.GzipFile(fileobj=stream)
+        else:
+            import pyarrow
+
+            self.content = pyarrow.CompressedInputStream(stream, "zstd")
 
     def readable(self) -> bool:
         return True
@@ -299,9 +304,3 @@ class _Recoded(io.RawIOBase):
         part, self.rest = self.rest[: len(view)], self.rest[len(view) :]
         view[: len(part)] = part
         return len(part)
-
-
-def _zstd(stream: io.BufferedReader) -> Any:
-    import pyarrow
-
-    return pyarrow.CompressedInputStream(stream, "zstd")

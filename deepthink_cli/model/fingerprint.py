@@ -58,7 +58,8 @@ def weights_sha256(files: Sequence[Path]) -> str:
     if sum(file.stat().st_size for file in files) < _SMALL:
         return _hashed(files)
     state, resting = state_sha256(files), _resting(files)
-    cached = _cache_folder() / state
+    caches = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))
+    cached = caches / "deepthink" / "weights" / state
     digest = _digests.get(state) or _read(cached)
     if digest is None:
         digest = _hashed(files)
@@ -132,10 +133,6 @@ def _resting(files: Sequence[Path]) -> bool:
     """Whether the last change is old enough that another change would have a different timestamp."""
     changed = max(max(stat.st_mtime_ns, stat.st_ctime_ns) for stat in map(os.stat, files))
     return changed < time.time_ns() - _TIME_RESOLUTION
-
-
-def _cache_folder() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")) / "deepthink" / "weights"
 
 
 def _read(cached: Path) -> str | None:

@@ -284,12 +284,8 @@ def _splitting(rows: Sequence[Result], limits: RowLimits) -> list[str]:
     """The fields of `SPLITTING` with several values for one task, also in different arms."""
     by_task = grouped((row.setting for row in rows), lambda setting: (setting.task, setting.part)).values()
     names = [name for name in SPLITTING if name != "limit"]  # dev rows have another limit
-    several = [name for name in names if any(len(_values(settings, name)) > 1 for settings in by_task)]
+    several = [name for name in names if any(len({getattr(each, name) for each in of} - {None}) > 1 for of in by_task)]
     return [*several, *(["limit"] if limits.are_several else [])]
-
-
-def _values(settings: Iterable[Setting], name: str) -> set[object]:
-    return {value for setting in settings if (value := getattr(setting, name)) is not None}
 
 
 def _refuse_to_average(first: Result, second: Result) -> None:

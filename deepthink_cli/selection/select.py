@@ -47,12 +47,6 @@ def file_beside(path: str | Path) -> Path:
     return Path(f"{path}.selection.json")
 
 
-def write_selected(path: str | Path, selected: Selected, examples: Sequence[Example]) -> None:
-    """Write the file beside `path`, atomically."""
-    with writing(file_beside(path)) as out:
-        out.write(json_line(_CONTENT.dump_python(_Beside(_digest(examples), selected))))
-
-
 def read_selected(path: str, examples: Sequence[Example], tell: Tell) -> Selected | None:
     """The choice of the demonstrations in `path`; None without a file beside `path`, or if it describes others.
 
@@ -179,7 +173,9 @@ def queries_of_file(source: str | RowSource, pool: PoolRows) -> list[Query]:
 
 def write_selection(result: SelectResult, output: str | Path) -> None:
     """Write the chosen rows to a file, and the choice to a file beside it (`FILE.selection.json`)."""
-    write_selected(output, result.chosen.selected, result.demonstrations.examples)
+    beside = _Beside(_digest(result.demonstrations.examples), result.chosen.selected)
+    with writing(file_beside(output)) as out:
+        out.write(json_line(_CONTENT.dump_python(beside)))
     rows = list(result.rows())
     with writing_rows(output, columns_of(rows)) as write:
         write(rows)
