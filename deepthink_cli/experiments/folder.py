@@ -55,8 +55,11 @@ def open_run_folder(folder: Path, samples: bool = False) -> Iterator[RunFolder]:
     same run, if the folder contains other files, and for rows that are not a run's; DeepThinkError if
     writing fails.
     """
-    _make(folder)
+    check_folder(folder)
     with _refusals(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / FILE).touch()
+        (folder / LOCK).touch()
         lock = _acquired(folder)
     with lock:
         run_folder = RunFolder(folder, samples)  # raises for a file that is not a run's, before truncating it
@@ -87,14 +90,6 @@ def check_folder(folder: Path) -> None:
 
 def _refusals(folder: Path) -> AbstractContextManager[None]:
     return refusals(Problem.of("output", folder), "the same command continues the run")
-
-
-def _make(folder: Path) -> None:
-    check_folder(folder)
-    with _refusals(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / FILE).touch()
-        (folder / LOCK).touch()
 
 
 def _acquired(folder: Path) -> AbstractContextManager[object]:
