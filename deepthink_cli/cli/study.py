@@ -99,20 +99,19 @@ class StudyArguments(Options):
         typed = {each for each in type(self).model_fields if is_typed(context, each)} | {"data_dir"}
         given = {name: value for name, value in self.model_dump().items() if name in typed and value is not None}
         given.pop("scale", None)
-        checked = {name: given[name] for name in ("seeds", "iterations", "limit") if name in given}
-        options = Experiment.checked(**checked)
+        options = Experiment.checked(
+            **{each: given[each] for each in ("seeds", "iterations", "limit") if each in given}
+        )
         values: dict[str, Any] = {
-            "models": [each.strip() for each in str(given.get("model")).split(",")],
-            "tasks": given.get("task"),
+            "model": [each.strip() for each in str(given.get("model")).split(",")],
             "seeds": list(options.seeds),
             "iterations": options.iterations,
             "limit": options.limit,
             "data_dir": str(self.data_dir),
         }
-        fields_of = {"model": "models", "task": "tasks"}
+        fields = {"model": "models", "task": "tasks"}
         replaced = {
-            fields_of.get(name, name): (flag(name, _text(value)), values[fields_of.get(name, name)])
-            for name, value in given.items()
+            fields.get(each, each): (flag(each, _text(value)), values.get(each, value)) for each, value in given.items()
         }
         return open_study(name, self.scale, replaced)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from deepthink_cli.artifact.opening import OpenedMemory, opened
 from deepthink_cli.data.examples import Example, Query, Skipped, queries_or_skipped, read_queries
-from deepthink_cli.data.rows import check_rereadable, name_of
+from deepthink_cli.data.rows import check_rereadable
 from deepthink_cli.data.source import RowSource
 from deepthink_cli.errors import InputError, option
 from deepthink_cli.events import Note, Tell, Warn, silent
@@ -223,7 +223,7 @@ def pool_of_task(task: Task, evaluated: EvaluationSet, source: str | RowSource |
     source = replace(RowSource.of(source), convert=columns)
     queries = list(read_queries(source, task.prompt, labels, labelled=True))
     check((query.where, query) for query in queries)
-    return PoolRows.of(name_of(source), queries, task.prompt, labels, check_queries=check)
+    return PoolRows.of(source.name, queries, task.prompt, labels, check_queries=check)
 
 
 def check_held_out(rows: Iterable[tuple[str, Query | Example]], evaluated: EvaluationSet, way: str) -> None:
