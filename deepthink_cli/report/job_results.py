@@ -89,8 +89,7 @@ def select(rows: Sequence[Result], wanted: Mapping[str, Sequence[str]]) -> list[
         actual = [limits.of(row) if name == "limit" else (getattr(row.setting, name),) for row in rows]
         known = list(dict.fromkeys(value for of_row in actual for value in of_row))
         for value in values:
-            with problems.collected():
-                _check_present(name, value, known)
+            problems.tried(_check_present, name, value, known)
         accepted = {each for each in known if any(_equal(each, value) for value in values)}
         having = {id(row) for row, of_row in zip(rows, actual, strict=True) if accepted.intersection(of_row)}
         selected = [row for row in selected if id(row) in having]
