@@ -224,12 +224,14 @@ def plan_study(
 
 def _described(opened: OpenedStudy, crossing: Crossing) -> dict[str, Any]:
     """A crossed study as JSON values."""
+    from deepthink_cli.experiments.crossing import count
+
     return {
         "study": opened.study.name,
         "file": str(opened.path),
         "models": list(dict.fromkeys(run.models[0].model for run in crossing.runs)),
         "tasks": [task.name for each in crossing.tasks.values() for task in each],
-        "combinations": crossing.combinations,
+        "combinations": sum(map(count, crossing.boxes)),  # a file of several tasks counts once
         "runs": len(crossing.boxes),
     }
 

@@ -164,11 +164,6 @@ class RowSource:
         """Whether the first row names the columns."""
         return self.header and self.row_format in ("csv", "tsv")
 
-    @property
-    def guessed(self) -> bool:
-        """Whether neither an option nor a suffix says the format, so that JSON Lines are assumed."""
-        return self.format is None and (self.is_stdin or not Path(self.path).suffix)
-
 
 _MAGIC: dict[bytes, Compression] = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 _OTHERS = {

@@ -129,11 +129,6 @@ class Crossing:
         boxes = ({**box, "demos_by": tuple(filter(None, box["demos_by"]))} for box in self.boxes)
         return [Experiment.model_construct(None, **{**shared, **box}) for box in boxes]
 
-    @property
-    def combinations(self) -> int:
-        """The number of combinations in all runs; a file of several tasks counts once."""
-        return sum(map(count, self.boxes))
-
 
 def cross(experiment: Experiment) -> Crossing:
     """Cross the axes of an experiment that options of the command line state.

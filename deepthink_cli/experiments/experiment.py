@@ -14,7 +14,6 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, PlainSerializer, PlainValidator, field_validator
 
 from deepthink_cli.calibration.registry import NONE, choices, unlabelled
-from deepthink_cli.data.chat import Chat
 from deepthink_cli.errors import InputError, parameter
 from deepthink_cli.io.records import Natural
 from deepthink_cli.method import ITERATIONS, POSITIONS, GateOptions, Positions
@@ -173,11 +172,6 @@ class Experiment(GateOptions):
     def axes(self) -> dict[str, tuple[Any, ...]]:
         """The values of every axis; of one that has none, None alone."""
         return {name: getattr(self, name) or (None,) for name in AXES}
-
-    @property
-    def conversation(self) -> Chat | None:
-        """The conversation that the prompts are turns of, if any; raises InputError for a wrong system message."""
-        return Chat(self.system) if self.chat else None
 
     @property
     def rules(self) -> tuple[UpdateRule, ...]:

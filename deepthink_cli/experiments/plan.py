@@ -49,7 +49,8 @@ def planned(options: Experiment, spec: ModelSpec, given: DemonstrationSet | None
             f"scoring {options.scoring}: attends to parts of composed memories, and runs make others, too; use "
             "deepthink eval with such a memory"
         )
-    return Run(options, spec, tasks, source, given or given_to(options), options.conversation)
+    chat = Chat(options.system) if options.chat else None  # raises for a wrong system message
+    return Run(options, spec, tasks, source, given or given_to(options), chat)
 
 
 def source_of_run(options: Experiment) -> Source:

@@ -39,11 +39,6 @@ class RowLimits:
         same_size = tuple(limit for limit, sizes in limits.items() if row.setting.limit in sizes)
         return same_size or tuple(limits) or (None,)
 
-    @property
-    def are_several(self) -> bool:
-        """Whether any arm has test rows of several limits for one task."""
-        return any(len(limits) > 1 for limits in self.sizes.values())
-
 
 def _place(row: Result) -> tuple[Arm, str]:
     return Arm.of(row.setting), row.setting.task
@@ -284,7 +279,7 @@ def _splitting(rows: Sequence[Result], limits: RowLimits) -> list[str]:
     by_task = grouped((row.setting for row in rows), lambda setting: (setting.task, setting.part)).values()
     names = [name for name in SPLITTING if name != "limit"]  # dev rows have another limit
     several = [name for name in names if any(len({getattr(each, name) for each in of} - {None}) > 1 for of in by_task)]
-    return [*several, *(["limit"] if limits.are_several else [])]
+    return [*several, *(["limit"] if any(len(of_place) > 1 for of_place in limits.sizes.values()) else [])]
 
 
 def _refuse_to_average(first: Result, second: Result) -> None:
