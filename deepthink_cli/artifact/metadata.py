@@ -22,7 +22,7 @@ from deepthink_cli.data.template import PARTS, Template
 from deepthink_cli.errors import InputError
 from deepthink_cli.io.mistakes import STRICT, place, reason
 from deepthink_cli.io.records import LARGEST, Count, Digest, Finite, Natural, Share
-from deepthink_cli.io.text import canonical_json
+from deepthink_cli.io.text import canonical_json, named
 from deepthink_cli.method import Method, Positions
 from deepthink_cli.provenance import (
     Drift,
@@ -291,3 +291,48 @@ def versions() -> Mapping[str, str]:
     """Versions of Python and of the libraries that determine a memory."""
     packages = {name: version(name) for name in ("safetensors", "tokenizers", "torch", "transformers")}
     return {"deepthink": version("deepthink-cli"), "python": platform.python_version(), **packages}
+
+
+def origin_lines(origin: Provenance | Metadata, method: str) -> dict[str, str]:
+    """The model, the method, and the origin of demonstrations and method, by name."""
+    model, technique = origin.model, origin.technique
+    revision = f" at {model.revision}" if model.revision else ""
+    quantized = f", {model.quantize}" if model.quantize else ""
+    drawn = "" if origin.seed is None else f", seed {origin.seed}"
+    return {
+        "model": f"{model.id}{revision} ({model.architecture}, {model.dtype}{quantized})",
+        "method": method,
+        **({"made by": str(technique)} if technique else {}),
+        **({"words": _words(technique)} if technique and technique.words else {}),
+        **({"task": f"{origin.task}{drawn}"} if origin.task else {}),
+        **({"selected": str(origin.selected)} if origin.selected else {}),
+        **({"tuned": str(origin.tuned)} if origin.tuned else {}),
+        **({"quantized": str(origin.quantized)} if origin.quantized else {}),
+        **({"corrected": str(origin.calibrated)} if origin.calibrated else {}),
+        **({"thresholds": str(origin.thresholds)} if origin.thresholds else {}),
+    }
+
+
+def prompt_lines(labels: Sequence[str], template: Template, chat: Chat | None) -> dict[str, str]:
+    """The labels and the form of the prompts, by name."""
+    return {
+        "labels": ", ".join(map(named, labels)) or "with every input",
+        "template": f"{template.pattern!r}, separator {template.separator!r}",
+        **({"token ids": "of demonstrations and query, each alone"} if template.tokens == PARTS else {}),
+        **({"prompts": f"{chat}, template {chat.template_sha256[:12]}"} if chat else {}),
+    }
+
+
+def versions_line(versions: Mapping[str, str]) -> dict[str, str]:
+    """The versions of the libraries that determine a file, by name."""
+    return {"versions": ", ".join(f"{name} {number}" for name, number in versions.items())}
+
+
+def method_text(iterations: int, rule: str, positions: str) -> str:
+    """The method in one line."""
+    return f"T = {iterations}, {rule}, {positions} positions"
+
+
+def _words(technique: RecordedTechnique) -> str:
+    """The words that the model reads in place of the labels, in one line."""
+    return "read in place of the labels: " + ", ".join(f"{label} -> {word}" for label, word in technique.words.items())

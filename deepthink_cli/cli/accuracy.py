@@ -104,12 +104,14 @@ def show(result: EvaluationReport, json: bool, details: bool) -> None:
         write_json(result.as_json())
         return
     evaluation, provenance = result.evaluation, result.memory.provenance
-    shots = len(provenance.demonstrations.examples)
+    shots, rows = len(provenance.demonstrations.examples), result.split
+    if result.task is not None:
+        rows = f"{result.task}, split {result.split} ({result.protocol} protocol)"
     report(
         f"{result.memory.name}: {shots} demonstrations, {provenance.model.id}, {_made_by(result.memory)}",
         *([f"mean log-probability with {', '.join(result.ensemble)}"] if result.ensemble else []),
         *result.scorer.scoring.described,
-        f"{_described(result)}: {evaluation.n} inputs, {result.seconds:.1f} s to load the model and to label",
+        f"{rows}: {evaluation.n} inputs, {result.seconds:.1f} s to load the model and to label",
         *(f"skipped {count}: {reason}" for reason, count in result.skipped.items()),
         "",
         curve(evaluation),
@@ -189,12 +191,6 @@ def _confusions(confusion: Mapping[str, Mapping[str, int]]) -> Any:
         if count
     ]
     return table("true label", "predicted", "rows", "of the true label", rows=rows, left=2)
-
-
-def _described(result: EvaluationReport) -> str:
-    if result.task is None:
-        return result.split
-    return f"{result.task}, split {result.split} ({result.protocol} protocol)"
 
 
 def _apart(overlap: Overlap | None, n: int) -> list[Any]:

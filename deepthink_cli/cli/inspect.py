@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from deepthink_cli.artifact.metadata import method_text, origin_lines, prompt_lines, versions_line
 from deepthink_cli.cli.about import about
 from deepthink_cli.cli.console import bar, report, table, write_json
 from deepthink_cli.cli.data_options import MemoryFile
@@ -14,7 +15,6 @@ from deepthink_cli.cli.names import flag
 from deepthink_cli.cli.options import CommonArguments, Details
 from deepthink_cli.io.text import size
 from deepthink_cli.options import OUTPUT, Flag
-from deepthink_cli.provenance import method_text, origin_lines, prompt_lines, versions_line
 from deepthink_cli.registry import loaded
 from deepthink_cli.techniques.registry import first_reading
 

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from deepthink_cli.experiments.study import OpenedStudy
     from deepthink_cli.report.formats import Page
 
+    ReportObservers = Options
+else:
+    ReportObservers = observed("report")
 
 TEXT_WIDTH = 80
 
@@ -102,10 +105,6 @@ class ReportArguments(Options):
 
 
 Reporting = Annotated[ReportArguments, Without(*(() if PUBLISHED else ("published",)))]
-if TYPE_CHECKING:
-    ReportObservers = Options
-else:
-    ReportObservers = observed("report")
 
 
 @about("report runs/classic --where eta=0.1 -o report.md")
@@ -141,9 +140,10 @@ def report(
     problems.raise_any()
     for line in shard_warnings(runs):
         note(f"warning: {line}")
-    reported = Reported(
-        _titled(runs, opened), jobs, number, chosen.published, chosen.all_tasks, command_line(), chosen.details
-    )
+    folders = ", ".join(map(str, runs))
+    source = folders if opened is None else f"{opened.study.title or opened.study.name} ({folders})"
+    details = chosen.details
+    reported = Reported(source, jobs, number, chosen.published, chosen.all_tasks, command_line(), details)
     with Show(common) as tell:
         told = observers.start(tell)
         if output is None:
@@ -176,12 +176,6 @@ def study_of(runs: Sequence[Path], quiet: bool) -> OpenedStudy | None:
     except InputError as error:
         note(f"{runs[0]}: taken as a run, because its study cannot be read: {error.messages[0]}", quiet)
         return None
-
-
-def _titled(runs: Sequence[Path], opened: OpenedStudy | None) -> str:
-    """The folders, after the title of their study, if any."""
-    folders = ", ".join(map(str, runs))
-    return folders if opened is None else f"{opened.study.title or opened.study.name} ({folders})"
 
 
 def tell_of_missing(opened: OpenedStudy | None, runs: Sequence[Path], quiet: bool) -> None:

@@ -150,13 +150,6 @@ def _table(result: TuneReport) -> Any:
     return table("best of each kind, by cross-validation", *columns, rows=rows)
 
 
-def _corrections(result: TuneReport) -> list[str]:
-    """The accuracy of plain in-context learning with each calibration: one line, if any was tried."""
-    shares = _of_plain(result)
-    listed = ", ".join(f"{name} {share:.1%}" for name, share in shares.items())
-    return [f"calibrations at T = 1: {listed}"] if len(shares) > 1 else []
-
-
 def _of_plain(result: TuneReport) -> dict[str, float]:
     """The accuracy of plain in-context learning with each calibration that was tried."""
     settings, plain = zip(result.settings, result.right, strict=True), result.settings[0]
@@ -188,10 +181,11 @@ def _behind(result: TuneReport) -> list[str]:
     """What the verdict rests on: calibrations, the chosen setting, its nested comparison, and its correction alone."""
     found = result.comparison
     best, most = (f"{right / found.rows:.1%}" for right in (result.right[result.best], max(result.right)))
-    low, high = found.interval
+    shares, (low, high) = _of_plain(result), found.interval
+    listed = ", ".join(f"{name} {share:.1%}" for name, share in shares.items())
     p = "< 0.001" if found.p < 0.001 else f"= {found.p:.3f}"
     return [
-        *_corrections(result),
+        *([f"calibrations at T = 1: {listed}"] if len(shares) > 1 else []),
         f"simplest within one standard error of the best of {len(result.settings)} settings ({most}): "
         f"{result.settings[result.best]}, {best} of the rows that chose it",
         f"nested difference: {100 * found.difference:+.1f} points ({100 * low:+.1f} to {100 * high:+.1f}); "

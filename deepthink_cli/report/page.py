@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 from deepthink_cli.errors import InputError
@@ -15,7 +14,7 @@ from deepthink_cli.report.arms import title, varying
 from deepthink_cli.report.cells import PUBLISHED, ReportLine, rounded, texts, values
 from deepthink_cli.report.footnotes import footnotes, shortcomings
 from deepthink_cli.report.formats import Page
-from deepthink_cli.report.job_results import JobResults, read_jobs
+from deepthink_cli.report.job_results import JobResults
 from deepthink_cli.report.ranking import COMPARED, Ranking, ranking_of
 from deepthink_cli.report.tables import TableRow, summarize
 
@@ -54,23 +53,6 @@ class Report(Page):
         return "\n".join([*tables, html_paragraphs([*self.legend, *self.footnotes])])
 
 
-def report(
-    runs: Sequence[Path],
-    iteration: int | None = None,
-    published: bool = False,
-    tasks: bool = False,
-    where: Sequence[str] = (),
-) -> Report:
-    """Tables of runs: Deep-Thinking against plain in-context learning, over seeds.
-
-    `iteration` is the T to report (default: the best on the dev rows; without dev rows, the last); `published` adds
-    published figures, such as the paper's; `tasks` shows every task of a group that has more than ten; `where` chooses
-    rows by fields of their settings, as in `eta=0.1`. Raises InputError for a folder that is not a run, an iteration
-    that no run has, a condition that no row fulfils, and runs without a row to report.
-    """
-    return report_of(", ".join(map(str, runs)), read_jobs(runs, where), iteration, published, tasks)
-
-
 def report_of(
     source: str,
     jobs: Sequence[JobResults],
@@ -78,7 +60,12 @@ def report_of(
     published: bool = False,
     tasks: bool = False,
 ) -> Report:
-    """The report of jobs, with the arguments of `report`; `source` names their runs."""
+    """Tables of the jobs of runs: Deep-Thinking against plain in-context learning, over seeds.
+
+    `source` names the runs. `iteration` is the T to report (default: the best on the dev rows; without dev rows, the
+    last); `published` adds published figures, such as the paper's; `tasks` shows every task of a group that has more
+    than ten. Raises InputError for an iteration that no run has, and for jobs without a row to report.
+    """
     rows = [row for row in summarize(jobs, iteration) if tasks or not row.is_detail]
     notes = footnotes(jobs)
     if not rows:

@@ -137,6 +137,7 @@ def test_a_selection_method_has_options_of_its_own(guest: Path, libraries: Forks
     assert (zero.returncode, zero.stderr[:22]) == (2, "deepthink: --words 0: ")
 
 
+@pytest.mark.plugins
 def test_an_exporter_has_options_of_its_own(guest: Path, libraries: Forks) -> None:
     words = "export mem.safetensors -o labels.txt --to"
     done, needed, refused = each_of(

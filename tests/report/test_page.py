@@ -6,12 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
-from helpers.synthetic import THREE, classic, mmlu, seeds, write
+from helpers.synthetic import THREE, classic, mmlu, report, seeds, write
 
 from deepthink_cli.cli.main import run
 from deepthink_cli.errors import InputError
 from deepthink_cli.report.formats import markdown
-from deepthink_cli.report.page import report
 
 
 def test_a_report_holds_rows_and_the_text_around_them(tmp_path: Path) -> None:

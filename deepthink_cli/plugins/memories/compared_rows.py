@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,7 @@ import typer
 
 from deepthink_cli.cli.console import table
 from deepthink_cli.cli.sources import is_typed
+from deepthink_cli.data.rows import rows_or_errors
 from deepthink_cli.data.source import RowSource
 from deepthink_cli.errors import InputError
 from deepthink_cli.evaluation.metrics import by_chance
@@ -60,7 +62,7 @@ class RowChoice:
 
     def reader(self, tell: Tell) -> RowsFor:
         """The function that reads the rows in the template of a memory."""
-        from deepthink_cli.tasks.rows import in_columns, is_labelled, rows_of_file, rows_of_task
+        from deepthink_cli.tasks.rows import in_columns, rows_of_file, rows_of_task
 
         def rows(memory: OpenedMemory) -> EvaluatedRows:
             if self.file is None:
@@ -69,6 +71,21 @@ class RowChoice:
             return rows_of_file(memory, file, self.limit, labelled=is_labelled(memory, file))
 
         return rows
+
+
+def is_labelled(memory: OpenedMemory, file: RowSource) -> bool:
+    """Whether the first row of a file has a true label; raises InputError for a file without rows."""
+    from deepthink_cli.tasks.rows import in_columns
+
+    source, template = in_columns(memory, file), memory.provenance.demonstrations.template
+    if source.row_format == "txt":
+        return False
+    row = next(rows_or_errors(source))
+    if isinstance(row, InputError):
+        raise row
+    with suppress(InputError):  # a row in a task's columns, some of which are missing
+        row = source.converted(row)
+    return template.label_field in row.fields
 
 
 def label_lines(compared: ComparedLabels) -> list[Any]:

@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 from helpers.imports import HEAVY, modules_after
-from helpers.synthetic import classic, curve, dev, mmlu, write
+from helpers.synthetic import classic, curve, dev, mmlu, report, write
 
 from deepthink_cli.cli.main import run
 from deepthink_cli.report.formats import markdown
-from deepthink_cli.report.page import report
 
 
 @pytest.fixture
