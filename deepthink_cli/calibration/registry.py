@@ -73,7 +73,7 @@ class Calibration:
 
         After a correction by a single row, for instance, its labels are always equally likely.
         """
-        if not self.from_rows or rows >= FEWEST:
+        if not self.from_rows or self.of_states or rows >= FEWEST:
             return
         given = {0: "there are none", 1: "there is only 1"}.get(rows, f"there are only {rows}")
         raise InputError(

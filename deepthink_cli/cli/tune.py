@@ -186,7 +186,7 @@ def _behind(result: TuneReport) -> list[str]:
     p = "< 0.001" if found.p < 0.001 else f"= {found.p:.3f}"
     return [
         *([f"calibrations at T = 1: {listed}"] if len(shares) > 1 else []),
-        f"simplest within one standard error of the best of {len(result.settings)} settings ({most}): "
+        f"within one standard error of the best of {len(result.settings)} settings ({most}), the head or the simplest: "
         f"{result.settings[result.best]}, {best} of the rows that chose it",
         f"nested difference: {100 * found.difference:+.1f} points ({100 * low:+.1f} to {100 * high:+.1f}); "
         f"{found.gained} rows gained, {found.lost} lost, one-sided sign test p {p}",

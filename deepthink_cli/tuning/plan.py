@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from typing import TypeVar
 
 from deepthink_cli.calibration.basis import check_calibrations, check_inputs
-from deepthink_cli.calibration.registry import CALIBRATIONS, FEWEST, NONE, calibration, from_rows, from_texts
+from deepthink_cli.calibration.registry import CALIBRATIONS, FEWEST, NONE, calibration, from_rows
 from deepthink_cli.data.chat import Chat
 from deepthink_cli.data.examples import DemonstrationSet, Query, example_of
 from deepthink_cli.data.folds import split
@@ -154,9 +154,10 @@ def _calibrations(
         names = tuple(CALIBRATIONS)
         if remaining < FEWEST:
             which = "outside a fold" if options.shots is None else "neither held out nor read"
-            left_out = ", ".join(from_rows(names))
+            few = [name for name in from_rows(names) if not calibration(name).of_states]
+            left_out = ", ".join(few)
             tell(Note(f"not tried: {left_out}: they need {FEWEST} rows {which}, and there are {remaining}"))
-            names = tuple(from_texts(names))
+            names = tuple(name for name in names if name not in few)
     simplest = sorted({*names} - {NONE}, key=lambda name: (_needs(name), tuple(CALIBRATIONS).index(name)))
     return (NONE, *simplest)
 

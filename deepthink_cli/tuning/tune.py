@@ -35,6 +35,7 @@ from deepthink_cli.tuning.nested import (
     choose_nested,
     correctness,
     excess,
+    first_choice,
     fits_within,
     unchosen,
 )
@@ -55,11 +56,11 @@ class TuneReport:
     """The result of `deepthink tune`.
 
     `right` counts the held-out rows that each setting of the grid labels correctly, by cross-validation. `best` is the
-    simplest setting within one standard error of the setting with the most. `chosen` are the settings of the nested
-    cross-validation, one for each fold; `comparison` compares their labels with plain in-context learning. `costs` are
-    seconds as in `Tried`. `rivals` are classifiers trained on the same rows. `excess` is the label that plain
-    in-context learning gives to too many held-out rows. If a memory was written, `header` is its header, and
-    `seconds_per_row` the time that labelling takes with it.
+    head, or else the simplest setting, within one standard error of the setting with the most. `chosen` are the
+    settings of the nested cross-validation, one for each fold; `comparison` compares their labels with plain in-context
+    learning. `costs` are seconds as in `Tried`. `rivals` are classifiers trained on the same rows. `excess` is the
+    label that plain in-context learning gives to too many held-out rows. If a memory was written, `header` is its
+    header, and `seconds_per_row` the time that labelling takes with it.
     """
 
     plan: TunePlan
@@ -204,11 +205,12 @@ def tune(
         parts = [[rows.index(row) for row in other] for other in plan.folds if other != fold]
         of_fold, inputs = gold[rows], [groups[row] for row in rows]
         inner.append(correctness(scores, of_fold, settings, fits_within(scores, of_fold, inputs, parts)))
-    nested = choose_nested(outer, inner, plan.folds)
+    first = first_choice(settings)
+    nested = choose_nested(outer, inner, plan.folds, first)
     report = TuneReport(
         plan,
         tuple(int(count) for count in outer.sum(axis=1)),
-        best(outer),
+        best(outer, first),
         nested.chosen,
         Comparison.of(nested.right.tolist(), outer[0].tolist()),
         tried.seconds,

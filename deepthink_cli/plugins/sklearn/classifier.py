@@ -296,7 +296,7 @@ class DeepThinkingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             return calibrated_by_texts(engine, memories, method.name, scoring)
         was_read = is_among(read.examples, read.template, read.labels)
         others = [row for row in rows if not was_read(row)]
-        if len(others) < FEWEST:
+        if len(others) < FEWEST and not method.of_states:
             raise InputError.of(
                 "calibrate",
                 method.name,
