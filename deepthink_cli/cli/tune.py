@@ -232,8 +232,9 @@ def _beaten_by(result: TuneReport) -> list[str]:
     rival = max(result.rivals, key=lambda rival: rival.right, default=None)
     if rival is None or rival.accuracy <= setting:
         return []
-    better = f"{rival.name} labels more of the same rows correctly, {rival.accuracy:.1%} against {setting:.1%}"
-    return [f"{better}: use that instead"]
+    named = result.plan.options.rival
+    instead = ": use that instead" if named is not None and rival.name.endswith(named) else ""
+    return [f"{rival.name} labels more of the same rows correctly, {rival.accuracy:.1%} against {setting:.1%}{instead}"]
 
 
 def _cost(result: TuneReport) -> list[str]:
