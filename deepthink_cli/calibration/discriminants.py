@@ -22,6 +22,8 @@ W exceeds n, so everything is computed from the inner products (n, n) of the row
 
 from __future__ import annotations
 
+import random
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
 
 SHRINKAGES = (0.4, 0.6, 0.8, 0.9, 0.95, 1.0)
 FOLDS, SEED = 5, 0
+MOST = 1_000  # rows: the time grows with the third power, and is seconds here
 FLOOR = -1e3  # log p of a label without rows, in nats
 FLAT = 1e-3  # the largest slope at which the weights are found
 
@@ -49,10 +52,14 @@ def discriminants(states: Floats, logs: Floats, gold: Sequence[int], groups: Seq
 
     `states` (n, L, W) are hidden states of the rows, `logs` (n, C) their labels' log-probabilities, `gold` (n,) the
     places of their true labels, and `groups` (n,) the numbers of their inputs: the rows of one input are in one fold.
-    Raises DeepThinkError if no weights are found.
+    Of more than `MOST` rows a fixed sample is used. Raises DeepThinkError if no weights are found.
     """
     import numpy as np
 
+    if len(gold) > MOST:
+        kept = _sample(gold)
+        gold, groups = [gold[row] for row in kept], [groups[row] for row in kept]
+        states, logs = states[kept], logs[kept]
     states_LNW, places = np.asarray(states, dtype=np.float64).swapaxes(0, 1), np.asarray(gold)
     width, centre_LW = states_LNW.shape[2], states_LNW.mean(axis=1)
     centred_LNW = states_LNW - centre_LW[:, None]
@@ -73,6 +80,16 @@ def discriminants(states: Floats, logs: Floats, gold: Sequence[int], groups: Seq
     bias = each * np.sum(offsets_LC, axis=0) - bias_C
     bias[np.bincount(places, minlength=len(bias)) == 0] = -np.inf
     return LinearHead(each * np.stack(weights_LCW, axis=1), bias, by_scores)
+
+
+def _sample(gold: Sequence[int]) -> list[int]:
+    """`MOST` of the rows, in order: two of each label, and others at random."""
+    order, seen = random.Random(SEED).sample(range(len(gold)), len(gold)), Counter[int]()
+    ranked = []
+    for row in order:
+        seen[gold[row]] += 1
+        ranked.append((seen[gold[row]] > 2, len(ranked), row))
+    return sorted(row for _, _, row in sorted(ranked)[:MOST])
 
 
 def _discriminant(gram_NN: Floats, places: Ints, labels: int, shrinkage: float, width: int) -> tuple[Floats, Floats]:

@@ -48,11 +48,12 @@ class LinearHead:
         return found + self.of_scores * log_softmax(logs) if self.of_scores else found
 
     def stored(self, layers: Sequence[int], labels: Sequence[str]) -> Head:
-        """The head as a memory stores it; `labels` are those of the scores, in order."""
-        weights, bias = self.weights - self.weights.mean(axis=0), self.bias - self.bias.mean()
+        """The head as a memory stores it, without layers that have no weight; `labels` are those of the scores."""
+        used = self.weights.any(axis=(0, 2))
+        weights, bias = (self.weights - self.weights.mean(axis=0))[:, used], self.bias - self.bias.mean()
         numbers = [b64encode(each.astype(_NUMBER).tobytes()).decode() for each in weights]
         return Head(
-            tuple(layers),
+            tuple(layer for layer, has_weight in zip(layers, used, strict=True) if has_weight),
             dict(zip(labels, numbers, strict=True)),
             dict(zip(labels, bias.tolist(), strict=True)),
             float(self.of_scores),

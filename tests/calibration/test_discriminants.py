@@ -100,3 +100,15 @@ def test_a_stored_head_scores_as_before_up_to_a_constant_of_the_row() -> None:
 )
 def test_five_layers_of_the_upper_half_are_observed(depth: int, layers: tuple[int, ...]) -> None:
     assert observed_layers(depth) == layers
+
+
+def test_of_many_rows_a_sample_is_fitted_that_has_every_label(monkeypatch: pytest.MonkeyPatch) -> None:
+    states, scores, gold = rows_of(200)
+    rare = np.concatenate([scores, np.zeros((200, 1))], axis=1)
+    gold[:2] = [3, 3]
+    whole = discriminants(states, rare, gold, range(200)).scores(states, rare)
+    monkeypatch.setattr("deepthink_cli.calibration.discriminants.MOST", 60)
+    sampled = discriminants(states, rare, gold, range(200))
+    assert np.isfinite(sampled.bias).all()
+    assert (sampled.scores(states, rare) != whole).any()
+    assert (sampled.scores(states, rare).argmax(axis=1)[2:] == np.array(gold[2:])).mean() > 0.8

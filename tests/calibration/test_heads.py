@@ -210,7 +210,7 @@ def test_inspect_shows_no_numbers_of_a_head(memory: Path, tmp_path: Path, capsys
     assert shown["head"]["1"].keys() == {"layers", "bias", "of_scores"}
     assert read_header(memory).metadata.calibrated is not None
     assert run(["inspect", str(memory)]) == 0
-    assert "centroid calibration, hidden states of 2 layers, of 5 rows of fitted.jsonl" in capsys.readouterr().out
+    assert "centroid calibration, hidden states of 1 layer, of 5 rows of fitted.jsonl" in capsys.readouterr().out
 
 
 def test_an_engine_that_gives_no_hidden_states_refuses_a_head(memory: Path, tmp_path: Path) -> None:
