@@ -261,6 +261,8 @@ def _baselines(evaluation: Evaluation, memory: OpenedMemory) -> list[str]:
 
 def _change(evaluation: Evaluation) -> str:
     first, last = evaluation.results[1], evaluation.last
+    if len(evaluation.results) == 1:
+        return f"{first.accuracy:.1%}"
     return f"{first.accuracy:.1%}; thinking changes it by {100 * (last.accuracy - first.accuracy):+.1f} points"
 
 
