@@ -1,7 +1,7 @@
 """What the head on hidden states gives beside other corrections of the same labelled rows, by their number.
 
     python -m research.heads --model MODEL --data-dir DIR -o research/tables/heads.jsonl [--memories NAME ...]
-    python -m research.heads -o research/tables/heads.jsonl --table
+    python -m research.heads -o research/tables/heads.jsonl --page docs/predict.md
 
 A row has one memory, correction, number of labelled rows, task and seed: the accuracy on 300 test rows, the expected
 calibration error, and the processor seconds of fitting. Rows are appended; a second run skips what is there. The
@@ -268,6 +268,15 @@ def _mean_of(rows: Sequence[dict[str, Any]], name: str, count: int, tasks: Seque
     return fmean(of_tasks)
 
 
+def page(text: str, rows: Sequence[dict[str, Any]]) -> str:
+    """The text with the tables between their marks, as in `<!-- heads -->`."""
+    for mark, made in (("heads", table), ("advice", advice), ("memories", by_memory)):
+        start, end = f"<!-- {mark} -->\n", f"<!-- /{mark} -->"
+        before, _, rest = text.partition(start)
+        text = f"{before}{start}{made(rows)}\n{end}{rest.partition(end)[2]}"
+    return text
+
+
 def main() -> None:
     """Append the rows that are missing, or print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -277,12 +286,11 @@ def main() -> None:
     parser.add_argument("--encoder", help="folder or hub id of a sentence encoder, to measure in place of memories")
     parser.add_argument("--tasks", nargs="+", default=TASKS)
     parser.add_argument("--seeds", type=int, nargs="+", default=SEEDS)
-    parser.add_argument("--table", action="store_true", help="print what is there: means, and the best correction")
+    parser.add_argument("--page", type=Path, help="write the tables of what is there into this page")
     parser.add_argument("-o", "--out", type=Path, required=True, help="file of the rows")
     args = parser.parse_args()
-    if args.table:
-        rows = rows_of(args.out)
-        print(table(rows), by_memory(rows), advice(rows), sep="\n\n")
+    if args.page is not None:
+        args.page.write_text(page(args.page.read_text(encoding="utf-8"), rows_of(args.out)), encoding="utf-8")
         return
     spec = find_model(ModelOptions.checked(model=args.model, device="cpu", dtype="float32"), silent)
     engine, shared = Meter(load(spec, silent).model), SharedRows()

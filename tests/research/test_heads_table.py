@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from research.heads import calibration_error, drawn
-from research.techniques import Measured, by_head
+from research.heads import calibration_error, drawn, page
+from research.techniques import Measured, by_head, rows_of
+
+ROOT = Path(__file__).resolve().parents[2]
 
 STATES = np.random.default_rng(0).normal(size=(60, 2, 8))
 GOLD = [*[0] * 40, *[1] * 17, *[2] * 2, 3]
@@ -34,3 +37,8 @@ def test_the_calibration_error_is_the_mean_gap_of_confidence_and_accuracy() -> N
     shares = np.array([[0.95, 0.05]] * 4 + [[0.55, 0.45]] * 4)
     gold = [0, 0, 0, 1, 0, 1, 1, 1]
     assert calibration_error(np.log(shares), gold) == pytest.approx((0.95 - 0.75) / 2 + (0.55 - 0.25) / 2)
+
+
+def test_the_page_has_the_tables_of_the_rows() -> None:
+    text = (ROOT / "docs" / "predict.md").read_text(encoding="utf-8")
+    assert page(text, rows_of(ROOT / "research" / "tables" / "heads.jsonl")) == text
