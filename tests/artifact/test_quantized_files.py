@@ -30,6 +30,7 @@ from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError
 
 Change = Any
+only_8_bits = pytest.mark.parametrize("small", [8], indirect=True)
 
 
 @pytest.fixture
@@ -134,6 +135,7 @@ def test_dequantized_numbers_are_not_saved_as_if_they_were_thought(small: Header
     ],
     ids=["zero", "minus one", "infinite", "nan", "minus infinity", "low nan"],
 )
+@only_8_bits
 def test_signed_ranges_that_stand_for_no_number_are_refused(
     small: Header, suffix: str, number: bytes, reason: str
 ) -> None:
@@ -205,6 +207,7 @@ def gone(metadata: dict[str, Any], entries: dict[str, Any]) -> None:
         (in_entry("keys", data_offsets=[0, 4]), "damaged: the bytes of "),
     ],
 )
+@only_8_bits
 def test_a_signed_file_of_another_form_is_refused(small: Header, change: Change, reason: str) -> None:
     metadata, entries, body = parts(small.path)
     change(metadata, entries)

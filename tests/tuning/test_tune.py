@@ -15,6 +15,7 @@ import pytest
 import torch
 from conftest import TEMPLATE
 from helpers.chats import write_chat_model
+from helpers.soak import with_soak
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
@@ -252,7 +253,7 @@ def bias_of(name: str, llama: Engine, memory: Memory, plan: TunePlan, rows: Sequ
     return CALIBRATIONS[name].bias(log_softmax([list(each.scores.values()) for each in predictions]), gold)
 
 
-@pytest.mark.parametrize("name", ["fitted", "batch"])
+@pytest.mark.parametrize("name", with_soak(["fitted", "batch"], ["fitted"]))
 def test_a_bias_of_rows_is_that_of_the_rows_which_the_memory_has_not_read(
     llama: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
@@ -277,7 +278,7 @@ def test_a_bias_of_rows_is_that_of_the_rows_which_the_memory_has_not_read(
     assert report.right[report.kept] == right
 
 
-@pytest.mark.parametrize("name", ["fitted", "batch"])
+@pytest.mark.parametrize("name", with_soak(["fitted", "batch"], ["batch"]))
 def test_if_all_rows_are_read_the_bias_is_that_of_their_held_out_scores(
     llama: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
@@ -390,7 +391,9 @@ def test_without_scikit_learn_no_classifier_is_compared(llama: Engine, monkeypat
     assert [str(each) for each in told if isinstance(each, Note) and "scikit-learn" in each.text]
 
 
-@pytest.mark.parametrize(("budget", "readings"), [(60, (4, 1, 1)), (17, (1, 1, 0)), (None, (9, 9, 1))])
+@pytest.mark.parametrize(
+    ("budget", "readings"), [(60, (4, 1, 1)), (17, (1, 1, 0)), pytest.param(None, (9, 9, 1), marks=pytest.mark.soak)]
+)
 def test_a_budget_tries_t_1_of_every_technique_first_and_then_as_many_readings_as_fit(
     llama: Engine, monkeypatch: pytest.MonkeyPatch, budget: float | None, readings: tuple[int, ...]
 ) -> None:
