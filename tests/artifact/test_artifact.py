@@ -388,7 +388,6 @@ def corrected(*place: str, to: Any) -> dict[str, Any]:
 
 def test_a_correction_is_read(path: Path) -> None:
     stored = read_header(memory_file(path, corrected("inputs", to=20))).metadata.calibrated
-    assert stored is not None
     assert stored.bias["3"].compared == {"p": -0.5, "q": -1.0}
     assert str(stored) == ("batch calibration of 20 rows of rows.jsonl; at T = 3: 'p' -0.500, 'q' -1.000 nats")
 

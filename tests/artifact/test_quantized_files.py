@@ -80,7 +80,6 @@ def test_every_iteration_comes_back_close_to_what_it_was(plain: Header, small: H
 
 def test_the_file_says_what_it_is_and_where_it_comes_from(plain: Header, small: Header) -> None:
     metadata, quantized = small.metadata, small.metadata.quantized
-    assert quantized is not None
     assert quantized.source_sha256 == plain.metadata.sha256
     assert metadata.dtypes == {**plain.metadata.dtypes, "memory": quantized.dtype}
     assert summary(small)["shape"] == summary(plain)["shape"]
@@ -100,7 +99,6 @@ def test_it_is_a_safetensors_file_with_aligned_tensors(small: Header) -> None:
 
 def test_the_same_memory_gives_the_same_bytes(plain: Header, small: Header) -> None:
     quantized = small.metadata.quantized
-    assert quantized is not None
     again = save_quantized(plain, quantized.bits, Path(plain.path).with_name("again.safetensors"))
     assert Path(again.path).read_bytes() == Path(small.path).read_bytes()
 

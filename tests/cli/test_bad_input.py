@@ -121,7 +121,6 @@ def test_a_special_token_in_user_text_stays_text(
     from deepthink_cli import load_memory
 
     origin = load_memory("mem.safetensors").provenance
-    assert origin is not None
     assert origin.demonstrations.token_ids.count(0) == 1
 
 

@@ -71,7 +71,6 @@ def test_the_stored_bias_is_that_of_the_rows_and_every_later_row_is_corrected_by
     bias = mean_log_shares(lines(capsys, "predict", memory, rows))
     assert run(["calibrate", str(memory), str(rows), "-q"]) == 0
     stored = read_header(memory).metadata.calibrated
-    assert stored is not None
     assert (stored.method, stored.scoring, stored.inputs, stored.source) == ("batch", {}, len(TEXTS), "rows.jsonl")
     assert stored.bias["3"].compared == pytest.approx(bias, abs=1e-5)
     assert stored.sha256 == hashlib.sha256(canonical(TEXTS).encode()).hexdigest()
@@ -92,7 +91,6 @@ def test_think_stores_the_bias_of_its_texts_with_the_same_tensors(
     empty = list(predict(load_model(str(models("qwen3"))), load_memory(made), ["N/A", "[MASK]", ""]))
     bias = mean_log_shares([{"scores": each.scores} for each in empty])
     stored = read_header(path).metadata.calibrated
-    assert stored is not None
     assert stored.bias["3"].compared == pytest.approx(bias, abs=1e-5)
     assert stored.sha256 == hashlib.sha256(b'["N/A","[MASK]",""]').hexdigest()
     after = tmp_path / "after.safetensors"
@@ -217,7 +215,6 @@ def test_demonstrations_among_the_rows_are_left_out(memory: Path, tmp_path: Path
     assert run(["calibrate", str(memory), str(mixed)]) == 0
     assert "warning: 4 of 28 rows are left out: demonstrations of the memory" in capsys.readouterr().err
     stored = read_header(memory).metadata.calibrated
-    assert stored is not None
     assert stored.inputs == len(TEXTS)
 
 

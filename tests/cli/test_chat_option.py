@@ -52,7 +52,6 @@ def test_predict_and_eval_need_nothing(memory: Path, demos: Path, capsys: Captur
     loaded = load_memory(memory)
     engine = load_model(str(memory.parent / "model"))
     provenance = loaded.provenance
-    assert provenance is not None
     expected = list(predict(engine, loaded, [example.text for example in provenance.demonstrations.examples]))
     assert [row["scores"] for row in rows] == [pytest.approx(each.scores, abs=1e-5) for each in expected]
     assert run(["eval", str(memory), str(demos), "--json", "-q"]) == 0

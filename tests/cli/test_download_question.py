@@ -26,7 +26,6 @@ def command(thought_of: Callable[..., Path], tmp_path: Path, monkeypatch: pytest
     """Labels a row with a memory that names a model which is not on this machine; opening it is an error, `asked`."""
     path = thought_of(tmp_path / "mem.safetensors", "llama", "-T", "1")
     memory = load_memory(path)
-    assert memory.provenance is not None
     stranger = replace(memory.provenance, model=replace(memory.provenance.model, id=STRANGE))
     save_memory(replace(memory, provenance=stranger), path)
 

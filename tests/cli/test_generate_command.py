@@ -63,7 +63,6 @@ def test_each_input_has_a_row_with_its_answer(memory: Path, inputs: Path, capsys
     assert [row["input"] for row in rows] == ROWS
     assert [(row["index"], row["tokens"] <= 8) for row in rows] == [(0, True), (1, True)]
     loaded = load_memory(memory)
-    assert loaded.provenance is not None
     engine = load_model(loaded.provenance.model.id)
     texts = [str(row["review"]) for row in ROWS]
     expected = list(generate(engine, loaded, texts, Decoding(max_new_tokens=8)))
@@ -159,7 +158,6 @@ def test_what_cannot_be_done_is_one_line(
 def test_a_chat_of_a_memory_uses_its_template(chat_memory: Path, inputs: Path, capsys: Captured) -> None:
     rows = printed(words(chat_memory, inputs), capsys)
     loaded = load_memory(chat_memory)
-    assert loaded.provenance is not None
     engine: Any = load_model(loaded.provenance.model.id)
     tokenizer, demonstrations = engine.tokenizer, loaded.provenance.demonstrations
     turns = [
@@ -189,7 +187,6 @@ def test_a_chat_of_a_memory_uses_its_template(chat_memory: Path, inputs: Path, c
 @pytest.mark.parametrize("kind", ["memory", "chat_memory"])
 def test_a_dialogue_continues_from_what_was_said(kind: str, request: pytest.FixtureRequest) -> None:
     loaded = load_memory(request.getfixturevalue(kind), 2)
-    assert loaded.provenance is not None
     engine = load_model(loaded.provenance.model.id)
     dialogue = Dialogue(engine, loaded, Decoding(max_new_tokens=6))
     answers = ["".join(dialogue.ask(text)) for text in ("a warm film", "so so", "again")]
@@ -201,7 +198,6 @@ def test_a_dialogue_continues_from_what_was_said(kind: str, request: pytest.Fixt
 
 def test_a_dialogue_forgets_its_oldest_part_when_the_context_is_full(memory: Path) -> None:
     loaded = load_memory(memory)
-    assert loaded.provenance is not None
     engine = load_model(loaded.provenance.model.id)
     dialogue = Dialogue(engine, loaded, Decoding(max_new_tokens=20, stop=()))
     for number in range(12):

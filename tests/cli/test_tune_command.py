@@ -123,7 +123,6 @@ def test_a_calibration_of_rows_is_stored_so_that_the_command_to_use_names_none(
     assert run([*words, "--calibrate", "batch", "-o", str(path)]) == 0
     assert f"next: deepthink predict {path} INPUTS\n" in capsys.readouterr().err
     stored = read_header(path).metadata.calibrated
-    assert stored is not None
     assert (stored.method, stored.inputs, stored.source) == ("batch", 76, "rows.jsonl")
 
 
@@ -136,7 +135,6 @@ def test_the_memory_is_the_one_that_think_makes_of_the_same_rows_in_the_same_ord
     path, again = tmp_path / "mem.safetensors", tmp_path / "again.safetensors"
     assert run([*words, "--eta", "0.2", "--calibrate", "none", "-q", "--json", "-o", str(path)]) == 0
     tuned = load_memory(path).provenance
-    assert tuned is not None
     ordered = [{"review": each.text, "sentiment": each.label} for each in tuned.demonstrations.examples]
     demos = write_rows(tmp_path / "demos.jsonl", list(ordered))
     more = ["-T", "3", "--eta", "0.2", "--labels", "negative,positive", "--technique", "composed"]

@@ -12,7 +12,6 @@ from deepthink_cli.experiments.executors.base import EXECUTORS
 
 def test_a_number_alone_is_of_processes_here() -> None:
     place = place_of("3")
-    assert place is not None
     assert (place.number, place.found, place.address) == (3, None, None)
     assert place_of(None) is None
 
@@ -29,7 +28,6 @@ def test_a_number_alone_is_of_processes_here() -> None:
 )
 def test_a_name_is_of_other_machines(text: str, number: int | None, name: str, address: str | None) -> None:
     place = place_of(text, queues=True)
-    assert place is not None
     assert (place.number, place.found, place.address) == (number, EXECUTORS[name], address)
 
 

@@ -43,7 +43,6 @@ def generated(engine: Engine, memory: Memory | None, prompts: Sequence[Prompt], 
 
 def by_transformers(engine: Any, memory: Memory, prompt: Prompt, **fields: Any) -> list[int]:
     """What `model.generate` adds to the prompt after a cache with the memory's content."""
-    assert memory.provenance is not None
     ids = [*memory.provenance.demonstrations.token_ids, *prompt.ids]
     ids_1S = torch.tensor([ids])
     torch.manual_seed(prompt.seed)
@@ -91,7 +90,6 @@ def test_sampled_tokens_are_those_of_transformers_with_the_same_seed(
 def test_one_reading_generates_as_without_a_cache(family: str, loaded: Loaded, reviews: DemonstrationSet) -> None:
     engine: Any = loaded(family)
     memory, (prompt, *_) = memory_of(engine, reviews, 1), prompts_of(engine)
-    assert memory.provenance is not None
     ids = [*memory.provenance.demonstrations.token_ids, *prompt.ids]
     start = len(ids)
     with torch.inference_mode():

@@ -247,7 +247,6 @@ def test_a_state_of_llama_cpp_is_written(paths: dict[str, Path], models: Models,
     memory = paths["cpu"] / "mem.safetensors"
     made(["think", str(paths["demos"]), "-T", "2", "--keep", "2", "-q", "-o", str(memory)], "cpu", models)
     first = thought(load_model(str(models("llama")), device="cpu"), reviews, Method(1))
-    assert first.provenance is not None
     (paths["cpu"] / "saved").write_bytes(state(first, first.provenance.demonstrations.token_ids))
     words = ["--to", "llama.cpp", "--state", str(paths["cpu"] / "saved"), "-o", str(paths["cuda"] / "state")]
     made(["export", str(memory), *words], "cuda", models)

@@ -138,11 +138,9 @@ def test_factors_stay_in_half_precision_where_the_device_sums_their_products_in_
 ) -> None:
     network = load_model(str(models(family)), dtype="bfloat16").model.network
     without, hidden = float32_head(network, range(1, 9)), torch.randn(50, network.config.hidden_size).bfloat16()
-    assert without is not None
     assert not without.in_half  # no processor has such a product
     monkeypatch.setattr(logits, "summed_in_float32", summed_by_hand)
     head = float32_head(network, range(1, 9))
-    assert head is not None
     assert head.in_half
     assert head.copy_bytes == 0
     asked, tokens = torch.arange(50), torch.arange(50) % network.config.vocab_size
@@ -156,5 +154,4 @@ def test_a_product_that_is_summed_in_half_precision_is_not_used(
 ) -> None:
     monkeypatch.setattr(logits, "summed_in_float32", lambda hidden, weight, bias: (hidden @ weight.T).float())
     head = float32_head(load_model(str(models("llama")), dtype="bfloat16").model.network, range(1, 9))
-    assert head is not None
     assert not head.in_half

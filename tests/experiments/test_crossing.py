@@ -81,7 +81,6 @@ def test_a_corrected_row_rests_on_the_raw_scores_beside_it(
         labels = [stored["candidates"][n][place] for n, place in enumerate((logs - bias).argmax(axis=1))]
         assert stored["label"] == labels
         assert row.right == sum(label == gold for label, gold in zip(labels, stored["gold"], strict=True))
-        assert row.corrected is not None
         assert (row.corrected.inputs, row.corrected.counted) == (12, "rows")
         assert list(row.corrected.bias.values()) == pytest.approx(bias)
 

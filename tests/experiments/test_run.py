@@ -113,7 +113,6 @@ def test_a_file_of_samples_is_named_after_its_row(command: list[str], tmp_path: 
     assert run([*command, "--samples", "--seeds", "1"]) == 0
     row = read_results(tmp_path / "out")[-1]
     path = find_samples(tmp_path / "out", row)
-    assert path is not None
     assert path.name == f"tiny-seed0-T3-{row.key}.parquet"
     of_family = replace(row, setting=replace(row.setting, task="mmlu/anatomy", seed=7))
     assert samples_path(tmp_path, of_family).name == f"mmlu_anatomy-seed7-T3-{row.key}.parquet"

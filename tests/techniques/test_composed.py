@@ -159,7 +159,6 @@ def test_what_is_of_one_part_is_named_when_it_is_left_out(
         )
     ]
     origin = load_memory(tmp_path / "c.safetensors").provenance
-    assert origin is not None
     assert (origin.calibrated, origin.thresholds) == (None, None)
 
 

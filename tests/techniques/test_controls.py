@@ -126,7 +126,6 @@ def test_a_memory_keeps_the_words(tmp_path: Path, demos: Path, capsys: pytest.Ca
     output = tmp_path / "mem.safetensors"
     assert run(["think", str(demos), "--technique", "flipped", "-T", "2", "-q", "-o", str(output)]) == 0
     memory = load_memory(output)
-    assert memory.provenance is not None
     assert memory.provenance.technique is not None
     assert memory.provenance.demonstrations.word("positive") == "negative"
     save_memory(memory, tmp_path / "again.safetensors")
@@ -196,7 +195,6 @@ def test_demonstrations_that_fit_once_and_not_twice_are_left_out_whole_with_a_wa
     assert run(["think", str(demos), *short, "--technique", "repeat-2", "-q", "-o", str(output)]) == 0
     (line,) = capsys.readouterr().err.splitlines()
     memory = load_memory(output)
-    assert memory.provenance is not None
     read = [example.text for example in memory.provenance.demonstrations.examples]
     fit = len(read) // 2
     assert 0 < fit < len(REVIEWS)

@@ -48,8 +48,6 @@ def test_a_trained_memory_says_what_made_it_and_answers(
     assert run(["think", str(demos), "--technique", "ct-kv:steps=3,lr=0.01", "-o", str(output)]) == 0
     assert "trained on 4 demonstrations" in capsys.readouterr().err
     provenance = load_memory(output).provenance
-    assert provenance is not None
-    assert provenance.technique is not None
     assert provenance.technique.values == {"steps": 3, "lr": 0.01, "dropout": 0.05, "seed": 0}
     assert run(["eval", str(output), str(demos), "-q"]) == 0
     assert "T = 1 is one reading, then trained" in capsys.readouterr().out
@@ -110,14 +108,12 @@ def test_the_seed_of_demonstrations_is_not_that_of_the_tokens_that_are_hidden(
     drawn, given = tmp_path / "drawn.safetensors", tmp_path / "given.safetensors"
     assert run(["think", *common, "--data-dir", str(data), "--seed", "1", "-o", str(drawn)]) == 0
     provenance = load_memory(drawn).provenance
-    assert provenance is not None
     examples = provenance.demonstrations.examples
     write_rows(rows, [{"text": example.text, "kind": example.label} for example in examples])
     assert run(["think", str(rows), *common, "-o", str(given)]) == 0
     for one, other in zip(load_memory(drawn).keys, load_memory(given).keys, strict=True):
         assert torch.equal(one, other)
     assert run(["run", *common, "--data-dir", str(data), "--seeds", "1,", "-o", str(tmp_path / "out")]) == 0
-    assert provenance.technique is not None
     assert provenance.technique.values["seed"] == 0
     recorded = {row.setting.technique for row in read_results(tmp_path / "out")}
     assert recorded == {"ct-kv steps=2 lr=0.001 dropout=0.05 seed=0"}

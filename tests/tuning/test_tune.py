@@ -114,7 +114,6 @@ def test_the_memory_is_that_of_think_with_the_choice(
     memory = load_memory(tmp_path / "mem.safetensors")
     setting = plan.grid.settings[number]
     *_, expected = think(llama, tokenize(llama.tokenizer, plan.rows.demonstrations(plan.order)), setting.method)
-    assert memory.provenance is not None
     assert memory.provenance.tuned == report.tuned
     assert replace(memory.provenance, tuned=None) == expected.provenance
     assert all(map(torch.equal, (*memory.keys, *memory.values), (*expected.keys, *expected.values)))
@@ -162,8 +161,6 @@ def test_demonstrations_are_chosen_from_the_rows_that_are_not_held_out(llama: En
         assert not texts & scored
     report = tune(plan, tmp_path / "mem.safetensors", engine=llama)
     memory = load_memory(tmp_path / "mem.safetensors")
-    assert memory.provenance is not None
-    assert memory.provenance.selected is not None
     assert (memory.provenance.selected.method, memory.provenance.selected.shots) == (report.setting.selection, 2)
 
 
@@ -184,7 +181,6 @@ def test_conversations_are_tuned_in_conversations(tmp_path: Path) -> None:
     plan = planned(engine, labelled(ROWS[:6], chat=Chat()), iterations=2, positions="restarted")
     tune(plan, tmp_path / "mem.safetensors", engine=engine)
     provenance = load_memory(tmp_path / "mem.safetensors").provenance
-    assert provenance is not None
     assert provenance.demonstrations.chat is not None
 
 
@@ -259,10 +255,8 @@ def test_a_bias_of_rows_is_that_of_the_rows_which_the_memory_has_not_read(
 ) -> None:
     plan = planned(llama, labelled(MORE), calibrate=name, etas="0.5", shots=4)
     memory, right = stored_by(llama, plan, name, tmp_path, monkeypatch), 0
-    assert memory.provenance is not None
     read, stored = {each.text for each in memory.provenance.demonstrations.examples}, memory.provenance.calibrated
     unread = [row for row, query in enumerate(plan.rows.queries) if query.text not in read]
-    assert stored is not None
     assert (stored.method, stored.inputs, stored.source, sorted(stored.bias)) == (name, len(unread), "rows", ["1", "3"])
     expected = bias_of(name, llama, memory, plan, unread)
     assert list(stored.bias["3"].compared.values()) == pytest.approx(expected.tolist(), abs=1e-3)
@@ -284,9 +278,7 @@ def test_if_all_rows_are_read_the_bias_is_that_of_their_held_out_scores(
 ) -> None:
     plan = planned(llama, labelled(MANY[:30]), calibrate=name, etas="0.5", positions="restarted")
     memory, scores = stored_by(llama, plan, name, tmp_path, monkeypatch), np.empty((30, 2))
-    assert memory.provenance is not None
     stored = memory.provenance.calibrated
-    assert stored is not None
     assert (stored.method, stored.inputs) == (name, 30)
     for fold in plan.folds:
         rest = plan.rows.demonstrations([row for row in plan.order if row not in fold])
@@ -299,7 +291,6 @@ def test_if_all_rows_are_read_the_bias_is_that_of_their_held_out_scores(
 
 def states_of(llama: Engine, memory: Memory, plan: TunePlan, rows: Sequence[int]) -> Any:
     """The hidden states (n, W) of some rows after a memory."""
-    assert memory.provenance is not None
     queries = [plan.rows.queries[row] for row in rows]
     tokenized = tokenize_queries(llama.tokenizer, memory.provenance.demonstrations, queries)
     return np.stack([each.hidden.numpy() for each in llama.observe(memory, llama.plan(tokenized))])
@@ -313,10 +304,7 @@ def nearest(states: Any, rows: Any, gold: Sequence[int]) -> list[int]:
 
 def stored_means(memory: Memory) -> list[Any]:
     """The means that a memory stores for its last iteration, in the order of the labels."""
-    assert memory.provenance is not None
     stored = memory.provenance.calibrated
-    assert stored is not None
-    assert stored.centroids is not None
     of_labels = stored.centroids["3"].means
     return [np.frombuffer(b64decode(of_labels[label]), "<f4") for label in memory.provenance.demonstrations.labels]
 
@@ -326,7 +314,6 @@ def test_centroids_are_those_of_the_rows_which_the_memory_has_not_read(
 ) -> None:
     plan = planned(llama, labelled(MORE), calibrate="centroid", etas="0.5", shots=4)
     memory, right = stored_by(llama, plan, "centroid", tmp_path, monkeypatch), 0
-    assert memory.provenance is not None
     read = {each.text for each in memory.provenance.demonstrations.examples}
     unread = [row for row, query in enumerate(plan.rows.queries) if query.text not in read]
     states, gold = states_of(llama, memory, plan, unread), [plan.rows.gold[row] for row in unread]
@@ -348,7 +335,6 @@ def test_if_all_rows_are_read_centroids_are_those_of_their_held_out_states(
 ) -> None:
     plan = planned(llama, labelled(MANY[:30]), calibrate="centroid", etas="0.5", positions="restarted")
     memory, states = stored_by(llama, plan, "centroid", tmp_path, monkeypatch), dict[int, Any]()
-    assert memory.provenance is not None
     for fold in plan.folds:
         rest = plan.rows.demonstrations([row for row in plan.order if row not in fold])
         *_, without = think(llama, tokenize(llama.tokenizer, rest), memory.provenance.method)
@@ -469,8 +455,6 @@ def test_the_file_labels_as_the_technique_does_with_the_stored_correction(
     monkeypatch.setattr(TuneReport, "kept", chosen)
     report = tune(plan, tmp_path / "mem.safetensors", engine=llama)
     memory = load_memory(tmp_path / "mem.safetensors")
-    assert memory.provenance is not None
-    assert memory.provenance.technique is not None
     assert (memory.iteration, memory.provenance.technique.name) == (iteration, technique)
     stored = memory.provenance.calibrated
     assert stored is not None

@@ -68,7 +68,6 @@ def test_tune_keeps_a_correction_where_plain_in_context_learning_gives_one_label
     assert run([*words, "--calibrate", "domain", "--details", "-o", str(path)]) == 0
     out, err = capsys.readouterr()
     tuned = read_header(path).metadata.tuned
-    assert tuned is not None
     assert f"domain {tuned.accuracy:.1%}" in out  # of that correction, by cross-validation
     same = f"deepthink calibrate {path} --calibrate domain"
     (verdict,) = [line for line in out.splitlines() if line.startswith("verdict: ")]

@@ -116,7 +116,6 @@ def test_a_cluster_that_is_started_here_listens_on_loopback_and_ends_quietly_wit
     variables = {**os.environ, **dict([mark.split("=")])}
     command = [sys.executable, "-c", STARTS_A_CLUSTER]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=variables) as driver:
-        assert driver.stdout is not None
         assert driver.stdout.readline() == "there\n"
         addresses = {address.partition(":")[0] for address in listening(mark)}
         driver.terminate()

@@ -168,7 +168,6 @@ def test_the_loss_falls_and_the_demonstrations_stay(llama: Engine) -> None:
     losses = list(training)
     assert losses[-1] < losses[0] / 2
     provenance = training.memory.provenance
-    assert provenance is not None
     assert provenance.demonstrations == demonstrations
     assert (training.memory.iteration, provenance.method.iterations) == (1, 1)
     assert str(provenance.technique) == "ct-kv steps=40 lr=0.03 dropout=0 seed=0"

@@ -69,7 +69,6 @@ def through_mlx(folder: Path, cache: Path, prefix: tuple[int, ...], answer: tupl
 @pytest.mark.parametrize("positions", ["continued", "restarted"])
 def test_scores_through_mlx_are_ours(positions: Positions, llama: Engine, models: Models, tmp_path: Path) -> None:
     memory = exported(llama, tmp_path, positions)
-    assert memory.provenance is not None
     queries = tokenize_queries(llama.tokenizer, memory.provenance.demonstrations, QUERIES)
     for query, ours in zip(queries, score(llama, memory, queries), strict=True):
         theirs = [

@@ -71,7 +71,6 @@ def through_peft(model: Any, query: TokenizedQuery) -> list[float]:
 
 def check_scores(engine: Engine, folder: Path, memory: Memory, into: Path) -> None:
     """Check that PEFT scores as the engine does."""
-    assert memory.provenance is not None
     queries = tokenize_queries(engine.tokenizer, memory.provenance.demonstrations, QUERIES)
     model = adapted(folder, memory, into)
     for query, ours in zip(queries, score(engine, memory, queries), strict=True):

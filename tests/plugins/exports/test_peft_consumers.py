@@ -50,7 +50,6 @@ def adapter(memory: Memory, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def ours(engine: Engine, memory: Memory) -> list[float]:
     """The log-probability of every answer after every prompt."""
-    assert memory.provenance is not None
     queries = [Query(text, ("positive", "negative")) for text in ("a quiet joy", "so so")]
     tokenized = tokenize_queries(engine.tokenizer, memory.provenance.demonstrations, queries)
     return [value for scores in score(engine, memory, tokenized) for value in scores.sums]

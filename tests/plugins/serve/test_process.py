@@ -58,7 +58,6 @@ def test_a_signal_ends_the_process_after_the_request_in_flight_is_answered(
     path = tmp_path / "socket"
     command = [sys.executable, "-c", HELD, "serve", str(memory), "--socket", str(path)]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    assert process.stderr is not None
     while "serving" not in (line := process.stderr.readline()):
         assert line
     connection = Connection(str(path))
