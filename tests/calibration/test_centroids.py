@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import REVIEWS, TEMPLATE, write_rows
+from helpers.said import json_of, output
 from numpy.typing import NDArray
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -154,8 +155,7 @@ def test_every_kept_iteration_and_the_first_have_centroids_of_their_own(
     header = calibrate(memory, write_fitted(tmp_path / "fitted.jsonl"), calibrate="centroid")
     assert set(header.metadata.calibrated.centroids or {}) == {"1", "2", "3"}
     rows = write_rows(tmp_path / "rows.jsonl", [{"review": text, "sentiment": label} for text, label in FITTED])
-    assert run(["eval", str(memory), str(rows), "--at", "all", "--json", "-q"]) == 0
-    results = json.loads(capsys.readouterr().out)["results"]
+    results = json_of(capsys, "eval", memory, rows, "--at", "all", "--json", "-q")["results"]
     assert [list(each["calibrated"]) for each in results] == [["stored"]] * 3
 
 
@@ -191,12 +191,10 @@ def test_inspect_shows_no_numbers_of_centroids(
     memory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     calibrate(memory, write_fitted(tmp_path / "fitted.jsonl"), calibrate="centroid")
-    assert run(["inspect", str(memory), "--json"]) == 0
-    shown = json.loads(capsys.readouterr().out)["calibrated"]
+    shown = json_of(capsys, "inspect", memory, "--json")["calibrated"]
     assert shown["centroids"]["1"]["means"] == ["negative", "positive"]
     assert read_header(memory).metadata.calibrated is not None
-    assert run(["inspect", str(memory)]) == 0
-    assert "nearest of 2 mean hidden states, of 5 rows of fitted.jsonl" in capsys.readouterr().out
+    assert "nearest of 2 mean hidden states, of 5 rows of fitted.jsonl" in output(capsys, "inspect", memory)
 
 
 def test_an_engine_that_gives_no_hidden_states_refuses_centroids(memory: Path, tmp_path: Path) -> None:

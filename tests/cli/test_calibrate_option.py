@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import REVIEWS, write_rows
+from helpers.said import json_of, output, rows_of
 from scipy.stats import binomtest
 
 from deepthink_cli import Scorer, evaluate
@@ -48,28 +49,22 @@ def predicted(memory: Path, inputs: Path, capsys: pytest.CaptureFixture[str]) ->
     """The rows that predict writes with some options."""
 
     def rows(*options: str, source: Path = inputs) -> list[dict[str, Any]]:
-        capsys.readouterr()
-        assert run(["predict", str(memory), str(source), "-q", *options]) == 0
-        return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        return rows_of(capsys, "predict", memory, source, "-q", *options)
 
     return rows
 
 
 def evaluated(memory: Path, labelled: Path, capsys: pytest.CaptureFixture[str], *options: str) -> dict[str, Any]:
-    capsys.readouterr()
-    assert run(["eval", str(memory), str(labelled), "--json", *options]) == 0
-    report: dict[str, Any] = json.loads(capsys.readouterr().out)
+    report: dict[str, Any] = json_of(capsys, "eval", memory, labelled, "--json", *options)
     return report
 
 
 def test_without_a_calibration_rows_are_the_same_bytes(
     memory: Path, inputs: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(["predict", str(memory), str(inputs), "-q"]) == 0
-    plain = capsys.readouterr().out
+    plain = output(capsys, "predict", memory, inputs, "-q")
     assert list(json.loads(plain.splitlines()[0])) == ["index", "label", "probability", "scores", "input"]
-    assert run(["predict", str(memory), str(inputs), "-q", "--calibrate", "none"]) == 0
-    assert capsys.readouterr().out == plain
+    assert output(capsys, "predict", memory, inputs, "-q", "--calibrate", "none") == plain
 
 
 def test_a_row_holds_every_calibration_and_what_it_needed(predicted: Callable[..., list[dict[str, Any]]]) -> None:
@@ -127,8 +122,7 @@ def test_eval_reports_every_calibration_beside_the_raw_scores(
 def test_the_table_and_the_sentence_are_said_raw_and_calibrated(
     memory: Path, labelled: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(["eval", str(memory), str(labelled), "--calibrate", "batch,pmi", "--details"]) == 0
-    lines = capsys.readouterr().out.splitlines()
+    lines = output(capsys, "eval", memory, labelled, "--calibrate", "batch,pmi", "--details").splitlines()
     header = next(line for line in lines if line.startswith("scores "))
     assert header.split()[:4] == ["scores", "T", "accuracy", "95"]
     table = lines[lines.index(header) + 1 : lines.index(header) + 7]
@@ -158,8 +152,7 @@ def test_the_interval_beside_an_accuracy_is_the_interval_of_that_accuracy(
     both = [each for result in report["results"] for each in (result, result["calibrated"][name])]
     for each in both:
         assert each["ci95"] == pytest.approx(interval(each["accuracy"]))
-    assert run(["eval", str(memory), str(labelled), "--calibrate", name]) == 0
-    words = [line.split() for line in capsys.readouterr().out.splitlines()]
+    words = [line.split() for line in output(capsys, "eval", memory, labelled, "--calibrate", name).splitlines()]
     table = {(line[0], line[1]): (line[2], line[3], line[5]) for line in words if line[:1] in (["raw"], [name])}
     for result in report["results"]:
         for by, each in (("raw", result), (name, result["calibrated"][name])):

@@ -9,6 +9,7 @@ import pytest
 from conftest import write_rows
 from helpers.chats import chat_tokenizer, write_chat_model
 from helpers.families import build_tokenizer, write_model
+from helpers.said import refused
 from helpers.tiny import run_words
 
 from deepthink_cli import evaluate, load_memory, load_model, open_memory, predict
@@ -32,13 +33,6 @@ def memory(model: Path, demos: Path, tmp_path: Path) -> Path:
     words = ["think", str(demos), "-m", str(model), "-T", "2", "--chat", "--system", SYSTEM, "-q", "-o", str(path)]
     assert run(words) == 0
     return path
-
-
-def refused(words: list[str], capsys: Captured) -> str:
-    capsys.readouterr()
-    assert run(words) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    return line
 
 
 def change_template(model: Path) -> None:
@@ -80,10 +74,10 @@ def test_a_changed_template_is_noticed_before_the_weights(
 ) -> None:
     monkeypatch.setattr("deepthink_cli.engine.opening.load_network", lambda _: pytest.fail("weights were loaded"))
     change_template(model)
-    line = refused([command, str(memory), str(demos), "-q"], capsys)
+    line = refused(capsys, command, memory, demos, "-q")
     assert f"{memory}: made with another chat template than the tokenizer's; " in line
     (model / "chat_template.jinja").unlink()
-    assert "made with another chat template" in refused([command, str(memory), str(demos), "-q"], capsys)
+    assert "made with another chat template" in refused(capsys, command, memory, demos, "-q")
 
 
 def test_a_changed_template_is_noticed_by_an_engine_that_is_loaded(memory: Path, model: Path, demos: Path) -> None:
@@ -98,9 +92,9 @@ def test_a_chat_needs_a_template(
 ) -> None:
     monkeypatch.setattr("deepthink_cli.engine.opening.load_network", lambda _: pytest.fail("weights were loaded"))
     model = write_model(tmp_path / "base", "llama")
-    line = refused(["think", str(demos), "-m", str(model), "--chat"], capsys)
+    line = refused(capsys, "think", demos, "-m", model, "--chat")
     assert f"--chat: the tokenizer of {model} has no chat template; " in line
-    line = refused(run_words(tmp_path, model, "--chat", "-q"), capsys)
+    line = refused(capsys, *run_words(tmp_path, model, "--chat", "-q"))
     assert f"--chat: the tokenizer of {model} has no chat template; " in line
 
 
@@ -109,18 +103,18 @@ def test_a_template_that_refuses_is_refused_before_the_weights(
 ) -> None:
     monkeypatch.setattr("deepthink_cli.engine.opening.load_network", lambda _: pytest.fail("weights were loaded"))
     model = write_chat_model(tmp_path / "gemma", "gemma")
-    line = refused(["think", str(demos), "-m", str(model), "--chat", "--system", SYSTEM], capsys)
+    line = refused(capsys, "think", demos, "-m", model, "--chat", "--system", SYSTEM)
     assert "System role not supported; omit --system" in line
 
 
 def test_a_system_message_needs_a_chat(demos: Path, tmp_path: Path, capsys: Captured) -> None:
     expected = "--system 'Be brief.': only with --chat; add it, or omit this"
-    assert expected in refused(["think", str(demos), "--system", "Be brief."], capsys)
-    assert "--system" in refused(["think", str(demos), "--chat", "--system", "\udcff"], capsys)
+    assert expected in refused(capsys, "think", demos, "--system", "Be brief.")
+    assert "--system" in refused(capsys, "think", demos, "--chat", "--system", "\udcff")
 
 
 def test_a_separator_is_not_for_a_chat(demos: Path, model: Path, capsys: Captured) -> None:
-    line = refused(["think", str(demos), "-m", str(model), "--chat", "--separator", "--"], capsys)
+    line = refused(capsys, "think", demos, "-m", model, "--chat", "--separator", "--")
     assert "--separator --: not with --chat, whose template separates the turns" in line
 
 
@@ -151,7 +145,7 @@ def test_rows_that_are_too_long_as_turns_are_found_before_the_weights(
     limit = 512 - len(read_header(memory).metadata.demonstrations.token_ids)
     rows = write_rows(tmp_path / "rows.jsonl", [{"review": "x" * (limit - 10)}])
     assert len(f"{'x' * (limit - 10)} negative") < limit
-    assert f"{rows}:1: too long" in refused(["predict", memory, str(rows), "-q"], capsys)
+    assert f"{rows}:1: too long" in refused(capsys, "predict", memory, rows, "-q")
 
 
 def test_the_tokenizers_digest_does_not_cover_the_template() -> None:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from helpers.said import output
 
 from deepthink_cli.cli.about import PLUGINS, about_of
 from deepthink_cli.cli.command import WHICH
@@ -40,8 +41,7 @@ def first(name: str) -> frozenset[str]:
 
 
 def page(capsys: Captured, *words: str) -> str:
-    assert run(list(words)) == 0
-    return capsys.readouterr().out
+    return output(capsys, *words)
 
 
 def listed(page: str) -> set[str]:

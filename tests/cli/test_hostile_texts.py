@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from conftest import shared, write_rows
 from helpers.families import BOS, write_model
+from helpers.said import output
 from helpers.soak import with_soak
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
@@ -112,8 +113,9 @@ def test_a_megabyte_that_the_template_does_not_use_are_carried_through(
     memory: str, tmp_path: Path, capsys: Captured
 ) -> None:
     row = {"review": "fine", "page": "é\x1b" * 500_000}
-    assert run(["predict", memory, str(write_rows(tmp_path / "in.jsonl", [row, {"review": "x"}]))]) == 0
-    first, _ = capsys.readouterr().out.splitlines()
+    first, _ = output(
+        capsys, "predict", memory, str(write_rows(tmp_path / "in.jsonl", [row, {"review": "x"}]))
+    ).splitlines()
     assert json.loads(first)["input"] == row
 
 

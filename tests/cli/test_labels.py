@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from conftest import write_rows
+from helpers.said import json_of
 
 from deepthink_cli.artifact.format import read_header
 from deepthink_cli.cli.main import run
@@ -127,8 +127,11 @@ def test_labels_of_the_environment_may_have_blanks(
     mixed: Path, models: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("DEEPTHINK_LABELS", '"negative, mixed",positive,not at all')
-    assert run(["think", str(mixed), "-m", str(models("llama")), "--dry-run", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["labels"] == ["negative, mixed", "positive", "not at all"]
+    assert json_of(capsys, "think", mixed, "-m", str(models("llama")), "--dry-run", "--json")["labels"] == [
+        "negative, mixed",
+        "positive",
+        "not at all",
+    ]
 
 
 def test_an_output_does_not_overwrite_the_file_of_labels(mixed: Path, capsys: pytest.CaptureFixture[str]) -> None:

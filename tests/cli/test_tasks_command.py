@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from conftest import shared
+from helpers.said import json_of
 from helpers.tiny import tiny_task
 
 from deepthink_cli.artifact.format import read_header
@@ -30,7 +31,7 @@ def output(capsys: Captured, *arguments: str, code: int = 0) -> str:
 def test_the_list_names_every_task(capsys: Captured) -> None:
     listed = output(capsys, "tasks")
     assert all(name.rsplit("/", maxsplit=1)[-1] in listed for name in built_in())
-    assert len(json.loads(output(capsys, "tasks", "--json"))) == len(built_in())
+    assert len(json_of(capsys, "tasks", "--json")) == len(built_in())
 
 
 def test_a_task_is_shown_with_its_prompt_splits_source_and_licence(capsys: Captured) -> None:
@@ -59,9 +60,7 @@ def test_a_printed_task_file_is_the_task(tmp_path: Path, capsys: Captured) -> No
 
 
 def test_rows_are_counted_from_the_data(capsys: Captured) -> None:
-    counted = json.loads(output(capsys, "tasks", "trec", "--data-dir", str(shared("data")), "--json"))["counted"][
-        "paper"
-    ]
+    counted = json_of(capsys, "tasks", "trec", "--data-dir", str(shared("data")), "--json")["counted"]["paper"]
     assert (counted["rows"], counted["labels"]["Entity"], counted["left_out"]) == (500, 94, {"also in test": 10})
 
 
@@ -73,7 +72,7 @@ def test_a_right_task_file_validates(tmp_path: Path, capsys: Captured) -> None:
 
 def test_a_task_whose_example_does_not_fit_is_not_shown(tmp_path: Path, capsys: Captured) -> None:
     path, _ = tiny_task(tmp_path, example={"body": "a"})
-    error = output(capsys, "tasks", str(path), code=2)
+    error = output(capsys, "tasks", path, code=2)
     assert error == "deepthink: task: tiny: its example does not fit the task: no column 'kind'\n"
 
 
@@ -99,18 +98,18 @@ def test_a_memory_records_its_task_seed_and_shots(memory: tuple[Path, list[str]]
 
 def test_eval_takes_rows_and_labels_from_the_task(memory: tuple[Path, list[str]], capsys: Captured) -> None:
     path, named = memory
-    found = json.loads(output(capsys, "eval", str(path), *named, "--json", "--protocol", "official", "-q"))
+    found = json_of(capsys, "eval", path, *named, "--json", "--protocol", "official", "-q")
     assert (found["split"], found["protocol"], found["n"], found["skipped"]) == ("test", "official", 6, {})
 
 
 def test_eval_samples_a_file_too(memory: tuple[Path, list[str]], tmp_path: Path, capsys: Captured) -> None:
     rows = tmp_path / "rows.jsonl"
     rows.write_text("".join(json.dumps({"text": f"film {n}", "kind": "positive"}) + "\n" for n in range(9)))
-    assert json.loads(output(capsys, "eval", str(memory[0]), str(rows), "--limit", "4", "--json", "-q"))["n"] == 4
+    assert json_of(capsys, "eval", memory[0], rows, "--limit", "4", "--json", "-q")["n"] == 4
 
 
 def test_eval_refuses_a_memory_of_other_labels(memory: tuple[Path, list[str]], capsys: Captured) -> None:
-    error = output(capsys, "eval", str(memory[0]), "--task", "agnews", code=2)
+    error = output(capsys, "eval", memory[0], "--task", "agnews", code=2)
     assert "made for the labels negative, positive; task agnews has World" in error
 
 
@@ -118,7 +117,7 @@ def test_eval_refuses_a_memory_of_other_fields(
     memory: tuple[Path, list[str]], tmp_path: Path, capsys: Captured
 ) -> None:
     path, data = tiny_task(tmp_path / "other", template="{one} {two}: {kind}", fields={"one": "body", "two": "body"})
-    error = output(capsys, "eval", str(memory[0]), "--task", str(path), "--data-dir", str(data), code=2)
+    error = output(capsys, "eval", memory[0], "--task", path, "--data-dir", data, code=2)
     assert "asks for text; task tiny has one, two" in error
 
 
@@ -173,4 +172,4 @@ def test_several_tasks_are_no_task_file(capsys: Captured) -> None:
 
 def test_validate_answers_scripts_too(tmp_path: Path, capsys: Captured) -> None:
     path, _ = tiny_task(tmp_path)
-    assert json.loads(output(capsys, "tasks", "validate", str(path), "--json"))["tasks"] == ["tiny"]
+    assert json_of(capsys, "tasks", "validate", path, "--json")["tasks"] == ["tiny"]

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from conftest import shared, write_rows
 from helpers.families import write_model
+from helpers.said import json_of, output
 from helpers.tiny import tiny_task
 from transformers import AutoTokenizer
 
@@ -42,12 +43,9 @@ def test_a_memory_has_the_ids_of_the_whole_prompt_and_of_parts_only_where_that_i
     memory = tmp_path / "mem.safetensors"
     whole = ids_of([], model, tmp_path)
     assert [*whole, *tokenizer("Text: x").input_ids] == tokenizer(TEXT + "Text: x").input_ids
-    capsys.readouterr()
-    assert run(["inspect", str(memory)]) == 0
-    assert "token ids" not in capsys.readouterr().out
+    assert "token ids" not in output(capsys, "inspect", memory)
     assert ids_of(["--tokens", "parts"], model, tmp_path) == tokenizer(TEXT).input_ids
-    assert run(["inspect", str(memory)]) == 0
-    assert "of demonstrations and query, each alone" in capsys.readouterr().out
+    assert "of demonstrations and query, each alone" in output(capsys, "inspect", memory)
 
 
 def test_predict_gives_queries_the_ids_that_the_memory_records(
@@ -57,9 +55,7 @@ def test_predict_gives_queries_the_ids_that_the_memory_records(
     scores = []
     for words in ([], ["--tokens", "parts"]):
         ids_of(words, model, tmp_path)
-        capsys.readouterr()
-        assert run(["predict", str(tmp_path / "mem.safetensors"), str(queries), "-q"]) == 0
-        scores.append(json.loads(capsys.readouterr().out)["scores"])
+        scores.append(json_of(capsys, "predict", tmp_path / "mem.safetensors", queries, "-q")["scores"])
     assert scores[0] != pytest.approx(scores[1], abs=1e-3)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from conftest import write_rows
+from helpers.said import output
 
 from deepthink_cli.artifact.format import read_header
 from deepthink_cli.cli.main import run
@@ -54,8 +55,7 @@ def test_the_table_has_plain_in_context_learning_first_and_a_verdict_last(
 def test_the_screen_has_the_verdict_what_to_expect_and_no_table(
     words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run([*words, "--calibrate", "none"]) == 0
-    verdict, expected, *others = capsys.readouterr().out.splitlines()
+    verdict, expected, *others = output(capsys, *words, "--calibrate", "none").splitlines()
     assert verdict.startswith("verdict: cannot choose with these 10 rows")
     assert re.fullmatch(r"expect on other rows: \d+\.\d% \(\d+\.\d% to \d+\.\d%\)", expected)
     assert len(others) <= 3
@@ -105,8 +105,7 @@ def test_the_verdict_says_what_the_calibration_alone_gives(
 ) -> None:
     last = property(lambda self: max(n for n, each in enumerate(self.settings) if each.calibration == "domain"))
     monkeypatch.setattr(TuneReport, "kept", last)
-    assert run([*words, "--calibrate", "none,domain", "-q", "--details"]) == 0
-    out = capsys.readouterr().out
+    out = output(capsys, *words, "--calibrate", "none,domain", "-q", "--details")
     (alone,) = re.findall(r"calibrations at T = 1: none \d+\.\d%, domain (\d+\.\d%)", out)
     assert f"plain in-context learning with calibration domain: {alone}, against " in out
 

@@ -11,6 +11,7 @@ import pytest
 import torch
 from conftest import read, write_rows
 from helpers.families import EVERY_FAMILY, FAMILIES, write_model
+from helpers.said import output
 from queries import DEMOS, NOT_PACKED, QUERIES, plain_scores
 
 from deepthink_cli import load_model, score
@@ -216,8 +217,9 @@ def test_an_unknown_engine_is_refused_before_the_weights_are_loaded(
 def test_every_registered_engine_is_a_choice_of_the_command_line(
     name: str, models: Models, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(["doctor", "-m", str(models("llama")), "--engine", name]) == 0
-    assert f"{'packed' if name == AUTO else name} engine" in capsys.readouterr().out
+    assert f"{'packed' if name == AUTO else name} engine" in output(
+        capsys, "doctor", "-m", str(models("llama")), "--engine", name
+    )
 
 
 def test_an_engine_that_is_registered_is_chosen_by_its_name(models: Models, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -261,8 +263,6 @@ def test_predict_says_which_engine_scores_and_why_rows_are_padded(
 
 
 def test_doctor_says_which_engine_a_model_gets(models: Models, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["doctor"]) == 0
-    assert "engine       pocket in float32 on cpu: packed engine, " in capsys.readouterr().out
-    assert run(["doctor", "-m", str(models("bloom"))]) == 0
-    assert "padded engine: its attention is custom code" in capsys.readouterr().out
+    assert "engine       pocket in float32 on cpu: packed engine, " in output(capsys, "doctor")
+    assert "padded engine: its attention is custom code" in output(capsys, "doctor", "-m", str(models("bloom")))
     assert run(["doctor", "-m", "./nowhere"]) == 2

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import write_rows
+from helpers.said import json_of
 from helpers.tiny import tiny_task
 from torch import Tensor
 
@@ -52,9 +53,7 @@ def memory(tmp_path: Path, demos: Path) -> Path:
 
 def printed(words: list[str], capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     """What a command prints as JSON, without times."""
-    capsys.readouterr()
-    assert run([*words, "--json"]) == 0
-    values: dict[str, Any] = json.loads(capsys.readouterr().out)
+    values: dict[str, Any] = json_of(capsys, *words, "--json")
     return {name: value for name, value in values.items() if name not in TIMES}
 
 

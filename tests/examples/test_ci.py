@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 import pytest
 import yaml
 from conftest import write_reviews, write_rows
+from helpers.said import rows_of
 from helpers.shells import Shell
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -102,8 +103,7 @@ def corrected(
     capsys.readouterr()
 
     def labels(*options: str) -> list[str]:
-        assert run(["predict", str(memory), str(inputs), "-q", *options]) == 0
-        return [json.loads(line)["label"] for line in capsys.readouterr().out.splitlines()]
+        return [row["label"] for row in rows_of(capsys, "predict", memory, inputs, "-q", *options)]
 
     given = labels()
     assert given != labels("--calibrate", "none")

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet
 import pytest
+from helpers.said import json_of, refused
 from helpers.tiny import run_files, run_words
 from scipy.special import log_softmax, logsumexp
 
@@ -169,8 +170,7 @@ def test_a_dry_run_counts_what_is_still_to_be_chosen(
     words: Callable[..., list[str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     crossed = ("--demos-by", "random,herding", "--technique", "deep-thinking,ensemble-3", "--calibrate", "none,domain")
-    assert run([*words(*crossed), "--dry-run", "--json"]) == 0
-    plan = json.loads(capsys.readouterr().out)
+    plan = json_of(capsys, *words(*crossed), "--dry-run", "--json")
     assert (plan["jobs"], plan["rows"]) == (4, 16)
     assert plan["inputs"] == 2 * (1 + 3) * 2 * 12
     assert plan["demos_by"] == ["random", "herding"]
@@ -192,8 +192,7 @@ def test_a_dry_run_counts_what_is_still_to_be_chosen(
 def test_bad_input_is_one_line(
     more: list[str], message: str, words: Callable[..., list[str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(words(*more)) == 2
-    (line,) = capsys.readouterr().err.splitlines()
+    line = refused(capsys, *words(*more))
     assert message in line
 
 
@@ -201,9 +200,7 @@ def test_a_report_shows_t_1_and_t_raw_and_corrected(
     words: Callable[..., list[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run(words("--calibrate", "none,contextual", "--seeds", "2"))
-    capsys.readouterr()
-    assert run(["report", str(tmp_path / "out"), "--json"]) == 0
-    rows = json.loads(capsys.readouterr().out)["rows"]
+    rows = json_of(capsys, "report", tmp_path / "out", "--json")["rows"]
     assert [(row["calibration"], row["is_mean"]) for row in rows] == [(None, False), ("contextual", False)]
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pyarrow.parquet
 import pytest
 from conftest import write_rows
+from helpers.said import refused
 from helpers.tiny import reviews, run_words
 
 from deepthink_cli.cli.main import run
@@ -27,8 +28,7 @@ def test_demonstrations_from_the_evaluated_split_are_refused(
     limit: list[str], models: Models, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = run_words(tmp_path, models("llama"), "-T", "2", *limit)
-    assert run([*words, *given(tmp_path, [*reviews("play", 2), *reviews("film", 12)[:3]])]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
+    line = refused(capsys, *words, *given(tmp_path, [*reviews("play", 2), *reviews("film", 12)[:3]]))
     expected = "--demos: row 3, 'a warm film 0': in split test, which task tiny evaluates, and so are 2 other rows; "
     assert expected in line
     assert not (tmp_path / "out").exists()

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pyarrow.parquet
 import pytest
+from helpers.said import json_of, output
 from helpers.tiny import run_words, tiny_task
 
 from deepthink_cli.artifact.files import load_memory
@@ -49,9 +50,7 @@ def test_a_row_is_what_think_and_eval_say(
     memory = str(tmp_path / "mem.safetensors")
     task = [*command[1:5], "-q"]
     assert run(["think", *task, "--seed", "1", *command[5:7], "-T", "3", "-o", memory]) == 0
-    capsys.readouterr()
-    assert run(["eval", memory, *task, "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    found = json_of(capsys, "eval", memory, *task, "--json")
     assert found["results"][-1]["accuracy"] == last.accuracy
     assert (found["task"], found["protocol"], found["n"]) == ("tiny", "paper", last.n)
 
@@ -213,11 +212,11 @@ def test_a_wrong_run_is_refused_and_writes_nothing(
 def test_a_dry_run_says_what_would_be_done(
     command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run([*command, "--dry-run", "--json"]) == 0
-    plan = json.loads(capsys.readouterr().out)
+    plan = json_of(capsys, *command, "--dry-run", "--json")
     assert (plan["jobs"], plan["rows"], plan["inputs"]) == (2, 6, 72)
-    assert run([*command, "--dry-run", "--at", "1,3"]) == 0
-    said = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines() if line)
+    said = dict(
+        line.split(maxsplit=1) for line in output(capsys, *command, "--dry-run", "--at", "1,3").splitlines() if line
+    )
     assert (said["at"], said["jobs"], said["rows"], said["inputs"]) == ("1, 3", "2", "4", "48")
     assert not (tmp_path / "out").exists()
 
@@ -225,16 +224,15 @@ def test_a_dry_run_says_what_would_be_done(
 def test_a_dry_run_estimates_the_time_of_what_is_missing(
     command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run([*command, "--dry-run"]) == 0
-    assert re.search(r"time +about \d+ s, by a short probe\n", capsys.readouterr().out)
+    assert re.search(r"time +about \d+ s, by a short probe\n", output(capsys, *command, "--dry-run"))
     assert run([*command, "--seeds", "1"]) == 0
-    assert run([*command, "--dry-run", "--json"]) == 0
-    estimate = json.loads(capsys.readouterr().out)["estimate"]
+    estimate = json_of(capsys, *command, "--dry-run", "--json")["estimate"]
     assert (estimate["rows"], estimate["inputs"]) == (3, 36)
     assert estimate["seconds"] > 0
     assert estimate["reason"] is None
-    assert run([*command, "--dry-run", "--seeds", "1"]) == 0
-    assert re.search(r"time +nothing to do: all rows are there already\n", capsys.readouterr().out)
+    assert re.search(
+        r"time +nothing to do: all rows are there already\n", output(capsys, *command, "--dry-run", "--seeds", "1")
+    )
 
 
 @pytest.mark.plugins
@@ -243,8 +241,7 @@ def test_every_kind_of_job_is_estimated(
     command: list[str], more: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = sorted(tmp_path.rglob("*"))
-    assert run([*command, *more, "--dry-run", "--json"]) == 0
-    plan = json.loads(capsys.readouterr().out)
+    plan = json_of(capsys, *command, *more, "--dry-run", "--json")
     assert (plan["estimate"]["rows"], plan["estimate"]["inputs"]) == (plan["rows"], plan["inputs"])
     assert sorted(tmp_path.rglob("*")) == before
 
@@ -254,8 +251,7 @@ def test_a_dry_run_without_weights_says_why_there_is_no_estimate(
 ) -> None:
     bare = tmp_path / "bare"
     shutil.copytree(models("llama"), bare, ignore=shutil.ignore_patterns("*.safetensors"))
-    assert run([*command, "--dry-run", "-m", str(bare)]) == 0
-    out = capsys.readouterr().out
+    out = output(capsys, *command, "--dry-run", "-m", bare)
     assert re.search(r"^inputs +72$", out, re.MULTILINE)
     assert "not estimated: the weights are not on this machine, and a dry run downloads nothing\n" in out
 
@@ -296,11 +292,9 @@ def test_samples_of_different_size_are_reported_apart(
 ) -> None:
     for limit in ("5", "9"):
         assert run([*command, "--limit", limit]) == 0
-    assert run(["report", str(tmp_path / "out")]) == 0
-    lines = capsys.readouterr().out.splitlines()
+    lines = output(capsys, "report", tmp_path / "out").splitlines()
     assert [line for line in lines if line.startswith("at most")] == ["at most 5 rows", "at most 9 rows"]
-    assert run(["report", str(tmp_path / "out"), "--where", "limit=9"]) == 0
-    assert "at most 5" not in capsys.readouterr().out
+    assert "at most 5" not in output(capsys, "report", tmp_path / "out", "--where", "limit=9")
 
 
 def test_dev_sets_of_different_size_are_different_settings(command: list[str], tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from helpers.said import json_of, output
 from helpers.tiny import run_files, run_words
 
 from deepthink_cli.cli.main import run
@@ -61,15 +62,12 @@ def test_a_report_shows_rules_as_arms_beside_the_gate(
     assert run(words("--update", "gate,keys-only")) == 0
     capsys.readouterr()
     out = str(tmp_path / "out")
-    assert run(["report", out]) == 0
-    table = capsys.readouterr().out
+    table = output(capsys, "report", out)
     assert "keys-only" in table
     assert "gate" in table
-    assert run(["report", out, "--json"]) == 0
-    updates = [row.get("update") for row in json.loads(capsys.readouterr().out)["rows"]]
+    updates = [row.get("update") for row in json_of(capsys, "report", out, "--json")["rows"]]
     assert set(updates) == {None, "keys-only"}
-    assert run(["report", out, "--where", "update=keys-only"]) == 0
-    assert "gate" not in capsys.readouterr().out.partition("T = 1")[0]
+    assert "gate" not in output(capsys, "report", out, "--where", "update=keys-only").partition("T = 1")[0]
 
 
 @pytest.mark.parametrize(
@@ -92,5 +90,4 @@ def test_a_memory_says_by_which_rule_it_was_made(
     memory = str(tmp_path / "mem.safetensors")
     rule = ["--update", "cosine:readings=3", "--eta", "0.5"]
     assert run(["think", str(demos), "-m", str(models("llama")), "-T", "2", *rule, "-o", memory]) == 0
-    assert run(["inspect", memory]) == 0
-    assert "cosine, eta 0.5, momentum 0.0, readings 3" in capsys.readouterr().out
+    assert "cosine, eta 0.5, momentum 0.0, readings 3" in output(capsys, "inspect", memory)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import json
 import os
 import stat
 from collections.abc import Callable, Iterator, Sequence
@@ -15,6 +14,7 @@ from typing import Any
 import pytest
 import torch
 from conftest import write_rows
+from helpers.said import json_of
 from helpers.tiny import run_files, run_words
 
 from deepthink_cli import DemonstrationSet, Memory, Query, load_model, tokenize_demonstrations
@@ -135,8 +135,7 @@ def test_the_bar_shows_jobs_speed_and_time_left(
 def test_a_run_prints_one_json_object_when_asked(
     tmp_path: Path, models: Models, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(run_words(tmp_path, models("llama"), "-T", "2", "--json")) == 0
-    done = json.loads(capsys.readouterr().out)
+    done = json_of(capsys, *run_words(tmp_path, models("llama"), "-T", "2", "--json"))
     assert (done["rows"], done["written"], done["inputs"]) == (2, 2, 24)
 
 

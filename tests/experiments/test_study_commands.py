@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 from helpers.imports import HEAVY, modules_after
+from helpers.said import json_of, output
 from helpers.tiny import tiny_task
 
 from deepthink_cli.cli.main import run
@@ -32,10 +33,8 @@ def told(capsys: pytest.CaptureFixture[str]) -> dict[str, object]:
 
 
 def test_every_packaged_study_is_listed_and_can_be_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["study", "list", "--json"]) == 0
-    assert [each["study"] for each in json.loads(capsys.readouterr().out)] == list(packaged())
-    assert run(["study", "show", "example"]) == 0
-    assert capsys.readouterr().out == packaged()["example"].read_text()
+    assert [each["study"] for each in json_of(capsys, "study", "list", "--json")] == list(packaged())
+    assert output(capsys, "study", "show", "example") == packaged()["example"].read_text()
     assert run(["study", "show", "example", "--json"]) == 0
     assert told(capsys)["seeds"] == [0, 1, 2]
 
@@ -54,8 +53,7 @@ def test_listing_and_showing_studies_does_not_import_torch() -> None:
 def test_the_example_of_the_documentation_has_the_combinations_it_says(capsys: pytest.CaptureFixture[str]) -> None:
     page = EXAMPLE.parent.parent.parent / "docs" / "experiments.md"
     assert f"```yaml\n{EXAMPLE.read_text()}```" in page.read_text()
-    assert run(["study", "plan", str(EXAMPLE), "--no-probe"]) == 0
-    counted = capsys.readouterr().out.splitlines()[2]
+    counted = output(capsys, "study", "plan", EXAMPLE, "--no-probe").splitlines()[2]
     assert counted == "work     15 combinations in 3 runs of 1 model"
     assert counted in page.read_text()
 
@@ -140,8 +138,11 @@ def test_a_plan_of_a_model_that_is_not_here_is_counted_from_the_definitions_of_t
 
 
 def test_a_plan_times_a_model_whose_weights_are_here(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["study", "plan", str(study), "-m", "pocket"]) == 0
-    line = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("pocket"))
+    line = next(
+        line
+        for line in output(capsys, "study", "plan", study, "-m", "pocket").splitlines()
+        if line.startswith("pocket")
+    )
     assert line.split()[:4] == ["pocket", "8", "0", "72"]
     assert line.endswith(" s")
 

@@ -17,6 +17,7 @@ import pytest
 import torch
 from conftest import write_rows
 from helpers.families import write_model
+from helpers.said import output, refused
 from helpers.tiny import run_words
 from helpers.tiny_gguf import write_gguf
 from transformers import AutoModelForCausalLM
@@ -124,9 +125,7 @@ def test_every_command_reads_a_gguf_file(
     assert run(run_words(tmp_path, tiny, "-T", "2", "-q")) == 0
     (row, *_) = read_results(tmp_path / "out")
     assert row.setting.model == str(tiny)
-    capsys.readouterr()
-    assert run(["doctor", *model, "--json"]) == 0
-    assert '"gguf"' in (text := capsys.readouterr().out)
+    assert '"gguf"' in (text := output(capsys, "doctor", *model, "--json"))
     assert str(tiny) in text
 
 
@@ -169,9 +168,7 @@ def test_a_memory_of_a_gguf_file_refuses_the_model_it_was_made_from(
     memory = tmp_path / "mem.safetensors"
     for made_by, other in ((tiny, models("llama")), (models("llama"), tiny)):
         assert thought(["-m", str(made_by)], demos, memory) == 0
-        capsys.readouterr()
-        assert run(["predict", str(memory), str(demos), "-m", str(other), "-q"]) == 2
-        (line,) = capsys.readouterr().err.splitlines()
+        line = refused(capsys, "predict", memory, demos, "-m", other, "-q")
         assert "weights dequantized from GGUF differ from the original ones" in line
         assert f"use {made_by}, " in line
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import random
 from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.said import json_of, output
 from helpers.synthetic import N, curve, row, seeds, write
 
 from deepthink_cli.cli.main import run
@@ -33,8 +33,12 @@ def whole(count: int = 2) -> list[Result]:
 
 def records(folder: Path, capsys: pytest.CaptureFixture[str], *where: str) -> dict[str, Any]:
     """The rows of a report by technique."""
-    assert run(["report", str(folder), "--json", *(word for each in where for word in ("--where", each))]) == 0
-    return {line["technique"]: line for line in json.loads(capsys.readouterr().out)["rows"]}
+    return {
+        line["technique"]: line
+        for line in json_of(
+            capsys, "report", folder, "--json", *(word for each in where for word in ("--where", each))
+        )["rows"]
+    }
 
 
 @pytest.mark.plugins
@@ -59,14 +63,12 @@ def test_a_technique_without_rows_of_plain_in_context_learning_has_no_baseline(
         missing = ("icl_mean", "icl_sd", "difference_mean", "difference_low", "wilcoxon_p", "mcnemar_better")
         assert [line[name] for name in missing] == [None] * 6
         assert line["thinking_mean"] in (0.68, 0.58)
-    assert run(["report", str(folder)]) == 0
-    out = " ".join(capsys.readouterr().out.split())
+    out = " ".join(output(capsys, "report", folder).split())
     assert "ct-kv steps=25 2 1 - 68.0 ± 0.0 - - " in out
     assert "No baseline, because there are no rows of plain in-context learning with the same demonstrations" in out
     assert "repeat deepthink run with --technique deep-thinking --at 1: ct-kv steps=25, sst2, seed 0, seed 1;" in out
     for format in ("markdown", "latex", "csv"):
-        assert run(["report", str(folder), "--output-format", format, "-q"]) == 0
-        assert "No interval" not in capsys.readouterr().out
+        assert "No interval" not in output(capsys, "report", folder, "--output-format", format, "-q")
     assert run(["plot", str(folder), "--difference"]) == 2
     assert run(["plot", str(folder), "-q", "-o", str(tmp_path / "accuracy.png")]) == 0
 
@@ -188,8 +190,7 @@ def test_a_technique_that_reads_once_shows_no_eta(tmp_path: Path, capsys: pytest
     assert tuned.arm.label(["technique", "eta", "update", "momentum"]) == TUNED
     line = records(folder, capsys)[TUNED]
     assert [line[name] for name in ("eta", "eta_median", "eta_min")] == [None] * 3
-    assert run(["report", str(folder)]) == 0
-    out = capsys.readouterr().out
+    out = output(capsys, "report", folder)
     assert "eta chosen" not in out
     assert "eta 0.1, Deep-Thinking" in " ".join(out.split())
 
@@ -206,8 +207,7 @@ def test_the_order_of_tables_does_not_depend_on_that_of_the_rows(
     texts = set()
     for number in range(3):
         random.Random(number).shuffle(rows)
-        assert run(["report", str(write(tmp_path / "run", rows)), "--output-format", "markdown"]) == 0
-        texts.add(capsys.readouterr().out)
+        texts.add(output(capsys, "report", str(write(tmp_path / "run", rows)), "--output-format", "markdown"))
     assert len(texts) == 1
     headings = [line.split()[0] for line in texts.pop().splitlines() if line.startswith("*") and line[1] != "*"]
     assert [heading.strip("*") for heading in headings] == ["sst2", "agnews", "mine", "classic"]

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
+from helpers.said import json_of, output
 from helpers.synthetic import THREE, classic, mmlu, seeds, write
 
-from deepthink_cli.cli.main import run
 from deepthink_cli.errors import InputError
 from deepthink_cli.report.formats import markdown
 from deepthink_cli.report.page import report
@@ -27,10 +26,8 @@ def test_a_report_is_what_the_command_prints(tmp_path: Path, capsys: pytest.Capt
     folder = write(tmp_path / "run", list(classic([0.1, 0.01], count=2)))
     page = report([folder], iteration=3)
     words = ["report", str(folder), "--at", "3", "--output-format"]
-    assert run([*words, "markdown"]) == 0
-    assert capsys.readouterr().out == markdown(page)
-    assert run([*words, "json"]) == 0
-    assert json.loads(capsys.readouterr().out)["rows"] == page.records()
+    assert output(capsys, *words, "markdown") == markdown(page)
+    assert json_of(capsys, *words, "json")["rows"] == page.records()
 
 
 def test_tasks_of_large_groups_have_rows_on_request(tmp_path: Path) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 from helpers.imports import modules_after
+from helpers.said import json_of
 from helpers.synthetic import MODEL, THREE, classic, curve, dev, mmlu, seeds, write
 
 from deepthink_cli.cli.main import run
@@ -152,8 +152,7 @@ def test_without_a_name_figures_are_written_beside_the_results(
 
 def test_json_names_the_files_and_the_panels(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder, file = write(tmp_path / "run", mmlu()), tmp_path / "curve.SVG"
-    assert run(["plot", str(folder), "-o", str(file), "--json"]) == 0
-    output = json.loads(capsys.readouterr().out)
+    output = json_of(capsys, "plot", folder, "-o", file, "--json")
     assert output == {"files": [str(file)], "panels": ["mmlu/others", "mmlu/stem", "mmlu"]}
     assert file.read_text().startswith("<?xml")
 

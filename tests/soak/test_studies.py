@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from helpers.said import output
 from helpers.soak import with_soak
 from helpers.task_rows import write_task_rows
 
@@ -29,5 +30,4 @@ def test_a_study_runs_at_its_small_scale_and_draws_its_figure(
     assert "rows are there" not in capsys.readouterr().err  # the study is complete
     assert (tmp_path / "out" / "figure.png").read_bytes().startswith(b"\x89PNG")
     assert (tmp_path / "out" / "figure.svg").is_file()
-    assert run(["report", out, "--published"]) == 0
-    assert "pocket" in capsys.readouterr().out
+    assert "pocket" in output(capsys, "report", out, "--published")

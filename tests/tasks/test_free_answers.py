@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from conftest import write_rows
+from helpers.said import json_of, output, refused
 
 from deepthink_cli.cli.main import run
 from deepthink_cli.data.source import Row
@@ -110,9 +111,7 @@ def test_eval_measures_exact_match(
 ) -> None:
     memory, samples = _think(models, data, short, tmp_path), tmp_path / "samples.jsonl"
     words = ["eval", str(memory), "--task", str(short), "--data-dir", str(data), "-q"]
-    capsys.readouterr()
-    assert run([*words, "-o", str(samples), "--json"]) == 0
-    report = json.loads(capsys.readouterr().out)
+    report = json_of(capsys, *words, "-o", samples, "--json")
     assert (report["n"], report["chance"], report["majority"]) == (4, 0.0, None)
     assert [row["iteration"] for row in report["results"]] == [1, 2]
     rows = [json.loads(line) for line in samples.read_text().splitlines()]
@@ -120,8 +119,7 @@ def test_eval_measures_exact_match(
     assert {"answer", "right", "text"} <= rows[0].keys()
     assert report["results"][0]["accuracy"] == sum(row["right"] for row in rows if row["iteration"] == 1) / 4
     assert "demonstrations_among_rows" not in report
-    assert run(words) == 0
-    assert "Generated answers" in capsys.readouterr().out
+    assert "Generated answers" in output(capsys, *words)
 
 
 def test_evaluated_questions_that_are_demonstrations_are_reported_apart(
@@ -129,9 +127,12 @@ def test_evaluated_questions_that_are_demonstrations_are_reported_apart(
 ) -> None:
     memory = _think(models, data, short, tmp_path)
     mixed = write_rows(_folder(tmp_path, "gsm8k") / "test.jsonl", SUMS).parents[1]
-    capsys.readouterr()
-    assert run(["eval", str(memory), "--task", str(short), "--data-dir", str(mixed), "-q", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["demonstrations_among_rows"]["rows"] == 2
+    assert (
+        json_of(capsys, "eval", memory, "--task", short, "--data-dir", mixed, "-q", "--json")[
+            "demonstrations_among_rows"
+        ]["rows"]
+        == 2
+    )
 
 
 @pytest.mark.plugins
@@ -155,9 +156,7 @@ def test_options_of_scores_are_refused(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     memory = _think(models, data, short, tmp_path)
-    capsys.readouterr()
-    assert run(["eval", str(memory), "--task", str(short), "--data-dir", str(data), "-q", *more]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
+    line = refused(capsys, "eval", memory, "--task", short, "--data-dir", data, "-q", *more)
     assert told in line
 
 
@@ -175,14 +174,12 @@ def test_a_run_has_rows_of_free_answers_and_continues(
     before = (tmp_path / "out" / "results.jsonl").read_bytes()
     assert run(words) == 0
     assert (tmp_path / "out" / "results.jsonl").read_bytes() == before
-    assert run(["report", str(tmp_path / "out")]) == 0
-    assert "gsm8k" in capsys.readouterr().out
+    assert "gsm8k" in output(capsys, "report", tmp_path / "out")
 
 
 def test_a_run_names_what_free_answers_cannot_have(data: Path, short: Path, tmp_path: Path, capsys: Captured) -> None:
     words = ["run", "--task", str(short), "--data-dir", str(data), "-o", str(tmp_path / "out"), "-q"]
-    assert run([*words, "--calibrate", "batch"]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
+    line = refused(capsys, *words, "--calibrate", "batch")
     assert line.endswith("task gsm8k has free answers, without scores; run it without this option")
 
 

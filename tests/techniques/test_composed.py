@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +10,7 @@ import pytest
 import torch
 from conftest import REVIEWS, TEMPLATE, write_rows
 from helpers.families import write_model
+from helpers.said import json_of
 from transformers import DynamicCache
 
 from deepthink_cli import (
@@ -130,16 +130,14 @@ def test_composed_files_are_the_memory_of_all_their_demonstrations(
     parts: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     first, second, whole = parts
-    assert run(["compose", first, second, "-o", str(tmp_path / "c.safetensors"), "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
+    told = json_of(capsys, "compose", first, second, "-o", tmp_path / "c.safetensors", "--json")
     joined, expected = load_memory(tmp_path / "c.safetensors"), load_memory(whole)
     assert joined.provenance == expected.provenance
     assert tuple(told["parts"]) == joined.provenance.demonstrations.parts  # type: ignore[union-attr]
     for ours, theirs in zip(tensors(joined), tensors(expected), strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
     rows = write_rows(tmp_path / "rows.jsonl", ROWS)
-    assert run(["eval", str(tmp_path / "c.safetensors"), str(rows), "--json"]) == 0
-    assert len(json.loads(capsys.readouterr().out)["results"]) == 2  # T = 1 and 2
+    assert len(json_of(capsys, "eval", tmp_path / "c.safetensors", rows, "--json")["results"]) == 2  # T = 1 and 2
 
 
 def test_what_is_of_one_part_is_named_when_it_is_left_out(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from conftest import write_rows
+from helpers.said import rows_of
 
 from deepthink_cli.artifact.format import read_header
 from deepthink_cli.cli.main import run
@@ -79,8 +79,6 @@ def test_tune_keeps_a_correction_where_plain_in_context_learning_gives_one_label
     assert again.read_bytes() == path.read_bytes()  # what the verdict names gives the same
 
     def largest(memory: Path) -> int:
-        capsys.readouterr()
-        assert run(["predict", str(memory), words[1], "-q"]) == 0
-        return max(Counter(json.loads(line)["label"] for line in capsys.readouterr().out.splitlines()).values())
+        return max(Counter(row["label"] for row in rows_of(capsys, "predict", memory, words[1], "-q")).values())
 
     assert largest(path) < largest(plain)

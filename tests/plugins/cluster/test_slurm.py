@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from helpers.said import output
 from helpers.tiny import run_words
 
 from deepthink_cli.cli.main import run
@@ -21,8 +22,7 @@ def test_the_script_for_slurm_runs_every_shard(
     words = run_words(tmp_path, models("llama"), "--seeds", "2")
     out = tmp_path / "out of 'two' $words"
     with_script = [*words, "-o", str(out), "--workers", "2@slurm"]
-    assert run(with_script) == 0
-    command = shlex.split(capsys.readouterr().out)
+    command = shlex.split(output(capsys, *with_script))
     assert command[0] == "sbatch"
     lines = Path(command[1]).read_text().splitlines()
     assert "#SBATCH --array=1-2" in lines

@@ -14,6 +14,7 @@ import pytest
 import yaml
 from helpers.harness_tasks import harness_task, write_data
 from helpers.imports import HEAVY, modules_after
+from helpers.said import output
 
 from deepthink_cli.cli.main import run
 
@@ -44,8 +45,7 @@ def test_a_task_file_is_evaluated_and_its_results_written(
 ) -> None:
     model = f"pretrained={models('llama')},iterations=2,eta=0.2"
     words = ["--tasks", task_file(tmp_path), "--model_args", model, "--output_path", str(tmp_path / "out.json")]
-    assert run(["harness", *words]) == 0
-    assert "reviews" in capsys.readouterr().out
+    assert "reviews" in output(capsys, "harness", *words)
     (path,) = tmp_path.glob("out_*.json")
     config = json.loads(path.read_text())["config"]
     assert config["model"] == "deepthink"
@@ -78,8 +78,7 @@ def test_an_unknown_task_is_one_line(capsys: pytest.CaptureFixture[str]) -> None
 
 
 def test_the_commands_of_the_harness_have_their_own_help(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["harness", "run", "--help"]) == 0
-    assert "--include_path" in capsys.readouterr().out
+    assert "--include_path" in output(capsys, "harness", "run", "--help")
 
 
 def test_the_model_is_an_entry_point_of_the_harness() -> None:

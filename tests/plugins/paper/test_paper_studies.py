@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 from helpers import synthetic
+from helpers.said import json_of
 from helpers.synthetic import curve, row, seeds, write
 
 from deepthink_cli.cli.main import run
@@ -44,8 +44,7 @@ def test_every_table_and_figure_of_the_paper_has_a_study() -> None:
 
 @pytest.mark.parametrize("name", STUDIES)
 def test_a_study_has_a_plan(capsys: pytest.CaptureFixture[str], name: str) -> None:
-    assert run(["study", "plan", name, "--no-probe", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)
+    assert json_of(capsys, "study", "plan", name, "--no-probe", "--json")
 
 
 def table(block: Block, **form: Any) -> list[tuple[str, list[float | None], list[float | None]]]:

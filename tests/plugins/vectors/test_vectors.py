@@ -15,6 +15,7 @@ import torch
 from conftest import write_rows
 from helpers.families import FAMILIES, OF_EACH_KIND, random_network
 from helpers.imports import HEAVY, modules_after
+from helpers.said import json_of, refused
 from helpers.tiny import BAD, GOOD, tiny_task
 from torch import Tensor
 from transformers import AutoModelForCausalLM, PreTrainedModel
@@ -256,8 +257,7 @@ def test_a_damaged_file_is_refused_by_name(damage: str, vectors: Path, rows: Pat
     assert data != vectors.read_bytes()
     vectors.write_bytes(data)
     for words in (["predict", str(vectors), str(rows)], ["inspect", str(vectors), "--verify"]):
-        assert run(words) == 2
-        (line,) = capsys.readouterr().err.splitlines()
+        line = refused(capsys, *words)
         assert f"{vectors}: damaged" in line
 
 
@@ -352,8 +352,7 @@ def test_eval_and_inspect_say_what_the_file_is(vectors: Path, rows: Path, capsys
     found = json.loads(capsys.readouterr().out)
     assert found["n"] == len(GOOD + BAD)
     assert "iterative-vectors alpha=0.5" in found["memory"]["technique"]
-    assert run(["inspect", str(vectors), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["shape"] == [2, 3, 32]
+    assert json_of(capsys, "inspect", vectors, "--json")["shape"] == [2, 3, 32]
     assert not modules_after(["inspect", "--verify", str(vectors)]) & HEAVY
 
 

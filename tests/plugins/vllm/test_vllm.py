@@ -15,6 +15,7 @@ import torch
 from conftest import write_reviews
 from helpers.chats import write_chat_model
 from helpers.imports import HEAVY, modules_after
+from helpers.said import json_of
 from torch import Tensor
 
 from deepthink_cli import Memory, Method, load_memory, load_model, think
@@ -106,8 +107,7 @@ def test_the_command_names_the_model_and_the_memories_and_is_printed_without_tor
     header = read_header(path)
     words = ["serve-config", str(path), str(other)]
     assert not modules_after([*words, "-q"]) & HEAVY
-    assert run([*words, "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    found = json_of(capsys, *words, "--json")
     assert found["command"][:5] == ["env", "PYTHONSAFEPATH=1", "vllm", "serve", header.metadata.model.id]
     assert found["memories"][0] == {
         "name": "reviews",
