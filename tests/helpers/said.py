@@ -29,12 +29,12 @@ def rows_of(capsys: Captured, *words: object) -> list[dict[str, Any]]:
     return [json.loads(line) for line in output(capsys, *words).splitlines()]
 
 
-def refused(capsys: Captured, *words: object) -> str:
-    """The line on stderr of a command that refuses what it is given, and prints nothing else."""
+def refused(capsys: Captured, *words: object, code: int = 2) -> str:
+    """The line on stderr of a command that ends with this code, and prints nothing else."""
     from deepthink_cli.cli.main import run
 
     capsys.readouterr()
-    assert run([*map(str, words)]) == 2
+    assert run([*map(str, words)]) == code
     out, err = capsys.readouterr()
     assert (out, err.count("\n")) == ("", 1), err
     return err.removesuffix("\n")
