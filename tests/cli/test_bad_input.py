@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from conftest import write_rows
-from helpers.families import BOS
 
 from deepthink_cli.cli.main import run
 
@@ -99,29 +98,9 @@ def test_a_missing_file_is_named(memory: str, capsys: pytest.CaptureFixture[str]
     assert line.startswith("deepthink: nowhere.jsonl: no such file; check the path")
 
 
-@pytest.mark.parametrize("content", ["", "<html>", '{"a": 1}' * 99])
-def test_a_file_that_is_not_a_memory_is_refused(content: str, capsys: pytest.CaptureFixture[str]) -> None:
-    Path("page.safetensors").write_text(content)
-    Path("in.jsonl").write_text('{"text": "x"}\n')
-    for command in (["predict", "page.safetensors", "in.jsonl"], ["inspect", "page.safetensors"]):
-        (line,) = refused(command, capsys)
-        assert "page.safetensors: not a deepthink memory" in line
-
-
 def test_brackets_in_a_file_name_survive_an_error_message(capsys: pytest.CaptureFixture[str]) -> None:
     (line,) = refused(["think", "[red]demos[/red].jsonl"], capsys)
     assert "[red]demos[/red].jsonl: no such file" in line
-
-
-def test_a_special_token_in_user_text_stays_text(
-    models: Callable[[str], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    write_rows(tmp_path / "demos.jsonl", [{"text": f"a {BOS} b", "label": "yes"}, {"text": "c", "label": "no"}])
-    assert run(["think", "demos.jsonl", "-m", str(models("llama")), "-T", "1", "-o", "mem.safetensors"]) == 0
-    from deepthink_cli import load_memory
-
-    origin = load_memory("mem.safetensors").provenance
-    assert origin.demonstrations.token_ids.count(0) == 1
 
 
 def test_inputs_too_long_are_refused_before_the_weights_are_loaded(
@@ -141,12 +120,6 @@ def test_a_wrong_option_is_named_by_the_line_of_the_file_that_it_came_from(capsy
         "deepthink: options.toml:3: device tpu: use auto, cpu, cuda, cuda:N or mps",
         "deepthink: --eta 8: the gate is a number in (0, 1]",
     ]
-
-
-def test_what_a_terminal_would_obey_is_escaped_in_a_message(capsys: pytest.CaptureFixture[str]) -> None:
-    Path("demos.jsonl").write_text(GOOD + "\x1b[2J\x07 not JSON\n")
-    (line,) = refused(["think", "demos.jsonl"], capsys)
-    assert r"demos.jsonl:3: not JSON (Expecting value): \x1b[2J\x07 not JSON" in line
 
 
 @pytest.mark.plugins

@@ -165,14 +165,6 @@ def test_a_bad_row_is_skipped_and_keeps_its_place(
     assert "3 of 5 rows were skipped" in said.splitlines()[-1]
 
 
-def test_good_rows_have_the_labels_they_have_alone(memory: Path, mixed: Path, inputs: Path, tmp_path: Path) -> None:
-    assert run(["predict", str(memory), str(inputs), "-q", "-o", str(tmp_path / "good.jsonl")]) == 0
-    words = ["predict", str(memory), str(mixed), "-q", "--on-error", "skip", "--allow-errors", "3", "-o"]
-    assert run([*words, str(tmp_path / "all.jsonl")]) == 0
-    kept = [row for row in lines(tmp_path / "all.jsonl") if "error" not in row]
-    assert [{**row, "index": 0} for row in kept] == [{**row, "index": 0} for row in lines(tmp_path / "good.jsonl")]
-
-
 def test_a_table_has_a_column_for_errors(memory: Path, mixed: Path, tmp_path: Path, capsys: Captured) -> None:
     for name in ("out.csv", "out.parquet"):
         assert run(["predict", str(memory), str(mixed), "--on-error", "skip", "-o", str(tmp_path / name)]) == 1
@@ -302,15 +294,6 @@ def test_the_progress_is_shown_at_a_terminal_while_a_file_is_written(
     assert child.wait(30) == 0, shown
     assert b"predicting" in shown
     assert b"a probability is a share among the labels" in shown
-
-
-def test_a_full_disk_while_a_table_is_written_leaves_no_file(memory: Path, tmp_path: Path, forks: Forks) -> None:
-    inputs = write_rows(tmp_path / "in.jsonl", [{"review": f"film {n}"} for n in range(300)])
-    for name in ("out.csv", "out.parquet"):
-        code, said = forks.run(["predict", str(memory), str(inputs), "-q", "-o", str(tmp_path / name)], largest=4000)
-        assert code == 1
-        assert f"{name}: cannot be written: File too large" in said
-        assert [path.name for path in tmp_path.iterdir()] == ["in.jsonl"]
 
 
 @pytest.mark.parametrize(("keep", "words"), [("end", "a kind film"), ("start", "dull and slow")])

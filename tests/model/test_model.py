@@ -13,14 +13,12 @@ from typing import Any
 import pytest
 import torch
 from conftest import read, write_rows
-from helpers.families import write_model
 from transformers import AutoConfig
 
-from deepthink_cli import DemonstrationSet, Example, load_model
+from deepthink_cli import DemonstrationSet, load_model
 from deepthink_cli.cli.main import run
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import DeepThinkError, InputError
-from deepthink_cli.model.fingerprint import weight_files, weights_sha256
 from deepthink_cli.model.limits import Limits, check_fit, count_tokens, limits_of
 from deepthink_cli.model.opening import needs_download, open_model
 from deepthink_cli.model.options import ModelOptions
@@ -149,11 +147,6 @@ def test_damaged_weights_are_an_error_of_one_line(models: Callable[[str], Path],
     assert len(caught.value.messages) == 1
 
 
-def test_the_fingerprint_tells_weights_apart(models: Callable[[str], Path], tmp_path: Path) -> None:
-    files = [weight_files(str(folder), None) for folder in (models("llama"), write_model(tmp_path, "llama", seed=1))]
-    assert len({weights_sha256(found) for found in files}) == 2
-
-
 def test_a_model_in_the_hubs_cache_is_found_by_its_id(
     models: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -189,11 +182,6 @@ def test_what_is_not_here_is_said_before_the_model_is_opened(
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(InputError, match=message):
         open_model(ModelOptions.checked(**options))
-
-
-def test_a_demonstration_set_takes_its_labels_in_order_of_appearance() -> None:
-    given = DemonstrationSet.of([Example("a", "x"), Example("b", "y"), Example("c", "x")], "{text}: {label}")
-    assert given.labels == ("x", "y")
 
 
 def test_a_reading_that_does_not_fit_is_an_error_and_no_crash(models: Callable[[str], Path]) -> None:

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 import torch
 from conftest import shared
-from helpers.families import BOS
 from transformers import AutoTokenizer
 
 from deepthink_cli import (
@@ -112,12 +111,6 @@ def test_two_candidates_with_the_same_tokens_are_refused(llama: Engine, reviews:
 def test_a_candidate_with_no_tokens_is_refused(llama: Engine, reviews: DemonstrationSet) -> None:
     with pytest.raises(InputError, match=r"rows\.jsonl:3: candidate '' has no tokens"):
         tokenize_queries(llama.tokenizer, reviews.template, [Query("x", ("yes", ""), where="rows.jsonl:3")])
-
-
-def test_a_special_token_in_user_text_stays_text(llama: Engine, reviews: DemonstrationSet) -> None:
-    (query,) = tokenize_queries(llama.tokenizer, reviews.template, [Query(f"bad {BOS} film", PAIR)])
-    assert llama.tokenizer.bos_token_id not in query.prefix
-    assert BOS in llama.tokenizer.decode(query.prefix)
 
 
 @pytest.mark.parametrize("name", ["gpt2", "pythia", "llama2"])
