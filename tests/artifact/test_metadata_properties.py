@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from conftest import write_reviews, write_rows
 from helpers.by_hand import changed, demonstrations_sha256, parts, write_parts
+from helpers.said import Captured
 from hypothesis import event, given
 from hypothesis import strategies as st
 
@@ -209,9 +210,7 @@ def test_an_absurd_value_or_reference_is_refused(number: int, place: Place, valu
 
 
 @pytest.mark.parametrize("width", [1, 3])
-def test_centroids_of_another_width_than_the_models_are_refused(
-    width: int, bases: Bases, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_centroids_of_another_width_than_the_models_are_refused(width: int, bases: Bases, capsys: Captured) -> None:
     mean = b64encode(struct.pack(f"<{width}f", *range(width))).decode()
     means = {"means": dict.fromkeys(LABELS, mean), "slope": 1.0}
     path = bases.changed(1, ("calibrated", "centroids"), {"1": means, "2": means})

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from conftest import REVIEWS, TEMPLATE, write_rows
-from helpers.said import json_of, output
+from conftest import REVIEWS, TEMPLATE, Models, write_rows
+from helpers.said import Captured, json_of, output
 from numpy.typing import NDArray
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -53,7 +53,7 @@ class ByHand:
 
 
 @pytest.fixture(scope="module")
-def by_hand(models: Callable[[str], Path]) -> ByHand:
+def by_hand(models: Models) -> ByHand:
     """The tiny Llama in float64."""
     return ByHand(models("llama"))
 
@@ -102,7 +102,7 @@ def test_without_rows_each_demonstration_is_read_after_the_others(
 
 
 def test_a_demonstration_that_occurs_twice_is_read_without_both(
-    models: Callable[[str], Path], by_hand: ByHand, tmp_path: Path
+    models: Models, by_hand: ByHand, tmp_path: Path
 ) -> None:
     solved = [*REVIEWS, REVIEWS[0], (REVIEWS[1][0], REVIEWS[2][1])]  # one with its label, one with another
     demonstrations = write_rows(
@@ -149,7 +149,7 @@ def test_the_slope_makes_the_labels_of_rows_that_are_left_out_the_likeliest(
 
 
 def test_every_kept_iteration_and_the_first_have_centroids_of_their_own(
-    thought_of: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    thought_of: Callable[..., Path], tmp_path: Path, capsys: Captured
 ) -> None:
     memory = thought_of(tmp_path / "mem.safetensors", "llama", "-T", "3", "--keep", "2,3", "--eta", "0.5")
     header = calibrate(memory, write_fitted(tmp_path / "fitted.jsonl"), calibrate="centroid")
@@ -187,9 +187,7 @@ def test_repeated_demonstrations_cannot_be_left_out(thought_of: Callable[..., Pa
         calibrate(memory, calibrate="centroid")
 
 
-def test_inspect_shows_no_numbers_of_centroids(
-    memory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_inspect_shows_no_numbers_of_centroids(memory: Path, tmp_path: Path, capsys: Captured) -> None:
     calibrate(memory, write_fitted(tmp_path / "fitted.jsonl"), calibrate="centroid")
     shown = json_of(capsys, "inspect", memory, "--json")["calibrated"]
     assert shown["centroids"]["1"]["means"] == ["negative", "positive"]

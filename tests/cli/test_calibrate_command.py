@@ -10,16 +10,15 @@ from statistics import fmean
 from typing import Any
 
 import pytest
-from conftest import REVIEWS, write_reviews, write_rows
+from conftest import REVIEWS, Models, write_reviews, write_rows
 from helpers.by_hand import canonical
-from helpers.said import rows_of
+from helpers.said import Captured, rows_of
 
 from deepthink_cli import Scoring, calibrate, evaluate, load_memory, load_model, predict
 from deepthink_cli.artifact.format import read_artifact, read_header
 from deepthink_cli.cli.main import run
 from deepthink_cli.errors import InputError
 
-Captured = pytest.CaptureFixture[str]
 LABELS = ("positive", "negative")
 TEXTS = [f"{word} {kind} number {n}" for n in range(6) for word in ("warm", "dull") for kind in ("film", "play")]
 
@@ -74,7 +73,7 @@ def test_the_stored_bias_is_that_of_the_rows_and_every_later_row_is_corrected_by
 
 
 def test_think_stores_the_bias_of_its_texts_with_the_same_tensors(
-    models: Callable[[str], Path], made: Path, tmp_path: Path, capsys: Captured
+    models: Models, made: Path, tmp_path: Path, capsys: Captured
 ) -> None:
     demos, path = write_reviews(tmp_path / "demos.jsonl"), tmp_path / "mem.safetensors"
     words = ["think", str(demos), "-m", str(models("qwen3")), "-T", "3", "-o", str(path), "--calibrate", "contextual"]
@@ -138,7 +137,7 @@ def test_a_fitted_bias_brings_labels_nearer_to_how_frequent_the_rows_say_they_ar
 
 
 def test_an_ensemble_is_corrected_by_the_mean_of_the_stored_biases(
-    memory: Path, models: Callable[[str], Path], tmp_path: Path, rows: Path, capsys: Captured
+    memory: Path, models: Models, tmp_path: Path, rows: Path, capsys: Captured
 ) -> None:
     reversed_rows = [{"review": text, "sentiment": label} for text, label in REVIEWS[::-1]]
     demos, other = write_rows(tmp_path / "d.jsonl", reversed_rows), tmp_path / "other.safetensors"
@@ -229,7 +228,7 @@ def test_inspect_and_diff_show_the_correction(memory: Path, made: Path, rows: Pa
 
 
 def test_python_stores_and_uses_a_correction_as_the_command_line_does(
-    memory: Path, made: Path, models: Callable[[str], Path], rows: Path, tmp_path: Path, capsys: Captured
+    memory: Path, made: Path, models: Models, rows: Path, tmp_path: Path, capsys: Captured
 ) -> None:
     header = calibrate(made, rows, tmp_path / "python.safetensors")
     assert run(["calibrate", str(memory), str(rows), "-q"]) == 0

@@ -9,7 +9,7 @@ import pytest
 from conftest import write_rows
 from helpers.chats import chat_tokenizer, write_chat_model
 from helpers.families import build_tokenizer, write_model
-from helpers.said import refused
+from helpers.said import Captured, refused
 from helpers.tiny import run_words
 
 from deepthink_cli import evaluate, load_memory, load_model, open_memory, predict
@@ -18,7 +18,6 @@ from deepthink_cli.cli.main import run
 from deepthink_cli.errors import InputError
 from deepthink_cli.experiments.results import FILE, read_results
 
-Captured = pytest.CaptureFixture[str]
 SYSTEM = "You judge reviews."
 
 

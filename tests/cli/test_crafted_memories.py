@@ -11,6 +11,7 @@ import pytest
 from conftest import write_reviews, write_rows
 from helpers import by_hand
 from helpers.by_hand import changed, write_parts
+from helpers.said import Captured
 
 from deepthink_cli.artifact.format import read_header
 from deepthink_cli.cli.main import run
@@ -98,7 +99,7 @@ def parts(good: Path) -> Parts:
 
 
 @pytest.fixture
-def ends(good: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[[str, Path], tuple[int, str]]:
+def ends(good: Path, tmp_path: Path, capsys: Captured) -> Callable[[str, Path], tuple[int, str]]:
     """Run one of the commands on a memory: its exit code and what it wrote on standard error."""
     rows = write_rows(tmp_path / "rows.jsonl", [{"review": "a kind film", "sentiment": "positive"}])
 

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from helpers.said import json_of
+from conftest import Models
+from helpers.said import Captured, json_of
 
 from deepthink_cli.cli.main import run
 
 REVIEWS = Path(__file__).parent.parent.parent / "examples" / "reviews" / "demos.jsonl"
-Models = Callable[[str], Path]
-Captured = pytest.CaptureFixture[str]
 WITHOUT_CONFIG = ("doctor", "demo")
 NOWHERE = "./no-such-model"
 

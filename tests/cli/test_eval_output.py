@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from helpers.said import output
+from helpers.said import Captured, output
 
 from deepthink_cli.cli.accuracy import AXIS, LABELS, corrected, curve, distribution, probabilities
 from deepthink_cli.cli.console import counted, report, table
@@ -18,7 +18,6 @@ from deepthink_cli.evaluation.by_iteration import Evaluation
 from deepthink_cli.evaluation.metrics import Changes, Probabilities, Tally
 
 REVIEWS = Path(__file__).parent.parent.parent / "examples" / "reviews"
-Captured = pytest.CaptureFixture[str]
 
 
 def evaluation(pairs: dict[int, list[tuple[str, str]]], change: tuple[float, float] | None = None) -> Evaluation:

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import write_reviews, write_rows
+from conftest import Models, write_reviews, write_rows
 from helpers.chats import write_chat_model
 from helpers.forks import Child, Forks
-from helpers.said import refused, rows_of
+from helpers.said import Captured, refused, rows_of
 
 from deepthink_cli import Decoding, generate, load_memory, load_model
 from deepthink_cli.cli.main import run
@@ -24,7 +24,6 @@ from deepthink_cli.data.rows import read_rows
 from deepthink_cli.errors import InputError
 from deepthink_cli.plugins.chat.dialogue import Dialogue
 
-Captured = pytest.CaptureFixture[str]
 ROWS: list[dict[str, object]] = [{"id": 1, "review": "a kind film"}, {"id": 2, "review": "so so, and long"}]
 
 
@@ -209,7 +208,7 @@ def test_lines_of_standard_input_are_questions(memory: Path, monkeypatch: pytest
 
 
 def test_a_chat_refuses_several_iterations_and_several_fields(
-    memory: Path, models: Callable[[str], Path], tmp_path: Path, capsys: Captured
+    memory: Path, models: Models, tmp_path: Path, capsys: Captured
 ) -> None:
     for at in ("all", "1,2"):
         assert run(["chat", str(memory), "--at", at]) == 2

@@ -9,13 +9,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from helpers.said import output
+from helpers.said import Captured, output
 
 from deepthink_cli.cli.about import PLUGINS, about_of
 from deepthink_cli.cli.command import WHICH
 from deepthink_cli.cli.main import GROUPS, program, run
 
-Captured = pytest.CaptureFixture[str]
 PROGRAM: Any = program()
 MAX_OPTIONS = 12  # a command with more options names the first ones
 

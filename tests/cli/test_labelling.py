@@ -12,14 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import REVIEWS, write_rows
+from conftest import REVIEWS, Models, write_rows
 from helpers.forks import Forks
-from helpers.said import json_of, output, rows_of
+from helpers.said import Captured, json_of, output, rows_of
 
 from deepthink_cli.cli.main import run
 from deepthink_cli.data.rows import read_rows
 
-Captured = pytest.CaptureFixture[str]
 LONG = "fine " * 3000
 GOOD: list[dict[str, object]] = [
     {"id": 7, "review": "a kind film", "sentiment": "positive"},
@@ -319,7 +318,7 @@ def test_of_a_text_that_is_too_long_one_end_is_read_and_the_row_says_so(
 
 
 def test_columns_are_read_as_other_fields_and_kept_under_their_names(
-    models: Callable[[str], Path], tmp_path: Path, capsys: Captured
+    models: Models, tmp_path: Path, capsys: Captured
 ) -> None:
     rows, memory = tmp_path / "rows.csv", str(tmp_path / "mem.safetensors")
     rows.write_text("Text,Class\na kind film,positive\ndull,negative\nfine,positive\nslow,negative\n")

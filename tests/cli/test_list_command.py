@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from helpers.said import json_of, output
+from helpers.said import Captured, json_of, output
 
 from deepthink_cli.cli.list import REGISTRIES
 from deepthink_cli.cli.main import run
 
-Captured = pytest.CaptureFixture[str]
 KINDS = {
     "published",
     "forms",

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 from conftest import write_reviews
-from helpers.said import refused, rows_of
+from helpers.said import Captured, refused, rows_of
 from helpers.tiny import tiny_task
 
-Captured = pytest.CaptureFixture[str]
 Piped = Callable[[Path], str]
 
 pytestmark = pytest.mark.skipif(not Path("/dev/fd").exists(), reason="this system gives pipes no path")

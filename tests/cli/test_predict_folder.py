@@ -14,6 +14,7 @@ import pytest
 import torch
 from helpers.folders import memory_and_folder, scores_in
 from helpers.inline_workers import InlineExecutor, labelling_inline
+from helpers.said import Captured
 
 from deepthink_cli.cli import predict as command
 from deepthink_cli.cli.main import run
@@ -21,7 +22,6 @@ from deepthink_cli.data.rows import read_rows
 from deepthink_cli.errors import InputError
 from deepthink_cli.scoring.pipeline import CHUNK
 
-Captured = pytest.CaptureFixture[str]
 Given = tuple[str, Path]
 
 

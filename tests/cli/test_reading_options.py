@@ -5,17 +5,15 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import write_rows
-from helpers.said import json_of, output
+from conftest import Models, write_rows
+from helpers.said import Captured, json_of, output
 
 from deepthink_cli.artifact.opening import open_memory
 from deepthink_cli.cli.main import program, run
 
-Captured = pytest.CaptureFixture[str]
 KINDS = {"positive": ("warm", "wise", "tender", "lively"), "negative": ("dull", "flat", "cold", "stale")}
 ROWS = [(f"a {word} film", label) for label, words in KINDS.items() for word in words]
 CODED = "text,label\n" + "".join(f"{text},{int(label == 'positive')}\n" for text, label in ROWS)
@@ -134,9 +132,7 @@ def test_options_of_reading_without_a_meaning_are_refused(words: list[str], reas
     assert reason in capsys.readouterr().err
 
 
-def test_labels_with_the_same_tokens_name_no_option_that_was_not_given(
-    models: Callable[[str], Path], capsys: Captured
-) -> None:
+def test_labels_with_the_same_tokens_name_no_option_that_was_not_given(models: Models, capsys: Captured) -> None:
     folder = shutil.copytree(models("llama"), "lower")
     tokenizer = json.loads(Path(folder, "tokenizer.json").read_text())
     Path(folder, "tokenizer.json").write_text(json.dumps({**tokenizer, "normalizer": {"type": "Lowercase"}}))

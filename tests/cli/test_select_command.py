@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import write_rows
-from helpers.said import json_of, output
+from conftest import Models, write_rows
+from helpers.said import Captured, json_of, output
 from helpers.tiny import tiny_task
 
 from deepthink_cli.cli.main import run
 from deepthink_cli.selection.base import Choice, Pool, SelectionMethod
 from deepthink_cli.selection.registry import METHODS
 
-Models = Callable[[str], Path]
-Captured = pytest.CaptureFixture[str]
 ROWS: list[dict[str, object]] = [
     {"text": f"film {number}", "label": ("good", "bad")[number % 2]} for number in range(12)
 ]

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import shared
-from helpers.said import json_of, output, refused
+from conftest import Models, shared
+from helpers.said import Captured, json_of, output, refused
 from helpers.tiny import tiny_task
 
 from deepthink_cli.artifact.format import read_header
 from deepthink_cli.cli.main import run
 from deepthink_cli.tasks.catalogue import built_in
 from deepthink_cli.tasks.files import read_tasks
-
-Models = Callable[[str], Path]
-Captured = pytest.CaptureFixture[str]
 
 
 def test_the_list_names_every_task(capsys: Captured) -> None:

@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 from conftest import write_rows
-from helpers.said import json_of
+from helpers.said import Captured, json_of
 
 from deepthink_cli.cli.main import run
 
 REVIEWS = Path(__file__).parent.parent.parent / "examples" / "reviews" / "demos.jsonl"
-Captured = pytest.CaptureFixture[str]
 
 
 def said(capsys: Captured, *words: str) -> list[str]:

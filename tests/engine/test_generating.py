@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from conftest import Loaded, read
+from conftest import Loaded, Models, read
 from helpers.families import FAMILIES
 from helpers.soak import with_soak
 
@@ -128,7 +127,7 @@ def test_a_text_ends_at_the_end_token_and_at_a_stop_string(llama: Any, reviews: 
     assert (stopped[-1].finish, [token.id for token in stopped]) == ("stop", expected)
 
 
-def test_the_model_own_end_is_the_last_token(models: Callable[[str], Path], reviews: DemonstrationSet) -> None:
+def test_the_model_own_end_is_the_last_token(models: Models, reviews: DemonstrationSet) -> None:
     engine: Any = load_model(str(models("gpt2")))
     memory, prompts = memory_of(engine, reviews, 1), prompts_of(engine)[:1]
     (free,) = generated(engine, memory, prompts)
@@ -162,7 +161,7 @@ def test_all_positions_of_a_model_can_be_used(llama: Engine, reviews: Demonstrat
 
 
 def test_a_batch_that_runs_out_of_memory_continues_as_smaller_ones(
-    models: Callable[[str], Path], reviews: DemonstrationSet, monkeypatch: pytest.MonkeyPatch
+    models: Models, reviews: DemonstrationSet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine: Any = load_model(str(models("gpt_neox")))
     memory, prompts = memory_of(engine, reviews, 1), prompts_of(engine, ["A film", "A joke", "A mess", "A town"])
@@ -182,7 +181,7 @@ def test_a_batch_that_runs_out_of_memory_continues_as_smaller_ones(
 
 
 def test_logits_that_are_not_finite_are_an_error(
-    models: Callable[[str], Path], reviews: DemonstrationSet, monkeypatch: pytest.MonkeyPatch
+    models: Models, reviews: DemonstrationSet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine: Any = load_model(str(models("gpt2")))
     memory, prompts = memory_of(engine, reviews, 1), prompts_of(engine)

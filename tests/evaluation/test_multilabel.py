@@ -7,7 +7,7 @@ import random
 from pathlib import Path
 
 import pytest
-from helpers.said import json_of, output, rows_of
+from helpers.said import Captured, json_of, output, rows_of
 
 from deepthink_cli import load_memory
 from deepthink_cli.calibrate_memory import calibrate
@@ -137,9 +137,7 @@ def test_copies_of_a_row_are_no_more_rows_for_thresholds(tmp_path: Path) -> None
         calibrate(memory, rows(tmp_path / "rows.jsonl", labelled(10) * 3))
 
 
-def test_think_calibrate_predict_and_eval_give_several_labels(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_think_calibrate_predict_and_eval_give_several_labels(tmp_path: Path, capsys: Captured) -> None:
     demonstrations, given = (
         rows(tmp_path / name, of) for name, of in (("demos.jsonl", DEMONSTRATIONS), ("rows.jsonl", labelled(30)))
     )
@@ -160,7 +158,7 @@ def test_think_calibrate_predict_and_eval_give_several_labels(
     assert json.loads(exactly)["judged"]["value"] == pytest.approx(exact / 30)
 
 
-def test_what_has_one_label_only_is_refused_by_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_has_one_label_only_is_refused_by_name(tmp_path: Path, capsys: Captured) -> None:
     demonstrations, given = (
         rows(tmp_path / name, of) for name, of in (("demos.jsonl", DEMONSTRATIONS), ("rows.jsonl", labelled(30)))
     )

@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 from conftest import write_rows
-from helpers.said import output
+from helpers.said import Captured, output
 
 from deepthink_cli.cli.main import run
 
 REVIEWS = Path(__file__).parent.parent.parent / "examples" / "reviews"
-Captured = pytest.CaptureFixture[str]
 
 
 @pytest.fixture(scope="module")

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet
 import pytest
-from helpers.said import json_of, output
+from conftest import Models
+from helpers.said import Captured, json_of, output
 from helpers.tiny import run_words, tiny_task
 
 from deepthink_cli.artifact.files import load_memory
@@ -19,8 +19,6 @@ from deepthink_cli.cli.main import run
 from deepthink_cli.errors import InputError
 from deepthink_cli.experiments.results import FILE, Result, bits, read_results
 from deepthink_cli.experiments.samples import find_samples, read_texts, samples_path, texts_path
-
-Models = Callable[[str], Path]
 
 
 @pytest.fixture
@@ -42,9 +40,7 @@ def test_a_run_has_one_row_for_every_seed_and_iteration(command: list[str], tmp_
     assert all(sum(row.was_right()) == row.right == round(row.accuracy * row.n) for row in rows)
 
 
-def test_a_row_is_what_think_and_eval_say(
-    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_row_is_what_think_and_eval_say(command: list[str], tmp_path: Path, capsys: Captured) -> None:
     run(command)
     last = read_results(tmp_path / "out")[-1]
     memory = str(tmp_path / "mem.safetensors")
@@ -148,9 +144,7 @@ def test_given_demonstrations_stand_for_every_seeds(command: list[str], tmp_path
     assert run([*command, "--demos", str(demos)]) == 2
 
 
-def test_a_folder_with_other_files_is_refused(
-    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_folder_with_other_files_is_refused(command: list[str], tmp_path: Path, capsys: Captured) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "thesis.tex").write_text("mine")
     assert run(command) == 2
@@ -202,16 +196,14 @@ def test_queries_that_do_not_fit_are_skipped_and_counted(command: list[str], tmp
     ],
 )
 def test_a_wrong_run_is_refused_and_writes_nothing(
-    command: list[str], extra: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    command: list[str], extra: list[str], message: str, tmp_path: Path, capsys: Captured
 ) -> None:
     assert run([*command, *extra]) == 2
     assert message in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
 
-def test_a_dry_run_says_what_would_be_done(
-    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_dry_run_says_what_would_be_done(command: list[str], tmp_path: Path, capsys: Captured) -> None:
     plan = json_of(capsys, *command, "--dry-run", "--json")
     assert (plan["jobs"], plan["rows"], plan["inputs"]) == (2, 6, 72)
     said = dict(
@@ -221,9 +213,7 @@ def test_a_dry_run_says_what_would_be_done(
     assert not (tmp_path / "out").exists()
 
 
-def test_a_dry_run_estimates_the_time_of_what_is_missing(
-    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_dry_run_estimates_the_time_of_what_is_missing(command: list[str], tmp_path: Path, capsys: Captured) -> None:
     assert re.search(r"time +about \d+ s, by a short probe\n", output(capsys, *command, "--dry-run"))
     assert run([*command, "--seeds", "1"]) == 0
     estimate = json_of(capsys, *command, "--dry-run", "--json")["estimate"]
@@ -237,9 +227,7 @@ def test_a_dry_run_estimates_the_time_of_what_is_missing(
 
 @pytest.mark.plugins
 @pytest.mark.parametrize("more", [["--technique", "deep-thinking,ct-kv,ensemble-2"], ["--demos-by", "random,entropy"]])
-def test_every_kind_of_job_is_estimated(
-    command: list[str], more: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_kind_of_job_is_estimated(command: list[str], more: list[str], tmp_path: Path, capsys: Captured) -> None:
     before = sorted(tmp_path.rglob("*"))
     plan = json_of(capsys, *command, *more, "--dry-run", "--json")
     assert (plan["estimate"]["rows"], plan["estimate"]["inputs"]) == (plan["rows"], plan["inputs"])
@@ -247,7 +235,7 @@ def test_every_kind_of_job_is_estimated(
 
 
 def test_a_dry_run_without_weights_says_why_there_is_no_estimate(
-    command: list[str], models: Models, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    command: list[str], models: Models, tmp_path: Path, capsys: Captured
 ) -> None:
     bare = tmp_path / "bare"
     shutil.copytree(models("llama"), bare, ignore=shutil.ignore_patterns("*.safetensors"))
@@ -287,9 +275,7 @@ def test_tasks_may_stand_in_a_configuration_file_or_the_environment(
     assert {row.setting.task for row in read_results(tmp_path / "out")} == {"tiny"}
 
 
-def test_samples_of_different_size_are_reported_apart(
-    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_samples_of_different_size_are_reported_apart(command: list[str], tmp_path: Path, capsys: Captured) -> None:
     for limit in ("5", "9"):
         assert run([*command, "--limit", limit]) == 0
     lines = output(capsys, "report", tmp_path / "out").splitlines()
@@ -311,6 +297,6 @@ def test_a_report_takes_its_format_from_the_files_name(command: list[str], tmp_p
         assert (tmp_path / name).read_text().startswith(start), name
 
 
-def test_a_run_of_one_iteration_says_it_once(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_of_one_iteration_says_it_once(command: list[str], capsys: Captured) -> None:
     assert run([word for word in [*command, "-T", "1"] if word != "--quiet"]) == 0
     assert capsys.readouterr().err.count("T = 1: ") == 2  # one a seed

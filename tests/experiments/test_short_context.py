@@ -11,7 +11,7 @@ import pytest
 from conftest import write_rows
 from helpers.families import write_model
 from helpers.inline_workers import InlineExecutor
-from helpers.said import refused
+from helpers.said import Captured, refused
 from helpers.tiny import run_words, tiny_task
 
 from deepthink_cli import Method
@@ -24,7 +24,6 @@ from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.report.footnotes import footnotes
 from deepthink_cli.report.job_results import jobs_of
 
-Captured = pytest.CaptureFixture[str]
 Words = Callable[..., list[str]]
 ALL = "deep-thinking,repeat-2,repeat-3,ensemble-4"
 UNEVEN = [

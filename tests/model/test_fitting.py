@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from conftest import write_rows
+from conftest import Models, write_rows
 from helpers.families import build_tokenizer
-from helpers.said import json_of, refused
+from helpers.said import Captured, json_of, refused
 from helpers.texts import TEMPLATE, TOKENIZERS, WORDS, tokenizer_of
 from helpers.tiny import run_words
 from hypothesis import given
@@ -21,9 +20,6 @@ from deepthink_cli.cli.main import run
 from deepthink_cli.data.template import Template
 from deepthink_cli.experiments.results import read_results
 from deepthink_cli.model.limits import Limits, check_fit, count_tokens, max_count
-
-Models = Callable[[str], Path]
-Captured = pytest.CaptureFixture[str]
 
 
 @pytest.fixture

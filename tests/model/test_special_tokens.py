@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from conftest import REVIEWS, read, shared, write_rows
+from conftest import REVIEWS, Models, read, shared, write_rows
 from helpers.families import BOS, build_tokenizer, write_model
-from helpers.said import refused
+from helpers.said import Captured, refused
 from helpers.tiny import run_words
 from tokenizers import processors
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
@@ -24,8 +23,6 @@ from deepthink_cli.model.opening import open_model
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.model.tokens import tokenize_demonstrations
 
-Models = Callable[[str], Path]
-Captured = pytest.CaptureFixture[str]
 TEXT = "Review: good\nSentiment: positive\n\n"
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from helpers.forks import Forks
 from helpers.guests import TASK, Guest, install
+from helpers.said import Captured
 
 from deepthink_cli.cli.main import run
 from deepthink_cli.scoring.scoring import Scoring
@@ -117,7 +118,7 @@ def test_run_and_tune_take_the_step(guest: Guest) -> None:
 
 
 def test_a_form_of_score_is_one_object_of_the_registry(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Captured
 ) -> None:
     end = SCORES["end"]
     monkeypatch.delitem(SCORES, "end")

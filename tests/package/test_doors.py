@@ -10,6 +10,7 @@ from typing import Annotated
 import pytest
 from helpers.forks import Forks
 from helpers.guests import Guest, install
+from helpers.said import Captured
 
 from deepthink_cli.cli.grouped import Given, grouped
 from deepthink_cli.cli.options import CommonArguments
@@ -139,7 +140,7 @@ def test_an_exporter_has_options_of_its_own(guest: Guest) -> None:
     assert refused.stderr == "deepthink: --between +: only with --to labels; omit it\n"
 
 
-def test_an_option_whose_name_is_taken_is_left_out_with_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_option_whose_name_is_taken_is_left_out_with_a_warning(capsys: Captured) -> None:
     class Quiet(Options):
         quiet: Annotated[bool, Flag(OUTPUT, "No words.")] = False
         loud: Annotated[bool, Flag(OUTPUT, "Many words.")] = False

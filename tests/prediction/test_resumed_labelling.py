@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from conftest import write_reviews, write_rows
 from helpers.forks import Forks
+from helpers.said import Captured
 
 from deepthink_cli.cli.main import run
 from deepthink_cli.prediction.files import partial_of
 from deepthink_cli.scoring.pipeline import CHUNK
 
-Captured = pytest.CaptureFixture[str]
 ROWS = 3 * CHUNK + 20
 
 

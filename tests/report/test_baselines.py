@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.said import json_of, output
+from helpers.said import Captured, json_of, output
 from helpers.synthetic import N, curve, row, seeds, write
 
 from deepthink_cli.cli.main import run
@@ -31,7 +31,7 @@ def whole(count: int = 2) -> list[Result]:
     ]
 
 
-def records(folder: Path, capsys: pytest.CaptureFixture[str], *where: str) -> dict[str, Any]:
+def records(folder: Path, capsys: Captured, *where: str) -> dict[str, Any]:
     """The rows of a report by technique."""
     return {
         line["technique"]: line
@@ -42,9 +42,7 @@ def records(folder: Path, capsys: pytest.CaptureFixture[str], *where: str) -> di
 
 
 @pytest.mark.plugins
-def test_a_filter_chooses_what_is_shown_and_not_what_it_is_compared_with(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_filter_chooses_what_is_shown_and_not_what_it_is_compared_with(tmp_path: Path, capsys: Captured) -> None:
     folder = write(tmp_path / "run", whole())
     every = records(folder, capsys)
     assert (every[TUNED]["icl_mean"], every[TUNED]["difference_mean"]) == (0.5, 0.18)
@@ -55,7 +53,7 @@ def test_a_filter_chooses_what_is_shown_and_not_what_it_is_compared_with(
 
 @pytest.mark.plugins
 def test_a_technique_without_rows_of_plain_in_context_learning_has_no_baseline(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: Captured
 ) -> None:
     alone = [row for row in whole() if row.setting.technique]
     folder = write(tmp_path / "run", alone)
@@ -146,9 +144,7 @@ def test_inputs_that_only_one_side_has_are_left_out_and_counted() -> None:
     assert panel.curves[1].gains[1].steps == (round(55 / 90 - 40 / 90, 12),)
 
 
-def test_seeds_with_equal_demonstrations_in_equal_order_are_one(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_seeds_with_equal_demonstrations_in_equal_order_are_one(tmp_path: Path, capsys: Captured) -> None:
     rows = seeds([[50, 60]] * 6, demonstrations_sha256="same", sampling="first")
     folder = write(tmp_path / "run", rows)
     (line,) = records(folder, capsys).values()
@@ -179,7 +175,7 @@ def test_equal_seeds_are_one_block_of_a_ranking() -> None:
 
 
 @pytest.mark.plugins
-def test_a_technique_that_reads_once_shows_no_eta(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_technique_that_reads_once_shows_no_eta(tmp_path: Path, capsys: Captured) -> None:
     rows = [
         *seeds([[50, 60]] * 2, eta=0.1),
         *seeds([[50, 61]] * 2, eta=0.01),
@@ -195,9 +191,7 @@ def test_a_technique_that_reads_once_shows_no_eta(tmp_path: Path, capsys: pytest
     assert "eta 0.1, Deep-Thinking" in " ".join(out.split())
 
 
-def test_the_order_of_tables_does_not_depend_on_that_of_the_rows(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_order_of_tables_does_not_depend_on_that_of_the_rows(tmp_path: Path, capsys: Captured) -> None:
     rows = [
         row(one.right, model=model, task=task, **_own(one))
         for model in ("my/lm-13b", "my/lm-1.3b")

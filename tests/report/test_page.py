@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from helpers.said import json_of, output
+from helpers.said import Captured, json_of, output
 from helpers.synthetic import THREE, classic, mmlu, seeds, write
 
 from deepthink_cli.errors import InputError
@@ -22,7 +22,7 @@ def test_a_report_holds_rows_and_the_text_around_them(tmp_path: Path) -> None:
     assert page.footnotes == ["Inputs evaluated: sst2 100", "Demonstrations (shots): 8"]
 
 
-def test_a_report_is_what_the_command_prints(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_report_is_what_the_command_prints(tmp_path: Path, capsys: Captured) -> None:
     folder = write(tmp_path / "run", list(classic([0.1, 0.01], count=2)))
     page = report([folder], iteration=3)
     words = ["report", str(folder), "--at", "3", "--output-format"]

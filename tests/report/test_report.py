@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from helpers.imports import HEAVY, modules_after
-from helpers.said import json_of, output
+from helpers.said import Captured, json_of, output
 from helpers.synthetic import THREE, classic, curve, dev, mmlu, seeds, write
 
 from deepthink_cli.cli.main import run
@@ -34,7 +34,7 @@ def cells(line: str) -> list[str]:
     return [cell.strip() for cell in line.strip("|").split("|")]
 
 
-def test_the_terminal_shows_a_table_a_legend_and_the_setting(three: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_terminal_shows_a_table_a_legend_and_the_setting(three: str, capsys: Captured) -> None:
     out = output(capsys, "report", three)
     title, _, head, row, *rest = out.splitlines()
     assert title.endswith(
@@ -47,12 +47,12 @@ def test_the_terminal_shows_a_table_a_legend_and_the_setting(three: str, capsys:
     assert "a bound and not a result" in legend
 
 
-def test_tables_are_never_cut(both: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tables_are_never_cut(both: str, capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "60")
     assert "…" not in output(capsys, "report", both)
 
 
-def test_markdown_has_aligned_columns(three: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_markdown_has_aligned_columns(three: str, capsys: Captured) -> None:
     out = output(capsys, "report", three, "--output-format", "markdown")
     table = [line for line in out.splitlines() if line.startswith("|")]
     assert len({len(line) for line in table}) == 1
@@ -60,7 +60,7 @@ def test_markdown_has_aligned_columns(three: str, capsys: pytest.CaptureFixture[
     assert cells(table[2])[3:6] == ["60.0 ± 10.0", "65.0 ± 4.6", "+5.0"]
 
 
-def test_csv_and_json_hold_the_same_numbers(three: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_csv_and_json_hold_the_same_numbers(three: str, capsys: Captured) -> None:
     (row,) = csv.DictReader(io.StringIO(output(capsys, "report", three, "--output-format", "csv")))
     (same,) = json_of(capsys, "report", three, "--json")["rows"]
     assert row == {name: "" if value is None else str(value) for name, value in same.items()}
@@ -69,16 +69,14 @@ def test_csv_and_json_hold_the_same_numbers(three: str, capsys: pytest.CaptureFi
     assert (same["seeds"], same["iteration_median"], same["chosen_on_dev"]) == (3, 3, False)
 
 
-def test_csv_and_json_hold_no_digits_that_the_data_do_not_support(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_csv_and_json_hold_no_digits_that_the_data_do_not_support(tmp_path: Path, capsys: Captured) -> None:
     folder = str(write(tmp_path / "run", seeds([[60, 50, 52], [60, 50, 52], [70, 60, 61]])))
     (row,) = json_of(capsys, "report", folder, "--json")["rows"]
     assert (row["difference_mean"], row["thinking_mean"], row["icl_mean"]) == (-0.0833333, 0.55, 0.633333)
     assert all(len(repr(value)) <= 12 for value in row.values() if isinstance(value, float))
 
 
-def test_equal_differences_have_no_interval(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_equal_differences_have_no_interval(tmp_path: Path, capsys: Captured) -> None:
     folder = str(write(tmp_path / "run", seeds([[60, 57], [50, 47]])))
     out = output(capsys, "report", folder)
     assert "-3.0 to -3.0" not in out
@@ -87,7 +85,7 @@ def test_equal_differences_have_no_interval(tmp_path: Path, capsys: pytest.Captu
     assert (row["difference_low"], row["difference_high"]) == (None, None)
 
 
-def test_latex_has_a_section_for_each_eta_and_rules_of_booktabs(both: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_latex_has_a_section_for_each_eta_and_rules_of_booktabs(both: str, capsys: Captured) -> None:
     out = output(capsys, "report", both, "--output-format", "latex")
     for part in (r"\toprule", r"\midrule", r"\bottomrule", r"$\pm$", r"95 \% interval", r"{\textit{eta 0.1}} \\"):
         assert part in out
@@ -97,7 +95,7 @@ def test_latex_has_a_section_for_each_eta_and_rules_of_booktabs(both: str, capsy
     assert out.count("{") == out.count("}")
 
 
-def test_large_groups_show_their_tasks_on_request(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_large_groups_show_their_tasks_on_request(tmp_path: Path, capsys: Captured) -> None:
     folder = str(write(tmp_path / "mmlu", mmlu()))
     assert "mmlu/3 " not in output(capsys, "report", folder)
     out = output(capsys, "report", folder, "--all-tasks")
@@ -105,7 +103,7 @@ def test_large_groups_show_their_tasks_on_request(tmp_path: Path, capsys: pytest
     assert "mmlu (mean of 12)" in out
 
 
-def test_dev_choices_show_their_median_and_range(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_dev_choices_show_their_median_and_range(tmp_path: Path, capsys: Captured) -> None:
     rows = [
         *seeds([[50, 60, 70]] * 3),
         *dev([50, 60, 70], 0, 0.01),
@@ -118,12 +116,12 @@ def test_dev_choices_show_their_median_and_range(tmp_path: Path, capsys: pytest.
     assert "Deep-Thinking: at T = 2" in output(capsys, "report", tmp_path / "dev", "--at", "2")
 
 
-def test_columns_without_a_figure_are_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_columns_without_a_figure_are_left_out(tmp_path: Path, capsys: Captured) -> None:
     head = output(capsys, "report", str(write(tmp_path / "one", curve([50, 60])))).splitlines()[2]
     assert spaced(head) == "task seeds T ICL Deep-Thinking difference McNemar oracle"
 
 
-def test_incomplete_jobs_are_named_in_every_format(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_incomplete_jobs_are_named_in_every_format(tmp_path: Path, capsys: Captured) -> None:
     folder = str(write(tmp_path / "cut", [*seeds(THREE), *curve([50], seed=3)]))
     for format in ("terminal", "markdown", "latex", "json"):
         assert "sst2, seed 3: no T = 2, 3" in output(capsys, "report", folder, "--output-format", format)
@@ -133,13 +131,13 @@ def test_incomplete_jobs_are_named_in_every_format(tmp_path: Path, capsys: pytes
     assert "sst2, seed 3: no T = 2, 3" in err
 
 
-def test_several_runs_make_one_report(three: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_several_runs_make_one_report(three: str, tmp_path: Path, capsys: Captured) -> None:
     other = str(write(tmp_path / "other", seeds(THREE, momentum=0.9)))
     out = output(capsys, "report", three, other)
     assert [line for line in out.splitlines() if line.startswith("momentum")] == ["momentum 0", "momentum 0.9"]
 
 
-def test_a_report_goes_to_a_file(three: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_report_goes_to_a_file(three: str, tmp_path: Path, capsys: Captured) -> None:
     path = tmp_path / "report.md"
     assert run(["report", three, "--output-format", "markdown", "-o", str(path)]) == 0
     out, err = capsys.readouterr()
@@ -168,7 +166,7 @@ def test_bad_input_is_named_and_nothing_is_written(
     arguments: list[str],
     message: str,
     tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    capsys: Captured,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -181,7 +179,7 @@ def test_bad_input_is_named_and_nothing_is_written(
     assert f"deepthink: {message}" in err
 
 
-def test_independent_mistakes_are_reported_together(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_independent_mistakes_are_reported_together(tmp_path: Path, capsys: Captured) -> None:
     assert run(["report", str(tmp_path / "a"), str(tmp_path / "b"), "--at", "x"]) == 2
     assert len(capsys.readouterr().err.splitlines()) == 3
 
@@ -191,15 +189,13 @@ def test_a_report_loads_no_model_library(three: str) -> None:
     assert not used & (HEAVY - {"scipy", "pandas", "pyarrow"})
 
 
-def test_options_of_a_file_hold_for_a_report(three: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_options_of_a_file_hold_for_a_report(three: str, tmp_path: Path, capsys: Captured) -> None:
     (tmp_path / "options.toml").write_text('output_format = "json"\nat = 2\n')
     report: dict[str, Any] = json_of(capsys, "report", three, "--config", tmp_path / "options.toml")
     assert report["rows"][0]["iteration_median"] == 2
 
 
-def test_every_export_says_how_many_rows_shots_and_seeds_it_rests_on(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_export_says_how_many_rows_shots_and_seeds_it_rests_on(tmp_path: Path, capsys: Captured) -> None:
     folder = str(write(tmp_path / "run", seeds([[50, 60], [50, 70]], limit=100)))
     (row,) = json_of(capsys, "report", folder, "--json")["rows"]
     assert (row["n"], row["limit"], row["shots"], row["seeds"]) == (100, 100, 8, 2)
@@ -210,7 +206,7 @@ def test_every_export_says_how_many_rows_shots_and_seeds_it_rests_on(
     assert "Demonstrations (shots): 8" in out
 
 
-def test_two_seeds_have_no_median(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_two_seeds_have_no_median(tmp_path: Path, capsys: Captured) -> None:
     rows = [*seeds([[50, 60, 70]] * 2), *dev([50, 60, 70], 0, 0.01), *dev([50, 60, 55], 1, 0.01)]
     folder = str(write(tmp_path / "two", rows))
     assert " 3, 2 " in output(capsys, "report", folder)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from helpers.said import json_of
+from helpers.said import Captured, json_of
 from helpers.synthetic import curve, dev, seeds, write
 
 from deepthink_cli.cli.main import run
@@ -66,7 +66,7 @@ def test_values_that_no_row_has_together_are_named(tmp_path: Path) -> None:
         read_jobs([folder], ["task=sst2", "eta=0.1"])
 
 
-def test_the_report_and_the_plot_take_the_same_conditions(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_report_and_the_plot_take_the_same_conditions(folder: Path, capsys: Captured) -> None:
     where = ["--where", "task=sst2", "--where", "eta=0.1"]
     (row,) = json_of(capsys, "report", folder, *where, "--json")["rows"]
     assert (row["task"], row["eta"], row["seeds"]) == ("sst2", 0.1, 2)

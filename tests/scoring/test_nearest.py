@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from conftest import write_rows
 from helpers.inline_workers import labelling_inline
-from helpers.said import rows_of
+from helpers.said import Captured, rows_of
 
 from deepthink_cli import (
     DemonstrationSet,
@@ -114,7 +114,7 @@ def test_rows_name_the_places_of_their_demonstrations(
     rows: Path,
     llama: PackedEngine,
     reviews: DemonstrationSet,
-    capsys: pytest.CaptureFixture[str],
+    capsys: Captured,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     expected = labelled(llama, reviews, 2) * 4
@@ -128,7 +128,7 @@ def test_rows_name_the_places_of_their_demonstrations(
     assert [each["nearest"] for each in shared] == [each["nearest"] for each in found]
 
 
-def test_a_bad_row_changes_nothing_of_the_others(memory: Path, rows: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_bad_row_changes_nothing_of_the_others(memory: Path, rows: Path, capsys: Captured) -> None:
     expected = rows_of(capsys, "predict", memory, rows, "--nearest", 2, "-q")
     with rows.open("a") as file:
         file.write('{"other": 1}\n')
@@ -137,9 +137,7 @@ def test_a_bad_row_changes_nothing_of_the_others(memory: Path, rows: Path, capsy
     assert (found, "error" in bad) == (expected, True)
 
 
-def test_eval_says_how_many_demonstrations_a_query_attends_to(
-    memory: Path, rows: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_eval_says_how_many_demonstrations_a_query_attends_to(memory: Path, rows: Path, capsys: Captured) -> None:
     (told,) = rows_of(capsys, "eval", memory, rows, "--nearest", 2, "--json", "-q")
     (plain,) = rows_of(capsys, "eval", memory, rows, "--json", "-q")
     assert (told["nearest"], "nearest" in plain) == (2, False)
@@ -172,7 +170,7 @@ def test_what_holds_for_the_whole_memory_alone_is_refused_by_name(
     llama: PackedEngine,
     reviews: DemonstrationSet,
     tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    capsys: Captured,
 ) -> None:
     with pytest.raises(InputError, match="1 or more"):
         Scoring.of(nearest=0)

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 import torch
-from conftest import shared
+from conftest import Models, shared
 from transformers import AutoTokenizer
 
 from deepthink_cli import (
@@ -131,7 +129,7 @@ def test_the_label_after_a_line_break_starts_after_it(llama: Engine) -> None:
 
 
 @pytest.mark.parametrize("family", ["gemma2", "llama", "gptj", "phi"])
-def test_the_float32_head_gives_the_models_own_logits(family: str, models: Callable[[str], Path]) -> None:
+def test_the_float32_head_gives_the_models_own_logits(family: str, models: Models) -> None:
     network = load_model(str(models(family))).model.network
     head = float32_head(network, range(1, 9))
     assert head is not None
@@ -140,15 +138,13 @@ def test_the_float32_head_gives_the_models_own_logits(family: str, models: Calla
     torch.testing.assert_close(head(hidden), network(input_ids=ids).logits[0], rtol=1e-4, atol=1e-4)
 
 
-def test_a_head_that_does_something_else_is_left_to_the_model(models: Callable[[str], Path]) -> None:
+def test_a_head_that_does_something_else_is_left_to_the_model(models: Models) -> None:
     network = load_model(str(models("llama"))).model.network
     network.config.logits_scaling = 3.0  # a Llama ignores Granite's divisor
     assert float32_head(network, range(1, 9)) is None
 
 
-def test_half_precision_scores_are_compared_in_float32(
-    models: Callable[[str], Path], reviews: DemonstrationSet
-) -> None:
+def test_half_precision_scores_are_compared_in_float32(models: Models, reviews: DemonstrationSet) -> None:
     engine = load_model(str(models("llama")), dtype="bfloat16")
     memory = next(think(engine, tokenize_demonstrations(engine.tokenizer, reviews)))
     values = [value for row in predict(engine, memory, ["one", "two", "three"]) for value in row.scores.values()]

@@ -15,7 +15,7 @@ from random import Random
 
 import pytest
 import torch
-from conftest import Soak, write_rows
+from conftest import Models, Soak, write_rows
 from helpers.families import FAMILIES
 from helpers.forks import Forks
 
@@ -25,7 +25,6 @@ from deepthink_cli.engine.base import Engine
 LABELS = ("positive", "negative", "neither of the two")
 NATS = 1e-4  # by which scores may differ in float32
 SHORT = ("llama", "bloom", "pocket")  # packed, one sequence a row, and what is built in
-Models = Callable[[str], Path]
 Answers = list[tuple[str, dict[str, float]]]
 
 BOTH_STAGES = """

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Soak, write_rows
+from conftest import Models, Soak, write_rows
 from helpers.families import FAMILIES, write_model
-from helpers.said import refused
+from helpers.said import Captured, refused
 from helpers.soak import with_soak
 from helpers.tiny import tiny_task
 
@@ -24,8 +24,6 @@ from deepthink_cli.engine.opening import choose_engine
 from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.provenance import ModelIdentity
 
-Captured = pytest.CaptureFixture[str]
-Models = Callable[[str], Path]
 PAIRS = list(permutations(FAMILIES, 2))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from helpers.said import output
+from helpers.said import Captured, output
 from helpers.soak import with_soak
 from helpers.task_rows import write_task_rows
 
@@ -18,7 +18,7 @@ SHORT = ["paper/table3", "ablation/schedules"]
 
 @pytest.mark.parametrize("name", with_soak(STUDIES, SHORT))
 def test_a_study_runs_at_its_small_scale_and_draws_its_figure(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name: str
+    tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     tasks = open_study(name, "small").study.tasks
     data = write_task_rows(tmp_path / "data", tasks)

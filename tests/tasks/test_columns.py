@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import write_rows
-from helpers.said import json_of, rows_of
+from conftest import Models, write_rows
+from helpers.said import Captured, json_of, rows_of
 from helpers.tiny import reviews, tiny_task
 
 from deepthink_cli.cli.main import run
@@ -18,9 +17,6 @@ from deepthink_cli.data.source import Row, RowSource
 from deepthink_cli.errors import InputError
 from deepthink_cli.tasks.catalogue import find_task
 from deepthink_cli.tasks.items import TaskColumns
-
-Models = Callable[[str], Path]
-Captured = pytest.CaptureFixture[str]
 
 
 def converted(name: str, fields: dict[str, Any], labelled: bool = True) -> dict[str, Any]:

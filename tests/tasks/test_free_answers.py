@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import write_rows
-from helpers.said import json_of, output, refused
+from conftest import Models, write_rows
+from helpers.said import Captured, json_of, output, refused
 
 from deepthink_cli.cli.main import run
 from deepthink_cli.data.source import Row
@@ -21,7 +20,6 @@ from deepthink_cli.tasks.format import Free, Task
 from deepthink_cli.tasks.items import DoesNotFit, query_of
 from deepthink_cli.tasks.judges import JUDGES, check_may_run, given_answer, true_answer
 
-Captured = pytest.CaptureFixture[str]
 SUMS: list[dict[str, object]] = [
     {"question": f"What is {n} + {n}?", "answer": f"{n} + {n} = {2 * n}.\n#### {2 * n}"} for n in range(500, 512)
 ]
@@ -99,16 +97,14 @@ def short(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def _think(models: Callable[[str], Path], data: Path, short: Path, folder: Path) -> Path:
+def _think(models: Models, data: Path, short: Path, folder: Path) -> Path:
     path = folder / "mem.safetensors"
     words = ["think", "--task", str(short), "--data-dir", str(data), "--shots", "2", "-m", str(models("llama"))]
     assert run([*words, "-T", "2", "--keep", "all", "-q", "-o", str(path)]) == 0
     return path
 
 
-def test_eval_measures_exact_match(
-    models: Callable[[str], Path], data: Path, short: Path, tmp_path: Path, capsys: Captured
-) -> None:
+def test_eval_measures_exact_match(models: Models, data: Path, short: Path, tmp_path: Path, capsys: Captured) -> None:
     memory, samples = _think(models, data, short, tmp_path), tmp_path / "samples.jsonl"
     words = ["eval", str(memory), "--task", str(short), "--data-dir", str(data), "-q"]
     report = json_of(capsys, *words, "-o", samples, "--json")
@@ -123,7 +119,7 @@ def test_eval_measures_exact_match(
 
 
 def test_evaluated_questions_that_are_demonstrations_are_reported_apart(
-    models: Callable[[str], Path], data: Path, short: Path, tmp_path: Path, capsys: Captured
+    models: Models, data: Path, short: Path, tmp_path: Path, capsys: Captured
 ) -> None:
     memory = _think(models, data, short, tmp_path)
     mixed = write_rows(_folder(tmp_path, "gsm8k") / "test.jsonl", SUMS).parents[1]
@@ -147,7 +143,7 @@ def test_evaluated_questions_that_are_demonstrations_are_reported_apart(
 def test_options_of_scores_are_refused(
     more: list[str],
     told: str,
-    models: Callable[[str], Path],
+    models: Models,
     data: Path,
     short: Path,
     tmp_path: Path,
@@ -161,7 +157,7 @@ def test_options_of_scores_are_refused(
 
 
 def test_a_run_has_rows_of_free_answers_and_continues(
-    models: Callable[[str], Path], data: Path, short: Path, tmp_path: Path, capsys: Captured
+    models: Models, data: Path, short: Path, tmp_path: Path, capsys: Captured
 ) -> None:
     words = ["run", "--task", str(short), "--data-dir", str(data), "-m", str(models("gpt2")), "-T", "2", "-q"]
     words += ["--shots", "2", "-o", str(tmp_path / "out")]

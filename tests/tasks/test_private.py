@@ -5,12 +5,11 @@ from __future__ import annotations
 import csv
 import gzip
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import write_rows
-from helpers.said import json_of, output
+from conftest import Models, write_rows
+from helpers.said import Captured, json_of, output
 from helpers.tiny import reviews
 
 from deepthink_cli.cli.main import run
@@ -20,8 +19,6 @@ from deepthink_cli.tasks.files import read_tasks, validated
 from deepthink_cli.tasks.sources import Source, split_rows
 
 SHORT = 'template: "Review: {body}\\nKind: {kind}"\nlabels: [bad, good]\nrows: data.csv\n'
-Models = Callable[[str], Path]
-Captured = pytest.CaptureFixture[str]
 
 
 def write_csv(path: Path, count: int = 40) -> None:

@@ -10,7 +10,7 @@ import pytest
 import torch
 from conftest import REVIEWS, TEMPLATE, write_rows
 from helpers.families import write_model
-from helpers.said import json_of
+from helpers.said import Captured, json_of
 from transformers import DynamicCache
 
 from deepthink_cli import (
@@ -127,7 +127,7 @@ def parts(tmp_path: Path) -> list[str]:
 
 
 def test_composed_files_are_the_memory_of_all_their_demonstrations(
-    parts: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    parts: list[str], tmp_path: Path, capsys: Captured
 ) -> None:
     first, second, whole = parts
     told = json_of(capsys, "compose", first, second, "-o", tmp_path / "c.safetensors", "--json")
@@ -140,9 +140,7 @@ def test_composed_files_are_the_memory_of_all_their_demonstrations(
     assert len(json_of(capsys, "eval", tmp_path / "c.safetensors", rows, "--json")["results"]) == 2  # T = 1 and 2
 
 
-def test_what_is_of_one_part_is_named_when_it_is_left_out(
-    parts: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_of_one_part_is_named_when_it_is_left_out(parts: list[str], tmp_path: Path, capsys: Captured) -> None:
     first, second, _ = parts
     assert run(["calibrate", first, "-q"]) == 0
     assert run(["calibrate", second, "--calibrate", "domain", "-q"]) == 0
@@ -160,9 +158,7 @@ def test_what_is_of_one_part_is_named_when_it_is_left_out(
     assert (origin.calibrated, origin.thresholds) == (None, None)
 
 
-def test_thresholds_of_one_part_are_named_when_they_are_left_out(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_thresholds_of_one_part_are_named_when_they_are_left_out(tmp_path: Path, capsys: Captured) -> None:
     labels = [["x", "y"], ["x"], ["y"]]
     given = write_rows(tmp_path / "several.jsonl", [{"text": f"text {n}", "labels": labels[n]} for n in range(3)])
     rows = write_rows(tmp_path / "rows.jsonl", [{"text": f"row {n}", "labels": labels[n % 3]} for n in range(24)])
@@ -193,7 +189,7 @@ def test_memories_that_do_not_fit_together_are_named(parts: list[str], tmp_path:
 
 @pytest.mark.parametrize(("family", "message"), [("mistral", "(window of 8) with"), ("bloom", "earlier tokens")])
 def test_a_model_whose_attention_depends_on_places_in_the_memory_is_refused(
-    family: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    family: str, message: str, tmp_path: Path, capsys: Captured
 ) -> None:
     changes = {"sliding_window": 8} if family == "mistral" else {}
     model, rows = write_model(tmp_path / family, family, **changes), write_rows(tmp_path / "rows.jsonl", ROWS)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
-from conftest import write_rows
+from conftest import Models, write_rows
+from helpers.said import Captured
 from helpers.tiny import tiny_task
 
 from deepthink_cli import DemonstrationSet, load_memory
@@ -41,9 +41,7 @@ def test_a_training_tells_of_every_step_and_gives_the_same_bytes_again(plan: Thi
     assert one.read_bytes() == other.read_bytes()
 
 
-def test_a_trained_memory_says_what_made_it_and_answers(
-    tmp_path: Path, demos: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_trained_memory_says_what_made_it_and_answers(tmp_path: Path, demos: Path, capsys: Captured) -> None:
     output = tmp_path / "mem.safetensors"
     assert run(["think", str(demos), "--technique", "ct-kv:steps=3,lr=0.01", "-o", str(output)]) == 0
     assert "trained on 4 demonstrations" in capsys.readouterr().err
@@ -55,7 +53,7 @@ def test_a_trained_memory_says_what_made_it_and_answers(
     assert "made by   ct-kv" in capsys.readouterr().out
 
 
-def test_a_dry_run_names_the_technique(demos: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_dry_run_names_the_technique(demos: Path, capsys: Captured) -> None:
     assert run(["think", str(demos), "--technique", "ct-kv:steps=7", "--dry-run", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["technique"] == "ct-kv steps=7 lr=0.001 dropout=0.05 seed=0"
 
@@ -72,9 +70,7 @@ def test_a_dry_run_names_the_technique(demos: Path, capsys: pytest.CaptureFixtur
         (["--technique", "repeat-1"], "--technique repeat-1: use deep-thinking, repeat-R"),
     ],
 )
-def test_options_that_do_not_fit_are_refused(
-    words: list[str], message: str, demos: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_options_that_do_not_fit_are_refused(words: list[str], message: str, demos: Path, capsys: Captured) -> None:
     assert run(["think", str(demos), *words]) == 2
     assert message in capsys.readouterr().err
 
@@ -84,9 +80,7 @@ def test_one_reading_may_be_named(tmp_path: Path, demos: Path) -> None:
     assert run(["think", str(demos), "--technique", "ct-kv:steps=1", "-T", "1", "-q", "-o", str(output)]) == 0
 
 
-def test_fewer_than_four_demonstrations_are_trained_with_a_note(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_fewer_than_four_demonstrations_are_trained_with_a_note(tmp_path: Path, capsys: Captured) -> None:
     rows = write_rows(tmp_path / "two.jsonl", [{"text": "warm", "kind": "good"}, {"text": "dull", "kind": "bad"}])
     assert run(["think", str(rows), "--technique", "ct-kv:steps=1", "-o", str(tmp_path / "mem.safetensors")]) == 0
     assert "fewer than 4 different demonstrations" in capsys.readouterr().err
@@ -98,9 +92,7 @@ def test_quantized_weights_are_refused(plan: ThinkPlan) -> None:
         ContextTuning("ct-kv").check(spec, plan.demonstrations)
 
 
-def test_the_seed_of_demonstrations_is_not_that_of_the_tokens_that_are_hidden(
-    models: Callable[[str], Path], tmp_path: Path
-) -> None:
+def test_the_seed_of_demonstrations_is_not_that_of_the_tokens_that_are_hidden(models: Models, tmp_path: Path) -> None:
     """The same demonstrations make the same memory, from a task with any seed, from a file, and in a run."""
     task, data = tiny_task(tmp_path)
     rows = tmp_path / "drawn.jsonl"

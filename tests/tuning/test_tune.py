@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from base64 import b64decode
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from conftest import TEMPLATE
+from conftest import TEMPLATE, Models
 from helpers.chats import write_chat_model
 from helpers.soak import with_soak
 from sklearn.linear_model import LogisticRegression
@@ -128,7 +128,7 @@ def test_plain_in_context_learning_is_kept_unless_the_choice_is_better_beyond_no
     assert (chosen.as_json()["difference_beyond_noise"], noise.as_json()["difference_beyond_noise"]) == (True, False)
 
 
-def test_the_excess_is_that_of_labels_by_memories_that_have_not_read_the_rows(models: Callable[[str], Path]) -> None:
+def test_the_excess_is_that_of_labels_by_memories_that_have_not_read_the_rows(models: Models) -> None:
     engine = load_model(str(models("qwen3")))
     plan = planned(engine, iterations=1)
     given, (plain, *_) = Counter[str](), plan.grid.settings

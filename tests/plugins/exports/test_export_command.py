@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import write_reviews
+from conftest import Models, write_reviews
 from helpers.llama_states import state
+from helpers.said import Captured
 
 from deepthink_cli import load_memory
 from deepthink_cli.artifact.format import read_header, summary
 from deepthink_cli.cli.main import run
-
-Captured = pytest.CaptureFixture[str]
-Models = Callable[[str], Path]
 
 
 @pytest.fixture(scope="module")

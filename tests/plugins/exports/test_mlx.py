@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from conftest import REVIEWS, TEMPLATE, shared
+from conftest import REVIEWS, TEMPLATE, Models, shared
 from helpers.families import write_model
 from safetensors import safe_open
 from transformers import AutoConfig
@@ -37,7 +36,6 @@ from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.plugins.exports.mlx import check_config, check_model, unread_rotation, write_prompt_cache
 from deepthink_cli.provenance import ModelIdentity
 
-Models = Callable[[str], Path]
 QUERIES = [Query("a quiet joy", ("positive", "negative", "positive and negative")), Query("so so", ("good", "bad"))]
 DIGEST = "0" * 64
 LLAMA = ModelIdentity("org/model", None, "LlamaForCausalLM", DIGEST, DIGEST, DIGEST, "float32")

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from conftest import REVIEWS, TEMPLATE, shared
+from conftest import REVIEWS, TEMPLATE, Models, shared
 from transformers import AutoModelForCausalLM, AutoTokenizer, pipeline
 
 from deepthink_cli import (
@@ -28,7 +27,6 @@ from deepthink_cli.plugins.exports.peft import write_peft
 
 peft = pytest.importorskip("peft", reason="peft is not installed")
 
-Models = Callable[[str], Path]
 PROMPTS = ["Review: a quiet joy\nSentiment:", "Review: so so\nSentiment:"]
 ANSWERS = (" positive", " negative")
 

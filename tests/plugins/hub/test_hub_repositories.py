@@ -18,7 +18,7 @@ import safetensors.torch
 import yaml
 from conftest import write_rows
 from helpers.hub_server import TOKEN, HubState, hub
-from helpers.said import json_of, output, refused
+from helpers.said import Captured, json_of, output, refused
 
 from deepthink_cli.artifact.files import load_memory
 from deepthink_cli.artifact.format import read_header
@@ -28,7 +28,7 @@ from deepthink_cli.plugins.hub.card import MEMORY, Card
 from deepthink_cli.plugins.hub.memories import FILES, _licence_of
 
 REPO = "me/reviews"
-Capture = pytest.CaptureFixture[str]
+Capture = Captured
 
 
 @pytest.fixture(scope="module")

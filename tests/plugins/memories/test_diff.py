@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from conftest import Models
 
 from deepthink_cli import DemonstrationSet, Example, Gate, Memory, Method, save_memory, think, tokenize_demonstrations
 from deepthink_cli.artifact.files import save_quantized
@@ -128,7 +129,7 @@ def test_a_quantized_memory_is_compared_with_its_source(path: Path, tmp_path: Pa
 
 def test_labels_of_memories_of_two_models_are_not_compared(
     path: Path,
-    models: Callable[[str], Path],
+    models: Models,
     reviews: DemonstrationSet,
     loaded: Callable[[str], Engine],
     demos: Path,

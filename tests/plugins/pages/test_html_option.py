@@ -12,14 +12,12 @@ from typing import Any
 
 import pytest
 from conftest import write_rows
-from helpers.said import json_of, output
+from helpers.said import Captured, json_of, output
 from helpers.small_evidence import write_grid
 
 from deepthink_cli import Scorer, Scoring, evaluate
 from deepthink_cli.cli.main import run
 from deepthink_cli.plugins.pages.of_evaluation import Observed, page_of_evaluation, tables_of
-
-Captured = pytest.CaptureFixture[str]
 
 
 @pytest.fixture

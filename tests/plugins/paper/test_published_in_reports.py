@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from helpers.imports import HEAVY, modules_after
-from helpers.said import json_of, output
+from helpers.said import Captured, json_of, output
 from helpers.synthetic import classic, curve, dev, mmlu, write
 
 from deepthink_cli.report.formats import markdown
@@ -18,7 +18,7 @@ def both(tmp_path: Path) -> str:
     return str(write(tmp_path / "both", [*classic([0.1, 0.01], count=2)]))
 
 
-def test_the_papers_figures_are_shown_beside_those_of_the_run(both: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_papers_figures_are_shown_beside_those_of_the_run(both: str, capsys: Captured) -> None:
     report = json_of(capsys, "report", both, "--published", "--json")
     by_task = {row["task"]: row for row in report["rows"]}
     assert (by_task["sst2"]["paper_icl"], by_task["sst2"]["paper_thinking"]) == (0.579, 0.857)
@@ -28,15 +28,13 @@ def test_the_papers_figures_are_shown_beside_those_of_the_run(both: str, capsys:
     assert "paper: ICL" not in output(capsys, "report", both)
 
 
-def test_a_run_with_dev_rows_is_compared_with_the_half_of_table_1_with_them(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_with_dev_rows_is_compared_with_the_half_of_table_1_with_them(tmp_path: Path, capsys: Captured) -> None:
     folder = write(tmp_path / "dev", [*curve([50, 60]), *dev([50, 60], 0, 0.01)])
     (row,) = json_of(capsys, "report", folder, "--published", "--json")["rows"]
     assert (row["paper_icl"], row["paper_thinking"]) == (0.779, 0.881)
 
 
-def test_a_mean_over_other_tasks_than_the_papers_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_mean_over_other_tasks_than_the_papers_says_so(tmp_path: Path, capsys: Captured) -> None:
     jobs = [
         curve([30, 40], {"groups": row.groups}, task=row.setting.task, model="EleutherAI/pythia-70m") for row in mmlu()
     ]
@@ -48,12 +46,12 @@ def test_a_mean_over_other_tasks_than_the_papers_says_so(tmp_path: Path, capsys:
     assert "The paper has no figures for these models and tasks" in output(capsys, "report", other, "--published")
 
 
-def test_a_report_in_python_has_them_as_the_command_does(both: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_report_in_python_has_them_as_the_command_does(both: str, capsys: Captured) -> None:
     page = report([Path(both)], iteration=3, published=True)
     assert output(capsys, "report", both, "--at", "3", "--published", "--output-format", "markdown") == markdown(page)
 
 
-def test_the_rows_of_a_table_have_as_many_cells_with_them(both: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_rows_of_a_table_have_as_many_cells_with_them(both: str, capsys: Captured) -> None:
     out = output(capsys, "report", both, "--output-format", "latex", "--published")
     assert len({line.count("&") for line in out.splitlines() if " & " in line}) == 1
 
