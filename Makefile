@@ -31,6 +31,7 @@ test: $(VENV)/.test
 
 # The parameters of tests that the suite leaves out; then the harnesses of tests/soak, the properties, attention windows
 # and notebooks, for long: an hour or two. `make soak SEED=7` draws other ones.
+# Tables in LaTeX are compiled where pdflatex is (apt-get install texlive-latex-recommended).
 # Installs a llama.cpp, and downloads SmolLM2-135M-Instruct (93 MB), to compare exported memories with the real library.
 soak: $(VENV)/.soak
 	OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest -m soak --soak --ignore tests/soak -n $(WORKERS) --dist worksteal

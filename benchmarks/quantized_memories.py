@@ -20,11 +20,11 @@ import torch
 from transformers.utils import logging
 
 from deepthink_cli import Engine, Method, load_memory, load_model, save_memory, score, think
-from deepthink_cli.artifact.files import save_quantized
 from deepthink_cli.artifact.format import read_header
 from deepthink_cli.artifact.opening import open_memory
 from deepthink_cli.model.tokens import TokenizedQuery, tokenize_demonstrations, tokenize_queries
 from deepthink_cli.plugins.memories.diff import tensor_changes
+from deepthink_cli.plugins.memories.quantize import save_quantized
 from deepthink_cli.report.significance import Discordant
 from deepthink_cli.tasks.catalogue import find_task
 from deepthink_cli.tasks.sources import Source

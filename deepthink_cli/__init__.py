@@ -9,33 +9,44 @@ TYPE_CHECKING = False  # nothing is imported here: the program hears Ctrl-C only
 if TYPE_CHECKING:
     from typing import Any
 
-    from deepthink_cli.artifact.files import load_memory, save_memory
-    from deepthink_cli.artifact.opening import open_memory
-    from deepthink_cli.calibrate_memory import calibrate
-    from deepthink_cli.data.chat import Chat
-    from deepthink_cli.data.examples import DemonstrationSet, Example, Query, read_demonstrations
-    from deepthink_cli.data.template import Template
-    from deepthink_cli.engine.base import Engine
-    from deepthink_cli.engine.decoding import Decoding
-    from deepthink_cli.engine.opening import load_model
-    from deepthink_cli.evaluation.evaluate import EvaluationReport, evaluate
-    from deepthink_cli.generation.generation import Generation, generate
-    from deepthink_cli.memory import Memory
-    from deepthink_cli.method import Method
-    from deepthink_cli.model.options import ModelOptions
-    from deepthink_cli.model.tokens import tokenize_demonstrations, tokenize_queries
-    from deepthink_cli.prediction.predict import predict
-    from deepthink_cli.prediction.scorer import Scorer
-    from deepthink_cli.scoring.likelihood import score
-    from deepthink_cli.scoring.prediction import Prediction
-    from deepthink_cli.scoring.scoring import Scoring
-    from deepthink_cli.selection.options import SelectOptions
-    from deepthink_cli.selection.pool import pool_of_file
-    from deepthink_cli.selection.select import SelectResult, select, write_selection
-    from deepthink_cli.selection.store import Store
-    from deepthink_cli.tasks.rows import pool_of_task, rows_of_file, rows_of_task
-    from deepthink_cli.thinking import think
-    from deepthink_cli.updates.rules import Gate
+    from deepthink_cli.artifact.files import load_memory as load_memory
+    from deepthink_cli.artifact.files import save_memory as save_memory
+    from deepthink_cli.artifact.opening import open_memory as open_memory
+    from deepthink_cli.calibrate_memory import calibrate as calibrate
+    from deepthink_cli.data.chat import Chat as Chat
+    from deepthink_cli.data.examples import DemonstrationSet as DemonstrationSet
+    from deepthink_cli.data.examples import Example as Example
+    from deepthink_cli.data.examples import Query as Query
+    from deepthink_cli.data.examples import read_demonstrations as read_demonstrations
+    from deepthink_cli.data.template import Template as Template
+    from deepthink_cli.engine.base import Engine as Engine
+    from deepthink_cli.engine.decoding import Decoding as Decoding
+    from deepthink_cli.engine.opening import load_model as load_model
+    from deepthink_cli.evaluation.evaluate import EvaluationReport as EvaluationReport
+    from deepthink_cli.evaluation.evaluate import evaluate as evaluate
+    from deepthink_cli.generation.generation import Generation as Generation
+    from deepthink_cli.generation.generation import generate as generate
+    from deepthink_cli.memory import Memory as Memory
+    from deepthink_cli.method import Method as Method
+    from deepthink_cli.model.options import ModelOptions as ModelOptions
+    from deepthink_cli.model.tokens import tokenize_demonstrations as tokenize_demonstrations
+    from deepthink_cli.model.tokens import tokenize_queries as tokenize_queries
+    from deepthink_cli.prediction.predict import predict as predict
+    from deepthink_cli.prediction.scorer import Scorer as Scorer
+    from deepthink_cli.scoring.likelihood import score as score
+    from deepthink_cli.scoring.prediction import Prediction as Prediction
+    from deepthink_cli.scoring.scoring import Scoring as Scoring
+    from deepthink_cli.selection.options import SelectOptions as SelectOptions
+    from deepthink_cli.selection.pool import pool_of_file as pool_of_file
+    from deepthink_cli.selection.select import SelectResult as SelectResult
+    from deepthink_cli.selection.select import select as select
+    from deepthink_cli.selection.select import write_selection as write_selection
+    from deepthink_cli.selection.store import Store as Store
+    from deepthink_cli.tasks.rows import pool_of_task as pool_of_task
+    from deepthink_cli.tasks.rows import rows_of_file as rows_of_file
+    from deepthink_cli.tasks.rows import rows_of_task as rows_of_task
+    from deepthink_cli.thinking import think as think
+    from deepthink_cli.updates.rules import Gate as Gate
 
 _HOME = {
     "Chat": "data.chat",
@@ -78,46 +89,7 @@ _HOME = {
     "write_selection": "selection.select",
 }
 
-__all__ = [
-    "Chat",
-    "Decoding",
-    "DemonstrationSet",
-    "Engine",
-    "EvaluationReport",
-    "Example",
-    "Gate",
-    "Generation",
-    "Memory",
-    "Method",
-    "ModelOptions",
-    "Prediction",
-    "Query",
-    "Scorer",
-    "Scoring",
-    "SelectOptions",
-    "SelectResult",
-    "Store",
-    "Template",
-    "calibrate",
-    "evaluate",
-    "generate",
-    "load_memory",
-    "load_model",
-    "open_memory",
-    "pool_of_file",
-    "pool_of_task",
-    "predict",
-    "read_demonstrations",
-    "rows_of_file",
-    "rows_of_task",
-    "save_memory",
-    "score",
-    "select",
-    "think",
-    "tokenize_demonstrations",
-    "tokenize_queries",
-    "write_selection",
-]
+__all__ = list(_HOME)
 
 
 def __getattr__(name: str) -> Any:

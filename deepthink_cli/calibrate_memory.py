@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, TypeVar
 
 from deepthink_cli.artifact.format import Header, read_header
 from deepthink_cli.calibration.basis import check_inputs
-from deepthink_cli.calibration.centroids import (
+from deepthink_cli.calibration.notes import check_supported
+from deepthink_cli.calibration.observed import (
     OWN_ROWS,
-    centroid_correction,
     check_demonstrations,
+    head_correction,
     observed,
     observed_demonstrations,
 )
-from deepthink_cli.calibration.notes import check_supported
 from deepthink_cli.calibration.registry import NONE, THRESHOLDS, Calibration, calibration
 from deepthink_cli.calibration.stored import calibrated_by_rows, calibrated_by_texts, check_storable
 from deepthink_cli.data.examples import Query, Skipped
@@ -56,12 +56,12 @@ def calibrate(
 
     Args:
         memory: a memory file, all of whose iterations get a bias of their own, and T = 1 as well.
-        rows: a file of rows that are like those to be labelled; their labels are only read for `fitted`, `centroid`
-            and `thresholds`.
+        rows: a file of rows that are like those to be labelled; their labels are only read for `fitted`,
+            `fitted-slope`, `centroid`, `head` and `thresholds`.
         output: the new file; without it, the memory's own file is replaced. The tensors stay as they are.
         calibrate: the calibration; by default `batch` with rows and `contextual` without. `none` removes a correction;
             `thresholds`, the default for rows with several labels, fits a threshold for each label instead; `centroid`
-            stores the mean hidden state of each label, of the demonstrations if no rows are given.
+            and `head` store a classifier of hidden states, of the demonstrations if no rows are given.
         scoring: the scoring whose scores are corrected; the correction is used with this scoring only.
         limit: a number of rows, of which a fixed sample is then used.
         options: how to load the model that made the memory; unset options are taken from the memory.
@@ -94,11 +94,11 @@ def _correction(loaded: Loaded, name: str, rows: EvaluatedRows | None, tell: Tel
     """The correction of a memory by a calibration, estimated from texts or from rows."""
     (memories,), scoring = loaded.members, loaded.scorer.scoring
     if calibration(name).of_states:
-        return _by_centroids(loaded, rows, calibration(name), tell)
+        return _by_head(loaded, rows, calibration(name), tell)
     if rows is None:
         return calibrated_by_texts(loaded.engine, memories, name, scoring)
     found, source = predictions_of(loaded, rows, tell), Path(rows.split).name
-    return calibrated_by_rows(found, name, loaded.scorer.demonstrations.labels, source, scoring)
+    return calibrated_by_rows(found, name, loaded.scorer.demonstrations, source, scoring)
 
 
 def _save(
@@ -147,8 +147,8 @@ def predictions_of(loaded: Loaded, rows: EvaluatedRows, tell: Tell) -> Iterator[
     return _kept(chain.from_iterable(parts), rows.count, tell)
 
 
-def _by_centroids(loaded: Loaded, rows: EvaluatedRows | None, method: Calibration, tell: Tell) -> Calibrated:
-    """The correction by the centroids of rows, or of the demonstrations."""
+def _by_head(loaded: Loaded, rows: EvaluatedRows | None, method: Calibration, tell: Tell) -> Calibrated:
+    """The correction by the head of rows, or of the demonstrations."""
     engine, (memories,), scoring = loaded.engine, loaded.members, loaded.scorer.scoring
     provenance, iterations = memories[-1].provenance, [memory.iteration for memory in memories]
     assert provenance is not None
@@ -159,7 +159,8 @@ def _by_centroids(loaded: Loaded, rows: EvaluatedRows | None, method: Calibratio
         source, count = Path(rows.split).name, rows.count
         found = observed(engine, memories, _unread(rows), scoring)
     kept = list(_kept(found, count, tell))
-    return centroid_correction(method, kept, iterations, provenance.demonstrations, source, scoring)
+    depth = len(memories[-1].keys)
+    return head_correction(method, kept, iterations, depth, provenance.demonstrations, source, scoring)
 
 
 def _kept(rows: Iterable[T | Skipped], count: int, tell: Tell) -> Iterator[T]:

@@ -1,4 +1,4 @@
-"""The corrections that `deepthink calibrate` stores: a bias, centroids or thresholds."""
+"""The corrections that `deepthink calibrate` stores: a bias, a head or thresholds."""
 
 from __future__ import annotations
 
@@ -27,15 +27,26 @@ class StoredBias:
 
 @with_config(STRICT)
 @dataclass(frozen=True)
-class Centroids:
-    """The mean hidden state of each label's rows; `--calibrate centroid` gives the label with the nearest mean.
+class Head:
+    """A linear function of hidden states that scores labels, as `scoring.heads.LinearHead` computes it.
 
-    `means` holds the W float32 numbers of each label, little-endian and in base64. A score is the squared distance
-    times -`slope`.
+    `layers` are numbers of layers, from 1. `weights` holds for each label W float32 numbers for every layer, one layer
+    after another, little-endian and in base64. `bias` is in nats. `of_scores` is the weight of log p(y | x).
     """
 
-    means: dict[str, str]
-    slope: Annotated[float, Field(gt=0, le=1e100)]  # times the distance of any two states in float32 is finite
+    layers: Annotated[tuple[Count, ...], Field(min_length=1)]
+    weights: dict[str, str]
+    bias: dict[str, Nats]
+    of_scores: Annotated[float, Field(ge=0, le=1e6)]
+
+
+@with_config(STRICT)
+@dataclass(frozen=True)
+class HeldOut:
+    """The probabilities of the labels that held-out rows get, those of right labels and those of wrong labels."""
+
+    right: tuple[Share, ...]
+    wrong: tuple[Share, ...]
 
 
 @with_config(STRICT)
@@ -44,9 +55,10 @@ class Calibrated:
     """The correction that a memory stores (`deepthink calibrate`), and the inputs of its estimate.
 
     `method` is a name of `--calibrate`. `scoring` are the options of the corrected scores that differ from their
-    defaults. `bias` has T = 1 and every kept iteration; the method `centroid` has `centroids` in its place. `inputs`
+    defaults. `bias` has T = 1 and every kept iteration; methods by hidden states have a `head` in its place. `inputs`
     counts the texts, or the rows of the file `source`. `sha256` is the digest of their list as canonical JSON, with
-    pairs of text and label if true labels are needed.
+    pairs of text and label if true labels are needed. `held_out` is of the last iteration, by cross-validation of the
+    rows, if true labels are needed.
     """
 
     method: Annotated[str, Field(pattern=_NAME)]
@@ -55,18 +67,24 @@ class Calibrated:
     inputs: Count
     sha256: Digest
     source: str | None = None
-    centroids: dict[str, Centroids] | None = None
+    head: dict[str, Head] | None = None
+    held_out: HeldOut | None = None
 
     @model_validator(mode="after")
     def _check_kind(self) -> Self:
-        if bool(self.bias) == bool(self.centroids):
-            raise ValueError("a correction has either a bias or centroids")
+        if bool(self.bias) == bool(self.head):
+            raise ValueError("a correction has either a bias or a head")
         return self
 
     @property
-    def at_iterations(self) -> Mapping[str, StoredBias | Centroids]:
-        """The bias or the centroids of T = 1 and every kept iteration."""
-        return self.bias if self.centroids is None else self.centroids
+    def at_iterations(self) -> Mapping[str, StoredBias | Head]:
+        """The bias or the head of T = 1 and every kept iteration."""
+        return self.bias if self.head is None else self.head
+
+    @property
+    def of_states(self) -> bool:
+        """Whether it uses hidden states alone, and no scores."""
+        return self.head is not None and not any(each.of_scores for each in self.head.values())
 
     @property
     def counted(self) -> Literal["texts", "rows"]:
@@ -76,14 +94,14 @@ class Calibrated:
     def of(self, iterations: Collection[int]) -> Calibrated:
         """The correction of some iterations only."""
         bias = {t: each for t, each in self.bias.items() if int(t) in iterations}
-        if self.centroids is None:
-            return replace(self, bias=bias)
-        return replace(self, centroids={t: each for t, each in self.centroids.items() if int(t) in iterations})
+        head = self.head and {t: each for t, each in self.head.items() if int(t) in iterations}
+        held_out = self.held_out if max(map(int, self.at_iterations)) in iterations else None
+        return replace(self, bias=bias, head=head, held_out=held_out)
 
     def at(self, iteration: int) -> dict[str, Any]:
         """The correction of one iteration as JSON values, for other programs."""
-        values = asdict(self.of([iteration]))
-        for name in ("bias", "centroids"):
+        values = asdict(replace(self.of([iteration]), held_out=None))
+        for name in ("bias", "head"):
             values[name] = (values[name] or {}).get(str(iteration))
         return {name: value for name, value in values.items() if value is not None or name == "source"}
 
@@ -91,8 +109,9 @@ class Calibrated:
         inputs = f"{self.inputs} {self.counted}" if self.inputs != 1 else f"1 {self.counted.removesuffix('s')}"
         whence = inputs if self.source is None else f"{inputs} of {self.source}"
         whence += "".join(f", {name} {value}" for name, value in self.scoring.items())
-        if self.centroids is not None:
-            return f"nearest of {len(self.centroids['1'].means)} mean hidden states, of {whence}"
+        if self.head is not None:
+            layers = len(self.head["1"].layers)
+            return f"{self.method} calibration, hidden states of {layers} layer{'s' * (layers > 1)}, of {whence}"
         last = max(self.bias, key=int)
         bias = sorted(self.bias[last].compared.items(), key=lambda item: -item[1])
         shown = [f"{label!r} {value:+.3f}" for label, value in bias[:_SHOWN]] + ["..."] * (len(bias) > _SHOWN)

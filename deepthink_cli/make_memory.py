@@ -67,7 +67,7 @@ class ThinkPlan:
     def as_json(self) -> dict[str, Any]:
         """The plan as JSON values, sizes in bytes."""
         spec, method, length = self.spec, self.options.method, len(self.demonstrations.token_ids)
-        memory_bytes = spec.memory_bytes(length)
+        memory_bytes, window = spec.memory_bytes(length), windowed_layers(spec.config.get_text_config(decoder=True))
         return {
             "model": spec.id,
             "architecture": spec.architecture,
@@ -79,7 +79,7 @@ class ThinkPlan:
             "tokens_attended": length if method.iterations == 1 else 2 * length,
             "largest": spec.limits.largest(method.positions, method.iterations),
             "context": spec.limits.max_tokens(),
-            "window": _window(spec),
+            "window": window and dict(zip(("tokens", "layers", "of_layers"), window, strict=True)),
             "passes": method.iterations,
             **rule_as_json(method.update),
             "positions": method.positions,
@@ -88,12 +88,6 @@ class ThinkPlan:
             "memory_bytes": memory_bytes,
             "file_bytes": memory_bytes * len(self.kept),
         }
-
-
-def _window(spec: ModelSpec) -> dict[str, int] | None:
-    """The size of a model's attention window in tokens, and the number of layers with it; None without a window."""
-    window = windowed_layers(spec.config.get_text_config(decoder=True))
-    return None if window is None else dict(zip(("tokens", "layers", "of_layers"), window, strict=True))
 
 
 @dataclass(frozen=True)

@@ -55,12 +55,6 @@ def _lacks(name: str) -> Condition:
     return lambda values: is_absent(values.get(name))
 
 
-def _names(value: Any) -> tuple[str, ...]:
-    """The names of a list, also as text; in an axis of a study, None stands for the task's default."""
-    listed = value.split(",") if isinstance(value, str) else value or ()
-    return tuple(str(name).strip() for name in listed if name is not None)
-
-
 def _trained(values: Values) -> list[bool]:
     """Whether each technique trains the memory."""
     names = split_names(values.get("technique")) or (DEEP_THINKING,)

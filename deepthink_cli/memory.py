@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from transformers import DynamicCache
 
-from deepthink_cli.corrections import Centroids
+from deepthink_cli.corrections import Head
 from deepthink_cli.errors import DeepThinkError
 from deepthink_cli.provenance import Drift, Provenance
 from deepthink_cli.updates.rules import Gate, Place, UpdateRule
@@ -51,10 +51,10 @@ class Memory:
         return tuple(self.tokens(*span) for span in spans) or (self,)
 
     @property
-    def centroids(self) -> Centroids | None:
-        """The mean hidden state of each label's rows after all of this memory; None if none are stored."""
+    def head(self) -> Head | None:
+        """The stored head, which scores labels by hidden states after all of this memory; None if none is stored."""
         stored = self.provenance.calibrated if self.provenance else None
-        return stored.centroids[str(self.iteration)] if stored and stored.centroids else None
+        return stored.head[str(self.iteration)] if stored and stored.head else None
 
     @property
     def nbytes(self) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
@@ -74,6 +73,7 @@ class MethodOptions(Options):
     positions: Annotated[Positions, POSITIONS] = "continued"
     keep: Annotated[
         str,
+        Field(pattern=r"^(last|all|\s*\d{1,6}\s*(,\s*\d{1,6}\s*)*)$"),
         Flag(
             METHOD,
             "Iterations to store: last, all, or numbers as in 1,3,5.",
@@ -91,13 +91,6 @@ class MethodOptions(Options):
             default=False,
         ),
     ] = GATE
-
-    @field_validator("keep")
-    @classmethod
-    def _known(cls, keep: str) -> str:
-        if keep not in ("last", "all") and not all(re.fullmatch(r"\s*\d{1,6}\s*", part) for part in keep.split(",")):
-            raise ValueError("give last, all, or iterations as in 1,3,5")
-        return keep
 
     @property
     def method(self) -> Method:

@@ -10,9 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from deepthink_cli.artifact.format import read_header
-from deepthink_cli.data.rows import name_of
-from deepthink_cli.data.source import STDIN
-from deepthink_cli.errors import InputError
+from deepthink_cli.data.source import STDIN, RowSource
+from deepthink_cli.errors import InputError, Problem
 from deepthink_cli.experiments.folder import LOCK, check_folder
 from deepthink_cli.experiments.results import FILE
 from deepthink_cli.io.atomic import check_output
@@ -37,14 +36,12 @@ def check_apart(
                 raise InputError.of(field, path, f"a file of {source}, which this command reads; name a new file")
         elif _number(source) == _number(target):
             raise InputError.of(
-                field, path, f"the same file as {name_of(str(source))}, which this command reads; name another file"
+                field,
+                path,
+                f"the same file as {RowSource(str(source)).name}, which this command reads; name another file",
             )
-    known = {_number(run) for run in runs}
-    for folder in target.parents:
-        if target.suffix.lower() not in figures and (_is_run(folder) or _number(folder) in known):
-            raise InputError.of(
-                field, path, f"{folder} holds a run, and only deepthink run writes there; name a file elsewhere"
-            )
+    if target.suffix.lower() not in figures:
+        _refuse_runs(target.parents, runs, Problem.of(field, path), "a file elsewhere")
 
 
 def check_run_apart(folder: Path, read: Paths) -> None:
@@ -58,7 +55,7 @@ def check_run_apart(folder: Path, read: Paths) -> None:
         around = (source, *Path(os.path.realpath(source)).parents, *_files(source))
         if any(_number(path) in written for path in around):
             raise InputError.of(
-                "output", folder, f"holds {name_of(str(source))}, which this command reads; name a new folder"
+                "output", folder, f"holds {RowSource(str(source)).name}, which this command reads; name a new folder"
             )
 
 
@@ -68,14 +65,17 @@ def check_folder_apart(path: Path, runs: Collection[Path]) -> None:
     if os.path.lexists(target) and not target.is_dir():
         raise InputError.of("output", path, "a file; name a folder")
     around = [folder for folder in (target, *target.parents) if folder.is_dir()]
+    _refuse_runs(around, runs, Problem.of("output", path), "another folder")
+    if not os.access(around[0], os.W_OK | os.X_OK):
+        raise InputError.of("output", path, f"the directory {around[0]} is not writable")
+
+
+def _refuse_runs(around: Iterable[Path], runs: Collection[Path], named: Problem, way: str) -> None:
+    """Raise InputError if one of the folders around an output holds a run."""
     known = {_number(run) for run in runs}
     for folder in around:
         if _is_run(folder) or _number(folder) in known:
-            raise InputError.of(
-                "output", path, f"{folder} holds a run, and only deepthink run writes there; name another folder"
-            )
-    if not os.access(around[0], os.W_OK | os.X_OK):
-        raise InputError.of("output", path, f"the directory {around[0]} is not writable")
+            raise InputError(named.because(f"{folder} holds a run, and only deepthink run writes there; name {way}"))
 
 
 def _lies_in(target: Path, folder: str | Path) -> bool:

@@ -1,13 +1,12 @@
-"""The origin of a memory: its model, demonstrations and method, as values and as lines for people."""
+"""The origin of a memory: its model, demonstrations and method."""
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from itertools import islice
-from typing import Annotated, Literal, Protocol, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, TypeAdapter, model_validator, with_config
 
@@ -19,7 +18,7 @@ from deepthink_cli.data.template import PARTS, Template
 from deepthink_cli.errors import InputError
 from deepthink_cli.io.mistakes import STRICT
 from deepthink_cli.io.records import LARGEST, Count, Digest, Finite, Natural, Share, Value
-from deepthink_cli.io.text import canonical_json, named
+from deepthink_cli.io.text import json_sha256
 from deepthink_cli.method import Method
 
 Bits = Literal[8, 4]  # bits a number in a quantized memory
@@ -53,7 +52,7 @@ class ModelIdentity:
     def contents_sha256(self) -> str:
         """Digest of all parts but the dtype; it does not depend on the model's place."""
         described = {name: value for name, value in asdict(self).items() if name != "gguf"}
-        return hashlib.sha256(canonical_json({**described, "dtype": "", "id": "", "revision": ""}).encode()).hexdigest()
+        return json_sha256({**described, "dtype": "", "id": "", "revision": ""})
 
     def differences(self, other: ModelIdentity) -> list[str]:
         """The names of the parts in which two models differ; empty if each can use the other's memories.
@@ -125,7 +124,7 @@ class TokenizedDemonstrations:
             del values["template"]["label_separator"]
         if self.template.tokens != PARTS:
             del values["template"]["tokens"]
-        return hashlib.sha256(canonical_json(values).encode()).hexdigest()
+        return json_sha256(values)
 
 
 @with_config(STRICT)
@@ -219,6 +218,10 @@ class Tuned:
             raise ValueError(f"{self.folds} folds of {self.rows} rows")
         return self
 
+    def __str__(self) -> str:
+        chosen = f"chosen from {self.tried} settings by {self.folds}-fold cross-validation over {self.rows} rows"
+        return f"{chosen}: {self.accuracy:.1%}, plain {self.baseline:.1%}; calibration {self.calibration}"
+
 
 @with_config(STRICT)
 @dataclass(frozen=True)
@@ -267,29 +270,6 @@ class Provenance:
 ADAPTER_DEMONSTRATIONS = TypeAdapter(TokenizedDemonstrations)
 
 
-class Origin(Protocol):
-    """The attributes that the metadata of a file and the provenance of a memory have in common."""
-
-    @property
-    def model(self) -> ModelIdentity: ...
-    @property
-    def task(self) -> str | None: ...
-    @property
-    def seed(self) -> int | None: ...
-    @property
-    def selected(self) -> Selected | None: ...
-    @property
-    def technique(self) -> RecordedTechnique | None: ...
-    @property
-    def tuned(self) -> Tuned | None: ...
-    @property
-    def quantized(self) -> Quantized | None: ...
-    @property
-    def calibrated(self) -> Calibrated | None: ...
-    @property
-    def thresholds(self) -> Thresholds | None: ...
-
-
 def check_model(provenance: Provenance, other: ModelIdentity, path: str) -> None:
     """Raise InputError unless the memory `path` was made by the model with identity `other`."""
     made_by, differences = provenance.model, provenance.model.differences(other)
@@ -311,53 +291,3 @@ def _called(model: ModelIdentity) -> str:
     quantized = f" in {model.quantize}" if model.quantize else ""
     file = "" if model.gguf is None or model.id.endswith(model.gguf) else f"/{model.gguf}"
     return f"{model.id}{file}{revision}{quantized}"
-
-
-def origin_lines(origin: Origin, method: str) -> dict[str, str]:
-    """The model, the method, and the origin of demonstrations and method, by name."""
-    model, technique, tuned = origin.model, origin.technique, origin.tuned
-    revision = f" at {model.revision}" if model.revision else ""
-    quantized = f", {model.quantize}" if model.quantize else ""
-    drawn = "" if origin.seed is None else f", seed {origin.seed}"
-    return {
-        "model": f"{model.id}{revision} ({model.architecture}, {model.dtype}{quantized})",
-        "method": method,
-        **({"made by": str(technique)} if technique else {}),
-        **({"words": _words(technique)} if technique and technique.words else {}),
-        **({"task": f"{origin.task}{drawn}"} if origin.task else {}),
-        **({"selected": str(origin.selected)} if origin.selected else {}),
-        **({"tuned": _tuned(tuned)} if tuned else {}),
-        **({"quantized": str(origin.quantized)} if origin.quantized else {}),
-        **({"corrected": str(origin.calibrated)} if origin.calibrated else {}),
-        **({"thresholds": str(origin.thresholds)} if origin.thresholds else {}),
-    }
-
-
-def prompt_lines(labels: Sequence[str], template: Template, chat: Chat | None) -> dict[str, str]:
-    """The labels and the form of the prompts, by name."""
-    return {
-        "labels": ", ".join(map(named, labels)) or "with every input",
-        "template": f"{template.pattern!r}, separator {template.separator!r}",
-        **({"token ids": "of demonstrations and query, each alone"} if template.tokens == PARTS else {}),
-        **({"prompts": f"{chat}, template {chat.template_sha256[:12]}"} if chat else {}),
-    }
-
-
-def versions_line(versions: Mapping[str, str]) -> dict[str, str]:
-    """The versions of the libraries that determine a file, by name."""
-    return {"versions": ", ".join(f"{name} {number}" for name, number in versions.items())}
-
-
-def method_text(iterations: int, rule: str, positions: str) -> str:
-    """The method in one line."""
-    return f"T = {iterations}, {rule}, {positions} positions"
-
-
-def _tuned(tuned: Tuned) -> str:
-    chosen = f"chosen from {tuned.tried} settings by {tuned.folds}-fold cross-validation over {tuned.rows} rows"
-    return f"{chosen}: {tuned.accuracy:.1%}, plain {tuned.baseline:.1%}; calibration {tuned.calibration}"
-
-
-def _words(technique: RecordedTechnique) -> str:
-    """The words that the model reads in place of the labels, in one line."""
-    return "read in place of the labels: " + ", ".join(f"{label} -> {word}" for label, word in technique.words.items())

@@ -17,9 +17,8 @@ START = """\
 # Measurements
 
 How fast scoring is beside other programs, and what its parts cost, each with the command that measures it.
-[Performance](performance.md) says what follows. Each table is a file in `benchmarks/records/`, which a benchmark wrote
-with `--record`; figures have three digits. *Transcribed* ones stood on a page by the commit that is named, or were
-printed by a run of it; no file was kept of them. Machines and days differ, so figures are best compared within a table.
+[Performance](performance.md) says what follows. Each table is a file in `benchmarks/records/`; a *transcribed* one was
+copied from what the program printed. Machines and days differ, so compare figures within a table.
 
 A column with a stroke (`harness / deepthink`) is computed from the two that it names. L are demonstration tokens, c
 tokens of a candidate. Loading is not counted, nor the reading, which stands in a column of its own. The systems:

@@ -16,18 +16,18 @@ import argparse
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from deepthink_cli.calibration.centroids import observed, observed_demonstrations
-from deepthink_cli.calibration.registry import CALIBRATIONS, NONE, choices
+from deepthink_cli.calibration.observed import Observed, observed, observed_demonstrations
+from deepthink_cli.calibration.registry import CALIBRATIONS, CENTROID, HEAD, NONE, choices
 from deepthink_cli.data.examples import Query
 from deepthink_cli.data.same_input import input_groups
-from deepthink_cli.engine.base import Engine, Observation, Reading, ScoringPlan, Sums
+from deepthink_cli.engine.base import Observation, Reading, ScoringPlan, Sums
 from deepthink_cli.engine.batches import BatchedEngine
 from deepthink_cli.engine.network import LanguageModel
 from deepthink_cli.engine.opening import find_model, load
@@ -46,7 +46,6 @@ from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.plugins.context_tuning import training
 from deepthink_cli.plugins.context_tuning.gradients import TrainingRow, answer_gradient
 from deepthink_cli.provenance import TokenizedDemonstrations
-from deepthink_cli.scoring.centroids import centroids_of, nearness
 from deepthink_cli.scoring.pipeline import predicted
 from deepthink_cli.scoring.prediction import Prediction
 from deepthink_cli.scoring.scoring import PLAIN
@@ -59,7 +58,6 @@ from research.packing import continued, unpacked
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from torch import Tensor
 
     from deepthink_cli.memory import Memory
     from deepthink_cli.scoring.softmax import Floats
@@ -114,9 +112,11 @@ class Meter(PackedEngine):
         self.scoring += Cost(len(memories) * _tokens(plan), time.process_time() - started)
         return sums
 
-    def observe(self, memory: Memory | None, plan: ScoringPlan, every_token: bool = False) -> list[Observation]:
+    def observe(
+        self, memory: Memory | None, plan: ScoringPlan, every_token: bool = False, layers: Sequence[int] = ()
+    ) -> list[Observation]:
         started = time.process_time()
-        found = self.scorer.observe(memory, plan, every_token)
+        found = self.scorer.observe(memory, plan, every_token, layers)
         self.scoring += Cost(_tokens(plan), time.process_time() - started)
         return found
 
@@ -259,44 +259,65 @@ def centroid_arm(case: Case, iteration: int) -> Iterator[Outcome]:
     Labels of fewer than two such inputs have no mean, and are never given.
     """
     job = case.job(iterations=iteration, at=str(iteration))
-    engine, before, labels = case.engine, case.engine.making, job.plain.labels
+    engine, before = case.engine, case.engine.making
     method = Method(iteration, Gate(case.common["etas"][0]), case.common["positions"][0])
     *_, memory = think(engine, job.plain, method)
     assert memory.provenance is not None
     making, between = engine.making - before, engine.scoring
-    dev, test = (_observed(engine, memory, job.queries(part)) for part in ("dev", "test"))
+    read = memory.provenance.demonstrations
+    dev, test = (
+        measured_rows(predicted(observed(engine, [memory], job.queries(part), PLAIN)), read) for part in ("dev", "test")
+    )
     scoring = engine.scoring - between
     length, shots = len(job.plain.token_ids), len(job.plain.examples)
-    gold = [labels.index(str(query.gold)) for query, _ in test]
-    read = memory.provenance.demonstrations
-    yield Outcome("centroid", _by_centroids(dev, test, read), gold, shots + len(dev), length, making, scoring)
+    for name in (CENTROID, HEAD):
+        scores = by_head(name, dev, test)
+        yield Outcome(name, scores, test.gold, shots + len(dev.gold), length, making, scoring)
     own = predicted(observed_demonstrations(engine, memory.provenance, [iteration], PLAIN, silent))
-    scores, making = _by_centroids(own, test, read), engine.making - before
-    test_rows = scoring.share(len(test) / (len(test) + len(dev)))
-    yield Outcome("centroid of demonstrations", scores, gold, shots, length, making, test_rows)
+    scores, making = by_head(CENTROID, measured_rows(own, read), test), engine.making - before
+    test_rows = scoring.share(len(test.gold) / (len(test.gold) + len(dev.gold)))
+    yield Outcome("centroid of demonstrations", scores, test.gold, shots, length, making, test_rows)
 
 
-def _observed(engine: Engine, memory: Memory, queries: Iterable[Query]) -> list[tuple[Query, list[Tensor]]]:
-    return predicted(observed(engine, [memory], queries, PLAIN))
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """Rows after a memory: scores (n, C) in nats, hidden states (n, L, W), true labels (n,) and inputs (n,)."""
+
+    scores: Floats
+    states: Floats
+    gold: Sequence[int]
+    groups: Sequence[int]
 
 
-def _by_centroids(
-    rows: Sequence[tuple[Query, list[Tensor]]],
-    test: Sequence[tuple[Query, list[Tensor]]],
-    read: TokenizedDemonstrations,
-) -> Floats:
-    """Scores (n, C) of test rows; those of labels of fewer than two inputs are minus infinity."""
+def measured_rows(rows: Sequence[Observed], read: TokenizedDemonstrations) -> Measured:
+    """Rows as arrays; of several memories, by the first."""
     import numpy as np
 
-    labels, groups = read.labels, input_groups((query for query, _ in rows), read.template, read.labels)
-    counts = Counter(label for label, _ in {*zip((query.gold for query, _ in rows), groups, strict=True)})
-    known = [label for label in labels if counts[label] > 1]
-    scores = np.full((len(test), len(labels)), -np.inf)
-    numbered = zip(rows, groups, strict=True)
-    usable = [(found[0], str(query.gold), group) for (query, found), group in numbered if query.gold in known]
-    centroids = centroids_of(*zip(*usable, strict=True), known)
-    for place, near in enumerate(nearness([found[0] for _, found in test], centroids)):
-        scores[place, [labels.index(label) for label in near]] = list(near.values())
+    queries = [query for query, _ in rows]
+    named = [dict(zip(query.candidates, found[0][0].sums, strict=True)) for query, found in rows]
+    return Measured(
+        np.array([[each[label] for label in read.labels] for each in named]),
+        np.stack([found[0][1].numpy() for _, found in rows]),
+        [read.labels.index(str(query.gold)) for query in queries],
+        input_groups(queries, read.template, read.labels),
+    )
+
+
+def by_head(name: str, rows: Measured, test: Measured) -> Floats:
+    """Scores (n, C) of test rows by a calibration of hidden states, fitted to rows.
+
+    A label of fewer than two inputs among the rows is never given: its scores are minus infinity.
+    """
+    import numpy as np
+
+    labels = np.shape(rows.scores)[1]
+    counts = Counter(label for label, _ in {*zip(rows.gold, rows.groups, strict=True)})
+    known = [label for label in range(labels) if counts[label] > 1]
+    used = [row for row, label in enumerate(rows.gold) if label in known]
+    gold, groups = [known.index(rows.gold[row]) for row in used], [rows.groups[row] for row in used]
+    head = CALIBRATIONS[name].head(rows.states[used], rows.scores[used][:, known], gold, groups)
+    scores = np.full((len(test.gold), labels), -np.inf)
+    scores[:, known] = head.scores(test.states, test.scores[:, known])
     return scores
 
 

@@ -31,13 +31,12 @@ from deepthink_cli.artifact.metadata import (
     rule_fields,
     versions,
 )
-from deepthink_cli.artifact.quantization import GROUP, Codes, check_codes, dequantized, quantized
+from deepthink_cli.artifact.quantization import Codes, check_codes, dequantized
 from deepthink_cli.corrections import Calibrated, Thresholds
 from deepthink_cli.errors import DeepThinkError, InputError, option
 from deepthink_cli.io.atomic import replacing
 from deepthink_cli.io.text import canonical_json
 from deepthink_cli.memory import Memory
-from deepthink_cli.provenance import Bits, Quantized
 
 _DTYPES = {torch.float32: "F32", torch.bfloat16: "BF16", torch.uint8: "U8"}  # as the header names them
 
@@ -62,27 +61,7 @@ def save_memory(memory: Memory | Sequence[Memory], path: str | Path) -> Header:
         raise InputError("this memory was read with vectors, which its file would not hold; keep the file of vectors")
     if form := memories[-1].provenance.quantized:
         raise InputError(f"this memory is {form.dtype}; copy its file, or save the float32 memory it was made from")
-    return _write(_metadata(memories), _tensors(memories), path)
-
-
-def save_quantized(header: Header, bits: Bits, path: str | Path) -> Header:
-    """Write all iterations of a float32 memory file again in 8 or 4 bits a number; return the new file's header.
-
-    The write is atomic, as in `save_memory`. Raises InputError for a file that is quantized already or damaged, and
-    DeepThinkError for numbers that the format cannot store or a failed write.
-    """
-    metadata = header.metadata
-    if metadata.quantized is not None:
-        raise InputError(
-            f"{header.path}: is {metadata.quantized.dtype} already; quantize the float32 memory that it was made from"
-        )
-    form = Quantized(bits, GROUP, metadata.sha256)
-    tensors: dict[str, torch.Tensor] = {}
-    for name, tensor in _tensors(read_memories(header)).items():
-        stored = quantized(tensor, name.rpartition(".")[2], form)
-        tensors |= {name: stored.codes, f"{name}.low": stored.low, f"{name}.scale": stored.scale}
-    dtypes = {**metadata.dtypes, "memory": form.dtype}
-    return _write(replace(metadata, quantized=form, dtypes=dtypes), tensors, path)
+    return write_file(_metadata(memories), tensors_of(memories), path)
 
 
 def save_calibrated(
@@ -95,10 +74,10 @@ def save_calibrated(
     """
     artifact = read_artifact(header, header.metadata.kept)
     tensors = {name: _stored(artifact, name) for name in header.tensors}
-    return _write(replace(header.metadata, calibrated=calibrated, thresholds=thresholds), tensors, path)
+    return write_file(replace(header.metadata, calibrated=calibrated, thresholds=thresholds), tensors, path)
 
 
-def _tensors(memories: Sequence[Memory]) -> dict[str, torch.Tensor]:
+def tensors_of(memories: Sequence[Memory]) -> dict[str, torch.Tensor]:
     """The tensors of a file with these memories, by name."""
     return {
         tensor_name(each.iteration, layer, part): tensor.cpu().contiguous()
@@ -108,7 +87,7 @@ def _tensors(memories: Sequence[Memory]) -> dict[str, torch.Tensor]:
     }
 
 
-def _write(unsigned: Metadata, tensors: dict[str, torch.Tensor], path: str | Path) -> Header:
+def write_file(unsigned: Metadata, tensors: dict[str, torch.Tensor], path: str | Path) -> Header:
     """Write metadata, with their digest, and tensors; the old file is replaced when the new one can be read."""
     described = {name: (_DTYPES[tensor.dtype], tuple(tensor.shape)) for name, tensor in tensors.items()}
     signed = content_digest(unsigned, described, lambda name: tensors[name].view(torch.uint8).numpy().tobytes())
@@ -127,8 +106,9 @@ def write_tensors(tensors: dict[str, torch.Tensor], path: Path, key: str, metada
     """Write a safetensors file whose metadata have one key; raises OSError."""
     try:
         safetensors.torch.save_file(tensors, path, metadata={key: metadata})
-    except SafetensorError as error:
-        raise _system_error(error) from error
+    except SafetensorError as error:  # its message contains the number of the system's error
+        number = re.search(r"\(os error (\d+)\)", str(error))
+        raise (OSError(int(number[1]), os.strerror(int(number[1]))) if number else OSError(str(error))) from error
 
 
 def load_memory(path: str | Path, iteration: int | None = None) -> Memory:
@@ -225,9 +205,3 @@ def _metadata(memories: Sequence[Memory]) -> Metadata:
         drift={str(t): drift for t, drift in enumerate(last.drift, start=2)},
         chat=demonstrations.chat,
     )
-
-
-def _system_error(error: SafetensorError) -> OSError:
-    """The system error behind a SafetensorError, whose message contains only its number."""
-    number = re.search(r"\(os error (\d+)\)", str(error))
-    return OSError(int(number[1]), os.strerror(int(number[1]))) if number else OSError(str(error))

@@ -15,14 +15,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, TypeAdapter, ValidationError, with_config
 
-from deepthink_cli.corrections import Calibrated, Centroids, Thresholds
+from deepthink_cli.corrections import Calibrated, Head, Thresholds
 from deepthink_cli.data.chat import Chat
 from deepthink_cli.data.examples import Example
 from deepthink_cli.data.template import PARTS, Template
 from deepthink_cli.errors import InputError
 from deepthink_cli.io.mistakes import STRICT, place, reason
 from deepthink_cli.io.records import LARGEST, Count, Digest, Finite, Natural, Share
-from deepthink_cli.io.text import canonical_json
+from deepthink_cli.io.text import canonical_json, named
 from deepthink_cli.method import Method, Positions
 from deepthink_cli.provenance import (
     Drift,
@@ -168,8 +168,11 @@ def as_json(metadata: Metadata) -> dict[str, Any]:
     fields: dict[str, Any] = ADAPTER_METADATA.dump_python(metadata, mode="json")
     if metadata.model.gguf is None:
         del fields["model"]["gguf"]
-    if metadata.calibrated is not None and metadata.calibrated.centroids is None:
-        del fields["calibrated"]["centroids"]
+    if metadata.calibrated is not None:
+        stored = fields["calibrated"]
+        fields["calibrated"] = {
+            name: value for name, value in stored.items() if name not in ("head", "held_out") or value is not None
+        }
     if metadata.template.label_separator is None:
         del fields["template"]["label_separator"]
     if metadata.template.tokens != PARTS:
@@ -245,30 +248,32 @@ def _check_demonstrations(metadata: Metadata) -> None:
 
 
 def _check_calibrated(metadata: Metadata) -> None:
-    """Raise ValueError unless a correction has a bias or mean of every label, at T = 1 and every kept iteration."""
+    """Raise ValueError unless a correction has a bias or head of every label, at T = 1 and every kept iteration."""
     if (calibrated := metadata.calibrated) is None:
         return
     if not metadata.labels or set(calibrated.at_iterations) != {str(t) for t in (1, *metadata.kept)}:
         raise ValueError("calibrated.bias: not one for the labels at T = 1 and at each kept iteration")
-    widths = {_width(centroids, metadata.labels) for centroids in (calibrated.centroids or {}).values()}
-    if len(widths) > 1:
-        raise ValueError("calibrated.centroids: not of one number of float32 numbers")
+    heads = [*(calibrated.head or {}).values()]
+    if len({(head.layers, _numbers(head, metadata.labels)) for head in heads}) > 1:
+        raise ValueError("calibrated.head: not of the same layers and number of float32 numbers")
     for bias in calibrated.bias.values():
         if not set(bias.compared) == set(bias.per_token) == set(metadata.labels):
             raise ValueError(f"calibrated.bias: of {', '.join(bias.compared)}, not of the labels")
 
 
-def _width(centroids: Centroids, labels: Sequence[str]) -> int:
-    """The width of the means; raises ValueError unless every label has one, of finite numbers."""
-    if set(centroids.means) != set(labels):
-        raise ValueError(f"calibrated.centroids: of {', '.join(centroids.means)}, not of the labels")
-    means = [b64decode(mean, validate=True) for mean in centroids.means.values()]
-    width, rest = divmod(len(means[0]), 4)
-    if rest or not width or {len(mean) for mean in means} != {4 * width}:
-        raise ValueError("calibrated.centroids: not of one number of float32 numbers")
-    if not all(math.isfinite(number) for mean in means for (number,) in struct.iter_unpack("<f", mean)):
-        raise ValueError("calibrated.centroids: a number is NaN or infinite")
-    return width
+def _numbers(head: Head, labels: Sequence[str]) -> int:
+    """The number of weights of a label; raises ValueError unless each label has as many, all finite."""
+    if not set(head.weights) == set(head.bias) == set(labels):
+        raise ValueError(f"calibrated.head: of {', '.join(head.weights)}, not of the labels")
+    if list(head.layers) != sorted(set(head.layers)):
+        raise ValueError(f"calibrated.head: layers {list(head.layers)} are not in increasing order")
+    weights = [b64decode(each, validate=True) for each in head.weights.values()]
+    width, rest = divmod(len(weights[0]), 4 * len(head.layers))
+    if rest or not width or {len(each) for each in weights} != {len(weights[0])}:
+        raise ValueError("calibrated.head: not of one number of float32 numbers a layer")
+    if not all(math.isfinite(number) for each in weights for (number,) in struct.iter_unpack("<f", each)):
+        raise ValueError("calibrated.head: a number is NaN or infinite")
+    return width * len(head.layers)
 
 
 def _check_thresholds(metadata: Metadata) -> None:
@@ -286,3 +291,48 @@ def versions() -> Mapping[str, str]:
     """Versions of Python and of the libraries that determine a memory."""
     packages = {name: version(name) for name in ("safetensors", "tokenizers", "torch", "transformers")}
     return {"deepthink": version("deepthink-cli"), "python": platform.python_version(), **packages}
+
+
+def origin_lines(origin: Provenance | Metadata, method: str) -> dict[str, str]:
+    """The model, the method, and the origin of demonstrations and method, by name."""
+    model, technique = origin.model, origin.technique
+    revision = f" at {model.revision}" if model.revision else ""
+    quantized = f", {model.quantize}" if model.quantize else ""
+    drawn = "" if origin.seed is None else f", seed {origin.seed}"
+    return {
+        "model": f"{model.id}{revision} ({model.architecture}, {model.dtype}{quantized})",
+        "method": method,
+        **({"made by": str(technique)} if technique else {}),
+        **({"words": _words(technique)} if technique and technique.words else {}),
+        **({"task": f"{origin.task}{drawn}"} if origin.task else {}),
+        **({"selected": str(origin.selected)} if origin.selected else {}),
+        **({"tuned": str(origin.tuned)} if origin.tuned else {}),
+        **({"quantized": str(origin.quantized)} if origin.quantized else {}),
+        **({"corrected": str(origin.calibrated)} if origin.calibrated else {}),
+        **({"thresholds": str(origin.thresholds)} if origin.thresholds else {}),
+    }
+
+
+def prompt_lines(labels: Sequence[str], template: Template, chat: Chat | None) -> dict[str, str]:
+    """The labels and the form of the prompts, by name."""
+    return {
+        "labels": ", ".join(map(named, labels)) or "with every input",
+        "template": f"{template.pattern!r}, separator {template.separator!r}",
+        **({"token ids": "of demonstrations and query, each alone"} if template.tokens == PARTS else {}),
+        **({"prompts": f"{chat}, template {chat.template_sha256[:12]}"} if chat else {}),
+    }
+
+
+def versions_line(versions: Mapping[str, str]) -> dict[str, str]:
+    """The versions of the libraries that determine a file, by name."""
+    return {"versions": ", ".join(f"{name} {number}" for name, number in versions.items())}
+
+
+def method_text(iterations: int, rule: str, positions: str) -> str:
+    """The method in one line."""
+    return f"T = {iterations}, {rule}, {positions} positions"
+
+
+def _words(technique: RecordedTechnique) -> str:
+    """The words that the model reads in place of the labels, in one line."""
+    return "read in place of the labels: " + ", ".join(f"{label} -> {word}" for label, word in technique.words.items())

@@ -140,7 +140,7 @@ def find_its_model(memory: OpenedMemory, options: ModelOptions | None, tell: Tel
     spec = find_model(model_options(memory, options), tell, named_by(memory, options))
     check_model(memory.provenance, spec.identify(), memory.name)
     if spec.id == POCKET:
-        tell(Note(f"{memory.name}: {TOY}; think with a real model for labels that you use"))
+        tell(Note(f"{memory.name}: {TOY}"))
     demonstrations = memory.provenance.demonstrations
     if demonstrations.chat:
         check_template(spec.tokenizer, demonstrations.chat, memory.name)

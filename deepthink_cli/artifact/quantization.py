@@ -13,15 +13,13 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from deepthink_cli.errors import DeepThinkError, InputError
+from deepthink_cli.errors import InputError
 from deepthink_cli.provenance import Quantized
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-GROUP = 32  # numbers that share a range, as in KIVI
-_AXES = {"keys": 1, "values": 2}  # axes of (heads, L, size) along which groups lie
-_SMALLEST = torch.finfo(torch.float32).tiny  # the scale of a constant group, whose codes are all 0
+AXES = {"keys": 1, "values": 2}  # axes of (heads, L, size) along which groups lie
 
 
 @dataclass(frozen=True)
@@ -38,30 +36,10 @@ class Codes:
     scale: Tensor
 
 
-def quantized(tensor: Tensor, part: str, form: Quantized) -> Codes:
-    """The codes of a float32 tensor (heads, L, size), the `part` `keys` or `values` of a layer.
-
-    `low` is rounded down and `scale` up, so that the codes reach all numbers: the result of `dequantized` differs by at
-    most half the scale of a group, and by rounding in float32. Raises DeepThinkError for numbers that are too large for
-    bfloat16.
-    """
-    axis, most, exact = _AXES[part], 2**form.bits - 1, tensor.double()
-    groups = torch.split(exact, form.group, axis)
-    low = _rounded(torch.cat([group.amin(axis, keepdim=True) for group in groups], axis), up=False)
-    high = torch.cat([group.amax(axis, keepdim=True) for group in groups], axis)
-    scale = _rounded(((high - low.double()) / most).clamp_min(_SMALLEST), up=True)
-    offset = exact - _spread(low, tensor, axis, form).double()
-    codes = (offset / _spread(scale, tensor, axis, form).double()).round().clamp(0, most).to(torch.uint8)
-    stored = Codes(codes if form.bits == 8 else _packed(codes), low, scale)
-    if not dequantized(stored, part, tensor.shape[1], form).isfinite().all():
-        raise DeepThinkError(f"{form.dtype} cannot store {part} as large as {tensor.abs().max():.3g}; keep float32")
-    return stored
-
-
 def dequantized(stored: Codes, part: str, length: int, form: Quantized) -> Tensor:
     """The float32 tensor (heads, L, size) of codes, L = `length`; computed in float64, then rounded."""
     codes = stored.codes if form.bits == 8 else _unpacked(stored.codes)[:, :length]
-    low, scale = (_spread(each, codes, _AXES[part], form).double() for each in (stored.low, stored.scale))
+    low, scale = (spread(each, codes, AXES[part], form).double() for each in (stored.low, stored.scale))
     return (low + scale * codes).float()
 
 
@@ -75,24 +53,9 @@ def check_codes(stored: Codes, length: int, form: Quantized, name: str) -> None:
         raise InputError(f"{name} has codes for more than {length} tokens")
 
 
-def _spread(ranges: Tensor, like: Tensor, axis: int, form: Quantized) -> Tensor:
+def spread(ranges: Tensor, like: Tensor, axis: int, form: Quantized) -> Tensor:
     """Repeat every group's value for each of its numbers: (heads, L, size)."""
     return ranges.index_select(axis, torch.arange(like.shape[axis]) // form.group)
-
-
-def _rounded(numbers: Tensor, up: bool) -> Tensor:
-    """The closest bfloat16 numbers that are not smaller; without `up`, not larger."""
-    nearest = numbers.to(torch.bfloat16)
-    beyond = nearest.double() < numbers if up else nearest.double() > numbers
-    limit = torch.full_like(nearest, torch.inf if up else -torch.inf)
-    return torch.where(beyond, torch.nextafter(nearest, limit), nearest)
-
-
-def _packed(codes: Tensor) -> Tensor:
-    """Two tokens a byte: (heads, L, size) to (heads, ceil(L / 2), size)."""
-    packed, odd = codes[:, 0::2].clone(), codes[:, 1::2]
-    packed[:, : odd.shape[1]] |= odd << 4
-    return packed
 
 
 def _unpacked(packed: Tensor) -> Tensor:

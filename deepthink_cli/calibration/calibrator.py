@@ -77,7 +77,7 @@ class Calibrator(RowCalibrator):
 
     A bias from texts is the same for all rows with the same candidates; the texts are scored after the same `members`
     and by the same scoring as the rows. A bias from rows is as in `RowCalibrator`. The correction `stored` is a bias,
-    the mean of the members' biases, or centroids.
+    the mean of the members' biases, or a head.
     """
 
     def __init__(
@@ -95,8 +95,8 @@ class Calibrator(RowCalibrator):
             if name == STORED:
                 stored = provenance.calibrated
                 assert stored is not None
-                centroids = stored.centroids is not None
-                self._correct[name] = _Nearest(stored, demonstrations.labels) if centroids else _Stored(members)
+                by_head = stored.head is not None
+                self._correct[name] = _ByHead(stored, demonstrations.labels) if by_head else _Stored(members)
             elif name != NONE and unlabelled(name).from_rows:
                 self._correct[name] = _FromRows(name, demonstrations.labels)
             elif name != NONE:
@@ -261,8 +261,8 @@ class _Stored:
         )
 
 
-class _Nearest:
-    """Corrections by the centroids that memories store: the nearness to them in place of the scores."""
+class _ByHead:
+    """Corrections by the heads that memories store: their scores in place of the log-probabilities."""
 
     def __init__(self, stored: Calibrated, labels: Candidates) -> None:
         self.stored, self.labels = stored, labels
@@ -272,9 +272,9 @@ class _Nearest:
         return [self._correction(each) for each in predictions]
 
     def _correction(self, prediction: Prediction) -> Correction:
-        assert prediction.nearness is not None
+        assert prediction.by_head is not None
         query = prediction.query
-        scores = tuple(prediction.nearness[label] for label in query.candidates)
+        scores = tuple(prediction.by_head[label] for label in query.candidates)
         after = prediction_of(query, prediction.iteration, Scores(scores, scores))
         return Correction(after, {}, self.stored.inputs, self.stored.counted)
 
@@ -351,4 +351,4 @@ def _by_group(
     return [corrections[place] for place in range(len(predictions))]
 
 
-Correct = _FromRows | TextBiases | _Stored | _Nearest
+Correct = _FromRows | TextBiases | _Stored | _ByHead

@@ -12,12 +12,12 @@ from deepthink_cli.registry import Registry, instance_of, loaded
 from deepthink_cli.scoring.softmax import log_softmax
 
 if TYPE_CHECKING:
-    from deepthink_cli.corrections import Centroids
+    from deepthink_cli.scoring.heads import LinearHead
     from deepthink_cli.scoring.softmax import Floats
 
 
 Basis = Literal["content-free", "domain", "premise", "batch", "labelled"]
-Estimate = Callable[..., "Floats"]
+Estimate = Callable[..., Any]
 FEWEST = 20  # rows for a bias; among fewer, each row changes the labels of the others much
 
 
@@ -32,9 +32,9 @@ class Calibration:
     if every query has candidates of its own. `averaged`: b is a mean over the inputs, so that the estimates of several
     batches can be averaged.
 
-    With `centroids`, there is no bias: `estimate` turns the hidden states (n, W) of inputs, the states (m, W) of the
-    rows for the estimate, and the places (m,) of their true labels into scores (n, C). `centroids` makes the centroids
-    that a memory stores, as `scoring.centroids.centroids_of` does.
+    `of_states`: there is no bias, but a head. `estimate` turns hidden states (m, L, W) of rows, the log-probabilities
+    (m, C) of their labels, the places (m,) of their true labels, and the numbers (m,) of their inputs into a
+    `LinearHead`.
     """
 
     name: str
@@ -44,29 +44,27 @@ class Calibration:
     source: str
     own_candidates: bool = False
     averaged: bool = False
-    centroids: Callable[..., Centroids] | str | None = None
-
-    @property
-    def of_states(self) -> bool:
-        """Whether it compares hidden states, and has no bias."""
-        return self.centroids is not None
+    of_states: bool = False
 
     def bias(self, logs: Floats, gold: Sequence[int] | None = None) -> Floats:
         """log b (C,), from the log-probabilities (m, C) of the basis.
 
         `gold` (m,) are the places of the true labels, for a calibration that needs them.
         """
-        return loaded(self.estimate)(logs) if gold is None else loaded(self.estimate)(logs, gold)
+        found: Floats = loaded(self.estimate)(logs) if gold is None else loaded(self.estimate)(logs, gold)
+        return found
+
+    def head(self, states: Floats, logs: Floats, gold: Sequence[int], groups: Sequence[int]) -> LinearHead:
+        """The head of labelled rows, for a calibration `of_states`."""
+        found: LinearHead = loaded(self.estimate)(states, logs, gold, groups)
+        return found
 
     def corrected(self, scores: Any, basis: Any = None, gold: Sequence[int] | None = None) -> Floats:
         """log p(y | x) - log b(y) (n, C), from scores in nats (n, C) and the scores (m, C) of the `basis` of b.
 
         Without a basis, b is estimated from the scores themselves. `gold` (m,) are the places of the true labels of the
-        basis, if needed. With `centroids`, both are hidden states.
+        basis, if needed.
         """
-        if self.of_states:
-            scored: Floats = loaded(self.estimate)(scores, basis, gold)
-            return scored
         logs = log_softmax(scores)
         return logs - self.bias(logs if basis is None else log_softmax(basis), gold)
 
@@ -75,7 +73,7 @@ class Calibration:
 
         After a correction by a single row, for instance, its labels are always equally likely.
         """
-        if not self.from_rows or rows >= FEWEST:
+        if not self.from_rows or self.of_states or rows >= FEWEST:
             return
         given = {0: "there are none", 1: "there is only 1"}.get(rows, f"there are only {rows}")
         raise InputError(
@@ -96,7 +94,7 @@ class Calibration:
 
 _HERE = "deepthink_cli.calibration"
 NONE, STORED = "none", "stored"  # in `--calibrate`: no correction, and the memory's own; no calibrations
-CENTROID = "centroid"
+CENTROID, HEAD = "centroid", "head"
 THRESHOLDS = "thresholds"  # in `deepthink calibrate`: a threshold for each label, for rows with several labels
 _ALL = (
     Calibration(
@@ -156,11 +154,19 @@ _ALL = (
     ),
     Calibration(
         CENTROID,
-        "deepthink_cli.scoring.centroids:closeness",
+        f"{_HERE}.nearest_mean:nearest_mean",
         "labelled",
         "the label whose rows' mean hidden state is nearest (deepthink calibrate, tune)",
         "Cho et al. 2025, arXiv 2406.16535",
-        centroids="deepthink_cli.scoring.centroids:centroids_of",
+        of_states=True,
+    ),
+    Calibration(
+        HEAD,
+        f"{_HERE}.discriminants:discriminants",
+        "labelled",
+        "a classifier of hidden states of several layers, joined with the scores (deepthink calibrate, tune)",
+        "Friedman 1989, Journal of the American Statistical Association 84(405); Wolpert 1992, Neural Networks 5(2)",
+        of_states=True,
     ),
 )
 

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 
 from deepthink_cli.artifact.opening import OpenedMemory
 from deepthink_cli.calibration.basis import check_calibrations
+from deepthink_cli.calibration.bounded import held_out
 from deepthink_cli.calibration.calibrator import TextBiases, estimated, log_probabilities
 from deepthink_cli.calibration.registry import NONE, STORED, calibration
 from deepthink_cli.corrections import Calibrated, StoredBias
 from deepthink_cli.data.examples import Query
+from deepthink_cli.data.same_input import input_groups
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError, option
 from deepthink_cli.io.text import canonical_json
@@ -47,7 +49,7 @@ def _check_stored(memories: Sequence[OpenedMemory], scoring: Scoring) -> None:
                 f"{memory.name}: stores no correction; store one with deepthink calibrate {memory.name}"
                 f"{as_options(scoring.correctable)}, {without}"
             )
-        used = scoring.correctable if stored.centroids is None else scoring.of_states
+        used = scoring.of_states if stored.of_states else scoring.correctable
         check_stored(stored.scoring, used, "the correction", memory.name, f", {without}")
         methods.add(stored.method)
     if len(methods) > 1:
@@ -82,7 +84,7 @@ def calibrated_by_texts(engine: Engine, memories: Sequence[Memory], name: str, s
 def calibrated_by_rows(
     predictions: Iterable[Prediction],
     name: str,
-    labels: tuple[str, ...],
+    demonstrations: TokenizedDemonstrations,
     source: str,
     scoring: Scoring = PLAIN,
 ) -> Calibrated:
@@ -91,7 +93,7 @@ def calibrated_by_rows(
     `source` names the file of the rows. Raises InputError for too few rows, and for labels that no row has if true
     labels are needed.
     """
-    method, by_iteration = calibration(name), dict[int, list[Prediction]]()
+    method, labels, by_iteration = calibration(name), demonstrations.labels, dict[int, list[Prediction]]()
     for each in predictions:
         by_iteration.setdefault(each.iteration, []).append(each)
     rows = [each.query for each in next(iter(by_iteration.values()), [])]
@@ -103,8 +105,11 @@ def calibrated_by_rows(
         iteration: estimated(method, labels, log_probabilities(each, labels), gold=gold)
         for iteration, each in by_iteration.items()
     }
-    digest = rows_digest(rows, method.labelled)
-    return Calibrated(name, scoring.correctable, _stored(biases), len(rows), digest, source)
+    digest, judged = rows_digest(rows, method.labelled), None
+    if gold is not None:
+        logs = log_probabilities(by_iteration[max(by_iteration)], labels)[:, 0]
+        judged = held_out(method, logs, gold, input_groups(rows, demonstrations.template, labels))
+    return Calibrated(name, scoring.correctable, _stored(biases), len(rows), digest, source, held_out=judged)
 
 
 def rows_digest(rows: Sequence[Query], labelled: bool) -> str:

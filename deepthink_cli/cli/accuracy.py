@@ -104,12 +104,14 @@ def show(result: EvaluationReport, json: bool, details: bool) -> None:
         write_json(result.as_json())
         return
     evaluation, provenance = result.evaluation, result.memory.provenance
-    shots = len(provenance.demonstrations.examples)
+    shots, rows = len(provenance.demonstrations.examples), result.split
+    if result.task is not None:
+        rows = f"{result.task}, split {result.split} ({result.protocol} protocol)"
     report(
         f"{result.memory.name}: {shots} demonstrations, {provenance.model.id}, {_made_by(result.memory)}",
         *([f"mean log-probability with {', '.join(result.ensemble)}"] if result.ensemble else []),
         *result.scorer.scoring.described,
-        f"{_described(result)}: {evaluation.n} inputs, {result.seconds:.1f} s to load the model and to label",
+        f"{rows}: {evaluation.n} inputs, {result.seconds:.1f} s to load the model and to label",
         *(f"skipped {count}: {reason}" for reason, count in result.skipped.items()),
         "",
         curve(evaluation),
@@ -132,6 +134,13 @@ def _show_details(result: EvaluationReport) -> None:
     by = "" if applied is evaluation else f", {result.calibrate[0]} calibration"
     if by:
         report("", *probabilities(applied, by))
+    if result.coverage:
+        given = [
+            [f"{each.bound.most:.0%}", f"{each.given / evaluation.n:.1%}", str(each.wrong), str(each.given)]
+            for each in result.coverage
+        ]
+        title = f"Labels that {flag('max_error')} gives:"
+        report("", title, table("at most wrong", "of the rows", "wrong", "given", rows=given))
     if applied.confusion:
         report("", *distribution(applied, by))
         columns, rows = confusion_table(applied.confusion, applied.last)
@@ -182,12 +191,6 @@ def _confusions(confusion: Mapping[str, Mapping[str, int]]) -> Any:
         if count
     ]
     return table("true label", "predicted", "rows", "of the true label", rows=rows, left=2)
-
-
-def _described(result: EvaluationReport) -> str:
-    if result.task is None:
-        return result.split
-    return f"{result.task}, split {result.split} ({result.protocol} protocol)"
 
 
 def _apart(overlap: Overlap | None, n: int) -> list[Any]:
@@ -258,6 +261,8 @@ def _baselines(evaluation: Evaluation, memory: OpenedMemory) -> list[str]:
 
 def _change(evaluation: Evaluation) -> str:
     first, last = evaluation.results[1], evaluation.last
+    if len(evaluation.results) == 1:
+        return f"{first.accuracy:.1%}"
     return f"{first.accuracy:.1%}; thinking changes it by {100 * (last.accuracy - first.accuracy):+.1f} points"
 
 

@@ -7,11 +7,12 @@ from typing import Annotated
 
 import typer
 
-from deepthink_cli.calibration.registry import CALIBRATIONS, CENTROID, NONE, THRESHOLDS, CorrectionOptions
+from deepthink_cli.calibration.registry import CALIBRATIONS, CENTROID, HEAD, NONE, THRESHOLDS, CorrectionOptions
 from deepthink_cli.cli.about import about
 from deepthink_cli.cli.console import Show, note, write_json
 from deepthink_cli.cli.data_options import Labels, MemoryFile, RowArguments, values_of_memory
 from deepthink_cli.cli.grouped import Given, Help, grouped
+from deepthink_cli.cli.names import flag
 from deepthink_cli.cli.options import CommonArguments, for_memory
 from deepthink_cli.cli.scoring_options import ScoringOptions
 from deepthink_cli.cli.sources import is_typed
@@ -26,9 +27,9 @@ from deepthink_cli.selection.options import Limit, TaskOptions
 Rows = Annotated[
     str | None,
     typer.Argument(
-        metavar="[ROWS]",
+        metavar="ROWS",
         help="Rows like those to be labelled: JSON Lines, JSON, CSV, TSV, Parquet or one text a line (.txt), also .gz "
-        "or .zst. True labels are only read for fitted, centroid and thresholds.",
+        "or .zst. True labels are only read for fitted, fitted-slope, centroid, head and thresholds.",
     ),
 ]
 Output = Annotated[
@@ -36,14 +37,14 @@ Output = Annotated[
     Flag(OUTPUT, "Output file. Default: MEMORY is replaced.", "FILE", short="-o", variable=False),
 ]
 HELP = (
-    f"The calibration whose bias is stored: {', '.join(CALIBRATIONS)}; {NONE} removes it. {CENTROID} stores the mean "
-    f"hidden state of each label, of ROWS or of the demonstrations: the nearest wins. {THRESHOLDS} fits those "
-    f"of rows with several labels. Default: batch with ROWS ({THRESHOLDS} for several labels), contextual without."
+    f"The correction: {', '.join(CALIBRATIONS)}; {NONE} removes it. {CENTROID} and {HEAD} are of ROWS or of the "
+    f"demonstrations; {THRESHOLDS} are for rows with several labels. Default: batch with ROWS ({THRESHOLDS} for "
+    "several labels), contextual without."
 )
 
 
 @about(
-    "calibrate mem.safetensors rows.csv --calibrate batch",
+    "calibrate mem.safetensors labelled.csv --calibrate head",
     first="output calibrate limit format json",
 )
 @grouped
@@ -61,13 +62,14 @@ def calibrate(
     model: Given[ModelOptions],
     common: CommonArguments,
 ) -> None:
-    """Store a correction of a memory's bias toward some labels.
+    """Store a correction of a memory's scores.
 
-    It is stored in the memory's file, and predict, eval and others then use it. The bias is estimated from texts
-    without content, or from rows.
+    It is stored in the memory's file, and predict, eval and others then use it. A bias toward some labels is estimated
+    from texts without content or from rows; centroid and head learn from labelled rows what hidden states tell.
     """
     from deepthink_cli.artifact.format import summary
     from deepthink_cli.calibrate_memory import calibrate as calibrated
+    from deepthink_cli.calibration.bounded import described
     from deepthink_cli.outputs import check_apart
 
     model, problems, output = for_memory(context, model), Problems(), memory if output is None else output
@@ -88,6 +90,8 @@ def calibrate(
         write_json(summary(header))
     stored = header.metadata.thresholds or header.metadata.calibrated
     note(f"wrote {output} ({size(header.size)}): {stored or 'no correction'}", common.quiet)
+    if header.metadata.calibrated is not None and (judged := header.metadata.calibrated.held_out) is not None:
+        note(f"sure labels ({flag('max_error')} of predict, 95 % confidence): {described(judged)}", common.quiet)
     if stored is not None:
         end = as_options(steps.recorded)
         evaluated = f"deepthink eval {output} LABELLED{end}" + ("" if rows is None else " (other rows than these)")

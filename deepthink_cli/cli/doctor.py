@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import sys
+import textwrap
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,7 +19,6 @@ from deepthink_cli.model.options import ModelOptions
 
 if TYPE_CHECKING:
     from deepthink_cli.engine.base import Engine
-    from deepthink_cli.model.options import ModelOptions
 
 _PACKAGES = (
     "deepthink-cli",
@@ -46,8 +46,11 @@ def doctor(
     common: Annotated[CommonArguments, Without("quiet", "verbose", "config")],
 ) -> None:
     """Show versions, devices, dtypes, a model's engine and caches."""
-    model_options = model.checked()
-    engine = _loaded(model_options)
+    from deepthink_cli.selection.store import default_folder
+
+    engine, folder = _loaded(model.checked()), default_folder()
+    cached = folder.rglob("*.safetensors")  # results of models, of `deepthink select`
+    prefixed = sorted(name for name in os.environ if name.startswith("DEEPTHINK_"))
     facts: dict[str, Any] = {
         "python": f"{platform.python_version()} ({sys.executable})",
         "platform": platform.platform(),
@@ -55,8 +58,8 @@ def doctor(
         "devices": _devices(),
         "engine": _engine(engine),
         "cache": _cache(),
-        "selection_cache": _selection_cache(),
-        "environment": {name: os.environ[name] for name in _variables()},
+        "selection_cache": {"path": str(folder), "bytes": sum(each.stat().st_size for each in cached)},
+        "environment": {name: os.environ[name] for name in (*_VARIABLES, *prefixed) if name in os.environ},
     }
     if common.as_json:
         write_json(facts)
@@ -66,7 +69,12 @@ def doctor(
         f"platform     {facts['platform']}",
         *(f"{name:<12} {number or 'not installed'}" for name, number in facts["packages"].items()),
         *(f"{item['device']:<12} {item['name']}; works: {', '.join(item['dtypes'])}" for item in facts["devices"]),
-        "engine       {model} in {dtype} on {device}: {description}".format(**facts["engine"]),
+        *textwrap.wrap(
+            "engine       {model} in {dtype} on {device}: {description}".format(**facts["engine"]),
+            width=80,
+            subsequent_indent=" " * 13,
+            break_on_hyphens=False,
+        ),
         f"cache        {facts['cache']['path']} ({size(facts['cache']['free_bytes'])} free)",
         f"selection    {facts['selection_cache']['path']} ({size(facts['selection_cache']['bytes'])} cached)",
         *(f"{name}={value}" for name, value in facts["environment"].items()),
@@ -131,16 +139,3 @@ def _cache() -> dict[str, Any]:
         existing = existing.parent
     free = os.statvfs(existing)
     return {"path": HF_HUB_CACHE, "exists": Path(HF_HUB_CACHE).exists(), "free_bytes": free.f_bavail * free.f_frsize}
-
-
-def _selection_cache() -> dict[str, Any]:
-    """The folder where `deepthink select` caches results of models, and its size."""
-    from deepthink_cli.selection.store import default_folder
-
-    folder = default_folder()
-    return {"path": str(folder), "bytes": sum(path.stat().st_size for path in folder.rglob("*.safetensors"))}
-
-
-def _variables() -> list[str]:
-    prefixed = [name for name in os.environ if name.startswith("DEEPTHINK_")]
-    return [name for name in (*_VARIABLES, *sorted(prefixed)) if name in os.environ]

@@ -51,17 +51,20 @@ if TYPE_CHECKING:
     from deepthink_cli.evaluation.evaluate import EvaluationReport
     from deepthink_cli.evaluation.label_sets import LabelSetsReport
     from deepthink_cli.events import Tell
-    from deepthink_cli.model.options import ModelOptions
     from deepthink_cli.prediction.rows import RowCounts
     from deepthink_cli.prediction.scorer import Scorer
     from deepthink_cli.scoring.prediction import Prediction
     from deepthink_cli.tasks.rows import EvaluatedRows
     from deepthink_cli.tasks.sources import Source
 
+    EvalObservers = Options
+else:
+    EvalObservers = observed("eval")
+
 Labelled = Annotated[
     str | None,
     typer.Argument(
-        metavar="[LABELLED]",
+        metavar="LABELLED",
         help="Rows with their true labels: JSON Lines, JSON, CSV, TSV or Parquet, also .gz or .zst. "
         "Without them, --task names the rows.",
     ),
@@ -85,12 +88,6 @@ FailUnder = Annotated[
         variable=False,
     ),
 ]
-
-
-if TYPE_CHECKING:
-    EvalObservers = Options
-else:
-    EvalObservers = observed("eval")
 
 
 @about(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -84,10 +84,12 @@ def place_of(text: str | None, queues: bool = False) -> Place | None:
 
 @dataclass(frozen=True)
 class Machines:
-    """The place of a run: this process, a shard, workers, or a queue."""
+    """The place of a run: this process, a shard, workers, or a queue with so many `shards`."""
 
     shard: Shard | None = None
     place: Place | None = None
+    queue: Queue | None = None
+    shards: int = 0
 
     @classmethod
     def checked(cls, divided: ExecutorArguments, demonstrations: str | None = None) -> Machines:
@@ -106,12 +108,9 @@ class Machines:
         if demonstrations == "-" and divided.workers is not None:
             problems.add(Problem.of("demos", "-", "workers cannot read standard input; name a file"))
         problems.raise_any()
+        if place is not None and isinstance(place.found, Queue):
+            return cls(None, None, place.found, place.number or 0)
         return cls(shard, place)
-
-    @property
-    def queue(self) -> Queue | None:
-        """The requested queue."""
-        return self.place.found if self.place is not None and isinstance(self.place.found, Queue) else None
 
     def folder(self, out: Path) -> Path:
         """The folder of the rows: the folder of the shard, or of the first shard of a queue.
@@ -120,11 +119,8 @@ class Machines:
         """
         from deepthink_cli.experiments.shards import Shard
 
-        if self.shard is not None:
-            return self.shard.folder(out)
-        if self.queue is not None and self.place is not None and self.place.number is not None:
-            return Shard(1, self.place.number).folder(out)
-        return out
+        shard = self.shard if self.queue is None else Shard(1, self.shards)
+        return out if shard is None else shard.folder(out)
 
     @contextmanager
     def executor(self, device: str, cache: Path) -> Iterator[Executor | None]:
@@ -133,22 +129,19 @@ class Machines:
         `device` is the model options' device. Raises InputError for more workers than GPUs, and DeepThinkError for a
         cluster that cannot be reached.
         """
-        if self.place is None or self.queue is not None:
-            yield None
-            return
-        with started(self.place, device, cache) as executor:
+        with nullcontext() if self.place is None else started(self.place, device, cache) as executor:
             yield executor
 
     def queued(self, out: Path, quiet: bool) -> bool:
         """Whether a queue was requested; if so, give it the run and print its answer."""
-        if self.queue is None or self.place is None or self.place.number is None:
+        if self.queue is None:
             return False
 
         def tell(event: Event) -> None:
             if isinstance(event, Note):
                 note(event.text, quiet)
 
-        typer.echo(loaded(self.queue.submit)(self.place.number, out, ARGUMENTS.get(), tell))
+        typer.echo(loaded(self.queue.submit)(self.shards, out, ARGUMENTS.get(), tell))
         return True
 
 

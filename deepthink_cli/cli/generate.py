@@ -30,12 +30,9 @@ from deepthink_cli.prediction.options import ErrorOptions, LabelOptions
 if TYPE_CHECKING:
     from deepthink_cli.artifact.opening import OpenedMemory
     from deepthink_cli.data.examples import Skipped
-    from deepthink_cli.engine.decoding import Decoding
     from deepthink_cli.events import Tell
     from deepthink_cli.generation.generate import GeneratedRows
     from deepthink_cli.generation.generation import Generation
-    from deepthink_cli.model.options import ModelOptions
-    from deepthink_cli.prediction.options import LabelOptions
     from deepthink_cli.prediction.rows import RowCounts
     from deepthink_cli.scoring.inputs import CheckedRows
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from deepthink_cli.artifact.metadata import method_text, origin_lines, prompt_lines, versions_line
 from deepthink_cli.cli.about import about
 from deepthink_cli.cli.console import bar, report, table, write_json
 from deepthink_cli.cli.data_options import MemoryFile
@@ -14,7 +15,6 @@ from deepthink_cli.cli.names import flag
 from deepthink_cli.cli.options import CommonArguments, Details
 from deepthink_cli.io.text import size
 from deepthink_cli.options import OUTPUT, Flag
-from deepthink_cli.provenance import method_text, origin_lines, prompt_lines, versions_line
 from deepthink_cli.registry import loaded
 from deepthink_cli.techniques.registry import first_reading
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from deepthink_cli.artifact.format import Header
     from deepthink_cli.artifact.metadata import Metadata, StoredDemonstrations
 
-SHOWN, WIDTH = 10, 55  # demonstrations, and the characters of one
+SHOWN, READINGS, WIDTH = 10, 5, 55  # demonstrations, readings with their drift, and the characters of a demonstration
 Verify = Annotated[bool, Flag(OUTPUT, "Read every byte and compare with the digest.", variable=False)]
 
 
@@ -53,7 +53,9 @@ def inspect(
         write_json({**artifact.summary(header), **({"verified": True} if verify else {})})
         return
     stored = header.metadata.demonstrations
-    report(*_facts(header), "", *_drift(header.metadata, details), "", *_demonstrations(stored, details))
+    report(*_facts(header, details), "", *_drift(header.metadata, details), "", *_demonstrations(stored, details))
+    if not details:
+        report("", f"{flag('details')}: shapes, versions, all of the drift, all demonstrations")
     if verify:
         report("", f"digest verified: {header.metadata.sha256}")
 
@@ -64,20 +66,23 @@ def _inspect(found: Described, verify: bool, details: bool, json: bool) -> None:
         write_json({**found.values, **({"verified": True} if verify else {})})
         return
     report(*_lines(found.facts), "", *_demonstrations(found.demonstrations, details))
+    if not details and len(found.demonstrations.texts) > SHOWN:
+        report("", f"{flag('details')}: all demonstrations")
     if verify:
         report("", f"digest verified: {found.sha256}")
 
 
-def _facts(header: Header) -> list[str]:
-    metadata = header.metadata
+def _facts(header: Header, details: bool) -> list[str]:
+    metadata, kept = header.metadata, ", ".join(map(str, header.metadata.kept))
     keys, values = (" x ".join(map(str, header.shape(0, part))) for part in ("keys", "values"))
-    shapes = f"keys {keys} and values {values} (kv_heads x L x head_dim), {metadata.dtypes['memory']}"
+    shapes = {"shapes": f"keys {keys}, values {values} (kv_heads x L x head_dim)"}
     lines = {
         "memory": f"{header.path} ({size(header.size)}, format {metadata.format_version})",
         **origin_lines(metadata, method_text(metadata.iterations, metadata.rule, metadata.positions)),
-        "stored": f"iteration {', '.join(map(str, metadata.kept))}: {header.layers} layers of {shapes}",
+        "stored": f"iteration {kept}: {header.layers} layers, {metadata.dtypes['memory']}",
+        **(shapes if details else {}),
         **prompt_lines(metadata.labels, metadata.template, metadata.chat),
-        **versions_line(metadata.versions),
+        **(versions_line(metadata.versions) if details else {}),
     }
     return _lines(lines)
 
@@ -96,9 +101,9 @@ def _drift(metadata: Metadata, details: bool) -> list[Any]:
         [t, f"{drift.mean_keys:.3%}", f"{drift.mean_values:.3%}", bar(drift.mean_keys + drift.mean_values, 0, most)]
         for t, drift in changes.items()
     ]
-    by_t = table("drift at T", "keys", "values", "", rows=by_iteration)
     if not details:
-        return [by_t, f"{flag('details')}: the drift of every layer"]
+        return [table("drift at T", "keys", "values", "", rows=by_iteration[-READINGS:])]
+    by_t = table("drift at T", "keys", "values", "", rows=by_iteration)
     last = list(changes)[-1]
     pairs = zip(changes[last].keys, changes[last].values, strict=True)
     by_layer = [[str(layer), f"{keys:.3%}", f"{values:.3%}"] for layer, (keys, values) in enumerate(pairs)]
@@ -113,6 +118,4 @@ def _demonstrations(stored: StoredDemonstrations, details: bool) -> list[str]:
         shown = text if isinstance(text, str) else " | ".join(text.values())
         line = " ".join(shown.split())
         lines.append(f"{number:>4}  {line if len(line) <= WIDTH else line[: WIDTH - 3] + '...'}  ->  {label}")
-    if shown_count < count:
-        lines.append(f"{flag('details')}: all demonstrations")
-    return lines
+    return lines if shown_count == count else [*lines, f"   ... and {count - shown_count} more"]

@@ -67,11 +67,10 @@ GROUPS = {
         "plot": "plot:plot",
         "study": "study:studies",
     },
-    "This machine and other programs": {
+    "This machine": {
         "download": "download:download",
         "doctor": "doctor:doctor",
         "list": "list:list_registries",
-        "export": "export:export",
     },
 }
 _GROUP = {name: group for group, commands in GROUPS.items() for name in commands}

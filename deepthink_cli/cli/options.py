@@ -37,7 +37,7 @@ def tell_of_toy(model: Given[ModelOptions], tell: Tell) -> None:
     from deepthink_cli.events import Note
 
     if model.model is None:
-        tell(Note(f"no model named: {TOY}; name a real one with -m, as in -m gpt2, or set DEEPTHINK_MODEL"))
+        tell(Note(f"no model named: {TOY}; -m names a real one"))
 
 
 class CommonArguments(Options):

@@ -70,11 +70,6 @@ class PlotArguments(Options):
     methods: Methods = False
     output: Outputs = None
 
-    @property
-    def names_a_figure(self) -> bool:
-        """Whether they ask for a figure by its name, which is then not a study's own."""
-        return self.all_tasks or self.difference or self.methods
-
 
 @about("plot runs/classic -o curve.pdf")
 @grouped
@@ -93,7 +88,8 @@ def plot(runs: Runs, *, chosen: PlotArguments, common: Annotated[CommonArguments
 
     opened = study_of(runs, common.quiet)
     study = None if opened is None else opened.study
-    output, form = chosen.output, None if study is None or chosen.names_a_figure else study.figure
+    asked = chosen.all_tasks or chosen.difference or chosen.methods  # for another figure than the study's own
+    output, form = chosen.output, None if study is None or asked else study.figure
     latex = None if form is None else FORMS[form.kind].latex
     problems, read = Problems(), read_by(*(run / FILE for run in runs), config=common.config)
     for file in output or []:

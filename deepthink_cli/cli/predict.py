@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -68,7 +69,7 @@ Resume = Annotated[
 
 @about(
     "predict mem.safetensors inputs.csv.gz -o labels.csv --on-error skip",
-    first="output resume dry_run at calibrate task format top threshold columns on_error",
+    first="output resume dry_run at calibrate task format top max_error columns on_error",
 )
 @grouped
 def predict(
@@ -189,7 +190,7 @@ class _Request:
 def _label(request: _Request, place: Place | None, output_format: str, flush: bool, resume: bool) -> RowCounts:
     """Label the rows here or at a place, and write them as they come; with `resume`, to a file that is continued."""
     from deepthink_cli.artifact.opening import model_options
-    from deepthink_cli.experiments.label_rows import Divided, RowLabels
+    from deepthink_cli.experiments.label_rows import RowLabels, divided
     from deepthink_cli.prediction.files import identity_of, resume_labels, write_labels
     from deepthink_cli.selection.store import default_folder
 
@@ -202,7 +203,7 @@ def _label(request: _Request, place: Place | None, output_format: str, flush: bo
                 started(place, model_options(scorer.memory, request.options).device, default_folder())
             )
             job = RowLabels.of(scorer, request.options, request.errors.skip)
-            elsewhere = Divided(executor, job, scorer.memories)
+            elsewhere = partial(divided, executor, scorer, job)
 
         def label(**rest: Any) -> Iterator[Part]:
             labelling = request.labelling(tell)

@@ -15,7 +15,8 @@ from deepthink_cli.cli.command import command_line
 from deepthink_cli.cli.console import Show, note, table
 from deepthink_cli.cli.console import report as print_report
 from deepthink_cli.cli.grouped import Given, Without, grouped
-from deepthink_cli.cli.options import CommonArguments
+from deepthink_cli.cli.names import flag
+from deepthink_cli.cli.options import CommonArguments, Details
 from deepthink_cli.cli.output_options import Watching, observed
 from deepthink_cli.cli.values import read_by
 from deepthink_cli.errors import InputError, Problems
@@ -27,8 +28,11 @@ if TYPE_CHECKING:
     from deepthink_cli.experiments.study import OpenedStudy
     from deepthink_cli.report.formats import Page
 
+    ReportObservers = Options
+else:
+    ReportObservers = observed("report")
 
-TEXT_WIDTH = 100
+TEXT_WIDTH = 80
 
 
 Runs = Annotated[
@@ -95,15 +99,12 @@ class ReportArguments(Options):
     published: Published = False
     all_tasks: AllTasks = False
     where: Where = None
+    details: Details = False
     output_format: OutputFormat = None
     output: Output = None
 
 
 Reporting = Annotated[ReportArguments, Without(*(() if PUBLISHED else ("published",)))]
-if TYPE_CHECKING:
-    ReportObservers = Options
-else:
-    ReportObservers = observed("report")
 
 
 @about("report runs/classic --where eta=0.1 -o report.md")
@@ -139,7 +140,10 @@ def report(
     problems.raise_any()
     for line in shard_warnings(runs):
         note(f"warning: {line}")
-    reported = Reported(_titled(runs, opened), jobs, number, chosen.published, chosen.all_tasks, command_line())
+    folders = ", ".join(map(str, runs))
+    source = folders if opened is None else f"{opened.study.title or opened.study.name} ({folders})"
+    details = chosen.details
+    reported = Reported(source, jobs, number, chosen.published, chosen.all_tasks, command_line(), details)
     with Show(common) as tell:
         told = observers.start(tell)
         if output is None:
@@ -172,12 +176,6 @@ def study_of(runs: Sequence[Path], quiet: bool) -> OpenedStudy | None:
     except InputError as error:
         note(f"{runs[0]}: taken as a run, because its study cannot be read: {error.messages[0]}", quiet)
         return None
-
-
-def _titled(runs: Sequence[Path], opened: OpenedStudy | None) -> str:
-    """The folders, after the title of their study, if any."""
-    folders = ", ".join(map(str, runs))
-    return folders if opened is None else f"{opened.study.title or opened.study.name} ({folders})"
 
 
 def tell_of_missing(opened: OpenedStudy | None, runs: Sequence[Path], quiet: bool) -> None:
@@ -243,11 +241,17 @@ def _number(iteration: str | None) -> int | None:
 
 def write_terminal(reported: Reported, file: TextIO) -> None:
     """Print the tables of a report."""
-    print_report(*_parts(reported.page), file=file)
+    if reported.details:
+        print_report(*_parts(reported.page), file=file)
+    else:
+        rest = f"{flag('details')}: p, McNemar's test, the best T on the test rows, ranks, and what was evaluated"
+        print_report(*_parts(reported.page.brief), "", *_wrapped(rest), file=file)
 
 
 def _parts(page: Page) -> list[Any]:
     parts: list[Any] = [f"{page.source}: {page.title}"]
+    if len(parts[0]) > TEXT_WIDTH:
+        parts = [f"{page.source}:", *_wrapped(page.title)]
     for heading, rows in page.sections:
         parts += ["", *([heading] if heading else []), table(*page.columns, rows=rows)]
     parts += ["", *(line for text in page.legend for line in _wrapped(text))]

@@ -35,7 +35,7 @@ STDOUT = Path("-")
 PoolFile = Annotated[
     str | None,
     typer.Argument(
-        metavar="[POOL]",
+        metavar="POOL",
         help="Labelled rows: JSON Lines, JSON, CSV, TSV or Parquet, also .gz or .zst; - for stdin. "
         "Default with --task: the task's training rows.",
     ),
@@ -259,8 +259,8 @@ def _report(result: SelectResult, output: Path, following: str, common: CommonAr
     work = [f"read {cost.observed:,} rows"] if cost.observed else []
     work += [f"took {cost.cached:,} rows from the cache"] if cost.cached else []
     work += [f"tried {cost.sets:,} sets on {cost.scored:,} inputs"] if cost.scored else []
-    read = f"{', '.join(work)} in " if work else ""
-    lines = [f"{chosen.selected}: {labels}", f"{read}{result.seconds:.1f} s"]
+    lines = [f"chose   {chosen.selected}", f"labels  {labels}"]
+    lines += [f"{', '.join(work)} in {result.seconds:.1f} s"] if work else []
     if output != STDOUT:
         lines += [f"wrote {output} ({len(chosen.places)} rows)", f"next: {following}"]
     for line in lines:

@@ -31,8 +31,12 @@ from deepthink_cli.options import DATA, MODEL, OUTPUT, Flag, Options
 
 if TYPE_CHECKING:
     from deepthink_cli.experiments.crossing import Crossing
+    from deepthink_cli.experiments.estimate import Estimate
     from deepthink_cli.experiments.study import OpenedStudy
 
+    StudyObservers = Options
+else:
+    StudyObservers = observed("run")
 
 StudyName = Annotated[
     str,
@@ -95,20 +99,19 @@ class StudyArguments(Options):
         typed = {each for each in type(self).model_fields if is_typed(context, each)} | {"data_dir"}
         given = {name: value for name, value in self.model_dump().items() if name in typed and value is not None}
         given.pop("scale", None)
-        checked = {name: given[name] for name in ("seeds", "iterations", "limit") if name in given}
-        options = Experiment.checked(**checked)
+        options = Experiment.checked(
+            **{each: given[each] for each in ("seeds", "iterations", "limit") if each in given}
+        )
         values: dict[str, Any] = {
-            "models": [each.strip() for each in str(given.get("model")).split(",")],
-            "tasks": given.get("task"),
+            "model": [each.strip() for each in str(given.get("model")).split(",")],
             "seeds": list(options.seeds),
             "iterations": options.iterations,
             "limit": options.limit,
             "data_dir": str(self.data_dir),
         }
-        fields_of = {"model": "models", "task": "tasks"}
+        fields = {"model": "models", "task": "tasks"}
         replaced = {
-            fields_of.get(name, name): (flag(name, _text(value)), values[fields_of.get(name, name)])
-            for name, value in given.items()
+            fields.get(each, each): (flag(each, _text(value)), values.get(each, value)) for each, value in given.items()
         }
         return open_study(name, self.scale, replaced)
 
@@ -139,16 +142,6 @@ def folder_of(output: Path | None, opened: OpenedStudy) -> Path:
 
 def _text(value: Any) -> str:
     return ",".join(map(str, value)) if isinstance(value, list) else str(value)
-
-
-if TYPE_CHECKING:
-    from deepthink_cli.experiments.crossing import Crossing
-    from deepthink_cli.experiments.estimate import Estimate
-    from deepthink_cli.experiments.study import OpenedStudy
-
-    StudyObservers = Options
-else:
-    StudyObservers = observed("run")
 
 
 @grouped
@@ -211,7 +204,10 @@ def plan_study(
         plans = list(plan_models(crossing, folder, not no_probe, tell))
     values = _described(opened, crossing)
     if common.as_json:
-        plan = [{"model": name, "runs": runs, **_as_json(estimate)} for name, runs, estimate in plans]
+        plan = [
+            {"model": name, "runs": runs, **asdict(estimate), "rows": estimate.rows + estimate.written}
+            for name, runs, estimate in plans
+        ]
         write_json({**values, "out": str(folder), "plan": plan})
         return
     title, counted = opened.study.title, f"{values['combinations']} combinations in {values['runs']} runs"
@@ -228,18 +224,16 @@ def plan_study(
 
 def _described(opened: OpenedStudy, crossing: Crossing) -> dict[str, Any]:
     """A crossed study as JSON values."""
+    from deepthink_cli.experiments.crossing import count
+
     return {
         "study": opened.study.name,
         "file": str(opened.path),
         "models": list(dict.fromkeys(run.models[0].model for run in crossing.runs)),
         "tasks": [task.name for each in crossing.tasks.values() for task in each],
-        "combinations": crossing.combinations,
+        "combinations": sum(map(count, crossing.boxes)),  # a file of several tasks counts once
         "runs": len(crossing.boxes),
     }
-
-
-def _as_json(estimate: Estimate) -> dict[str, Any]:
-    return {**asdict(estimate), "rows": estimate.rows + estimate.written}
 
 
 def _cells(estimate: Estimate) -> list[str]:

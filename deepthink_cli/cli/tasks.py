@@ -30,11 +30,11 @@ VALIDATE = "validate"
 Name = Annotated[
     str | None,
     typer.Argument(
-        metavar="[NAME]",
+        metavar="NAME",
         help="Task, group or task file to show; or: validate FILE.",
     ),
 ]
-File = Annotated[Path | None, typer.Argument(metavar="[FILE]", help="Task file to validate.")]
+File = Annotated[Path | None, typer.Argument(metavar="FILE", help="Task file to validate.")]
 Yaml = Annotated[
     bool,
     Flag(OUTPUT, "Print the task as a task file, as a start for your own.", variable=False),

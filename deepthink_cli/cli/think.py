@@ -26,6 +26,7 @@ from deepthink_cli.cli.grouped import Given, Without, grouped
 from deepthink_cli.cli.options import NEW_MODEL, CommonArguments, tell_of_toy
 from deepthink_cli.cli.values import check_given, read_by
 from deepthink_cli.errors import InputError, Problems
+from deepthink_cli.events import Note, Tell, Warn
 from deepthink_cli.io.text import named, size
 from deepthink_cli.method import MethodOptions
 from deepthink_cli.model.options import ModelOptions
@@ -36,7 +37,6 @@ from deepthink_cli.techniques.registry import TechniqueOptions
 if TYPE_CHECKING:
     from deepthink_cli.data.examples import DemonstrationSet
     from deepthink_cli.data.source import RowSource
-    from deepthink_cli.events import Tell
     from deepthink_cli.make_memory import Origin, ThinkPlan, ThinkResult
     from deepthink_cli.provenance import TokenizedDemonstrations
     from deepthink_cli.tasks.sources import Source
@@ -115,7 +115,7 @@ def as_json(plan: ThinkPlan, warnings: list[str]) -> dict[str, Any]:
 Demos = Annotated[
     str | None,
     typer.Argument(
-        metavar="[DEMOS]",
+        metavar="DEMOS",
         help="Solved examples: JSON Lines, JSON, CSV, TSV or Parquet, also .gz or .zst; - for stdin. "
         "Optional with --task.",
     ),
@@ -152,12 +152,14 @@ def think(
 ) -> None:
     """Read solved examples T times and store the memory in a file."""
     from deepthink_cli.make_memory import Origin, plan_thinking, think_and_save
+    from deepthink_cli.outputs import check_apart
     from deepthink_cli.selection.select import read_selected
     from deepthink_cli.tasks.sources import source_of
 
     problems, show = Problems(), Show(common, bar=not common.as_json)
     paths: dict[str, Any] = {"model": model.model, "task": task, "data_dir": data_dir, "config": common.config}
-    problems.tried(_check_output, output, demos, prompt, paths)
+    paths |= {"template": prompt.template, "labels": prompt.labels}
+    problems.tried(lambda: check_apart(output, read_by(demos, **paths)))
     problems.tried(check_given, context, "think")
     model_options = problems.tried(model.checked)
     technique_options = problems.tried(technique.checked)
@@ -181,23 +183,10 @@ def think(
         plan = plan_thinking(demonstrations, model_options, method_options, technique_options, stored, origin, tell)
         if dry_run:
             return _show_plan({**plan.as_json(), "file": str(output)}, plan, common.as_json)
-        _tell_plan(plan, task is None and prompt.template is None and prompt.label_field is None, tell)
+        for line in planned(plan, task is None and prompt.template is None and prompt.label_field is None):
+            tell(Note(line))
         result = think_and_save(plan, output, tell)
     _report(plan, result, None if task is None else task_words(task, source), output, common, warnings)
-
-
-def _check_output(output: Path, demos: str | None, prompt: PromptArguments, paths: dict[str, Any]) -> None:
-    from deepthink_cli.outputs import check_apart
-
-    check_apart(output, read_by(demos, template=prompt.template, labels=prompt.labels, **paths))
-
-
-def _tell_plan(plan: ThinkPlan, guessed: bool, tell: Show) -> None:
-    """Note what will be read; `guessed` says that the template and the label's field were taken from the rows."""
-    from deepthink_cli.events import Note
-
-    for line in planned(plan, guessed):
-        tell(Note(line))
 
 
 def _read(
@@ -275,7 +264,6 @@ def _warnings(
 ) -> list[str]:
     """Warn of probable mistakes in the demonstrations; returns the warnings."""
     from deepthink_cli.data.field_warnings import field_warnings
-    from deepthink_cli.events import Warn
 
     messages = field_warnings(demonstrations, prompt.labels is not None, rows is not None and rows.has_header)
     for message in messages:

@@ -10,7 +10,7 @@ import typer
 
 from deepthink_cli.calibration.registry import NONE
 from deepthink_cli.cli.about import about
-from deepthink_cli.cli.console import Show, note, report, table, write_json
+from deepthink_cli.cli.console import Show, duration, note, report, table, write_json
 from deepthink_cli.cli.data_options import ChatArguments, PromptArguments, RowArguments
 from deepthink_cli.cli.grouped import Given, Without, grouped
 from deepthink_cli.cli.names import flag
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from deepthink_cli.tuning.plan import LabelledRows
     from deepthink_cli.tuning.tune import TuneReport
 
+MANY = 10_000  # rows whose time is told
 MAX_ROWS = 30  # the most rows of the table
 PLAIN = "plain in-context learning"
 
@@ -64,7 +65,7 @@ def tune(
     scoring: Annotated[Given[ScoringOptions], Without("nearest", "truncate")],
     common: CommonArguments,
 ) -> None:
-    """Choose technique, T, eta and calibration by labelled rows.
+    """Choose a correction and a way of reading by labelled rows.
 
     It does so by nested cross-validation, without a dev set. Plain in-context learning is kept unless the choice is
     better than it beyond noise.
@@ -149,13 +150,6 @@ def _table(result: TuneReport) -> Any:
     return table("best of each kind, by cross-validation", *columns, rows=rows)
 
 
-def _corrections(result: TuneReport) -> list[str]:
-    """The accuracy of plain in-context learning with each calibration: one line, if any was tried."""
-    shares = _of_plain(result)
-    listed = ", ".join(f"{name} {share:.1%}" for name, share in shares.items())
-    return [f"calibrations at T = 1: {listed}"] if len(shares) > 1 else []
-
-
 def _of_plain(result: TuneReport) -> dict[str, float]:
     """The accuracy of plain in-context learning with each calibration that was tried."""
     settings, plain = zip(result.settings, result.right, strict=True), result.settings[0]
@@ -177,6 +171,7 @@ def _summary(result: TuneReport, details: bool) -> list[str]:
         f"verdict: {_decided(result)}",
         f"expect on other rows: {expected}",
         *_beaten_by(result),
+        *_cost(result),
         *([untried] if result.not_tried else []),
         *([] if details else [tried]),
     ]
@@ -186,11 +181,12 @@ def _behind(result: TuneReport) -> list[str]:
     """What the verdict rests on: calibrations, the chosen setting, its nested comparison, and its correction alone."""
     found = result.comparison
     best, most = (f"{right / found.rows:.1%}" for right in (result.right[result.best], max(result.right)))
-    low, high = found.interval
+    shares, (low, high) = _of_plain(result), found.interval
+    listed = ", ".join(f"{name} {share:.1%}" for name, share in shares.items())
     p = "< 0.001" if found.p < 0.001 else f"= {found.p:.3f}"
     return [
-        *_corrections(result),
-        f"simplest within one standard error of the best of {len(result.settings)} settings ({most}): "
+        *([f"calibrations at T = 1: {listed}"] if len(shares) > 1 else []),
+        f"within one standard error of the best of {len(result.settings)} settings ({most}), the head or the simplest: "
         f"{result.settings[result.best]}, {best} of the rows that chose it",
         f"nested difference: {100 * found.difference:+.1f} points ({100 * low:+.1f} to {100 * high:+.1f}); "
         f"{found.gained} rows gained, {found.lost} lost, one-sided sign test p {p}",
@@ -204,9 +200,11 @@ def _decided(result: TuneReport) -> str:
 
     setting, found, rows = result.setting, result.excess, result.comparison.rows
     if result.chosen_by_rows:
+        low, high = result.comparison.interval
+        by = f"by {100 * result.comparison.difference:.1f} points ({100 * low:+.1f} to {100 * high:+.1f}), p < {LEVEL}"
         if setting.place == result.settings[0].place:
-            return f"{PLAIN} with calibration {setting.calibration} is better than without it, p < {LEVEL}"
-        return f"{setting} is better than {PLAIN}, p < {LEVEL}"
+            return f"{PLAIN} with calibration {setting.calibration} is better than without it {by}"
+        return f"{setting} is better than {PLAIN} {by}"
     undecided = f"cannot choose with these {rows} rows: nothing is shown to be better than {PLAIN} at p < {LEVEL}"
     if found is None:
         return f"{undecided}, which is kept"
@@ -234,7 +232,16 @@ def _beaten_by(result: TuneReport) -> list[str]:
     rival = max(result.rivals, key=lambda rival: rival.right, default=None)
     if rival is None or rival.accuracy <= setting:
         return []
-    return [f"{rival.name} labels more of the same rows correctly: {rival.accuracy:.1%}, against {setting:.1%}"]
+    named = result.plan.options.rival
+    instead = ": use that instead" if named is not None and rival.name.endswith(named) else ""
+    return [f"{rival.name} labels more of the same rows correctly, {rival.accuracy:.1%} against {setting:.1%}{instead}"]
+
+
+def _cost(result: TuneReport) -> list[str]:
+    """The time of many rows, if a memory was written."""
+    if result.seconds_per_row is None:
+        return []
+    return [f"{MANY:,} such rows take about {duration(MANY * result.seconds_per_row)} here"]
 
 
 def _interval(interval: tuple[float, float]) -> str:

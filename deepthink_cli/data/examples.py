@@ -9,7 +9,7 @@ from typing import Any
 
 from deepthink_cli.data.chat import Chat
 from deepthink_cli.data.formats.lines import field_of_texts, refuse_texts
-from deepthink_cli.data.rows import name_of, read_rows, rows_or_errors
+from deepthink_cli.data.rows import read_rows, rows_or_errors
 from deepthink_cli.data.source import Row, RowSource
 from deepthink_cli.data.template import SEPARATOR, Template, distinct, text_value
 from deepthink_cli.errors import InputError, Problem, Problems, option
@@ -131,7 +131,7 @@ def read_demonstrations(
         return DemonstrationSet(tuple(examples), template, ())
     if len(allowed or seen) < 2:
         raise InputError(
-            f"{name_of(source)}: one label only, {seen[0]!r}; give a demonstration of another, or name all "
+            f"{source.name}: one label only, {seen[0]!r}; give a demonstration of another, or name all "
             f"with {option('labels')}"
         )
     return DemonstrationSet(tuple(examples), template, allowed or seen)

@@ -61,8 +61,3 @@ def check_rereadable(source: str | RowSource) -> None:
     source = RowSource.of(source)
     if source.read_once:
         raise InputError(f"LABELLED {source.path}: evaluation reads its rows twice; give a file")
-
-
-def name_of(source: str | RowSource) -> str:
-    """The name of a source in messages."""
-    return RowSource.of(source).name

@@ -164,11 +164,6 @@ class RowSource:
         """Whether the first row names the columns."""
         return self.header and self.row_format in ("csv", "tsv")
 
-    @property
-    def guessed(self) -> bool:
-        """Whether neither an option nor a suffix says the format, so that JSON Lines are assumed."""
-        return self.format is None and (self.is_stdin or not Path(self.path).suffix)
-
 
 _MAGIC: dict[bytes, Compression] = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 _OTHERS = {
@@ -252,7 +247,12 @@ class _Decompressed(io.RawIOBase):
         self.kind, self.name, self.count = kind, name, 0
         status = os.fstat(stream.fileno())
         self.most = _MAX_BYTES + _MAX_RATIO * status.st_size if stat.S_ISREG(status.st_mode) else None
-        self.content: Any = gzip.GzipFile(fileobj=stream) if kind == "gzip" else _zstd(stream)
+        if kind == "gzip":
+            self.content: Any = gzip.GzipFile(fileobj=stream)
+        else:
+            import pyarrow
+
+            self.content = pyarrow.CompressedInputStream(stream, "zstd")
 
     def readable(self) -> bool:
         return True
@@ -299,9 +299,3 @@ class _Recoded(io.RawIOBase):
         part, self.rest = self.rest[: len(view)], self.rest[len(view) :]
         view[: len(part)] = part
         return len(part)
-
-
-def _zstd(stream: io.BufferedReader) -> Any:
-    import pyarrow
-
-    return pyarrow.CompressedInputStream(stream, "zstd")

@@ -50,7 +50,8 @@ class Observation:
     """The result of one pass for a query: the log-probability of every candidate in nats, and hidden states.
 
     `hidden` is the input of the output embedding in float32, on the CPU: at the last token before the candidates (W,),
-    or at every token after the common beginning of the plan's queries (S, W).
+    or at every token after the common beginning of the plan's queries (S, W). If layers are named, it has the states
+    after each of them in its place: (L, W) or (S, L, W).
     """
 
     sums: tuple[float, ...]
@@ -136,11 +137,14 @@ class Engine(Protocol):
             found |= dict(zip(of_past, sums, strict=True))
         return [found[place] for place in range(len(pasts))]
 
-    def observe(self, memory: Memory | None, plan: ScoringPlan, every_token: bool = False) -> list[Observation]:
+    def observe(
+        self, memory: Memory | None, plan: ScoringPlan, every_token: bool = False, layers: Sequence[int] = ()
+    ) -> list[Observation]:
         """Scores and hidden states of every query after a memory, or without a memory.
 
         The hidden state is at the token that predicts the label; with `every_token`, at each of the query's own tokens.
-        Raises InputError if the engine gives no hidden states.
+        It is the input of the output embedding, or the state after each of the `layers`, numbered from 1; after the
+        last layer both are the same. Raises InputError if the engine gives no hidden states.
         """
         raise InputError(f"{self.description}: gives no hidden states; use {option('engine')} packed or padded")
 
@@ -213,12 +217,12 @@ class Engine(Protocol):
     def check_memory(self, memory: Memory, name: str = "this memory") -> None:
         """Raise InputError unless the memory has this model's layers, heads and sizes, and the engine can use it.
 
-        An engine that does not override `observe` cannot use centroids.
+        An engine that does not override `observe` cannot use a correction by hidden states.
         """
-        if memory.centroids is not None and type(self).observe is Engine.observe:
+        if memory.head is not None and type(self).observe is Engine.observe:
             raise InputError(
                 f"{self.description}: gives no hidden states, by which {name} labels; use {option('engine')} packed or "
-                f"padded, or remove its centroids with deepthink calibrate MEMORY {option('calibrate')} none"
+                f"padded, or remove its correction with deepthink calibrate MEMORY {option('calibrate')} none"
             )
 
     def advice(self) -> str:

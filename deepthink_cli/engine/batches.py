@@ -156,7 +156,9 @@ class BatchedEngine(Engine):
                     sums_of_memory[query][candidate] = value
         return sums
 
-    def observe(self, memory: Memory | None, plan: ScoringPlan, every_token: bool = False) -> list[Observation]:
+    def observe(
+        self, memory: Memory | None, plan: ScoringPlan, every_token: bool = False, layers: Sequence[int] = ()
+    ) -> list[Observation]:
         """Scores and hidden states of every query after a memory, or without a memory."""
         if not plan.queries:
             return []
@@ -166,7 +168,7 @@ class BatchedEngine(Engine):
         sums = [[0.0] * len(query.answers) for query in plan.queries]
         hidden: dict[int, Tensor] = {}
         for scores, states in self._in_passes(
-            [bounding], plan.rows, lambda rows: self.observe_pass(past, rows, every_token)
+            [bounding], plan.rows, lambda rows: self.observe_pass(past, rows, every_token, layers)
         ):
             for (query, candidate), value in scores.items():
                 sums[query][candidate] = value
@@ -253,7 +255,7 @@ class BatchedEngine(Engine):
 
     @torch.inference_mode()
     def observe_pass(
-        self, past: Past, rows: Sequence[PackedRow], every_token: bool
+        self, past: Past, rows: Sequence[PackedRow], every_token: bool, layers: Sequence[int]
     ) -> tuple[Mapping[tuple[int, int], float], dict[int, Tensor]]:
         """The score of every (query, candidate) of the rows, and the hidden states of every query, in one pass."""
         layout = self.layout(rows)
@@ -263,13 +265,13 @@ class BatchedEngine(Engine):
         asked_H = torch.tensor([place for span in spans.values() for place in span], device=self.model.device)
         places_M = torch.cat([requested.places_M, asked_H])
         with self._after(past, rows, layout, places_M) as inputs:
-            states_MW, log_probabilities_N = self.model.states_and_log_probabilities(
-                inputs, places_M, requested.asked_N, requested.tokens_N
+            states, log_probabilities_N = self.model.states_and_log_probabilities(
+                inputs, places_M, requested.asked_N, requested.tokens_N, layers
             )
-        states_HW = states_MW[len(requested.places_M) :].float().cpu()
-        parts = torch.split(states_HW, [len(span) for span in spans.values()])
-        states = (part if every_token else part[0] for part in parts)
-        return requested.summed(log_probabilities_N), dict(zip(spans, states, strict=True))
+        asked = states[len(requested.places_M) :].float().cpu()
+        parts = torch.split(asked, [len(span) for span in spans.values()])
+        of_queries = (part if every_token else part[0] for part in parts)
+        return requested.summed(log_probabilities_N), dict(zip(spans, of_queries, strict=True))
 
     @contextmanager
     def _after(

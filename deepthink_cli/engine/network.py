@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import torch
+from torch.nn.functional import pad
 from transformers import DynamicCache
 
 from deepthink_cli.engine.logits import Head, float32_head
@@ -157,24 +158,37 @@ class LanguageModel:
             return self._head.log_probabilities(states_MW, asked_N, tokens_N), self._head.likeliest(states_MW)
 
     def states_and_log_probabilities(
-        self, inputs: Mapping[str, Any], places_M: Tensor, asked_N: Tensor, tokens_N: Tensor
+        self,
+        inputs: Mapping[str, Any],
+        places_M: Tensor,
+        asked_N: Tensor,
+        tokens_N: Tensor,
+        layers: Sequence[int] = (),
     ) -> tuple[Tensor, Tensor]:
-        """The input of the output embedding (M, W) at the tokens `places_M`, and the result of `log_probabilities`."""
+        """The input of the output embedding (M, W) at the tokens `places_M`, and the result of `log_probabilities`.
+
+        With `layers`, numbered from 1, the states (M, L, W) after each of them are in its place.
+        """
         embedding: Any = self.network.get_output_embeddings()  # type: ignore[no-untyped-call]
         if embedding is None:
             raise InputError(f"{self.identity.architecture} has no output embedding, whose input is its hidden states")
-        seen: list[Tensor] = []
-        with self.lock:
-            if self._head is not None:
-                body: Any = self.network.base_model
-                states_MW = _read_off(body(**inputs).last_hidden_state, places_M)
-                return states_MW, self._head.log_probabilities(states_MW, asked_N, tokens_N)
-            hook = embedding.register_forward_pre_hook(lambda _, arguments: seen.append(arguments[0]))
-            try:
-                log_probabilities_N = self.log_probabilities(inputs, places_M, asked_N, tokens_N)
-            finally:
-                hook.remove()
-        return _read_off(seen[0], places_M), log_probabilities_N
+        last = list[torch.Tensor]()
+        with self.lock, embedding.register_forward_pre_hook(lambda _, arguments: last.append(arguments[0])):
+            network: Any = self.network if self._head is None else self.network.base_model
+            out = network(**inputs, output_hidden_states=bool(layers))
+        if self._head is None:
+            last_MW = _read_off(last[0], places_M)
+            log_probabilities_N = _chosen(_read_off(out.logits, places_M).float(), asked_N, tokens_N)
+        else:
+            last_MW = _read_off(out.last_hidden_state, places_M)
+            log_probabilities_N = self._head.log_probabilities(last_MW, asked_N, tokens_N)
+        if not layers:
+            return last_MW, log_probabilities_N
+        depth = len(self.one_token.keys)
+        after = [last_MW if layer == depth else _read_off(out.hidden_states[layer], places_M) for layer in layers]
+        width = max(each.shape[-1] for each in after)  # OPT 350M projects its last states to half the width
+        padded = [pad(each.to(last_MW.device), (0, width - each.shape[-1])) for each in after]
+        return torch.stack(padded, dim=1), log_probabilities_N
 
     @property
     def has_float32_head(self) -> bool:

@@ -163,13 +163,12 @@ class Described(Protocol):
     def description(self) -> str: ...
 
 
-def describe_engine(engine: Described, tell: Tell, always: bool = False) -> None:
-    """Report the loaded model and its engine; with a note if the engine is not the fastest, or with `always`."""
+def describe_engine(engine: Described, tell: Tell) -> None:
+    """Report the loaded model and its engine; with a note if the engine is not the fastest."""
     identity = engine.identity
     dequantized = "" if identity.gguf is None else "its weights dequantized to "
     tell(Detail(f"loaded {identity.id}, {dequantized}{identity.dtype} on {engine.device}"))
     if engine.warning:
         tell(Warn(engine.warning))
     else:
-        text = engine.notice or engine.description
-        tell(Note(text) if engine.notice or always else Detail(text))
+        tell(Note(engine.notice) if engine.notice else Detail(engine.description))

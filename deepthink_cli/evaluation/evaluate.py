@@ -22,6 +22,7 @@ from deepthink_cli.data.source import RowSource
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError
 from deepthink_cli.evaluation.by_iteration import Evaluation, Evaluator, Overlap, OverlapEvaluator, warn_of_overlap
+from deepthink_cli.evaluation.coverage import Coverage, CoverageEvaluator
 from deepthink_cli.evaluation.threshold import ACCURACY, LOG_PROBABILITY, Judged
 from deepthink_cli.events import Progress, Tell, silent
 from deepthink_cli.generation.answers import answered
@@ -45,7 +46,8 @@ class EvaluationReport:
     """The content of `deepthink eval --json`: the metrics of every iteration, the rows and the memory.
 
     `applied`, `judged` and `accuracy` are by the first calibration of the scorer, or by the raw scores. `overlap` is
-    set if rows are among the demonstrations. `unused_chat`: the model has a chat template that the memory does not use.
+    set if rows are among the demonstrations, `coverage` if the
+    memory stores held-out rows. `unused_chat`: the model has a chat template that the memory does not use.
     `metric` is the name of the judged metric.
     """
 
@@ -59,6 +61,7 @@ class EvaluationReport:
     overlap: Overlap | None = None
     unused_chat: bool = False
     metric: str = ACCURACY
+    coverage: tuple[Coverage, ...] = ()
 
     @property
     def memory(self) -> OpenedMemory:
@@ -142,6 +145,7 @@ class EvaluationReport:
             "judged": asdict(self.judged),
             **self.evaluation.as_json(),
             **({"demonstrations_among_rows": self.overlap.as_json()} if self.overlap else {}),
+            **({"coverage": [each.as_json() for each in self.coverage]} if self.coverage else {}),
             "memory": memory,
             **({"ensemble": list(self.ensemble)} if self.ensemble else {}),
             "seconds": self.seconds,
@@ -188,11 +192,12 @@ def evaluate(
     overlap = OverlapEvaluator(
         [each.provenance.demonstrations for each in scorer.memories], iterations, scorer.calibrate
     )
-    truncated = 0
+    coverage, truncated = CoverageEvaluator(scorer), 0
     for row in without_skipped(scored_rows(loaded, rows, skip is not None, tell), rows, skipped, skip):
         truncated += row.query.truncated > 0 and row.iteration == iterations[-1]
         evaluator.add(row)
         overlap.add(row)
+        coverage.add(row)
         if observe is not None:
             observe(row)
     tell_of_truncated(truncated, tell)
@@ -207,6 +212,7 @@ def evaluate(
         overlap.result(),
         unused_chat=scorer.demonstrations.chat is None
         and bool(getattr(loaded.engine.tokenizer, "chat_template", None)),
+        coverage=tuple(coverage.found),
     )
     _warn(report, tell)
     return report

@@ -14,7 +14,7 @@ from typing import Any
 from deepthink_cli.errors import InputError, Problem, Problems, naming_options, parameter
 from deepthink_cli.experiments.experiment import AXES, BETWEEN_RUNS, IN_ONE_RUN, Experiment
 from deepthink_cli.experiments.plan import run_tasks
-from deepthink_cli.experiments.study import OpenedStudy, Study, is_path
+from deepthink_cli.experiments.study import SUFFIXES, OpenedStudy, Study, is_path
 from deepthink_cli.meaning import meaningless
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.tasks.catalogue import PROTOCOLS, find_tasks
@@ -93,7 +93,8 @@ def matching(axis: str, written: Any, values: Sequence[Any], tasks: Tasks) -> li
     if axis == "tasks":
         names = {written}
         with suppress(InputError):
-            names |= {task.name for task in find_tasks([str(written)])} if not _is_file(written) else set()
+            if not str(written).endswith(SUFFIXES):
+                names |= {task.name for task in find_tasks([str(written)])}
         return [value for value in values if value in names or {task.name for task in tasks[value]} <= names]
     if axis == "models" and isinstance(written, str):
         return [value for value in values if value.model == written]
@@ -103,10 +104,6 @@ def matching(axis: str, written: Any, values: Sequence[Any], tasks: Tasks) -> li
         with suppress(ValueError):
             written = checked_rule(written)
     return [value for value in values if value == written and isinstance(written, bool) == isinstance(value, bool)]
-
-
-def _is_file(name: object) -> bool:
-    return str(name).endswith((".yaml", ".yml"))
 
 
 _OPTIONS = Study.option_names()  # options of a run by the fields of a study
@@ -129,12 +126,8 @@ class Crossing:
     def runs(self) -> list[Experiment]:
         """The experiment of every run, with one value in each axis that a run does not cross."""
         shared = {name: getattr(self.experiment, name) for name in Experiment.model_fields}
-        return [Experiment.model_construct(None, **{**shared, **box, "demos_by": _methods(box)}) for box in self.boxes]
-
-    @property
-    def combinations(self) -> int:
-        """The number of combinations in all runs; a file of several tasks counts once."""
-        return sum(map(count, self.boxes))
+        boxes = ({**box, "demos_by": tuple(filter(None, box["demos_by"]))} for box in self.boxes)
+        return [Experiment.model_construct(None, **{**shared, **box}) for box in boxes]
 
 
 def cross(experiment: Experiment) -> Crossing:
@@ -171,10 +164,6 @@ def cross_study(opened: OpenedStudy) -> Crossing:
     problems.add(*(f"{opened.where(axis)}: {axis}: {text}" for axis, text in _alike(runs, tasks)))
     problems.raise_any()
     return Crossing(opened.study, runs, tasks, opened)
-
-
-def _methods(run: Box) -> tuple[str, ...]:
-    return tuple(name for name in run["demos_by"] if name is not None)
 
 
 def _without_excluded(opened: OpenedStudy, axes: Box, tasks: Tasks) -> list[Box]:
@@ -265,7 +254,7 @@ def _tasks(opened: OpenedStudy) -> Tasks:
             if twice := [task.name for task in members if task.name in values]:
                 raise InputError(f"{where}: {twice[0]} is duplicated: {values[twice[0]]} has it already; omit one")
             values |= {task.name: written for task in members}
-            if written.endswith((".yaml", ".yml")):
+            if written.endswith(SUFFIXES):
                 tasks[written] = members
             else:
                 tasks |= {task.name: [task] for task in members}
@@ -274,7 +263,7 @@ def _tasks(opened: OpenedStudy) -> Tasks:
 
 
 def _named(written: str, where: str) -> list[Task]:
-    if written.endswith((".yaml", ".yml")):
+    if written.endswith(SUFFIXES):
         if not Path(written).is_file():
             raise InputError(f"{where}: {written}: no such task file; paths are relative to the study's folder")
         return read_tasks(written)  # its messages name its own lines

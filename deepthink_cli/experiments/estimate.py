@@ -32,7 +32,7 @@ from deepthink_cli.experiments.plan import (
     scorings,
     source_of_run,
 )
-from deepthink_cli.experiments.prepare import SharedRows, prepare_jobs, prepare_run
+from deepthink_cli.experiments.prepare import SharedRows, forget_training_rows, prepare_jobs, prepare_run
 from deepthink_cli.experiments.results import Setting
 from deepthink_cli.experiments.scorer import max_tokens_together, together
 from deepthink_cli.generation.answers import answered
@@ -91,7 +91,7 @@ def plan_models(
         try:
             spec = find_model(runs[0].models[0], tell)
             jobs = [job for run in runs for job in prepare_run(planned(run, spec), out, tell, shared)]
-            shared.clear()
+            forget_training_rows(shared)
             estimate = estimate_runs(jobs, out, may_load, tell)
         except DeepThinkError as error:
             absent = "the model, or its data, is not on this machine, and a plan downloads nothing"

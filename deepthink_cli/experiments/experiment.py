@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from functools import partial
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, PlainSerializer, PlainValidator, field_validator
 
 from deepthink_cli.calibration.registry import NONE, choices, unlabelled
-from deepthink_cli.data.chat import Chat
 from deepthink_cli.errors import InputError, parameter
 from deepthink_cli.io.records import Natural
 from deepthink_cli.method import ITERATIONS, POSITIONS, GateOptions, Positions
@@ -46,28 +46,12 @@ Word = Annotated[str, Field(min_length=1)]
 Shots = Annotated[int, Field(ge=1)]
 
 
-def _model(value: Any) -> Any:
-    return {"model": value} if isinstance(value, str) else value
-
-
-Model = Annotated[ModelOptions, BeforeValidator(_model)]
+Model = Annotated[ModelOptions, BeforeValidator(lambda value: {"model": value} if isinstance(value, str) else value)]
 
 
 def _several(flag: Flag, metavar: str, name: str = "") -> Flag:
     """The flag of an option that takes values separated by commas, where other commands take one value."""
     return replace(flag, metavar=metavar, name=name, names="")
-
-
-def _selection(name: str) -> object:
-    return selection_method(name, "demos_by")
-
-
-def _technique(name: str) -> object:
-    return technique_of(name, in_run=True)
-
-
-def _correction(name: str) -> object:
-    return name == NONE or unlabelled(name)
 
 
 def _scoring(options: Any) -> Scoring:
@@ -137,7 +121,7 @@ class Experiment(GateOptions):
         ),
     ] = None
     demos_by: Annotated[
-        tuple[Annotated[str, named_by(_selection)], ...],
+        tuple[Annotated[str, named_by(partial(selection_method, field="demos_by"))], ...],
         Flag(
             DATA,
             "Choose demonstrations with these methods (deepthink list selections), each from one pool of 1,000 rows.",
@@ -148,7 +132,7 @@ class Experiment(GateOptions):
     pool_size: Annotated[int, Field(ge=1), POOL_SIZE] = 1_000
     balance: Annotated[bool, BALANCE] = False
     techniques: Annotated[
-        tuple[Annotated[str, named_by(_technique)], ...],
+        tuple[Annotated[str, named_by(partial(technique_of, in_run=True))], ...],
         BeforeValidator(split_names),
         Flag(
             METHOD,
@@ -160,7 +144,7 @@ class Experiment(GateOptions):
         ),
     ] = (DEEP_THINKING,)
     calibrations: Annotated[
-        tuple[Annotated[str, named_by(_correction)], ...],
+        tuple[Annotated[str, named_by(lambda name: name == NONE or unlabelled(name))], ...],
         Flag(
             METHOD,
             f"Corrections of the scores, each with rows of its own: {', '.join(choices())}.",
@@ -188,11 +172,6 @@ class Experiment(GateOptions):
     def axes(self) -> dict[str, tuple[Any, ...]]:
         """The values of every axis; of one that has none, None alone."""
         return {name: getattr(self, name) or (None,) for name in AXES}
-
-    @property
-    def conversation(self) -> Chat | None:
-        """The conversation that the prompts are turns of, if any; raises InputError for a wrong system message."""
-        return Chat(self.system) if self.chat else None
 
     @property
     def rules(self) -> tuple[UpdateRule, ...]:
@@ -235,11 +214,6 @@ class Experiment(GateOptions):
         if at != "all" and not all(re.fullmatch(r"\s*\d{1,6}\s*", part) for part in at.split(",")):
             raise ValueError("give all, or iterations as in 1,3,5")
         return at
-
-    @property
-    def selects_on_dev(self) -> bool:
-        """Whether dev rows are scored as well, to choose T and eta on them."""
-        return self.choose_on is not None
 
     @property
     def dev_size(self) -> int | None:

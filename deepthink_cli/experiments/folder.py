@@ -11,7 +11,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from deepthink_cli.errors import DeepThinkError, InputError, Problem
-from deepthink_cli.experiments.results import FILE, Result, Setting, read_results
+from deepthink_cli.experiments.results import FILE, Result, read_results
 from deepthink_cli.experiments.samples import FOLDER as SAMPLES
 from deepthink_cli.experiments.samples import without_samples
 from deepthink_cli.io.atomic import append, cut, refusals, sweep, whole_lines
@@ -34,10 +34,6 @@ class RunFolder:
         self.unsampled = without_samples(folder, self.found) if samples else {}
         self.done = {row.key for row in self.found} - self.unsampled.keys()
 
-    def has(self, setting: Setting) -> bool:
-        """Whether a setting's row exists."""
-        return setting.key in self.done
-
     def append(self, row: Result) -> None:
         """Write one row and sync it to disk; raises DeepThinkError if that fails, with earlier rows intact."""
         with _refusals(self.folder):
@@ -59,8 +55,11 @@ def open_run_folder(folder: Path, samples: bool = False) -> Iterator[RunFolder]:
     same run, if the folder contains other files, and for rows that are not a run's; DeepThinkError if
     writing fails.
     """
-    _make(folder)
+    check_folder(folder)
     with _refusals(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / FILE).touch()
+        (folder / LOCK).touch()
         lock = _acquired(folder)
     with lock:
         run_folder = RunFolder(folder, samples)  # raises for a file that is not a run's, before truncating it
@@ -91,14 +90,6 @@ def check_folder(folder: Path) -> None:
 
 def _refusals(folder: Path) -> AbstractContextManager[None]:
     return refusals(Problem.of("output", folder), "the same command continues the run")
-
-
-def _make(folder: Path) -> None:
-    check_folder(folder)
-    with _refusals(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / FILE).touch()
-        (folder / LOCK).touch()
 
 
 def _acquired(folder: Path) -> AbstractContextManager[object]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,7 +15,7 @@ from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError, option
 from deepthink_cli.experiments.plan import Run, points, rows_of_job, scorings
 from deepthink_cli.experiments.results import Part, Setting
-from deepthink_cli.io.text import canonical_json
+from deepthink_cli.io.text import json_sha256
 from deepthink_cli.model.limits import SHARE, count_tokens, last_of, max_demonstrations
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.model.tokens import tokenize_demonstrations
@@ -127,7 +126,7 @@ class Job(Prepared):
         if len(self.members) == 1 or not self.left_out:
             return self.demonstrations.sha256
         # Where all fit, the first order determines the others.
-        return hashlib.sha256(canonical_json([member.sha256 for member in self.members]).encode()).hexdigest()
+        return json_sha256([member.sha256 for member in self.members])
 
     @property
     def drawn_as(self) -> str:
@@ -245,7 +244,7 @@ def pending(jobs: Iterable[Prepared]) -> list[PendingJobs]:
 def jobs_after(run: Run, evaluated: EvaluationSet, seed: int, drawn: Drawn, sampling: str) -> Iterator[Job]:
     """A job for every technique after these demonstrations; raises InputError if none of them fits the model."""
     rows: dict[Part, str] = {"test": evaluated.rows_sha256}
-    if run.options.selects_on_dev:  # raises before a model is loaded if the task has no dev rows
+    if run.options.choose_on is not None:  # raises before a model is loaded if the task has no dev rows
         rows["dev"] = rows_digest(map(row_digest, dev_set(evaluated.task, evaluated, drawn, run.options.dev_size)))
     name = f"task {evaluated.task.name}, seed {seed}"
     fit, bound_by = fitted(run, name, drawn.demonstrations)

@@ -99,27 +99,29 @@ class ChunkWorker:
             yield RowsLabelled(part)
 
 
-class Divided:
-    """Labels the rows of a file with the workers of an executor, as `prediction.scorer.LabelRows`."""
+def divided(
+    executor: Executor,
+    scorer: Scorer,
+    job: RowLabels,
+    rows: Iterator[Query | Skipped],
+    *,
+    progress: Progress,
+    tell: Tell,
+) -> Iterator[Part]:
+    """Yield the predictions of every `CHUNK` rows of a file by the workers of an executor, in order.
 
-    def __init__(self, executor: Executor, job: RowLabels, memories: Sequence[OpenedMemory]) -> None:
-        self.executor, self.job, self.memories = executor, job, memories
-
-    def __call__(self, rows: Iterator[Query | Skipped], *, progress: Progress, tell: Tell) -> Iterator[Part]:
-        """Yield the predictions of every `CHUNK` rows, in order.
-
-        Raises the error of a row after the chunks before it, and DeepThinkError for chunks that workers died of.
-        """
-        assert progress.total is not None
-        chunks = -(-(progress.total - progress.done) // CHUNK)
-        driver = RowsClient(self.job, self.memories, rows, _AHEAD * self.executor.workers, tell)
-        scheduler = Scheduler(self.executor, driver, {self.job: chunks}, tell)
-        for _ in scheduler.steps():
-            for part in driver.ready():
-                progress = replace(progress, done=min(progress.done + CHUNK, progress.total))
-                tell(progress)
-                yield part
-        scheduler.raise_failures()
+    Raises the error of a row after the chunks before it, and DeepThinkError for chunks that workers died of.
+    """
+    assert progress.total is not None
+    chunks = -(-(progress.total - progress.done) // CHUNK)
+    driver = RowsClient(job, scorer.memories, rows, _AHEAD * executor.workers, tell)
+    scheduler = Scheduler(executor, driver, {job: chunks}, tell)
+    for _ in scheduler.steps():
+        for part in driver.ready():
+            progress = replace(progress, done=min(progress.done + CHUNK, progress.total))
+            tell(progress)
+            yield part
+    scheduler.raise_failures()
 
 
 class RowsClient:

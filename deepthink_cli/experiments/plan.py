@@ -49,7 +49,13 @@ def planned(options: Experiment, spec: ModelSpec, given: DemonstrationSet | None
             f"scoring {options.scoring}: attends to parts of composed memories, and runs make others, too; use "
             "deepthink eval with such a memory"
         )
-    return Run(options, spec, tasks, source, given or given_to(options), options.conversation)
+    if options.demos is not None and given is None:
+        if len(tasks) > 1 or len(options.seeds) > 1:
+            reason = f"only for one task and one seed; name one task and omit {option('seeds')}"
+            raise InputError.of("demos", options.demos, reason)
+        given = demonstrations_for(tasks[0], options.demos)
+    chat = Chat(options.system) if options.chat else None  # raises for a wrong system message
+    return Run(options, spec, tasks, source, given, chat)
 
 
 def source_of_run(options: Experiment) -> Source:
@@ -64,21 +70,9 @@ def run_tasks(names: Sequence[str]) -> list[Task]:
     return find_tasks(names)
 
 
-def given_to(options: Experiment) -> DemonstrationSet | None:
-    """The demonstrations of a run's file, if it has one; raises InputError for several tasks or seeds."""
-    if options.demos is None:
-        return None
-    tasks = run_tasks(options.tasks)
-    if len(tasks) > 1 or len(options.seeds) > 1:
-        raise InputError.of(
-            "demos", options.demos, f"only for one task and one seed; name one task and omit {option('seeds')}"
-        )
-    return demonstrations_for(tasks[0], options.demos)
-
-
 def points(options: Experiment, technique: Technique) -> list[Point]:
     """What is scored of a job, in the order of its rows; a trained memory has one gate and one T."""
-    parts: tuple[Part, ...] = ("test", "dev") if options.selects_on_dev else ("test",)
+    parts: tuple[Part, ...] = ("test", "dev") if options.choose_on else ("test",)
     if isinstance(technique, Trained):
         return list(product(parts, options.rules[:1], (1,)))
     return list(product(parts, options.rules, options.scored))

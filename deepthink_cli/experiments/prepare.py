@@ -30,6 +30,9 @@ from deepthink_cli.tasks.judges import check_may_run, judge_of, tell_of_programs
 from deepthink_cli.tasks.rows import announce, check_held_out, pool_of_task
 from deepthink_cli.tasks.splits import Drawn, EvaluationSet, draw_demonstrations, evaluation_set
 
+# The evaluation sets of tasks, each made once for runs with the same protocol, source and limit.
+SharedRows = dict[tuple[Any, ...], EvaluationSet]
+
 
 def described(experiment: Experiment, jobs: Sequence[Prepared], out: Path) -> dict[str, Any]:
     """What the jobs of an experiment with one model do, as JSON values: its axes, and the options that were changed."""
@@ -69,7 +72,7 @@ def prepare(crossing: Crossing, out: Path, tell: Tell = silent) -> list[Prepared
                 run = planned(options, spec, given)
                 given = run.demonstrations  # standard input can be read once
                 jobs += prepare_run(run, out, tell, shared)
-    shared.clear()
+    forget_training_rows(shared)
     problems.raise_any()
     _check_keys(crossing, jobs)
     return jobs
@@ -149,23 +152,10 @@ def _warn_of_extended(run: Run, jobs: Sequence[Prepared], tell: Tell) -> None:
         extended.check_rows(() if each.task.labels else each.evaluated, ())
 
 
-class SharedRows:
-    """The evaluation sets of tasks, each made once for runs with the same protocol, source and limit."""
-
-    def __init__(self) -> None:
-        self._sets: dict[Any, EvaluationSet] = {}
-
-    def of(self, run: Run, task: Task) -> EvaluationSet:
-        """The rows that a run evaluates of a task; raises as `evaluation_set`."""
-        key = (task.name, digest(task), run.options.protocols[0], run.source, run.options.limit)
-        if key not in self._sets:
-            self._sets[key] = evaluation_set(task, run.options.protocols[0], run.source, run.options.limit)
-        return self._sets[key]
-
-    def clear(self) -> None:
-        """Forget the training rows, which take the most memory and are not needed once runs are prepared."""
-        for each in self._sets.values():
-            each.pools.clear()
+def forget_training_rows(shared: SharedRows) -> None:
+    """Forget the training rows, which take the most memory and are not needed once runs are prepared."""
+    for each in shared.values():
+        each.pools.clear()
 
 
 def prepare_jobs(run: Run, task: Task, shared: SharedRows | None = None) -> Iterator[Prepared]:
@@ -175,7 +165,11 @@ def prepare_jobs(run: Run, task: Task, shared: SharedRows | None = None) -> Iter
     runs are kept. Raises InputError for a task whose rows cannot be read, or if no demonstration fits.
     """
     _check_free(run, task)
-    evaluated = (shared or SharedRows()).of(run, task)
+    (protocol,), limit, sets = run.options.protocols, run.options.limit, {} if shared is None else shared
+    key = (task.name, digest(task), protocol, run.source, limit)
+    if key not in sets:
+        sets[key] = evaluation_set(task, protocol, run.source, limit)
+    evaluated = sets[key]
     if run.options.demos_by:
         fitting = pool_of_task(task, evaluated).fitting(run.spec.tokenizer, run.spec.limits)
     for seed in run.options.seeds:
@@ -203,7 +197,7 @@ def _check_free(run: Run, task: Task) -> None:
         ("calibrate", ",".join(options.calibrations)): options.calibrations != (NONE,),
         ("demos_by", ",".join(options.demos_by)): bool(options.demos_by),
         ("technique", ",".join(options.techniques)): any(each.members > 1 for each in options.chosen_techniques),
-        ("choose_on", "dev"): options.selects_on_dev and judge_of(task.free).runs_code,
+        ("choose_on", "dev"): options.choose_on is not None and judge_of(task.free).runs_code,
     }
     for (field, value), given in wrong.items():
         if given:

@@ -8,7 +8,6 @@ evaluated rows have different keys.
 from __future__ import annotations
 
 import base64
-import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
@@ -20,7 +19,7 @@ from pydantic import TypeAdapter, ValidationError, with_config
 from deepthink_cli.data.chat import Chat
 from deepthink_cli.errors import InputError
 from deepthink_cli.io.mistakes import STRICT, place, reason
-from deepthink_cli.io.text import canonical_json
+from deepthink_cli.io.text import canonical_json, json_sha256
 from deepthink_cli.techniques.registry import find_recorded, trains
 from deepthink_cli.updates.registry import parse_rule
 from deepthink_cli.updates.rules import Gate, UpdateRule, gate_values
@@ -97,7 +96,7 @@ class Setting:
     def key(self) -> str:
         """Sixteen hexadecimal digits that identify this setting."""
         known = {name: value for name, value in asdict(self).items() if name not in _UNSET or value is not None}
-        return hashlib.sha256(canonical_json(known).encode()).hexdigest()[:16]
+        return json_sha256(known)[:16]
 
     @property
     def is_trained(self) -> bool:
@@ -183,7 +182,7 @@ class Result:
     @property
     def digest(self) -> str:
         """SHA-256 of the canonical JSON of all fields but `sha256`."""
-        return hashlib.sha256(canonical_json(self._values()).encode()).hexdigest()
+        return json_sha256(self._values())
 
     def _values(self) -> dict[str, Any]:
         values = asdict(self)

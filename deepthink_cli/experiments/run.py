@@ -158,7 +158,7 @@ def run_here(
     planner, seconds = Planner(collector.folder, share, share.of, tell), 0.0
     for of_model in of_models(jobs).values():
         engine = load(of_model[0].run.spec, tell)
-        describe_engine(engine, tell, always=True)
+        describe_engine(engine, tell)
         started = time.perf_counter()
         for of_run in of_runs(of_model).values():
             _write(of_run, engine, planner, collector, store)
@@ -249,7 +249,7 @@ class RunClient:
             )
         if first is None:
             self.first[model] = opened
-            describe_engine(opened, self.tell, always=True)
+            describe_engine(opened, self.tell)
         return None
 
     def happened(self, unit: RunUnit, event: Done) -> None:

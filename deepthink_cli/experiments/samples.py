@@ -20,9 +20,7 @@ if TYPE_CHECKING:
 
 FOLDER = "samples"
 _NUMBERS = ["probability", *(f"{name}.list.element" for name in ("scores", "calibrated", "bias"))]
-_WORDS = ["gold", "label", "candidates.list.element", "scoring"]
-# A third smaller than with the defaults, with checksums that `read_samples` verifies.
-_WRITTEN: dict[str, Any] = {"compression": "zstd", "use_dictionary": _WORDS, "write_page_checksum": True}
+_WORDS = ["gold", "label", "candidates.list.element", "scoring"]  # with both, files are a third smaller
 
 
 def _again() -> str:
@@ -50,9 +48,6 @@ def write_samples(folder: Path, row: Result, predictions: Sequence[Prediction]) 
     corrected ones and what was taken off; `scoring` is that of the setting, if it has one. Free answers have a `text`,
     and neither candidates nor scores. Raises DeepThinkError if the write fails.
     """
-    import pyarrow
-    import pyarrow.parquet
-
     from deepthink_cli.experiments.scorer import corrections_of  # not at the top: reports find samples without torch
 
     corrections = corrections_of(row.setting, predictions)
@@ -66,15 +61,23 @@ def write_samples(folder: Path, row: Result, predictions: Sequence[Prediction]) 
         "scores": [list(prediction.scores.values()) for prediction in predictions],
     }
     columns |= _further(row, predictions, corrections)
-    table, numbers = pyarrow.table(columns), [name for name in _NUMBERS if name.partition(".")[0] in columns]
-    path = samples_path(folder, row)
+    path, numbers = samples_path(folder, row), [name for name in _NUMBERS if name.partition(".")[0] in columns]
+    _write(path, columns, use_byte_stream_split=numbers, use_dictionary=_WORDS)
+    return path
+
+
+def _write(path: Path, columns: dict[str, list[Any]], **options: Any) -> None:
+    """Write a Parquet file with checksums, which its readers verify; raises DeepThinkError if that fails."""
+    import pyarrow
+    import pyarrow.parquet
+
     try:
         path.parent.mkdir(exist_ok=True)
         with replacing(path, "samples") as temporary:
-            pyarrow.parquet.write_table(table, temporary, use_byte_stream_split=numbers, **_WRITTEN)
+            table = pyarrow.table(columns)
+            pyarrow.parquet.write_table(table, temporary, compression="zstd", write_page_checksum=True, **options)
     except OSError as error:
         raise DeepThinkError.of("samples", path, f"cannot be written: {error.strerror or error}") from error
-    return path
 
 
 def read_samples(path: Path, row: Result) -> dict[str, list[Any]]:
@@ -82,16 +85,10 @@ def read_samples(path: Path, row: Result) -> dict[str, list[Any]]:
 
     Raises InputError if the file is damaged, or its answers are not those of the row.
     """
-    import pyarrow
-    import pyarrow.parquet
-
     scores = "scores" if row.setting.calibration is None else "calibrated"
     names = ["where", "gold", "label", "candidates", scores]
-    try:
-        table = pyarrow.parquet.read_table(path, page_checksum_verification=True)  # all columns, to find damage
-        columns = {"scores" if name == scores else name: table[name].to_pylist() for name in names}
-    except (pyarrow.ArrowException, OSError, KeyError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: not a file of samples; {_again()}") from error
+    read = _read(path, names, f"not a file of samples; {_again()}")
+    columns = {"scores" if name == scores else name: values for name, values in read.items()}
     if len(columns["label"]) != row.n:
         raise InputError(f"{path}: {len(columns['label'])} inputs, its result has {row.n}; {_again()}")
     right = [label == gold for label, gold in zip(columns["label"], columns["gold"], strict=True)]
@@ -126,22 +123,13 @@ def write_texts(folder: Path, rows_sha256: str, predictions: Sequence[Prediction
     A result may skip inputs that are too long after its demonstrations, so results on the same rows add to one file.
     Raises DeepThinkError if the write fails.
     """
-    import pyarrow
-    import pyarrow.parquet
-
     path, known = texts_path(folder, rows_sha256), dict[str, str]()
     with suppress(InputError):  # a damaged file is made again
         known = read_texts(folder, rows_sha256)
     texts = known | {prediction.query.where: as_lines(prediction.query.text) for prediction in predictions}
     if len(texts) == len(known):
         return
-    table = pyarrow.table({"where": list(texts), "text": list(texts.values())})
-    try:
-        path.parent.mkdir(exist_ok=True)
-        with replacing(path, "samples") as temporary:
-            pyarrow.parquet.write_table(table, temporary, compression="zstd", write_page_checksum=True)
-    except OSError as error:
-        raise DeepThinkError.of("samples", path, f"cannot be written: {error.strerror or error}") from error
+    _write(path, {"where": list(texts), "text": list(texts.values())})
 
 
 def read_texts(folder: Path, rows_sha256: str | None) -> dict[str, str]:
@@ -149,16 +137,22 @@ def read_texts(folder: Path, rows_sha256: str | None) -> dict[str, str]:
 
     It is empty if there is no file. Raises InputError for a damaged file.
     """
+    if rows_sha256 is None or not (path := texts_path(folder, rows_sha256)).is_file():
+        return {}
+    read = _read(path, ["where", "text"], "not a file of inputs; remove it")
+    return dict(zip(read["where"], read["text"], strict=True))
+
+
+def _read(path: Path, names: Sequence[str], refusal: str) -> dict[str, list[Any]]:
+    """Some columns of a file, all of which are verified; raises InputError with the refusal for a damaged file."""
     import pyarrow
     import pyarrow.parquet
 
-    if rows_sha256 is None or not (path := texts_path(folder, rows_sha256)).is_file():
-        return {}
     try:
-        table = pyarrow.parquet.read_table(path, columns=["where", "text"], page_checksum_verification=True)
-        return dict(zip(table["where"].to_pylist(), table["text"].to_pylist(), strict=True))
+        table = pyarrow.parquet.read_table(path, page_checksum_verification=True)
+        return {name: table[name].to_pylist() for name in names}
     except (pyarrow.ArrowException, OSError, KeyError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: not a file of inputs; remove it") from error
+        raise InputError(f"{path}: {refusal}") from error
 
 
 def without_samples(folder: Path, rows: Iterable[Result]) -> dict[str, Result]:

@@ -113,7 +113,9 @@ class JobScorer:
 
     def __init__(self, engine: Engine, job: Job, wanted: Sequence[Setting], samples: bool) -> None:
         self.engine, self.job, self.wanted, self.samples = engine, job, wanted, samples
-        self.info = _info(job, wanted[0].key if wanted else "")
+        options, key = job.run.options, wanted[0].key if wanted else ""
+        fewer = job.fewer if options.demos_by else None
+        self.info = JobInfo(key, job.label, len(options.rules), options.calibrations[0], fewer)
         self.chunks: dict[Part, list[Chunk]] = {}
         self.skipped: dict[Part, Counter[str]] = {}
         self.unscored: dict[Part, list[int]] = {}
@@ -246,13 +248,6 @@ class JobScorer:
             drift=(memory.drift[-1].mean_keys, memory.drift[-1].mean_values) if memory.drift else None,
             corrected=None if corrections is None else _corrected(corrections, bool(demonstrations.labels)),
         )
-
-
-def _info(job: Job, key: str) -> JobInfo:
-    """What is shown of a job."""
-    options = job.run.options
-    fewer = job.fewer if options.demos_by else None
-    return JobInfo(key, job.label, len(options.rules), options.calibrations[0], fewer)
 
 
 def corrections_of(setting: Setting, predictions: Sequence[Prediction]) -> list[Correction] | None:

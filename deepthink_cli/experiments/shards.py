@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -68,17 +68,6 @@ class Manifest:
     rows: int
     plan: str
 
-    @classmethod
-    def of_units(cls, shard: Shard, digests: Sequence[str], rows: int) -> Manifest:
-        """The manifest of a shard, given the digests of all units and the number of their rows."""
-        plan = hashlib.sha256("".join(sorted(digests)).encode()).hexdigest()[:16]
-        return cls(shard.number, shard.of, len(digests), rows, plan)
-
-    def write(self, folder: Path) -> None:
-        """Write `shard.json`; raises DeepThinkError if that fails."""
-        with writing(folder / MANIFEST, "output") as file:
-            file.write(json.dumps(asdict(self)) + "\n")
-
 
 class Share:
     """The units that this process is to do: those of a shard, or all of them; counts what it is asked about."""
@@ -107,7 +96,10 @@ class Share:
     def end(self, folder: Path) -> None:
         """Write what a shard that is done has planned; raises DeepThinkError if that fails."""
         if self.shard is not None:
-            Manifest.of_units(self.shard, self.digests, self.rows).write(folder)
+            plan = hashlib.sha256("".join(sorted(self.digests)).encode()).hexdigest()[:16]
+            manifest = Manifest(self.shard.number, self.shard.of, len(self.digests), self.rows, plan)
+            with writing(folder / MANIFEST) as file:
+                file.write(json.dumps(asdict(manifest)) + "\n")
 
 
 def with_shards(runs: Iterable[Path]) -> list[Path]:

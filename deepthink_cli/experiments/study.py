@@ -259,9 +259,8 @@ def _located(fields: Mapping[str, Any], folder: Path) -> dict[str, Any]:
         if name in located:
             located[name] = _each(located[name], lambda value, change=change: change(value, folder))  # type: ignore[misc]
     if "exclude" in located:
-        located["exclude"] = _each(
-            located["exclude"], lambda value: _located(value, folder) if isinstance(value, dict) else value
-        )
+        excluded = located["exclude"]
+        located["exclude"] = _each(excluded, lambda each: _located(each, folder) if isinstance(each, dict) else each)
     return located
 
 
@@ -270,7 +269,7 @@ def _each(value: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def _task(value: Any, folder: Path) -> Any:
-    return _path(value, folder) if isinstance(value, str) and value.endswith((".yaml", ".yml")) else value
+    return _path(value, folder) if isinstance(value, str) and value.endswith(SUFFIXES) else value
 
 
 def _model(value: Any, folder: Path) -> Any:

@@ -8,7 +8,6 @@ their rows, shows whether they are the same.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -24,7 +23,7 @@ from deepthink_cli.experiments.results import Setting
 from deepthink_cli.experiments.same_data import check_continues
 from deepthink_cli.experiments.scorer import together
 from deepthink_cli.experiments.shards import Share
-from deepthink_cli.io.text import canonical_json
+from deepthink_cli.io.text import json_sha256
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.provenance import ModelIdentity
 from deepthink_cli.tasks.catalogue import digest as digest_of_task
@@ -75,7 +74,7 @@ def pending_digest(pending: Sequence[PendingJobs], identity: ModelIdentity) -> s
 
 
 def _digest(values: object) -> str:
-    return hashlib.sha256(canonical_json(values).encode()).hexdigest()[:16]
+    return json_sha256(values)[:16]
 
 
 class Planner:
@@ -116,7 +115,8 @@ class Planner:
                 if not is_mine and not self.share.takes(digest, len(written)):
                     continue
                 asked += written
-                wanted = {job: self._missing(settings[job]) if job in part else [] for job in group}
+                missing = {job: [each for each in settings[job] if each.key not in self.folder.done] for job in part}
+                wanted = {job: missing.get(job, []) for job in group}
                 unit = RunUnit(
                     run=group[0].run.options,
                     task=group[0].task.name,
@@ -130,9 +130,6 @@ class Planner:
         check_continues(self.folder.found, asked)
         self._tell(len(asked), [wanted for _, wanted in units])
         return units
-
-    def _missing(self, settings: Sequence[Setting]) -> list[Setting]:
-        return [setting for setting in settings if not self.folder.has(setting)]
 
     def _tell(self, rows: int, units: Sequence[Wanted]) -> None:
         """Count rows, and tell of those that are there and of those that are missing."""

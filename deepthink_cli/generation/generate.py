@@ -12,8 +12,8 @@ from deepthink_cli.data.examples import Query, Skipped, queries_or_skipped, read
 from deepthink_cli.data.source import RowSource
 from deepthink_cli.engine.decoding import Decoding
 from deepthink_cli.errors import Problems
-from deepthink_cli.events import Progress, Tell, silent
-from deepthink_cli.generation.generation import CHUNK, Generation, Show, ended, generate_or_skip
+from deepthink_cli.events import Progress, Tell
+from deepthink_cli.generation.generation import Generation, Show, ended, generate_or_skip
 from deepthink_cli.io.tables import Kind
 from deepthink_cli.io.text import jsonable
 from deepthink_cli.model.limits import check_continuation
@@ -21,37 +21,31 @@ from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.model.tokens import query_tokenizer
 from deepthink_cli.prediction.rows import OutputRows
-from deepthink_cli.scoring.inputs import CheckedRows, check_rows
-from deepthink_cli.tasks.rows import in_columns
+from deepthink_cli.scoring.inputs import CheckedRows
 
 
 def generate_file(
     memory: OpenedMemory,
-    inputs: str | RowSource,
+    source: RowSource,
     decoding: Decoding,
     *,
-    options: ModelOptions | None = None,
-    checked: CheckedRows | None = None,
-    chunk: int = CHUNK,
-    skip: bool = False,
-    show: Show | None = None,
-    tell: Tell = silent,
+    options: ModelOptions,
+    checked: CheckedRows | None,
+    chunk: int,
+    skip: bool,
+    show: Show | None,
+    tell: Tell,
 ) -> Iterator[list[Generation | Skipped]]:
-    """Yield a list of answers for every `chunk` of rows in a file, or on standard input (`-`).
+    """Yield a list of answers for every `chunk` of rows that are `checked`, or that can be read only once.
 
     Each row has an answer by each iteration of the memory; `show` is called with pieces of answers as they are
-    generated. Rows are checked before the model is loaded, unless the caller has `checked` them. With `skip`, a row
-    that cannot be used is replaced by `Skipped`; otherwise raises InputError: with every mistake in a file, or at the
-    first bad row of standard input.
+    generated. With `skip`, a row that cannot be used is replaced by `Skipped`; otherwise raises InputError: with every
+    row of a file that is too long, or at the first bad row of standard input.
     """
-    source = in_columns(memory, inputs, free=True)
-    if checked is None:
-        checked = check_rows(memory.provenance.demonstrations, source, skip=skip, free=True)
-    spec = find_its_model(memory, options, tell)
+    spec, demonstrations = find_its_model(memory, options, tell), memory.provenance.demonstrations
     if checked is not None and not skip:
-        _check_prompts(memory, spec, source, checked, ended(decoding, spec.tokenizer, memory.provenance.demonstrations))
+        _check_prompts(memory, spec, source, checked, ended(decoding, spec.tokenizer, demonstrations))
     engine, memories = load_both(memory, spec, tell)
-    demonstrations = memory.provenance.demonstrations
     prompt, done, total = (demonstrations.template, ()), 0, None if checked is None else checked.count
     rows: Iterator[Query | Skipped]
     if checked is None and not skip:

@@ -13,7 +13,7 @@ from deepthink_cli.engine.decoding import Decoding, Finish, Prompt
 from deepthink_cli.errors import InputError
 from deepthink_cli.model.chat import Conversation
 from deepthink_cli.model.limits import check_continuation
-from deepthink_cli.model.tokens import AS_THEY_ARE, QueryTokenizer, Written, query_tokenizer
+from deepthink_cli.model.tokens import AS_THEY_ARE, Written, query_tokenizer
 from deepthink_cli.provenance import TokenizedDemonstrations, check_model
 from deepthink_cli.scoring.pipeline import TOO_LONG, longest
 
@@ -168,7 +168,21 @@ def generate_or_skip(
     check_model(provenance, engine.identity, "this memory")
     decoding = ended(decoding, engine.tokenizer, provenance.demonstrations)
     tokenize = query_tokenizer(engine.tokenizer, provenance.demonstrations, written)
-    prompted = _Prompts(engine, tokenize, len(provenance.demonstrations.token_ids), decoding, skip)
+    length = len(provenance.demonstrations.token_ids)
+
+    def prompted(number: int, row: Query | Skipped) -> Prompt | Skipped:
+        if isinstance(row, Skipped):
+            return row
+        try:
+            (ids,), where = tokenize.prompts([row]), row.where or f"input {number + 1}"
+            check_continuation(engine.limits, engine.identity.id, length, ids, decoding.max_new_tokens, where)
+            engine.check_ids(ids, where)
+        except InputError as error:
+            if not skip:
+                raise
+            return Skipped(error.problems, TOO_LONG, row.fields)
+        return Prompt(ids, decoding.seed + number, where)
+
     remaining = enumerate(rows)
     while part := list(islice(remaining, chunk)):
         prepared = [prompted(number, row) for number, row in part]
@@ -194,29 +208,3 @@ def ended(decoding: Decoding, tokenizer: PreTrainedTokenizerBase, demonstrations
     end = demonstrations.template.separator if chat is None else Conversation(tokenizer, demonstrations, chat).end()
     end = end if chat is None else end.strip()
     return decoding.model_copy(update={"stop": (end,) if end else ()})
-
-
-class _Prompts:
-    """Makes prompts of queries; a query that does not fit the model raises InputError, or is replaced by `Skipped`."""
-
-    def __init__(self, engine: Engine, tokenize: QueryTokenizer, length: int, decoding: Decoding, skip: bool) -> None:
-        self._engine, self._tokenize, self._length = engine, tokenize, length
-        self._decoding, self._skip = decoding, skip
-
-    def __call__(self, number: int, row: Query | Skipped) -> Prompt | Skipped:
-        if isinstance(row, Skipped):
-            return row
-        try:
-            return self._prompt(number, row)
-        except InputError as error:
-            if not self._skip:
-                raise
-            return Skipped(error.problems, TOO_LONG, row.fields)
-
-    def _prompt(self, number: int, query: Query) -> Prompt:
-        where, engine = query.where or f"input {number + 1}", self._engine
-        (ids,) = self._tokenize.prompts([query])
-        new = self._decoding.max_new_tokens
-        check_continuation(engine.limits, engine.identity.id, self._length, ids, new, where)
-        engine.check_ids(ids, where)
-        return Prompt(ids, self._decoding.seed + number, where)

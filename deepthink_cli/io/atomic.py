@@ -51,20 +51,12 @@ def replacing(path: str | Path, field: str = "output") -> Iterator[Path]:
     the write fails; the target is then unchanged.
     """
     target = check_output(path, field)
-    try:
-        with suppress(OSError):  # a directory can be writable and not readable
-            _sweep(target)
-        with _folder_beside(target) as folder:
-            temporary = folder / target.name
-            yield temporary
-            _sync(temporary)
-            os.chmod(temporary, _mode(target, folder))
-            os.replace(temporary, target)
-            with suppress(OSError):  # not every file system supports it; the new file is in place anyway
-                _sync(target.parent)
-    except OSError as error:
-        reason = os.strerror(error.errno) if error.errno else error  # without the text that libraries add
-        raise DeepThinkError.of(field, path, f"cannot be written: {reason}") from error
+    with _in_place_of(target, Problem.of(field, path)) as folder:
+        temporary = folder / target.name
+        yield temporary
+        _sync(temporary)
+        os.chmod(temporary, _mode(target, folder))
+        os.replace(temporary, target)
 
 
 @contextmanager
@@ -76,21 +68,28 @@ def replacing_folder(path: str | Path, names: Collection[str]) -> Iterator[Path]
     for any other target, and DeepThinkError if the write fails.
     """
     target = check_folder(path, names)
+    with _in_place_of(target, Problem.of("output", path)) as folder:
+        temporary = folder / target.name
+        temporary.mkdir()
+        yield temporary
+        for file in (*temporary.iterdir(), temporary):
+            _sync(file)
+        _exchange(temporary, target, folder / _REPLACED)
+
+
+@contextmanager
+def _in_place_of(target: Path, named: Problem) -> Iterator[Path]:
+    """A temporary folder beside the target, whose replacement is synced; raises DeepThinkError if a write fails."""
     try:
-        with suppress(OSError):
+        with suppress(OSError):  # a directory can be writable and not readable
             _sweep(target)
         with _folder_beside(target) as folder:
-            temporary = folder / target.name
-            temporary.mkdir()
-            yield temporary
-            for file in (*temporary.iterdir(), temporary):
-                _sync(file)
-            _exchange(temporary, target, folder / _REPLACED)
-            with suppress(OSError):
+            yield folder
+            with suppress(OSError):  # not every file system supports it; the new file is in place anyway
                 _sync(target.parent)
     except OSError as error:
-        reason = os.strerror(error.errno) if error.errno else error
-        raise DeepThinkError.of("output", path, f"cannot be written: {reason}") from error
+        reason = os.strerror(error.errno) if error.errno else error  # without the text that libraries add
+        raise DeepThinkError(named.because(f"cannot be written: {reason}")) from error
 
 
 def check_folder(path: str | Path, names: Collection[str]) -> Path:

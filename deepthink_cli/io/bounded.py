@@ -58,7 +58,5 @@ def _try(work: Callable[[], object], seconds: int, memory: int) -> None:
         work()
     except MemoryError:
         status = _TOO_LARGE
-    except BaseException:  # the error is raised again where the work is done
-        pass
-    finally:
+    finally:  # any other error is raised again where the work is done
         os._exit(status)

@@ -104,7 +104,10 @@ def quiet_libraries(offline: bool = False) -> Iterator[None]:
         restored.callback(logger.setLevel, logger.level)
         logger.setLevel(CRITICAL)
         _hide_progress_bars(restored)
-        _set_variable(restored, "DISABLE_SAFETENSORS_CONVERSION")
+        # Otherwise transformers looks for a converted copy of a pickled checkpoint on the hub, in a thread.
+        if (name := "DISABLE_SAFETENSORS_CONVERSION") not in os.environ:
+            os.environ[name] = "1"
+            restored.callback(os.environ.pop, name, None)
         if offline:
             _disconnect(restored)
         yield
@@ -123,13 +126,6 @@ def _hide_progress_bars(restored: ExitStack) -> None:
     if library := sys.modules.get("transformers.modeling_gguf_pytorch_utils"):
         restored.callback(setattr, library, "tqdm", library.tqdm)
         library.tqdm = partial(library.tqdm, disable=True)  # type: ignore[attr-defined]
-
-
-def _set_variable(restored: ExitStack, name: str) -> None:
-    # Otherwise transformers looks for a converted copy of a pickled checkpoint on the hub, in a thread.
-    if name not in os.environ:
-        os.environ[name] = "1"
-        restored.callback(os.environ.pop, name, None)
 
 
 def _disconnect(restored: ExitStack) -> None:

@@ -7,6 +7,7 @@ import math
 import re
 import unicodedata
 from collections.abc import Sequence
+from hashlib import sha256
 from html import escape
 from typing import Any
 
@@ -90,6 +91,11 @@ def _text(text: str, most: int = LONGEST) -> str:
 def canonical_json(value: Any) -> str:
     """The one JSON text of a value: sorted keys, no spaces, no NaN."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def json_sha256(value: Any) -> str:
+    """SHA-256 of the canonical JSON of a value."""
+    return sha256(canonical_json(value).encode(errors="surrogatepass")).hexdigest()  # paths may hold lone surrogates
 
 
 def told_apart(*words: str) -> list[str]:

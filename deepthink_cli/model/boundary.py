@@ -43,11 +43,6 @@ class Boundary:
     context: str = ""
     held: tuple[int, ...] = ()
 
-    @property
-    def follows(self) -> tuple[str, tuple[int, ...]]:
-        """The properties that determine the ids of a following text."""
-        return self.context, self.held
-
     def after(self, tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> list[list[int]]:
         """Token ids of texts that follow the demonstrations, as they are in the whole prompt.
 

@@ -93,7 +93,8 @@ def _refuse_encoder(subject: str, text: Any) -> None:
 def _refuse_without_past(subject: str, config: PretrainedConfig, text: Any) -> None:
     from transformers import AutoModelForCausalLM
 
-    network = _network_class(AutoModelForCausalLM, config, text)
+    classes: Any = AutoModelForCausalLM._model_mapping
+    network = classes.get(type(config), None) or classes.get(type(text), None)
     if network is None:  # the model brings its own code
         return
     # Such a class may also be made of attention layers only, as Granite 4 micro.
@@ -174,8 +175,3 @@ def cached_values(text: Any) -> int:
         kv_heads = 1  # Falcon 7B, StarCoder
     size = getattr(text, "head_dim", None) or text.hidden_size // heads
     return int(2 * text.num_hidden_layers * kv_heads * size)
-
-
-def _network_class(auto: Any, config: PretrainedConfig, text: Any) -> Any:
-    """The class of a configuration's network in transformers, by an auto class; None for code that the model brings."""
-    return auto._model_mapping.get(type(config), None) or auto._model_mapping.get(type(text), None)

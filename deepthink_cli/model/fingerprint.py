@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.io.atomic import replacing
-from deepthink_cli.io.text import canonical_json
+from deepthink_cli.io.text import canonical_json, json_sha256
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedTokenizerBase
@@ -58,7 +58,8 @@ def weights_sha256(files: Sequence[Path]) -> str:
     if sum(file.stat().st_size for file in files) < _SMALL:
         return _hashed(files)
     state, resting = state_sha256(files), _resting(files)
-    cached = _cache_folder() / state
+    caches = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))
+    cached = caches / "deepthink" / "weights" / state
     digest = _digests.get(state) or _read(cached)
     if digest is None:
         digest = _hashed(files)
@@ -73,7 +74,7 @@ def state_sha256(files: Sequence[Path]) -> str:
     # Unlike mtime, ctime cannot be set by hand.
     status = [(os.path.realpath(file), os.stat(file)) for file in files]
     rows = [[path, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino] for path, stat in status]
-    return hashlib.sha256(canonical_json(rows).encode(errors="surrogatepass")).hexdigest()
+    return json_sha256(rows)
 
 
 def _tensors(file: Path) -> list[Stored]:
@@ -134,10 +135,6 @@ def _resting(files: Sequence[Path]) -> bool:
     return changed < time.time_ns() - _TIME_RESOLUTION
 
 
-def _cache_folder() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")) / "deepthink" / "weights"
-
-
 def _read(cached: Path) -> str | None:
     with suppress(OSError, ValueError):
         text = cached.read_text(encoding="ascii")
@@ -166,7 +163,7 @@ def config_sha256(config: PretrainedConfig) -> str:
     """Digest of the configuration, without fields that depend on the library's version."""
     fields = {name: value for name, value in config.to_diff_dict().items() if name not in _VOLATILE}
     # Infinities are strings: JSON has no number for them (a limit of Granite 4 is one).
-    return _digest(canonical_json(json.loads(json.dumps(fields, default=str), parse_constant=str)))
+    return json_sha256(json.loads(json.dumps(fields, default=str), parse_constant=str))
 
 
 def tokenizer_sha256(tokenizer: PreTrainedTokenizerBase) -> str:
@@ -178,7 +175,7 @@ def tokenizer_sha256(tokenizer: PreTrainedTokenizerBase) -> str:
         rules = json.loads(backend.to_str())
         rules = {name: rules[name] for name in rules if name not in ("truncation", "padding")}
     special = {name: str(value) for name, value in tokenizer.special_tokens_map.items()}
-    return _digest(canonical_json([rules, special]))
+    return json_sha256([rules, special])
 
 
 def weight_files(
@@ -243,7 +240,3 @@ def _local(source: str, name: str, revision: str | None) -> Path | None:
     except (OSError, ValueError):
         return None
     return Path(path) if path else None
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()

@@ -9,7 +9,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.data.examples import DemonstrationSet, Example
-from deepthink_cli.data.template import MAX_TEXT, Template
+from deepthink_cli.data.template import MAX_TEXT
 from deepthink_cli.errors import InputError, option
 from deepthink_cli.model.families import (
     has_alibi,
@@ -153,7 +153,8 @@ def check_fit(
     if largest is None:
         return
     tokens = cache(lambda number: count_tokens(tokenizer, demonstrations, demonstrations.examples[:number]))
-    short = len(_text(demonstrations.template, demonstrations.examples)) <= MAX_TEXT
+    solved = ((each.text, each.label) for each in demonstrations.examples)
+    short = len(demonstrations.template.demonstrations(solved)) <= MAX_TEXT
     fit = count if short and tokens(count) <= largest else max_count(tokens, count, largest)
     if fit == count:
         return
@@ -207,7 +208,3 @@ def count_tokens(
 def last_of(demonstrations: DemonstrationSet, number: int) -> DemonstrationSet:
     """The last demonstrations, in their order."""
     return replace(demonstrations, examples=demonstrations.examples[-number:])
-
-
-def _text(template: Template, examples: Sequence[Example]) -> str:
-    return template.demonstrations((example.text, example.label) for example in examples)

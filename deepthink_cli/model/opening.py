@@ -48,7 +48,8 @@ def open_model(options: ModelOptions) -> ModelSpec:
     choose_device(options.device)
     from transformers import AutoConfig, PretrainedConfig
 
-    name, arguments = found.id, _hub_options(options)
+    name, arguments = found.id, {"revision": options.revision or "main", "local_files_only": options.offline}
+    arguments["trust_remote_code"] = options.trust_remote_code  # without it, transformers would prompt on a terminal
     with quiet_libraries(options.offline), read_once() if found.gguf else nullcontext():
         with library_errors(Problem.of("model", name), _way_out(options, found)), _hub(options, found):
             found = downloaded(found, options)
@@ -182,15 +183,6 @@ def _load_tokenizer(found: Location, arguments: dict[str, Any], custom_code: boo
     if not size:
         raise InputError(failure.because(f"it has no vocabulary; {hint}"))
     return tokenizer
-
-
-def _hub_options(options: ModelOptions) -> dict[str, Any]:
-    # Without trust_remote_code, transformers would prompt on a terminal.
-    return {
-        "revision": options.revision or "main",
-        "local_files_only": options.offline,
-        "trust_remote_code": options.trust_remote_code,
-    }
 
 
 def _check_extras(options: ModelOptions) -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # options are shown in help pages, which are instant
 
 POCKET = "pocket"
 _HUB_FILE = re.compile(r"([^./~][^/]*/[^/]+)/(.+\.gguf)")  # a file of a hub repository
-TOY = f"{POCKET} is a toy for trials and tests: it knows three small tasks, and its labels of other texts mean little"
+TOY = f"{POCKET} is a toy, which knows three tasks"
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 Quantize = Literal["8bit", "4bit"]
 MODEL_NAMES = "Hub id, local directory, GGUF file, of the hub as ID/FILE.gguf, or pocket, the built-in toy model"

@@ -17,7 +17,8 @@ ALL, NONE = "all", "none"
 class LabelOptions(Options):
     """The labels and the fields of the input that an output row holds.
 
-    `top` is the number of best labels to list. Below the probability `threshold`, a row has no label. `columns` are the
+    `top` is the number of best labels to list. Below the probability `threshold`, a row has no label but a guess;
+    `max_error` is the share of wrong labels for which the memory's labelled rows give the threshold. `columns` are the
     fields of the input that are kept; None for all. With `scores`, a table has the scores and corrections of all
     labels, which rows in JSON always have.
     """
@@ -38,9 +39,20 @@ class LabelOptions(Options):
         Field(ge=0, le=1),
         Flag(
             OUTPUT,
-            "Leave the label out (null) where its probability (not calibrated) is below P.",
+            "Leave the label out (null) where its probability is below P.",
             "P",
             hint="a probability between 0 and 1, as in 0.8",
+            variable=False,
+        ),
+    ] = None
+    max_error: Annotated[
+        float | None,
+        Field(ge=0.001, le=0.5),
+        Flag(
+            OUTPUT,
+            "Leave the label out (null) where it is unsure, so that at most the share R of the labels is wrong.",
+            "R",
+            hint="a share from 0.001 to 0.5, as in 0.05",
             variable=False,
         ),
     ] = None

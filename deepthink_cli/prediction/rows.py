@@ -9,7 +9,8 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, Self
 
-from deepthink_cli.calibration.registry import NONE, STORED, calibration
+from deepthink_cli.calibration.bounded import bound, fewest
+from deepthink_cli.calibration.registry import HEAD, NONE, STORED, calibration
 from deepthink_cli.corrections import Calibrated
 from deepthink_cli.data.examples import Skipped
 from deepthink_cli.data.template import Template
@@ -27,7 +28,7 @@ from deepthink_cli.scoring.scoring import PLAIN, Scoring
 from deepthink_cli.scoring.softmax import shares
 from deepthink_cli.tasks.rows import EvaluatedRows
 
-UNCALIBRATED = "uncalibrated"
+UNCALIBRATED, FITTED = "uncalibrated", "fitted to labelled rows"
 ABOUT = {
     "deepthink": "probability is the label's share among the candidates, not calibrated to how often labels are right"
 }
@@ -86,8 +87,10 @@ class OutputRows:
             written["scores"] = row.scores
             if calibrated := {name: row.calibrated[name] for name in self.calibrate if name in row.calibrated}:
                 written["calibrated"] = {name: _correction(each) for name, each in calibrated.items()}
-        if self.options.threshold is not None and answer.probability < self.options.threshold:
-            written["label"] = None
+        if self.options.threshold is not None:
+            written["guess"] = answer.label
+            if answer.probability < self.options.threshold:
+                written["label"] = None
         return written | self._input(fields) | ({"gold": self._gold(row.query.gold)} if self.gold else {})
 
     def with_scores(self) -> Self:
@@ -120,7 +123,8 @@ class OutputRows:
         """The fields of the row for its best labels and its threshold."""
         if self.options.top is None and self.options.threshold is None:
             return {}
-        said: dict[str, Any] = {"confidence": UNCALIBRATED}
+        fitted = self.calibrate[:1] == (STORED,) and self.stored is not None and self.stored.held_out is not None
+        said: dict[str, Any] = {"confidence": FITTED if fitted else UNCALIBRATED}
         if self.options.top is not None:
             said["top"] = best(answer, self.options.top)
         return said
@@ -172,6 +176,8 @@ class OutputRows:
         columns |= {"label": "text", "probability": "number"}
         if self.options.top is not None or self.options.threshold is not None:
             columns["confidence"] = "text"
+        if self.options.threshold is not None:
+            columns["guess"] = "text"
         columns |= self.scoring.columns
         if not self.labels:
             columns |= {"top": "text"} if self.options.top is not None else {}
@@ -187,7 +193,7 @@ class OutputRows:
             columns |= {f"{place}.label": "text", f"{place}.probability": "number"}
             columns |= {f"{place}.scores.{label}": "number" for label in self.labels}
             columns[f"{place}.{counted}"] = "integer"
-            if name != STORED or self.stored is None or self.stored.centroids is None:
+            if name != STORED or self.stored is None or self.stored.head is None:
                 columns |= {f"{place}.bias.{label}": "number" for label in self.labels}
         return columns
 
@@ -242,6 +248,8 @@ def output_rows(
 ) -> OutputRows:
     """The rows that `predict` writes for checked inputs, or for standard input; raises as `input_fields`."""
     memory, labels = scorer.memory, scorer.demonstrations.labels
+    if options.max_error is not None:
+        options = options.model_copy(update={"threshold": threshold_of(scorer, options)})
     fields = input_fields(options, checked, table)
     shared = checked is None or checked.other_labels is None
     return OutputRows(
@@ -258,6 +266,31 @@ def output_rows(
         given=_several(scorer, options),
         template=scorer.demonstrations.template,
     )
+
+
+def threshold_of(scorer: Scorer, options: LabelOptions) -> float:
+    """The threshold for `max_error`; raises InputError if the memory has no rows for it, or too few."""
+    most, memory, stored = options.max_error, scorer.memory, scorer.memory.provenance.calibrated
+    assert most is not None
+
+    def refused(reason: str) -> InputError:
+        return InputError.of("max_error", most, reason)
+
+    if options.threshold is not None:
+        raise refused(f"finds the threshold itself; omit {option('threshold')}")
+    if scorer.others or len(memory.iterations) > 1:
+        raise refused("is for the last iteration of one memory")
+    if scorer.calibrate[:1] != (STORED,) or stored is None or stored.held_out is None:
+        again = f"deepthink calibrate {memory.name} ROWS {option('calibrate')} {HEAD}"
+        raise refused(f"{memory.name} has no labelled rows for it, or they are not in use; store some with {again}")
+    if memory.iterations[-1] != max(map(int, stored.at_iterations)):
+        raise refused(f"the rows are of T = {max(map(int, stored.at_iterations))}, not of T = {memory.iterations[-1]}")
+    if (found := bound(stored.held_out, most)) is None:
+        rows, needed = len(stored.held_out.right) + len(stored.held_out.wrong), fewest(most)
+        if rows < needed:
+            raise refused(f"needs {needed} labelled rows, and {memory.name} was calibrated on {rows}; give more rows")
+        raise refused(f"of the {rows} labelled rows too many get a probable, wrong label; give a larger share")
+    return found.threshold
 
 
 def _several(scorer: Scorer, options: LabelOptions) -> GivenLabels | None:

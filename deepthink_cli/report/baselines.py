@@ -29,9 +29,16 @@ class Baselines:
                 self._rows[_compared_with(row.setting)].append(row)
 
     def of(self, row: Result) -> Result | None:
-        """The baseline of a row; None if the rows have none with the same demonstrations and inputs."""
-        found = [each for each in self._rows.get(_compared_with(row.setting), ()) if _agree(row, each)]
-        return min(found, key=lambda each: _distance(row.setting, each.setting), default=None)
+        """The baseline of a row; None if the rows have none with the same demonstrations and inputs.
+
+        Of several, the first with the row's own positions and update rule.
+        """
+        ours, others = row.setting, self._rows.get(_compared_with(row.setting), ())
+
+        def distance(each: Result) -> list[bool]:
+            return [getattr(each.setting, name) != getattr(ours, name) for name in READING]
+
+        return min((each for each in others if _agree(row, each)), key=distance, default=None)
 
 
 @dataclass(frozen=True)
@@ -102,21 +109,12 @@ def _compared_with(setting: Setting) -> Setting:
 
 def _agree(row: Result, baseline: Result) -> bool:
     """Whether two rows have the same demonstrations, inputs and weights."""
-    ours, theirs = row.setting, baseline.setting
-    same = ours.rows_sha256 == theirs.rows_sha256 and ours.weights_sha256 == theirs.weights_sha256
-    return same and _read_same(row, baseline)
-
-
-def _read_same(row: Result, baseline: Result) -> bool:
-    technique = row.setting.technique
+    ours, theirs, technique = row.setting, baseline.setting, row.setting.technique
+    if (ours.rows_sha256, ours.weights_sha256) != (theirs.rows_sha256, theirs.weights_sha256):
+        return False
     if not is_rival(technique):
         return row.demonstrations_sha256 == baseline.demonstrations_sha256
     found = find_recorded(technique)
     if row.plain_sha256 is None and found is not None and found.copies > 1:  # rows of Table 1 have none
         return min(row.shots_used, row.setting.shots) == baseline.shots_used
     return (row.plain_sha256 or row.demonstrations_sha256) == baseline.demonstrations_sha256
-
-
-def _distance(ours: Setting, theirs: Setting) -> tuple[bool, ...]:
-    """The sort key of equal baselines: first the baselines with the row's own positions and update rule."""
-    return tuple(getattr(ours, name) != getattr(theirs, name) for name in READING)

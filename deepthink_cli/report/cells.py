@@ -63,6 +63,7 @@ PUBLISHED: Registry[Published] = Registry("published", {}, instance_of(Published
 def texts(line: ReportLine) -> dict[str, str]:
     """The formatted cells by column heading; a cell without a value is empty."""
     row, gain = line.row, line.row.gain
+    ends = None if gain is None else gain.ci95
     return {
         "task": _name(row),
         "seeds": str(len(row.scores)),
@@ -71,9 +72,9 @@ def texts(line: ReportLine) -> dict[str, str]:
         "ICL": NONE if row.plain is None else _percent(row.plain),
         "Deep-Thinking": _percent(row.thinking),
         "difference": NONE if gain is None else f"{100 * gain.spread.mean:+.1f}",
-        "95 % interval": "" if gain is None else _interval(gain.ci95),
+        "95 % interval": "" if ends is None else f"{100 * ends[0]:+.1f} to {100 * ends[1]:+.1f}",
         "p": "" if gain is None else _p(gain.wilcoxon_p),
-        "McNemar": NONE if row.gain is None else f"{row.better} / {row.worse}",
+        "McNemar": NONE if gain is None else f"{row.better} / {row.worse}",
         "oracle": _percent(row.oracle),
         "paper: ICL": f"{line.paper_plain.accuracy:.1f}" if line.paper_plain else "",
         "paper: D-T": f"{line.paper_thinking.accuracy:.1f}" if line.paper_thinking else "",
@@ -130,10 +131,6 @@ def _name(row: TableRow) -> str:
 
 def _percent(spread: Spread) -> str:
     return f"{100 * spread.mean:.1f}" + ("" if spread.sd is None else f" ± {100 * spread.sd:.1f}")
-
-
-def _interval(ends: tuple[float, float] | None) -> str:
-    return "" if ends is None else f"{100 * ends[0]:+.1f} to {100 * ends[1]:+.1f}"
 
 
 def _p(p: float | None) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
@@ -20,6 +20,7 @@ from deepthink_cli.report.arms import Arm, varying
 from deepthink_cli.report.curves import Curve, Panel, panels, with_gains
 from deepthink_cli.report.job_results import JobResults
 from deepthink_cli.report.significance import Paired
+from deepthink_cli.report.tables import span
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -195,13 +196,8 @@ def _title(panel: Panel) -> str:
     name = textwrap.fill(panel.name.replace("_", " "), TITLE, break_on_hyphens=False)
     if not panel.is_mean:
         return name
-    mean = f"(mean of {_range({curve.tasks for curve in panel.curves})})"
+    mean = f"(mean of {span({curve.tasks for curve in panel.curves})})"
     return name + (" " if len(name) + len(mean) < TITLE else "\n") + mean
-
-
-def _range(numbers: Collection[int]) -> str:
-    low, high = min(numbers), max(numbers)
-    return f"{low}" if low == high else f"{low} to {high}"
 
 
 def _draw_curve(
@@ -250,7 +246,7 @@ def _handles(panels: Sequence[Panel], looks: Mapping[Arm, tuple[str, str]], view
 def _seeds(panels: Sequence[Panel], view: View) -> str:
     """The meaning of lines and bands, for the axis label below the figure."""
     counts = {spread.n for panel in panels for curve in panel.curves for spread in curve.points.values()}
-    return "one seed" if max(counts) == 1 else f"mean of {_range(counts)} seeds, band: {view.band}"
+    return "one seed" if max(counts) == 1 else f"mean of {span(counts)} seeds, band: {view.band}"
 
 
 LINE = 0.155  # inches between two methods

@@ -7,21 +7,24 @@ from collections.abc import Iterable, Iterator, Sequence
 from deepthink_cli.experiments.results import Result
 from deepthink_cli.report.arms import Arm, varying
 from deepthink_cli.report.job_results import JobResults, Seed, grouped
-from deepthink_cli.report.tables import LARGE
+from deepthink_cli.report.tables import LARGE, span
 
 KINDS = {"skipped": "Inputs skipped", "left_out": "Training rows never used as demonstrations"}
 
 
 def footnotes(jobs: Sequence[JobResults]) -> list[str]:
     """The footnotes, one line for each kind of omission."""
+    return [*shortcomings(jobs), *_inputs(jobs), *_counts(jobs, "left_out"), *_shots(jobs)]
+
+
+def shortcomings(jobs: Sequence[JobResults]) -> list[str]:
+    """What the tables lack: jobs, baselines, different seeds, inputs, demonstrations that were asked for."""
     return [
         *_incomplete(jobs),
         *_without_baseline(jobs),
         *_same_seeds(jobs),
-        *_inputs(jobs),
         *_paired(jobs),
-        *_counts(jobs),
-        *_shots(jobs),
+        *_counts(jobs, "skipped"),
         *_fewer_shots(jobs),
     ]
 
@@ -143,23 +146,22 @@ def _inputs(jobs: Sequence[JobResults]) -> list[str]:
         if len(inputs) > LARGE:
             items.append(f"{group} {sum(map(max, inputs.values())):,} in {len(inputs)} tasks")
         else:
-            items += [f"{task} {_range(values)}" for task, values in inputs.items()]
+            items += [f"{task} {span(values)}" for task, values in inputs.items()]
     sampled = f" (samples: {', '.join(f'at most {limit} a task' for limit in limits)})" if limits else ""
     return [f"Inputs evaluated{sampled}: {'; '.join(items)}"] if items else []
 
 
-def _counts(jobs: Sequence[JobResults]) -> list[str]:
-    """The numbers of inputs and training rows that were not used, by reason."""
-    lines = []
-    for kind, meaning in KINDS.items():
-        counts: dict[str, dict[str, list[int]]] = {}
-        for name, row in _named_rows(jobs):
-            for reason, count in getattr(row, kind).items():
-                counts.setdefault(reason, {}).setdefault(name, []).append(count)
-        for reason, by_name in counts.items():
-            listed = "; ".join(f"{name} {_range(values)}" for name, values in by_name.items())
-            lines.append(f"{meaning} ({reason.replace('_', ' ')}): {listed}")
-    return lines
+def _counts(jobs: Sequence[JobResults], kind: str) -> list[str]:
+    """The numbers of inputs or training rows (a kind of `KINDS`) that were not used, by reason."""
+    counts: dict[str, dict[str, list[int]]] = {}
+    for name, row in _named_rows(jobs):
+        for reason, count in getattr(row, kind).items():
+            counts.setdefault(reason, {}).setdefault(name, []).append(count)
+    listed = {
+        reason: "; ".join(f"{name} {span(values)}" for name, values in by_name.items())
+        for reason, by_name in counts.items()
+    }
+    return [f"{KINDS[kind]} ({reason.replace('_', ' ')}): {names}" for reason, names in listed.items()]
 
 
 def _shots(jobs: Sequence[JobResults]) -> list[str]:
@@ -182,7 +184,7 @@ def _fewer_shots(jobs: Sequence[JobResults]) -> list[str]:
     for name, row in _named_rows(jobs):
         if row.demonstrations_used < row.setting.shots:
             fewer.setdefault((name, row.setting.shots), []).append(row.demonstrations_used)
-    items = [f"{name} {_range(used)} of {asked}" for (name, asked), used in fewer.items()]
+    items = [f"{name} {span(used)} of {asked}" for (name, asked), used in fewer.items()]
     return [f"Fewer demonstrations used than asked: {'; '.join(items)}"] if items else []
 
 
@@ -192,8 +194,3 @@ def _named_rows(jobs: Sequence[JobResults]) -> Iterator[tuple[str, Result]]:
     for job in jobs:
         name = _listed([job.arm.label(names, short=True), job.task])
         yield from ((name, row) for row in job.test.values())
-
-
-def _range(values: Iterable[int]) -> str:
-    low, high = min(values), max(values)
-    return f"{low}" if low == high else f"{low} to {high}"

@@ -73,7 +73,7 @@ def markdown(page: Page) -> str:
 
 
 def latex(page: Page) -> str:
-    """A table* for booktabs: sections between rules, title and legend in the caption, footnotes below the rows."""
+    """A table* for booktabs: sections between rules, the title as caption, legend and footnotes as notes below."""
     count = len(page.columns)
     body = [_latex_row(page.columns)]
     for heading, rows in page.sections:
@@ -81,9 +81,11 @@ def latex(page: Page) -> str:
         if heading:
             body += [rf"\multicolumn{{{count}}}{{l}}{{\textit{{{latex_text(heading)}}}}} \\"]
         body += map(_latex_row, rows)
-    caption = " ".join([latex_text(page.title) + ".", *map(latex_text, page.legend)])
     rest = "" if page.appendix is None else "\n" + latex(page.appendix)
-    return table_environment(page.source, f"l{'r' * (count - 1)}", body, page.footnotes, caption) + rest
+    caption = f"{latex_text(page.title)}."
+    return (
+        table_environment(page.source, f"l{'r' * (count - 1)}", body, [*page.legend, *page.footnotes], caption) + rest
+    )
 
 
 def table_environment(
@@ -99,12 +101,23 @@ def table_environment(
         *body,
         r"\bottomrule",
         r"\end{tabular}",
-        *(rf"\par\smallskip{{\raggedright {latex_text(line)}\par}}" for line in footnotes),
+        *(_notes(footnotes) if footnotes else []),
         rf"\caption{{{caption}}}",
         *([rf"\label{{{label}}}"] if label else []),
         r"\end{table*}",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _notes(lines: Sequence[str]) -> list[str]:
+    """Notes below the rows of a table, as one paragraph of sentences in a smaller font."""
+    sentences = [latex_text(line if line.endswith((".", "?", "!")) else f"{line}.") for line in lines]
+    return [
+        r"\par\smallskip\begin{minipage}{\linewidth}\scriptsize\raggedright",
+        r"\textit{Notes.}",
+        *sentences,
+        r"\end{minipage}",
+    ]
 
 
 def comma_separated(rows: Sequence[Mapping[str, Any]]) -> str:

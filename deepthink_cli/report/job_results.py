@@ -39,11 +39,6 @@ class RowLimits:
         same_size = tuple(limit for limit, sizes in limits.items() if row.setting.limit in sizes)
         return same_size or tuple(limits) or (None,)
 
-    @property
-    def are_several(self) -> bool:
-        """Whether any arm has test rows of several limits for one task."""
-        return any(len(limits) > 1 for limits in self.sizes.values())
-
 
 def _place(row: Result) -> tuple[Arm, str]:
     return Arm.of(row.setting), row.setting.task
@@ -89,8 +84,7 @@ def select(rows: Sequence[Result], wanted: Mapping[str, Sequence[str]]) -> list[
         actual = [limits.of(row) if name == "limit" else (getattr(row.setting, name),) for row in rows]
         known = list(dict.fromkeys(value for of_row in actual for value in of_row))
         for value in values:
-            with problems.collected():
-                _check_present(name, value, known)
+            problems.tried(_check_present, name, value, known)
         accepted = {each for each in known if any(_equal(each, value) for value in values)}
         having = {id(row) for row, of_row in zip(rows, actual, strict=True) if accepted.intersection(of_row)}
         selected = [row for row in selected if id(row) in having]
@@ -284,12 +278,8 @@ def _splitting(rows: Sequence[Result], limits: RowLimits) -> list[str]:
     """The fields of `SPLITTING` with several values for one task, also in different arms."""
     by_task = grouped((row.setting for row in rows), lambda setting: (setting.task, setting.part)).values()
     names = [name for name in SPLITTING if name != "limit"]  # dev rows have another limit
-    several = [name for name in names if any(len(_values(settings, name)) > 1 for settings in by_task)]
-    return [*several, *(["limit"] if limits.are_several else [])]
-
-
-def _values(settings: Iterable[Setting], name: str) -> set[object]:
-    return {value for setting in settings if (value := getattr(setting, name)) is not None}
+    several = [name for name in names if any(len({getattr(each, name) for each in of} - {None}) > 1 for of in by_task)]
+    return [*several, *(["limit"] if any(len(of_place) > 1 for of_place in limits.sizes.values()) else [])]
 
 
 def _refuse_to_average(first: Result, second: Result) -> None:

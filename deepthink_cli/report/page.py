@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 from deepthink_cli.errors import InputError
@@ -13,18 +12,24 @@ from deepthink_cli.io.text import html_paragraphs, html_table
 from deepthink_cli.registry import loaded
 from deepthink_cli.report.arms import title, varying
 from deepthink_cli.report.cells import PUBLISHED, ReportLine, rounded, texts, values
-from deepthink_cli.report.footnotes import footnotes
+from deepthink_cli.report.footnotes import footnotes, shortcomings
 from deepthink_cli.report.formats import Page
-from deepthink_cli.report.job_results import JobResults, read_jobs
+from deepthink_cli.report.job_results import JobResults
 from deepthink_cli.report.ranking import COMPARED, Ranking, ranking_of
 from deepthink_cli.report.tables import TableRow, summarize
+
+DETAILS = ("p", "McNemar", "oracle")  # columns that a brief page leaves out
 
 
 @dataclass(frozen=True)
 class Report(Page):
-    """A page of tables, the rows that it shows, and the ranking of the methods if there is one."""
+    """A page of tables, the rows that it shows, and the ranking of the methods if there is one.
+
+    `brief` is the page without `DETAILS`, without the ranking, and with the notes on what is missing alone.
+    """
 
     rows: Sequence[ReportLine]
+    brief: Page
     ranking: Ranking | None = None
 
     def records(self) -> list[dict[str, Any]]:
@@ -48,23 +53,6 @@ class Report(Page):
         return "\n".join([*tables, html_paragraphs([*self.legend, *self.footnotes])])
 
 
-def report(
-    runs: Sequence[Path],
-    iteration: int | None = None,
-    published: bool = False,
-    tasks: bool = False,
-    where: Sequence[str] = (),
-) -> Report:
-    """Tables of runs: Deep-Thinking against plain in-context learning, over seeds.
-
-    `iteration` is the T to report (default: the best on the dev rows; without dev rows, the last); `published` adds
-    published figures, such as the paper's; `tasks` shows every task of a group that has more than ten; `where` chooses
-    rows by fields of their settings, as in `eta=0.1`. Raises InputError for a folder that is not a run, an iteration
-    that no run has, a condition that no row fulfils, and runs without a row to report.
-    """
-    return report_of(", ".join(map(str, runs)), read_jobs(runs, where), iteration, published, tasks)
-
-
 def report_of(
     source: str,
     jobs: Sequence[JobResults],
@@ -72,7 +60,12 @@ def report_of(
     published: bool = False,
     tasks: bool = False,
 ) -> Report:
-    """The report of jobs, with the arguments of `report`; `source` names their runs."""
+    """Tables of the jobs of runs: Deep-Thinking against plain in-context learning, over seeds.
+
+    `source` names the runs. `iteration` is the T to report (default: the best on the dev rows; without dev rows, the
+    last); `published` adds published figures, such as the paper's; `tasks` shows every task of a group that has more
+    than ten. Raises InputError for an iteration that no run has, and for jobs without a row to report.
+    """
     rows = [row for row in summarize(jobs, iteration) if tasks or not row.is_detail]
     notes = footnotes(jobs)
     if not rows:
@@ -81,11 +74,13 @@ def report_of(
     ranking = ranking_of(jobs, iteration)
     if isinstance(ranking, str):
         notes.append(f"Ranking of the methods: {ranking}")
+    about = list[str]()
     if published:
         lines, about = _with_published(lines)
         notes += about
     arms = list(dict.fromkeys(row.arm for row in rows))
     columns, sections = _by_task(lines) if set(varying(arms)) & set(COMPARED) else _by_arm(lines)
+    short, brief = _without_details(columns, sections)
     return Report(
         source=source,
         title=title(arms),
@@ -94,6 +89,7 @@ def report_of(
         legend=_legend(rows, columns, iteration),
         footnotes=notes,
         rows=lines,
+        brief=Page(source, title(arms), short, brief, _legend(rows, short, iteration), [*shortcomings(jobs), *about]),
         ranking=ranking if isinstance(ranking, Ranking) else None,
         appendix=_ranked(source, ranking) if isinstance(ranking, Ranking) else None,
     )
@@ -133,6 +129,16 @@ def _by_task(lines: Sequence[ReportLine]) -> tuple[list[str], Sections]:
     tasks = dict.fromkeys(row["task"] for row in cells)
     return columns, [
         (task, [[row[name] for name in columns] for row in cells if row["task"] == task]) for task in tasks
+    ]
+
+
+def _without_details(columns: Sequence[str], sections: Sections) -> tuple[list[str], Sections]:
+    """The columns and tables without `DETAILS`, and without the number of seeds where the legend has it."""
+    place = columns.index("seeds")
+    same = len({row[place] for _, rows in sections for row in rows}) == 1
+    kept = [place for place, name in enumerate(columns) if name not in DETAILS and not (same and name == "seeds")]
+    return [columns[place] for place in kept], [
+        (heading, [[row[place] for place in kept] for row in rows]) for heading, rows in sections
     ]
 
 
@@ -178,7 +184,7 @@ def _legend(rows: Sequence[TableRow], columns: Sequence[str], iteration: int | N
     free = "T and eta" if any(row.arm.chooses_eta for row in rows) else "T"
     legend = [
         f"ICL: plain in-context learning, T = 1. Deep-Thinking: {_reported(rows, free, iteration)}. Accuracy in "
-        "percent, mean ± sample standard deviation over seeds; difference: Deep-Thinking less ICL, paired by seed."
+        f"percent{_averaged({len(row.scores) for row in rows})}."
     ]
     if "p" in columns:
         least = 2.0 ** (1 - max(len(row.scores) for row in rows))
@@ -187,9 +193,14 @@ def _legend(rows: Sequence[TableRow], columns: Sequence[str], iteration: int | N
             "95 % interval: Student's, of the difference; p: exact Wilcoxon signed-rank test over seeds, two-sided"
             f"{bound}."
         )
+    elif "95 % interval" in columns:
+        legend.append("95 % interval: Student's, of the difference.")
     if any(row.gain is not None and row.gain.ci95 is None and len(row.scores) > 1 for row in rows):
         legend.append("No interval: all seeds have the same difference, which says nothing about how much it varies.")
-    legend.append(f"McNemar: seeds that are better / worse at p < {ALPHA}, exact, on the answers to the same inputs.")
+    if "McNemar" in columns:
+        legend.append(
+            f"McNemar: seeds that are better / worse at p < {ALPHA}, exact, on the answers to the same inputs."
+        )
     if any(row.arm.is_compared_with_plain for row in rows):
         legend.append(
             "Rows of another technique (ct-kv, repeated demonstrations, an ensemble) have its accuracy in the column "
@@ -198,9 +209,21 @@ def _legend(rows: Sequence[TableRow], columns: Sequence[str], iteration: int | N
     if not all(row.arm.baseline_is_plain for row in rows):
         legend.append("Rows with other label words (flipped, fresh) have their own T = 1 in the column ICL.")
     if any(row.is_mean for row in rows):
-        legend.append("Means are over tasks within each seed, then over seeds; their McNemar is over all their inputs.")
-    legend.append(f"Oracle: each seed's best {free} on the test rows themselves, which is a bound and not a result.")
+        of_means = "; their McNemar is over all their inputs" if "McNemar" in columns else ""
+        legend.append(f"Means are over tasks within each seed, then over seeds{of_means}.")
+    if "oracle" in columns:
+        legend.append(
+            f"Oracle: each seed's best {free} on the test rows themselves, which is a bound and not a result."
+        )
     return legend
+
+
+def _averaged(seeds: set[int]) -> str:
+    """What a cell is of one or several numbers of seeds, as text."""
+    if seeds == {1}:
+        return ", of one seed; difference: Deep-Thinking less ICL"
+    counted = f"{min(seeds)} seeds" if len(seeds) == 1 else "seeds"
+    return f", mean ± sample standard deviation over {counted}; difference: Deep-Thinking less ICL, paired by seed"
 
 
 def _reported(rows: Sequence[TableRow], free: str, iteration: int | None) -> str:

@@ -11,6 +11,7 @@ from deepthink_cli.events import Event
 from deepthink_cli.io.text import json_line
 from deepthink_cli.registry import Registry, instance_of, loaded
 from deepthink_cli.report.formats import comma_separated, latex, markdown
+from deepthink_cli.report.printed import printed
 
 if TYPE_CHECKING:
     from deepthink_cli.report.job_results import JobResults
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 class Reported(Event):
     """A report of jobs, for formats and observers; `line` is the command line of the report.
 
+    `details` asks a format that has a brief form for the whole one.
+
     The other fields are as in `report_of`.
     """
 
@@ -30,6 +33,7 @@ class Reported(Event):
     published: bool = False
     all_tasks: bool = False
     line: str = ""
+    details: bool = False
 
     @cached_property
     def page(self) -> Report:
@@ -65,7 +69,7 @@ def _markdown(reported: Reported, file: TextIO) -> None:
 
 
 def _latex(reported: Reported, file: TextIO) -> None:
-    file.write(latex(reported.page))
+    file.write(latex(printed(reported.page, reported.jobs)))
 
 
 def _csv(reported: Reported, file: TextIO) -> Sequence[str]:

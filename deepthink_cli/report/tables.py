@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -47,6 +47,12 @@ def in_order(arms: Iterable[Arm], jobs: Sequence[JobResults]) -> list[Arm]:
     """Arms by model, in the order of the jobs, then by their values."""
     models = list(dict.fromkeys(job.arm.model for job in jobs))
     return sorted(arms, key=lambda arm: (models.index(arm.model), arm.sort_key))
+
+
+def span(numbers: Collection[int]) -> str:
+    """The smallest and the largest of some numbers as text; one number if they are equal."""
+    low, high = min(numbers), max(numbers)
+    return f"{low}" if low == high else f"{low} to {high}"
 
 
 @dataclass(frozen=True)

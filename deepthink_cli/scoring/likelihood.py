@@ -60,11 +60,13 @@ def score_each(
 
 
 def observe_each(
-    engine: Engine, memory: Memory, plan: ScoringPlan, scoring: Scoring = PLAIN
+    engine: Engine, memory: Memory, plan: ScoringPlan, layers: Sequence[int], scoring: Scoring = PLAIN
 ) -> tuple[list[Scores], list[Tensor]]:
-    """Score a plan against one memory, with the hidden state of each query; raises as `score_each`."""
+    """Score a plan against one memory, with the hidden states (L, W) of each query; raises as `score_each`."""
     _check_fit(engine, memory, plan)
-    observed = engine.observe(memory, plan)
+    if layers and layers[-1] > len(memory.keys):
+        raise InputError(f"a correction by layer {layers[-1]} of a model with {len(memory.keys)}; store another one")
+    observed = engine.observe(memory, plan, layers=layers)
     check_finite(engine, plan, [each.sums for each in observed])
     scores = [scoring.compared(Scores.of(each.sums, query)) for each, query in zip(observed, plan.queries, strict=True)]
     return scores, [each.hidden for each in observed]

@@ -27,7 +27,7 @@ from deepthink_cli.io.prefetch import ahead, chunks
 from deepthink_cli.model.limits import Limits
 from deepthink_cli.model.tokens import QueryTokenizer, TokenizedQuery, query_tokenizer
 from deepthink_cli.provenance import TokenizedDemonstrations
-from deepthink_cli.scoring.centroids import nearness
+from deepthink_cli.scoring.heads import head_scores
 from deepthink_cli.scoring.likelihood import NotFiniteError, check_finite, check_fits, observe_each, score_each
 from deepthink_cli.scoring.prediction import Prediction, Scores, averaged, prediction_of
 from deepthink_cli.scoring.scoring import PLAIN, Scoring
@@ -195,7 +195,7 @@ def _predicted(engine: Engine, members: Sequence[Sequence[Memory]], chunk: Chunk
     for memory, of_memory in zip(memories, _measured(engine, memories, chunk), strict=True):
         pairs = zip(chunk.queries, of_memory, strict=True)
         by_memory.append(
-            [replace(prediction_of(query, memory.iteration, scores), nearness=near) for query, (scores, near) in pairs]
+            [replace(prediction_of(query, memory.iteration, scores), by_head=found) for query, (scores, found) in pairs]
         )
     count = len(members[0])
     return [averaged(by_memory[place::count]) for place in range(count)]
@@ -204,16 +204,26 @@ def _predicted(engine: Engine, members: Sequence[Sequence[Memory]], chunk: Chunk
 def _measured(
     engine: Engine, memories: Sequence[Memory], chunk: Chunk
 ) -> Iterator[list[tuple[Scores, dict[str, float] | None]]]:
-    """For each memory, the scores of every query, and its nearness to the memory's centroids, if it stores any."""
-    centroids = [memory.centroids for memory in memories]  # if not in use, only some members may have them
-    if not any(centroids) or chunk.scoring.of_parts:
+    """For each memory, the scores of every query, and those of the memory's head, if it stores one.
+
+    A head has no scores for a query whose candidates are not the memory's labels.
+    """
+    heads = [memory.head for memory in memories]  # if not in use, only some members may have one
+    if not any(heads) or chunk.scoring.of_parts:
         for of_memory in score_each(engine, memories, chunk.plan, chunk.scoring):
             yield [(scores, None) for scores in of_memory]
         return
-    for memory, stored in zip(memories, centroids, strict=True):
-        of_memory, states = observe_each(engine, memory, chunk.plan, chunk.scoring)
-        near = [None] * len(states) if stored is None else nearness(states, stored)
-        yield list(zip(of_memory, near, strict=True))
+    for memory, head in zip(memories, heads, strict=True):
+        layers = () if head is None else head.layers
+        of_memory, states = observe_each(engine, memory, chunk.plan, layers, chunk.scoring)
+        found: dict[int, dict[str, float]] = {}
+        if head is not None:
+            places = [n for n, query in enumerate(chunk.queries) if {*query.candidates} == {*head.weights}]
+            named = [dict(zip(chunk.queries[n].candidates, of_memory[n].sums, strict=True)) for n in places]
+            logs = [[scores[label] for label in head.weights] for scores in named]
+            if places:
+                found = dict(zip(places, head_scores(head, [states[n] for n in places], logs), strict=True))
+        yield [(scores, found.get(n)) for n, scores in enumerate(of_memory)]
 
 
 def _tokenized(

@@ -42,8 +42,8 @@ class Prediction:
     `scores` are compared, in nats: sums of log-probabilities, unless the scoring compares other values. `means` are
     always the means per token, and `label_mean_per_token` is the best label by them. `probability` is the label's share
     among the candidates. `tied`: several candidates have the best score. `attended` is as in `Scores`. `text` is the
-    generated text of a free answer: there are no scores then, and `label` is the answer found in the text. `nearness`
-    has a score for each label if the memory stores centroids (`scoring.centroids`). `calibrated` holds the prediction
+    generated text of a free answer: there are no scores then, and `label` is the answer found in the text. `by_head`
+    has a score for each label if the memory stores a head (`scoring.heads`). `calibrated` holds the prediction
     corrected by each calibration in use, by name.
     """
 
@@ -56,7 +56,7 @@ class Prediction:
     tied: bool
     means: dict[str, float]
     text: str | None = None
-    nearness: Mapping[str, float] | None = None
+    by_head: Mapping[str, float] | None = None
     calibrated: Mapping[str, Correction] = field(default_factory=dict)
     attended: tuple[int, ...] = ()
 
@@ -66,8 +66,8 @@ class Correction:
     """A prediction after a calibration (`deepthink_cli.calibration`).
 
     The scores of `prediction` are log p(y | x) - log b(y); p is normalised over the candidates, and `bias` is log b in
-    nats. With centroids, the scores are the nearness, and there is no bias. `inputs` is the number of texts or rows (as
-    `counted` says) from which the correction was estimated.
+    nats. With a head, the scores are those of the head, and there is no bias. `inputs` is the number of texts or rows
+    (as `counted` says) from which the correction was estimated.
     """
 
     prediction: Prediction
@@ -98,10 +98,10 @@ def mean_predictions(predictions: Sequence[Prediction]) -> Prediction:
     assert len({(each.iteration, *each.scores) for each in predictions}) == 1
     sums = tuple(fmean(each.scores[candidate] for each in predictions) for candidate in first.scores)
     means = tuple(fmean(each.means[candidate] for each in predictions) for candidate in first.scores)
-    nearness, near = None, [each.nearness for each in predictions if each.nearness is not None]
-    if len(near) == len(predictions):
-        nearness = {label: fmean(each[label] for each in near) for label in near[0]}
-    return replace(prediction_of(first.query, first.iteration, Scores(sums, means)), nearness=nearness)
+    by_head, found = None, [each.by_head for each in predictions if each.by_head is not None]
+    if len(found) == len(predictions):
+        by_head = {label: fmean(each[label] for each in found) for label in found[0]}
+    return replace(prediction_of(first.query, first.iteration, Scores(sums, means)), by_head=by_head)
 
 
 def prediction_of(query: Query, iteration: int, scores: Scores) -> Prediction:

@@ -25,7 +25,10 @@ Reads = Literal["hidden", "probabilities", "tokens", "trials", "queries"]
 
 
 class Trials(Protocol):
-    """Trials of demonstrations with the model (plain in-context learning, T = 1)."""
+    """Trials of demonstrations with the model (plain in-context learning, T = 1); results of the cache do not count."""
+
+    sets_read: int
+    inputs_scored: int
 
     def probabilities(self, sets: Sequence[Sequence[int]], rows: Sequence[int]) -> Floats:
         """p(y | demonstrations, x), normalised over the labels, in float64 (sets, rows, C).
@@ -142,7 +145,8 @@ class SelectionMethod:
     every label itself; any other method is applied to the rows of every label separately. `cost` is in passes of the
     model. A method `in_file_order` gets the rows in the order of their file, not of their content. A method that does
     not `draw` chooses the same rows for every seed. `options` are the method's own options, all with defaults; `choose`
-    gets them by name.
+    gets them by name. A method that reads trials balances itself, and has in `trials` the class that makes them, or its
+    place: with an engine, the rows, the template, the labels, the conversation, the cache and the receiver of progress.
     """
 
     choose: Choose | Callable[..., Choice] | str
@@ -154,6 +158,7 @@ class SelectionMethod:
     in_file_order: bool = False
     draws: bool = True
     options: type[Options] | None = None
+    trials: Callable[..., Trials] | str | None = None
 
     def __call__(self, pool: Pool, shots: int, draw: random.Random, own: Mapping[str, Any] | None = None) -> Choice:
         """Choose demonstrations; `own` are values of the method's own options."""

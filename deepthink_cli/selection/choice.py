@@ -7,7 +7,7 @@ import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from deepthink_cli.data.chat import Chat
 from deepthink_cli.data.examples import DemonstrationSet, Query, example_of
@@ -16,14 +16,12 @@ from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError, option
 from deepthink_cli.events import Tell, silent
 from deepthink_cli.provenance import Selected
-from deepthink_cli.selection.base import Choice, Pool, SelectionMethod, Trials
+from deepthink_cli.registry import loaded
+from deepthink_cli.selection.base import Choice, Pool, SelectionMethod
 from deepthink_cli.selection.features import Observer
 from deepthink_cli.selection.pool import PoolRows
 from deepthink_cli.selection.registry import selection_method
 from deepthink_cli.selection.store import Store
-
-if TYPE_CHECKING:
-    from deepthink_cli.selection.base import Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,23 +137,15 @@ def choose_demonstrations(
     places = sorted(free) if method.in_file_order else free
     queries = [pool.queries[place] for place in places]
     rows = Pool(queries, balanced=request.balanced, groups=input_groups(queries, pool.template, pool.labels))
-    cost, trials = Cost(), None
+    cost = Cost()
     if engine is not None and set(method.reads) & {"hidden", "probabilities", "tokens"}:
         rows, cost = _observed(engine, pool, rows, request, store, tell)
-    if engine is not None and "trials" in method.reads:
-        from deepthink_cli.selection.trials import EngineTrials
-
-        trials = EngineTrials(
-            engine,
-            rows.rows,
-            pool.template,
-            pool.labels,
-            store=store,
-            chat=request.chat,
-            tell=tell,
-        )
-        rows = replace(rows, trials=trials)
+    if engine is not None and method.trials is not None:
+        made = loaded(method.trials)(engine, rows.rows, pool.template, pool.labels, request.chat, store, tell)
+        rows = replace(rows, trials=made)
     choice = _choice(method, rows, request)
+    if rows.trials is not None:
+        cost = replace(cost, sets=rows.trials.sets_read, scored=rows.trials.inputs_scored)
     order = list(choice.rows)
     if not choice.ordered:
         random.Random(request.seed).shuffle(order)
@@ -165,7 +155,7 @@ def choose_demonstrations(
         places=tuple(places[row] for row in order),
         scores={place: score for place, score in scores.items() if not math.isnan(score)},
         selected=_selected(engine if method.reads else None, pool, request),
-        cost=cost if trials is None else replace(cost, sets=trials.sets_read, scored=trials.inputs_scored),
+        cost=cost,
     )
 
 
@@ -212,21 +202,7 @@ def _part(rows: Pool, numbers: Sequence[int]) -> Pool:
         hidden=None if rows.hidden is None else rows.hidden[numbers],
         probabilities=None if rows.probabilities is None else rows.probabilities[numbers],
         tokens=None if rows.tokens is None else [rows.tokens[number] for number in numbers],
-        trials=None if rows.trials is None else _PartTrials(rows.trials, numbers),
     )
-
-
-@dataclass(frozen=True, eq=False)
-class _PartTrials:
-    """Trials of some rows of a pool, which have the numbers 0, 1, ... here."""
-
-    trials: Trials
-    numbers: Sequence[int]
-
-    def probabilities(self, sets: Sequence[Sequence[int]], rows: Sequence[int]) -> Floats:
-        """p(y | demonstrations, x) of the pool's own numbers."""
-        sets = [[self.numbers[row] for row in members] for members in sets]
-        return self.trials.probabilities(sets, [self.numbers[row] for row in rows])
 
 
 def _selected(engine: Engine | None, pool: PoolRows, request: Request) -> Selected:

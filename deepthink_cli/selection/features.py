@@ -152,7 +152,6 @@ def _outermost(tokenized: Sequence[TokenizedQuery]) -> tuple[TokenizedQuery, ...
 
 def _probabilities(sums: Floats, queries: Sequence[Query]) -> Floats | None:
     """The softmax (n, C) of scores (n * C,) over the candidates, in float64."""
-
     if len({query.candidates for query in queries}) != 1:
         return None
     return softmax(sums.reshape(len(queries), -1))

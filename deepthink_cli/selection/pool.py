@@ -10,7 +10,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.data.examples import CANDIDATES, Example, Query, read_pool
-from deepthink_cli.data.rows import name_of
 from deepthink_cli.data.same_input import row_digest, rows_digest
 from deepthink_cli.data.source import RowSource
 from deepthink_cli.data.template import SEPARATOR, Template
@@ -111,7 +110,7 @@ def pool_of_file(
 ) -> PoolRows:
     """The labelled rows of a file (see `read_rows`); raises InputError with every mistake, as `read_pool`."""
     template, words, queries = read_pool(source, pattern, label_field, labels, separator)
-    return PoolRows.of(name_of(source), queries, template, words)
+    return PoolRows.of(RowSource.of(source).name, queries, template, words)
 
 
 def fits(tokenizer: PreTrainedTokenizerBase, limits: Limits, template: Template) -> Callable[[Query], bool]:

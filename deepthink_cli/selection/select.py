@@ -6,7 +6,6 @@ import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from deepthink_cli.events import Note, Tell, Warn, silent
 from deepthink_cli.io.atomic import writing
 from deepthink_cli.io.mistakes import STRICT
 from deepthink_cli.io.tables import Columns, check_suffix, columns_of, is_table, writing_rows
-from deepthink_cli.io.text import canonical_json, json_line, jsonable
+from deepthink_cli.io.text import json_line, json_sha256, jsonable
 from deepthink_cli.model.limits import check_fit
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.model.spec import ModelSpec
@@ -48,12 +47,6 @@ def file_beside(path: str | Path) -> Path:
     return Path(f"{path}.selection.json")
 
 
-def write_selected(path: str | Path, selected: Selected, examples: Sequence[Example]) -> None:
-    """Write the file beside `path`, atomically."""
-    with writing(file_beside(path)) as out:
-        out.write(json_line(_CONTENT.dump_python(_Beside(_digest(examples), selected))))
-
-
 def read_selected(path: str, examples: Sequence[Example], tell: Tell) -> Selected | None:
     """The choice of the demonstrations in `path`; None without a file beside `path`, or if it describes others.
 
@@ -76,7 +69,7 @@ def read_selected(path: str, examples: Sequence[Example], tell: Tell) -> Selecte
 
 def _digest(examples: Sequence[Example]) -> str:
     """The digest of texts and labels, in order."""
-    return sha256(canonical_json([[example.text, example.label] for example in examples]).encode()).hexdigest()
+    return json_sha256([[example.text, example.label] for example in examples])
 
 
 _SCORES: Columns = {"index": "integer", "label": "text", "score": "number", "chosen": "integer", "set_aside": "text"}
@@ -180,7 +173,9 @@ def queries_of_file(source: str | RowSource, pool: PoolRows) -> list[Query]:
 
 def write_selection(result: SelectResult, output: str | Path) -> None:
     """Write the chosen rows to a file, and the choice to a file beside it (`FILE.selection.json`)."""
-    write_selected(output, result.chosen.selected, result.demonstrations.examples)
+    beside = _Beside(_digest(result.demonstrations.examples), result.chosen.selected)
+    with writing(file_beside(output)) as out:
+        out.write(json_line(_CONTENT.dump_python(beside)))
     rows = list(result.rows())
     with writing_rows(output, columns_of(rows)) as write:
         write(rows)

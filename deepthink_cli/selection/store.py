@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.errors import DeepThinkError
 from deepthink_cli.io.atomic import replacing
-from deepthink_cli.io.text import canonical_json
+from deepthink_cli.io.text import json_sha256
 from deepthink_cli.provenance import ModelIdentity
 
 if TYPE_CHECKING:
@@ -36,7 +35,7 @@ def model_parts(identity: ModelIdentity) -> list[str | None]:
 
 def key_of(*values: Any) -> str:
     """The digest of JSON values, as the name of the results that were computed from them."""
-    return sha256(canonical_json(list(values)).encode()).hexdigest()
+    return json_sha256(list(values))
 
 
 class Store:

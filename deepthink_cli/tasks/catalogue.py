@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import difflib
-import hashlib
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from deepthink_cli.errors import InputError, Problems
-from deepthink_cli.io.text import canonical_json
+from deepthink_cli.io.text import json_sha256
 from deepthink_cli.registry import Registry
 from deepthink_cli.tasks.files import read_tasks
 from deepthink_cli.tasks.format import Task
@@ -83,7 +82,7 @@ def digest(task: Task) -> str:
         del split["file"], split["format"]
         if split["half"] is None:
             del split["half"]
-    return hashlib.sha256(canonical_json(fields).encode()).hexdigest()
+    return json_sha256(fields)
 
 
 def _named(name: str) -> list[Task]:

@@ -12,7 +12,7 @@ from deepthink_cli.data.source import Row, RowSource
 from deepthink_cli.data.template import Template
 from deepthink_cli.errors import InputError, Problem, option
 from deepthink_cli.tasks.format import Candidates, Free, Piece, Task
-from deepthink_cli.tasks.patterns import first_match, found, whole_match
+from deepthink_cli.tasks.patterns import all_matches, found
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
@@ -122,10 +122,10 @@ def _text(piece: Piece, fields: Mapping[str, Any]) -> str:
         raise DoesNotFit(f"column {piece.column!r} must be a string")
     text = value.strip()
     if piece.pattern is not None:
-        match = first_match(piece.pattern, text)
-        if match is None:
+        matches = all_matches(piece.pattern, text)
+        if not matches:
             raise DoesNotFit(f"column {piece.column!r} does not match the task's pattern")
-        text = (match[1] or "").strip()
+        text = (matches[0][1] or "").strip()
     if piece.values is not None:
         if text not in piece.values:
             raise DoesNotFit(f"column {piece.column!r} must be one of {', '.join(piece.values)}")
@@ -147,8 +147,8 @@ def _choices(candidates: Candidates, fields: Mapping[str, Any]) -> list[_Choice]
     if candidates.options is not None:
         assert isinstance(candidates.column, str)
         lines = str(_value(fields, candidates.column)).splitlines()
-        matches = [whole_match(candidates.options, line.strip()) for line in lines]
-        return [_Choice((match["name"] or "").strip(), (match["text"] or "").strip()) for match in matches if match]
+        matches = [match for line in lines for match in all_matches(candidates.options, line.strip(), whole=True)]
+        return [_Choice((match["name"] or "").strip(), (match["text"] or "").strip()) for match in matches]
     assert candidates.column is not None
     if isinstance(candidates.column, str):
         texts = _list(fields, candidates.column)

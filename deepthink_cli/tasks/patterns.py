@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from deepthink_cli.errors import InputError
@@ -25,42 +23,22 @@ def checked_pattern(text: str) -> str:
     return text
 
 
-def all_matches(pattern: str, text: str) -> list[_Match]:
-    """The matches of a pattern in a text; raises InputError if they take too long."""
+def all_matches(pattern: str, text: str, whole: bool = False) -> list[_Match]:
+    """The matches of a pattern in a text, or with the `whole` text; raises InputError if they take too long."""
     import regex
 
-    with _limited(pattern, text):
+    try:
+        if whole:
+            return list(filter(None, [regex.fullmatch(pattern, text, timeout=SECONDS)]))
         return list(regex.finditer(pattern, text, timeout=SECONDS))
-
-
-def first_match(pattern: str, text: str) -> _Match | None:
-    """The first match of a pattern in a text, None without one; raises InputError if it takes too long."""
-    import regex
-
-    with _limited(pattern, text):
-        return regex.search(pattern, text, timeout=SECONDS)
-
-
-def whole_match(pattern: str, text: str) -> _Match | None:
-    """The match of a pattern with a whole text, None without one; raises InputError if it takes too long."""
-    import regex
-
-    with _limited(pattern, text):
-        return regex.fullmatch(pattern, text, timeout=SECONDS)
+    except TimeoutError as error:
+        raise InputError(
+            f"pattern {pattern!r}: takes more than {SECONDS:g} s on a text of {len(text):,} characters; write it "
+            "without repetitions of repetitions"
+        ) from error
 
 
 def found(pattern: str, text: str) -> str | None:
     """The first group of a pattern's last match in a text, without spaces around it; None without a match."""
     matches = all_matches(pattern, text)
     return (matches[-1][1] or "").strip() if matches else None
-
-
-@contextmanager
-def _limited(pattern: str, text: str) -> Iterator[None]:
-    try:
-        yield
-    except TimeoutError as error:
-        raise InputError(
-            f"pattern {pattern!r}: takes more than {SECONDS:g} s on a text of {len(text):,} characters; write it "
-            "without repetitions of repetitions"
-        ) from error

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from deepthink_cli.artifact.opening import OpenedMemory, opened
 from deepthink_cli.data.examples import Example, Query, Skipped, queries_or_skipped, read_queries
-from deepthink_cli.data.rows import check_rereadable, name_of, rows_or_errors
+from deepthink_cli.data.rows import check_rereadable
 from deepthink_cli.data.source import RowSource
 from deepthink_cli.errors import InputError, option
 from deepthink_cli.events import Note, Tell, Warn, silent
@@ -174,19 +173,6 @@ def rows_of_file(
     return EvaluatedRows(queries, len(places), source.path, demonstrations, checked=checked, source=source)
 
 
-def is_labelled(memory: OpenedMemory, path: str | Path | RowSource) -> bool:
-    """Whether the first row of a file has a true label; raises InputError for a file without rows."""
-    source, template = in_columns(memory, path), memory.provenance.demonstrations.template
-    if source.row_format == "txt":
-        return False
-    row = next(rows_or_errors(source))
-    if isinstance(row, InputError):
-        raise row
-    with suppress(InputError):  # a row in a task's columns, some of which are missing
-        row = source.converted(row)
-    return template.label_field in row.fields
-
-
 def rows_of_task(
     memory: str | Path | OpenedMemory | Memory,
     name: str,
@@ -237,7 +223,7 @@ def pool_of_task(task: Task, evaluated: EvaluationSet, source: str | RowSource |
     source = replace(RowSource.of(source), convert=columns)
     queries = list(read_queries(source, task.prompt, labels, labelled=True))
     check((query.where, query) for query in queries)
-    return PoolRows.of(name_of(source), queries, task.prompt, labels, check_queries=check)
+    return PoolRows.of(source.name, queries, task.prompt, labels, check_queries=check)
 
 
 def check_held_out(rows: Iterable[tuple[str, Query | Example]], evaluated: EvaluationSet, way: str) -> None:

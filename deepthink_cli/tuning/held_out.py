@@ -15,6 +15,7 @@ from deepthink_cli.engine.base import Engine
 from deepthink_cli.events import Progress, Tell
 from deepthink_cli.model.tokens import query_tokenizer
 from deepthink_cli.provenance import Selected, TokenizedDemonstrations
+from deepthink_cli.scoring.heads import observed_layers
 from deepthink_cli.scoring.likelihood import observe_each, score_each
 from deepthink_cli.scoring.prediction import Scores
 from deepthink_cli.selection.choice import Request, choose_demonstrations
@@ -82,7 +83,7 @@ class Tried:
 
     `scores` are log-probabilities (techniques, methods, T, n, C): raw under `none`, and corrected under each
     calibration whose texts or unread rows are scored through the memory. Under `states` are hidden states (techniques,
-    methods, T, n, W). C is the most candidates of a row; a row with fewer has -inf for the rest. `seconds` are the
+    methods, T, n, L, W). C is the most candidates of a row; a row with fewer has -inf for the rest. `seconds` are the
     seconds of one T with one method, by technique: of T = 1, and of each later T.
     """
 
@@ -194,6 +195,7 @@ class _Basis:
     rows: list[int]
     texts: range
     gold: Sequence[int] | None = None
+    groups: Sequence[int] = ()
 
 
 class _Scorer:
@@ -216,7 +218,8 @@ class _Scorer:
             method, everywhere = calibration(name), list(range(len(queries)))
             gold = [rows.gold[row] for row in of.unread] if method.labelled else None
             span = range(len(queries), len(tokenized))
-            self.bases.append(_Basis(name, method, everywhere, span, gold))
+            groups = [rows.groups[row] for row in of.unread]
+            self.bases.append(_Basis(name, method, everywhere, span, gold, groups))
         for name in grid.calibrations:
             if name != NONE and not calibration(name).from_rows:
                 inputs = BasisInputs(name, engine.tokenizer, demonstrations, rows.scoring)
@@ -243,20 +246,27 @@ class _Scorer:
                 self._keep(number, iteration - 1, scored, None)
             return
         for number, memory in zip(numbers, placed, strict=True):
-            scored, states = observe_each(self.engine, memory, self.plan, self.scoring)
+            layers = observed_layers(len(memory.keys))
+            scored, states = observe_each(self.engine, memory, self.plan, layers, self.scoring)
             self._keep(number, iteration - 1, scored, np.stack([each.numpy() for each in states]))
 
-    def _keep(self, number: int | slice, reading: int, scored: Sequence[Scores], states_NW: Any) -> None:
+    def _keep(self, number: int | slice, reading: int, scored: Sequence[Scores], states_NLW: Any) -> None:
         import numpy as np
 
         for row, scores in enumerate(scored[: self.rows]):
             self.scores[NONE][number, reading, row, : len(scores.sums)] = scores.sums
-        if states_NW is not None:
+        if states_NLW is not None:
             if STATES not in self.scores:
-                self.scores[STATES] = np.zeros((*self.shape, states_NW.shape[1]), np.float32)
-            self.scores[STATES][number, reading] = states_NW[: self.rows]
+                self.scores[STATES] = np.zeros((*self.shape, *states_NLW.shape[1:]), np.float32)
+            self.scores[STATES][number, reading] = states_NLW[: self.rows]
         for basis in self.bases:
-            values = states_NW if basis.method.of_states else [each.sums for each in scored]
-            rows, texts = ([values[place] for place in places] for places in (basis.rows, basis.texts))
-            for row, of_row in zip(basis.rows, basis.method.corrected(rows, texts, basis.gold), strict=True):
+            rows, texts = list(basis.rows), list(basis.texts)
+            logs, of_texts = ([scored[place].sums for place in places] for places in (rows, texts))
+            if basis.method.of_states:
+                assert basis.gold is not None
+                head = basis.method.head(states_NLW[texts], np.array(of_texts), basis.gold, basis.groups)
+                found = head.scores(states_NLW[rows], np.array(logs))
+            else:
+                found = basis.method.corrected(logs, of_texts, basis.gold)
+            for row, of_row in zip(rows, found, strict=True):
                 self.scores[basis.name][number, reading, row, : len(of_row)] = of_row

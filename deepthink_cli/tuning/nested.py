@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
-from deepthink_cli.calibration.registry import NONE, calibration
+from deepthink_cli.calibration.registry import HEAD, NONE, calibration
 from deepthink_cli.evaluation.metrics import Z95, wilson
 from deepthink_cli.tuning.options import Setting
 
@@ -26,26 +25,6 @@ if TYPE_CHECKING:
 HeldOut = tuple[int, ...]  # the folds whose rows a memory has not read: one fold, or two in increasing order
 
 
-def split(labels: Sequence[str], groups: Sequence[int], count: int, seed: int) -> list[tuple[int, ...]]:
-    """`count` folds of row numbers, in increasing order; every label is spread evenly over the folds.
-
-    `groups` are the numbers of the rows' inputs. The rows of one input are in one fold, so that no held-out input is
-    among the demonstrations. Every fold has a row if `count` is at most the number of different inputs.
-    """
-    of_input: dict[int, list[int]] = {}
-    for row, number in enumerate(groups):
-        of_input.setdefault(number, []).append(row)
-    by_label: dict[str, list[list[int]]] = {}
-    for rows in of_input.values():
-        by_label.setdefault(labels[rows[0]], []).append(rows)
-    draw, folds, dealt = random.Random(seed), [list[int]() for _ in range(count)], 0
-    for label in sorted(by_label):
-        for rows in draw.sample(by_label[label], len(by_label[label])):
-            folds[dealt % count] += rows
-            dealt += 1
-    return [tuple(sorted(fold)) for fold in folds]
-
-
 def held_out(count: int) -> list[HeldOut]:
     """The folds that each memory of a nested cross-validation leaves out: every fold, and every pair of folds."""
     return [*((fold,) for fold in range(count)), *combinations(range(count), 2)]
@@ -53,7 +32,7 @@ def held_out(count: int) -> list[HeldOut]:
 
 # The log-probabilities (selections, techniques, methods, T, N, C) of held-out rows: raw under `none`, and corrected
 # under the name of each calibration whose bias was measured through the same memory.
-# Under `states` are the hidden states (..., N, W), in float32, if a calibration by hidden states is tried.
+# Under `states` are the hidden states (..., N, L, W), in float32, if a calibration by hidden states is tried.
 HeldOutScores = Mapping[str, "Floats"]
 STATES = "states"
 
@@ -70,22 +49,23 @@ class NestedChoice:
 class Fit:
     """The places of rows that are labelled with a bias, and the scores of the other rows on which it is fitted.
 
-    `scores` (selections, techniques, methods, T, m, C) and `gold` (m,), the places of the true labels, are of the other
-    rows.
+    `scores` (selections, techniques, methods, T, m, C), `gold` (m,), the places of the true labels, and `groups` (m,),
+    the numbers of the inputs, are of the other rows.
     """
 
     rows: Sequence[int]
     scores: HeldOutScores
     gold: Sequence[int]
+    groups: Sequence[int]
 
 
-def fits_within(scores: HeldOutScores, gold: Ints, parts: Sequence[Sequence[int]]) -> list[Fit]:
+def fits_within(scores: HeldOutScores, gold: Ints, groups: Sequence[int], parts: Sequence[Sequence[int]]) -> list[Fit]:
     """For every part, which holds places of rows, the fit on the rows of all other parts."""
     fits = []
     for rows in parts:
         others = [place for place in range(len(gold)) if place not in set(rows)]
-        of_others = {name: values[..., others, :] for name, values in scores.items() if name in (NONE, STATES)}
-        fits.append(Fit(rows, of_others, gold[others].tolist()))
+        of_others = {name: scores[name][:, :, :, :, others] for name in (NONE, STATES) if name in scores}
+        fits.append(Fit(rows, of_others, gold[others].tolist(), [groups[place] for place in others]))
     return fits
 
 
@@ -105,43 +85,60 @@ def _labels(scores: HeldOutScores, setting: Setting, fits: Sequence[Fit]) -> Int
 
     if setting.calibration in scores:
         return np.asarray(scores[setting.calibration][setting.place].argmax(axis=-1))
-    method = calibration(setting.calibration)
-    name = STATES if method.of_states else NONE
-    raw = scores[name][setting.place]
+    method, raw = calibration(setting.calibration), scores[NONE][setting.place]
     if not method.labelled:
         return np.asarray(method.corrected(raw).argmax(axis=-1))
     labels = np.full(len(raw), -1)
     for fit in fits:
-        rows = list(fit.rows)
-        labels[rows] = method.corrected(raw[rows], fit.scores[name][setting.place], fit.gold).argmax(axis=-1)
+        rows, basis = list(fit.rows), fit.scores[NONE][setting.place]
+        if method.of_states:
+            head = method.head(fit.scores[STATES][setting.place], basis, fit.gold, fit.groups)
+            found = head.scores(scores[STATES][setting.place][rows], raw[rows])
+        else:
+            found = method.corrected(raw[rows], basis, fit.gold)
+        labels[rows] = found.argmax(axis=-1)
     return labels
 
 
-def best(right: Bools) -> int:
+def first_choice(settings: Sequence[Setting]) -> int | None:
+    """The setting that is preferred to others which are about as good: the head, after a single reading.
+
+    On five tasks it was the best of the corrections (docs/predict.md); None if it was not tried.
+    """
+    of_plain = [each.calibration for each in settings if each.place == settings[0].place]
+    return of_plain.index(HEAD) if HEAD in of_plain else None
+
+
+def best(right: Bools, first: int | None = None) -> int:
     """The simplest setting within one standard error of the setting with the most rows right, from (S, n).
 
-    The settings come simplest first. This is the one-standard-error rule of Hastie et al. (2009, The Elements of
-    Statistical Learning, section 7.10), with the error of the difference of paired rows, as in `Comparison.interval`.
+    The settings come simplest first; the setting `first`, if any, is preferred to all of them. This is the
+    one-standard-error rule of Hastie et al. (2009, The Elements of Statistical Learning, section 7.10), with the error
+    of the difference of paired rows, as in `Comparison.interval`.
     """
     import numpy as np
 
     most, rows = right[right.sum(axis=1).argmax()], right.shape[1] + 2
     lost, gained = (((each.sum(axis=1) + 1) / rows) for each in (most & ~right, ~most & right))
     error = np.sqrt((lost + gained - (lost - gained) ** 2) / rows)
-    return int((lost - gained <= error).argmax())
+    good = lost - gained <= error
+    return first if first is not None and good[first] else int(good.argmax())
 
 
-def choose_nested(outer: Bools, inner: Sequence[Bools], folds: Sequence[Sequence[int]]) -> NestedChoice:
+def choose_nested(
+    outer: Bools, inner: Sequence[Bools], folds: Sequence[Sequence[int]], first: int | None = None
+) -> NestedChoice:
     """For every fold, the setting that is best on the other folds, and whether it labels the fold's rows right.
 
     `outer` (S, N): whether a row is right after a memory of all rows outside its fold. `inner[i]` (S, N - n_i): whether
     a row outside fold i, in order, is right after a memory of the rows outside fold i and outside its own fold.
+    `first` is the preferred setting, as in `best`.
     """
     import numpy as np
 
     chosen, right = [], np.zeros(outer.shape[1], dtype=bool)
     for of_fold, rows in zip(inner, folds, strict=True):
-        chosen.append(best(of_fold))
+        chosen.append(best(of_fold, first))
         right[list(rows)] = outer[chosen[-1], list(rows)]
     return NestedChoice(tuple(chosen), right)
 

@@ -19,8 +19,6 @@ from deepthink_cli.techniques.base import Technique, Trained
 from deepthink_cli.techniques.registry import DEEP_THINKING, TECHNIQUES, technique_of
 from deepthink_cli.updates.registry import values_of
 
-TECHNIQUES_TRIED = ("composed", "repeat-2")  # the defaults beside Deep-Thinking, which train nothing
-
 
 class TuneOptions(GateOptions):
     """Options of `deepthink tune`: its grid of settings, and its folds.
@@ -32,15 +30,14 @@ class TuneOptions(GateOptions):
         tuple[Annotated[str, named_by(technique_of)], ...],
         Flag(
             METHOD,
-            f"Ways to make the memory, to try beside {DEEP_THINKING}{installed(TECHNIQUES)}. "
-            f"Default: {' and '.join(TECHNIQUES_TRIED)}.",
+            f"Ways to make the memory, to try beside {DEEP_THINKING}{installed(TECHNIQUES)}.",
             "NAME,...",
             name="technique",
             default=False,
             variable=False,
         ),
-    ] = (DEEP_THINKING, *TECHNIQUES_TRIED)
-    iterations: Annotated[int, Field(ge=1), replace(ITERATIONS, help="Readings; each number up to T is tried.")] = 5
+    ] = (DEEP_THINKING,)
+    iterations: Annotated[int, Field(ge=1), replace(ITERATIONS, help="Readings; each number up to T is tried.")] = 1
     etas: Annotated[tuple[Eta, ...], ETAS] = (0.01, 0.1)
     positions: Annotated[
         tuple[Positions, ...],
@@ -86,6 +83,15 @@ class TuneOptions(GateOptions):
         ),
     ] = ()
 
+    rival: Annotated[
+        str | None,
+        Flag(
+            DATA,
+            "Also judge logistic regression on the embeddings of this sentence encoder (extra rival).",
+            "ENCODER",
+            variable=False,
+        ),
+    ] = None
     budget: Annotated[
         str | None,
         Field(pattern=r"^[1-9][0-9]{0,6}[smh]$"),

@@ -7,12 +7,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from importlib.util import find_spec
 from typing import TypeVar
 
 from deepthink_cli.calibration.basis import check_calibrations, check_inputs
-from deepthink_cli.calibration.registry import CALIBRATIONS, FEWEST, NONE, calibration, from_rows, from_texts
+from deepthink_cli.calibration.registry import CALIBRATIONS, FEWEST, NONE, calibration, from_rows
 from deepthink_cli.data.chat import Chat
 from deepthink_cli.data.examples import DemonstrationSet, Query, example_of
+from deepthink_cli.data.folds import split
 from deepthink_cli.data.same_input import input_groups
 from deepthink_cli.engine.opening import find_model
 from deepthink_cli.errors import InputError
@@ -30,7 +32,7 @@ from deepthink_cli.selection.pool import PoolRows
 from deepthink_cli.selection.registry import selection_method
 from deepthink_cli.techniques.base import Technique
 from deepthink_cli.techniques.registry import technique_of
-from deepthink_cli.tuning.nested import FEWEST_ROWS, split
+from deepthink_cli.tuning.nested import FEWEST_ROWS
 from deepthink_cli.tuning.options import Grid, TuneOptions, most_readings
 
 Named = TypeVar("Named")
@@ -108,6 +110,7 @@ def plan_tuning(rows: LabelledRows, model: ModelOptions, options: TuneOptions, t
     and if T readings of all rows, or a row after them, do not fit the model.
     """
     _check_rows(rows)
+    _check_rival(options.rival)
     for name, value in rows.scoring.of_parts.items():
         raise InputError.of(
             name, value, "is of demonstrations that are read apart, and tune tries others, too; omit it"
@@ -122,6 +125,13 @@ def plan_tuning(rows: LabelledRows, model: ModelOptions, options: TuneOptions, t
     spec = find_model(model, tell)
     grid = Grid(options.methods, calibrations, selections, tuple(map(technique_of, options.techniques)))
     return _usable(TunePlan(spec, rows, options, grid, tuple(folds), tuple(order)), tell)
+
+
+def _check_rival(encoder: str | None) -> None:
+    """Raise InputError for a sentence encoder without the libraries for it."""
+    for module, extra in (("sentence_transformers", "rival"), ("sklearn", "sklearn")):
+        if encoder is not None and find_spec(module) is None:
+            raise InputError.of("rival", encoder, f"needs more: pip install 'deepthink-cli[{extra}]'")
 
 
 def _calibrations(
@@ -144,9 +154,10 @@ def _calibrations(
         names = tuple(CALIBRATIONS)
         if remaining < FEWEST:
             which = "outside a fold" if options.shots is None else "neither held out nor read"
-            left_out = ", ".join(from_rows(names))
+            few = [name for name in from_rows(names) if not calibration(name).of_states]
+            left_out = ", ".join(few)
             tell(Note(f"not tried: {left_out}: they need {FEWEST} rows {which}, and there are {remaining}"))
-            names = tuple(from_texts(names))
+            names = tuple(name for name in names if name not in few)
     simplest = sorted({*names} - {NONE}, key=lambda name: (_needs(name), tuple(CALIBRATIONS).index(name)))
     return (NONE, *simplest)
 

@@ -1,14 +1,17 @@
 """Classifiers without in-context learning, trained on the same labelled rows and judged by the same folds.
 
-Both are scikit-learn's logistic regressions with default settings. The features are TF-IDF weights of words, which need
-no language model, or the mean of the model's last hidden states over a row's tokens, read without demonstrations.
+They are scikit-learn's logistic regressions with default settings. The features are TF-IDF weights of words, which need
+no language model, the mean of the model's last hidden states over a row's tokens, read without demonstrations, or the
+embeddings of a sentence encoder that the user names.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
@@ -48,10 +51,10 @@ class Rival:
 
 
 def judge_rivals(plan: TunePlan, engine: Engine, store: Store | None, tell: Tell) -> tuple[Rival, ...]:
-    """Judge both classifiers by cross-validation.
+    """Judge each classifier by cross-validation.
 
     None is judged if rows have candidates of their own, or without scikit-learn. If the engine gives no hidden states,
-    their classifier is left out with a note.
+    their classifier is left out with a note. Raises InputError for a named encoder that cannot be loaded.
     """
     if not plan.rows.labels:
         return ()
@@ -59,11 +62,15 @@ def judge_rivals(plan: TunePlan, engine: Engine, store: Store | None, tell: Tell
         tell(Note("no classifier is trained for comparison: scikit-learn is not installed (extra sklearn)"))
         return ()
     rivals = []
-    for name, features in RIVALS.items():
+    named = plan.options.rival
+    encoders = {} if named is None else {f"logistic regression on {named}": partial(embeddings, named)}
+    for name, features in (RIVALS | encoders).items():
         started = time.perf_counter()
         try:
             untrained, inputs = features(engine, plan.rows.pool.template, plan.rows.queries, store)
         except InputError as error:
+            if name in encoders:
+                raise
             tell(Note(f"not tried: {name}: {error}"))
             continue
         right = sum(_right(plan, untrained, inputs))
@@ -101,7 +108,33 @@ def states(
     return lambda: make_pipeline(StandardScaler(), LogisticRegression(max_iter=STEPS)), means
 
 
-RIVALS = {"TF-IDF and logistic regression, no model": words, "logistic regression on mean hidden states": states}
+def embeddings(
+    encoder: str, _engine: Engine, template: Template, queries: Sequence[Query], _store: Store | None
+) -> tuple[Untrained, Inputs]:
+    """Logistic regression on embeddings of the rows' texts (W,), by a model of sentence-transformers."""
+    from sentence_transformers import SentenceTransformer
+    from sklearn.linear_model import LogisticRegression
+
+    texts = [input_text(query, template) for query in queries]
+    with loading(encoder):
+        found = SentenceTransformer(encoder, device="cpu").encode(texts, show_progress_bar=False)
+    return lambda: LogisticRegression(max_iter=STEPS), list(found)
+
+
+@contextmanager
+def loading(encoder: str) -> Iterator[None]:
+    """Raise InputError, naming the encoder, if it cannot be loaded."""
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise InputError.of("rival", encoder, f"cannot be loaded as a sentence encoder: {reason}") from error
+
+
+RIVALS: dict[str, Callable[..., tuple[Untrained, Inputs]]] = {
+    "TF-IDF and logistic regression, no model": words,
+    "logistic regression on mean hidden states": states,
+}
 
 
 def labelled(untrained: Untrained, inputs: Inputs, gold: Sequence[int], inside: Sequence[int]) -> list[int]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.artifact.format import Header
-from deepthink_cli.calibration.centroids import centroid_correction, observed
+from deepthink_cli.calibration.observed import Observed, head_correction, observed
 from deepthink_cli.calibration.registry import NONE, calibration, from_rows
 from deepthink_cli.calibration.stored import calibrated_by_rows, calibrated_by_texts, with_correction
 from deepthink_cli.corrections import Calibrated
@@ -35,6 +35,7 @@ from deepthink_cli.tuning.nested import (
     choose_nested,
     correctness,
     excess,
+    first_choice,
     fits_within,
     unchosen,
 )
@@ -47,16 +48,19 @@ if TYPE_CHECKING:
     from deepthink_cli.scoring.softmax import Floats
     from deepthink_cli.tuning.nested import HeldOutScores
 
+TIMED = 32  # rows that are labelled to learn the time of a row
+
 
 @dataclass(frozen=True)
 class TuneReport:
     """The result of `deepthink tune`.
 
     `right` counts the held-out rows that each setting of the grid labels correctly, by cross-validation. `best` is the
-    simplest setting within one standard error of the setting with the most. `chosen` are the settings of the nested
-    cross-validation, one for each fold; `comparison` compares their labels with plain in-context learning. `costs` are
-    seconds as in `Tried`. `rivals` are classifiers trained on the same rows. `excess` is the label that plain
-    in-context learning gives to too many held-out rows. `header` is the header of the memory, if one was written.
+    head, or else the simplest setting, within one standard error of the setting with the most. `chosen` are the
+    settings of the nested cross-validation, one for each fold; `comparison` compares their labels with plain in-context
+    learning. `costs` are seconds as in `Tried`. `rivals` are classifiers trained on the same rows. `excess` is the
+    label that plain in-context learning gives to too many held-out rows. If a memory was written, `header` is its
+    header, and `seconds_per_row` the time that labelling takes with it.
     """
 
     plan: TunePlan
@@ -69,6 +73,7 @@ class TuneReport:
     rivals: tuple[Rival, ...] = ()
     excess: Excess | None = None
     header: Header | None = None
+    seconds_per_row: float | None = None
 
     @property
     def settings(self) -> list[Setting]:
@@ -147,6 +152,7 @@ class TuneReport:
             "choice": self.setting.as_json(),
             "rivals": [rival.as_json() for rival in self.rivals],
             "seconds": self.seconds,
+            "seconds_per_row": self.seconds_per_row,
             "file": self.header and self.header.path,
         }
 
@@ -187,22 +193,24 @@ def tune(
     plan = replace(plan, grid=tried.grid)
     settings = plan.grid.settings
     whole, without = _arranged(plan, sets, tried.scores)
-    gold, others = _gold(plan), _others(plan)
+    gold, others, groups = _gold(plan), _others(plan), plan.rows.groups
     # The bias for a fold is fitted on scores after memories that have not read the fold.
     fits = [
-        Fit(fold, scores, gold[rows].tolist()) for fold, scores, rows in zip(plan.folds, without, others, strict=True)
+        Fit(fold, scores, gold[rows].tolist(), [groups[row] for row in rows])
+        for fold, scores, rows in zip(plan.folds, without, others, strict=True)
     ]
     outer = correctness(whole, gold, settings, fits)
     inner = []
     for fold, scores, rows in zip(plan.folds, without, others, strict=True):
         parts = [[rows.index(row) for row in other] for other in plan.folds if other != fold]
-        of_fold = gold[rows]
-        inner.append(correctness(scores, of_fold, settings, fits_within(scores, of_fold, parts)))
-    nested = choose_nested(outer, inner, plan.folds)
+        of_fold, inputs = gold[rows], [groups[row] for row in rows]
+        inner.append(correctness(scores, of_fold, settings, fits_within(scores, of_fold, inputs, parts)))
+    first = first_choice(settings)
+    nested = choose_nested(outer, inner, plan.folds, first)
     report = TuneReport(
         plan,
         tuple(int(count) for count in outer.sum(axis=1)),
-        best(outer),
+        best(outer, first),
         nested.chosen,
         Comparison.of(nested.right.tolist(), outer[0].tolist()),
         tried.seconds,
@@ -212,7 +220,11 @@ def tune(
     )
     if output is None:
         return report
-    return replace(report, header=_make_memory(engine, report, whole, store, output, tell))
+    header, memory = _make_memory(engine, report, whole, store, output, tell)
+    sample = plan.rows.queries[:TIMED]
+    began = time.perf_counter()
+    list(_predictions(engine, [memory], sample, plan.rows.scoring))
+    return replace(report, header=header, seconds_per_row=(time.perf_counter() - began) / len(sample))
 
 
 def _excess(plan: TunePlan, scores: HeldOutScores) -> Excess | None:
@@ -247,7 +259,7 @@ def _arranged(
     # First without a row's own fold only; then also without fold 0; also without fold 1; ...
     shape = (1 + len(plan.folds), len(plan.grid.selections))
     arranged = {
-        name: np.full((*shape, *values.shape[:-2], len(plan.rows), values.shape[-1]), np.nan, values.dtype)
+        name: np.full((*shape, *values.shape[:3], len(plan.rows), *values.shape[4:]), np.nan, values.dtype)
         for name, values in scores[0].items()
     }
     for each, of_set in zip(sets, scores, strict=True):
@@ -256,9 +268,9 @@ def _arranged(
             rows = list(plan.folds[fold])
             columns = [each.rows.index(row) for row in rows]
             for name, values in of_set.items():
-                arranged[name][other, each.selection][..., rows, :] = values[..., columns, :]
+                arranged[name][other, each.selection][:, :, :, rows] = values[:, :, :, columns]
     inner: list[HeldOutScores] = [
-        {name: values[1 + fold][..., rows, :] for name, values in arranged.items()}
+        {name: values[1 + fold][:, :, :, :, rows] for name, values in arranged.items()}
         for fold, rows in enumerate(_others(plan))
     ]
     return {name: values[0] for name, values in arranged.items()}, inner
@@ -266,7 +278,7 @@ def _arranged(
 
 def _make_memory(
     engine: Engine, report: TuneReport, scores: HeldOutScores, store: Store | None, output: str | Path, tell: Tell
-) -> Header:
+) -> tuple[Header, Memory]:
     """Think about all rows with the setting to use, and write the last memory, with the setting's correction, if any.
 
     A memory that has read a row knows its label. So a correction from rows is estimated from unread rows, or if the
@@ -297,7 +309,7 @@ def _make_memory(
         else:
             correction = calibrated_by_texts(engine, first_and_last, report.stored, report.plan.rows.scoring)
         first_and_last = with_correction(first_and_last, correction)
-    return save_memory(first_and_last[-1], output)
+    return save_memory(first_and_last[-1], output), first_and_last[-1]
 
 
 def _correction(
@@ -305,25 +317,38 @@ def _correction(
 ) -> Calibrated:
     """The correction that is estimated from the unread rows, or without unread rows, from the held-out scores."""
     scoring = report.plan.rows.scoring
-    name, labels, source = report.setting.calibration, report.plan.rows.labels, Path(report.plan.rows.name).name
+    name, source = report.setting.calibration, Path(report.plan.rows.name).name
+    assert memories[0].provenance is not None
+    demonstrations = memories[0].provenance.demonstrations
     if not calibration(name).of_states:
         found = _held_out_predictions(engine, report, memories, scores[NONE])
         if unread:
             found = _predictions(engine, memories, unread, scoring)
-        return calibrated_by_rows(found, name, labels, source, scoring)
+        return calibrated_by_rows(found, name, demonstrations, source, scoring)
     if unread:
         rows = predicted(observed(engine, memories, unread, scoring))
     else:
-        (*place, _), queries = report.setting.place, report.plan.rows.queries
-        import torch
+        rows = _held_out_observed(engine, report, memories, scores)
+    iterations, depth = [each.iteration for each in memories], len(memories[0].keys)
+    return head_correction(calibration(name), rows, iterations, depth, demonstrations, source, scoring)
 
-        of_memories = [torch.from_numpy(scores[STATES][(*place, each.iteration - 1)]) for each in memories]
-        rows = [(query, list(states)) for query, *states in zip(queries, *of_memories, strict=True)]
+
+def _held_out_observed(
+    engine: Engine, report: TuneReport, memories: Sequence[Memory], scores: HeldOutScores
+) -> list[Observed]:
+    """All rows with their held-out scores and hidden states at the iterations of the memories."""
+    import torch
+
+    place, queries = report.setting.place[:3], report.plan.rows.queries
     assert memories[0].provenance is not None
-    demonstrations = memories[0].provenance.demonstrations
-    return centroid_correction(
-        calibration(name), rows, [each.iteration for each in memories], demonstrations, source, scoring
-    )
+    scoring = report.plan.rows.scoring
+    tokenized = query_tokenizer(engine.tokenizer, memories[0].provenance.demonstrations, scoring)(queries)
+    by_memory = []
+    for memory in memories:
+        sums, states = (scores[name][(*place, memory.iteration - 1)] for name in (NONE, STATES))
+        of_rows = [_scores(each, query, scoring) for each, query in zip(sums.tolist(), tokenized, strict=True)]
+        by_memory.append(zip(of_rows, torch.from_numpy(states), strict=True))
+    return [(query, list(each)) for query, *each in zip(queries, *by_memory, strict=True)]
 
 
 def _predictions(

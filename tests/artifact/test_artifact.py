@@ -384,7 +384,7 @@ def test_a_correction_is_read(path: Path) -> None:
     ("place", "value", "reason"),
     [
         (("bias",), {"1": CORRECTION["bias"]["1"]}, "calibrated.bias: not one for the labels at T = 1 and at each"),
-        (("bias",), {}, "calibrated: a correction has either a bias or centroids"),
+        (("bias",), {}, "calibrated: a correction has either a bias or a head"),
         (("bias", "3", "compared", "p"), -1e300, "calibrated.bias.3.compared.p: must be -1000000.0 or more"),
         (("sha256",), "x", "calibrated.sha256: does not have the form"),
         (("bias", "3", "compared"), {"p": 0.0}, "calibrated.bias: of p, not of the labels"),

@@ -135,15 +135,15 @@ class Bases:
 
 @pytest.fixture(scope="module")
 def bases(tmp_path_factory: pytest.TempPathFactory) -> Bases:
-    """A memory of the built-in model with two iterations, with a bias, with centroids, and with thresholds."""
+    """A memory of the built-in model with two iterations, with a bias, with a head, and with thresholds."""
     folder = tmp_path_factory.mktemp("bases")
     path = folder / "mem.safetensors"
     demos = write_reviews(folder / "demos.jsonl")
     write_rows(folder / "rows.jsonl", [{"review": "a kind film", "sentiment": "positive"}])
     assert run(["think", str(demos), "-T", "2", "--keep", "all", "-q", "-o", str(path)]) == 0
-    centred = ["calibrate", str(path), "--calibrate", "centroid", "-q", "-o", str(folder / "centroids.safetensors")]
-    assert run(centred) == 0
-    centroids, _, _ = parts(folder / "centroids.safetensors")
+    headed = ["calibrate", str(path), "--calibrate", "head", "-q", "-o", str(folder / "head.safetensors")]
+    assert run(headed) == 0
+    head, _, _ = parts(folder / "head.safetensors")
     metadata, tensors, body = parts(path)
     bias = dict.fromkeys(LABELS, -0.5)
     both = {
@@ -164,7 +164,7 @@ def bases(tmp_path_factory: pytest.TempPathFactory) -> Bases:
         "update": {"name": "layer-ramp", "values": {"eta": 0.1, "momentum": 0.0, "first": 0.0, "last": 1.0}},
         "eta": 0.0,
     }
-    made = Bases([both, centroids, several], tensors, body, folder)
+    made = Bases([both, head, several], tensors, body, folder)
     for number in range(len(made.metadata)):
         assert set(codes_of_commands(made, made.changed(number, ("seed",), 1)).values()) == {0}
     return made
@@ -196,7 +196,8 @@ def codes_of_commands(bases: Bases, path: Path) -> dict[str, int]:
         (0, ("tuned", "accuracy"), 1.5),
         (0, ("tuned", "folds"), 10**39),
         (0, ("tuned", "folds"), 21),
-        (1, ("calibrated", "centroids", "2", "slope"), 1e308),
+        (1, ("calibrated", "head", "2", "of_scores"), 1e308),
+        (1, ("calibrated", "head", "2", "layers"), [2, 1]),
         (1, ("calibrated", "method"), "²"),
         (2, ("thresholds", "at", "2", "positive"), 1.5),
         (2, ("thresholds", "folds"), 10**39),
@@ -210,12 +211,25 @@ def test_an_absurd_value_or_reference_is_refused(number: int, place: Place, valu
 
 
 @pytest.mark.parametrize("width", [1, 3])
-def test_centroids_of_another_width_than_the_models_are_refused(width: int, bases: Bases, capsys: Captured) -> None:
-    mean = b64encode(struct.pack(f"<{width}f", *range(width))).decode()
-    means = {"means": dict.fromkeys(LABELS, mean), "slope": 1.0}
-    path = bases.changed(1, ("calibrated", "centroids"), {"1": means, "2": means})
+def test_a_head_of_another_width_than_the_models_is_refused(width: int, bases: Bases, capsys: Captured) -> None:
+    weights = b64encode(struct.pack(f"<{width}f", *range(width))).decode()
+    head = {
+        "layers": [1],
+        "weights": dict.fromkeys(LABELS, weights),
+        "bias": dict.fromkeys(LABELS, 0.0),
+        "of_scores": 1.0,
+    }
+    path = bases.changed(1, ("calibrated", "head"), {"1": head, "2": head})
     assert list(codes_of_commands(bases, path).values()) == [0, 0, 2, 2]
-    assert f"the centroids of the memory have {width} numbers" in capsys.readouterr().err
+    assert f"hidden states of {width} numbers" in capsys.readouterr().err
+
+
+def test_a_head_by_a_layer_that_the_model_lacks_is_refused(bases: Bases, capsys: Captured) -> None:
+    layers = [len(bases.metadata[1]["calibrated"]["head"]["1"]["layers"]) + 90]
+    head = {t: {**each, "layers": layers} for t, each in bases.metadata[1]["calibrated"]["head"].items()}
+    path = bases.changed(1, ("calibrated", "head"), head)
+    assert list(codes_of_commands(bases, path).values())[2:] == [2, 2]
+    assert f"a correction by layer {layers[0]} of a model with" in capsys.readouterr().err
 
 
 @given(data=st.data())

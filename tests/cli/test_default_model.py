@@ -88,6 +88,6 @@ def test_labels_of_the_toy_are_said_to_be_of_a_toy(tmp_path: Path, capsys: Captu
     capsys.readouterr()
     for command in ("predict", "eval"):
         assert run([command, memory, str(REVIEWS)]) == 0
-        assert f"{memory}: pocket is a toy for trials and tests" in capsys.readouterr().err
+        assert f"{memory}: pocket is a toy" in capsys.readouterr().err
         assert run([command, memory, str(REVIEWS), "-q"]) == 0
         assert "is a toy" not in capsys.readouterr().err

@@ -57,7 +57,7 @@ def test_a_choice_and_the_memory_of_it(models: Models, capsys: Captured) -> None
     assert run(["select", *words.split()]) == 0
     out, err = capsys.readouterr()
     assert out == ""
-    assert "farthest, 4 of 12 rows of pool.jsonl, seed 0, balanced: 2 bad, 2 good" in err
+    assert "chose   farthest, 4 of 12 rows of pool.jsonl, seed 0, balanced\nlabels  2 bad, 2 good\n" in err
     assert "read 12 rows in " in err
     assert f"next: deepthink think demos.jsonl -m {models('llama')}" in err
     rows = [json.loads(line) for line in Path("demos.jsonl").read_text().splitlines()]

@@ -86,7 +86,7 @@ def test_the_memory_says_how_it_was_tuned(
     monkeypatch.setattr(TuneReport, "chosen_by_rows", True)
     assert run([*words, "--calibrate", "domain", "-o", str(path)]) == 0
     out, err = capsys.readouterr()
-    assert "verdict: plain in-context learning with calibration domain is better than without it, p < 0.025\n" in out
+    assert "verdict: plain in-context learning with calibration domain is better than without it by " in out
     assert f"next: deepthink predict {path} INPUTS\n" in err
     again = tmp_path / "again.safetensors"
     assert run(["calibrate", str(path), "--calibrate", "domain", "-q", "-o", str(again)]) == 0

@@ -49,6 +49,22 @@ def test_hidden_states_are_those_before_the_head_of_a_plain_pass(
             torch.testing.assert_close(every.hidden, expected[len(demos) + shared :], rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.parametrize("family", ["llama", "gpt2", "gemma2", "bloom", "opt"])
+@pytest.mark.parametrize("padded", [False, True])
+def test_states_after_layers_are_those_of_transformers(family: str, padded: bool, loaded: Loaded) -> None:
+    engine = PaddedEngine(loaded(family).model) if padded else loaded(family)
+    memory, depth = read(engine, DEMOS), len(engine.model.one_token.keys)
+    layers = sorted({1, depth})
+    found = engine.observe(memory, with_passes_of(engine, 60).plan(SHARING), layers=layers)
+    for query, each in zip(SHARING, found, strict=True):
+        ids = torch.tensor([[*DEMOS, *query.prefix]])
+        with torch.no_grad():
+            out = engine.model.network.base_model(input_ids=ids, output_hidden_states=True, use_cache=False)
+        states = [*out.hidden_states[1:-1], out.last_hidden_state]
+        expected = torch.stack([states[layer - 1][0, -1] for layer in layers]).float()
+        torch.testing.assert_close(each.hidden, expected, rtol=1e-3, atol=1e-4)
+
+
 def test_the_scores_are_those_of_scoring(loaded: Loaded) -> None:
     engine = loaded("llama")
     memory, plan = read(engine, DEMOS), engine.plan(SHARING)

@@ -19,7 +19,7 @@ from helpers.tiny import run_files, run_words
 
 from deepthink_cli import DemonstrationSet, Memory, Query, load_model, tokenize_demonstrations
 from deepthink_cli.cli.main import run
-from deepthink_cli.cli.run_progress import RunProgress
+from deepthink_cli.cli.run import RunProgress
 from deepthink_cli.data.examples import Skipped
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import DeepThinkError, InputError

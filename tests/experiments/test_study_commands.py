@@ -63,7 +63,7 @@ def test_the_small_example_runs_and_is_reported(tmp_path: Path, capsys: Captured
     assert run(["study", "run", str(EXAMPLE), "--scale", "small", "-o", out, "-q"]) == 0
     assert run(["report", out]) == 0
     table, notes = capsys.readouterr()
-    assert table.startswith(f"Film reviews with few and with many demonstrations ({out}): ")
+    assert table.startswith(f"Film reviews with few and with many demonstrations ({out}):")
     Origin.of(str(EXAMPLE), None).write(Path(out))
     assert run(["plot", out, "-o", str(tmp_path / "a.svg")]) == 0
     assert ("rows are there" in notes, "shots: 6 of 75 rows are there" in capsys.readouterr().err) == (False, True)
@@ -81,7 +81,7 @@ def test_report_and_plot_know_a_study_by_its_folder(study: Path, tmp_path: Path,
     out, named = str(tmp_path / "out"), [str(study), "--scale", "small"]
     assert run(["study", "run", *named, "--limit", "2", "-o", out]) == 0
     assert f"next: deepthink report {out}    or: deepthink plot {out}\n" in capsys.readouterr().err
-    assert reported(capsys, "report", out)[0].startswith(f"Films ({out}): ")
+    assert reported(capsys, "report", out)[0].startswith(f"Films ({out}):")
     assert json.loads(reported(capsys, "plot", out, "--json")[0])["panels"] == ["curves"]
 
 
@@ -90,7 +90,7 @@ def test_a_folder_whose_study_is_gone_is_reported_as_a_run(study: Path, tmp_path
     assert run(["study", "run", str(study), "--limit", "2", "-o", out, "--quiet"]) == 0
     study.rename(tmp_path / "moved.yaml")
     table, notes = reported(capsys, "report", out)
-    assert table.startswith(f"{out}: ")
+    assert table.startswith(f"{out}:")
     assert f"{out}: taken as a run, because its study cannot be read: {study}: no such study file" in notes
 
 
@@ -99,7 +99,7 @@ def test_the_shards_of_a_study_are_reported_as_the_study(study: Path, tmp_path: 
     for shard in ("1/2", "2/2"):
         assert run(["study", "run", str(study), "--shard", shard, "-o", out, "--quiet"]) == 0
     capsys.readouterr()
-    assert reported(capsys, "report", out)[0].startswith(f"Films ({out}): ")
+    assert reported(capsys, "report", out)[0].startswith(f"Films ({out}):")
     (tmp_path / "out" / "shard-1-of-2" / "study.json").write_text("{}")
     assert run(["report", out]) == 2
     assert "study.json: is not what deepthink study run writes; remove it" in capsys.readouterr().err

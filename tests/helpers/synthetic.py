@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from deepthink_cli.experiments.results import FILE, Result, Setting, bits
+from deepthink_cli.report.job_results import read_jobs
+from deepthink_cli.report.page import Report, report_of
 
 MODEL = "openai-community/gpt2-large"
 N = 100
@@ -107,3 +109,8 @@ def classic(etas: Sequence[float] = (0.01,), count: int = 5, last: int = 5, **se
                 ways = [(t - 1) * eta**0.5 for t in range(1, last + 1)]
                 rights = [round(start + (20 + seed) * way * math.exp(1 - way)) for way in ways]
                 yield from curve(rights, task=task, seed=seed, eta=eta, **setting)
+
+
+def report(runs: Sequence[Path], **chosen: Any) -> Report:
+    """The tables of runs."""
+    return report_of(", ".join(map(str, runs)), read_jobs(runs), **chosen)

@@ -14,7 +14,6 @@ from unittest.mock import patch
 
 import pytest
 from helpers.imports import ORDER
-from helpers.said import Captured
 
 from deepthink_cli.calibration.registry import CALIBRATIONS
 from deepthink_cli.cli.main import COMMANDS
@@ -71,12 +70,6 @@ def test_the_python_files_that_a_page_names_exist(name: str) -> None:
     assert named
     for path in named:
         assert (ROOT / path).is_file() or (ROOT / "deepthink_cli" / path).is_file(), path
-
-
-def test_the_rounding_table_is_what_its_block_prints(capsys: Captured) -> None:
-    page = (DOCS / "concepts.md").read_text(encoding="utf-8")
-    exec(PYTHON.findall(page)[0], {})
-    assert f"```text\n{capsys.readouterr().out}```" in page
 
 
 def test_every_command_is_documented(builder: dict[str, Any]) -> None:

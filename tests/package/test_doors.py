@@ -46,7 +46,7 @@ from pydantic import Field
 from deepthink_cli.calibration.registry import Calibration
 from deepthink_cli.export import Exporter
 from deepthink_cli.options import DATA, OUTPUT, Flag, Options
-from deepthink_cli.scoring.centroids import centroids_of, closeness
+from deepthink_cli.calibration.nearest_mean import nearest_mean
 from deepthink_cli.selection.base import Choice, SelectionMethod
 from deepthink_cli.techniques.base import Technique
 
@@ -74,7 +74,7 @@ def write(export):
     export.output.write_text(export.options.between.join(export.memory.provenance.demonstrations.labels))
 
 labels = Exporter(write, "labels", "the labels of a memory", "this test", options=Separator)
-near = Calibration("near", closeness, "labelled", "the nearest label", "this test", centroids=centroids_of)
+near = Calibration("near", nearest_mean, "labelled", "the nearest label", "this test", of_states=True)
 '''
 ENTRIES = {
     "commands": "count = doors_command:count",
@@ -131,6 +131,7 @@ def test_a_selection_method_has_options_of_its_own(guest: Guest) -> None:
     assert (zero.returncode, zero.stderr[:22]) == (2, "deepthink: --words 0: ")
 
 
+@pytest.mark.plugins
 def test_an_exporter_has_options_of_its_own(guest: Guest) -> None:
     words = "export mem.safetensors -o labels.txt --to"
     done, needed, refused = guest.each(f"{words} labels --between +", f"{words} labels", f"{words} mlx --between +")

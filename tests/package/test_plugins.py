@@ -190,6 +190,7 @@ def test_techniques_of_another_package_are_run_and_reported(guest: Guest) -> Non
     assert all(row["icl_mean"] for row in table)  # each has the baseline of Deep-Thinking
 
 
+@pytest.mark.plugins
 def test_the_package_of_the_documentation_works(tmp_path: Path, libraries: Forks) -> None:
     page = (Path(__file__).resolve().parents[2] / "docs" / "architecture.md").read_text(encoding="utf-8")
     blocks = re.findall(r"^```python\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
@@ -217,6 +218,7 @@ def test_an_unknown_technique_is_refused_with_those_of_another_package(guest: Gu
     assert "composed, ct-kv, last-K with K from 2 (as in last-5), mirrored or whole" in refused.stderr
 
 
+@pytest.mark.plugins
 def test_an_exporter_of_another_package_writes_memories(guest: Guest) -> None:
     thought, done, shown, refused = guest.each(
         "think demos.jsonl -T 2 -o exported.safetensors",
@@ -271,6 +273,7 @@ def test_files_of_another_package_are_scored_with_options_of_their_own(guest: Gu
     assert "link.safetensors: holds links, not a memory: predict and eval use them" in composed
 
 
+@pytest.mark.plugins
 def test_help_names_what_other_packages_add(guest: Guest) -> None:
     done = guest.run(
         "--help",

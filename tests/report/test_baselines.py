@@ -61,7 +61,7 @@ def test_a_technique_without_rows_of_plain_in_context_learning_has_no_baseline(
         missing = ("icl_mean", "icl_sd", "difference_mean", "difference_low", "wilcoxon_p", "mcnemar_better")
         assert [line[name] for name in missing] == [None] * 6
         assert line["thinking_mean"] in (0.68, 0.58)
-    out = " ".join(output(capsys, "report", folder).split())
+    out = " ".join(output(capsys, "report", folder, "--details").split())
     assert "ct-kv steps=25 2 1 - 68.0 ± 0.0 - - " in out
     assert "No baseline, because there are no rows of plain in-context learning with the same demonstrations" in out
     assert "repeat deepthink run with --technique deep-thinking --at 1: ct-kv steps=25, sst2, seed 0, seed 1;" in out

@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from conftest import Models, write_reviews
-from helpers.synthetic import THREE, seeds, write
+from helpers.synthetic import THREE, report, seeds, write
 
 from deepthink_cli import Scorer, evaluate, load_model, think, tokenize_demonstrations
 from deepthink_cli.data.examples import DemonstrationSet
-from deepthink_cli.report.page import report
 
 
 def test_a_report_is_a_table_with_its_legend(tmp_path: Path) -> None:

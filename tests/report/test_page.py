@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 from helpers.said import Captured, json_of, output
-from helpers.synthetic import THREE, classic, mmlu, seeds, write
+from helpers.synthetic import THREE, classic, mmlu, report, seeds, write
 
 from deepthink_cli.errors import InputError
 from deepthink_cli.report.formats import markdown
-from deepthink_cli.report.page import report
 
 
 def test_a_report_holds_rows_and_the_text_around_them(tmp_path: Path) -> None:

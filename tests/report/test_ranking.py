@@ -89,7 +89,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_a_report_ranks_every_arm_at_both_t(folder: Path, capsys: Captured) -> None:
-    out = output(capsys, "report", folder)
+    out = output(capsys, "report", folder, "--details")
     lines = [" ".join(line.split()) for line in out[out.index("Methods by mean rank") :].splitlines()]
     assert "herding sampling, batch calibration, T 1.00 77.0 a" in lines
     (last,) = (line for line in lines if line.startswith("random sampling, raw scores, T = 1 8.00 60.0 "))
@@ -118,5 +118,6 @@ def test_a_figure_of_one_method_is_refused(tmp_path: Path, capsys: Captured) -> 
 
 def test_a_report_of_too_few_says_so(tmp_path: Path, capsys: Captured) -> None:
     arms = [curve([50, 60], sampling=name, demonstrations_sha256=name, pool_size=9, balanced=False) for name in "ab"]
-    out = " ".join(output(capsys, "report", str(write(tmp_path / "few", [row for arm in arms for row in arm]))).split())
+    few = write(tmp_path / "few", [row for arm in arms for row in arm])
+    out = " ".join(output(capsys, "report", few, "--details").split())
     assert "Ranking of the methods: too few to rank: 4 methods on 1 pairs" in out

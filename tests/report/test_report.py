@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import csv
 import io
+import re
+import subprocess
 from pathlib import Path
+from shutil import which
 from typing import Any
 
 import pytest
@@ -13,6 +16,8 @@ from helpers.said import Captured, json_of, output
 from helpers.synthetic import THREE, classic, curve, dev, mmlu, seeds, write
 
 from deepthink_cli.cli.main import run
+
+LATEX = ("--output-format", "latex")
 
 
 @pytest.fixture
@@ -35,16 +40,31 @@ def cells(line: str) -> list[str]:
 
 
 def test_the_terminal_shows_a_table_a_legend_and_the_setting(three: str, capsys: Captured) -> None:
-    out = output(capsys, "report", three)
-    title, _, head, row, *rest = out.splitlines()
-    assert title.endswith(
-        "three: openai-community/gpt2-large, float32, protocol paper, continued positions, momentum 0, eta 0.01"
+    out = output(capsys, "report", three, "--details")
+    source, *title, _, head, row = out.splitlines()[:6]
+    rest = out.splitlines()[6:]
+    assert source.endswith("three:")
+    assert " ".join(title) == (
+        "openai-community/gpt2-large, float32, protocol paper, continued positions, momentum 0, eta 0.01"
     )
     assert spaced(head) == "task seeds T ICL Deep-Thinking difference 95 % interval p McNemar oracle"
     assert spaced(row) == "sst2 3 3 60.0 ± 10.0 65.0 ± 4.6 +5.0 -8.8 to +18.8 0.500 2 / 0 68.7 ± 10.3"
     legend = " ".join(rest)
     assert "so few seeds cannot give less than 0.250" in legend
     assert "a bound and not a result" in legend
+
+
+def test_by_default_a_report_fits_a_screen_of_80_columns(
+    tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    methods = [seeds(THREE, sampling=name, pool_size=9, balanced=False) for name in "abc"]
+    out = output(capsys, "report", write(Path("run"), [row for rows in methods for row in rows]))
+    assert len(out.splitlines()) <= 30
+    assert max(map(len, out.splitlines())) <= 80
+    assert "method T ICL Deep-Thinking difference 95 % interval" in map(spaced, out.splitlines())
+    assert "over 3 seeds" in out
+    assert "McNemar" in output(capsys, "report", "run", "--details").split("ICL:")[0]
 
 
 def test_tables_are_never_cut(both: str, capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,6 +115,32 @@ def test_latex_has_a_section_for_each_eta_and_rules_of_booktabs(both: str, capsy
     assert out.count("{") == out.count("}")
 
 
+def test_latex_has_a_short_caption_without_paths_and_the_rest_in_notes(tmp_path: Path, capsys: Captured) -> None:
+    rows = seeds(THREE, model="/home/somebody/models/small-1b")
+    out = output(capsys, "report", str(write(tmp_path / "run", rows)), "--output-format", "latex")
+    (caption,) = re.findall(r"\\caption\{(.*)\}", out)
+    assert len(caption.split()) <= 40
+    assert "small-1b, float32" in caption
+    assert "/" not in caption
+    table, notes = out.split(r"\textit{Notes.}")
+    assert "SST-2 & 3 & 3 & 60.0" in table
+    assert "McNemar: seeds that are better / worse" in notes
+    assert "/home" not in notes
+
+
+@pytest.mark.skipif(which("pdflatex") is None, reason="needs pdflatex with booktabs")
+def test_latex_compiles(tmp_path: Path, capsys: Captured) -> None:
+    methods = [seeds(THREE, sampling=name, pool_size=9, balanced=False) for name in ("a_b", "c%", "random")]
+    table = output(
+        capsys, "report", str(write(tmp_path / "run", [row for rows in methods for row in rows])), "-q", *LATEX
+    )
+    page = rf"\documentclass{{article}}\usepackage{{booktabs}}\begin{{document}}{table}\end{{document}}"
+    (tmp_path / "page.tex").write_text(page)
+    words = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "page.tex"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout[-2000:]
+
+
 def test_large_groups_show_their_tasks_on_request(tmp_path: Path, capsys: Captured) -> None:
     folder = str(write(tmp_path / "mmlu", mmlu()))
     assert "mmlu/3 " not in output(capsys, "report", folder)
@@ -112,19 +158,19 @@ def test_dev_choices_show_their_median_and_range(tmp_path: Path, capsys: Capture
     ]
     out = output(capsys, "report", str(write(tmp_path / "dev", rows)))
     assert "3 (2 to 3)" in out
-    assert "at the T that each seed's own dev rows choose" in out
+    assert "at the T that each seed's own dev rows choose" in spaced(out)
     assert "Deep-Thinking: at T = 2" in output(capsys, "report", tmp_path / "dev", "--at", "2")
 
 
 def test_columns_without_a_figure_are_left_out(tmp_path: Path, capsys: Captured) -> None:
-    head = output(capsys, "report", str(write(tmp_path / "one", curve([50, 60])))).splitlines()[2]
-    assert spaced(head) == "task seeds T ICL Deep-Thinking difference McNemar oracle"
+    out = output(capsys, "report", str(write(tmp_path / "one", curve([50, 60]))), "--details")
+    assert "task seeds T ICL Deep-Thinking difference McNemar oracle" in map(spaced, out.splitlines())
 
 
 def test_incomplete_jobs_are_named_in_every_format(tmp_path: Path, capsys: Captured) -> None:
     folder = str(write(tmp_path / "cut", [*seeds(THREE), *curve([50], seed=3)]))
-    for format in ("terminal", "markdown", "latex", "json"):
-        assert "sst2, seed 3: no T = 2, 3" in output(capsys, "report", folder, "--output-format", format)
+    for format, task in (("terminal", "sst2"), ("markdown", "sst2"), ("latex", "SST-2"), ("json", "sst2")):
+        assert f"{task}, seed 3: no T = 2, 3" in spaced(output(capsys, "report", folder, "--output-format", format))
     assert run(["report", folder, "--output-format", "csv"]) == 0
     out, err = capsys.readouterr()
     assert "seed 3" not in out
@@ -202,8 +248,8 @@ def test_every_export_says_how_many_rows_shots_and_seeds_it_rests_on(tmp_path: P
     (line,) = csv.DictReader(io.StringIO(output(capsys, "report", folder, "--output-format", "csv")))
     assert [line[name] for name in ("n", "limit", "shots", "seeds")] == ["100", "100", "8", "2"]
     out = output(capsys, "report", folder, "--output-format", "latex")
-    assert "Inputs evaluated (samples: at most 100 a task): sst2 100" in out
-    assert "Demonstrations (shots): 8" in out
+    assert "Inputs evaluated (samples: at most 100 a task): SST-2 100." in out
+    assert "Demonstrations (shots): 8." in out
 
 
 def test_two_seeds_have_no_median(tmp_path: Path, capsys: Captured) -> None:

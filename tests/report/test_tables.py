@@ -133,11 +133,11 @@ def test_what_was_skipped_left_out_or_cut_is_counted() -> None:
     more = {"skipped": {"too_long": 3}, "left_out": {"in_test": 2}, "shots_used": 6}
     rows = [*curve([50], more), *curve([50], {**more, "skipped": {"too_long": 4}, "shots_used": 7}, seed=1)]
     assert footnotes(jobs_of(rows)) == [
-        "Inputs evaluated: sst2 100",
         "Inputs skipped (too long): sst2 3 to 4",
+        "Fewer demonstrations used than asked: sst2 6 to 7 of 8",
+        "Inputs evaluated: sst2 100",
         "Training rows never used as demonstrations (in test): sst2 2",
         "Demonstrations (shots): 8",
-        "Fewer demonstrations used than asked: sst2 6 to 7 of 8",
     ]
 
 

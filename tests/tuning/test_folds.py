@@ -7,7 +7,8 @@ from itertools import chain
 
 import pytest
 
-from deepthink_cli.tuning.nested import held_out, split
+from deepthink_cli.data.folds import split
+from deepthink_cli.tuning.nested import held_out
 
 LABELS = ["a"] * 7 + ["b"] * 5 + ["c"] * 4
 INPUTS = list(range(len(LABELS)))

@@ -91,6 +91,12 @@ def test_the_simplest_setting_within_one_standard_error_of_the_best_is_chosen() 
     assert best(np.array([most, most], dtype=bool)) == 0
 
 
+def test_the_preferred_setting_is_chosen_where_it_is_about_as_good_as_the_best() -> None:
+    most, near, far = [1] * 12, [1] * 11 + [0], [1] * 6 + [0] * 6
+    assert best(np.array([most, near, near], dtype=bool), first=2) == 2
+    assert best(np.array([near, most, far], dtype=bool), first=2) == 0
+
+
 def test_a_calibration_that_was_measured_through_the_memories_is_not_estimated_from_rows() -> None:
     raw = np.log(np.array([[0.6, 0.4], [0.7, 0.3]]))[None, None, None, None]
     grid = Grid((Method(1),), ("none", "contextual"))
@@ -106,7 +112,7 @@ def test_a_fitted_bias_has_not_seen_the_rows_that_it_labels() -> None:
     settings = Grid((Method(1),), ("none", "fitted")).settings[1:]
 
     def labels(true: Any) -> Any:
-        right = correctness({"none": raw}, true, settings, fits_within({"none": raw}, true, parts))[0]
+        right = correctness({"none": raw}, true, settings, fits_within({"none": raw}, true, range(len(true)), parts))[0]
         return np.where(right, true, 1 - true)
 
     for rows in parts:

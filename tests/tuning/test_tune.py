@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from base64 import b64decode
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -224,10 +226,8 @@ def test_a_bias_of_few_rows_is_refused_if_it_is_named_and_not_tried_by_default(l
     told: list[object] = []
     options = TuneOptions.checked(folds="3", techniques="deep-thinking")
     plan = plan_tuning(labelled(), ModelOptions.checked(model=llama.identity.id), options, told.append)
-    assert plan.grid.calibrations == ("none", "contextual", "domain", "pmi")
-    assert str(told[0]).count(
-        "batch, prior, fitted, fitted-slope, centroid: they need 20 rows outside a fold, and there are 6"
-    )
+    assert plan.grid.calibrations == ("none", "contextual", "domain", "pmi", "centroid", "head")
+    assert str(told[0]).count("batch, prior, fitted, fitted-slope: they need 20 rows outside a fold, and there are 6")
 
 
 MANY = [(f"{kind} {word} film", LABELS[(place + len(kind)) % 2]) for place, word in enumerate(WORDS) for kind in "abcd"]
@@ -302,11 +302,16 @@ def nearest(states: Any, rows: Any, gold: Sequence[int]) -> list[int]:
     return [int(np.argmin([((state - mean) ** 2).sum() for mean in means])) for state in states]
 
 
-def stored_means(memory: Memory) -> list[Any]:
-    """The means that a memory stores for its last iteration, in the order of the labels."""
+def between_means(memory: Memory) -> Any:
+    """The direction between the means that a memory stores for its last iteration, from the first label's."""
     stored = memory.provenance.calibrated
-    of_labels = stored.centroids["3"].means
-    return [np.frombuffer(b64decode(of_labels[label]), "<f4") for label in memory.provenance.demonstrations.labels]
+    weights = stored.head["3"].weights
+    of_labels = [np.frombuffer(b64decode(weights[each]), "<f4") for each in memory.provenance.demonstrations.labels]
+    return direction((of_labels[1] - of_labels[0])[-len(of_labels[0]) // len(stored.head["3"].layers) :])
+
+
+def direction(vector: Any) -> Any:
+    return vector / np.linalg.norm(vector)
 
 
 def test_centroids_are_those_of_the_rows_which_the_memory_has_not_read(
@@ -317,9 +322,8 @@ def test_centroids_are_those_of_the_rows_which_the_memory_has_not_read(
     read = {each.text for each in memory.provenance.demonstrations.examples}
     unread = [row for row, query in enumerate(plan.rows.queries) if query.text not in read]
     states, gold = states_of(llama, memory, plan, unread), [plan.rows.gold[row] for row in unread]
-    for label, mean in enumerate(stored_means(memory)):
-        expected = states[[place for place, each in enumerate(gold) if each == label]].mean(axis=0)
-        assert mean == pytest.approx(expected, abs=1e-3)
+    means = [states[[place for place, each in enumerate(gold) if each == label]].mean(axis=0) for label in (0, 1)]
+    assert between_means(memory) == pytest.approx(direction(means[1] - means[0]), abs=1e-3)
     report = tune(plan, engine=llama)
     for each in training_sets(plan, llama, None, lambda _: None):
         if len(each.held_out) == 1:
@@ -339,9 +343,8 @@ def test_if_all_rows_are_read_centroids_are_those_of_their_held_out_states(
         rest = plan.rows.demonstrations([row for row in plan.order if row not in fold])
         *_, without = think(llama, tokenize(llama.tokenizer, rest), memory.provenance.method)
         states |= dict(zip(fold, states_of(llama, without, plan, fold), strict=True))
-    for label, mean in enumerate(stored_means(memory)):
-        expected = np.mean([states[row] for row, each in enumerate(plan.rows.gold) if each == label], axis=0)
-        assert mean == pytest.approx(expected, abs=1e-3)
+    means = [np.mean([states[row] for row, y in enumerate(plan.rows.gold) if y == label], axis=0) for label in (0, 1)]
+    assert between_means(memory) == pytest.approx(direction(means[1] - means[0]), abs=1e-3)
 
 
 def test_classifiers_are_trained_without_the_rows_that_they_label(llama: Engine) -> None:
@@ -354,6 +357,36 @@ def test_classifiers_are_trained_without_the_rows_that_they_label(llama: Engine)
     report = tune(planned(llama, words_alone), engine=llama)
     assert report.rivals[0].right < len(WORDS)
     assert report.as_json()["rivals"][0]["accuracy"] == report.rivals[0].right / len(WORDS)
+
+
+def test_a_named_sentence_encoder_is_a_rival_whose_embeddings_are_classified(
+    llama: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stand-in, whose embedding is the number of the letters r and l: the words of this test differ in it."""
+
+    class Encoder:
+        def __init__(self, name: str, device: str) -> None:
+            if name == "./nowhere":
+                raise OSError("no such folder")
+
+        def encode(self, texts: Sequence[str], show_progress_bar: bool) -> Any:
+            return np.array([[text.count("r"), text.count("l")] for text in texts], dtype=float)
+
+    monkeypatch.setitem(sys.modules, "sentence_transformers", SimpleNamespace(SentenceTransformer=Encoder))
+    monkeypatch.setattr("deepthink_cli.tuning.plan.find_spec", lambda name: name)
+    rows = [(f"a {'rrrr' if place % 2 else 'llll'} {word} film", LABELS[place % 2]) for place, word in enumerate(WORDS)]
+    *_, rival = tune(planned(llama, labelled(rows), rival="./encoder"), engine=llama).rivals
+    assert (rival.name, rival.right) == ("logistic regression on ./encoder", len(WORDS))
+    with pytest.raises(InputError, match=r"rival ./nowhere: cannot be loaded as a sentence encoder: no such folder"):
+        tune(planned(llama, labelled(rows), rival="./nowhere"), engine=llama)
+
+
+def test_a_rival_without_its_library_is_refused_before_the_model_is_loaded(
+    llama: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("deepthink_cli.tuning.plan.find_spec", lambda name: None)
+    with pytest.raises(InputError, match=r"rival ./encoder: needs more: pip install 'deepthink-cli\[rival\]'"):
+        planned(llama, rival="./encoder")
 
 
 def test_the_head_on_hidden_states_is_logistic_regression_on_their_mean(llama: Engine) -> None:

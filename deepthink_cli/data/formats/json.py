@@ -12,6 +12,7 @@ import math
 import re
 from collections.abc import Iterator
 from io import BufferedReader
+from pathlib import Path
 from typing import Any
 
 from deepthink_cli.data.formats.lines import BOM, check_decoded, check_length, decoded, numbered_lines, shortened
@@ -164,7 +165,8 @@ _ONE_A_LINE = "write one object a line"
 
 def json_lines(source: RowSource) -> Iterator[Row | InputError]:
     """One object a line. Raises InputError if the first line begins an array."""
-    name_it = f", or name the format with {option('format')} ({', '.join(FORMATS)})" if source.guessed else ""
+    guessed = source.format is None and (source.is_stdin or not Path(source.path).suffix)
+    name_it = f", or name the format with {option('format')} ({', '.join(FORMATS)})" if guessed else ""
     with opened(source) as stream:
         first = True
         for where, line in numbered_lines(stream, source.name):

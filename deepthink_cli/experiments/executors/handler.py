@@ -118,7 +118,9 @@ class MessageHandler:
     def _opened(self, subject: Subject) -> Opened:
         if self.work is not None:
             self.work = None
-            _free_memory()  # before the next model is loaded
+            gc.collect()  # frees memory before the next model is loaded
+            if torch.cuda.is_available():
+                torch.cuda.empty_cache()
         with catch_warnings():
             simplefilter("ignore", RuntimeWarning)  # the warning is part of the answer
             self.work = self._work_of(subject)
@@ -140,9 +142,3 @@ class MessageHandler:
         assert isinstance(subject, ModelOptions)
         spec = open_model(subject)
         return UnitRunner(spec, load_model(spec), self.store)
-
-
-def _free_memory() -> None:
-    gc.collect()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 
+from deepthink_cli.artifact.metadata import method_text, origin_lines, prompt_lines
 from deepthink_cli.calibration.registry import STORED
 from deepthink_cli.errors import InputError
 from deepthink_cli.io.mistakes import place, reason
 from deepthink_cli.io.text import json_line, markdown_text, printable, size
-from deepthink_cli.provenance import ModelIdentity, method_text, origin_lines, prompt_lines
+from deepthink_cli.provenance import ModelIdentity
 from deepthink_cli.techniques.registry import first_reading
 
 if TYPE_CHECKING:

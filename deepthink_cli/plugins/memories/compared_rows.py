@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,7 @@ import typer
 
 from deepthink_cli.cli.console import table
 from deepthink_cli.cli.sources import is_typed
+from deepthink_cli.data.rows import rows_or_errors
 from deepthink_cli.data.source import RowSource
 from deepthink_cli.errors import InputError
 from deepthink_cli.evaluation.metrics import by_chance
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from deepthink_cli.tasks.rows import EvaluatedRows
     from deepthink_cli.tasks.sources import Source
 
-SHOWN = 10  # rows, layers and tokens in a report; --json has all
+SHOWN = 5  # rows, layers and tokens in a report; --json has all
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,7 @@ class RowChoice:
 
     def reader(self, tell: Tell) -> RowsFor:
         """The function that reads the rows in the template of a memory."""
-        from deepthink_cli.tasks.rows import in_columns, is_labelled, rows_of_file, rows_of_task
+        from deepthink_cli.tasks.rows import in_columns, rows_of_file, rows_of_task
 
         def rows(memory: OpenedMemory) -> EvaluatedRows:
             if self.file is None:
@@ -69,6 +71,21 @@ class RowChoice:
             return rows_of_file(memory, file, self.limit, labelled=is_labelled(memory, file))
 
         return rows
+
+
+def is_labelled(memory: OpenedMemory, file: RowSource) -> bool:
+    """Whether the first row of a file has a true label; raises InputError for a file without rows."""
+    from deepthink_cli.tasks.rows import in_columns
+
+    source, template = in_columns(memory, file), memory.provenance.demonstrations.template
+    if source.row_format == "txt":
+        return False
+    row = next(rows_or_errors(source))
+    if isinstance(row, InputError):
+        raise row
+    with suppress(InputError):  # a row in a task's columns, some of which are missing
+        row = source.converted(row)
+    return template.label_field in row.fields
 
 
 def label_lines(compared: ComparedLabels) -> list[Any]:
@@ -119,22 +136,22 @@ def _row(row: ChangedRow) -> list[str]:
         row.before,
         row.after,
         row.query.gold or "",
-        f"{shown:.57}..." if len(shown) > 60 else shown,
+        f"{shown:.42}..." if len(shown) > 45 else shown,
     ]
 
 
 def _accuracy(changes: LabelChanges) -> list[str]:
     low, high = changes.log_probability_ci95 or (changes.log_probability, changes.log_probability)
     lines = [
-        f"log-probability of A's label: mean change {changes.log_probability:+.4f} nats ({low:+.4f} to {high:+.4f}); "
-        f"largest change of a label's {changes.largest:.4f}"
+        f"log-probability of A's label: {changes.log_probability:+.4f} nats ({low:+.4f} to {high:+.4f}) in the mean",
+        f"log-probability of any label: at most {changes.largest:.4f} nats up or down",
     ]
     if (labelled := changes.labelled) is None:
         return lines
     of_gold = labelled.changes
     return [
         *lines,
-        f"log-probability of the true label: mean change {of_gold.log_probability:+.4f} nats",
-        f"accuracy: A {labelled.accuracy_before:.2%}, B {labelled.accuracy_after:.2%}; B fixes {of_gold.fixed} rows "
-        f"and breaks {of_gold.broken}: {by_chance(of_gold.p)}",
+        f"log-probability of the true label: {of_gold.log_probability:+.4f} nats in the mean",
+        f"accuracy: A {labelled.accuracy_before:.2%}, B {labelled.accuracy_after:.2%}",
+        f"B fixes {of_gold.fixed} rows and breaks {of_gold.broken}: {by_chance(of_gold.p)}",
     ]

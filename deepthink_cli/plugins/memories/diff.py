@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.artifact.format import Artifact
+from deepthink_cli.artifact.metadata import method_text, origin_lines, prompt_lines
 from deepthink_cli.artifact.opening import OpenedMemory, model_options, opened
 from deepthink_cli.data.examples import Example
 from deepthink_cli.errors import DeepThinkError, InputError
@@ -23,7 +24,7 @@ from deepthink_cli.plugins.memories.labels import (
     not_comparable,
     plan_comparison,
 )
-from deepthink_cli.provenance import Provenance, method_text, origin_lines, prompt_lines
+from deepthink_cli.provenance import Provenance
 
 if TYPE_CHECKING:
     import torch

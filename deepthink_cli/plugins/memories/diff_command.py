@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 Before = Annotated[Path, typer.Argument(metavar="A", help="A memory.")]
 After = Annotated[
     Path | None,
-    typer.Argument(metavar="[B]", help="The memory that A is compared with. Without it, two iterations of A."),
+    typer.Argument(metavar="B", help="The memory that A is compared with. Without it, two iterations of A."),
 ]
 Rows = Annotated[
     str | None,
     typer.Argument(
-        metavar="[ROWS]", help="Rows that both label, with or without their true labels; --task names those of a task."
+        metavar="ROWS", help="Rows that both label, with or without their true labels; --task names those of a task."
     ),
 ]
 IterationPair = Annotated[
@@ -120,7 +120,7 @@ def _iterations(header: Header, after: Path | None, iteration: str | None) -> tu
 
 
 def _lines(result: MemoryDiff) -> list[Any]:
-    """The report: differences of the provenance, then the most changed layers and tokens, then the labels."""
+    """The report: differences of the provenance, then the labels, or else the most changed layers and tokens."""
     width = max(map(len, result.provenance), default=0)
     lines: list[Any] = [f"A  {_named(result.before)}", f"B  {_named(result.after)}", ""]
     for name, pair in result.provenance.items():
@@ -140,6 +140,8 @@ def _tensor_lines(result: MemoryDiff) -> list[Any]:
     whole = f"Relative change from A to B: keys {_share(tensors.whole.keys)}, values {_share(tensors.whole.values)}"
     if not tensors.whole.size:
         return ["Keys and values: the same"]
+    if result.labels is not None:
+        return [whole]
     layers = sorted(tensors.layers.items(), key=lambda item: -item[1].size)[:SHOWN]
     tokens = sorted(enumerate(tensors.tokens), key=lambda item: -item[1].size)[:SHOWN]
     rows = [[str(place), _token(result, place), _share(each.keys), _share(each.values)] for place, each in tokens]

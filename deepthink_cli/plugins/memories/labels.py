@@ -133,9 +133,9 @@ def not_comparable(before: OpenedMemory, after: OpenedMemory) -> str | None:
 
 
 def _scoring(before: OpenedMemory, after: OpenedMemory) -> Scoring:
-    """The scoring of the stored corrections, which is the scoring of a bias, if any; centroids fit any scoring."""
+    """The scoring of the stored corrections: of a correction of scores, if any, for hidden states fit any scoring."""
     stored = [each for memory in (before, after) if (each := memory.provenance.calibrated) is not None]
-    biases = [each for each in stored if each.centroids is None]
+    biases = [each for each in stored if not each.of_states]
     return Scoring.of(**(biases or stored)[0].scoring) if stored else PLAIN
 
 

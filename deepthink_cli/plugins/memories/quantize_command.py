@@ -82,7 +82,6 @@ def quantize(
     from deepthink_cli.artifact.opening import model_options, open_memory
     from deepthink_cli.outputs import check_apart
     from deepthink_cli.plugins.memories.labels import compare_labels, plan_comparison
-    from deepthink_cli.plugins.memories.quantize import quantize as quantize_file
     from deepthink_cli.tasks.sources import source_of
 
     model, problems = for_memory(context, model), Problems()
@@ -98,6 +97,8 @@ def quantize(
         file = reading.source(evaluated, values_of_memory(context, evaluated, labels), Show(common))
         choice = RowChoice.checked(context, file, task, protocol, limit, source)
     problems.raise_any()
+    from deepthink_cli.plugins.memories.quantize import quantize as quantize_file  # with torch
+
     used = model_options(opened, options)
     check_apart(output, read_by(model=used.model))
     with Show(common, bar=not common.as_json) as tell:

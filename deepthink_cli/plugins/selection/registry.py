@@ -6,6 +6,7 @@ from deepthink_cli.selection.base import SelectionMethod
 
 _HERE = "deepthink_cli.plugins.selection"
 _ZERO_SHOT = "one zero-shot pass over the pool"
+_TRIALS = f"{_HERE}.trials:EngineTrials"
 
 HERDING = SelectionMethod(
     f"{_HERE}.hidden_states:herding",
@@ -84,6 +85,7 @@ RANDOM_VALID = SelectionMethod(
     ("trials",),
     "3,000 inputs after 30 sets",
     balances=True,
+    trials=_TRIALS,
 )
 INFLUENCE = SelectionMethod(
     f"{_HERE}.random_sets:influence",
@@ -92,6 +94,7 @@ INFLUENCE = SelectionMethod(
     ("trials",),
     "100 inputs after each of 5 n / K sets",
     balances=True,
+    trials=_TRIALS,
 )
 LENS = SelectionMethod(
     f"{_HERE}.lens:choose",
@@ -100,6 +103,7 @@ LENS = SelectionMethod(
     ("trials",),
     "about 24 n inputs after 1 row, 100 after each of up to 640 sets",
     balances=True,
+    trials=_TRIALS,
 )
 GLOBAL_ENTROPY = SelectionMethod(
     f"{_HERE}.orders:by_global_entropy",
@@ -108,6 +112,7 @@ GLOBAL_ENTROPY = SelectionMethod(
     ("trials",),
     "2,400 inputs after 24 sets",
     balances=True,
+    trials=_TRIALS,
 )
 LOCAL_ENTROPY = SelectionMethod(
     f"{_HERE}.orders:by_local_entropy",
@@ -116,6 +121,7 @@ LOCAL_ENTROPY = SelectionMethod(
     ("trials",),
     "2,400 inputs after 24 sets",
     balances=True,
+    trials=_TRIALS,
 )
 K_MEANS = SelectionMethod(
     f"{_HERE}.queries:k_means",

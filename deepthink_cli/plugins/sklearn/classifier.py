@@ -100,7 +100,7 @@ class DeepThinkingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         random_state: a seed or generator for that choice; an integer is the seed of `deepthink select`.
         scoring: options of scoring by their names in `deepthink predict`, as `{"score": "end", "reread": 2}`.
         calibrate: the name of a calibration, whose bias is estimated in `fit` and stored with the memory: from texts of
-            its own, or from the rows of X that are not read, of which 20 are needed (`shots`). Not `centroid`.
+            its own, or from the rows of X that are not read, of which 20 are needed (`shots`).
         keep: the iterations that are stored: `last`, `all`, or as in `1,3,5`.
         model_options: further options of `load_model`, as `{"dtype": "bfloat16"}`.
 
@@ -277,13 +277,11 @@ class DeepThinkingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
 
     def _calibration(self) -> Calibration | None:
         """The calibration, if there is one."""
-        method = None if self.calibrate in (None, NONE) else calibration(str(self.calibrate))
-        if method is not None and method.of_states:
-            raise InputError.of("calibrate", method.name, "compares hidden states, which are not kept here; use fitted")
-        return method
+        return None if self.calibrate in (None, NONE) else calibration(str(self.calibrate))
 
     def _correction(self, memories: Sequence[Memory], rows: Sequence[Query]) -> Calibrated | None:
         """The correction of memories by the calibration, if any; raises InputError for too few rows."""
+        from deepthink_cli.calibration.observed import head_correction, observed
         from deepthink_cli.calibration.registry import FEWEST
         from deepthink_cli.calibration.stored import calibrated_by_rows, calibrated_by_texts, check_storable
         from deepthink_cli.data.same_input import is_among
@@ -298,16 +296,20 @@ class DeepThinkingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             return calibrated_by_texts(engine, memories, method.name, scoring)
         was_read = is_among(read.examples, read.template, read.labels)
         others = [row for row in rows if not was_read(row)]
-        if len(others) < FEWEST:
+        if len(others) < FEWEST and not method.of_states:
             raise InputError.of(
                 "calibrate",
                 method.name,
                 f"is estimated from the rows that are not read, and there are {len(others)}; give {FEWEST} rows more "
                 f"than {option('shots')}, or use contextual",
             )
+        if method.of_states:
+            measured = predicted(observed(engine, memories, others, scoring))
+            iterations, depth = [memory.iteration for memory in memories], len(memories[0].keys)
+            return head_correction(method, measured, iterations, depth, read, "X", scoring)
         parts = predictions(engine, [memories], others, scoring=scoring)
         scored = [prediction for part in parts for prediction in predicted(part)]
-        return calibrated_by_rows(scored, method.name, read.labels, "X", scoring)
+        return calibrated_by_rows(scored, method.name, read, "X", scoring)
 
     def _log_probabilities(self, X: Any, memories: Sequence[Memory]) -> list[Floats]:
         """Log-probabilities (n, C) among the labels, after each of the memories."""

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Rows = Annotated[
     str | None,
     typer.Argument(
-        metavar="[ROWS]",
+        metavar="ROWS",
         help="Labelled rows: JSON Lines, JSON, CSV, TSV or Parquet, also .gz or .zst; - for stdin. Optional with "
         "--task, which has training rows.",
     ),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import TypeAdapter, ValidationError, with_config
 
 from deepthink_cli.artifact.container import Container, Described, digest, read_container
-from deepthink_cli.artifact.metadata import StoredDemonstrations
+from deepthink_cli.artifact.metadata import StoredDemonstrations, origin_lines, prompt_lines, versions_line
 from deepthink_cli.data.examples import Example
 from deepthink_cli.data.template import Template
 from deepthink_cli.errors import InputError
@@ -26,9 +26,6 @@ from deepthink_cli.provenance import (
     Provenance,
     RecordedTechnique,
     TokenizedDemonstrations,
-    origin_lines,
-    prompt_lines,
-    versions_line,
 )
 
 if TYPE_CHECKING:

@@ -30,9 +30,10 @@ from deepthink_cli import (
     tokenize_queries,
 )
 from deepthink_cli.errors import InputError
-from deepthink_cli.export import EXPORTERS, export_memory
+from deepthink_cli.export import EXPORTERS
 from deepthink_cli.method import Positions
 from deepthink_cli.model.options import ModelOptions
+from deepthink_cli.plugins.exports.command import export_memory
 from deepthink_cli.plugins.exports.mlx import check_config, check_model, unread_rotation, write_prompt_cache
 from deepthink_cli.provenance import ModelIdentity
 

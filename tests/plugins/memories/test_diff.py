@@ -13,12 +13,13 @@ import torch
 from conftest import Models
 
 from deepthink_cli import DemonstrationSet, Example, Gate, Memory, Method, save_memory, think, tokenize_demonstrations
-from deepthink_cli.artifact.files import save_quantized
 from deepthink_cli.artifact.opening import open_memory
+from deepthink_cli.data.source import RowSource
 from deepthink_cli.engine.base import Engine
+from deepthink_cli.plugins.memories.compared_rows import is_labelled
 from deepthink_cli.plugins.memories.diff import diff, tensor_changes
-from deepthink_cli.plugins.memories.quantize import quantize
-from deepthink_cli.tasks.rows import is_labelled, rows_of_file
+from deepthink_cli.plugins.memories.quantize import quantize, save_quantized
+from deepthink_cli.tasks.rows import rows_of_file
 
 
 def memory(*layers: list[list[float]]) -> Memory:
@@ -155,6 +156,6 @@ def test_rows_are_labelled_if_the_first_one_has_the_label_field(path: Path, demo
     (tmp_path / "plain.jsonl").write_text('{"review": "fine"}\n')
     (tmp_path / "lines.txt").write_text("fine\n")
     opened = open_memory(path)
-    assert is_labelled(opened, demos)
-    assert not is_labelled(opened, tmp_path / "plain.jsonl")
-    assert not is_labelled(opened, tmp_path / "lines.txt")
+    assert is_labelled(opened, RowSource.of(demos))
+    assert not is_labelled(opened, RowSource.of(tmp_path / "plain.jsonl"))
+    assert not is_labelled(opened, RowSource.of(tmp_path / "lines.txt"))

@@ -165,7 +165,7 @@ def test_the_table_of_a_study_is_latex_in_the_layout_of_the_paper(tmp_path: Path
     Origin("paper/table1").write(folder)
     assert run(["plot", str(folder), "-o", str(tmp_path / "t1.tex")]) == 0
     text = (tmp_path / "t1.tex").read_text()
-    assert r"\textbf{Method} & \textbf{sst2} & \textbf{mr}" in text
+    assert r"\textbf{Method} & \textbf{SST-2} & \textbf{MR}" in text
     assert r"\multicolumn{4}{c}{\itshape In-context learning without a dev set} \\" in text
     assert r"ICL & 45.0 {\scriptsize(57.9)} & \textbf{70.0} {\scriptsize(59.5)}" in text
     assert r"Deep-Thinking, T = 2 & \textbf{60.0} {\scriptsize(85.7)} & 60.0" in text

@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 from helpers.imports import HEAVY, modules_after
 from helpers.said import Captured, json_of, output
-from helpers.synthetic import classic, curve, dev, mmlu, write
+from helpers.synthetic import classic, curve, dev, mmlu, report, write
 
 from deepthink_cli.report.formats import markdown
-from deepthink_cli.report.page import report
 
 
 @pytest.fixture

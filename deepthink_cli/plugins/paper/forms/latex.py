@@ -10,6 +10,7 @@ from deepthink_cli.plugins.paper.forms.table import Line, TableContent, best_of,
 from deepthink_cli.report.footnotes import footnotes
 from deepthink_cli.report.formats import latex_text, table_environment
 from deepthink_cli.report.job_results import JobResults
+from deepthink_cli.report.printed import named, titles_of, without_paths
 
 
 def latex_table(form: TableOptions, jobs: Sequence[JobResults], name: str, title: str) -> str:
@@ -20,7 +21,9 @@ def latex_table(form: TableOptions, jobs: Sequence[JobResults], name: str, title
     """
     content = content_of(form, jobs)
     count = len(content.columns) + 1
-    head = [r"\textbf{Method}", *(rf"\textbf{{{latex_text(heading)}}}" for heading in content.headings)]
+    titles = titles_of(jobs)
+    headings = [named(heading, titles) for heading in content.headings]
+    head = [r"\textbf{Method}", *(rf"\textbf{{{latex_text(heading)}}}" for heading in headings)]
     body = [" & ".join(head) + r" \\"]
     for block, lines in content.blocks:
         body.append(r"\midrule")
@@ -31,12 +34,13 @@ def latex_table(form: TableOptions, jobs: Sequence[JobResults], name: str, title
     paper = " In parentheses: the paper's figures." if content.has_paper else ""
     words = re.sub(r"^Table \d+: ", "", title)  # LaTeX numbers the table itself
     caption = f"{words[:1].upper()}{words[1:]}. {_about(content, jobs)}.{paper} Bold: the best of ours."
-    return table_environment(name, f"l{'c' * (count - 1)}", body, footnotes(jobs), latex_text(caption), f"tab:{name}")
+    notes = [named(note, titles) for note in footnotes(jobs)]
+    return table_environment(name, f"l{'c' * (count - 1)}", body, notes, latex_text(caption), f"tab:{name}")
 
 
 def _about(content: TableContent, jobs: Sequence[JobResults]) -> str:
     models = ", ".join(dict.fromkeys(line.model for _, lines in content.blocks for line in lines))
-    return f"Accuracy in percent of {models}, {mean_over(jobs)}"
+    return f"Accuracy in percent of {without_paths(models, jobs)}, {mean_over(jobs)}"
 
 
 def _line(line: Line, best: dict[tuple[str, int], float]) -> str:

@@ -21,10 +21,11 @@ from deepthink_cli import (
     think,
     tokenize_demonstrations,
 )
-from deepthink_cli.artifact.files import read_memories, save_quantized
+from deepthink_cli.artifact.files import read_memories
 from deepthink_cli.artifact.format import Header, read_artifact, summary
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError
+from deepthink_cli.plugins.memories.quantize import save_quantized
 
 Change = Any
 only_8_bits = pytest.mark.parametrize("small", [8], indirect=True)

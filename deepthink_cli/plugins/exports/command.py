@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,14 +14,20 @@ from deepthink_cli.cli.data_options import MemoryFile
 from deepthink_cli.cli.grouped import Given, Without, grouped
 from deepthink_cli.cli.options import CommonArguments, for_memory
 from deepthink_cli.cli.values import read_by
-from deepthink_cli.errors import InputError, Problems
-from deepthink_cli.export import EXPORTERS, Written, check_export_apart, export_memory
+from deepthink_cli.errors import Problem, Problems
+from deepthink_cli.events import Tell, Warn, silent
+from deepthink_cli.export import EXPORTERS, Export, Exporter, Written
 from deepthink_cli.model.options import ModelOptions
-from deepthink_cli.options import METHOD, OUTPUT, Flag, Joined, joined, own_options
+from deepthink_cli.options import METHOD, OUTPUT, Flag, Joined, Options, joined, own_options
 
+_OWN = {f"--to {name}": exporter.options for name, exporter in EXPORTERS.items()}
 if TYPE_CHECKING:
     from deepthink_cli.memory import Memory
+    from deepthink_cli.outputs import Paths
 
+    ExporterOptions = Joined
+else:
+    ExporterOptions = joined("ExporterOptions", _OWN)
 
 _SUMMARIES = [f"{name}: {EXPORTERS.summary(name)}." for name in EXPORTERS.own]
 To = Annotated[
@@ -38,13 +45,6 @@ Output = Annotated[
     Flag(OUTPUT, "The adapter's folder, or a file.", "PATH", short="-o", variable=False),
 ]
 OneIteration = Annotated[str, Flag(METHOD, "Which kept iteration to write: a number, or last.", "T")]
-
-
-_OWN = {f"--to {name}": exporter.options for name, exporter in EXPORTERS.items()}
-if TYPE_CHECKING:
-    ExporterOptions = Joined
-else:
-    ExporterOptions = joined("ExporterOptions", _OWN)
 
 
 @about("export mem.safetensors --to peft -o adapter", first="to output at state weights json")
@@ -68,7 +68,9 @@ def export(
     model, problems, exporter = for_memory(context, model), Problems(), EXPORTERS[to]
     options = problems.tried(model.checked)
     given = problems.tried(own_options, exporter.options, own.changed, f"--to {to}", _OWN)
-    problems.tried(_check_model, to, model.model)
+    if model.model is not None and not exporter.takes_model:
+        takers = [name for name, each in EXPORTERS.items() if each.takes_model]
+        problems.add(Problem.of("model", model.model, f"only with --to {' or '.join(takers)}; omit it"))
     files = [value for value in own.changed.values() if isinstance(value, Path)]
     reads = read_by(memory, *files, model=model.model, config=common.config)
     problems.tried(check_export_apart, exporter, output, reads)
@@ -78,11 +80,42 @@ def export(
     _report(to, exported, output, common, written)
 
 
-def _check_model(to: str, model: str | None) -> None:
-    """Raise InputError for a model that the exporter does not take."""
-    if model is not None and not EXPORTERS[to].takes_model:
-        takers = [name for name, each in EXPORTERS.items() if each.takes_model]
-        raise InputError.of("model", model, f"only with --to {' or '.join(takers)}; omit it")
+def check_export_apart(exporter: Exporter, output: Path, read: Paths) -> None:
+    """Raise InputError unless the exporter can write to `output` without overwriting what is read or runs."""
+    from deepthink_cli.io.atomic import check_folder
+    from deepthink_cli.outputs import check_apart
+
+    in_folder = exporter.files and check_folder(output, exporter.files).is_dir()
+    check_apart(output / exporter.files[0] if in_folder else output, read)
+
+
+def export_memory(
+    exporter: Exporter,
+    path: Path,
+    output: Path,
+    iteration: str = "last",
+    tell: Tell = silent,
+    *,
+    options: Options | None = None,
+    model: ModelOptions | None = None,
+) -> tuple[Memory, Written]:
+    """Write one iteration of a memory file; returns it with the exporter's result. Raises as the exporter does.
+
+    Warns of a correction that the memory stores: other programs score without it.
+    """
+    from deepthink_cli.artifact.format import one_iteration, read_header
+
+    header = read_header(path)
+    chosen = one_iteration(header, iteration)
+    from deepthink_cli.artifact.files import load_memory
+
+    memory = load_memory(path, chosen)
+    written = exporter(Export(memory, header, output, tell, options, model))
+    if (stored := header.metadata.calibrated) is None:
+        return memory, written
+    text = f"{path} stores a correction, which other programs do not apply to scores: their labels may be others"
+    tell(Warn(f"{text} than those of deepthink predict"))
+    return memory, replace(written, values={**written.values, "calibrated": stored.at(memory.iteration)})
 
 
 def _report(to: str, memory: Memory, output: Path, common: CommonArguments, written: Written) -> None:

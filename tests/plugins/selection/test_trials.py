@@ -36,8 +36,8 @@ from deepthink_cli.engine.packed import PackedEngine
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.events import Event, Progress
 from deepthink_cli.model.boundary import special_ids
+from deepthink_cli.plugins.selection.trials import EngineTrials
 from deepthink_cli.selection.store import Store
-from deepthink_cli.selection.trials import EngineTrials
 
 LABELS = ("negative", "positive")
 ROWS = [Query(text, LABELS, gold) for text, gold in [*REVIEWS, ("a gem", "positive"), ("so very dull", "negative")]]

@@ -113,7 +113,8 @@ class EngineTrials:
             if read.chat is not None:  # a chat template may write queries differently after other turns
                 planned = self._planned(read, queries)
             else:
-                follows = end_of_demonstrations(tokenizer, read).follows
+                end = end_of_demonstrations(tokenizer, read)
+                follows = end.context, end.held
                 planned = alike.get(follows) or self._planned(read, queries)
                 alike[follows] = planned
             self._check(len(rows), read.token_ids, planned.plan)

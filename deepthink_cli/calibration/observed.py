@@ -1,15 +1,16 @@
-"""Estimate the centroids of a memory from labelled rows, or from its demonstrations, each input left out in turn."""
+"""Estimate the head of a memory from labelled rows, or from its demonstrations, each input left out in turn."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
+from deepthink_cli.calibration.bounded import held_out
 from deepthink_cli.calibration.registry import Calibration
 from deepthink_cli.calibration.stored import rows_digest
-from deepthink_cli.corrections import Calibrated
+from deepthink_cli.corrections import Calibrated, Head
 from deepthink_cli.data.examples import DemonstrationSet, Query, Skipped
 from deepthink_cli.data.same_input import input_groups
 from deepthink_cli.engine.base import Engine
@@ -17,9 +18,10 @@ from deepthink_cli.errors import InputError, option
 from deepthink_cli.events import Progress, Tell
 from deepthink_cli.model.tokens import tokenize_demonstrations
 from deepthink_cli.provenance import Provenance, TokenizedDemonstrations
-from deepthink_cli.registry import loaded
+from deepthink_cli.scoring.heads import observed_layers
 from deepthink_cli.scoring.likelihood import observe_each
 from deepthink_cli.scoring.pipeline import EVALUATED, UNSCORABLE, longest, planned
+from deepthink_cli.scoring.prediction import Scores
 from deepthink_cli.scoring.scoring import Scoring
 
 if TYPE_CHECKING:
@@ -27,10 +29,10 @@ if TYPE_CHECKING:
 
     from deepthink_cli.memory import Memory
 
-    Observed = tuple[Query, list[Tensor]]  # a row, and its hidden state (W,) after each memory
-
+# A row with its scores and hidden states (L, W) by each memory.
+Observed: TypeAlias = "tuple[Query, list[tuple[Scores, Tensor]]]"
 OWN_ROWS = "the demonstrations"
-_LEAST = 2  # inputs of a label: each is judged by the mean of the others
+_LEAST = 2  # inputs of a label: each is judged by the others
 
 
 def check_rows(
@@ -65,21 +67,23 @@ def check_demonstrations(method: Calibration, provenance: Provenance, memory: st
 def observed(
     engine: Engine, memories: Sequence[Memory], rows: Iterable[Query | Skipped], scoring: Scoring
 ) -> Iterator[Observed | Skipped]:
-    """Each row with its hidden state after every memory: the state that predicts the label's first token."""
+    """Each row with its scores and its hidden states, which predict the label's first token, after every memory."""
+    layers = observed_layers(len(memories[0].keys))
     placed, last = [engine.place(memory) for memory in memories], longest(memories).provenance
     assert last is not None
     for chunk in planned(engine, last.demonstrations, rows, size=EVALUATED, scoring=scoring, skip=UNSCORABLE):
-        by_memory = [observe_each(engine, memory, chunk.plan, scoring)[1] for memory in placed]
+        each = (observe_each(engine, memory, chunk.plan, layers, scoring) for memory in placed)
+        by_memory = [zip(scores, states, strict=True) for scores, states in each]
         found = zip(chunk.queries, zip(*by_memory, strict=True), strict=True)
         for row in chunk.rows:
-            query, states = (row, ()) if isinstance(row, Skipped) else next(found)
-            yield query if isinstance(query, Skipped) else (query, list(states))
+            query, measured = (row, ()) if isinstance(row, Skipped) else next(found)
+            yield query if isinstance(query, Skipped) else (query, list(measured))
 
 
 def observed_demonstrations(
     engine: Engine, provenance: Provenance, kept: Collection[int], scoring: Scoring, tell: Tell
 ) -> Iterator[Observed | Skipped]:
-    """Each demonstration with its hidden states after memories of the other inputs' demonstrations.
+    """Each demonstration with its scores and hidden states after memories of the other inputs' demonstrations.
 
     The memories are made as the given memory was; their iterations are `kept`. K inputs cost K times its readings.
     Raises as `think`.
@@ -104,27 +108,35 @@ def observed_demonstrations(
         tell(Progress("calibrating", number + 1, inputs))
 
 
-def centroid_correction(
+def head_correction(
     method: Calibration,
     rows: Sequence[Observed],
     iterations: Sequence[int],
+    depth: int,
     demonstrations: TokenizedDemonstrations,
     source: str,
     scoring: Scoring,
 ) -> Calibrated:
-    """The correction by the centroids of rows, whose states stand after memories of `demonstrations` at `iterations`.
+    """The correction by the head that a calibration estimates from rows, at each of the `iterations` of a memory.
 
-    Raises InputError, naming the `source` of the rows, for a label of too few inputs.
+    `depth` is the number of the model's layers. Raises InputError, naming the `source` of the rows, for a label of too
+    few inputs.
     """
-    queries = [query for query, _ in rows]
-    gold, labels = [str(query.gold) for query in queries], demonstrations.labels
+    import numpy as np
+
+    queries, labels = [query for query, _ in rows], demonstrations.labels
+    gold = [str(query.gold) for query in queries]
     groups = input_groups(queries, demonstrations.template, labels)
     check_rows(method, gold, groups, labels, source)
-    assert method.centroids is not None
-    of_iterations, stored = zip(*(states for _, states in rows), strict=True), loaded(method.centroids)
-    centroids = {
-        str(iteration): stored(states, gold, groups, labels)
-        for iteration, states in zip(iterations, of_iterations, strict=True)
-    }
-    digest = rows_digest(queries, labelled=True)
-    return Calibrated(method.name, scoring.of_states, {}, len(rows), digest, source, centroids)
+    places, heads, judged = [labels.index(label) for label in gold], dict[str, Head](), None
+    for number, iteration in enumerate(iterations):
+        scores, states = zip(*(measured[number] for _, measured in rows), strict=True)
+        named = [dict(zip(row.candidates, each.sums, strict=True)) for row, each in zip(queries, scores, strict=True)]
+        logs = np.array([[each[label] for label in labels] for each in named])
+        states_NLW = np.stack([state.numpy() for state in states])
+        head = method.head(states_NLW, logs, places, groups)
+        heads[str(iteration)] = head.stored(observed_layers(depth), labels)
+        if iteration == max(iterations):
+            judged = held_out(method, logs, places, groups, states_NLW)
+    used = scoring.correctable if any(head.of_scores for head in heads.values()) else scoring.of_states
+    return Calibrated(method.name, used, {}, len(rows), rows_digest(queries, labelled=True), source, heads, judged)

@@ -1,8 +1,9 @@
-"""The nearest mean hidden state, against transformers over whole prompts in float64."""
+"""The nearest mean and the head, against transformers over whole prompts in float64 and against scikit-learn."""
 
 from __future__ import annotations
 
 import json
+from base64 import b64decode
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,8 @@ from deepthink_cli.artifact.format import read_header
 from deepthink_cli.cli.main import run
 from deepthink_cli.errors import InputError
 from deepthink_cli.plugins.vllm.engine import VllmEngine
+from deepthink_cli.prediction.scorer import Scorer
+from deepthink_cli.scoring.scoring import Scoring
 
 Array = NDArray[np.float64]
 FITTED = [("a warm, clever film", "positive"), ("a kind and lovely play", "positive"), ("good fun", "positive")]
@@ -28,19 +31,23 @@ INPUTS = [f"{word} {kind} number {n}" for n in range(5) for word in ("warm", "du
 
 
 class ByHand:
-    """The hidden state before the label, from a whole prompt in one pass."""
+    """The hidden states before the label, from a whole prompt in one pass."""
 
     def __init__(self, folder: Path) -> None:
         self.tokenizer = AutoTokenizer.from_pretrained(folder)
         self.model = AutoModelForCausalLM.from_pretrained(folder).double().eval()
 
-    def state(self, solved: Sequence[tuple[str, str]], text: str) -> Array:
-        """Of the model's last layer, after its norm."""
+    def states(self, solved: Sequence[tuple[str, str]], text: str) -> Array:
+        """After every layer (L, W), the last after the norm."""
         prompt = "".join(TEMPLATE.format(review=review, sentiment=label) + "\n\n" for review, label in solved)
         ids = torch.tensor([self.tokenizer(prompt + TEMPLATE.format(review=text, sentiment="").rstrip())["input_ids"]])
         with torch.no_grad():
-            states = self.model(ids, output_hidden_states=True).hidden_states[-1]
-        found: Array = states[0, -1].numpy()
+            states = self.model(ids, output_hidden_states=True).hidden_states
+        return np.stack([each[0, -1].numpy() for each in states[1:]])
+
+    def state(self, solved: Sequence[tuple[str, str]], text: str) -> Array:
+        """After the last layer (W,)."""
+        found: Array = self.states(solved, text)[-1]
         return found
 
     def distances(self, rows: Sequence[tuple[Array, str]], states: Sequence[Array]) -> list[dict[str, float]]:
@@ -77,11 +84,14 @@ def corrected(memory: Path, tmp_path: Path, *words: str) -> list[dict[str, Any]]
 
 
 def check(found: list[dict[str, Any]], distances: list[dict[str, float]]) -> None:
-    """Each label is the nearest, and all scores are the squared distances times one negative number."""
+    """Each label is the nearest, and the scores differ by the squared distances times one negative number."""
     assert [each["label"] for each in found] == [min(each, key=lambda name: each[name]) for each in distances]
-    ratios = [row["scores"][label] / each[label] for row, each in zip(found, distances, strict=True) for label in each]
-    assert ratios == pytest.approx([ratios[0]] * len(ratios), rel=1e-4)
-    assert ratios[0] < 0
+    slopes = [
+        (row["scores"]["positive"] - row["scores"]["negative"]) / (each["positive"] - each["negative"])
+        for row, each in zip(found, distances, strict=True)
+    ]
+    assert slopes == pytest.approx([slopes[0]] * len(slopes), rel=1e-3)
+    assert slopes[0] < 0
 
 
 def test_the_label_is_that_of_the_nearest_mean_of_the_rows(memory: Path, by_hand: ByHand, tmp_path: Path) -> None:
@@ -144,16 +154,19 @@ def test_the_slope_makes_the_labels_of_rows_that_are_left_out_the_likeliest(
             total -= np.log(weights[label] / sum(weights.values()))
         return float(total)
 
-    slope = header.metadata.calibrated.centroids["1"].slope
+    head, last = header.metadata.calibrated.head["1"], max(rows[0][0].size, 1)
+    between = [np.frombuffer(b64decode(head.weights[name]), "<f4")[-last:] for name in ("positive", "negative")]
+    means = [np.mean([s for s, other in rows if other == name], axis=0) for name in ("positive", "negative")]
+    slope = np.linalg.norm(between[0] - between[1]) / np.linalg.norm(means[0] - means[1]) / 2
     assert loss(slope) <= min(loss(slope * factor) for factor in (0.5, 0.9, 0.98, 1.02, 1.1, 2))
 
 
-def test_every_kept_iteration_and_the_first_have_centroids_of_their_own(
+def test_every_kept_iteration_and_the_first_have_a_head_of_their_own(
     thought_of: Callable[..., Path], tmp_path: Path, capsys: Captured
 ) -> None:
     memory = thought_of(tmp_path / "mem.safetensors", "llama", "-T", "3", "--keep", "2,3", "--eta", "0.5")
     header = calibrate(memory, write_fitted(tmp_path / "fitted.jsonl"), calibrate="centroid")
-    assert set(header.metadata.calibrated.centroids or {}) == {"1", "2", "3"}
+    assert set(header.metadata.calibrated.head or {}) == {"1", "2", "3"}
     rows = write_rows(tmp_path / "rows.jsonl", [{"review": text, "sentiment": label} for text, label in FITTED])
     results = json_of(capsys, "eval", memory, rows, "--at", "all", "--json", "-q")["results"]
     assert [list(each["calibrated"]) for each in results] == [["stored"]] * 3
@@ -187,15 +200,16 @@ def test_repeated_demonstrations_cannot_be_left_out(thought_of: Callable[..., Pa
         calibrate(memory, calibrate="centroid")
 
 
-def test_inspect_shows_no_numbers_of_centroids(memory: Path, tmp_path: Path, capsys: Captured) -> None:
+def test_inspect_shows_no_numbers_of_a_head(memory: Path, tmp_path: Path, capsys: Captured) -> None:
     calibrate(memory, write_fitted(tmp_path / "fitted.jsonl"), calibrate="centroid")
     shown = json_of(capsys, "inspect", memory, "--json")["calibrated"]
-    assert shown["centroids"]["1"]["means"] == ["negative", "positive"]
+    assert shown["head"]["1"].keys() == {"layers", "bias", "of_scores"}
     assert read_header(memory).metadata.calibrated is not None
-    assert "nearest of 2 mean hidden states, of 5 rows of fitted.jsonl" in output(capsys, "inspect", memory)
+    shown = output(capsys, "inspect", memory)
+    assert "centroid calibration, hidden states of 1 layer, of 5 rows of fitted.jsonl" in shown
 
 
-def test_an_engine_that_gives_no_hidden_states_refuses_centroids(memory: Path, tmp_path: Path) -> None:
+def test_an_engine_that_gives_no_hidden_states_refuses_a_head(memory: Path, tmp_path: Path) -> None:
     calibrate(memory, write_fitted(tmp_path / "fitted.jsonl"), calibrate="centroid")
 
     engine = object.__new__(VllmEngine)  # which is not started
@@ -203,7 +217,7 @@ def test_an_engine_that_gives_no_hidden_states_refuses_centroids(memory: Path, t
         engine.check_memory(load_memory(memory))
 
 
-def test_an_ensemble_in_which_one_memory_has_centroids_is_scored_without_them(
+def test_an_ensemble_in_which_one_memory_has_a_head_is_scored_without_it(
     memory: Path, thought_of: Callable[..., Path], tmp_path: Path
 ) -> None:
     other = thought_of(tmp_path / "other.safetensors", "llama", "-T", "2", "--keep", "1")
@@ -215,3 +229,33 @@ def test_an_ensemble_in_which_one_memory_has_centroids_is_scored_without_them(
     before, after = ((tmp_path / f"{name}.jsonl").read_text().splitlines() for name in ("before", "after"))
     for plain, observed in zip(map(json.loads, before), map(json.loads, after), strict=True):
         assert observed["scores"] == pytest.approx(plain["scores"], abs=1e-5)
+
+
+def test_a_memory_with_a_head_scores_by_states_of_its_layers_and_log_probabilities(
+    memory: Path, by_hand: ByHand, tmp_path: Path
+) -> None:
+    """The stored weights times transformers' states, plus the stored share of the log-probabilities."""
+    header = calibrate(memory, write_fitted(tmp_path / "fitted.jsonl"), calibrate="head")
+    assert header.metadata.calibrated is not None
+    assert header.metadata.calibrated.head is not None
+    head = header.metadata.calibrated.head["1"]
+    inputs = write_rows(tmp_path / "inputs.jsonl", [{"review": text} for text in INPUTS])
+    assert run(["predict", str(memory), str(inputs), "-q", "-o", str(tmp_path / "out.jsonl")]) == 0
+    for text, line in zip(INPUTS, (tmp_path / "out.jsonl").read_text().splitlines(), strict=True):
+        states, row = by_hand.states(REVIEWS, text), json.loads(line)
+        expected = {
+            label: np.frombuffer(b64decode(weights), "<f4") @ states[[layer - 1 for layer in head.layers]].ravel()
+            + head.bias[label]
+            + head.of_scores * row["scores"][label]
+            for label, weights in head.weights.items()
+        }
+        found = row["calibrated"]["stored"]["scores"]
+        between = [each["positive"] - each["negative"] for each in (found, expected)]
+        assert between[0] == pytest.approx(between[1], abs=1e-3)
+        assert row["calibrated"]["stored"]["label"] == max(expected, key=lambda name: expected[name])
+
+
+def test_the_scores_of_another_scoring_are_refused_by_a_head(memory: Path, tmp_path: Path) -> None:
+    calibrate(memory, write_fitted(tmp_path / "fitted.jsonl"), calibrate="head")
+    with pytest.raises(InputError, match="stores is of score sum; give the same"):
+        Scorer.open(memory, scoring=Scoring.of(score="mean"))

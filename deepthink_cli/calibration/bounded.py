@@ -1,0 +1,123 @@
+"""The labels that are given, of which at most some share is wrong: selective classification with a bounded error.
+
+A label is given if its probability is at least a threshold. The threshold is chosen on labelled rows that are scored as
+new rows are: each by a correction that is fitted to the rows of other folds. Of the k most probable labels, j are
+wrong. For a bound r and k_j, the least k for which so few wrong labels would be surprising if more than r of such
+labels were wrong,
+
+    P(Binomial(k_j, r) <= j) <= 0.05    (Clopper and Pearson 1934),
+
+the counts k_0 < k_1 < ... are tested in turn until one has more than j wrong labels. The first is the last one that is
+at most a third of the rows, for few labels prove little. The threshold is that of the last count that passed. So with
+95 % confidence at most r of the given labels are wrong, for rows like those and where errors do not become rarer as
+probabilities fall (fixed-sequence testing: Angelopoulos et al. 2021, Learn then Test; selective classification: Geifman
+and El-Yaniv 2017).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from deepthink_cli.calibration.registry import Calibration
+from deepthink_cli.corrections import HeldOut
+from deepthink_cli.data.folds import split
+from deepthink_cli.scoring.softmax import softmax
+
+if TYPE_CHECKING:
+    from deepthink_cli.scoring.softmax import Floats
+
+LEVEL = 0.05
+FIRST = 1 / 3  # of the rows: the most labels that are tested first
+FOLDS, SEED = 5, 0
+SHOWN = (0.01, 0.05, 0.1)  # bounds of which people are told
+_DIGITS = 6
+
+
+@dataclass(frozen=True)
+class Bound:
+    """The labels with a probability of at least `threshold`: `given` of `rows` held-out labels, `wrong` of them."""
+
+    most: float
+    threshold: float
+    given: int
+    wrong: int
+    rows: int
+
+
+def fewest(most: float) -> int:
+    """The number of labels without an error from which at most the share `most` is known to be wrong."""
+    return math.ceil(math.log(LEVEL) / math.log1p(-most))
+
+
+def bound(rows: HeldOut, most: float) -> Bound | None:
+    """The lowest threshold above which at most the share `most` of labels is wrong; None if the rows show none."""
+    labels = sorted(((p, right) for right, of in ((1, rows.right), (0, rows.wrong)) for p in of), reverse=True)
+    found, wrong, done = None, 0, 0
+    counts = list(enumerate(_counts(most, len(labels))))
+    first = max(sum(count <= len(labels) * FIRST for _, count in counts), 1) - 1
+    for allowed, count in counts[first:]:
+        while count < len(labels) and labels[count][0] == labels[count - 1][0]:  # all labels of one probability
+            count += 1
+        wrong += sum(1 - right for _, right in labels[done:count])
+        if wrong > allowed:
+            break
+        found, done = Bound(most, labels[count - 1][0], count, wrong, len(labels)), count
+    return found
+
+
+def described(rows: HeldOut) -> str:
+    """The share of rows that can be labelled with few errors, in words."""
+    count, parts = len(rows.right) + len(rows.wrong), []
+    for most in SHOWN:
+        found = bound(rows, most)
+        if found is not None:
+            parts.append(f"{found.given / count:.0%} of rows with at most {most:.0%} wrong")
+        elif count < fewest(most):
+            parts.append(f"{most:.0%} needs {fewest(most)} labelled rows")
+        else:
+            parts.append(f"none with at most {most:.0%}")
+    return "; ".join(parts)
+
+
+def _counts(most: float, rows: int) -> Iterator[int]:
+    """k_0, k_1, ... up to the number of rows."""
+    from scipy.special import bdtr
+
+    count = fewest(most)
+    for allowed in range(rows):
+        while count <= rows and bdtr(allowed, count, most) > LEVEL:
+            count += 1
+        if count > rows:
+            return
+        yield count
+
+
+def held_out(
+    method: Calibration,
+    logs: Floats,
+    gold: Sequence[int],
+    groups: Sequence[int],
+    states: Floats | None = None,
+) -> HeldOut:
+    """The probabilities of labels that a calibration gives rows whose fold it has not seen.
+
+    `logs` (n, C) are the labels' log-probabilities, `gold` (n,) the places of the true labels, `groups` (n,) the
+    numbers of the inputs, and `states` (n, L, W) the hidden states, for a calibration of them.
+    """
+    import numpy as np
+
+    places, found = np.asarray(gold), np.zeros(np.shape(logs))
+    for fold in split([str(label) for label in gold], groups, min(FOLDS, len(set(groups))), SEED):
+        own, rest = list(fold), [row for row in range(len(places)) if row not in set(fold)]
+        of_rest = [gold[row] for row in rest]
+        if states is None:
+            found[own] = method.corrected(logs[own], logs[rest], of_rest)
+        else:
+            head = method.head(states[rest], logs[rest], of_rest, [groups[row] for row in rest])
+            found[own] = head.scores(states[own], logs[own])
+    shares = softmax(found)
+    best, right = shares.max(axis=1).round(_DIGITS), shares.argmax(axis=1) == places
+    return HeldOut(*(tuple(sorted(best[which].tolist(), reverse=True)) for which in (right, ~right)))

@@ -1,0 +1,26 @@
+"""Folds of rows for a cross-validation."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+
+def split(labels: Sequence[str], groups: Sequence[int], count: int, seed: int) -> list[tuple[int, ...]]:
+    """`count` folds of row numbers, in increasing order; every label is spread evenly over the folds.
+
+    `groups` are the numbers of the rows' inputs. The rows of one input are in one fold, so that no held-out input is
+    among the other rows. Every fold has a row if `count` is at most the number of different inputs.
+    """
+    of_input: dict[int, list[int]] = {}
+    for row, number in enumerate(groups):
+        of_input.setdefault(number, []).append(row)
+    by_label: dict[str, list[list[int]]] = {}
+    for rows in of_input.values():
+        by_label.setdefault(labels[rows[0]], []).append(rows)
+    draw, folds, dealt = random.Random(seed), [list[int]() for _ in range(count)], 0
+    for label in sorted(by_label):
+        for rows in draw.sample(by_label[label], len(by_label[label])):
+            folds[dealt % count] += rows
+            dealt += 1
+    return [tuple(sorted(fold)) for fold in folds]

@@ -1,0 +1,306 @@
+"""What the head on hidden states gives beside other corrections of the same labelled rows, by their number.
+
+    python -m research.heads --model MODEL --data-dir DIR -o research/tables/heads.jsonl [--memories NAME ...]
+    python -m research.heads -o research/tables/heads.jsonl --table
+
+A row has one memory, correction, number of labelled rows, task and seed: the accuracy on 300 test rows, the expected
+calibration error, and the processor seconds of fitting. Rows are appended; a second run skips what is there. The
+labelled rows are drawn from the dev rows of `deepthink run`, two of each label first; a label with fewer is never given
+by the corrections of hidden states.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import product
+from pathlib import Path
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
+
+from deepthink_cli.calibration.estimates import log_fitted_with_slope
+from deepthink_cli.calibration.observed import observed
+from deepthink_cli.calibration.registry import CALIBRATIONS, CENTROID, HEAD
+from deepthink_cli.data.same_input import input_groups
+from deepthink_cli.engine.base import Reading
+from deepthink_cli.engine.opening import find_model, load
+from deepthink_cli.events import silent
+from deepthink_cli.experiments.prepare import SharedRows
+from deepthink_cli.io.atomic import append
+from deepthink_cli.method import Method
+from deepthink_cli.model.boundary import special_ids
+from deepthink_cli.model.options import ModelOptions
+from deepthink_cli.model.tokens import query_tokenizer
+from deepthink_cli.scoring.heads import observed_layers
+from deepthink_cli.scoring.pipeline import predicted
+from deepthink_cli.scoring.scoring import PLAIN
+from deepthink_cli.scoring.softmax import log_softmax
+from deepthink_cli.techniques.base import Trained
+from deepthink_cli.techniques.registry import technique_of
+from deepthink_cli.thinking import think
+from deepthink_cli.updates.rules import Gate
+from research.table1.runs import MORE_ROWS, TASKS
+from research.techniques import Case, Measured, Meter, by_head, measured_rows, rows_of
+
+if TYPE_CHECKING:
+    from deepthink_cli.experiments.jobs import Job
+    from deepthink_cli.memory import Memory
+    from deepthink_cli.scoring.softmax import Floats
+
+DEV_ROWS = 150
+LABELLED = (12, 24, 48, 96, 150)
+SEEDS = range(5)
+PLAIN_MEMORY, ZERO_SHOT = "T = 1", "zero-shot"
+# The memories, with T and positions; ct-kv is trained.
+MEMORIES: dict[str, tuple[int, str]] = {
+    PLAIN_MEMORY: (1, "continued"),
+    "T = 5": (5, "continued"),
+    "T = 5, restarted": (5, "restarted"),
+    "ct-kv": (1, "continued"),
+    ZERO_SHOT: (1, "continued"),
+}
+ETA = 0.01
+RAW, BATCH, SLOPE, REGRESSION = "none", "batch", "fitted-slope", "logistic regression"
+BINS = 10
+FEW_OR_MANY = {
+    "two labels (SST-2, MR)": ("sst2", "mr"),
+    "four to six (AG News, SST-5, TREC)": ("agnews", "sst5", "trec"),
+}
+
+
+def memory_of(case: Case, job: Job, name: str) -> Memory:
+    """The memory of this name, of the job's demonstrations."""
+    iterations, positions = MEMORIES[name]
+    if name == "ct-kv":
+        technique = technique_of(name)
+        assert isinstance(technique, Trained)
+        training = technique.training(case.engine, job.plain)
+        for _ in training:
+            pass
+        return training.memory
+    *_, memory = think(case.engine, job.plain, Method(iterations, Gate(ETA), positions))  # type: ignore[arg-type]
+    return memory
+
+
+def zero_shot(case: Case, job: Job, part: str) -> Measured:
+    """Rows after the special tokens that begin a text."""
+    import numpy as np
+
+    engine, read, queries = case.engine, job.plain, list(job.queries(part))
+    special = special_ids(engine.tokenizer)
+    memory = engine.read([Reading(special)])[0] if special else None
+    plan = engine.plan(query_tokenizer(engine.tokenizer, read.template)(queries))
+    found = engine.observe(memory, plan, layers=observed_layers(len(engine.model.one_token.keys)))
+    named = [dict(zip(query.candidates, each.sums, strict=True)) for query, each in zip(queries, found, strict=True)]
+    return Measured(
+        np.array([[each[label] for label in read.labels] for each in named]),
+        np.stack([each.hidden.numpy() for each in found]),
+        [read.labels.index(str(query.gold)) for query in queries],
+        input_groups(queries, read.template, read.labels),
+    )
+
+
+def measured(case: Case, job: Job, name: str) -> Iterator[Measured]:
+    """The dev rows and the test rows after a memory."""
+    memory = None if name == ZERO_SHOT else memory_of(case, job, name)
+    for part in ("dev", "test"):
+        if memory is None:
+            yield zero_shot(case, job, part)
+        else:
+            assert memory.provenance is not None
+            rows = predicted(observed(case.engine, [memory], job.queries(part), PLAIN))
+            yield measured_rows(rows, memory.provenance.demonstrations)
+
+
+def drawn(rows: Measured, count: int, seed: int) -> Measured:
+    """So many of the rows: two of each label that has two, then others at random, in their order."""
+    order = random.Random(seed).sample(range(len(rows.gold)), len(rows.gold))
+    first = [row for label in set(rows.gold) for row in [row for row in order if rows.gold[row] == label][:2]]
+    kept = sorted([*first, *(row for row in order if row not in set(first))][:count])
+    return Measured(rows.scores[kept], rows.states[kept], [rows.gold[n] for n in kept], [rows.groups[n] for n in kept])
+
+
+def corrected(name: str, rows: Measured, test: Measured) -> Floats:
+    """Scores (n, C) of test rows after a correction that is fitted to labelled rows, or to the test rows alone."""
+    if name == RAW:
+        return test.scores
+    if name == BATCH:
+        return CALIBRATIONS[BATCH].corrected(test.scores)
+    if name == SLOPE:
+        logs, of_test = log_softmax(rows.scores), log_softmax(test.scores)
+        found: Floats = of_test - log_fitted_with_slope(logs, rows.gold)
+        return found
+    return by_head(name, rows, test)
+
+
+def calibration_error(scores: Floats, gold: Sequence[int]) -> float:
+    """The expected calibration error of the given labels, in ten bins of equal width (Guo et al. 2017)."""
+    import numpy as np
+
+    shares = np.exp(log_softmax(scores))
+    confidence, right = shares.max(axis=1), shares.argmax(axis=1) == np.asarray(gold)
+    bins = np.minimum((confidence * BINS).astype(int), BINS - 1)
+    gaps = [
+        abs(confidence[bins == each].mean() - right[bins == each].mean()) * (bins == each).mean() for each in set(bins)
+    ]
+    return float(sum(gaps))
+
+
+def figures(case: Case, memory: str) -> Iterator[dict[str, Any]]:
+    """The rows of one memory, for a task and seed."""
+    job = case.job(iterations=1, at="1")
+    dev, test = measured(case, job, memory)
+    for name in (RAW, BATCH, SLOPE, CENTROID, HEAD):
+        for count in LABELLED if name in (SLOPE, CENTROID, HEAD) else (0,):
+            rows, started = drawn(dev, count, case.seed), time.process_time()
+            scores = corrected(name, rows, test)
+            yield {
+                "memory": memory,
+                "correction": name,
+                "labelled": count,
+                "task": case.task,
+                "seed": case.seed,
+                "n": len(test.gold),
+                "right": int((scores.argmax(axis=1) == test.gold).sum()),
+                "ece": round(calibration_error(scores, test.gold), 4),
+                "seconds": round(time.process_time() - started, 3),
+            }
+
+
+def of_encoder(case: Case, encoder: Any, name: str) -> Iterator[dict[str, Any]]:
+    """The rows of logistic regression on the embeddings of a sentence encoder, with the same labelled rows."""
+    import numpy as np
+    from sklearn.linear_model import LogisticRegression
+
+    job = case.job(iterations=1, at="1")
+    parts = [list(job.queries(part)) for part in ("dev", "test")]
+    template, labels = job.plain.template, job.plain.labels
+    started = time.process_time()
+    (dev, of_dev), (test, of_test) = (
+        (encoder.encode([template.query(row.text) for row in rows]), [labels.index(str(row.gold)) for row in rows])
+        for rows in parts
+    )
+    encoding = (time.process_time() - started) / (len(dev) + len(test)) * len(test)
+    groups = input_groups(parts[0], template, labels)
+    whole = Measured(np.zeros((len(dev), len(labels))), dev[:, None], of_dev, groups)
+    for count in LABELLED:
+        rows, started = drawn(whole, count, case.seed), time.process_time()
+        fitted = LogisticRegression(max_iter=1_000).fit(rows.states[:, 0], rows.gold)
+        scores = np.full((len(of_test), len(labels)), -np.inf)
+        scores[:, fitted.classes_] = fitted.predict_log_proba(test)
+        yield {
+            "memory": name,
+            "correction": REGRESSION,
+            "labelled": count,
+            "task": case.task,
+            "seed": case.seed,
+            "n": len(of_test),
+            "right": int((scores.argmax(axis=1) == of_test).sum()),
+            "ece": round(calibration_error(scores, of_test), 4),
+            "seconds": round(encoding + time.process_time() - started, 3),
+        }
+
+
+def table(rows: Sequence[dict[str, Any]]) -> str:
+    """Mean accuracies after plain reading, by correction and number of labelled rows, as a Markdown table.
+
+    Means are over tasks and seeds. The last column is the expected calibration error with the most rows.
+    """
+    numbers = " | ".join(map(str, LABELLED))
+    lines = [f"| correction | {numbers} | ECE |", "|---|" + "--:|" * (1 + len(LABELLED))]
+    plain = {row["memory"]: 0 for row in rows if row["memory"] not in MEMORIES or row["memory"] == PLAIN_MEMORY}
+    for memory, name in product(plain, (RAW, BATCH, SLOPE, CENTROID, HEAD, REGRESSION)):
+        same = [row for row in rows if row["memory"] == memory and row["correction"] == name]
+        if same:
+            cells = [_mean(row for row in same if row["labelled"] in (0, count)) for count in LABELLED]
+            ece = fmean(100 * row["ece"] for row in same if row["labelled"] in (0, DEV_ROWS))
+            shown = f"{name} on {memory}" if name == REGRESSION else f"`{name}`"
+            lines.append(f"| {shown} | {' | '.join(cells)} | {ece:.1f} |")
+    return "\n".join(lines)
+
+
+def _mean(rows: Iterable[dict[str, Any]]) -> str:
+    return f"{fmean(100 * row['right'] / row['n'] for row in rows):.1f}"
+
+
+def by_memory(rows: Sequence[dict[str, Any]]) -> str:
+    """The head after other memories, and in parentheses after plain reading on the same tasks and seeds."""
+    lines = [f"| memory | runs | {' | '.join(map(str, LABELLED))} |", "|---|" + "--:|" * (1 + len(LABELLED))]
+    heads = [row for row in rows if row["correction"] == HEAD]
+    for memory in [name for name in MEMORIES if name != PLAIN_MEMORY]:
+        cells = {(row["task"], row["seed"]) for row in heads if row["memory"] == memory}
+        if not cells:
+            continue
+        same = [row for row in heads if (row["task"], row["seed"]) in cells]
+        pairs = [
+            [
+                _mean(row for row in same if (row["memory"], row["labelled"]) == (name, count))
+                for name in (memory, PLAIN_MEMORY)
+            ]
+            for count in LABELLED
+        ]
+        lines.append(f"| {memory} | {len(cells)} | {' | '.join(f'{one} ({other})' for one, other in pairs)} |")
+    return "\n".join(lines)
+
+
+def advice(rows: Sequence[dict[str, Any]]) -> str:
+    """The best correction after plain reading, by the number of labelled rows and of labels, as a Markdown table."""
+    lines = [f"| labelled rows | {' | '.join(FEW_OR_MANY)} |", "|--:|" + "---|" * len(FEW_OR_MANY)]
+    for count in LABELLED:
+        cells = []
+        for tasks in FEW_OR_MANY.values():
+            found = {name: _mean_of(rows, name, count, tasks) for name in (RAW, BATCH, SLOPE, CENTROID, HEAD)}
+            best = max(found, key=lambda name: found[name])
+            cells.append(f"`{best}` {found[best]:.1f} (`{RAW}` {found[RAW]:.1f}, `{BATCH}` {found[BATCH]:.1f})")
+        lines.append(f"| {count} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _mean_of(rows: Sequence[dict[str, Any]], name: str, count: int, tasks: Sequence[str]) -> float:
+    """The mean accuracy over tasks of the means over seeds, in percent."""
+    of_tasks = []
+    for task in tasks:
+        same = [row for row in rows if (row["memory"], row["correction"], row["task"]) == (PLAIN_MEMORY, name, task)]
+        of_tasks.append(fmean(100 * row["right"] / row["n"] for row in same if row["labelled"] in (0, count)))
+    return fmean(of_tasks)
+
+
+def main() -> None:
+    """Append the rows that are missing, or print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", help="folder, GGUF file or hub id")
+    parser.add_argument("--data-dir", help="the tasks' rows; without it they come from the hub")
+    parser.add_argument("--memories", nargs="+", default=[PLAIN_MEMORY], choices=MEMORIES)
+    parser.add_argument("--encoder", help="folder or hub id of a sentence encoder, to measure in place of memories")
+    parser.add_argument("--tasks", nargs="+", default=TASKS)
+    parser.add_argument("--seeds", type=int, nargs="+", default=SEEDS)
+    parser.add_argument("--table", action="store_true", help="print what is there: means, and the best correction")
+    parser.add_argument("-o", "--out", type=Path, required=True, help="file of the rows")
+    args = parser.parse_args()
+    if args.table:
+        rows = rows_of(args.out)
+        print(table(rows), by_memory(rows), advice(rows), sep="\n\n")
+        return
+    spec = find_model(ModelOptions.checked(model=args.model, device="cpu", dtype="float32"), silent)
+    engine, shared = Meter(load(spec, silent).model), SharedRows()
+    common = {"limit": int(MORE_ROWS), "choose_on": f"dev:{DEV_ROWS}", "data_dir": args.data_dir}
+    common |= {"demos_by": ("random",), "etas": (ETA,), "positions": ("continued",)}
+    there = {(row["memory"], row["task"], row["seed"]) for row in rows_of(args.out)}
+    encoder, named = None, args.memories
+    if args.encoder is not None:
+        from sentence_transformers import SentenceTransformer
+
+        encoder, named = SentenceTransformer(args.encoder, device="cpu"), [Path(args.encoder).name]
+    for memory, seed, task in product(named, args.seeds, args.tasks):
+        if (memory, task, seed) not in there:
+            case = Case(engine, spec, task, seed, common, shared)
+            found = list(figures(case, memory) if encoder is None else of_encoder(case, encoder, memory))
+            append(args.out, (json.dumps(row) + "\n" for row in found))
+            print(f"{memory}, {task}, seed {seed}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
