@@ -236,8 +236,6 @@ def test_a_memory_with_a_head_scores_by_states_of_its_layers_and_log_probabiliti
 ) -> None:
     """The stored weights times transformers' states, plus the stored share of the log-probabilities."""
     header = calibrate(memory, write_fitted(tmp_path / "fitted.jsonl"), calibrate="head")
-    assert header.metadata.calibrated is not None
-    assert header.metadata.calibrated.head is not None
     head = header.metadata.calibrated.head["1"]
     inputs = write_rows(tmp_path / "inputs.jsonl", [{"review": text} for text in INPUTS])
     assert run(["predict", str(memory), str(inputs), "-q", "-o", str(tmp_path / "out.jsonl")]) == 0
