@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 HAS_PLUGINS = find_spec("deepthink_cli.plugins") is not None
 SHARED = Path(__file__).resolve().parent.parent.parent / "shared"
 Loaded = Callable[[str], "Engine"]
+Models = Callable[[str], Path]
 TEMPLATE = "Review: {review}\nSentiment: {sentiment}"
 REVIEWS = [
     ("a warm and funny film", "positive"),
@@ -231,7 +232,7 @@ def soak(request: pytest.FixtureRequest) -> Soak:
 
 
 @pytest.fixture(scope="session")
-def models(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+def models(tmp_path_factory: pytest.TempPathFactory) -> Models:
     """Directories of random tiny models, by family, each written once."""
     from helpers.families import write_model
 
@@ -253,7 +254,7 @@ def libraries(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
 
 
 @pytest.fixture(scope="session")
-def forks(libraries: Forks, models: Callable[[str], Path]) -> Iterator[Forks]:
+def forks(libraries: Forks, models: Models) -> Iterator[Forks]:
     """Copies of a process that has run both stages once."""
     made = libraries.copy()
     memory, rows = made.folder / "mem.safetensors", write_reviews(made.folder / "demos.jsonl")
@@ -264,7 +265,7 @@ def forks(libraries: Forks, models: Callable[[str], Path]) -> Iterator[Forks]:
 
 
 @pytest.fixture(scope="session")
-def loaded(models: Callable[[str], Path]) -> Loaded:
+def loaded(models: Models) -> Loaded:
     """Engines of the tiny models, by family, each loaded once; a test that changes its model loads its own."""
     from deepthink_cli import load_model
 
@@ -278,7 +279,7 @@ def llama(loaded: Loaded) -> Engine:
 
 
 @pytest.fixture(scope="session")
-def thought_of(models: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+def thought_of(models: Models, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     """Copies of memories of the four reviews, by their target, the model's family and options; each is made once."""
     from deepthink_cli.cli.main import run
 

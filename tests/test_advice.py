@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import write_rows
+from conftest import Models, write_rows
 from helpers.chats import write_chat_model
+from helpers.said import Captured
 
 from deepthink_cli.advice import (
     few_demonstrations,
@@ -18,8 +18,6 @@ from deepthink_cli.advice import (
     strong_bias,
 )
 from deepthink_cli.cli.main import run
-
-Captured = pytest.CaptureFixture[str]
 
 
 def test_labels_with_less_than_a_quarter_of_the_most_frequent_one_have_few_demonstrations() -> None:
@@ -68,7 +66,7 @@ def reviews(tmp_path: Path) -> Path:
 
 
 def test_think_and_eval_give_the_advice_on_stderr_and_in_json(
-    reviews: Path, models: Callable[[str], Path], tmp_path: Path, capsys: Captured
+    reviews: Path, models: Models, tmp_path: Path, capsys: Captured
 ) -> None:
     path, model = tmp_path / "mem.safetensors", str(models("llama"))
     few = "few of the 9 demonstrations have the labels 'negative' (1): add rows of them"

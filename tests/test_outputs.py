@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import write_rows
+from conftest import Models, write_rows
 from helpers.forks import Forks
+from helpers.said import Captured
 from helpers.tiny import run_files, run_words, tiny_task
 
 from deepthink_cli.artifact.format import read_header
@@ -17,8 +17,6 @@ from deepthink_cli.cli.main import run
 from deepthink_cli.experiments.results import FILE
 from deepthink_cli.outputs import check_apart
 
-Models = Callable[[str], Path]
-Captured = pytest.CaptureFixture[str]
 ROWS: list[dict[str, object]] = [
     {"review": "a joy", "sentiment": "positive"},
     {"review": "dull", "sentiment": "negative"},

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from conftest import REVIEWS, TEMPLATE, Loaded, read, shared
+from conftest import REVIEWS, TEMPLATE, Loaded, Models, read, shared
 from helpers.families import FAMILIES
 from helpers.oracle import GPT2Oracle, LlamaOracle, Oracle
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
@@ -98,9 +97,7 @@ def test_an_open_gate_stores_the_present(llama: Engine, reviews: DemonstrationSe
         torch.testing.assert_close(found, expected)
 
 
-def test_the_gate_accumulates_in_float32_where_the_model_is_bfloat16(
-    models: Callable[[str], Path], reviews: DemonstrationSet
-) -> None:
+def test_the_gate_accumulates_in_float32_where_the_model_is_bfloat16(models: Models, reviews: DemonstrationSet) -> None:
     engine = load_model(str(models("llama")), dtype="bfloat16")
     first, second = think(engine, tokenize_demonstrations(engine.tokenizer, reviews), Method(2, Gate(0.001)))
     assert second.keys[1].dtype == torch.float32

@@ -1,6 +1,6 @@
 """lm-evaluation-harness: the whole prompt again for every answer.
 
-It gets ids, as it would make them of the parts: a whole text would have other tokens where the demonstrations end.
+It gets ids: those of the whole text, as `deepthink predict` reads it.
 """
 
 from __future__ import annotations
@@ -18,11 +18,10 @@ def load(folder: Path, model: str, most: str) -> Score:
     inner = HFLM(pretrained=model, dtype="float32", device="cpu", batch_size=1)
     encode = partial(inner.tok_encode, add_special_tokens=False)
     text = (folder / DEMONSTRATIONS).read_text(encoding="utf-8")
-    shown = inner.tok_encode(text, add_special_tokens=True)
 
     def score(path: Path) -> Scores:
         rows = read_rows(path)[: int(most)]
-        prompts = [[*shown, *encode(row.prompt)] for row in rows]
+        prompts = [inner.tok_encode(text + row.prompt, add_special_tokens=True) for row in rows]
         asked = [
             ((row.prompt, answer), prompt, encode(answer))
             for row, prompt in zip(rows, prompts, strict=True)

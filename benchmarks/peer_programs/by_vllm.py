@@ -21,15 +21,15 @@ def load(folder: Path, model: str) -> Score:
     llm = LLM(model, dtype="float32", enforce_eager=True, enable_prefix_caching=True, block_size=BLOCK)
     tokenizer = llm.get_tokenizer()
     encode = partial(tokenizer.encode, add_special_tokens=False)
-    shown = tokenizer.encode((folder / DEMONSTRATIONS).read_text(encoding="utf-8"))
+    shown = (folder / DEMONSTRATIONS).read_text(encoding="utf-8")
 
     def score(path: Path) -> Scores:
         rows = read_rows(path)
-        prompts = [encode(row.prompt) for row in rows]
+        prompts = [tokenizer.encode(shown + row.prompt) for row in rows]
         answers = [[tuple(encode(answer)) for answer in row.answers] for row in rows]
         asked = [(number, *node) for number, each in enumerate(answers) for node in nodes(each)]
         outputs = llm.generate(
-            [{"prompt_token_ids": [*shown, *prompts[number], *path]} for number, path, _ in asked],
+            [{"prompt_token_ids": [*prompts[number], *path]} for number, path, _ in asked],
             [SamplingParams(max_tokens=1, temperature=0, logprob_token_ids=list(ids)) for *_, ids in asked],
             use_tqdm=False,
         )

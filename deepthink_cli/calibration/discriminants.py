@@ -85,7 +85,7 @@ def discriminants(states: Floats, logs: Floats, gold: Sequence[int], groups: Seq
 def _sample(gold: Sequence[int]) -> list[int]:
     """`MOST` of the rows, in order: two of each label, and others at random."""
     order, seen = random.Random(SEED).sample(range(len(gold)), len(gold)), Counter[int]()
-    ranked = []
+    ranked: list[tuple[bool, int, int]] = []
     for row in order:
         seen[gold[row]] += 1
         ranked.append((seen[gold[row]] > 2, len(ranked), row))

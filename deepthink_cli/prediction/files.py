@@ -1,8 +1,8 @@
 """Write the labels of `predict` to a file, in one call, or in several calls that continue from `OUTPUT.partial`.
 
-The first line of `OUTPUT.partial` identifies the inputs and the labelling; every other line is an output row. Rows are
-appended a chunk at a time, and synced to disk. A later call first removes the rows after the last whole chunk. So the
-chunks, the batches and their rounding are the same as without an interruption.
+The first line of `OUTPUT.partial` identifies the inputs and the labelling; every other line is an output row with
+all scores. Rows are appended a chunk at a time, and synced to disk. A later call first removes the rows after the last
+whole chunk. So the chunks, the batches and their rounding are the same as without an interruption.
 """
 
 from __future__ import annotations
@@ -222,11 +222,11 @@ def resume_labels(
             tell(Note(f"continuing {partial.path}: {partial.done:,} of {total:,} rows are there"))
         if partial.done < total:
             rest_of_rows = predict(start=partial.done, before=partial.chunks())
-            RowWriter(form, partial.append, partial.done, kept).write_all(rest_of_rows)
+            RowWriter(form.with_scores(), partial.append, partial.done, kept).write_all(rest_of_rows)
         with writing_rows(output, form.columns, about=ABOUT) as write:
             for row in partial.rows():
                 counts.add([row])
-                write([row])
+                write([form.without_scores(row)])
         partial.remove()
     return counts
 

@@ -93,6 +93,14 @@ class OutputRows:
                 written["label"] = None
         return written | self._input(fields) | ({"gold": self._gold(row.query.gold)} if self.gold else {})
 
+    def with_scores(self) -> Self:
+        """The same rows with all scores, from which the corrections of an interrupted labelling continue."""
+        return replace(self, options=self.options.model_copy(update={"scores": True}))
+
+    def without_scores(self, row: Mapping[str, Any]) -> Mapping[str, Any]:
+        """A row of `with_scores` as these rows are written."""
+        return row if self._scored else {name: row[name] for name in row if name not in ("scores", "calibrated")}
+
     def _labels(self, labels: Sequence[str]) -> Any:
         """Several labels: a list, or a text in a table."""
         assert self.template is not None

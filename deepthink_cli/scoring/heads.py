@@ -49,7 +49,7 @@ class LinearHead:
 
     def stored(self, layers: Sequence[int], labels: Sequence[str]) -> Head:
         """The head as a memory stores it, without layers that have no weight; `labels` are those of the scores."""
-        used = self.weights.any(axis=(0, 2))
+        used = [bool(self.weights[:, place].any()) for place in range(len(layers))]
         weights, bias = (self.weights - self.weights.mean(axis=0))[:, used], self.bias - self.bias.mean()
         numbers = [b64encode(each.astype(_NUMBER).tobytes()).decode() for each in weights]
         return Head(

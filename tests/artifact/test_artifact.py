@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import re
 import struct
@@ -10,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.by_hand import Tensors, canonical, demonstrations_sha256, signed
+from helpers.by_hand import Tensors, canonical, changed, demonstrations_sha256, signed, with_header
 from safetensors import safe_open
 
 from deepthink_cli import Gate, Method
@@ -84,23 +83,11 @@ def memory_file(
     metadata = metadata or signed(METADATA, entries(), content(entries()))
     text = metadata if isinstance(metadata, str) else canonical(metadata)
     raw = {"__metadata__": {"deepthink": text, **(extra or {})}, **tensors}
-    return with_header(path, json.dumps(raw, separators=(",", ":"), ensure_ascii=False), tensors)
+    return with_header(path, json.dumps(raw, separators=(",", ":"), ensure_ascii=False), content(tensors))
 
 
-def with_header(path: Path, header: str, tensors: Tensors) -> Path:
-    data = header.encode()
-    data += b" " * (-len(data) % 8)
-    path.write_bytes(struct.pack("<Q", len(data)) + data + content(tensors))
-    return path
-
-
-def changed(*place: str | int, to: Any) -> dict[str, Any]:
-    metadata = copy.deepcopy(METADATA)
-    inner: Any = metadata
-    for step in place[:-1]:
-        inner = inner[step]
-    inner[place[-1]] = to
-    return metadata
+def metadata_with(*place: str | int, to: Any) -> dict[str, Any]:
+    return changed(METADATA, place, to)
 
 
 def refusal(path: Path) -> str:
@@ -152,7 +139,7 @@ def test_the_summary_counts_tokens_and_is_json(header: Header) -> None:
 
 def test_drift_is_in_the_order_of_the_iterations(path: Path) -> None:
     drift = {str(t): {"keys": [0.5], "values": [0.5]} for t in range(2, 12)}
-    read = read_header(memory_file(path, changed("drift", to=drift)))
+    read = read_header(memory_file(path, metadata_with("drift", to=drift)))
     assert list(read.metadata.drift) == [str(t) for t in range(2, 12)]
 
 
@@ -173,7 +160,7 @@ def test_one_changed_byte_is_found(path: Path, place: int) -> None:
 )
 def test_changed_metadata_are_found(path: Path, place: tuple[str | int, ...], value: Any) -> None:
     digest = signed(METADATA, entries(), content(entries()))["sha256"]
-    memory_file(path, {**changed(*place, to=value), "sha256": digest})
+    memory_file(path, {**metadata_with(*place, to=value), "sha256": digest})
     with pytest.raises(InputError, match="do not match its digest"):
         read_artifact(read_header(path))
 
@@ -182,7 +169,7 @@ def test_changed_metadata_are_found(path: Path, place: tuple[str | int, ...], va
 def test_demonstrations_of_another_digest_are_refused_by_the_header(
     path: Path, place: tuple[str | int, ...], value: Any
 ) -> None:
-    metadata = signed(changed(*place, to=value), entries(), content(entries()))
+    metadata = signed(metadata_with(*place, to=value), entries(), content(entries()))
     assert refusal(memory_file(path, metadata)) == (
         f"{path}: damaged metadata: demonstrations.sha256: not the digest of the demonstrations"
     )
@@ -292,7 +279,7 @@ def test_there_is_one_way_to_write_a_header(path: Path, change: str) -> None:
     header = data[8 : 8 + struct.unpack("<Q", data[:8])[0]].decode().rstrip()
     other = respelled(header)[change]
     assert other != header
-    message = refusal(with_header(path, other, entries()))
+    message = refusal(with_header(path, other, content(entries())))
     advice = "run it again, or copy the file again"
     assert message == f"{path}: damaged: its header is not as deepthink think writes it; {advice}"
 
@@ -327,7 +314,7 @@ def test_a_tensor_described_otherwise_is_refused(path: Path, offsets: Any) -> No
 
 @pytest.mark.parametrize("version", [2, 0, "1", None])
 def test_another_format_version_is_refused_by_its_number(path: Path, version: Any) -> None:
-    message = refusal(memory_file(path, changed("format_version", to=version)))
+    message = refusal(memory_file(path, metadata_with("format_version", to=version)))
     advice = "upgrade it, or run deepthink think again"
     assert message == f"{path}: memory format {version!r}; this program reads format 1; {advice}"
 
@@ -335,12 +322,12 @@ def test_another_format_version_is_refused_by_its_number(path: Path, version: An
 @pytest.mark.parametrize(
     ("metadata", "reason"),
     [
-        (changed("author", to="me"), "author: no such field"),
-        (changed("model", "size", to=1), "model.size: no such field"),
-        (changed("eta", to="much"), "eta: must be a number"),
-        (changed("labels", to="p"), "labels: must be a list"),
-        (changed("drift", to={"two": {"keys": [], "values": []}}), "drift: not one entry for every reading"),
-        (changed("template", "pattern", to="{text}"), "template '{text}': needs a text field and a label field"),
+        (metadata_with("author", to="me"), "author: no such field"),
+        (metadata_with("model", "size", to=1), "model.size: no such field"),
+        (metadata_with("eta", to="much"), "eta: must be a number"),
+        (metadata_with("labels", to="p"), "labels: must be a list"),
+        (metadata_with("drift", to={"two": {"keys": [], "values": []}}), "drift: not one entry for every reading"),
+        (metadata_with("template", "pattern", to="{text}"), "template '{text}': needs a text field and a label field"),
         ({name: value for name, value in METADATA.items() if name != "kept"}, "kept: is missing; add it"),
     ],
     ids=["extra", "inner-extra", "number", "list", "drift", "template", "missing"],
@@ -352,7 +339,13 @@ def test_damaged_metadata_are_named_by_their_place(path: Path, metadata: dict[st
 
 @pytest.mark.parametrize(
     "text",
-    [" ", "{", "[" * 90_000, json.dumps(changed("eta", to=float("nan"))), json.dumps(changed("task", to="\ud800"))],
+    [
+        " ",
+        "{",
+        "[" * 90_000,
+        json.dumps(metadata_with("eta", to=float("nan"))),
+        json.dumps(metadata_with("task", to="\ud800")),
+    ],
 )
 def test_metadata_that_are_not_json_are_refused(path: Path, text: str) -> None:
     assert refusal(memory_file(path, text)) == f"{path}: not a deepthink memory: its metadata are not JSON"
@@ -372,23 +365,17 @@ def test_metadata_that_are_not_json_are_refused(path: Path, text: str) -> None:
 def test_metadata_that_contradict_themselves_are_refused(
     place: tuple[str, ...], value: Any, reason: str, path: Path
 ) -> None:
-    assert re.search(reason, refusal(memory_file(path, changed(*place, to=value))))
+    assert re.search(reason, refusal(memory_file(path, metadata_with(*place, to=value))))
 
 
 def corrected(*place: str, to: Any) -> dict[str, Any]:
     """Metadata with a correction, of which one value is another."""
-    correction = copy.deepcopy(CORRECTION)
-    inner: Any = correction
-    for step in place[:-1]:
-        inner = inner[step]
-    inner[place[-1]] = to
-    metadata = {**METADATA, "calibrated": correction}
+    metadata = {**METADATA, "calibrated": changed(CORRECTION, place, to)}
     return signed(metadata, entries(), content(entries()))
 
 
 def test_a_correction_is_read(path: Path) -> None:
     stored = read_header(memory_file(path, corrected("inputs", to=20))).metadata.calibrated
-    assert stored is not None
     assert stored.bias["3"].compared == {"p": -0.5, "q": -1.0}
     assert str(stored) == ("batch calibration of 20 rows of rows.jsonl; at T = 3: 'p' -0.500, 'q' -1.000 nats")
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import json
 import struct
 from base64 import b64encode
 from collections.abc import Iterator
@@ -13,7 +11,8 @@ from typing import Any
 
 import pytest
 from conftest import write_reviews, write_rows
-from helpers.by_hand import canonical, demonstrations_sha256, signed
+from helpers.by_hand import changed, demonstrations_sha256, parts, write_parts
+from helpers.said import Captured
 from hypothesis import event, given
 from hypothesis import strategies as st
 
@@ -125,25 +124,13 @@ class Bases:
 
     def changed(self, number: int, place: Place, value: Any) -> Path:
         """The file with another value in one place, and the digests of that."""
-        metadata = copy.deepcopy(self.metadata[number])
-        inner: Any = metadata
-        for step in place[:-1]:
-            inner = inner[step]
-        inner[place[-1]] = value
+        metadata = changed(self.metadata[number], place, value)
         try:
             if place != ("demonstrations", "sha256"):
                 metadata["demonstrations"]["sha256"] = demonstrations_sha256(metadata)
         except (TypeError, ValueError, KeyError):
             pass  # no demonstrations that have a digest
-        text = canonical(signed(metadata, self.tensors, self.body))
-        header = json.dumps(
-            {"__metadata__": {"deepthink": text}, **self.tensors}, separators=(",", ":"), ensure_ascii=False
-        )
-        data = header.encode("utf-8", "surrogatepass")
-        data += b" " * (-len(data) % 8)
-        path = self.folder / "changed.safetensors"
-        path.write_bytes(struct.pack("<Q", len(data)) + data + self.body)
-        return path
+        return write_parts(self.folder / "changed.safetensors", metadata, self.tensors, self.body)
 
 
 @pytest.fixture(scope="module")
@@ -156,8 +143,8 @@ def bases(tmp_path_factory: pytest.TempPathFactory) -> Bases:
     assert run(["think", str(demos), "-T", "2", "--keep", "all", "-q", "-o", str(path)]) == 0
     headed = ["calibrate", str(path), "--calibrate", "head", "-q", "-o", str(folder / "head.safetensors")]
     assert run(headed) == 0
-    head, _, _ = _parts(folder / "head.safetensors")
-    metadata, tensors, body = _parts(path)
+    head, _, _ = parts(folder / "head.safetensors")
+    metadata, tensors, body = parts(path)
     bias = dict.fromkeys(LABELS, -0.5)
     both = {
         **metadata,
@@ -181,13 +168,6 @@ def bases(tmp_path_factory: pytest.TempPathFactory) -> Bases:
     for number in range(len(made.metadata)):
         assert set(codes_of_commands(made, made.changed(number, ("seed",), 1)).values()) == {0}
     return made
-
-
-def _parts(path: Path) -> tuple[dict[str, Any], dict[str, Any], bytes]:
-    data = path.read_bytes()
-    (length,) = struct.unpack("<Q", data[:8])
-    listed = json.loads(data[8 : 8 + length])
-    return json.loads(listed.pop("__metadata__")["deepthink"]), listed, data[8 + length :]
 
 
 COMMANDS = ("inspect MEM", "inspect MEM --json", "predict MEM ROWS --at all --offline", "eval MEM ROWS --offline")
@@ -231,9 +211,7 @@ def test_an_absurd_value_or_reference_is_refused(number: int, place: Place, valu
 
 
 @pytest.mark.parametrize("width", [1, 3])
-def test_a_head_of_another_width_than_the_models_is_refused(
-    width: int, bases: Bases, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_head_of_another_width_than_the_models_is_refused(width: int, bases: Bases, capsys: Captured) -> None:
     weights = b64encode(struct.pack(f"<{width}f", *range(width))).decode()
     head = {
         "layers": [1],
@@ -246,7 +224,7 @@ def test_a_head_of_another_width_than_the_models_is_refused(
     assert f"hidden states of {width} numbers" in capsys.readouterr().err
 
 
-def test_a_head_by_a_layer_that_the_model_lacks_is_refused(bases: Bases, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_head_by_a_layer_that_the_model_lacks_is_refused(bases: Bases, capsys: Captured) -> None:
     layers = [len(bases.metadata[1]["calibrated"]["head"]["1"]["layers"]) + 90]
     head = {t: {**each, "layers": layers} for t, each in bases.metadata[1]["calibrated"]["head"].items()}
     path = bases.changed(1, ("calibrated", "head"), head)

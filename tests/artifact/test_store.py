@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import random
-import struct
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
+from conftest import Models
 from helpers.families import write_model
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
@@ -56,7 +55,7 @@ def test_the_tensors_have_the_names_and_shapes_of_the_contract(readings: list[Me
     assert {tuple(tensor.shape) for tensor in tensors.values()} == {(2, readings[0].length, 8)}
 
 
-def test_two_runs_give_the_same_bytes(models: Callable[[str], Path], reviews: DemonstrationSet, tmp_path: Path) -> None:
+def test_two_runs_give_the_same_bytes(models: Models, reviews: DemonstrationSet, tmp_path: Path) -> None:
     for name in ("one", "two"):
         engine = load_model(str(models("llama")))
         save_memory(list(think(engine, tokenize_demonstrations(engine.tokenizer, reviews)))[-1], tmp_path / name)
@@ -157,7 +156,7 @@ def test_a_memory_refuses_another_model(readings: list[Memory], tmp_path: Path) 
 
 
 def test_a_memory_knows_its_model_after_it_has_moved_or_been_sharded(
-    readings: list[Memory], models: Callable[[str], Path], tmp_path: Path
+    readings: list[Memory], models: Models, tmp_path: Path
 ) -> None:
     engine = load_model(str(models("llama")))
     engine.model.network.save_pretrained(tmp_path / "moved", max_shard_size="20KB")
@@ -168,24 +167,7 @@ def test_a_memory_knows_its_model_after_it_has_moved_or_been_sharded(
     check_model(provenance, load_model(str(tmp_path / "moved")).identity, "mem.safetensors")
 
 
-def test_a_special_file_is_no_memory(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="not a regular file"):
-        load_memory("/dev/null")
-
-
-def test_a_file_of_another_kind_is_called_what_it_is_not(tmp_path: Path) -> None:
-    page = tmp_path / "mem.safetensors"
-    page.write_text("<html>404</html>" * 10)
-    with pytest.raises(InputError, match="not a deepthink memory"):
-        load_memory(page)
-    page.write_bytes(struct.pack("<Q", 2) + b"{}")
-    with pytest.raises(InputError, match="not a deepthink memory"):
-        load_memory(page)
-
-
-def test_keys_and_values_may_have_different_sizes(
-    models: Callable[[str], Path], reviews: DemonstrationSet, tmp_path: Path
-) -> None:
+def test_keys_and_values_may_have_different_sizes(models: Models, reviews: DemonstrationSet, tmp_path: Path) -> None:
     engine = load_model(str(models("deepseek_v3")))
     memory = next(think(engine, tokenize_demonstrations(engine.tokenizer, reviews)))
     assert memory.keys[0].shape != memory.values[0].shape

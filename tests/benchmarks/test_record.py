@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from helpers.said import Captured
 
 from benchmarks.record import Table, commit_of, markdown, parser
 
@@ -28,9 +29,7 @@ def table(path: Path, part: str = "") -> Table:
     return Table(args, "Title", ("model", "slow", "fast"), ("slow / fast",), "Seconds.", part)
 
 
-def test_a_row_is_printed_and_in_the_file_as_soon_as_it_is_added(
-    path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_row_is_printed_and_in_the_file_as_soon_as_it_is_added(path: Path, capsys: Captured) -> None:
     growing = table(path)
     for number, row in enumerate([("a", 3.0, 2.0), ("b", None, 1234.5678)], 1):
         growing.add(*row)

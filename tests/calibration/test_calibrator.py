@@ -68,7 +68,6 @@ def shares(
     engine: Engine, memory: Memory, texts: Sequence[str], candidates: tuple[str, ...] = LABELS
 ) -> list[list[float]]:
     """The probabilities of the labels among themselves after each text, by separate calls of `score`."""
-    assert memory.provenance is not None
     rows = []
     for text in texts:
         (query,) = tokenize_queries(engine.tokenizer, memory.provenance.demonstrations, [Query(text, candidates)])

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from conftest import REVIEWS, TEMPLATE, write_rows
+from conftest import REVIEWS, TEMPLATE, Models, write_rows
+from helpers.said import Captured, json_of, output
 from numpy.typing import NDArray
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -59,7 +60,7 @@ class ByHand:
 
 
 @pytest.fixture(scope="module")
-def by_hand(models: Callable[[str], Path]) -> ByHand:
+def by_hand(models: Models) -> ByHand:
     """The tiny Llama in float64."""
     return ByHand(models("llama"))
 
@@ -111,7 +112,7 @@ def test_without_rows_each_demonstration_is_read_after_the_others(
 
 
 def test_a_demonstration_that_occurs_twice_is_read_without_both(
-    models: Callable[[str], Path], by_hand: ByHand, tmp_path: Path
+    models: Models, by_hand: ByHand, tmp_path: Path
 ) -> None:
     solved = [*REVIEWS, REVIEWS[0], (REVIEWS[1][0], REVIEWS[2][1])]  # one with its label, one with another
     demonstrations = write_rows(
@@ -139,8 +140,6 @@ def test_the_slope_makes_the_labels_of_rows_that_are_left_out_the_likeliest(
     fitted = [*FITTED, *again]
     rows_of = [{"review": text, "sentiment": label} for text, label in fitted]
     header = calibrate(memory, write_rows(tmp_path / "fitted.jsonl", rows_of), calibrate="centroid")
-    assert header.metadata.calibrated is not None
-    assert header.metadata.calibrated.head is not None
     rows = [(by_hand.state(REVIEWS, text), label) for text, label in fitted]
     other = []
     for (text, _), (state, _) in zip(fitted, rows, strict=True):
@@ -163,15 +162,13 @@ def test_the_slope_makes_the_labels_of_rows_that_are_left_out_the_likeliest(
 
 
 def test_every_kept_iteration_and_the_first_have_a_head_of_their_own(
-    thought_of: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    thought_of: Callable[..., Path], tmp_path: Path, capsys: Captured
 ) -> None:
     memory = thought_of(tmp_path / "mem.safetensors", "llama", "-T", "3", "--keep", "2,3", "--eta", "0.5")
     header = calibrate(memory, write_fitted(tmp_path / "fitted.jsonl"), calibrate="centroid")
-    assert header.metadata.calibrated is not None
     assert set(header.metadata.calibrated.head or {}) == {"1", "2", "3"}
     rows = write_rows(tmp_path / "rows.jsonl", [{"review": text, "sentiment": label} for text, label in FITTED])
-    assert run(["eval", str(memory), str(rows), "--at", "all", "--json", "-q"]) == 0
-    results = json.loads(capsys.readouterr().out)["results"]
+    results = json_of(capsys, "eval", memory, rows, "--at", "all", "--json", "-q")["results"]
     assert [list(each["calibrated"]) for each in results] == [["stored"]] * 3
 
 
@@ -203,14 +200,13 @@ def test_repeated_demonstrations_cannot_be_left_out(thought_of: Callable[..., Pa
         calibrate(memory, calibrate="centroid")
 
 
-def test_inspect_shows_no_numbers_of_a_head(memory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_inspect_shows_no_numbers_of_a_head(memory: Path, tmp_path: Path, capsys: Captured) -> None:
     calibrate(memory, write_fitted(tmp_path / "fitted.jsonl"), calibrate="centroid")
-    assert run(["inspect", str(memory), "--json"]) == 0
-    shown = json.loads(capsys.readouterr().out)["calibrated"]
+    shown = json_of(capsys, "inspect", memory, "--json")["calibrated"]
     assert shown["head"]["1"].keys() == {"layers", "bias", "of_scores"}
     assert read_header(memory).metadata.calibrated is not None
-    assert run(["inspect", str(memory)]) == 0
-    assert "centroid calibration, hidden states of 1 layer, of 5 rows of fitted.jsonl" in capsys.readouterr().out
+    shown = output(capsys, "inspect", memory)
+    assert "centroid calibration, hidden states of 1 layer, of 5 rows of fitted.jsonl" in shown
 
 
 def test_an_engine_that_gives_no_hidden_states_refuses_a_head(memory: Path, tmp_path: Path) -> None:
@@ -240,8 +236,6 @@ def test_a_memory_with_a_head_scores_by_states_of_its_layers_and_log_probabiliti
 ) -> None:
     """The stored weights times transformers' states, plus the stored share of the log-probabilities."""
     header = calibrate(memory, write_fitted(tmp_path / "fitted.jsonl"), calibrate="head")
-    assert header.metadata.calibrated is not None
-    assert header.metadata.calibrated.head is not None
     head = header.metadata.calibrated.head["1"]
     inputs = write_rows(tmp_path / "inputs.jsonl", [{"review": text} for text in INPUTS])
     assert run(["predict", str(memory), str(inputs), "-q", "-o", str(tmp_path / "out.jsonl")]) == 0

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import write_rows
-from helpers.families import BOS
+from conftest import Models, write_rows
+from helpers.said import Captured
 
 from deepthink_cli.cli.main import run
 
@@ -43,7 +43,7 @@ def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.chdir(tmp_path)
 
 
-def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> list[str]:
+def refused(arguments: list[str], capsys: Captured) -> list[str]:
     """Run a command that must be refused; returns the lines on stderr."""
     before = {path: path.read_bytes() for path in Path.cwd().rglob("*") if path.is_file()}
     assert run(arguments) == 2
@@ -55,14 +55,14 @@ def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> list[st
 
 
 @pytest.mark.parametrize("case", BAD_OPTIONS)
-def test_bad_options_are_refused(case: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_options_are_refused(case: str, capsys: Captured) -> None:
     arguments, message = BAD_OPTIONS[case]
     Path("demos.jsonl").write_text(GOOD)
     (line,) = refused(["think", "demos.jsonl", *arguments], capsys)
     assert message in line
 
 
-def test_independent_mistakes_are_reported_together(capsys: pytest.CaptureFixture[str]) -> None:
+def test_independent_mistakes_are_reported_together(capsys: Captured) -> None:
     Path("demos.jsonl").write_text('{"text": "", "label": "yes"}\nnonsense\n{"text": "x", "label": "no"}\n')
     lines = refused(["think", "demos.jsonl", "--eta", "2", "-T", "0", "-o", "nowhere/x"], capsys)
     assert len(lines) == 5
@@ -71,7 +71,7 @@ def test_independent_mistakes_are_reported_together(capsys: pytest.CaptureFixtur
 
 
 def test_demonstrations_too_long_are_refused_before_any_weights(
-    models: Callable[[str], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    models: Models, tmp_path: Path, capsys: Captured
 ) -> None:
     folder = tmp_path / "weightless"
     folder.mkdir()
@@ -88,53 +88,30 @@ def memory(thought_of: Callable[..., Path], demos: Path) -> str:
     return str(thought_of(Path("mem.safetensors"), "llama", "-T", "1"))
 
 
-def test_a_labelled_row_must_carry_one_of_the_labels(memory: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_labelled_row_must_carry_one_of_the_labels(memory: str, capsys: Captured) -> None:
     Path("in.jsonl").write_text('{"review": "x", "sentiment": "great"}\n')
     (line,) = refused(["eval", memory, "in.jsonl"], capsys)
     assert "in.jsonl:1: label 'great' is not one of positive, negative" in line
 
 
-def test_a_missing_file_is_named(memory: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_file_is_named(memory: str, capsys: Captured) -> None:
     (line,) = refused(["predict", memory, "nowhere.jsonl"], capsys)
     assert line.startswith("deepthink: nowhere.jsonl: no such file; check the path")
 
 
-@pytest.mark.parametrize("content", ["", "<html>", '{"a": 1}' * 99])
-def test_a_file_that_is_not_a_memory_is_refused(content: str, capsys: pytest.CaptureFixture[str]) -> None:
-    Path("page.safetensors").write_text(content)
-    Path("in.jsonl").write_text('{"text": "x"}\n')
-    for command in (["predict", "page.safetensors", "in.jsonl"], ["inspect", "page.safetensors"]):
-        (line,) = refused(command, capsys)
-        assert "page.safetensors: not a deepthink memory" in line
-
-
-def test_brackets_in_a_file_name_survive_an_error_message(capsys: pytest.CaptureFixture[str]) -> None:
+def test_brackets_in_a_file_name_survive_an_error_message(capsys: Captured) -> None:
     (line,) = refused(["think", "[red]demos[/red].jsonl"], capsys)
     assert "[red]demos[/red].jsonl: no such file" in line
 
 
-def test_a_special_token_in_user_text_stays_text(
-    models: Callable[[str], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    write_rows(tmp_path / "demos.jsonl", [{"text": f"a {BOS} b", "label": "yes"}, {"text": "c", "label": "no"}])
-    assert run(["think", "demos.jsonl", "-m", str(models("llama")), "-T", "1", "-o", "mem.safetensors"]) == 0
-    from deepthink_cli import load_memory
-
-    origin = load_memory("mem.safetensors").provenance
-    assert origin is not None
-    assert origin.demonstrations.token_ids.count(0) == 1
-
-
-def test_inputs_too_long_are_refused_before_the_weights_are_loaded(
-    memory: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_inputs_too_long_are_refused_before_the_weights_are_loaded(memory: str, capsys: Captured) -> None:
     write_rows(Path("in.jsonl"), [{"review": "short"}, {"review": "word " * 400}, {"review": "word " * 500}])
     lines = refused(["predict", memory, "in.jsonl"], capsys)
     assert [line.split(":")[2] for line in lines] == ["2", "3"]
     assert all("too long" in line for line in lines)
 
 
-def test_a_wrong_option_is_named_by_the_line_of_the_file_that_it_came_from(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_wrong_option_is_named_by_the_line_of_the_file_that_it_came_from(capsys: Captured) -> None:
     Path("demos.jsonl").write_text(GOOD)
     Path("options.toml").write_text('# usual\neta = 7\ndevice = "tpu"\n')
     lines = refused(["think", "demos.jsonl", "--config", "options.toml", "--eta", "8"], capsys)
@@ -142,12 +119,6 @@ def test_a_wrong_option_is_named_by_the_line_of_the_file_that_it_came_from(capsy
         "deepthink: options.toml:3: device tpu: use auto, cpu, cuda, cuda:N or mps",
         "deepthink: --eta 8: the gate is a number in (0, 1]",
     ]
-
-
-def test_what_a_terminal_would_obey_is_escaped_in_a_message(capsys: pytest.CaptureFixture[str]) -> None:
-    Path("demos.jsonl").write_text(GOOD + "\x1b[2J\x07 not JSON\n")
-    (line,) = refused(["think", "demos.jsonl"], capsys)
-    assert r"demos.jsonl:3: not JSON (Expecting value): \x1b[2J\x07 not JSON" in line
 
 
 @pytest.mark.plugins
@@ -164,9 +135,7 @@ def test_what_a_terminal_would_obey_is_escaped_in_a_message(capsys: pytest.Captu
         (["predict", "MEMORY", "rows.jsonl", "--calibrate", "guess", "--top", "0"], ["--calibrate guess", "--top 0"]),
     ],
 )
-def test_one_mistake_does_not_hide_another(
-    words: list[str], said: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_one_mistake_does_not_hide_another(words: list[str], said: list[str], tmp_path: Path, capsys: Captured) -> None:
     (tmp_path / "demos.jsonl").write_text(GOOD)
     paths = {"MEMORY": str(tmp_path / "mem.safetensors"), "OUT": str(tmp_path / "out.safetensors")}
     assert run(["think", str(tmp_path / "demos.jsonl"), "-T", "1", "-o", paths["MEMORY"], "-q"]) == 0

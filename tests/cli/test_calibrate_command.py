@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -11,15 +10,15 @@ from statistics import fmean
 from typing import Any
 
 import pytest
-from conftest import REVIEWS, write_reviews, write_rows
+from conftest import REVIEWS, Models, write_reviews, write_rows
 from helpers.by_hand import canonical
+from helpers.said import Captured, rows_of
 
 from deepthink_cli import Scoring, calibrate, evaluate, load_memory, load_model, predict
 from deepthink_cli.artifact.format import read_artifact, read_header
 from deepthink_cli.cli.main import run
 from deepthink_cli.errors import InputError
 
-Captured = pytest.CaptureFixture[str]
 LABELS = ("positive", "negative")
 TEXTS = [f"{word} {kind} number {n}" for n in range(6) for word in ("warm", "dull") for kind in ("film", "play")]
 
@@ -42,13 +41,6 @@ def rows(tmp_path: Path) -> Path:
     return write_rows(tmp_path / "rows.jsonl", [{"review": t, "sentiment": LABELS[t > "e"]} for t in TEXTS])
 
 
-def lines(capsys: Captured, *words: object) -> list[dict[str, Any]]:
-    """The rows that a command prints."""
-    capsys.readouterr()
-    assert run([str(word) for word in words]) == 0
-    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-
-
 def mean_log_shares(rows: Sequence[dict[str, Any]]) -> dict[str, float]:
     """log b(y): of the mean share of each label over rows of raw scores."""
     shares = []
@@ -68,21 +60,20 @@ def without(scores: dict[str, float], bias: dict[str, float]) -> tuple[str, floa
 def test_the_stored_bias_is_that_of_the_rows_and_every_later_row_is_corrected_by_it_alone(
     memory: Path, rows: Path, tmp_path: Path, capsys: Captured
 ) -> None:
-    bias = mean_log_shares(lines(capsys, "predict", memory, rows))
+    bias = mean_log_shares(rows_of(capsys, "predict", memory, rows))
     assert run(["calibrate", str(memory), str(rows), "-q"]) == 0
     stored = read_header(memory).metadata.calibrated
-    assert stored is not None
     assert (stored.method, stored.scoring, stored.inputs, stored.source) == ("batch", {}, len(TEXTS), "rows.jsonl")
     assert stored.bias["3"].compared == pytest.approx(bias, abs=1e-5)
     assert stored.sha256 == hashlib.sha256(canonical(TEXTS).encode()).hexdigest()
     one = write_rows(tmp_path / "one.jsonl", [{"review": "loud"}])
-    (row,) = lines(capsys, "predict", memory, one)
+    (row,) = rows_of(capsys, "predict", memory, one)
     assert (row["label"], row["probability"]) == pytest.approx(without(row["scores"], bias), abs=1e-5)
     assert row["calibrated"]["stored"]["rows"] == len(TEXTS)
 
 
 def test_think_stores_the_bias_of_its_texts_with_the_same_tensors(
-    models: Callable[[str], Path], made: Path, tmp_path: Path, capsys: Captured
+    models: Models, made: Path, tmp_path: Path, capsys: Captured
 ) -> None:
     demos, path = write_reviews(tmp_path / "demos.jsonl"), tmp_path / "mem.safetensors"
     words = ["think", str(demos), "-m", str(models("qwen3")), "-T", "3", "-o", str(path), "--calibrate", "contextual"]
@@ -92,7 +83,6 @@ def test_think_stores_the_bias_of_its_texts_with_the_same_tensors(
     empty = list(predict(load_model(str(models("qwen3"))), load_memory(made), ["N/A", "[MASK]", ""]))
     bias = mean_log_shares([{"scores": each.scores} for each in empty])
     stored = read_header(path).metadata.calibrated
-    assert stored is not None
     assert stored.bias["3"].compared == pytest.approx(bias, abs=1e-5)
     assert stored.sha256 == hashlib.sha256(b'["N/A","[MASK]",""]').hexdigest()
     after = tmp_path / "after.safetensors"
@@ -110,20 +100,20 @@ def test_removing_a_correction_gives_the_bytes_of_the_memory_without_one(memory:
 
 
 def test_other_names_replace_the_stored_correction(memory: Path, rows: Path, capsys: Captured) -> None:
-    raw = lines(capsys, "predict", memory, rows)
+    raw = rows_of(capsys, "predict", memory, rows)
     assert run(["calibrate", str(memory), "-q", "--calibrate", "pmi"]) == 0
-    assert lines(capsys, "predict", memory, rows, "--calibrate", "none") == raw
-    for row in lines(capsys, "predict", memory, rows, "--calibrate", "batch"):
+    assert rows_of(capsys, "predict", memory, rows, "--calibrate", "none") == raw
+    for row in rows_of(capsys, "predict", memory, rows, "--calibrate", "batch"):
         assert row["calibrated"].keys() == {"batch"}
-    both = lines(capsys, "predict", memory, rows, "--calibrate", "stored,none,pmi")
+    both = rows_of(capsys, "predict", memory, rows, "--calibrate", "stored,none,pmi")
     for row in both:
         assert row["calibrated"]["stored"]["bias"] == pytest.approx(row["calibrated"]["pmi"]["bias"], abs=1e-6)
 
 
 def test_eval_corrects_t_1_too_though_the_file_does_not_keep_it(memory: Path, rows: Path, capsys: Captured) -> None:
-    (contextual,) = lines(capsys, "eval", memory, rows, "--json", "--calibrate", "contextual")
+    (contextual,) = rows_of(capsys, "eval", memory, rows, "--json", "--calibrate", "contextual")
     assert run(["calibrate", str(memory), "-q"]) == 0
-    (stored,) = lines(capsys, "eval", memory, rows, "--json")
+    (stored,) = rows_of(capsys, "eval", memory, rows, "--json")
     for before, after in zip(contextual["results"], stored["results"], strict=True):
         left, right = before["calibrated"]["contextual"], after["calibrated"]["stored"]
         assert left["log_probability"] == pytest.approx(right["log_probability"], abs=1e-6)
@@ -140,14 +130,14 @@ def test_a_fitted_bias_brings_labels_nearer_to_how_frequent_the_rows_say_they_ar
     true, distances = fmean(text <= "e" for text in TEXTS), []
     assert run(["calibrate", str(memory), str(rows), "-q", "--calibrate", "fitted"]) == 0
     for correction in ("none", "stored"):
-        labelled = lines(capsys, "predict", memory, rows, "--calibrate", correction)
+        labelled = rows_of(capsys, "predict", memory, rows, "--calibrate", correction)
         shares = [row["probability"] if row["label"] == "positive" else 1 - row["probability"] for row in labelled]
         distances.append(abs(fmean(shares) - true))
     assert distances[1] < 0.5 * distances[0]
 
 
 def test_an_ensemble_is_corrected_by_the_mean_of_the_stored_biases(
-    memory: Path, models: Callable[[str], Path], tmp_path: Path, rows: Path, capsys: Captured
+    memory: Path, models: Models, tmp_path: Path, rows: Path, capsys: Captured
 ) -> None:
     reversed_rows = [{"review": text, "sentiment": label} for text, label in REVIEWS[::-1]]
     demos, other = write_rows(tmp_path / "d.jsonl", reversed_rows), tmp_path / "other.safetensors"
@@ -161,7 +151,7 @@ def test_an_ensemble_is_corrected_by_the_mean_of_the_stored_biases(
     assert "--calibrate none" in error
     assert run(["calibrate", str(other), "-q"]) == 0
     biases = [read_header(path).metadata.calibrated for path in (memory, other)]
-    for row in lines(capsys, *together):
+    for row in rows_of(capsys, *together):
         for label, value in row["calibrated"]["stored"]["bias"].items():
             assert value == pytest.approx(fmean(each.bias["3"].compared[label] for each in biases if each))
 
@@ -217,7 +207,6 @@ def test_demonstrations_among_the_rows_are_left_out(memory: Path, tmp_path: Path
     assert run(["calibrate", str(memory), str(mixed)]) == 0
     assert "warning: 4 of 28 rows are left out: demonstrations of the memory" in capsys.readouterr().err
     stored = read_header(memory).metadata.calibrated
-    assert stored is not None
     assert stored.inputs == len(TEXTS)
 
 
@@ -227,27 +216,27 @@ def test_inspect_and_diff_show_the_correction(memory: Path, made: Path, rows: Pa
     assert run(["inspect", str(memory)]) == 0
     shown = "batch calibration of 24 rows of rows.jsonl; at T = 3: '"
     assert f"corrected {shown}" in capsys.readouterr().out
-    (described,) = lines(capsys, "inspect", memory, "--json")
+    (described,) = rows_of(capsys, "inspect", memory, "--json")
     assert described["calibrated"]["bias"].keys() == {"1", "3"}
-    (compared,) = lines(capsys, "diff", made, memory, "--json")
+    (compared,) = rows_of(capsys, "diff", made, memory, "--json")
     assert compared["provenance"].keys() == {"corrected"}
     assert compared["change"] == {"keys": 0.0, "values": 0.0}
-    (labels,) = lines(capsys, "diff", made, memory, rows, "--json")
-    raw, after = (lines(capsys, "predict", path, rows) for path in (made, memory))
+    (labels,) = rows_of(capsys, "diff", made, memory, rows, "--json")
+    raw, after = (rows_of(capsys, "predict", path, rows) for path in (made, memory))
     changed = [left["index"] for left, right in zip(raw, after, strict=True) if left["label"] != right["label"]]
     assert [row["index"] for row in labels["labels"]["rows"]] == changed != []
 
 
 def test_python_stores_and_uses_a_correction_as_the_command_line_does(
-    memory: Path, made: Path, models: Callable[[str], Path], rows: Path, tmp_path: Path, capsys: Captured
+    memory: Path, made: Path, models: Models, rows: Path, tmp_path: Path, capsys: Captured
 ) -> None:
     header = calibrate(made, rows, tmp_path / "python.safetensors")
     assert run(["calibrate", str(memory), str(rows), "-q"]) == 0
     assert header.metadata.sha256 == read_header(memory).metadata.sha256
-    printed = lines(capsys, "predict", memory, rows)
+    printed = rows_of(capsys, "predict", memory, rows)
     engine = load_model(str(models("qwen3")))
     for use, options in (((), []), (("none",), ["--calibrate", "none"])):
-        printed = lines(capsys, "predict", memory, rows, *options)
+        printed = rows_of(capsys, "predict", memory, rows, *options)
         found = list(predict(engine, load_memory(memory), TEXTS, calibrate=use))
         assert [each.label for each in found] == [row["label"] for row in printed]
         assert [each.probability for each in found] == pytest.approx([row["probability"] for row in printed], abs=1e-6)

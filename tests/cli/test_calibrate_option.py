@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import REVIEWS, write_rows
+from conftest import REVIEWS, Models, write_rows
+from helpers.said import Captured, json_of, output, rows_of
 from scipy.stats import binomtest
 
 from deepthink_cli import Scorer, evaluate
@@ -44,32 +45,24 @@ def labelled(memory: Path, inputs: Path, tmp_path: Path, predicted: Callable[...
 
 
 @pytest.fixture
-def predicted(memory: Path, inputs: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., list[dict[str, Any]]]:
+def predicted(memory: Path, inputs: Path, capsys: Captured) -> Callable[..., list[dict[str, Any]]]:
     """The rows that predict writes with some options."""
 
     def rows(*options: str, source: Path = inputs) -> list[dict[str, Any]]:
-        capsys.readouterr()
-        assert run(["predict", str(memory), str(source), "-q", *options]) == 0
-        return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        return rows_of(capsys, "predict", memory, source, "-q", *options)
 
     return rows
 
 
-def evaluated(memory: Path, labelled: Path, capsys: pytest.CaptureFixture[str], *options: str) -> dict[str, Any]:
-    capsys.readouterr()
-    assert run(["eval", str(memory), str(labelled), "--json", *options]) == 0
-    report: dict[str, Any] = json.loads(capsys.readouterr().out)
+def evaluated(memory: Path, labelled: Path, capsys: Captured, *options: str) -> dict[str, Any]:
+    report: dict[str, Any] = json_of(capsys, "eval", memory, labelled, "--json", *options)
     return report
 
 
-def test_without_a_calibration_rows_are_the_same_bytes(
-    memory: Path, inputs: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(["predict", str(memory), str(inputs), "-q"]) == 0
-    plain = capsys.readouterr().out
+def test_without_a_calibration_rows_are_the_same_bytes(memory: Path, inputs: Path, capsys: Captured) -> None:
+    plain = output(capsys, "predict", memory, inputs, "-q")
     assert list(json.loads(plain.splitlines()[0])) == ["index", "label", "probability", "scores", "input"]
-    assert run(["predict", str(memory), str(inputs), "-q", "--calibrate", "none"]) == 0
-    assert capsys.readouterr().out == plain
+    assert output(capsys, "predict", memory, inputs, "-q", "--calibrate", "none") == plain
 
 
 def test_a_row_holds_every_calibration_and_what_it_needed(predicted: Callable[..., list[dict[str, Any]]]) -> None:
@@ -97,7 +90,7 @@ def test_the_first_calibration_gives_label_and_probability(predicted: Callable[.
 
 
 def test_a_stream_reports_the_rows_so_far_and_the_bias_at_its_end(
-    memory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    memory: Path, tmp_path: Path, capsys: Captured
 ) -> None:
     many = write_rows(tmp_path / "many.jsonl", [{"review": TEXTS[n % len(TEXTS)]} for n in range(300)])
     assert run(["predict", str(memory), str(many), "--calibrate", "batch,prior"]) == 0
@@ -108,9 +101,7 @@ def test_a_stream_reports_the_rows_so_far_and_the_bias_at_its_end(
         assert f"{name} calibration: bias of 300 rows: 'positive' " in printed.err
 
 
-def test_eval_reports_every_calibration_beside_the_raw_scores(
-    memory: Path, labelled: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_eval_reports_every_calibration_beside_the_raw_scores(memory: Path, labelled: Path, capsys: Captured) -> None:
     raw = evaluated(memory, labelled, capsys)
     report = evaluated(memory, labelled, capsys, "--calibrate", "batch,pmi,none")
     assert [result["iteration"] for result in report["results"]] == [1, 2]
@@ -124,11 +115,8 @@ def test_eval_reports_every_calibration_beside_the_raw_scores(
     assert report["confusion"] == raw["confusion"]
 
 
-def test_the_table_and_the_sentence_are_said_raw_and_calibrated(
-    memory: Path, labelled: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(["eval", str(memory), str(labelled), "--calibrate", "batch,pmi", "--details"]) == 0
-    lines = capsys.readouterr().out.splitlines()
+def test_the_table_and_the_sentence_are_said_raw_and_calibrated(memory: Path, labelled: Path, capsys: Captured) -> None:
+    lines = output(capsys, "eval", memory, labelled, "--calibrate", "batch,pmi", "--details").splitlines()
     header = next(line for line in lines if line.startswith("scores "))
     assert header.split()[:4] == ["scores", "T", "accuracy", "95"]
     table = lines[lines.index(header) + 1 : lines.index(header) + 7]
@@ -143,7 +131,7 @@ def test_the_table_and_the_sentence_are_said_raw_and_calibrated(
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_interval_beside_an_accuracy_is_the_interval_of_that_accuracy(
-    name: str, memory: Path, labelled: Path, capsys: pytest.CaptureFixture[str]
+    name: str, memory: Path, labelled: Path, capsys: Captured
 ) -> None:
     def interval(accuracy: float) -> list[float]:
         """Wilson's: the shares whose distance from the accuracy is 1.96 of their own standard errors."""
@@ -158,8 +146,7 @@ def test_the_interval_beside_an_accuracy_is_the_interval_of_that_accuracy(
     both = [each for result in report["results"] for each in (result, result["calibrated"][name])]
     for each in both:
         assert each["ci95"] == pytest.approx(interval(each["accuracy"]))
-    assert run(["eval", str(memory), str(labelled), "--calibrate", name]) == 0
-    words = [line.split() for line in capsys.readouterr().out.splitlines()]
+    words = [line.split() for line in output(capsys, "eval", memory, labelled, "--calibrate", name).splitlines()]
     table = {(line[0], line[1]): (line[2], line[3], line[5]) for line in words if line[:1] in (["raw"], [name])}
     for result in report["results"]:
         for by, each in (("raw", result), (name, result["calibrated"][name])):
@@ -179,7 +166,7 @@ def test_the_figure_judged_is_that_of_the_answers_that_predict_gives(
     calibrate: str,
     memory: Path,
     labelled: Path,
-    capsys: pytest.CaptureFixture[str],
+    capsys: Captured,
     predicted: Callable[..., list[dict[str, Any]]],
 ) -> None:
     given = [row["label"] for row in predicted("--calibrate", calibrate)]
@@ -194,7 +181,7 @@ def test_the_figure_judged_is_that_of_the_answers_that_predict_gives(
 
 @pytest.mark.parametrize("metric", ["macro_f1", "log_probability", "accuracy_mean_per_token"])
 def test_the_metric_of_fail_under_is_the_one_judged(
-    metric: str, memory: Path, labelled: Path, capsys: pytest.CaptureFixture[str]
+    metric: str, memory: Path, labelled: Path, capsys: Captured
 ) -> None:
     least = "-99" if metric == "log_probability" else "0"
     report = evaluated(memory, labelled, capsys, "--calibrate", "batch", "--fail-under", f"{metric}={least}")
@@ -215,7 +202,7 @@ def test_samples_hold_the_corrections(memory: Path, labelled: Path, tmp_path: Pa
         assert row["iteration"] == 1 or row["label"] == row["gold"]
 
 
-def test_python_gives_the_same_report(memory: Path, labelled: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_python_gives_the_same_report(memory: Path, labelled: Path, capsys: Captured) -> None:
     report = evaluate(Scorer.open(memory, iteration="all", calibrate=["batch"]), labelled)
     printed = evaluated(memory, labelled, capsys, "--calibrate", "batch")["results"]
     assert json.loads(json.dumps(report.as_json()["results"])) == printed
@@ -233,7 +220,7 @@ def test_python_gives_the_same_report(memory: Path, labelled: Path, capsys: pyte
     ],
 )
 def test_wrong_names_are_one_line(
-    command: str, names: str, message: str, memory: Path, labelled: Path, capsys: pytest.CaptureFixture[str]
+    command: str, names: str, message: str, memory: Path, labelled: Path, capsys: Captured
 ) -> None:
     assert run([command, str(memory), str(labelled), "--calibrate", names]) == 2
     assert capsys.readouterr().err == f"deepthink: {message}\n"
@@ -246,7 +233,7 @@ def test_a_row_with_its_own_candidates_is_named_before_the_model_is_loaded(
     name: str,
     memory: Path,
     tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    capsys: Captured,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("deepthink_cli.engine.opening.load_network", lambda _: pytest.fail("weights were loaded"))
@@ -270,9 +257,7 @@ def test_rows_with_their_own_candidates_are_corrected_by_texts(
     assert {tuple(entry["bias"]) for entry in shared["calibrated"].values()} == {("positive", "negative")}
 
 
-def test_eval_corrects_rows_with_their_own_candidates(
-    memory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_eval_corrects_rows_with_their_own_candidates(memory: Path, tmp_path: Path, capsys: Captured) -> None:
     rows = [{"review": text, "sentiment": "stale", "candidates": ["stale", f"bright {text}"]} for text in TEXTS]
     own = write_rows(tmp_path / "own.jsonl", [dict(row) for row in rows])
     report = evaluated(memory, own, capsys, "--calibrate", "pmi,contextual")
@@ -283,7 +268,7 @@ def test_eval_corrects_rows_with_their_own_candidates(
 
 def test_an_ensemble_is_corrected_after_it_is_averaged(
     memory: Path,
-    models: Callable[[str], Path],
+    models: Models,
     labelled: Path,
     predicted: Callable[..., list[dict[str, Any]]],
     tmp_path: Path,
@@ -320,7 +305,7 @@ def test_one_label_for_nearly_all_rows_is_a_warning_unless_it_is_corrected(
     memory: Path,
     predicted: Callable[..., list[dict[str, Any]]],
     tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    capsys: Captured,
 ) -> None:
     alike = one_sided(predicted(), tmp_path)
     words = [command, str(memory), str(alike)]
@@ -337,7 +322,7 @@ def test_one_label_is_no_warning_where_the_rows_have_it(
     memory: Path,
     predicted: Callable[..., list[dict[str, Any]]],
     tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    capsys: Captured,
 ) -> None:
     assert run(["eval", str(memory), str(one_sided(predicted(), tmp_path, gold="same"))]) == 0
     assert "of the answers are" not in capsys.readouterr().err
@@ -347,7 +332,7 @@ def test_one_label_for_nearly_all_rows_after_a_correction_is_a_warning_of_eval(
     memory: Path,
     predicted: Callable[..., list[dict[str, Any]]],
     tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    capsys: Captured,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     found = calibrator.corrected
@@ -363,7 +348,7 @@ def test_a_long_stream_is_a_warning_once(
     memory: Path,
     predicted: Callable[..., list[dict[str, Any]]],
     tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    capsys: Captured,
 ) -> None:
     alike = one_sided(predicted(), tmp_path)
     alike.write_text(alike.read_text() * 30)
@@ -376,7 +361,7 @@ def test_a_long_stream_is_a_warning_once(
 @pytest.mark.parametrize("name", ["batch", "prior"])
 @pytest.mark.parametrize("command", ["predict", "eval"])
 def test_a_bias_of_fewer_than_twenty_rows_is_refused_before_the_model_is_loaded(
-    command: str, name: str, memory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    command: str, name: str, memory: Path, tmp_path: Path, capsys: Captured
 ) -> None:
     rows = [{"review": text, "sentiment": "positive"} for text in TEXTS]
     for count, said in ((1, "there is only 1"), (19, "there are only 19")):
@@ -387,7 +372,7 @@ def test_a_bias_of_fewer_than_twenty_rows_is_refused_before_the_model_is_loaded(
     assert run([command, str(memory), str(few), "-q", "--calibrate", "contextual,domain,pmi"]) == 0
 
 
-def test_rows_that_are_skipped_do_not_count(memory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_rows_that_are_skipped_do_not_count(memory: Path, tmp_path: Path, capsys: Captured) -> None:
     rows = write_rows(tmp_path / "rows.jsonl", [{"review": "warm"}, *({"other": n} for n in range(20))])
     assert run(["predict", str(memory), str(rows), "-q", "--on-error", "skip", "--calibrate", "batch"]) == 2
     assert "there is only 1" in capsys.readouterr().err

@@ -9,6 +9,7 @@ import pytest
 from conftest import write_rows
 from helpers.chats import chat_tokenizer, write_chat_model
 from helpers.families import build_tokenizer, write_model
+from helpers.said import Captured, refused
 from helpers.tiny import run_words
 
 from deepthink_cli import evaluate, load_memory, load_model, open_memory, predict
@@ -17,7 +18,6 @@ from deepthink_cli.cli.main import run
 from deepthink_cli.errors import InputError
 from deepthink_cli.experiments.results import FILE, read_results
 
-Captured = pytest.CaptureFixture[str]
 SYSTEM = "You judge reviews."
 
 
@@ -34,13 +34,6 @@ def memory(model: Path, demos: Path, tmp_path: Path) -> Path:
     return path
 
 
-def refused(words: list[str], capsys: Captured) -> str:
-    capsys.readouterr()
-    assert run(words) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    return line
-
-
 def change_template(model: Path) -> None:
     path = model / "chat_template.jinja"
     path.write_text(path.read_text().replace("assistant\\n", "assistant:\\n"))
@@ -52,7 +45,6 @@ def test_predict_and_eval_need_nothing(memory: Path, demos: Path, capsys: Captur
     loaded = load_memory(memory)
     engine = load_model(str(memory.parent / "model"))
     provenance = loaded.provenance
-    assert provenance is not None
     expected = list(predict(engine, loaded, [example.text for example in provenance.demonstrations.examples]))
     assert [row["scores"] for row in rows] == [pytest.approx(each.scores, abs=1e-5) for each in expected]
     assert run(["eval", str(memory), str(demos), "--json", "-q"]) == 0
@@ -81,10 +73,10 @@ def test_a_changed_template_is_noticed_before_the_weights(
 ) -> None:
     monkeypatch.setattr("deepthink_cli.engine.opening.load_network", lambda _: pytest.fail("weights were loaded"))
     change_template(model)
-    line = refused([command, str(memory), str(demos), "-q"], capsys)
+    line = refused(capsys, command, memory, demos, "-q")
     assert f"{memory}: made with another chat template than the tokenizer's; " in line
     (model / "chat_template.jinja").unlink()
-    assert "made with another chat template" in refused([command, str(memory), str(demos), "-q"], capsys)
+    assert "made with another chat template" in refused(capsys, command, memory, demos, "-q")
 
 
 def test_a_changed_template_is_noticed_by_an_engine_that_is_loaded(memory: Path, model: Path, demos: Path) -> None:
@@ -99,9 +91,9 @@ def test_a_chat_needs_a_template(
 ) -> None:
     monkeypatch.setattr("deepthink_cli.engine.opening.load_network", lambda _: pytest.fail("weights were loaded"))
     model = write_model(tmp_path / "base", "llama")
-    line = refused(["think", str(demos), "-m", str(model), "--chat"], capsys)
+    line = refused(capsys, "think", demos, "-m", model, "--chat")
     assert f"--chat: the tokenizer of {model} has no chat template; " in line
-    line = refused(run_words(tmp_path, model, "--chat", "-q"), capsys)
+    line = refused(capsys, *run_words(tmp_path, model, "--chat", "-q"))
     assert f"--chat: the tokenizer of {model} has no chat template; " in line
 
 
@@ -110,18 +102,18 @@ def test_a_template_that_refuses_is_refused_before_the_weights(
 ) -> None:
     monkeypatch.setattr("deepthink_cli.engine.opening.load_network", lambda _: pytest.fail("weights were loaded"))
     model = write_chat_model(tmp_path / "gemma", "gemma")
-    line = refused(["think", str(demos), "-m", str(model), "--chat", "--system", SYSTEM], capsys)
+    line = refused(capsys, "think", demos, "-m", model, "--chat", "--system", SYSTEM)
     assert "System role not supported; omit --system" in line
 
 
 def test_a_system_message_needs_a_chat(demos: Path, tmp_path: Path, capsys: Captured) -> None:
     expected = "--system 'Be brief.': only with --chat; add it, or omit this"
-    assert expected in refused(["think", str(demos), "--system", "Be brief."], capsys)
-    assert "--system" in refused(["think", str(demos), "--chat", "--system", "\udcff"], capsys)
+    assert expected in refused(capsys, "think", demos, "--system", "Be brief.")
+    assert "--system" in refused(capsys, "think", demos, "--chat", "--system", "\udcff")
 
 
 def test_a_separator_is_not_for_a_chat(demos: Path, model: Path, capsys: Captured) -> None:
-    line = refused(["think", str(demos), "-m", str(model), "--chat", "--separator", "--"], capsys)
+    line = refused(capsys, "think", demos, "-m", model, "--chat", "--separator", "--")
     assert "--separator --: not with --chat, whose template separates the turns" in line
 
 
@@ -152,7 +144,7 @@ def test_rows_that_are_too_long_as_turns_are_found_before_the_weights(
     limit = 512 - len(read_header(memory).metadata.demonstrations.token_ids)
     rows = write_rows(tmp_path / "rows.jsonl", [{"review": "x" * (limit - 10)}])
     assert len(f"{'x' * (limit - 10)} negative") < limit
-    assert f"{rows}:1: too long" in refused(["predict", memory, str(rows), "-q"], capsys)
+    assert f"{rows}:1: too long" in refused(capsys, "predict", memory, rows, "-q")
 
 
 def test_the_tokenizers_digest_does_not_cover_the_template() -> None:

@@ -9,8 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import write_rows
+from conftest import Models, write_rows
 from helpers.forks import Forks
+from helpers.said import Captured
 
 from deepthink_cli.cli.main import run
 from deepthink_cli.cli.process import INTERRUPTED
@@ -25,7 +26,7 @@ LABELLED = [
 
 
 @pytest.fixture
-def tiny(models: Callable[[str], Path]) -> str:
+def tiny(models: Models) -> str:
     return str(models("llama"))
 
 
@@ -39,7 +40,7 @@ def rows(text: str) -> list[dict[str, object]]:
 
 
 def test_think_says_what_was_written_and_what_comes_next(
-    tiny: str, demos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tiny: str, demos: Path, tmp_path: Path, capsys: Captured
 ) -> None:
     path = tmp_path / "out.safetensors"
     assert run(["think", str(demos), "-m", tiny, "-o", str(path)]) == 0
@@ -49,9 +50,7 @@ def test_think_says_what_was_written_and_what_comes_next(
     assert f"deepthink predict {path}" in err
 
 
-def test_think_prints_one_object_with_json(
-    tiny: str, demos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_think_prints_one_object_with_json(tiny: str, demos: Path, tmp_path: Path, capsys: Captured) -> None:
     run(["think", str(demos), "-m", tiny, "-T", "3", "--json", "-o", str(tmp_path / "out.safetensors")])
     (found,) = rows(capsys.readouterr().out)
     assert (found["iterations"], found["kept"], found["layers"]) == (3, [3], 2)
@@ -59,7 +58,7 @@ def test_think_prints_one_object_with_json(
 
 
 def test_a_dry_run_prints_the_plan_and_writes_nothing(
-    models: Callable[[str], Path], demos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    models: Models, demos: Path, tmp_path: Path, capsys: Captured
 ) -> None:
     folder = tmp_path / "weightless"
     folder.mkdir()
@@ -75,17 +74,13 @@ def test_a_dry_run_prints_the_plan_and_writes_nothing(
     assert not path.exists()
 
 
-def test_the_planned_size_is_the_size_on_disk(
-    tiny: str, demos: Path, memory: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_planned_size_is_the_size_on_disk(tiny: str, demos: Path, memory: Path, capsys: Captured) -> None:
     run(["think", str(demos), "-m", tiny, "-T", "3", "--keep", "2,3", "--dry-run", "--json"])
     (plan,) = rows(capsys.readouterr().out)
     assert 0 < memory.stat().st_size - int(str(plan["file_bytes"])) < 10_000
 
 
-def test_predict_writes_the_rows_of_the_contract(
-    memory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_predict_writes_the_rows_of_the_contract(memory: Path, tmp_path: Path, capsys: Captured) -> None:
     assert run(["predict", str(memory), str(write_rows(tmp_path / "in.jsonl", INPUTS))]) == 0
     first, second = rows(capsys.readouterr().out)
     assert list(first) == ["index", "label", "probability", "scores", "input"]
@@ -94,9 +89,7 @@ def test_predict_writes_the_rows_of_the_contract(
     assert list(first["scores"]) == ["positive", "negative"]  # type: ignore[call-overload]
 
 
-def test_predict_takes_candidates_of_any_number_and_length(
-    memory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_predict_takes_candidates_of_any_number_and_length(memory: Path, tmp_path: Path, capsys: Captured) -> None:
     inputs = [{"review": "x", "candidates": ["good", "not at all good", "so so"]}, {"review": "y", "candidates": ["a"]}]
     run(["predict", str(memory), str(write_rows(tmp_path / "in.jsonl", inputs))])
     first, second = rows(capsys.readouterr().out)
@@ -105,17 +98,13 @@ def test_predict_takes_candidates_of_any_number_and_length(
 
 
 @pytest.mark.parametrize("at", ["all", "3,2", "2, 3,2"])
-def test_predict_gives_kept_iterations_on_request(
-    at: str, memory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_predict_gives_kept_iterations_on_request(at: str, memory: Path, tmp_path: Path, capsys: Captured) -> None:
     run(["predict", str(memory), str(write_rows(tmp_path / "in.jsonl", INPUTS)), "--at", at])
     found = [(row["index"], row["iteration"]) for row in rows(capsys.readouterr().out)]
     assert found == [(0, 2), (0, 3), (1, 2), (1, 3)]
 
 
-def test_eval_reports_what_the_predictions_say(
-    memory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_eval_reports_what_the_predictions_say(memory: Path, tmp_path: Path, capsys: Captured) -> None:
     labelled, samples = write_rows(tmp_path / "in.jsonl", LABELLED), tmp_path / "samples.jsonl"
     assert run(["eval", str(memory), str(labelled), "--json", "-o", str(samples)]) == 0
     (found,) = rows(capsys.readouterr().out)
@@ -126,9 +115,7 @@ def test_eval_reports_what_the_predictions_say(
         assert result["accuracy"] == pytest.approx(sum(row["label"] == row["gold"] for row in mine) / 3)
 
 
-def test_eval_shows_a_table_with_every_iteration(
-    memory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_eval_shows_a_table_with_every_iteration(memory: Path, tmp_path: Path, capsys: Captured) -> None:
     assert run(["eval", str(memory), str(write_rows(tmp_path / "in.jsonl", LABELLED))]) == 0
     out = capsys.readouterr().out
     assert "T = 1 is plain in-context learning" in out
@@ -151,7 +138,7 @@ def test_eval_shows_a_table_with_every_iteration(
     ],
 )
 def test_eval_fails_under_a_value_of_any_metric(
-    threshold: str, code: int, told: str, memory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    threshold: str, code: int, told: str, memory: Path, tmp_path: Path, capsys: Captured
 ) -> None:
     labelled = write_rows(
         tmp_path / "in.jsonl", [{"review": "x", "sentiment": label} for label in ("positive", "negative")]
@@ -160,7 +147,7 @@ def test_eval_fails_under_a_value_of_any_metric(
     assert told in capsys.readouterr().err
 
 
-def test_inspect_tells_the_memory_from_its_header(memory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_inspect_tells_the_memory_from_its_header(memory: Path, capsys: Captured) -> None:
     assert run(["inspect", str(memory), "--verify"]) == 0
     out = capsys.readouterr().out
     for told in (
@@ -175,7 +162,7 @@ def test_inspect_tells_the_memory_from_its_header(memory: Path, capsys: pytest.C
     assert rows(capsys.readouterr().out)[0]["shots"] == 4
 
 
-def test_doctor_can_be_pasted(capsys: pytest.CaptureFixture[str]) -> None:
+def test_doctor_can_be_pasted(capsys: Captured) -> None:
     assert run(["doctor", "--json"]) == 0
     (found,) = rows(capsys.readouterr().out)
     assert "float32" in found["devices"][0]["dtypes"]  # type: ignore[index]
@@ -184,7 +171,7 @@ def test_doctor_can_be_pasted(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_memory_finds_its_model_and_another_can_be_given(
-    memory: Path, tiny: str, tmp_path: Path, models: Callable[[str], Path], capsys: pytest.CaptureFixture[str]
+    memory: Path, tiny: str, tmp_path: Path, models: Models, capsys: Captured
 ) -> None:
     inputs = str(write_rows(tmp_path / "in.jsonl", INPUTS))
     (tmp_path / "moved").symlink_to(tiny)
@@ -256,7 +243,7 @@ def test_ctrl_c_ends_predict_while_it_waits_for_input(memory: Path, forks: Forks
     assert child.said.read_text().splitlines()[-1] == INTERRUPTED
 
 
-def test_the_tokens_of_a_pass_change_no_label(memory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_tokens_of_a_pass_change_no_label(memory: Path, tmp_path: Path, capsys: Captured) -> None:
     inputs = write_rows(tmp_path / "in.jsonl", [{"review": f"film {n} " * (n % 5 + 1)} for n in range(40)])
     found = []
     for tokens in ([], ["--batch-tokens", "1"], ["--batch-tokens", "100000"]):
@@ -282,7 +269,7 @@ def test_short_rows_are_looked_at_once_before_the_model_is_loaded(
     assert looked == [short] * 2 + [long] * 3
 
 
-def test_no_command_shows_the_help_and_an_unknown_one_a_suggestion(capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_command_shows_the_help_and_an_unknown_one_a_suggestion(capsys: Captured) -> None:
     assert run([]) == 2
     assert "Usage: deepthink" in capsys.readouterr().out
     assert run(["thnk"]) == 2
@@ -290,7 +277,7 @@ def test_no_command_shows_the_help_and_an_unknown_one_a_suggestion(capsys: pytes
 
 
 def test_a_bug_is_reported_shortly_and_in_full_with_debug(
-    demos: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    demos: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
     def broken(*_: object) -> None:
         raise ZeroDivisionError("by zero")
@@ -304,9 +291,7 @@ def test_a_bug_is_reported_shortly_and_in_full_with_debug(
     assert "Traceback" in capsys.readouterr().err
 
 
-def test_a_window_is_named_beside_the_context(
-    models: Callable[[str], Path], demos: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_window_is_named_beside_the_context(models: Models, demos: Path, capsys: Captured) -> None:
     for family, words in (
         ("gemma3_text", "context 512, window 256 in 2 of 3 layers\n"),
         ("mistral", "context 512, window 256 in 2 of 2 layers\n"),

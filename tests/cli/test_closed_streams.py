@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from helpers.forks import Forks
+from helpers.said import Captured
 from helpers.soak import with_soak
 
 from deepthink_cli.cli.main import run
@@ -27,9 +28,7 @@ def test_data_that_nobody_can_read_is_an_error(tmp_path: Path, closed: str) -> N
 
 
 @pytest.mark.parametrize("closed", [pytest.param("2>&-", marks=pytest.mark.soak), "<&- 2>&-"])
-def test_data_are_written_although_nobody_can_read_messages(
-    tmp_path: Path, closed: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_data_are_written_although_nobody_can_read_messages(tmp_path: Path, closed: str, capsys: Captured) -> None:
     assert run(["tasks", "--json"]) == 0
     done = shell("tasks --json", closed, tmp_path)
     assert (done.returncode, done.stdout) == (0, capsys.readouterr().out)

@@ -9,14 +9,15 @@ table, because no table can hold them; `corpus/write_parquet.py` wrote the Parqu
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from conftest import REVIEWS, write_rows
+from conftest import REVIEWS, Models, write_rows
+from helpers.said import Captured
 
 from deepthink_cli.cli import main
 
@@ -85,7 +86,7 @@ def command(case: Case) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def given(tmp_path_factory: pytest.TempPathFactory, models: Callable[[str], Path]) -> Path:
+def given(tmp_path_factory: pytest.TempPathFactory, models: Models) -> Path:
     """A folder with demonstrations, a memory of them, and files that must stay as they are."""
     folder = tmp_path_factory.mktemp("corpus")
     demos = write_rows(folder / DEMOS, [{"review": text, "sentiment": label} for text, label in REVIEWS])
@@ -103,7 +104,7 @@ def contents(folder: Path) -> dict[Path, bytes]:
 @pytest.mark.plugins
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.kind}/{case.name}")
 def test_a_malformed_file_is_refused_by_its_line(
-    case: Case, given: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    case: Case, given: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
     monkeypatch.chdir(given)
     Path(case.name).write_bytes(case.content)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import json
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +9,9 @@ from typing import Any
 
 import pytest
 from conftest import write_reviews, write_rows
-from helpers.by_hand import canonical, signed
+from helpers import by_hand
+from helpers.by_hand import changed, write_parts
+from helpers.said import Captured
 
 from deepthink_cli.artifact.format import read_header
 from deepthink_cli.cli.main import run
@@ -68,15 +68,6 @@ WRONG: dict[tuple[str | int, ...], list[Any]] = {
 KEYS = ["+2", " 2", "2 ", "02", "0_2", "2.0", "-2", "３", "٢", "²", "", LONG, "2\x00"]
 
 
-def changed(metadata: dict[str, Any], place: tuple[str | int, ...], value: Any) -> dict[str, Any]:
-    metadata = copy.deepcopy(metadata)
-    inner: Any = metadata
-    for step in place[:-1]:
-        inner = inner[step]
-    inner[place[-1]] = value
-    return metadata
-
-
 def crafted(metadata: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """Every mutation of a memory's metadata by what it does."""
     made = {
@@ -104,24 +95,11 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def parts(good: Path) -> Parts:
     """Its metadata, its tensors as the header lists them, and their bytes."""
-    data = good.read_bytes()
-    (length,) = struct.unpack("<Q", data[:8])
-    listed = json.loads(data[8 : 8 + length])
-    return json.loads(listed.pop("__metadata__")["deepthink"]), listed, data[8 + length :]
-
-
-def write(path: Path, metadata: dict[str, Any], tensors: dict[str, Any], body: bytes) -> Path:
-    """A file with these parts and their digest."""
-    text = canonical(signed(metadata, tensors, body))
-    header = json.dumps({"__metadata__": {"deepthink": text}, **tensors}, separators=(",", ":"), ensure_ascii=False)
-    data = header.encode()
-    data += b" " * (-len(data) % 8)
-    path.write_bytes(struct.pack("<Q", len(data)) + data + body)
-    return path
+    return by_hand.parts(good)
 
 
 @pytest.fixture
-def ends(good: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[[str, Path], tuple[int, str]]:
+def ends(good: Path, tmp_path: Path, capsys: Captured) -> Callable[[str, Path], tuple[int, str]]:
     """Run one of the commands on a memory: its exit code and what it wrote on standard error."""
     rows = write_rows(tmp_path / "rows.jsonl", [{"review": "a kind film", "sentiment": "positive"}])
 
@@ -137,9 +115,9 @@ def ends(good: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Call
 def test_every_mutation_is_refused_by_the_reader_of_headers_in_one_line(parts: Parts, tmp_path: Path) -> None:
     metadata, *rest = parts
     path, accepted, messages = tmp_path / "mem.safetensors", [], []
-    assert read_header(write(path, metadata, *rest)).metadata.kept == [1, 2]
+    assert read_header(write_parts(path, metadata, *rest)).metadata.kept == [1, 2]
     for name, mutation in crafted(metadata).items():
-        write(path, mutation, *rest)
+        write_parts(path, mutation, *rest)
         try:
             read_header(path)
         except InputError as error:
@@ -164,7 +142,7 @@ def test_every_command_refuses_a_crafted_memory_with_code_2_and_one_line(
         "dtype": changed(changed(metadata, ("model", "dtype"), "__class__"), ("dtypes", "model"), "__class__"),
     }
     for name, mutation in mutations.items():
-        code, error = ends(words, write(tmp_path / "mem.safetensors", mutation, *rest))
+        code, error = ends(words, write_parts(tmp_path / "mem.safetensors", mutation, *rest))
         assert (name, code) == (name, 2)
         assert len([line for line in error.splitlines() if line.startswith("deepthink: ")]) == 1
 
@@ -176,7 +154,7 @@ def test_a_model_whose_name_is_no_path_is_told_in_one_line(
 ) -> None:
     metadata, *rest = parts
     mutation = changed(metadata, ("model", "id"), name)
-    code, error = ends(words, write(tmp_path / "mem.safetensors", mutation, *rest))
+    code, error = ends(words, write_parts(tmp_path / "mem.safetensors", mutation, *rest))
     assert code in ((2,) if words.startswith("predict") else (0, 2))  # diff then shows tokens by their ids
     assert len([line for line in error.splitlines() if line.startswith("deepthink: ")]) <= 1
 
@@ -189,6 +167,6 @@ def test_values_that_are_not_finite_are_told_wherever_their_iteration_is_read(
     metadata, tensors, body = parts
     begin = tensors["iteration.1.layer.0.keys"]["data_offsets"][0]
     broken = body[:begin] + struct.pack("<f", float("nan")) + body[begin + 4 :]
-    code, error = ends(words, write(tmp_path / "mem.safetensors", metadata, tensors, broken))
+    code, error = ends(words, write_parts(tmp_path / "mem.safetensors", metadata, tensors, broken))
     assert code in (0, 2)
     assert code == 0 or "layer 0's keys of iteration 1 hold NaN or infinite values" in error

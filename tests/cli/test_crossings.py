@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 from conftest import write_rows
+from helpers.said import Captured
 
 from deepthink_cli.artifact import opening
 from deepthink_cli.cli.main import run
 
-Captured = pytest.CaptureFixture[str]
 IN_THE_SUITE, IN_SOAK = 16, 300
 TEXTS = ["good film", "a bad film", "fine", "awful", "a joy", "far too long", "warm", "dull"]
 SCORING = ["--score mean", "--score end", "--reread 2", "--nearest 2", "--truncate end"]

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from conftest import Models
+from helpers.said import Captured, json_of
 
 from deepthink_cli.cli.main import run
 
 REVIEWS = Path(__file__).parent.parent.parent / "examples" / "reviews" / "demos.jsonl"
-Models = Callable[[str], Path]
-Captured = pytest.CaptureFixture[str]
 WITHOUT_CONFIG = ("doctor", "demo")
 NOWHERE = "./no-such-model"
 
@@ -26,8 +25,7 @@ def test_a_flag_precedes_the_environment_which_precedes_a_file(
     models: Models, demos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
     def model_of(*words: str) -> str:
-        assert run(["think", str(demos), "--dry-run", "--json", "-T", "1", *words]) == 0
-        return str(json.loads(capsys.readouterr().out)["model"])
+        return str(json_of(capsys, "think", demos, "--dry-run", "--json", "-T", "1", *words)["model"])
 
     first, second = str(models("llama")), str(models("gpt2"))
     file = config(tmp_path, first)

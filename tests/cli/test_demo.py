@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+from helpers.said import Captured
 
 from deepthink_cli.cli.main import run
 
@@ -14,7 +15,7 @@ REVIEWS = Path(__file__).resolve().parent.parent.parent / "examples" / "reviews"
 
 
 def test_the_demo_tells_the_whole_story_in_one_screen(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert run(["demo"]) == 0
@@ -31,7 +32,7 @@ def test_the_demo_tells_the_whole_story_in_one_screen(
     assert not list(tmp_path.iterdir())
 
 
-def test_a_step_that_fails_ends_the_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_step_that_fails_ends_the_demo(tmp_path: Path, capsys: Captured) -> None:
     assert run(["demo", "-m", str(tmp_path)]) == 2
     out, err = capsys.readouterr()
     assert (out, "no config.json in this directory" in err, "Predict:" in err) == ("", True, False)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from conftest import write_rows
+from helpers.said import Captured
 
 from deepthink_cli import load_memory, save_memory
 from deepthink_cli.cli.main import run
@@ -26,7 +27,6 @@ def command(thought_of: Callable[..., Path], tmp_path: Path, monkeypatch: pytest
     """Labels a row with a memory that names a model which is not on this machine; opening it is an error, `asked`."""
     path = thought_of(tmp_path / "mem.safetensors", "llama", "-T", "1")
     memory = load_memory(path)
-    assert memory.provenance is not None
     stranger = replace(memory.provenance, model=replace(memory.provenance.model, id=STRANGE))
     save_memory(replace(memory, provenance=stranger), path)
 
@@ -53,7 +53,7 @@ def run_on_terminal(words: list[str], typed: bytes) -> int:
 
 @pytest.mark.parametrize(("answer", "code"), [(b"y\n", 2), (b"n\n", 1), (b"\n", 1)])
 def test_on_a_terminal_the_model_that_a_memory_names_is_asked_about(
-    answer: bytes, code: int, command: list[str], capsys: pytest.CaptureFixture[str]
+    answer: bytes, code: int, command: list[str], capsys: Captured
 ) -> None:
     assert run_on_terminal([*command, "-q"], answer) == code
     error = capsys.readouterr().err
@@ -62,7 +62,7 @@ def test_on_a_terminal_the_model_that_a_memory_names_is_asked_about(
     assert error.endswith("deepthink: asked\n" if code == 2 else "name a model that you have with -m\n")
 
 
-def test_elsewhere_a_note_comes_before_the_download(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_elsewhere_a_note_comes_before_the_download(command: list[str], capsys: Captured) -> None:
     assert run(command) == 2
     first, second = capsys.readouterr().err.splitlines()
     assert first.endswith(f"mem.safetensors names its model: {NOTE}")
@@ -71,7 +71,7 @@ def test_elsewhere_a_note_comes_before_the_download(command: list[str], capsys: 
 
 @pytest.mark.parametrize("more", [["-m", STRANGE], ["--offline"]])
 def test_a_model_that_the_user_names_or_that_cannot_be_downloaded_is_not_asked_about(
-    more: list[str], command: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    more: list[str], command: list[str], capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "0")  # which --offline changes
     assert run_on_terminal([*command, *more], b"") == 2

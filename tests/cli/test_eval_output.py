@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from helpers.said import Captured, output
 
 from deepthink_cli.cli.accuracy import AXIS, LABELS, corrected, curve, distribution, probabilities
 from deepthink_cli.cli.console import counted, report, table
@@ -17,7 +18,6 @@ from deepthink_cli.evaluation.by_iteration import Evaluation
 from deepthink_cli.evaluation.metrics import Changes, Probabilities, Tally
 
 REVIEWS = Path(__file__).parent.parent.parent / "examples" / "reviews"
-Captured = pytest.CaptureFixture[str]
 
 
 def evaluation(pairs: dict[int, list[tuple[str, str]]], change: tuple[float, float] | None = None) -> Evaluation:
@@ -108,10 +108,8 @@ def test_of_many_labels_those_are_shown_that_differ_most(capsys: Captured) -> No
 def test_the_output_fits_a_screen_and_its_details_80_columns(tmp_path: Path, capsys: Captured) -> None:
     memory = str(tmp_path / "m.safetensors")
     assert run(["think", str(REVIEWS / "demos.jsonl"), "-T", "3", "--keep", "all", "-q", "-o", memory]) == 0
-    assert run(["eval", memory, str(REVIEWS / "labelled.jsonl")]) == 0
-    assert len(capsys.readouterr().out.splitlines()) <= 24
-    assert run(["eval", memory, str(REVIEWS / "labelled.jsonl"), "--details"]) == 0
-    lines = capsys.readouterr().out.splitlines()
+    assert len(output(capsys, "eval", memory, REVIEWS / "labelled.jsonl").splitlines()) <= 24
+    lines = output(capsys, "eval", memory, REVIEWS / "labelled.jsonl", "--details").splitlines()
     assert max(len(line.rstrip()) for line in lines[2:]) <= 80  # after the lines with the paths of both files
     assert "  T = 3 gives every row the label of T = 1" in lines
     assert "Share of each label:" in lines
@@ -127,8 +125,7 @@ def test_rows_with_candidates_of_their_own_have_probabilities_and_no_distributio
     ]
     rows.write_text("".join(json.dumps(line) + "\n" for line in lines))
     assert run(["think", str(rows), "-T", "2", "-q", "-o", memory]) == 0
-    assert run(["eval", memory, str(rows), "--details"]) == 0
-    out = capsys.readouterr().out
+    out = output(capsys, "eval", memory, rows, "--details")
     assert "T  log-prob  since T = 1" in out
     assert "Share of each label" not in out
 

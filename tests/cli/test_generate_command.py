@@ -8,14 +8,15 @@ import os
 import pty
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import write_reviews, write_rows
+from conftest import Models, write_reviews, write_rows
 from helpers.chats import write_chat_model
 from helpers.forks import Child, Forks
+from helpers.said import Captured, refused, rows_of
 
 from deepthink_cli import Decoding, generate, load_memory, load_model
 from deepthink_cli.cli.main import run
@@ -23,7 +24,6 @@ from deepthink_cli.data.rows import read_rows
 from deepthink_cli.errors import InputError
 from deepthink_cli.plugins.chat.dialogue import Dialogue
 
-Captured = pytest.CaptureFixture[str]
 ROWS: list[dict[str, object]] = [{"id": 1, "review": "a kind film"}, {"id": 2, "review": "so so, and long"}]
 
 
@@ -52,18 +52,11 @@ def words(memory: Path, inputs: Path | str, *more: str) -> list[str]:
     return ["generate", str(memory), str(inputs), "--max-new-tokens", "8", "-q", *more]
 
 
-def printed(arguments: Sequence[str], capsys: Captured) -> list[dict[str, Any]]:
-    capsys.readouterr()
-    assert run(list(arguments)) == 0
-    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-
-
 def test_each_input_has_a_row_with_its_answer(memory: Path, inputs: Path, capsys: Captured) -> None:
-    rows = printed(words(memory, inputs), capsys)
+    rows = rows_of(capsys, *words(memory, inputs))
     assert [row["input"] for row in rows] == ROWS
     assert [(row["index"], row["tokens"] <= 8) for row in rows] == [(0, True), (1, True)]
     loaded = load_memory(memory)
-    assert loaded.provenance is not None
     engine = load_model(loaded.provenance.model.id)
     texts = [str(row["review"]) for row in ROWS]
     expected = list(generate(engine, loaded, texts, Decoding(max_new_tokens=8)))
@@ -72,7 +65,7 @@ def test_each_input_has_a_row_with_its_answer(memory: Path, inputs: Path, capsys
 
 @pytest.mark.parametrize("text", ["a kind film", "film", "good or/and bad? "])
 def test_a_text_in_place_of_a_file_is_the_one_input(memory: Path, text: str, capsys: Captured) -> None:
-    (row,) = printed(words(memory, text), capsys)
+    (row,) = rows_of(capsys, *words(memory, text))
     assert row["input"] == {"review": text}
 
 
@@ -83,7 +76,7 @@ def test_what_looks_like_a_file_is_none(memory: Path, name: str, capsys: Capture
 
 
 def test_every_iteration_answers(memory: Path, inputs: Path, capsys: Captured) -> None:
-    rows = printed(words(memory, inputs, "--at", "all"), capsys)
+    rows = rows_of(capsys, *words(memory, inputs, "--at", "all"))
     assert [(row["index"], row["iteration"]) for row in rows] == [(0, 1), (0, 2), (1, 1), (1, 2)]
 
 
@@ -91,25 +84,25 @@ def test_a_seed_gives_the_same_answers_whatever_precedes_an_input(
     memory: Path, inputs: Path, tmp_path: Path, capsys: Captured
 ) -> None:
     sampled = ("--temperature", "1.2", "--top-p", "0.9")
-    both = printed(words(memory, inputs, *sampled, "--seed", "4"), capsys)
+    both = rows_of(capsys, *words(memory, inputs, *sampled, "--seed", "4"))
     last = write_rows(tmp_path / "last.jsonl", ROWS[1:])
-    (alone,) = printed(words(memory, last, *sampled, "--seed", "5"), capsys)
+    (alone,) = rows_of(capsys, *words(memory, last, *sampled, "--seed", "5"))
     assert alone["text"] == both[1]["text"]
-    assert printed(words(memory, inputs, *sampled, "--seed", "7"), capsys)[0]["text"] != both[0]["text"]
+    assert rows_of(capsys, *words(memory, inputs, *sampled, "--seed", "7"))[0]["text"] != both[0]["text"]
 
 
 def test_an_answer_ends_where_demonstrations_do_unless_told_otherwise(
     memory: Path, inputs: Path, capsys: Captured
 ) -> None:
-    free = printed(words(memory, inputs, "--stop", ""), capsys)[0]
+    free = rows_of(capsys, *words(memory, inputs, "--stop", ""))[0]
     assert free["finish"] in ("length", "end")
     stop = free["text"][2]
-    stopped = printed(words(memory, inputs, "--stop", "\\\\never", "--stop", stop), capsys)[0]
+    stopped = rows_of(capsys, *words(memory, inputs, "--stop", "\\\\never", "--stop", stop))[0]
     assert (stopped["finish"], stopped["text"]) == ("stop", free["text"][: free["text"].index(stop)])
 
 
 def test_the_suffix_is_the_format(memory: Path, inputs: Path, tmp_path: Path, capsys: Captured) -> None:
-    rows = printed(words(memory, inputs), capsys)
+    rows = rows_of(capsys, *words(memory, inputs))
     for name in ("out.jsonl", "out.csv", "out.parquet"):
         assert run(words(memory, inputs, "-o", str(tmp_path / name))) == 0
         cells = [row.fields for row in read_rows(str(tmp_path / name))]
@@ -131,8 +124,7 @@ def test_bad_rows_are_refused_together_or_skipped(memory: Path, tmp_path: Path, 
 
 
 def _skipped(memory: Path, path: Path, capsys: Captured) -> list[dict[str, Any]]:
-    assert run(words(memory, path, "--on-error", "skip", "--allow-errors", "3")) == 0
-    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    return rows_of(capsys, *words(memory, path, "--on-error", "skip", "--allow-errors", "3"))
 
 
 @pytest.mark.parametrize(
@@ -151,15 +143,13 @@ def test_what_cannot_be_done_is_one_line(
     more: list[str], told: str, memory: Path, tmp_path: Path, capsys: Captured
 ) -> None:
     one = write_rows(tmp_path / "one.jsonl", ROWS[:1])
-    assert run(["generate", str(memory), str(one), "-q", *more]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
+    line = refused(capsys, "generate", memory, one, "-q", *more)
     assert told in line
 
 
 def test_a_chat_of_a_memory_uses_its_template(chat_memory: Path, inputs: Path, capsys: Captured) -> None:
-    rows = printed(words(chat_memory, inputs), capsys)
+    rows = rows_of(capsys, *words(chat_memory, inputs))
     loaded = load_memory(chat_memory)
-    assert loaded.provenance is not None
     engine: Any = load_model(loaded.provenance.model.id)
     tokenizer, demonstrations = engine.tokenizer, loaded.provenance.demonstrations
     turns = [
@@ -189,7 +179,6 @@ def test_a_chat_of_a_memory_uses_its_template(chat_memory: Path, inputs: Path, c
 @pytest.mark.parametrize("kind", ["memory", "chat_memory"])
 def test_a_dialogue_continues_from_what_was_said(kind: str, request: pytest.FixtureRequest) -> None:
     loaded = load_memory(request.getfixturevalue(kind), 2)
-    assert loaded.provenance is not None
     engine = load_model(loaded.provenance.model.id)
     dialogue = Dialogue(engine, loaded, Decoding(max_new_tokens=6))
     answers = ["".join(dialogue.ask(text)) for text in ("a warm film", "so so", "again")]
@@ -201,7 +190,6 @@ def test_a_dialogue_continues_from_what_was_said(kind: str, request: pytest.Fixt
 
 def test_a_dialogue_forgets_its_oldest_part_when_the_context_is_full(memory: Path) -> None:
     loaded = load_memory(memory)
-    assert loaded.provenance is not None
     engine = load_model(loaded.provenance.model.id)
     dialogue = Dialogue(engine, loaded, Decoding(max_new_tokens=20, stop=()))
     for number in range(12):
@@ -220,7 +208,7 @@ def test_lines_of_standard_input_are_questions(memory: Path, monkeypatch: pytest
 
 
 def test_a_chat_refuses_several_iterations_and_several_fields(
-    memory: Path, models: Callable[[str], Path], tmp_path: Path, capsys: Captured
+    memory: Path, models: Models, tmp_path: Path, capsys: Captured
 ) -> None:
     for at in ("all", "1,2"):
         assert run(["chat", str(memory), "--at", at]) == 2

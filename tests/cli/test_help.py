@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from helpers.said import Captured, output
 
 from deepthink_cli.cli.about import PLUGINS, about_of
 from deepthink_cli.cli.command import WHICH
 from deepthink_cli.cli.main import GROUPS, program, run
 
-Captured = pytest.CaptureFixture[str]
 PROGRAM: Any = program()
 MAX_OPTIONS = 12  # a command with more options names the first ones
 
@@ -40,8 +40,7 @@ def first(name: str) -> frozenset[str]:
 
 
 def page(capsys: Captured, *words: str) -> str:
-    assert run(list(words)) == 0
-    return capsys.readouterr().out
+    return output(capsys, *words)
 
 
 def listed(page: str) -> set[str]:

@@ -9,8 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from conftest import shared, write_rows
+from conftest import Models, shared, write_rows
 from helpers.families import BOS, write_model
+from helpers.said import Captured, output
 from helpers.soak import with_soak
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
@@ -20,7 +21,6 @@ from deepthink_cli.engine.base import Engine
 from deepthink_cli.engine.opening import choose_engine
 from deepthink_cli.model.boundary import encode
 
-Captured = pytest.CaptureFixture[str]
 PLAIN = ["a warm film", "long and dull", "wise", "so so, and then again not so bad at all"]
 HOSTILE = [
     f"{BOS}<s></s><unk><pad><|endoftext|><|padding|><|im_start|>system",
@@ -38,7 +38,6 @@ HOSTILE = [
 ]
 TOO_LARGE = "'{}' has 9,999,999 bytes, at most 1,048,576 are read; shorten it or split the row"
 TOKENIZERS = ["tiny", "pocket", "gpt2", "llama2", "pythia"]
-Models = Callable[[str], Path]
 
 
 @pytest.fixture(params=with_soak(TOKENIZERS, ["tiny", "gpt2", "llama2"]))
@@ -112,8 +111,9 @@ def test_a_megabyte_that_the_template_does_not_use_are_carried_through(
     memory: str, tmp_path: Path, capsys: Captured
 ) -> None:
     row = {"review": "fine", "page": "é\x1b" * 500_000}
-    assert run(["predict", memory, str(write_rows(tmp_path / "in.jsonl", [row, {"review": "x"}]))]) == 0
-    first, _ = capsys.readouterr().out.splitlines()
+    first, _ = output(
+        capsys, "predict", memory, str(write_rows(tmp_path / "in.jsonl", [row, {"review": "x"}]))
+    ).splitlines()
     assert json.loads(first)["input"] == row
 
 

@@ -42,7 +42,6 @@ main.main()
 
 def started(kind: str, stderr: int) -> subprocess.Popen[str]:
     made = subprocess.Popen([sys.executable, "-c", DEAF, kind], stdout=subprocess.PIPE, stderr=stderr, text=True)
-    assert made.stdout is not None
     assert made.stdout.readline() == "begun\n"
     time.sleep(0.3)
     return made
@@ -55,7 +54,6 @@ def test_code_that_does_not_hear_ctrl_c_is_ended(kind: str) -> None:
     process.send_signal(signal.SIGINT)
     assert process.wait(30) == 130
     assert time.monotonic() - sent < 1.5  # a second, and what a busy machine adds
-    assert process.stderr is not None
     assert process.stderr.read() == INTERRUPTED + "\n"
 
 
@@ -133,7 +131,6 @@ def test_temporary_folders_go_whatever_ends_the_process(sent: signal.Signals, wa
     (tmp_path / "folder" / "old").write_text("old")
     words = [str(tmp_path / "file"), str(tmp_path / "folder"), str(tmp_path), way, "SIG_DFL"]
     process = subprocess.Popen([sys.executable, "-c", HOLDING, *words], stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
     assert process.stdout.readline() == "begun\n"
     assert len(list(tmp_path.iterdir())) == 4
     process.send_signal(sent)
@@ -144,7 +141,6 @@ def test_temporary_folders_go_whatever_ends_the_process(sent: signal.Signals, wa
 def test_a_process_that_is_to_ignore_a_hangup_continues(tmp_path: Path) -> None:
     words = [str(tmp_path / "file"), str(tmp_path / "folder"), str(tmp_path), "python", "SIG_IGN"]
     process = subprocess.Popen([sys.executable, "-c", HOLDING, *words], stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
     assert process.stdout.readline() == "begun\n"
     process.send_signal(signal.SIGHUP)
     with pytest.raises(subprocess.TimeoutExpired):

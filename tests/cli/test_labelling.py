@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import REVIEWS, write_rows
+from conftest import REVIEWS, Models, write_rows
 from helpers.forks import Forks
+from helpers.said import Captured, json_of, output, rows_of
 
 from deepthink_cli.cli.main import run
 from deepthink_cli.data.rows import read_rows
 
-Captured = pytest.CaptureFixture[str]
 LONG = "fine " * 3000
 GOOD: list[dict[str, object]] = [
     {"id": 7, "review": "a kind film", "sentiment": "positive"},
@@ -120,8 +120,7 @@ def test_fields_of_the_input_are_kept_by_name(memory: Path, inputs: Path, tmp_pa
 
 
 def test_the_best_labels_have_the_probabilities_of_their_scores(memory: Path, inputs: Path, capsys: Captured) -> None:
-    assert run(["predict", str(memory), str(inputs), "--top", "5"]) == 0
-    for row in map(json.loads, capsys.readouterr().out.splitlines()):
+    for row in rows_of(capsys, "predict", memory, inputs, "--top", "5"):
         assert row["confidence"] == "uncalibrated"
         assert [each["label"] for each in row["top"]] == sorted(row["scores"], key=row["scores"].get, reverse=True)
         assert row["top"][0] == {"label": row["label"], "probability": pytest.approx(row["probability"])}
@@ -132,8 +131,7 @@ def test_below_the_threshold_the_label_is_null_and_the_probability_stays(
     memory: Path, inputs: Path, capsys: Captured
 ) -> None:
     words = ["predict", str(memory), str(inputs)]
-    assert run(words) == 0
-    plain = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    plain = rows_of(capsys, *words)
     assert all("confidence" not in row for row in plain)
     least = min(row["probability"] for row in plain)
     assert run([*words, "--threshold", repr(least)]) == 0
@@ -164,14 +162,6 @@ def test_a_bad_row_is_skipped_and_keeps_its_place(
     assert "too long" in rows[3]["error"]
     assert said.count("warning: skipped: ") == 3
     assert "3 of 5 rows were skipped" in said.splitlines()[-1]
-
-
-def test_good_rows_have_the_labels_they_have_alone(memory: Path, mixed: Path, inputs: Path, tmp_path: Path) -> None:
-    assert run(["predict", str(memory), str(inputs), "-q", "-o", str(tmp_path / "good.jsonl")]) == 0
-    words = ["predict", str(memory), str(mixed), "-q", "--on-error", "skip", "--allow-errors", "3", "-o"]
-    assert run([*words, str(tmp_path / "all.jsonl")]) == 0
-    kept = [row for row in lines(tmp_path / "all.jsonl") if "error" not in row]
-    assert [{**row, "index": 0} for row in kept] == [{**row, "index": 0} for row in lines(tmp_path / "good.jsonl")]
 
 
 def test_a_table_has_a_column_for_errors(memory: Path, mixed: Path, tmp_path: Path, capsys: Captured) -> None:
@@ -212,8 +202,7 @@ def test_a_row_that_a_calibration_does_not_support_is_skipped(memory: Path, tmp_
     own = write_rows(tmp_path / "own.jsonl", rows)
     words = ["predict", str(memory), str(own), "--calibrate", "batch"]
     assert run(words) == 2
-    assert run([*words, "--on-error", "skip", "--allow-errors", "1"]) == 0
-    first, second, *_ = map(json.loads, capsys.readouterr().out.splitlines())
+    first, second, *_ = rows_of(capsys, *words, "--on-error", "skip", "--allow-errors", "1")
     assert "has candidates of its own" in first["error"]
     assert second["calibrated"]["batch"]["rows"] == 20
 
@@ -306,15 +295,6 @@ def test_the_progress_is_shown_at_a_terminal_while_a_file_is_written(
     assert b"a probability is a share among the labels" in shown
 
 
-def test_a_full_disk_while_a_table_is_written_leaves_no_file(memory: Path, tmp_path: Path, forks: Forks) -> None:
-    inputs = write_rows(tmp_path / "in.jsonl", [{"review": f"film {n}"} for n in range(300)])
-    for name in ("out.csv", "out.parquet"):
-        code, said = forks.run(["predict", str(memory), str(inputs), "-q", "-o", str(tmp_path / name)], largest=4000)
-        assert code == 1
-        assert f"{name}: cannot be written: File too large" in said
-        assert [path.name for path in tmp_path.iterdir()] == ["in.jsonl"]
-
-
 @pytest.mark.parametrize(("keep", "words"), [("end", "a kind film"), ("start", "dull and slow")])
 def test_of_a_text_that_is_too_long_one_end_is_read_and_the_row_says_so(
     memory: Path, tmp_path: Path, capsys: Captured, keep: str, words: str
@@ -338,16 +318,17 @@ def test_of_a_text_that_is_too_long_one_end_is_read_and_the_row_says_so(
 
 
 def test_columns_are_read_as_other_fields_and_kept_under_their_names(
-    models: Callable[[str], Path], tmp_path: Path, capsys: Captured
+    models: Models, tmp_path: Path, capsys: Captured
 ) -> None:
     rows, memory = tmp_path / "rows.csv", str(tmp_path / "mem.safetensors")
     rows.write_text("Text,Class\na kind film,positive\ndull,negative\nfine,positive\nslow,negative\n")
     mapped = [str(rows), "--map", "Text=review,Class=sentiment", "-q"]
     assert run(["think", *mapped, "-m", str(models("llama")), "-o", memory]) == 0
-    assert run(["eval", memory, *mapped, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["n"] == 4
-    assert run(["predict", memory, *mapped]) == 0
-    assert json.loads(capsys.readouterr().out.splitlines()[0])["input"] == {"Text": "a kind film", "Class": "positive"}
+    assert json_of(capsys, "eval", memory, *mapped, "--json")["n"] == 4
+    assert rows_of(capsys, "predict", memory, *mapped)[0]["input"] == {
+        "Text": "a kind film",
+        "Class": "positive",
+    }
     assert run(["predict", memory, str(rows), "--map", "Text"]) == 2
     assert "--map Text: give COLUMN=FIELD" in capsys.readouterr().err
 
@@ -406,5 +387,4 @@ def test_the_prompt_is_the_text_of_the_tokens_up_to_the_label(memory: Path, inpu
     assert "  positive: ' positive'" in err
     with inputs.open("a", encoding="utf-8") as file:
         file.write('{"other": "a row that is not shown"}\n')
-    assert run(["predict", str(memory), str(inputs), "--show-prompt"]) == 0
-    assert capsys.readouterr().out == out
+    assert output(capsys, "predict", memory, inputs, "--show-prompt") == out

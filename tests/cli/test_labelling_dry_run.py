@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 from conftest import write_rows
+from helpers.said import Captured
 
 from deepthink_cli.cli.main import run
 from deepthink_cli.prediction.predict import Labelling
 from deepthink_cli.prediction.scorer import Scorer
 from deepthink_cli.scoring import probe as probing
 
-Captured = pytest.CaptureFixture[str]
 WORDS = ("kind", "dull", "slow", "wise", "warm")
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import shlex
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import write_rows
+from conftest import Models, write_rows
+from helpers.said import Captured, json_of
 
 from deepthink_cli.artifact.format import read_header
 from deepthink_cli.cli.main import run
@@ -112,7 +111,7 @@ def mixed(tmp_path: Path) -> Path:
     ],
 )
 def test_think_takes_labels_from_everywhere(
-    words: list[str], mixed: Path, models: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+    words: list[str], mixed: Path, models: Models, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(mixed.parent)
     Path("labels.txt").write_text("negative, mixed\npositive\n")
@@ -124,14 +123,17 @@ def test_think_takes_labels_from_everywhere(
 
 
 def test_labels_of_the_environment_may_have_blanks(
-    mixed: Path, models: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    mixed: Path, models: Models, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
     monkeypatch.setenv("DEEPTHINK_LABELS", '"negative, mixed",positive,not at all')
-    assert run(["think", str(mixed), "-m", str(models("llama")), "--dry-run", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["labels"] == ["negative, mixed", "positive", "not at all"]
+    assert json_of(capsys, "think", mixed, "-m", str(models("llama")), "--dry-run", "--json")["labels"] == [
+        "negative, mixed",
+        "positive",
+        "not at all",
+    ]
 
 
-def test_an_output_does_not_overwrite_the_file_of_labels(mixed: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_output_does_not_overwrite_the_file_of_labels(mixed: Path, capsys: Captured) -> None:
     file = mixed.parent / "labels.safetensors"
     file.write_text("negative, mixed\npositive\n")
     assert run(["think", str(mixed), "--labels", f"@{file}", "-o", str(file)]) == 2
@@ -139,6 +141,6 @@ def test_an_output_does_not_overwrite_the_file_of_labels(mixed: Path, capsys: py
     assert file.read_text() == "negative, mixed\npositive\n"
 
 
-def test_a_task_with_labels_of_its_own_names_those_that_were_typed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_task_with_labels_of_its_own_names_those_that_were_typed(capsys: Captured) -> None:
     assert run(["think", "--task", "sst2", "--labels", "a,b c"]) == 2
     assert "--labels 'a,b c': not with --task, which has its own" in capsys.readouterr().err

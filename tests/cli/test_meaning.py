@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Soak, write_reviews, write_rows
+from conftest import Models, Soak, write_reviews, write_rows
 from helpers.chats import write_chat_model
+from helpers.said import Captured
 from helpers.tiny import reviews, run_words, tiny_task
 
 from deepthink_cli import make_memory
@@ -31,7 +32,6 @@ from deepthink_cli.make_memory import ThinkPlan
 from deepthink_cli.techniques.base import Trained
 
 PROGRAM: Any = program()
-Models = Callable[[str], Path]
 
 
 @dataclass(frozen=True)
@@ -281,7 +281,7 @@ def test_in_every_pair_an_option_changes_what_is_done_or_is_refused(
     ],
 )
 def test_what_does_nothing_is_refused_in_a_line_each(
-    words: str, lines: list[str], data: dict[str, str], capsys: pytest.CaptureFixture[str]
+    words: str, lines: list[str], data: dict[str, str], capsys: Captured
 ) -> None:
     assert run([word.format(**data) for word in words.split()]) == 2
     told = capsys.readouterr().err.splitlines()
@@ -292,7 +292,7 @@ def test_what_does_nothing_is_refused_in_a_line_each(
 
 @pytest.mark.plugins
 def test_what_does_nothing_is_named_by_the_variable_or_the_line_that_it_comes_from(
-    data: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    data: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
     words = ["run", "--task", data["task"]]
     monkeypatch.setenv("DEEPTHINK_SHOTS", "2")

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import pytest
 import typer
 from conftest import write_rows
+from helpers.said import Captured
 from typer.testing import CliRunner
 
 from deepthink_cli.cli import main
@@ -176,7 +177,7 @@ def test_an_engine_can_be_named(engine: Any) -> None:
     ],
 )
 def test_another_choice_is_refused_with_those_there_are(
-    option: str, value: str, choices: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    option: str, value: str, choices: str, tmp_path: Path, capsys: Captured
 ) -> None:
     assert main.run(["think", str(tmp_path), option, value]) == 2
     assert f"'{option}': {value!r} is not one of {choices}." in capsys.readouterr().err
@@ -184,7 +185,7 @@ def test_another_choice_is_refused_with_those_there_are(
 
 @pytest.mark.plugins
 def test_a_choice_comes_from_the_environment_and_from_a_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
     (tmp_path / "options.toml").write_text('engine = "paded"\n')
     demos = str(write_rows(tmp_path / "demos.jsonl", [{"text": "x", "label": "a"}]))

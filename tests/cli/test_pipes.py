@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from conftest import write_reviews
+from helpers.said import Captured, refused, rows_of
 from helpers.tiny import tiny_task
 
-from deepthink_cli.cli.main import run
-
-Captured = pytest.CaptureFixture[str]
 Piped = Callable[[Path], str]
 
 pytestmark = pytest.mark.skipif(not Path("/dev/fd").exists(), reason="this system gives pipes no path")
@@ -60,8 +57,7 @@ def test_rows_of_a_pipe_give_what_those_of_a_file_give(
     monkeypatch.chdir(folder)
     rows, outputs = folder / "demos.jsonl", []
     for path in (str(rows), piped(rows)):
-        assert run([path if word == "ROWS" else word for word in [*words, "-q"]]) == 0
-        outputs.append([json.loads(line) for line in capsys.readouterr().out.splitlines()])
+        outputs.append(rows_of(capsys, *(path if word == "ROWS" else word for word in [*words, "-q"])))
     assert outputs[0] == outputs[1]
     assert outputs[0]
 
@@ -80,8 +76,7 @@ def test_a_command_that_needs_them_twice_refuses_them(
 ) -> None:
     monkeypatch.chdir(folder)
     path = piped(folder / "demos.jsonl")
-    assert run([path if word == "ROWS" else word for word in words.split()]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
+    line = refused(capsys, *(path if word == "ROWS" else word for word in words.split()))
     named, _, rest = reason.rpartition("ROWS")
     assert line.startswith(f"deepthink: {named}{path}{rest}")
 
@@ -89,6 +84,5 @@ def test_a_command_that_needs_them_twice_refuses_them(
 def test_a_task_file_that_names_one_is_refused(tmp_path: Path, folder: Path, piped: Piped, capsys: Captured) -> None:
     path = piped(folder / "demos.jsonl")
     task, _ = tiny_task(tmp_path, splits={split: {"file": path, "format": "jsonl"} for split in ("train", "test")})
-    assert run(["think", "--task", str(task), "-o", str(tmp_path / "mem.safetensors"), "-q"]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
+    line = refused(capsys, "think", "--task", task, "-o", tmp_path / "mem.safetensors", "-q")
     assert line == f"deepthink: {path}: the rows of a task are read several times; give a file"

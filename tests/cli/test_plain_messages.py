@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from conftest import write_rows
+from helpers.said import Captured
 from helpers.synthetic import row, write
 from test_corpus import PYDANTIC
 
@@ -74,7 +75,7 @@ def test_a_wrong_value_is_named_by_its_variable(
     message: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    capsys: Captured,
 ) -> None:
     monkeypatch.setenv(f"DEEPTHINK_{variable}", value)
     demos = write_rows(tmp_path / "demos.jsonl", [{"text": "x", "label": "a"}, {"text": "y", "label": "b"}])
@@ -83,7 +84,7 @@ def test_a_wrong_value_is_named_by_its_variable(
 
 
 def test_a_flag_takes_precedence_over_a_variable_in_messages_too(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
     monkeypatch.setenv("DEEPTHINK_ETA", "7")
     assert main.run(["think", "nowhere.jsonl", "--eta", "8"]) == 2
@@ -100,7 +101,7 @@ def test_a_flag_takes_precedence_over_a_variable_in_messages_too(
     ],
 )
 def test_a_variable_that_nothing_reads_is_reported(
-    name: str, advice: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    name: str, advice: str, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
     monkeypatch.setenv(name, "0.1")
     monkeypatch.setenv("DEEPTHINK_ETA", "0.1")

@@ -14,13 +14,14 @@ import pytest
 import torch
 from helpers.folders import memory_and_folder, scores_in
 from helpers.inline_workers import InlineExecutor, labelling_inline
+from helpers.said import Captured
 
 from deepthink_cli.cli import predict as command
 from deepthink_cli.cli.main import run
 from deepthink_cli.data.rows import read_rows
 from deepthink_cli.errors import InputError
+from deepthink_cli.scoring.pipeline import CHUNK
 
-Captured = pytest.CaptureFixture[str]
 Given = tuple[str, Path]
 
 
@@ -168,7 +169,7 @@ def test_every_worker_scores_with_a_vllm_of_its_own(
     from helpers import vllm_alike
 
     memory, folder = given
-    write(folder / "part-1.parquet", text=[f"film {row}" for row in range(300)])
+    write(folder / "part-1.parquet", text=[f"film {row}" for row in range(CHUNK + 2)])
     assert labels(memory, folder, tmp_path / "ours.parquet") == 0
     monkeypatch.setitem(sys.modules, "vllm", vllm_alike)
     started = list[str]()

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Thread
 
 import pytest
-from conftest import write_rows
+from conftest import Models, write_rows
 from helpers.forks import Forks
 from helpers.soak import with_soak
 from helpers.synthetic import curve, write
@@ -70,7 +70,7 @@ def _read(terminal: int, seen: bytearray) -> None:
 
 
 @pytest.fixture(scope="module")
-def hostile(forks: Forks, models: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Hostile:
+def hostile(forks: Forks, models: Models, tmp_path_factory: pytest.TempPathFactory) -> Hostile:
     """A memory, rows, a task and a run, whose names and contents are hostile."""
     folder = tmp_path_factory.mktemp("hostile") / EVIL
     folder.mkdir()

@@ -5,16 +5,15 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import write_rows
+from conftest import Models, write_rows
+from helpers.said import Captured, json_of, output
 
 from deepthink_cli.artifact.opening import open_memory
 from deepthink_cli.cli.main import program, run
 
-Captured = pytest.CaptureFixture[str]
 KINDS = {"positive": ("warm", "wise", "tender", "lively"), "negative": ("dull", "flat", "cold", "stale")}
 ROWS = [(f"a {word} film", label) for label, words in KINDS.items() for word in words]
 CODED = "text,label\n" + "".join(f"{text},{int(label == 'positive')}\n" for text, label in ROWS)
@@ -47,11 +46,9 @@ def test_every_command_that_reads_rows_has_the_options_of_reading(command: str) 
 def test_values_of_labels_are_mapped_wherever_labels_are_read(capsys: Captured) -> None:
     golds = tuple(label for _, label in ROWS)
     assert made("coded.csv", *MAPPED) == golds
-    assert run(["eval", "mem.safetensors", "coded.csv", *MAPPED, "--json", "-q"]) == 0
-    of_words = json.loads(capsys.readouterr().out)
+    of_words = json_of(capsys, "eval", "mem.safetensors", "coded.csv", *MAPPED, "--json", "-q")
     words = write_rows(Path("words.jsonl"), [{"text": text, "label": label} for text, label in ROWS])
-    assert run(["eval", "mem.safetensors", str(words), "--json", "-q"]) == 0
-    assert json.loads(capsys.readouterr().out)["results"] == of_words["results"]
+    assert json_of(capsys, "eval", "mem.safetensors", words, "--json", "-q")["results"] == of_words["results"]
     others = "".join(f"{text},{int(label == 'positive')}\n" for text, label in OTHERS)
     Path("others.csv").write_text("text,label\n" + others)
     assert run(["calibrate", "mem.safetensors", "others.csv", "--calibrate", "fitted", *MAPPED, "-q"]) == 0
@@ -84,8 +81,11 @@ def test_a_csv_without_a_header_is_warned_of_and_can_be_read(capsys: Captured) -
     assert "give --no-header" in err
     assert len(made("rows.csv", "--no-header", "--map", "column1=text,column2=label")) == len(ROWS)
     assert open_memory("mem.safetensors").provenance.demonstrations.template.fields == ("text", "label")
-    assert run(["predict", "mem.safetensors", "rows.csv", "--no-header", "--map", "column1=text", "-q"]) == 0
-    assert len(capsys.readouterr().out.splitlines()) == len(ROWS)
+    assert len(
+        output(
+            capsys, "predict", "mem.safetensors", "rows.csv", "--no-header", "--map", "column1=text", "-q"
+        ).splitlines()
+    ) == len(ROWS)
 
 
 @pytest.mark.parametrize(
@@ -132,9 +132,7 @@ def test_options_of_reading_without_a_meaning_are_refused(words: list[str], reas
     assert reason in capsys.readouterr().err
 
 
-def test_labels_with_the_same_tokens_name_no_option_that_was_not_given(
-    models: Callable[[str], Path], capsys: Captured
-) -> None:
+def test_labels_with_the_same_tokens_name_no_option_that_was_not_given(models: Models, capsys: Captured) -> None:
     folder = shutil.copytree(models("llama"), "lower")
     tokenizer = json.loads(Path(folder, "tokenizer.json").read_text())
     Path(folder, "tokenizer.json").write_text(json.dumps({**tokenizer, "normalizer": {"type": "Lowercase"}}))
@@ -159,6 +157,5 @@ def test_a_task_file_says_how_its_rows_are_read(capsys: Captured) -> None:
     Path("rows.tsv").write_text("".join(f'"{text}\t{label}\n' for text, label in ROWS * 2))
     fields = 'template: "{column1} is {column2}"\nlabels: [negative, positive]\n'
     Path("mine.yaml").write_text(fields + "rows: {file: rows.tsv, header: false, quotes: false}\nshots: 2\n")
-    assert run(["tasks", "mine.yaml", "--json"]) == 0
-    counted = json.loads(capsys.readouterr().out)["counted"]["own"]
+    counted = json_of(capsys, "tasks", "mine.yaml", "--json")["counted"]["own"]
     assert (counted["rows"], counted["first_query"][0]) == (8, '"')

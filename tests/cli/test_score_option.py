@@ -11,7 +11,8 @@ from typing import Any
 
 import pyarrow.parquet
 import pytest
-from conftest import write_rows
+from conftest import Models, write_rows
+from helpers.said import Captured
 from helpers.tiny import reviews, run_words, tiny_task
 
 from deepthink_cli import evaluate
@@ -42,7 +43,7 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def memory(rows: Path, models: Callable[[str], Path]) -> Path:
+def memory(rows: Path, models: Models) -> Path:
     """A memory of these rows with two iterations."""
     path = rows.parent / "mem.safetensors"
     words = ["think", str(rows), "-m", str(models("llama")), "-T", "2", "--keep", "all", "-q", "-o", str(path)]
@@ -51,7 +52,7 @@ def memory(rows: Path, models: Callable[[str], Path]) -> Path:
 
 
 @pytest.fixture
-def printed(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[str, str]]:
+def printed(capsys: Captured) -> Callable[..., tuple[str, str]]:
     """What a command writes on stdout and stderr."""
 
     def call(*words: str | Path) -> tuple[str, str]:
@@ -108,7 +109,7 @@ def test_an_evaluation_names_its_score_on_the_terminal_and_in_samples(
 
 
 def test_a_score_from_the_environment_counts(
-    memory: Path, rows: Path, printed: Printed, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    memory: Path, rows: Path, printed: Printed, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
     monkeypatch.setenv("DEEPTHINK_SCORE", "end")
     assert lines(printed("predict", memory, rows)[0])[0]["score"] == "end"
@@ -137,7 +138,7 @@ def test_a_label_that_a_sum_never_chooses_is_named(
 
 @pytest.mark.parametrize("command", ["predict", "eval"])
 def test_it_is_named_before_the_weights_are_loaded(
-    command: str, memory: Path, rows: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    command: str, memory: Path, rows: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
@@ -147,7 +148,7 @@ def test_it_is_named_before_the_weights_are_loaded(
     assert WARNING in capsys.readouterr().err
 
 
-def test_think_says_it_of_its_labels(rows: Path, models: Callable[[str], Path], printed: Printed) -> None:
+def test_think_says_it_of_its_labels(rows: Path, models: Models, printed: Printed) -> None:
     _, told = printed("think", rows, "-m", models("llama"), "-q", "--dry-run")
     assert f"label 'bug report' {NEVER} 'bug'; rename it, or use deepthink predict --score end\n" in told
     more = ["--labels", "bug,bug report,feature,bug fix,bugs x,bug tracker,feature request"]
@@ -176,7 +177,7 @@ def test_candidates_on_standard_input_are_named_when_they_come(
 
 
 def test_rows_of_a_run_have_keys_of_their_own_for_another_score(
-    models: Callable[[str], Path], tmp_path: Path, printed: Printed
+    models: Models, tmp_path: Path, printed: Printed
 ) -> None:
     words = run_words(tmp_path, models("llama"), "-T", "2", "-q", "--calibrate", "none,contextual", "--samples")
     for score in ("sum", "mean", "end"):
@@ -196,7 +197,7 @@ def test_rows_of_a_run_have_keys_of_their_own_for_another_score(
             assert row.accuracy == row.accuracy_mean_per_token
 
 
-def test_a_report_keeps_the_scores_apart(models: Callable[[str], Path], tmp_path: Path, printed: Printed) -> None:
+def test_a_report_keeps_the_scores_apart(models: Models, tmp_path: Path, printed: Printed) -> None:
     words = run_words(tmp_path, models("llama"), "-T", "2", "-q")
     for score in ("sum", "end"):
         printed(*words, "--score", score)
@@ -207,9 +208,7 @@ def test_a_report_keeps_the_scores_apart(models: Callable[[str], Path], tmp_path
     assert {row["scoring"] for row in table} == {"", "score=end"}
 
 
-def test_a_run_names_the_task_whose_label_a_sum_never_chooses(
-    models: Callable[[str], Path], tmp_path: Path, printed: Printed
-) -> None:
+def test_a_run_names_the_task_whose_label_a_sum_never_chooses(models: Models, tmp_path: Path, printed: Printed) -> None:
     words = run_words(tmp_path, models("llama"), "-T", "1", "--seeds", "2", "-q", labels=["good", "good film"])
     _, told = printed(*words, "--dry-run")
     assert told == f"warning: task tiny: label 'good film' {NEVER} 'good'; rename it, or use --score end\n"
@@ -217,9 +216,7 @@ def test_a_run_names_the_task_whose_label_a_sum_never_chooses(
         assert printed(*words, "--dry-run", *options)[1] == ""
 
 
-def test_a_run_names_the_number_of_rows_with_such_candidates(
-    models: Callable[[str], Path], tmp_path: Path, printed: Printed
-) -> None:
+def test_a_run_names_the_number_of_rows_with_such_candidates(models: Models, tmp_path: Path, printed: Printed) -> None:
     own: dict[str, Any] = {"labels": None, "candidates": {"column": "options"}, "answer": "kind"}
     example = {"body": "a", "kind": 1, "options": ["x", "y"]}
     task, data = tiny_task(tmp_path, **own, example=example, protocols={"paper": {"split": "test"}})
@@ -242,7 +239,7 @@ def test_a_run_names_the_number_of_rows_with_such_candidates(
     ],
 )
 def test_labels_that_seem_to_be_several_are_to_be_divided(
-    labels: tuple[str, ...], separator: str | None, models: Callable[[str], Path], tmp_path: Path, printed: Printed
+    labels: tuple[str, ...], separator: str | None, models: Models, tmp_path: Path, printed: Printed
 ) -> None:
     demos = write_rows(tmp_path / "demos.jsonl", [{"text": f"text {n}", "kind": labels[n % 3]} for n in range(6)])
     words = ("think", demos, "-m", models("llama"), "-T", "1", "-o", tmp_path / "mem.safetensors")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from conftest import write_rows
+from helpers.said import Captured, output
 
 from deepthink_cli.cli.main import run
 
@@ -14,7 +15,7 @@ TEXTS = [{"text": f"A film of {n} hours that never ends.", "mood": "dull" if n %
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> Path:
     """The current folder, with demonstrations, another file of rows, and a memory with nine iterations."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", str(COLUMNS))
@@ -37,7 +38,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
     ],
 )
 @pytest.mark.usefixtures("folder")
-def test_a_screen_is_enough(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_screen_is_enough(words: str, capsys: Captured) -> None:
     assert run(words.split()) == 0
     out, err = capsys.readouterr()
     lines = [*out.splitlines(), *err.splitlines()]
@@ -46,7 +47,7 @@ def test_a_screen_is_enough(words: str, capsys: pytest.CaptureFixture[str]) -> N
 
 
 @pytest.mark.usefixtures("folder")
-def test_a_run_and_its_report_fit_a_screen(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_and_its_report_fit_a_screen(capsys: Captured) -> None:
     Path("films.yaml").write_text("template: 'Film: {text}\\nMood: {mood}'\nlabels: [dull, warm]\nrows: rows.jsonl\n")
     for words in ("run --task films.yaml -T 2 --seeds 2 --shots 2 -o out", "report out"):
         assert run(words.split()) == 0
@@ -56,11 +57,9 @@ def test_a_run_and_its_report_fit_a_screen(capsys: pytest.CaptureFixture[str]) -
 
 
 @pytest.mark.usefixtures("folder")
-def test_inspect_shows_all_with_details(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["inspect", "mem.safetensors"]) == 0
-    brief = capsys.readouterr().out
-    assert run(["inspect", "mem.safetensors", "--details"]) == 0
-    whole = capsys.readouterr().out
+def test_inspect_shows_all_with_details(capsys: Captured) -> None:
+    brief = output(capsys, "inspect", "mem.safetensors")
+    whole = output(capsys, "inspect", "mem.safetensors", "--details")
     for found in ("kv_heads x L x head_dim", "transformers", "  16  A film of 16 hours", "\n2   ", "layer, T = 9"):
         assert found in whole
         assert found not in brief

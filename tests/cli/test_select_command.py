@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import write_rows
+from conftest import Models, write_rows
+from helpers.said import Captured, json_of, output
 from helpers.tiny import tiny_task
 
 from deepthink_cli.cli.main import run
 from deepthink_cli.selection.base import Choice, Pool, SelectionMethod
 from deepthink_cli.selection.registry import METHODS
 
-Models = Callable[[str], Path]
-Captured = pytest.CaptureFixture[str]
 ROWS: list[dict[str, object]] = [
     {"text": f"film {number}", "label": ("good", "bad")[number % 2]} for number in range(12)
 ]
@@ -71,15 +69,15 @@ def test_a_choice_and_the_memory_of_it(models: Models, capsys: Captured) -> None
     assert all(row["score"] > 0 for row in scores)
 
     assert run(["think", "demos.jsonl", "-m", str(models("llama")), "-T", "1", "-q"]) == 0
-    assert run(["inspect", "memory.safetensors"]) == 0
-    assert "selected  farthest, 4 of 12 rows of pool.jsonl, seed 0, balanced" in capsys.readouterr().out
+    assert "selected  farthest, 4 of 12 rows of pool.jsonl, seed 0, balanced" in output(
+        capsys, "inspect", "memory.safetensors"
+    )
 
 
 def test_a_second_choice_reads_nothing_again(models: Models, capsys: Captured) -> None:
     words = ["pool.jsonl", "-m", str(models("llama")), "--demos-by", "farthest"]
     assert run(["select", *words, "--shots", "4"]) == 0
-    assert run(["select", *words, "--shots", "2", "--json"]) == 0
-    described = json.loads(capsys.readouterr().out)
+    described = json_of(capsys, "select", *words, "--shots", "2", "--json")
     assert (described["observed"], described["cached"]) == (0, 12)
     assert described["labels"].keys() == {"bad", "good"}
     assert described["file"] == "demos.jsonl"
@@ -89,8 +87,7 @@ def test_a_second_choice_reads_nothing_again(models: Models, capsys: Captured) -
 def test_queries_are_read_without_their_labels(models: Models, capsys: Captured) -> None:
     write_rows(Path("queries.jsonl"), [{"text": "film 3", "label": "unknown"}, {"text": "a new film"}])
     words = ["pool.jsonl", "-m", str(models("llama")), "--demos-by", "farthest", "--shots", "2", "--json"]
-    assert run(["select", *words, "--for", "queries.jsonl"]) == 0
-    assert json.loads(capsys.readouterr().out)["observed"] == 14
+    assert json_of(capsys, "select", *words, "--for", "queries.jsonl")["observed"] == 14
 
 
 def test_rows_on_standard_output_are_all_that_is_there(capsys: Captured) -> None:
@@ -121,8 +118,7 @@ def test_a_task_s_rows_are_chosen_and_can_be_thought_about(tmp_path: Path, capsy
     assert all(row.keys() == {"text", "kind"} for row in rows)
     for more in ([], ["--task", str(task)]):
         assert run(["think", "demos.jsonl", *more, "-T", "1", "-q"]) == 0
-        assert run(["inspect", "memory.safetensors", "--json"]) == 0
-        described = json.loads(capsys.readouterr().out)
+        described = json_of(capsys, "inspect", "memory.safetensors", "--json")
         assert described["selected"]["pool"] == "tiny"
 
 

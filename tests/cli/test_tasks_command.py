@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import shared
+from conftest import Models, shared
+from helpers.said import Captured, json_of, output, refused
 from helpers.tiny import tiny_task
 
 from deepthink_cli.artifact.format import read_header
@@ -16,21 +16,11 @@ from deepthink_cli.cli.main import run
 from deepthink_cli.tasks.catalogue import built_in
 from deepthink_cli.tasks.files import read_tasks
 
-Models = Callable[[str], Path]
-Captured = pytest.CaptureFixture[str]
-
-
-def output(capsys: Captured, *arguments: str, code: int = 0) -> str:
-    capsys.readouterr()
-    assert run(list(arguments)) == code
-    captured = capsys.readouterr()
-    return captured.out if code == 0 else captured.err
-
 
 def test_the_list_names_every_task(capsys: Captured) -> None:
     listed = output(capsys, "tasks")
     assert all(name.rsplit("/", maxsplit=1)[-1] in listed for name in built_in())
-    assert len(json.loads(output(capsys, "tasks", "--json"))) == len(built_in())
+    assert len(json_of(capsys, "tasks", "--json")) == len(built_in())
 
 
 def test_a_task_is_shown_with_its_prompt_splits_source_and_licence(capsys: Captured) -> None:
@@ -59,9 +49,7 @@ def test_a_printed_task_file_is_the_task(tmp_path: Path, capsys: Captured) -> No
 
 
 def test_rows_are_counted_from_the_data(capsys: Captured) -> None:
-    counted = json.loads(output(capsys, "tasks", "trec", "--data-dir", str(shared("data")), "--json"))["counted"][
-        "paper"
-    ]
+    counted = json_of(capsys, "tasks", "trec", "--data-dir", str(shared("data")), "--json")["counted"]["paper"]
     assert (counted["rows"], counted["labels"]["Entity"], counted["left_out"]) == (500, 94, {"also in test": 10})
 
 
@@ -73,13 +61,13 @@ def test_a_right_task_file_validates(tmp_path: Path, capsys: Captured) -> None:
 
 def test_a_task_whose_example_does_not_fit_is_not_shown(tmp_path: Path, capsys: Captured) -> None:
     path, _ = tiny_task(tmp_path, example={"body": "a"})
-    error = output(capsys, "tasks", str(path), code=2)
-    assert error == "deepthink: task: tiny: its example does not fit the task: no column 'kind'\n"
+    error = refused(capsys, "tasks", path)
+    assert error == "deepthink: task: tiny: its example does not fit the task: no column 'kind'"
 
 
 @pytest.mark.parametrize("arguments", [["validate"], ["agnews", "x.yaml"], ["agnew"], ["validate", "nowhere.yaml"]])
 def test_wrong_words_are_a_usage_error(arguments: list[str], capsys: Captured) -> None:
-    assert output(capsys, "tasks", *arguments, code=2).startswith("deepthink: ")
+    assert refused(capsys, "tasks", *arguments).startswith("deepthink: ")
 
 
 @pytest.fixture
@@ -99,18 +87,18 @@ def test_a_memory_records_its_task_seed_and_shots(memory: tuple[Path, list[str]]
 
 def test_eval_takes_rows_and_labels_from_the_task(memory: tuple[Path, list[str]], capsys: Captured) -> None:
     path, named = memory
-    found = json.loads(output(capsys, "eval", str(path), *named, "--json", "--protocol", "official", "-q"))
+    found = json_of(capsys, "eval", path, *named, "--json", "--protocol", "official", "-q")
     assert (found["split"], found["protocol"], found["n"], found["skipped"]) == ("test", "official", 6, {})
 
 
 def test_eval_samples_a_file_too(memory: tuple[Path, list[str]], tmp_path: Path, capsys: Captured) -> None:
     rows = tmp_path / "rows.jsonl"
     rows.write_text("".join(json.dumps({"text": f"film {n}", "kind": "positive"}) + "\n" for n in range(9)))
-    assert json.loads(output(capsys, "eval", str(memory[0]), str(rows), "--limit", "4", "--json", "-q"))["n"] == 4
+    assert json_of(capsys, "eval", memory[0], rows, "--limit", "4", "--json", "-q")["n"] == 4
 
 
 def test_eval_refuses_a_memory_of_other_labels(memory: tuple[Path, list[str]], capsys: Captured) -> None:
-    error = output(capsys, "eval", str(memory[0]), "--task", "agnews", code=2)
+    error = refused(capsys, "eval", memory[0], "--task", "agnews")
     assert "made for the labels negative, positive; task agnews has World" in error
 
 
@@ -118,7 +106,7 @@ def test_eval_refuses_a_memory_of_other_fields(
     memory: tuple[Path, list[str]], tmp_path: Path, capsys: Captured
 ) -> None:
     path, data = tiny_task(tmp_path / "other", template="{one} {two}: {kind}", fields={"one": "body", "two": "body"})
-    error = output(capsys, "eval", str(memory[0]), "--task", str(path), "--data-dir", str(data), code=2)
+    error = refused(capsys, "eval", memory[0], "--task", path, "--data-dir", data)
     assert "asks for text; task tiny has one, two" in error
 
 
@@ -144,7 +132,8 @@ def test_eval_warns_of_demonstrations_among_the_rows(models: Models, tmp_path: P
     ],
 )
 def test_task_options_that_do_not_go_together(arguments: list[str], message: str, capsys: Captured) -> None:
-    assert message in output(capsys, *arguments, code=2)
+    assert run(arguments) == 2
+    assert message in capsys.readouterr().err
 
 
 def test_a_data_directory_in_the_environment_is_no_mistake(
@@ -156,7 +145,7 @@ def test_a_data_directory_in_the_environment_is_no_mistake(
 
 
 def test_offline_never_asks_the_hub(capsys: Captured) -> None:
-    error = output(capsys, "think", "--task", "snli", "--offline", code=1)
+    error = refused(capsys, "think", "--task", "snli", "--offline", code=1)
     assert "not in the cache, and --offline forbids downloads; omit --offline, or give --data-dir DIR" in error
 
 
@@ -168,9 +157,9 @@ def test_tasks_whose_rows_are_not_there_are_listed_and_named(tmp_path: Path, cap
 
 
 def test_several_tasks_are_no_task_file(capsys: Captured) -> None:
-    assert "--yaml: bbh is 22 tasks" in output(capsys, "tasks", "bbh", "--yaml", code=2)
+    assert "--yaml: bbh is 22 tasks" in refused(capsys, "tasks", "bbh", "--yaml")
 
 
 def test_validate_answers_scripts_too(tmp_path: Path, capsys: Captured) -> None:
     path, _ = tiny_task(tmp_path)
-    assert json.loads(output(capsys, "tasks", "validate", str(path), "--json"))["tasks"] == ["tiny"]
+    assert json_of(capsys, "tasks", "validate", path, "--json")["tasks"] == ["tiny"]

@@ -6,18 +6,17 @@ import csv
 import io
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import write_rows
+from conftest import Models, write_rows
+from helpers.said import Captured
 from helpers.synthetic import curve, write
 from helpers.tiny import tiny_task
 
 from deepthink_cli.cli.console import note, progress
 from deepthink_cli.cli.main import MESSAGE, run
 
-Captured = pytest.CaptureFixture[str]
 STEERING = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 EVIL = "\x1b]0;owned\x07\x1b[2J\x9b31m\x7f\x08\u202etxt.exe\u2066\u200f\u2028\x85\r\x0b|$&*`_"
 KIND = "é שלום مرحبا 日本 👩‍👩‍👧 e\u0301"
@@ -77,7 +76,7 @@ def test_errors_do_not_steer(
 
 
 @pytest.fixture
-def evil(models: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> str:
+def evil(models: Models, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> str:
     """The file name of a memory whose labels, texts and fields are all hostile, in a hostile folder."""
     (tmp_path / EVIL.replace("/", "")).mkdir()
     monkeypatch.chdir(tmp_path / EVIL)
@@ -166,9 +165,7 @@ def test_a_progress_bar_shows_hostile_names_safely() -> None:
     assert not STEERING.search(screen.getvalue())
 
 
-def test_a_label_of_megabytes_does_not_fill_the_screen(
-    models: Callable[[str], Path], tmp_path: Path, capsys: Captured
-) -> None:
+def test_a_label_of_megabytes_does_not_fill_the_screen(models: Models, tmp_path: Path, capsys: Captured) -> None:
     path = str(tmp_path / "mem.safetensors")
     demos = write_rows(tmp_path / "demos.jsonl", [{"text": "x", "label": "no"}, {"text": "y", "label": "yes"}])
     labels = json.dumps(["no", "yes", "z" * 500_000])

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 from conftest import write_rows
+from helpers.said import Captured, json_of
 
 from deepthink_cli.cli.main import run
 
 REVIEWS = Path(__file__).parent.parent.parent / "examples" / "reviews" / "demos.jsonl"
-Captured = pytest.CaptureFixture[str]
 
 
 def said(capsys: Captured, *words: str) -> list[str]:
@@ -68,8 +67,9 @@ def test_a_task_is_not_doubted(output: str, capsys: Captured, tmp_path: Path) ->
 
 def test_json_has_the_counts_the_example_and_the_warnings(tmp_path: Path, output: str, capsys: Captured) -> None:
     rows = [{"id": n, "text": f"a text {n}x", "label": "ab"[n % 2]} for n in range(4)]
-    assert run(["think", str(write_rows(tmp_path / "r.jsonl", rows)), "-T", "1", "--json", "-q", "-o", output]) == 0
-    values = json.loads(capsys.readouterr().out)
+    values = json_of(
+        capsys, "think", str(write_rows(tmp_path / "r.jsonl", rows)), "-T", "1", "--json", "-q", "-o", output
+    )
     assert values["label_counts"] == {"a": 2, "b": 2}
     assert (values["label_field"], values["example"]) == ("label", "Id: 0\nText: a text 0x\nLabel: a")
     assert len(values["warnings"]) == 1

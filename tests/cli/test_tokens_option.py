@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from conftest import shared, write_rows
 from helpers.families import write_model
+from helpers.said import Captured, json_of, output
 from helpers.tiny import tiny_task
 from transformers import AutoTokenizer
 
@@ -36,30 +37,23 @@ def ids_of(words: list[str], model: Path, tmp_path: Path) -> list[int]:
 
 
 def test_a_memory_has_the_ids_of_the_whole_prompt_and_of_parts_only_where_that_is_asked_for(
-    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    model: Path, tmp_path: Path, capsys: Captured
 ) -> None:
     tokenizer = AutoTokenizer.from_pretrained(model)
     memory = tmp_path / "mem.safetensors"
     whole = ids_of([], model, tmp_path)
     assert [*whole, *tokenizer("Text: x").input_ids] == tokenizer(TEXT + "Text: x").input_ids
-    capsys.readouterr()
-    assert run(["inspect", str(memory)]) == 0
-    assert "token ids" not in capsys.readouterr().out
+    assert "token ids" not in output(capsys, "inspect", memory)
     assert ids_of(["--tokens", "parts"], model, tmp_path) == tokenizer(TEXT).input_ids
-    assert run(["inspect", str(memory)]) == 0
-    assert "of demonstrations and query, each alone" in capsys.readouterr().out
+    assert "of demonstrations and query, each alone" in output(capsys, "inspect", memory)
 
 
-def test_predict_gives_queries_the_ids_that_the_memory_records(
-    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_predict_gives_queries_the_ids_that_the_memory_records(model: Path, tmp_path: Path, capsys: Captured) -> None:
     queries = write_rows(tmp_path / "queries.jsonl", [{"text": "a warm film"}])
     scores = []
     for words in ([], ["--tokens", "parts"]):
         ids_of(words, model, tmp_path)
-        capsys.readouterr()
-        assert run(["predict", str(tmp_path / "mem.safetensors"), str(queries), "-q"]) == 0
-        scores.append(json.loads(capsys.readouterr().out)["scores"])
+        scores.append(json_of(capsys, "predict", tmp_path / "mem.safetensors", queries, "-q")["scores"])
     assert scores[0] != pytest.approx(scores[1], abs=1e-3)
 
 
@@ -75,7 +69,7 @@ def test_rows_of_a_study_name_the_ids_of_parts(model: Path, tmp_path: Path) -> N
     assert "tokens" not in json.loads(whole.line())["setting"]
 
 
-def test_tokens_are_not_for_a_chat(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_tokens_are_not_for_a_chat(model: Path, tmp_path: Path, capsys: Captured) -> None:
     demos = write_rows(tmp_path / "demos.jsonl", [{"text": "a", "label": "b"}, {"text": "c", "label": "d"}])
     assert run(["think", str(demos), "-m", str(model), "--chat", "--tokens", "parts"]) == 2
     assert "--tokens parts: not with --chat" in capsys.readouterr().err

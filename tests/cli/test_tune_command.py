@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import write_rows
+from conftest import Models, write_rows
+from helpers.said import Captured, output
 
 from deepthink_cli.artifact.format import read_header
 from deepthink_cli.cli.main import run
@@ -28,13 +28,11 @@ def rows(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def words(models: Callable[[str], Path], rows: Path) -> list[str]:
+def words(models: Models, rows: Path) -> list[str]:
     return ["tune", str(rows), "-m", str(models("llama")), "-T", "3", "--folds", "3", "--technique", "composed"]
 
 
-def test_the_table_has_plain_in_context_learning_first_and_a_verdict_last(
-    words: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_table_has_plain_in_context_learning_first_and_a_verdict_last(words: list[str], capsys: Captured) -> None:
     assert run([*words, "--eta", "0.1", "--calibrate", "domain,contextual", "--details"]) == 0
     out, err = capsys.readouterr()
     lines = out.splitlines()
@@ -51,20 +49,15 @@ def test_the_table_has_plain_in_context_learning_first_and_a_verdict_last(
     assert "deepthink predict mem.safetensors INPUTS" in err
 
 
-def test_the_screen_has_the_verdict_what_to_expect_and_no_table(
-    words: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run([*words, "--calibrate", "none"]) == 0
-    verdict, expected, *others = capsys.readouterr().out.splitlines()
+def test_the_screen_has_the_verdict_what_to_expect_and_no_table(words: list[str], capsys: Captured) -> None:
+    verdict, expected, *others = output(capsys, *words, "--calibrate", "none").splitlines()
     assert verdict.startswith("verdict: cannot choose with these 10 rows")
     assert re.fullmatch(r"expect on other rows: \d+\.\d% \(\d+\.\d% to \d+\.\d%\)", expected)
     assert len(others) <= 3
     assert others[-1].endswith("--details: the best of each kind")
 
 
-def test_the_report_as_json_has_every_setting_and_the_nested_estimate(
-    words: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_report_as_json_has_every_setting_and_the_nested_estimate(words: list[str], capsys: Captured) -> None:
     assert run([*words, "--calibrate", "none", "--json", "-q"]) == 0
     out, err = capsys.readouterr()
     values: dict[str, Any] = json.loads(out)
@@ -81,7 +74,7 @@ def test_the_report_as_json_has_every_setting_and_the_nested_estimate(
 
 
 def test_the_memory_says_how_it_was_tuned(
-    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    words: list[str], tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "mem.safetensors"
     assert run([*words, "--calibrate", "none", "-o", str(path)]) == 0
@@ -101,18 +94,17 @@ def test_the_memory_says_how_it_was_tuned(
 
 
 def test_the_verdict_says_what_the_calibration_alone_gives(
-    words: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    words: list[str], capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     last = property(lambda self: max(n for n, each in enumerate(self.settings) if each.calibration == "domain"))
     monkeypatch.setattr(TuneReport, "kept", last)
-    assert run([*words, "--calibrate", "none,domain", "-q", "--details"]) == 0
-    out = capsys.readouterr().out
+    out = output(capsys, *words, "--calibrate", "none,domain", "-q", "--details")
     (alone,) = re.findall(r"calibrations at T = 1: none \d+\.\d%, domain (\d+\.\d%)", out)
     assert f"plain in-context learning with calibration domain: {alone}, against " in out
 
 
 def test_a_calibration_of_rows_is_stored_so_that_the_command_to_use_names_none(
-    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    words: list[str], tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = [{**row, "review": f"{row['review']} {more}"} for row in ROWS for more in range(8)]
     write_rows(tmp_path / "rows.jsonl", rows)
@@ -123,12 +115,11 @@ def test_a_calibration_of_rows_is_stored_so_that_the_command_to_use_names_none(
     assert run([*words, "--calibrate", "batch", "-o", str(path)]) == 0
     assert f"next: deepthink predict {path} INPUTS\n" in capsys.readouterr().err
     stored = read_header(path).metadata.calibrated
-    assert stored is not None
     assert (stored.method, stored.inputs, stored.source) == ("batch", 76, "rows.jsonl")
 
 
 def test_the_memory_is_the_one_that_think_makes_of_the_same_rows_in_the_same_order(
-    words: list[str], tmp_path: Path, models: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+    words: list[str], tmp_path: Path, models: Models, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from deepthink_cli import load_memory
 
@@ -136,7 +127,6 @@ def test_the_memory_is_the_one_that_think_makes_of_the_same_rows_in_the_same_ord
     path, again = tmp_path / "mem.safetensors", tmp_path / "again.safetensors"
     assert run([*words, "--eta", "0.2", "--calibrate", "none", "-q", "--json", "-o", str(path)]) == 0
     tuned = load_memory(path).provenance
-    assert tuned is not None
     ordered = [{"review": each.text, "sentiment": each.label} for each in tuned.demonstrations.examples]
     demos = write_rows(tmp_path / "demos.jsonl", list(ordered))
     more = ["-T", "3", "--eta", "0.2", "--labels", "negative,positive", "--technique", "composed"]
@@ -160,7 +150,7 @@ def test_the_memory_is_the_one_that_think_makes_of_the_same_rows_in_the_same_ord
     ],
 )
 def test_mistakes_are_one_line_and_exit_2(
-    more: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    more: list[str], message: str, tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     write_rows(tmp_path / "rows.jsonl", list(ROWS[3:7]))

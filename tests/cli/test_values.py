@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import pytest
 import typer
+from helpers.said import Captured
 from typer.testing import CliRunner
 
 from deepthink_cli.cli.console import bar, interval_bar, note, report, table, write_json
@@ -136,13 +137,13 @@ def test_a_configuration_file_of_another_format_is_refused(tmp_path: Path) -> No
     assert message == f"config {tmp_path}/a.ini: unknown format '.ini'; use .toml, .yaml or .yml"
 
 
-def test_notes_go_to_stderr_unless_quiet(capsys: pytest.CaptureFixture[str]) -> None:
+def test_notes_go_to_stderr_unless_quiet(capsys: Captured) -> None:
     note("said [bold]plainly[/bold]")
     note("not said", quiet=True)
     assert capsys.readouterr() == ("", "said [bold]plainly[/bold]\n")
 
 
-def test_json_goes_to_stdout_on_one_line_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_goes_to_stdout_on_one_line_as_it_is(capsys: Captured) -> None:
     write_json({"text": "é\n" + "long " * 100})
     out, err = capsys.readouterr()
     assert (out.count("\n"), err) == (1, "")
@@ -154,7 +155,7 @@ def test_json_holds_no_nan() -> None:
         write_json({"accuracy": float("nan")})
 
 
-def test_a_report_neither_wraps_nor_interprets_its_lines(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_report_neither_wraps_nor_interprets_its_lines(capsys: Captured) -> None:
     line = "[red]x[/red] :smile: " * 20
     report(line, table("name", "n", rows=[["[b]", "1"], ["much longer", "100"]]))
     first, *others = capsys.readouterr().out.splitlines()

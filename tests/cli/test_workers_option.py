@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from helpers.said import Captured
 
 from deepthink_cli.cli.executor_options import place_of
 from deepthink_cli.cli.main import run
@@ -12,7 +13,6 @@ from deepthink_cli.experiments.executors.base import EXECUTORS
 
 def test_a_number_alone_is_of_processes_here() -> None:
     place = place_of("3")
-    assert place is not None
     assert (place.number, place.found, place.address) == (3, None, None)
     assert place_of(None) is None
 
@@ -29,7 +29,6 @@ def test_a_number_alone_is_of_processes_here() -> None:
 )
 def test_a_name_is_of_other_machines(text: str, number: int | None, name: str, address: str | None) -> None:
     place = place_of(text, queues=True)
-    assert place is not None
     assert (place.number, place.found, place.address) == (number, EXECUTORS[name], address)
 
 
@@ -48,6 +47,6 @@ def test_a_queue_is_for_runs_alone() -> None:
         place_of("2@slurm")
 
 
-def test_a_run_that_names_no_workers_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_that_names_no_workers_is_one_line(capsys: Captured) -> None:
     assert run(["run", "--task", "sst2", "--workers", "0"]) == 2
     assert capsys.readouterr().err.startswith("deepthink: --workers 0: a whole number from 1 to 10000")

@@ -237,12 +237,6 @@ def test_parquet_tells_null_from_not_a_number(tmp_path: Path) -> None:
     )
 
 
-def test_csv_and_json_lines_make_the_same_demonstrations(path: Path, tmp_path: Path) -> None:
-    table = tmp_path / "rows.csv"
-    table.write_text('text,label\n"one\ntwo",yes\nthree,no\n')
-    assert read_demonstrations(str(table)) == demonstrations(path, row("one\ntwo", "yes"), row("three", "no"))
-
-
 @pytest.mark.parametrize("field", ["text", "candidates"])
 def test_a_text_may_have_a_mebibyte_and_no_more(path: Path, field: str) -> None:
     def queries(text: str) -> list[Query]:

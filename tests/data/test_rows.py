@@ -54,10 +54,6 @@ def test_every_name_of_json_lines_is_read_as_json_lines(tmp_path: Path, suffix: 
     assert read(tmp_path / f"rows{suffix}", '{"a": 1}\n')[0].fields == {"a": 1}
 
 
-def test_a_byte_order_mark_is_not_part_of_the_first_row(jsonl: Path) -> None:
-    assert read(jsonl, b'\xef\xbb\xbf{"a": 1}\n')[0].fields == {"a": 1}
-
-
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
@@ -190,11 +186,6 @@ def test_csv_rows_with_the_wrong_number_of_cells_are_reported_together(csv: Path
 def test_a_csv_in_latin_1_is_named_with_the_line_of_the_wrong_byte(csv: Path, rows_before: int) -> None:
     message = refusal(csv, b"text,label\n" + b"good,yes\n" * rows_before + b"caf\xe9,no\n")
     assert message == f"{csv}:{rows_before + 2}: not UTF-8 (byte 0xe9); save the file as UTF-8"
-
-
-def test_tab_separated_cells_may_hold_commas(tmp_path: Path) -> None:
-    rows = read(tmp_path / "rows.tsv", "text\tlabel\none, two\tyes\n")
-    assert rows == [Row({"text": "one, two", "label": "yes"}, f"{tmp_path}/rows.tsv:2")]
 
 
 def test_parquet_rows_are_numbered_through_all_batches(tmp_path: Path) -> None:

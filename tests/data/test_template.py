@@ -25,32 +25,6 @@ def test_demonstrations_end_with_the_separator_each() -> None:
     assert written == "Review: good\nSentiment: yes\n##\nReview: bad\nSentiment: no\n##\n"
 
 
-def test_the_last_field_is_the_label_and_the_others_make_the_query() -> None:
-    template = Template("{premise} => {hypothesis}: {verdict}")
-    assert template.fields == ("premise", "hypothesis", "verdict")
-    assert template.text_fields == ("premise", "hypothesis")
-    assert template.label_field == "verdict"
-
-
-def test_several_text_fields_are_filled_by_name() -> None:
-    template = Template("{premise} => {hypothesis}: {verdict}")
-    assert template.query({"hypothesis": "B", "premise": "A", "other": "C"}) == "A => B: "
-
-
-def test_texts_are_stripped_of_the_white_space_around_them() -> None:
-    assert Template("[{a}|{b}]{c}").query({"a": " one\n", "b": "\ttwo words "}) == "[one|two words]"
-
-
-def test_doubled_braces_are_literal_ones() -> None:
-    template = Template("{{{text}}} is {{}}: {label}")
-    assert template.query("x") == "{x} is {}: "
-    assert template.demonstrations([("x", "y")]) == "{x} is {}: y\n\n"
-
-
-def test_braces_in_a_text_are_text() -> None:
-    assert Template(REVIEW).query("{label} {0} }{") == "Review: {label} {0} }{\nSentiment: "
-
-
 @pytest.mark.parametrize(
     ("name", "title"),
     [("review_text", "Review text"), ("text", "Text"), ("URL", "URL"), ("_a__b", "A  b"), ("été", "Été")],

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from conftest import Models
 from helpers.families import EVERY_FAMILY, random_network
 
 from deepthink_cli import load_model
@@ -38,7 +37,7 @@ def made(llama: BatchedEngine, family: str, dtype: torch.dtype, **fields: Any) -
 
 @pytest.mark.parametrize("family", EVERY_FAMILY)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", pytest.param("float16", marks=pytest.mark.soak)])
-def test_every_family_agrees_with_a_plain_pass(family: str, dtype: str, models: Callable[[str], Path]) -> None:
+def test_every_family_agrees_with_a_plain_pass(family: str, dtype: str, models: Models) -> None:
     check_plain_pass(load_model(str(models(family)), dtype=dtype).model, TEXT, QUERY)
 
 
@@ -58,7 +57,7 @@ def test_positions_that_do_not_start_at_zero_are_refused_by_name(dtype: torch.dt
         check_plain_pass(made(llama, "roberta", dtype, is_decoder=True), TEXT, QUERY)
 
 
-def test_a_family_that_shifts_its_positions_is_refused(models: Callable[[str], Path]) -> None:
+def test_a_family_that_shifts_its_positions_is_refused(models: Models) -> None:
     model = load_model(str(models("gpt2"))).model
     check_plain_pass(model, TEXT, QUERY)
 
@@ -71,7 +70,7 @@ def test_a_family_that_shifts_its_positions_is_refused(models: Callable[[str], P
         check_plain_pass(model, TEXT, QUERY)
 
 
-def test_a_network_that_fails_with_a_past_is_refused_with_its_reason(models: Callable[[str], Path]) -> None:
+def test_a_network_that_fails_with_a_past_is_refused_with_its_reason(models: Models) -> None:
     model = load_model(str(models("gpt2"))).model
 
     def failing(_: torch.nn.Module, __: Any, kwargs: dict[str, Any]) -> None:
@@ -83,9 +82,7 @@ def test_a_network_that_fails_with_a_past_is_refused_with_its_reason(models: Cal
         check_plain_pass(model, TEXT, QUERY)
 
 
-def test_masked_vocabulary_rows_do_not_hide_a_disagreement(
-    models: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_masked_vocabulary_rows_do_not_hide_a_disagreement(models: Models, monkeypatch: pytest.MonkeyPatch) -> None:
     model = load_model(str(models("gpt2"))).model
     masked = torch.zeros(model.known_tokens).index_fill_(0, torch.arange(0, model.known_tokens, 5), -1e9)
     model.network.lm_head.bias = torch.nn.Parameter(masked, requires_grad=False)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from conftest import Loaded, Soak, read
+from conftest import Loaded, Models, Soak, read
 from helpers.families import EVERY_FAMILY
 from queries import (
     DEMOS,
@@ -31,7 +30,6 @@ from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.model.tokens import TokenizedQuery
 from deepthink_cli.scoring.likelihood import score_each
 
-Models = Callable[[str], Path]
 LONG, SHORT = DEMOS, tuple(range(60, 65))
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
-from conftest import read
+from conftest import Models, read
 from helpers.families import write_model
 from queries import DEMOS
 
@@ -16,8 +15,6 @@ from deepthink_cli.engine import budget
 from deepthink_cli.engine.budget import best_tokens, byte_budget
 from deepthink_cli.engine.network import LanguageModel
 from deepthink_cli.engine.packed import PackedEngine
-
-Models = Callable[[str], Path]
 
 
 @pytest.mark.parametrize(("free", "tokens"), [(2**40, 16384), (2**30, 4000), (0, 256)])

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from conftest import read, write_rows
+from conftest import Models, read, write_rows
 from helpers.families import EVERY_FAMILY, FAMILIES, write_model
+from helpers.said import Captured, output
 from queries import DEMOS, NOT_PACKED, QUERIES, plain_scores
 
 from deepthink_cli import load_model, score
@@ -28,7 +28,6 @@ from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.model.opening import open_model
 from deepthink_cli.model.options import ModelOptions
 
-Models = Callable[[str], Path]
 pytestmark = pytest.mark.usefixtures("loaded_anew")
 QUERY = QUERIES[0]
 SINKS: dict[str, Any] = {
@@ -213,11 +212,10 @@ def test_an_unknown_engine_is_refused_before_the_weights_are_loaded(
 
 
 @pytest.mark.parametrize("name", [AUTO, "packed", "padded"])
-def test_every_registered_engine_is_a_choice_of_the_command_line(
-    name: str, models: Models, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(["doctor", "-m", str(models("llama")), "--engine", name]) == 0
-    assert f"{'packed' if name == AUTO else name} engine" in capsys.readouterr().out
+def test_every_registered_engine_is_a_choice_of_the_command_line(name: str, models: Models, capsys: Captured) -> None:
+    assert f"{'packed' if name == AUTO else name} engine" in output(
+        capsys, "doctor", "-m", str(models("llama")), "--engine", name
+    )
 
 
 def test_an_engine_that_is_registered_is_chosen_by_its_name(models: Models, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -249,7 +247,7 @@ def test_predict_says_which_engine_scores_and_why_rows_are_padded(
     models: Models,
     demos: Path,
     tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    capsys: Captured,
 ) -> None:
     memory, rows = str(tmp_path / "mem.safetensors"), write_rows(tmp_path / "in.jsonl", [{"review": "fine"}])
     assert run(["think", str(demos), "-m", str(models(family)), "-T", "1", "-q", "-o", memory]) == 0
@@ -260,9 +258,7 @@ def test_predict_says_which_engine_scores_and_why_rows_are_padded(
     assert told or "engine" not in stderr
 
 
-def test_doctor_says_which_engine_a_model_gets(models: Models, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["doctor"]) == 0
-    assert "engine       pocket in float32 on cpu: packed engine, " in capsys.readouterr().out
-    assert run(["doctor", "-m", str(models("bloom"))]) == 0
-    assert "padded engine: its attention is custom code" in capsys.readouterr().out
+def test_doctor_says_which_engine_a_model_gets(models: Models, capsys: Captured) -> None:
+    assert "engine       pocket in float32 on cpu: packed engine, " in output(capsys, "doctor")
+    assert "padded engine: its attention is custom code" in output(capsys, "doctor", "-m", str(models("bloom")))
     assert run(["doctor", "-m", "./nowhere"]) == 2

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-
 import pytest
-from conftest import Loaded
+from conftest import Loaded, Models
 from helpers.families import EVERY_FAMILY
 from queries import plain_scores
 
@@ -49,7 +46,7 @@ def test_thinking_moves_every_layer_of_every_family(family: str, loaded: Loaded,
 
 @pytest.mark.parametrize("family", EVERY_FAMILY)
 def test_the_size_of_a_memory_is_known_before_the_weights_are_loaded(
-    family: str, models: Callable[[str], Path], loaded: Loaded, reviews: DemonstrationSet
+    family: str, models: Models, loaded: Loaded, reviews: DemonstrationSet
 ) -> None:
     spec = open_model(ModelOptions(model=str(models(family))))
     engine = loaded(family)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from conftest import Loaded, read
+from conftest import Loaded, Models, read
 from helpers.families import FAMILIES
 from helpers.soak import with_soak
 
@@ -43,7 +42,6 @@ def generated(engine: Engine, memory: Memory | None, prompts: Sequence[Prompt], 
 
 def by_transformers(engine: Any, memory: Memory, prompt: Prompt, **fields: Any) -> list[int]:
     """What `model.generate` adds to the prompt after a cache with the memory's content."""
-    assert memory.provenance is not None
     ids = [*memory.provenance.demonstrations.token_ids, *prompt.ids]
     ids_1S = torch.tensor([ids])
     torch.manual_seed(prompt.seed)
@@ -91,7 +89,6 @@ def test_sampled_tokens_are_those_of_transformers_with_the_same_seed(
 def test_one_reading_generates_as_without_a_cache(family: str, loaded: Loaded, reviews: DemonstrationSet) -> None:
     engine: Any = loaded(family)
     memory, (prompt, *_) = memory_of(engine, reviews, 1), prompts_of(engine)
-    assert memory.provenance is not None
     ids = [*memory.provenance.demonstrations.token_ids, *prompt.ids]
     start = len(ids)
     with torch.inference_mode():
@@ -130,7 +127,7 @@ def test_a_text_ends_at_the_end_token_and_at_a_stop_string(llama: Any, reviews: 
     assert (stopped[-1].finish, [token.id for token in stopped]) == ("stop", expected)
 
 
-def test_the_model_own_end_is_the_last_token(models: Callable[[str], Path], reviews: DemonstrationSet) -> None:
+def test_the_model_own_end_is_the_last_token(models: Models, reviews: DemonstrationSet) -> None:
     engine: Any = load_model(str(models("gpt2")))
     memory, prompts = memory_of(engine, reviews, 1), prompts_of(engine)[:1]
     (free,) = generated(engine, memory, prompts)
@@ -164,7 +161,7 @@ def test_all_positions_of_a_model_can_be_used(llama: Engine, reviews: Demonstrat
 
 
 def test_a_batch_that_runs_out_of_memory_continues_as_smaller_ones(
-    models: Callable[[str], Path], reviews: DemonstrationSet, monkeypatch: pytest.MonkeyPatch
+    models: Models, reviews: DemonstrationSet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine: Any = load_model(str(models("gpt_neox")))
     memory, prompts = memory_of(engine, reviews, 1), prompts_of(engine, ["A film", "A joke", "A mess", "A town"])
@@ -184,7 +181,7 @@ def test_a_batch_that_runs_out_of_memory_continues_as_smaller_ones(
 
 
 def test_logits_that_are_not_finite_are_an_error(
-    models: Callable[[str], Path], reviews: DemonstrationSet, monkeypatch: pytest.MonkeyPatch
+    models: Models, reviews: DemonstrationSet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine: Any = load_model(str(models("gpt2")))
     memory, prompts = memory_of(engine, reviews, 1), prompts_of(engine)

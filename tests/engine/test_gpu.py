@@ -6,16 +6,16 @@ Run by `make gpu`; skipped where torch sees no GPU, and in the rest of the suite
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from conftest import REVIEWS, write_rows
+from conftest import REVIEWS, Models, write_rows
 from helpers.families import FAMILIES
 from helpers.llama_states import state
 from helpers.oracle import LlamaOracle
+from helpers.said import Captured
 from queries import DEMOS, QUERIES, assert_close, tensors
 
 from deepthink_cli import (
@@ -43,7 +43,6 @@ if not torch.cuda.is_available():
     pytest.skip("needs a GPU that torch sees: make gpu", allow_module_level=True)
 
 CPU, THREE = torch.device("cpu"), Method(3, Gate(0.1, 0.5))
-Models = Callable[[str], Path]
 Both = tuple[BatchedEngine, BatchedEngine]
 ROWS = [
     {"review": f"a {word} and {other} film", "sentiment": label}
@@ -231,7 +230,7 @@ def test_the_same_rows_are_selected(
     assert (paths["cpu"] / "chosen.jsonl").read_text() == (paths["cuda"] / "chosen.jsonl").read_text()
 
 
-def test_tuning_has_the_same_table(paths: dict[str, Path], models: Models, capsys: pytest.CaptureFixture[str]) -> None:
+def test_tuning_has_the_same_table(paths: dict[str, Path], models: Models, capsys: Captured) -> None:
     tables = []
     for device in ("cpu", "cuda"):
         made(
@@ -247,7 +246,6 @@ def test_a_state_of_llama_cpp_is_written(paths: dict[str, Path], models: Models,
     memory = paths["cpu"] / "mem.safetensors"
     made(["think", str(paths["demos"]), "-T", "2", "--keep", "2", "-q", "-o", str(memory)], "cpu", models)
     first = thought(load_model(str(models("llama")), device="cpu"), reviews, Method(1))
-    assert first.provenance is not None
     (paths["cpu"] / "saved").write_bytes(state(first, first.provenance.demonstrations.token_ids))
     words = ["--to", "llama.cpp", "--state", str(paths["cpu"] / "saved"), "-o", str(paths["cuda"] / "state")]
     made(["export", str(memory), *words], "cuda", models)

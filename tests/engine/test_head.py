@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from types import SimpleNamespace
 
 import pytest
 import torch
+from conftest import Models
 from torch import Tensor
 
 from deepthink_cli import load_model
@@ -75,7 +75,7 @@ def test_logits_that_are_nan_or_infinite_stay_so(value: float) -> None:
 
 @pytest.mark.parametrize("masked", [-1e9, -torch.inf])
 def test_a_model_with_masked_rows_has_its_float32_head_and_its_scale_is_still_checked(
-    masked: float, models: Callable[[str], Path]
+    masked: float, models: Models
 ) -> None:
     network = load_model(str(models("phi"))).model.network
     network.lm_head.bias[0] = masked
@@ -85,9 +85,7 @@ def test_a_model_with_masked_rows_has_its_float32_head_and_its_scale_is_still_ch
 
 
 @pytest.mark.parametrize("masked", [-1e9, -torch.inf])
-def test_a_model_without_a_float32_head_scores_the_same_with_masked_rows(
-    masked: float, models: Callable[[str], Path]
-) -> None:
+def test_a_model_without_a_float32_head_scores_the_same_with_masked_rows(masked: float, models: Models) -> None:
     model, asked, tokens = load_model(str(models("phi"))).model, torch.tensor([0, 1, 1]), torch.tensor([9, 9, 12])
     model.network.lm_head.bias[0] = masked
     inputs, places = {"input_ids": torch.tensor([[5, 6, 7, 8]])}, torch.tensor([1, 3])
@@ -134,15 +132,13 @@ def summed_by_hand(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Tenso
 
 @pytest.mark.parametrize("family", ["llama", "phi", "gemma2"])
 def test_factors_stay_in_half_precision_where_the_device_sums_their_products_in_float32(
-    family: str, models: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+    family: str, models: Models, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     network = load_model(str(models(family)), dtype="bfloat16").model.network
     without, hidden = float32_head(network, range(1, 9)), torch.randn(50, network.config.hidden_size).bfloat16()
-    assert without is not None
     assert not without.in_half  # no processor has such a product
     monkeypatch.setattr(logits, "summed_in_float32", summed_by_hand)
     head = float32_head(network, range(1, 9))
-    assert head is not None
     assert head.in_half
     assert head.copy_bytes == 0
     asked, tokens = torch.arange(50), torch.arange(50) % network.config.vocab_size
@@ -152,9 +148,8 @@ def test_factors_stay_in_half_precision_where_the_device_sums_their_products_in_
 
 
 def test_a_product_that_is_summed_in_half_precision_is_not_used(
-    models: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+    models: Models, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(logits, "summed_in_float32", lambda hidden, weight, bias: (hidden @ weight.T).float())
     head = float32_head(load_model(str(models("llama")), dtype="bfloat16").model.network, range(1, 9))
-    assert head is not None
     assert not head.in_half

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 import torch
-from conftest import REVIEWS
+from conftest import REVIEWS, Models
 from helpers.tiny import run_files, run_words
 from transformers import PreTrainedTokenizerBase
 
@@ -91,9 +91,7 @@ def test_it_scores_and_predicts(engine: Similarity, memories: list[Memory]) -> N
 
 
 @pytest.mark.usefixtures("loaded_anew")
-def test_a_run_makes_its_rows_with_it(
-    models: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_makes_its_rows_with_it(models: Models, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "deepthink_cli.engine.opening.choose_engine",
         lambda model, _: Similarity(model.tokenizer, model.identity, model.limits),

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from conftest import REVIEWS, TEMPLATE, read
+from conftest import REVIEWS, TEMPLATE, Models, read
 from helpers.families import write_model
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -33,7 +32,6 @@ from deepthink_cli.engine.reach import Reach
 from deepthink_cli.model.tokens import TokenizedQuery
 from deepthink_cli.thinking import think_together
 
-Models = Callable[[str], Path]
 DEMOS = tuple(range(20, 60))
 ATEN = torch.ops.aten
 WAITING = (ATEN._local_scalar_dense.default, ATEN.item.default, ATEN.is_nonzero.default)

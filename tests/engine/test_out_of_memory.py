@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from conftest import write_rows
+from conftest import Models, write_rows
+from helpers.said import Captured
 
 from deepthink_cli import load_model
 from deepthink_cli.cli.main import run
@@ -39,10 +39,10 @@ def test_what_did_not_fit_is_told_with_a_hint(
     error: Exception,
     told: str,
     demos: Path,
-    models: Callable[[str], Path],
+    models: Models,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    capsys: Captured,
 ) -> None:
     memory, inputs = tmp_path / "mem.safetensors", write_rows(tmp_path / "in.jsonl", [{"review": "x"}])
     words = ["think", str(demos), "-m", str(models("llama")), "-T", "1", "-q", "-o", str(memory)]

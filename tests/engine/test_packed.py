@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
-from conftest import Loaded, read
+from conftest import Loaded, Models, read
 from helpers.families import write_model
 from queries import DEMOS, QUERIES, SHARED
 from torch import Tensor
@@ -20,8 +19,6 @@ from deepthink_cli.engine.batches import BatchedEngine
 from deepthink_cli.engine.hooks import fused_activations
 from deepthink_cli.engine.packed import PackedEngine
 from deepthink_cli.errors import InputError
-
-Models = Callable[[str], Path]
 
 
 def test_half_precision_is_packed_too(models: Models) -> None:

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-
 import pytest
-from conftest import Loaded, read
+from conftest import Loaded, Models, read
 from queries import DEMOS, NOT_PACKED, QUERIES, assert_close, plain_scores
 
 from deepthink_cli import load_model, score
 from deepthink_cli.engine.base import Reading
 from deepthink_cli.engine.packed import PackedEngine
 from deepthink_cli.engine.padded import PaddedEngine
-
-Models = Callable[[str], Path]
 
 
 @pytest.mark.parametrize("family", ["llama", "gpt2", "gemma2"])

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
-from conftest import shared
+from conftest import Models, shared
 from helpers.families import EVERY_FAMILY, write_model
 from queries import NOT_PACKED
 from safetensors.torch import load_file, save_file
@@ -19,7 +18,6 @@ from deepthink_cli.engine.probe import try_packed
 from deepthink_cli.model.opening import open_model
 from deepthink_cli.model.options import ModelOptions
 
-Models = Callable[[str], Path]
 DTYPES = ("float32", "bfloat16", "float16")
 
 

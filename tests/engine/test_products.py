@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from copy import deepcopy
 from pathlib import Path
 
 import pytest
 import torch
-from conftest import read
+from conftest import Models, read
 from engine.queries import QUERIES
 from torch import nn
 from transformers.pytorch_utils import Conv1D
@@ -18,7 +17,6 @@ from deepthink_cli.engine import products
 from deepthink_cli.engine.batches import BatchedEngine
 from deepthink_cli.engine.products import reorder_weights, usual_products_are_slow
 
-Models = Callable[[str], Path]
 DEMOS = tuple(range(3, 40))
 ALL = 10**9
 

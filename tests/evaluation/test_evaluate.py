@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import write_rows
+from helpers.said import Captured, json_of
 from helpers.tiny import tiny_task
 from torch import Tensor
 
@@ -50,17 +51,13 @@ def memory(tmp_path: Path, demos: Path) -> Path:
     return path
 
 
-def printed(words: list[str], capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+def printed(words: list[str], capsys: Captured) -> dict[str, Any]:
     """What a command prints as JSON, without times."""
-    capsys.readouterr()
-    assert run([*words, "--json"]) == 0
-    values: dict[str, Any] = json.loads(capsys.readouterr().out)
+    values: dict[str, Any] = json_of(capsys, *words, "--json")
     return {name: value for name, value in values.items() if name not in TIMES}
 
 
-def test_evaluate_returns_what_the_command_prints(
-    memory: Path, demos: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_evaluate_returns_what_the_command_prints(memory: Path, demos: Path, capsys: Captured) -> None:
     report = evaluate(memory, demos)
     values = {name: value for name, value in report.as_json().items() if name not in TIMES}
     assert json.loads(json.dumps(values)) == printed(["eval", str(memory), str(demos)], capsys)
@@ -69,9 +66,7 @@ def test_evaluate_returns_what_the_command_prints(
     assert report.inputs_per_second > 0
 
 
-def test_a_task_is_evaluated_as_the_command_does(
-    memory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_task_is_evaluated_as_the_command_does(memory: Path, tmp_path: Path, capsys: Captured) -> None:
     task, data = tiny_task(tmp_path, template="Review: {review}\nSentiment: {sentiment}", fields={"review": "body"})
     opened = open_memory(memory)
     report = evaluate(opened, rows_of_task(opened, str(task), "paper", Source(data)))
@@ -150,7 +145,7 @@ def test_a_memory_of_another_model_is_refused(memory: Path, demos: Path, llama: 
 
 
 def test_what_thinking_did_is_what_the_samples_of_every_iteration_give(
-    memory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    memory: Path, tmp_path: Path, capsys: Captured
 ) -> None:
     labelled = [{"review": text, "sentiment": label} for text, label in zip(TEXTS, "pnnpnp", strict=True)]
     words = {"p": "positive", "n": "negative"}

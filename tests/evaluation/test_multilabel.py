@@ -7,6 +7,7 @@ import random
 from pathlib import Path
 
 import pytest
+from helpers.said import Captured, json_of, output, rows_of
 
 from deepthink_cli import load_memory
 from deepthink_cli.calibrate_memory import calibrate
@@ -27,12 +28,6 @@ DEMONSTRATIONS = (
 def rows(path: Path, of: object) -> str:
     path.write_text("".join(json.dumps(row) + "\n" for row in of))  # type: ignore[attr-defined]
     return str(path)
-
-
-def output(capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    capsys.readouterr()
-    assert run(list(words)) == 0
-    return capsys.readouterr().out
 
 
 def labelled(count: int) -> list[dict[str, object]]:
@@ -142,9 +137,7 @@ def test_copies_of_a_row_are_no_more_rows_for_thresholds(tmp_path: Path) -> None
         calibrate(memory, rows(tmp_path / "rows.jsonl", labelled(10) * 3))
 
 
-def test_think_calibrate_predict_and_eval_give_several_labels(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_think_calibrate_predict_and_eval_give_several_labels(tmp_path: Path, capsys: Captured) -> None:
     demonstrations, given = (
         rows(tmp_path / name, of) for name, of in (("demos.jsonl", DEMONSTRATIONS), ("rows.jsonl", labelled(30)))
     )
@@ -153,9 +146,9 @@ def test_think_calibrate_predict_and_eval_give_several_labels(
     assert load_memory(memory).provenance.demonstrations.template.label_separator == ","
     assert calibrate(memory, given).metadata.thresholds is not None
     stored = load_memory(memory).provenance.thresholds
-    predicted = [json.loads(line) for line in output(capsys, "predict", memory, given).splitlines()]
+    predicted = rows_of(capsys, "predict", memory, given)
     assert all(set(row["labels"]) <= set(LABELS) for row in predicted)
-    found = json.loads(output(capsys, "eval", memory, given, "--json"))
+    found = json_of(capsys, "eval", memory, given, "--json")
     assert found["thresholds"] == stored.at
     assert found["fitted_on_these_rows"]
     exact = sum(set(row["labels"]) == set(row["input"]["labels"]) for row in predicted)
@@ -165,7 +158,7 @@ def test_think_calibrate_predict_and_eval_give_several_labels(
     assert json.loads(exactly)["judged"]["value"] == pytest.approx(exact / 30)
 
 
-def test_what_has_one_label_only_is_refused_by_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_has_one_label_only_is_refused_by_name(tmp_path: Path, capsys: Captured) -> None:
     demonstrations, given = (
         rows(tmp_path / name, of) for name, of in (("demos.jsonl", DEMONSTRATIONS), ("rows.jsonl", labelled(30)))
     )

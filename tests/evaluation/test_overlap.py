@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 from conftest import write_rows
+from helpers.said import Captured, output
 
 from deepthink_cli.cli.main import run
 
 REVIEWS = Path(__file__).parent.parent.parent / "examples" / "reviews"
-Captured = pytest.CaptureFixture[str]
 
 
 @pytest.fixture(scope="module")
@@ -78,8 +78,7 @@ def test_the_accuracy_on_the_other_rows_is_printed_with_its_interval(
     memory: str, tmp_path: Path, capsys: Captured
 ) -> None:
     rows = write_rows(tmp_path / "rows.jsonl", [*lines_of("demos.jsonl")[:2], *lines_of("labelled.jsonl")[:9]])
-    assert run(["eval", memory, str(rows), "--calibrate", "contextual"]) == 0
-    out = capsys.readouterr().out
+    out = output(capsys, "eval", memory, rows, "--calibrate", "contextual")
     apart = out[out.index("2 of the 11 rows are demonstrations of the memory; on the other 9:") :].splitlines()
     assert apart[1].split()[:4] == ["scores", "T", "accuracy", "95"]
     ways = [line.split()[:2] for line in apart[2:6]]

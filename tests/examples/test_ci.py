@@ -6,13 +6,13 @@ import json
 import re
 import shutil
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import pytest
 import yaml
-from conftest import write_reviews, write_rows
+from conftest import Models, write_reviews, write_rows
+from helpers.said import Captured, rows_of
 from helpers.shells import Shell
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -90,9 +90,7 @@ def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shell:
 
 
 @pytest.fixture
-def corrected(
-    models: Callable[[str], Path], shell: Shell, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> tuple[Path, Path]:
+def corrected(models: Models, shell: Shell, tmp_path: Path, capsys: Captured) -> tuple[Path, Path]:
     """A memory that stores a correction, and rows whose true labels are those that it gives; its raw ones differ."""
     texts = [f"{word} {kind} number {n}" for n in range(6) for word in ("warm", "dull") for kind in ("film", "play")]
     inputs = write_rows(tmp_path / "inputs.jsonl", [{"review": text} for text in texts])
@@ -102,8 +100,7 @@ def corrected(
     capsys.readouterr()
 
     def labels(*options: str) -> list[str]:
-        assert run(["predict", str(memory), str(inputs), "-q", *options]) == 0
-        return [json.loads(line)["label"] for line in capsys.readouterr().out.splitlines()]
+        return [row["label"] for row in rows_of(capsys, "predict", memory, inputs, "-q", *options)]
 
     given = labels()
     assert given != labels("--calibrate", "none")
@@ -150,7 +147,7 @@ def test_the_documentation_lists_the_inputs_of_the_action_and_the_variables_of_t
 
 
 def test_the_action_labels_evaluates_and_fails_below_its_threshold(
-    action: Action, shell: Shell, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    action: Action, shell: Shell, tmp_path: Path, capsys: Captured
 ) -> None:
     memory, reviews = tmp_path / "a memory.safetensors", "examples/reviews"
     assert run(["think", str(ROOT / reviews / "demos.jsonl"), "-q", "-T", "2", "-o", str(memory)]) == 0

@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet
 import pytest
+from conftest import Models
+from helpers.said import Captured, json_of, refused
 from helpers.tiny import run_files, run_words
 from scipy.special import log_softmax, logsumexp
 
@@ -18,8 +20,6 @@ from deepthink_cli.errors import InputError
 from deepthink_cli.experiments.results import Result, read_results
 from deepthink_cli.experiments.samples import samples_path
 from deepthink_cli.plugins.context_tuning.technique import ContextTuning
-
-Models = Callable[[str], Path]
 
 
 @pytest.fixture
@@ -81,7 +81,6 @@ def test_a_corrected_row_rests_on_the_raw_scores_beside_it(
         labels = [stored["candidates"][n][place] for n, place in enumerate((logs - bias).argmax(axis=1))]
         assert stored["label"] == labels
         assert row.right == sum(label == gold for label, gold in zip(labels, stored["gold"], strict=True))
-        assert row.corrected is not None
         assert (row.corrected.inputs, row.corrected.counted) == (12, "rows")
         assert list(row.corrected.bias.values()) == pytest.approx(bias)
 
@@ -121,7 +120,7 @@ def test_context_tuning_has_one_row_beside_those_of_thinking(words: Callable[...
 
 
 def test_what_cannot_be_trained_is_refused_before_the_weights_are_loaded(
-    words: Callable[..., list[str]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    words: Callable[..., list[str]], monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
     def refuse(*_: object) -> None:
         raise InputError("these demonstrations cannot be trained on")
@@ -166,12 +165,9 @@ def test_dev_rows_exclude_the_chosen_demonstrations(words: Callable[..., list[st
     assert len(samples(tmp_path, dev[0])["where"]) == 12
 
 
-def test_a_dry_run_counts_what_is_still_to_be_chosen(
-    words: Callable[..., list[str]], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_dry_run_counts_what_is_still_to_be_chosen(words: Callable[..., list[str]], capsys: Captured) -> None:
     crossed = ("--demos-by", "random,herding", "--technique", "deep-thinking,ensemble-3", "--calibrate", "none,domain")
-    assert run([*words(*crossed), "--dry-run", "--json"]) == 0
-    plan = json.loads(capsys.readouterr().out)
+    plan = json_of(capsys, *words(*crossed), "--dry-run", "--json")
     assert (plan["jobs"], plan["rows"]) == (4, 16)
     assert plan["inputs"] == 2 * (1 + 3) * 2 * 12
     assert plan["demos_by"] == ["random", "herding"]
@@ -191,26 +187,21 @@ def test_a_dry_run_counts_what_is_still_to_be_chosen(
     ],
 )
 def test_bad_input_is_one_line(
-    more: list[str], message: str, words: Callable[..., list[str]], capsys: pytest.CaptureFixture[str]
+    more: list[str], message: str, words: Callable[..., list[str]], capsys: Captured
 ) -> None:
-    assert run(words(*more)) == 2
-    (line,) = capsys.readouterr().err.splitlines()
+    line = refused(capsys, *words(*more))
     assert message in line
 
 
 def test_a_report_shows_t_1_and_t_raw_and_corrected(
-    words: Callable[..., list[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    words: Callable[..., list[str]], tmp_path: Path, capsys: Captured
 ) -> None:
     run(words("--calibrate", "none,contextual", "--seeds", "2"))
-    capsys.readouterr()
-    assert run(["report", str(tmp_path / "out"), "--json"]) == 0
-    rows = json.loads(capsys.readouterr().out)["rows"]
+    rows = json_of(capsys, "report", tmp_path / "out", "--json")["rows"]
     assert [(row["calibration"], row["is_mean"]) for row in rows] == [(None, False), ("contextual", False)]
 
 
-def test_a_correction_of_few_rows_is_refused(
-    words: Callable[..., list[str]], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_correction_of_few_rows_is_refused(words: Callable[..., list[str]], capsys: Captured) -> None:
     assert run([*words("--calibrate", "none,batch,contextual"), "--limit", "19"]) == 2
     assert (
         "deepthink: --calibrate batch: the bias is estimated from rows, and there are only" in capsys.readouterr().err

@@ -11,8 +11,10 @@ from typing import Any
 
 import pyarrow.parquet
 import pytest
+from conftest import Models
 from helpers.by_hand import canonical
 from helpers.inline_workers import InlineExecutor
+from helpers.said import Captured
 from helpers.tiny import run_words
 
 from deepthink_cli.cli.main import run
@@ -20,8 +22,6 @@ from deepthink_cli.errors import InputError
 from deepthink_cli.experiments.executors import local
 from deepthink_cli.experiments.results import FILE, bits, read_results
 from deepthink_cli.experiments.samples import FOLDER, find_samples, texts_path
-
-Models = Callable[[str], Path]
 
 
 @pytest.fixture(scope="module")
@@ -128,7 +128,7 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_samples_that_are_missing_or_damaged_are_made_again(
-    command: list[str], out: Path, damage: str, capsys: pytest.CaptureFixture[str]
+    command: list[str], out: Path, damage: str, capsys: Captured
 ) -> None:
     before, path = files_of(out), find_samples(out, read_results(out)[1])
     assert path is not None
@@ -163,7 +163,7 @@ def test_a_run_without_samples_gets_them_from_the_same_command_with_samples(
 
 
 def test_samples_of_a_row_that_is_otherwise_today_are_not_written(
-    command: list[str], out: Path, capsys: pytest.CaptureFixture[str]
+    command: list[str], out: Path, capsys: Captured
 ) -> None:
     row = read_results(out)[1]
     opposite = [not right for right in row.was_right()]

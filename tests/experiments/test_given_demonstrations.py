@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow.parquet
 import pytest
-from conftest import write_rows
+from conftest import Models, write_rows
+from helpers.said import Captured, refused
 from helpers.tiny import reviews, run_words
 
 from deepthink_cli.cli.main import run
 from deepthink_cli.experiments.results import read_results
 from deepthink_cli.experiments.samples import samples_path
-
-Models = Callable[[str], Path]
 
 
 def given(folder: Path, rows: list[dict[str, object]]) -> list[str]:
@@ -24,18 +22,17 @@ def given(folder: Path, rows: list[dict[str, object]]) -> list[str]:
 
 @pytest.mark.parametrize("limit", [[], ["--limit", "2"]])
 def test_demonstrations_from_the_evaluated_split_are_refused(
-    limit: list[str], models: Models, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    limit: list[str], models: Models, tmp_path: Path, capsys: Captured
 ) -> None:
     words = run_words(tmp_path, models("llama"), "-T", "2", *limit)
-    assert run([*words, *given(tmp_path, [*reviews("play", 2), *reviews("film", 12)[:3]])]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
+    line = refused(capsys, *words, *given(tmp_path, [*reviews("play", 2), *reviews("film", 12)[:3]]))
     expected = "--demos: row 3, 'a warm film 0': in split test, which task tiny evaluates, and so are 2 other rows; "
     assert expected in line
     assert not (tmp_path / "out").exists()
 
 
 def test_a_demonstration_with_another_label_and_other_blanks_is_refused(
-    models: Models, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    models: Models, tmp_path: Path, capsys: Captured
 ) -> None:
     rows: list[dict[str, object]] = [
         {"text": "a play", "kind": "negative"},

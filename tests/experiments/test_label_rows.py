@@ -10,20 +10,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import write_reviews
+from conftest import Models, write_reviews
 from helpers.inline_workers import InlineExecutor, labelling_inline
+from helpers.said import Captured
 
 from deepthink_cli.cli.main import run
 from deepthink_cli.experiments.executors.base import Died, Do
 from deepthink_cli.scoring.pipeline import CHUNK
 
-Captured = pytest.CaptureFixture[str]
 Inline = Callable[..., InlineExecutor]
 ROWS = 2 * CHUNK + 20
 
 
 @pytest.fixture(scope="module")
-def folder(models: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(models: Models, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two memories, and inputs of three chunks as JSON Lines and CSV."""
     folder = tmp_path_factory.mktemp("divided")
     words = ["think", str(write_reviews(folder / "demos.jsonl")), "-m", str(models("llama")), "-T", "2", "-q"]

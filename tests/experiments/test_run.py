@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet
 import pytest
+from conftest import Models
+from helpers.said import Captured, json_of, output
 from helpers.tiny import run_words, tiny_task
 
 from deepthink_cli.artifact.files import load_memory
@@ -18,8 +19,6 @@ from deepthink_cli.cli.main import run
 from deepthink_cli.errors import InputError
 from deepthink_cli.experiments.results import FILE, Result, bits, read_results
 from deepthink_cli.experiments.samples import find_samples, read_texts, samples_path, texts_path
-
-Models = Callable[[str], Path]
 
 
 @pytest.fixture
@@ -41,17 +40,13 @@ def test_a_run_has_one_row_for_every_seed_and_iteration(command: list[str], tmp_
     assert all(sum(row.was_right()) == row.right == round(row.accuracy * row.n) for row in rows)
 
 
-def test_a_row_is_what_think_and_eval_say(
-    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_row_is_what_think_and_eval_say(command: list[str], tmp_path: Path, capsys: Captured) -> None:
     run(command)
     last = read_results(tmp_path / "out")[-1]
     memory = str(tmp_path / "mem.safetensors")
     task = [*command[1:5], "-q"]
     assert run(["think", *task, "--seed", "1", *command[5:7], "-T", "3", "-o", memory]) == 0
-    capsys.readouterr()
-    assert run(["eval", memory, *task, "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    found = json_of(capsys, "eval", memory, *task, "--json")
     assert found["results"][-1]["accuracy"] == last.accuracy
     assert (found["task"], found["protocol"], found["n"]) == ("tiny", "paper", last.n)
 
@@ -113,7 +108,6 @@ def test_a_file_of_samples_is_named_after_its_row(command: list[str], tmp_path: 
     assert run([*command, "--samples", "--seeds", "1"]) == 0
     row = read_results(tmp_path / "out")[-1]
     path = find_samples(tmp_path / "out", row)
-    assert path is not None
     assert path.name == f"tiny-seed0-T3-{row.key}.parquet"
     of_family = replace(row, setting=replace(row.setting, task="mmlu/anatomy", seed=7))
     assert samples_path(tmp_path, of_family).name == f"mmlu_anatomy-seed7-T3-{row.key}.parquet"
@@ -150,9 +144,7 @@ def test_given_demonstrations_stand_for_every_seeds(command: list[str], tmp_path
     assert run([*command, "--demos", str(demos)]) == 2
 
 
-def test_a_folder_with_other_files_is_refused(
-    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_folder_with_other_files_is_refused(command: list[str], tmp_path: Path, capsys: Captured) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "thesis.tex").write_text("mine")
     assert run(command) == 2
@@ -204,59 +196,50 @@ def test_queries_that_do_not_fit_are_skipped_and_counted(command: list[str], tmp
     ],
 )
 def test_a_wrong_run_is_refused_and_writes_nothing(
-    command: list[str], extra: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    command: list[str], extra: list[str], message: str, tmp_path: Path, capsys: Captured
 ) -> None:
     assert run([*command, *extra]) == 2
     assert message in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
 
-def test_a_dry_run_says_what_would_be_done(
-    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run([*command, "--dry-run", "--json"]) == 0
-    plan = json.loads(capsys.readouterr().out)
+def test_a_dry_run_says_what_would_be_done(command: list[str], tmp_path: Path, capsys: Captured) -> None:
+    plan = json_of(capsys, *command, "--dry-run", "--json")
     assert (plan["jobs"], plan["rows"], plan["inputs"]) == (2, 6, 72)
-    assert run([*command, "--dry-run", "--at", "1,3"]) == 0
-    said = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines() if line)
+    said = dict(
+        line.split(maxsplit=1) for line in output(capsys, *command, "--dry-run", "--at", "1,3").splitlines() if line
+    )
     assert (said["at"], said["jobs"], said["rows"], said["inputs"]) == ("1, 3", "2", "4", "48")
     assert not (tmp_path / "out").exists()
 
 
-def test_a_dry_run_estimates_the_time_of_what_is_missing(
-    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run([*command, "--dry-run"]) == 0
-    assert re.search(r"time +about \d+ s, by a short probe\n", capsys.readouterr().out)
+def test_a_dry_run_estimates_the_time_of_what_is_missing(command: list[str], tmp_path: Path, capsys: Captured) -> None:
+    assert re.search(r"time +about \d+ s, by a short probe\n", output(capsys, *command, "--dry-run"))
     assert run([*command, "--seeds", "1"]) == 0
-    assert run([*command, "--dry-run", "--json"]) == 0
-    estimate = json.loads(capsys.readouterr().out)["estimate"]
+    estimate = json_of(capsys, *command, "--dry-run", "--json")["estimate"]
     assert (estimate["rows"], estimate["inputs"]) == (3, 36)
     assert estimate["seconds"] > 0
     assert estimate["reason"] is None
-    assert run([*command, "--dry-run", "--seeds", "1"]) == 0
-    assert re.search(r"time +nothing to do: all rows are there already\n", capsys.readouterr().out)
+    assert re.search(
+        r"time +nothing to do: all rows are there already\n", output(capsys, *command, "--dry-run", "--seeds", "1")
+    )
 
 
 @pytest.mark.plugins
 @pytest.mark.parametrize("more", [["--technique", "deep-thinking,ct-kv,ensemble-2"], ["--demos-by", "random,entropy"]])
-def test_every_kind_of_job_is_estimated(
-    command: list[str], more: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_kind_of_job_is_estimated(command: list[str], more: list[str], tmp_path: Path, capsys: Captured) -> None:
     before = sorted(tmp_path.rglob("*"))
-    assert run([*command, *more, "--dry-run", "--json"]) == 0
-    plan = json.loads(capsys.readouterr().out)
+    plan = json_of(capsys, *command, *more, "--dry-run", "--json")
     assert (plan["estimate"]["rows"], plan["estimate"]["inputs"]) == (plan["rows"], plan["inputs"])
     assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_a_dry_run_without_weights_says_why_there_is_no_estimate(
-    command: list[str], models: Models, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    command: list[str], models: Models, tmp_path: Path, capsys: Captured
 ) -> None:
     bare = tmp_path / "bare"
     shutil.copytree(models("llama"), bare, ignore=shutil.ignore_patterns("*.safetensors"))
-    assert run([*command, "--dry-run", "-m", str(bare)]) == 0
-    out = capsys.readouterr().out
+    out = output(capsys, *command, "--dry-run", "-m", bare)
     assert re.search(r"^inputs +72$", out, re.MULTILINE)
     assert "not estimated: the weights are not on this machine, and a dry run downloads nothing\n" in out
 
@@ -292,16 +275,12 @@ def test_tasks_may_stand_in_a_configuration_file_or_the_environment(
     assert {row.setting.task for row in read_results(tmp_path / "out")} == {"tiny"}
 
 
-def test_samples_of_different_size_are_reported_apart(
-    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_samples_of_different_size_are_reported_apart(command: list[str], tmp_path: Path, capsys: Captured) -> None:
     for limit in ("5", "9"):
         assert run([*command, "--limit", limit]) == 0
-    assert run(["report", str(tmp_path / "out")]) == 0
-    lines = capsys.readouterr().out.splitlines()
+    lines = output(capsys, "report", tmp_path / "out").splitlines()
     assert [line for line in lines if line.startswith("at most")] == ["at most 5 rows", "at most 9 rows"]
-    assert run(["report", str(tmp_path / "out"), "--where", "limit=9"]) == 0
-    assert "at most 5" not in capsys.readouterr().out
+    assert "at most 5" not in output(capsys, "report", tmp_path / "out", "--where", "limit=9")
 
 
 def test_dev_sets_of_different_size_are_different_settings(command: list[str], tmp_path: Path) -> None:
@@ -318,6 +297,6 @@ def test_a_report_takes_its_format_from_the_files_name(command: list[str], tmp_p
         assert (tmp_path / name).read_text().startswith(start), name
 
 
-def test_a_run_of_one_iteration_says_it_once(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_of_one_iteration_says_it_once(command: list[str], capsys: Captured) -> None:
     assert run([word for word in [*command, "-T", "1"] if word != "--quiet"]) == 0
     assert capsys.readouterr().err.count("T = 1: ") == 2  # one a seed

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from conftest import Models
+from helpers.said import Captured, json_of, output
 from helpers.tiny import run_files, run_words
 
 from deepthink_cli.cli.main import run
@@ -14,7 +16,7 @@ from deepthink_cli.experiments.results import read_results
 
 
 @pytest.fixture
-def words(models: Callable[[str], Path], tmp_path: Path) -> Callable[..., list[str]]:
+def words(models: Models, tmp_path: Path) -> Callable[..., list[str]]:
     command = run_words(tmp_path, models("llama"), "-T", "2", "--quiet", "--eta", "0.5")
     return lambda *more: [*command, *more]
 
@@ -56,20 +58,17 @@ def test_a_run_that_stopped_continues_to_the_same_files(words: Callable[..., lis
 
 
 def test_a_report_shows_rules_as_arms_beside_the_gate(
-    words: Callable[..., list[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    words: Callable[..., list[str]], tmp_path: Path, capsys: Captured
 ) -> None:
     assert run(words("--update", "gate,keys-only")) == 0
     capsys.readouterr()
     out = str(tmp_path / "out")
-    assert run(["report", out]) == 0
-    table = capsys.readouterr().out
+    table = output(capsys, "report", out)
     assert "keys-only" in table
     assert "gate" in table
-    assert run(["report", out, "--json"]) == 0
-    updates = [row.get("update") for row in json.loads(capsys.readouterr().out)["rows"]]
+    updates = [row.get("update") for row in json_of(capsys, "report", out, "--json")["rows"]]
     assert set(updates) == {None, "keys-only"}
-    assert run(["report", out, "--where", "update=keys-only"]) == 0
-    assert "gate" not in capsys.readouterr().out.partition("T = 1")[0]
+    assert "gate" not in output(capsys, "report", out, "--where", "update=keys-only").partition("T = 1")[0]
 
 
 @pytest.mark.parametrize(
@@ -80,17 +79,14 @@ def test_a_report_shows_rules_as_arms_beside_the_gate(
     ],
 )
 def test_a_rule_that_cannot_be_used_is_refused(
-    words: Callable[..., list[str]], capsys: pytest.CaptureFixture[str], rule: str, message: str
+    words: Callable[..., list[str]], capsys: Captured, rule: str, message: str
 ) -> None:
     assert run(words("--update", rule)) == 2
     assert message in capsys.readouterr().err
 
 
-def test_a_memory_says_by_which_rule_it_was_made(
-    models: Callable[[str], Path], demos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_memory_says_by_which_rule_it_was_made(models: Models, demos: Path, tmp_path: Path, capsys: Captured) -> None:
     memory = str(tmp_path / "mem.safetensors")
     rule = ["--update", "cosine:readings=3", "--eta", "0.5"]
     assert run(["think", str(demos), "-m", str(models("llama")), "-T", "2", *rule, "-o", memory]) == 0
-    assert run(["inspect", memory]) == 0
-    assert "cosine, eta 0.5, momentum 0.0, readings 3" in capsys.readouterr().out
+    assert "cosine, eta 0.5, momentum 0.0, readings 3" in output(capsys, "inspect", memory)

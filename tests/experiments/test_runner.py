@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import json
 import os
 import stat
 from collections.abc import Callable, Iterator, Sequence
@@ -14,7 +13,8 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import write_rows
+from conftest import Models, write_rows
+from helpers.said import Captured, json_of
 from helpers.tiny import run_files, run_words
 
 from deepthink_cli import DemonstrationSet, Memory, Query, load_model, tokenize_demonstrations
@@ -31,7 +31,6 @@ from deepthink_cli.experiments.results import FILE, read_results
 from deepthink_cli.scoring.pipeline import SAME_TOKENS, TOO_LONG, UNSCORABLE, planned
 from deepthink_cli.thinking import think_together
 
-Models = Callable[[str], Path]
 PAIR = ("positive", "negative")
 
 
@@ -111,7 +110,7 @@ def test_jobs_whose_demonstrations_fit_a_pass_are_thought_about_in_step(
     assert len(read_results(tmp_path / "out")) == 6
 
 
-def test_every_job_leaves_a_line_for_people(tmp_path: Path, models: Models, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_job_leaves_a_line_for_people(tmp_path: Path, models: Models, capsys: Captured) -> None:
     out = tmp_path / "out"
     assert run(run_words(tmp_path, models("llama"), "-T", "2")) == 0
     said = capsys.readouterr().err
@@ -121,7 +120,7 @@ def test_every_job_leaves_a_line_for_people(tmp_path: Path, models: Models, caps
 
 
 def test_the_bar_shows_jobs_speed_and_time_left(
-    tmp_path: Path, models: Models, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, models: Models, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")  # Rich then takes the stream for a terminal
     monkeypatch.setenv("COLUMNS", "160")
@@ -132,11 +131,8 @@ def test_the_bar_shows_jobs_speed_and_time_left(
     assert "left" in said
 
 
-def test_a_run_prints_one_json_object_when_asked(
-    tmp_path: Path, models: Models, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(run_words(tmp_path, models("llama"), "-T", "2", "--json")) == 0
-    done = json.loads(capsys.readouterr().out)
+def test_a_run_prints_one_json_object_when_asked(tmp_path: Path, models: Models, capsys: Captured) -> None:
+    done = json_of(capsys, *run_words(tmp_path, models("llama"), "-T", "2", "--json"))
     assert (done["rows"], done["written"], done["inputs"]) == (2, 2, 24)
 
 

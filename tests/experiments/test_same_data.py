@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import write_rows
+from conftest import Models, write_rows
+from helpers.said import Captured
 from helpers.synthetic import curve, dev, row, write
 from helpers.tiny import run_files, run_words
 
@@ -22,7 +23,6 @@ from deepthink_cli.errors import InputError
 from deepthink_cli.experiments.results import FILE, Result, read_results
 from deepthink_cli.report.job_results import jobs_of
 
-Models = Callable[[str], Path]
 OWN = {"labels": None, "candidates": {"column": "options"}, "example": {"body": "a", "kind": 1, "options": ["x", "y"]}}
 
 
@@ -32,7 +32,7 @@ class Folder:
 
     path: Path
     words: list[str]
-    capsys: pytest.CaptureFixture[str]
+    capsys: Captured
 
     @property
     def out(self) -> Path:
@@ -52,7 +52,7 @@ class Folder:
 
 
 @pytest.fixture
-def folder(tmp_path: Path, models: Models, capsys: pytest.CaptureFixture[str]) -> Folder:
+def folder(tmp_path: Path, models: Models, capsys: Captured) -> Folder:
     """Rows with candidates of their own, T = 2, one seed, test and dev."""
     words = run_words(tmp_path, models("llama"), "-T", "2", "--choose-on", "dev:16", "-q", **OWN)
     made = Folder(tmp_path, words, capsys)

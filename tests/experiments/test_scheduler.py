@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from conftest import Models
 from helpers.inline_workers import InlineExecutor
 from helpers.tiny import tiny_task
 
@@ -22,8 +23,6 @@ from deepthink_cli.experiments.prepare import prepare
 from deepthink_cli.experiments.results import FILE
 from deepthink_cli.experiments.run import RunSummary, execute
 from deepthink_cli.model.options import ModelOptions
-
-Models = Callable[[str], Path]
 
 
 class Prepared(NamedTuple):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from itertools import chain
 from pathlib import Path
 
 import pytest
+from conftest import Models
 from helpers.inline_workers import InlineExecutor
+from helpers.said import Captured
 from helpers.tiny import run_words
 
 from deepthink_cli.cli.main import run
@@ -16,8 +17,6 @@ from deepthink_cli.errors import InputError
 from deepthink_cli.experiments.executors import local
 from deepthink_cli.experiments.results import FILE
 from deepthink_cli.experiments.shards import MANIFEST, Shard
-
-Models = Callable[[str], Path]
 
 
 @pytest.fixture
@@ -27,9 +26,7 @@ def words(models: Models, tmp_path: Path) -> list[str]:
     return run_words(tmp_path, models("llama"), *words)
 
 
-def test_shards_are_the_run_and_are_reported_as_one(
-    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_shards_are_the_run_and_are_reported_as_one(words: list[str], tmp_path: Path, capsys: Captured) -> None:
     whole, parts = tmp_path / "out", tmp_path / "parts"
     assert run(words) == 0
     for number in (1, 2, 3):
@@ -47,9 +44,7 @@ def test_shards_are_the_run_and_are_reported_as_one(
     assert reports[0] == reports[1]
 
 
-def test_a_report_warns_of_a_shard_that_is_not_done(
-    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_report_warns_of_a_shard_that_is_not_done(words: list[str], tmp_path: Path, capsys: Captured) -> None:
     for number in (1, 2):
         run([*words, "--shard", f"{number}/3"])
     capsys.readouterr()
@@ -59,7 +54,7 @@ def test_a_report_warns_of_a_shard_that_is_not_done(
 
 
 def test_a_report_warns_of_shards_that_were_planned_differently(
-    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    words: list[str], tmp_path: Path, capsys: Captured
 ) -> None:
     run([*words, "--shard", "1/2"])
     run([*words, "--shard", "2/2", "--seeds", "7"])
@@ -68,7 +63,7 @@ def test_a_report_warns_of_shards_that_were_planned_differently(
     assert "its shards were planned differently" in capsys.readouterr().err
 
 
-def test_a_damaged_manifest_is_named(words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_damaged_manifest_is_named(words: list[str], tmp_path: Path, capsys: Captured) -> None:
     run([*words, "--shard", "1/1"])
     (tmp_path / "out" / "shard-1-of-1" / MANIFEST).write_text("{")
     capsys.readouterr()
@@ -94,7 +89,7 @@ def test_a_wrong_shard_is_refused(text: str) -> None:
 
 @pytest.mark.parametrize("way", ["--shard", "--workers"])
 def test_seeds_that_are_read_together_are_divided_and_their_rows_are_the_same(
-    models: Models, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, way: str
+    models: Models, tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
     words = run_words(tmp_path, models("llama"), "-T", "2", "--seeds", "4", "--limit", "2", "--shots", "2", "-q")
     assert run(words) == 0

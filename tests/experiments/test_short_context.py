@@ -11,6 +11,7 @@ import pytest
 from conftest import write_rows
 from helpers.families import write_model
 from helpers.inline_workers import InlineExecutor
+from helpers.said import Captured, refused
 from helpers.tiny import run_words, tiny_task
 
 from deepthink_cli import Method
@@ -23,7 +24,6 @@ from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.report.footnotes import footnotes
 from deepthink_cli.report.job_results import jobs_of
 
-Captured = pytest.CaptureFixture[str]
 Words = Callable[..., list[str]]
 ALL = "deep-thinking,repeat-2,repeat-3,ensemble-4"
 UNEVEN = [
@@ -145,8 +145,7 @@ def test_techniques_with_which_no_demonstration_fits_are_refused_before_the_mode
     words: Words, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run_here, "load", None)
-    assert run(words("--technique", "deep-thinking,repeat-40", "-q")) == 2
-    (line,) = capsys.readouterr().err.splitlines()
+    line = refused(capsys, *words("--technique", "deep-thinking,repeat-40", "-q"))
     assert "task tiny, seed 0: none of its demonstrations fits with --technique repeat-40: the last has " in line
     assert "omit repeat-40 or the task" in line
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 from helpers.imports import HEAVY, modules_after
+from helpers.said import Captured, json_of, output
 from helpers.tiny import tiny_task
 
 from deepthink_cli.cli.main import run
@@ -27,20 +28,18 @@ def study(tmp_path: Path) -> Path:
     return path
 
 
-def told(capsys: pytest.CaptureFixture[str]) -> dict[str, object]:
+def told(capsys: Captured) -> dict[str, object]:
     return json.loads(capsys.readouterr().out)  # type: ignore[no-any-return]
 
 
-def test_every_packaged_study_is_listed_and_can_be_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["study", "list", "--json"]) == 0
-    assert [each["study"] for each in json.loads(capsys.readouterr().out)] == list(packaged())
-    assert run(["study", "show", "example"]) == 0
-    assert capsys.readouterr().out == packaged()["example"].read_text()
+def test_every_packaged_study_is_listed_and_can_be_shown(capsys: Captured) -> None:
+    assert [each["study"] for each in json_of(capsys, "study", "list", "--json")] == list(packaged())
+    assert output(capsys, "study", "show", "example") == packaged()["example"].read_text()
     assert run(["study", "show", "example", "--json"]) == 0
     assert told(capsys)["seeds"] == [0, 1, 2]
 
 
-def test_a_study_is_found_by_a_name_that_is_nearly_right(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_study_is_found_by_a_name_that_is_nearly_right(capsys: Captured) -> None:
     assert run(["study", "show", "exampel"]) == 2
     assert capsys.readouterr().err == "deepthink: exampel: no such study; did you mean example?\n"
     assert run(["study", "plan", "gone.yaml"]) == 2
@@ -51,16 +50,15 @@ def test_listing_and_showing_studies_does_not_import_torch() -> None:
     assert not modules_after(["study", "list"], ["study", "show", "example", "--json"]) & HEAVY
 
 
-def test_the_example_of_the_documentation_has_the_combinations_it_says(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_example_of_the_documentation_has_the_combinations_it_says(capsys: Captured) -> None:
     page = EXAMPLE.parent.parent.parent / "docs" / "experiments.md"
     assert f"```yaml\n{EXAMPLE.read_text()}```" in page.read_text()
-    assert run(["study", "plan", str(EXAMPLE), "--no-probe"]) == 0
-    counted = capsys.readouterr().out.splitlines()[2]
+    counted = output(capsys, "study", "plan", EXAMPLE, "--no-probe").splitlines()[2]
     assert counted == "work     15 combinations in 3 runs of 1 model"
     assert counted in page.read_text()
 
 
-def test_the_small_example_runs_and_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_small_example_runs_and_is_reported(tmp_path: Path, capsys: Captured) -> None:
     out = str(tmp_path / "out")
     assert run(["study", "run", str(EXAMPLE), "--scale", "small", "-o", out, "-q"]) == 0
     assert run(["report", out]) == 0
@@ -72,15 +70,13 @@ def test_the_small_example_runs_and_is_reported(tmp_path: Path, capsys: pytest.C
     assert (tmp_path / "a.svg").stat().st_size > 1000
 
 
-def reported(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[str, str]:
+def reported(capsys: Captured, *words: str) -> tuple[str, str]:
     """What a command prints to stdout and stderr."""
     assert run(list(words)) == 0
     return capsys.readouterr()
 
 
-def test_report_and_plot_know_a_study_by_its_folder(
-    study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_report_and_plot_know_a_study_by_its_folder(study: Path, tmp_path: Path, capsys: Captured) -> None:
     study.write_text(f"{study.read_text()}figure: {{kind: curves}}\nscales: {{small: {{shots: 2}}}}\n")
     out, named = str(tmp_path / "out"), [str(study), "--scale", "small"]
     assert run(["study", "run", *named, "--limit", "2", "-o", out]) == 0
@@ -89,9 +85,7 @@ def test_report_and_plot_know_a_study_by_its_folder(
     assert json.loads(reported(capsys, "plot", out, "--json")[0])["panels"] == ["curves"]
 
 
-def test_a_folder_whose_study_is_gone_is_reported_as_a_run(
-    study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_folder_whose_study_is_gone_is_reported_as_a_run(study: Path, tmp_path: Path, capsys: Captured) -> None:
     out = str(tmp_path / "out")
     assert run(["study", "run", str(study), "--limit", "2", "-o", out, "--quiet"]) == 0
     study.rename(tmp_path / "moved.yaml")
@@ -100,9 +94,7 @@ def test_a_folder_whose_study_is_gone_is_reported_as_a_run(
     assert f"{out}: taken as a run, because its study cannot be read: {study}: no such study file" in notes
 
 
-def test_the_shards_of_a_study_are_reported_as_the_study(
-    study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_shards_of_a_study_are_reported_as_the_study(study: Path, tmp_path: Path, capsys: Captured) -> None:
     out = str(tmp_path / "out")
     for shard in ("1/2", "2/2"):
         assert run(["study", "run", str(study), "--shard", shard, "-o", out, "--quiet"]) == 0
@@ -113,9 +105,7 @@ def test_the_shards_of_a_study_are_reported_as_the_study(
     assert "study.json: is not what deepthink study run writes; remove it" in capsys.readouterr().err
 
 
-def test_a_plan_counts_what_is_there_and_what_is_missing(
-    study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_plan_counts_what_is_there_and_what_is_missing(study: Path, tmp_path: Path, capsys: Captured) -> None:
     words = [str(study), "-o", str(tmp_path / "out")]
     assert run(["study", "run", *words, "--quiet"]) == 0
     study.write_text(study.read_text().replace("- 4\n", "- 4\n- 6\n"))
@@ -129,7 +119,7 @@ def test_a_plan_counts_what_is_there_and_what_is_missing(
 
 
 def test_a_plan_of_a_model_that_is_not_here_is_counted_from_the_definitions_of_tasks(
-    study: Path, capsys: pytest.CaptureFixture[str]
+    study: Path, capsys: Captured
 ) -> None:
     assert run(["study", "plan", str(study), "-m", "no-such/model,pocket", "--no-probe", "--json"]) == 0
     unknown, known = told(capsys)["plan"]  # type: ignore[misc]
@@ -139,14 +129,17 @@ def test_a_plan_of_a_model_that_is_not_here_is_counted_from_the_definitions_of_t
     assert "is not on this machine" in unknown["reason"]
 
 
-def test_a_plan_times_a_model_whose_weights_are_here(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["study", "plan", str(study), "-m", "pocket"]) == 0
-    line = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("pocket"))
+def test_a_plan_times_a_model_whose_weights_are_here(study: Path, capsys: Captured) -> None:
+    line = next(
+        line
+        for line in output(capsys, "study", "plan", study, "-m", "pocket").splitlines()
+        if line.startswith("pocket")
+    )
     assert line.split()[:4] == ["pocket", "8", "0", "72"]
     assert line.endswith(" s")
 
 
-def test_options_are_checked_as_those_of_run(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_options_are_checked_as_those_of_run(study: Path, capsys: Captured) -> None:
     wrong = ["--seeds", "x", "--limit", "0", "-T", "none"]
     assert run(["study", "plan", str(study), *wrong]) == 2
     assert [line.split(":")[1] for line in capsys.readouterr().err.splitlines()] == [

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 import yaml
+from conftest import Models
+from helpers.said import Captured
 from helpers.tiny import run_words, tiny_task
 
 from deepthink_cli.cli.main import run
@@ -16,8 +18,6 @@ from deepthink_cli.experiments import run as run_here
 from deepthink_cli.experiments.crossing import cross_study
 from deepthink_cli.experiments.results import FILE, read_results
 from deepthink_cli.experiments.study import open_study
-
-Models = Callable[[str], Path]
 
 
 @pytest.fixture
@@ -166,7 +166,7 @@ def test_options_of_the_machine_hold_for_every_model(study: Callable[..., Path],
 
 
 def test_two_names_of_one_model_are_refused_before_it_is_loaded(
-    study: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    study: Callable[..., Path], tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run_here, "load", lambda *_: pytest.fail("a model was loaded"))
     path = study(models=["pocket", {"model": "pocket", "dtype": "float32"}])
@@ -179,7 +179,7 @@ def test_two_names_of_one_model_are_refused_before_it_is_loaded(
 
 
 def test_a_model_that_is_not_there_is_named_with_its_line(
-    study: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    study: Callable[..., Path], tmp_path: Path, capsys: Captured
 ) -> None:
     path = study(models=["pocket", "no-such/model", "no-such/other"], seeds=2)
     assert study_run(path, tmp_path / "out", "--offline") == 2

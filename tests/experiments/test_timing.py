@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from conftest import Models
 from helpers.tiny import tiny_task
 
 from deepthink_cli.cli.console import duration
@@ -19,8 +19,6 @@ from deepthink_cli.model.opening import open_model
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.tasks.catalogue import find_tasks
 from deepthink_cli.tasks.sources import Source
-
-Models = Callable[[str], Path]
 
 
 @pytest.fixture

@@ -6,11 +6,11 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
 import pytest
+from conftest import Models
 from helpers.forks import Forks
 from helpers.tiny import run_words
 from helpers.waiting import wait_until
@@ -22,7 +22,6 @@ from deepthink_cli.experiments.executors.local import LocalExecutor, visible_gpu
 from deepthink_cli.experiments.executors.process import END
 from deepthink_cli.experiments.results import FILE
 
-Models = Callable[[str], Path]
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="finds the worker processes in /proc")
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -180,6 +182,11 @@ logging.disable_progress_bar()
 
 def build_tokenizer() -> PreTrainedTokenizerFast:
     """A byte-level BPE that starts every text it is given alone with one BOS token."""
+    return deepcopy(_tokenizer())
+
+
+@cache
+def _tokenizer() -> PreTrainedTokenizerFast:
     return small_models.build_tokenizer([TEXT] * 3, size=320, special=(BOS,))
 
 

@@ -102,12 +102,12 @@ class Forks:
         theirs.close()
         self.number = self.process.pid
 
-    def copy(self) -> Forks:
-        """A copy that is copied itself, on the same disk."""
+    def copy(self, **variables: str) -> Forks:
+        """A copy that is copied itself, on the same disk, with further variables of the environment."""
         made = copy(self)
         made.link, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
-            made.number = self.ask([theirs.fileno()], serve=True)
+            made.number = self.ask([theirs.fileno()], serve=variables)
         return made
 
     def seen(self, path: Path) -> Path:
@@ -233,6 +233,8 @@ def _serve(link: socket.socket) -> None:
             link.close()
             if "serve" in asked:
                 link = socket.socket(fileno=streams[0])
+                if asked["serve"]:
+                    _set(asked["serve"])
                 continue
             _become(streams, **asked)
         for stream in streams:
@@ -265,10 +267,15 @@ def _become(streams: list[int], **asked: Any) -> None:
 def _run_program(program: str, arguments: list[str], folder: str, variables: dict[str, str]) -> None:
     """Run the text of a program as a new process would, with its variables and in its folder."""
     os.chdir(folder)
-    os.environ.update(variables)
-    sys.path[:0] = variables.get("PYTHONPATH", "").split(os.pathsep)
+    _set(variables)
     sys.argv = ["-c", *arguments]
     exec(compile(program, "<program>", "exec"), {"__name__": "__main__"})
+
+
+def _set(variables: dict[str, str]) -> None:
+    """Set variables of the environment, as they are for a new process."""
+    os.environ.update(variables)
+    sys.path[:0] = variables.get("PYTHONPATH", "").split(os.pathsep)
 
 
 def _run_command(arguments: list[str], largest: int | None) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from conftest import write_rows
+from helpers.said import Captured
 
 from deepthink_cli.cli.main import run
 from deepthink_cli.errors import Problem
@@ -49,7 +50,7 @@ def test_the_hint_depends_on_what_forbids_downloads(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_model_and_a_data_set_end_with_the_same_code_and_words(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
     def refuse(*arguments: Any, **options: Any) -> Any:
         raise socket.gaierror(-2, "Name or service not known")

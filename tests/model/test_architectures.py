@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from conftest import Models
 from transformers import AutoConfig
 
 from deepthink_cli import load_model
@@ -51,9 +50,7 @@ def test_what_cannot_go_on_from_a_memory_is_refused_with_its_reason(family: str,
     refused(family, f"{family}.* {reason}")
 
 
-def test_a_network_found_to_take_no_positions_is_not_given_any(
-    models: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_network_found_to_take_no_positions_is_not_given_any(models: Models, monkeypatch: pytest.MonkeyPatch) -> None:
     def forward(self: Any, input_ids: torch.Tensor, **given: Any) -> Any:
         return original(self, input_ids, **given)
 

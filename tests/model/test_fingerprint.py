@@ -6,12 +6,12 @@ import json
 import os
 import shutil
 import struct
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import write_rows
+from conftest import Models, write_rows
+from helpers.said import Captured
 
 from deepthink_cli.cli.main import run
 from deepthink_cli.errors import DeepThinkError
@@ -19,8 +19,6 @@ from deepthink_cli.model import fingerprint
 from deepthink_cli.model.fingerprint import weight_files, weights_sha256
 from deepthink_cli.model.opening import open_model
 from deepthink_cli.model.options import ModelOptions
-
-Models = Callable[[str], Path]
 
 
 @pytest.fixture
@@ -52,7 +50,7 @@ def change_one_weight(file: Path) -> None:
 
 
 def test_weights_that_differ_in_one_byte_are_another_model(
-    model: Path, demos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    model: Path, demos: Path, tmp_path: Path, capsys: Captured
 ) -> None:
     memory, rows = str(tmp_path / "mem.safetensors"), str(write_rows(tmp_path / "in.jsonl", [{"review": "fine"}]))
     assert run(["think", str(demos), "-m", str(model), "-T", "1", "-q", "-o", memory]) == 0

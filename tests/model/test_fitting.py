@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from conftest import write_rows
+from conftest import Models, write_rows
 from helpers.families import build_tokenizer
+from helpers.said import Captured, json_of, refused
 from helpers.texts import TEMPLATE, TOKENIZERS, WORDS, tokenizer_of
 from helpers.tiny import run_words
 from hypothesis import given
@@ -21,9 +20,6 @@ from deepthink_cli.cli.main import run
 from deepthink_cli.data.template import Template
 from deepthink_cli.experiments.results import read_results
 from deepthink_cli.model.limits import Limits, check_fit, count_tokens, max_count
-
-Models = Callable[[str], Path]
-Captured = pytest.CaptureFixture[str]
 
 
 @pytest.fixture
@@ -68,8 +64,7 @@ def test_thousands_of_demonstrations_are_refused_after_one_look_at_all(
     models: Models, tokenised: list[int], tmp_path: Path, capsys: Captured
 ) -> None:
     rows = write_rows(tmp_path / "demos.jsonl", many(3000))
-    assert run(["think", str(rows), "-m", str(models("llama")), "-T", "1"]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
+    line = refused(capsys, "think", rows, "-m", str(models("llama")), "-T", "1")
     whole = max(tokenised)
     assert sum(tokenised) < 1.5 * whole
     fit = int(line.split("the first ")[1].split(" of 3000")[0])
@@ -77,8 +72,11 @@ def test_thousands_of_demonstrations_are_refused_after_one_look_at_all(
     assert run(["think", str(rows), "-m", str(models("llama")), "-T", "1"]) == 2
     assert f"the first {fit} of {fit + 1} demonstrations would fit" in capsys.readouterr().err
     write_rows(tmp_path / "demos.jsonl", many(fit))
-    assert run(["think", str(rows), "-m", str(models("llama")), "-T", "1", "--dry-run", "--json"]) == 0
-    assert int(json.loads(capsys.readouterr().out)["tokens"]) <= 512 < int(line.split("L = ")[1].split()[0])
+    assert (
+        int(json_of(capsys, "think", rows, "-m", str(models("llama")), "-T", "1", "--dry-run", "--json")["tokens"])
+        <= 512
+        < int(line.split("L = ")[1].split()[0])
+    )
 
 
 def test_megabytes_of_demonstrations_are_never_tokenised_whole(
@@ -99,8 +97,7 @@ def test_a_long_demonstration_that_does_not_fit_is_named_with_its_tokens(
         {"text": "y " * 100_000, "label": "b"},
     ]
     path = write_rows(tmp_path / "demos.jsonl", rows)
-    assert run(["think", str(path), "-m", str(models("llama"))]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
+    line = refused(capsys, "think", path, "-m", str(models("llama")))
     assert "demonstrations too long: L = at least " in line
     assert "the first 1 of 3 demonstrations would fit" in line
     assert max(tokenised) < 1_000_100

@@ -7,7 +7,6 @@ import os
 import shutil
 import struct
 import tracemalloc
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -15,8 +14,9 @@ from typing import Any
 import numpy
 import pytest
 import torch
-from conftest import write_rows
+from conftest import Models, write_rows
 from helpers.families import write_model
+from helpers.said import Captured, output, refused
 from helpers.tiny import run_words
 from helpers.tiny_gguf import write_gguf
 from transformers import AutoModelForCausalLM
@@ -34,7 +34,6 @@ gguf = pytest.importorskip("gguf", reason="gguf is not installed")
 pytest.importorskip("accelerate", reason="accelerate is not installed")
 gguf_tensors = pytest.importorskip("gguf_tensors", reason="gguf is not installed")
 
-Models = Callable[[str], Path]
 ARRAY = struct.pack("<Q", 1) + b"a" + struct.pack("<I", 9)  # the name and the type of a field of a GGUF file
 # Fields that transformers does not read from a GGUF file have its defaults: layers in turn, softcapping as in Gemma.
 READABLE: dict[str, dict[str, Any]] = {
@@ -114,9 +113,7 @@ def test_predict_reopens_the_file_of_a_hub_model(cached: str, name: str, demos: 
     assert run(["predict", str(memory), str(rows), "--offline", "-q", "-o", str(tmp_path / "out.jsonl")]) == 0
 
 
-def test_every_command_reads_a_gguf_file(
-    tiny: Path, demos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_command_reads_a_gguf_file(tiny: Path, demos: Path, tmp_path: Path, capsys: Captured) -> None:
     memory, model = tmp_path / "mem.safetensors", ["-m", str(tiny)]
     assert thought(model, demos, memory) == 0
     for command in ("predict", "eval"):
@@ -124,30 +121,24 @@ def test_every_command_reads_a_gguf_file(
     assert run(run_words(tmp_path, tiny, "-T", "2", "-q")) == 0
     (row, *_) = read_results(tmp_path / "out")
     assert row.setting.model == str(tiny)
-    capsys.readouterr()
-    assert run(["doctor", *model, "--json"]) == 0
-    assert '"gguf"' in (text := capsys.readouterr().out)
+    assert '"gguf"' in (text := output(capsys, "doctor", *model, "--json"))
     assert str(tiny) in text
 
 
-def test_an_output_never_replaces_the_file(tiny: Path, demos: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_output_never_replaces_the_file(tiny: Path, demos: Path, capsys: Captured) -> None:
     before = tiny.read_bytes()
     assert thought(["-m", str(tiny)], demos, tiny) == 2
     assert str(tiny) in capsys.readouterr().err
     assert tiny.read_bytes() == before
 
 
-def test_verbose_says_that_weights_are_dequantized(
-    tiny: Path, demos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_verbose_says_that_weights_are_dequantized(tiny: Path, demos: Path, tmp_path: Path, capsys: Captured) -> None:
     words = ["think", str(demos), "-m", str(tiny), "--dtype", "bfloat16", "-v", "-o", str(tmp_path / "m.safetensors")]
     assert run(words) == 0
     assert "its weights dequantized to bfloat16" in capsys.readouterr().err
 
 
-def test_the_identity_covers_every_byte_and_no_name(
-    tiny: Path, demos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_identity_covers_every_byte_and_no_name(tiny: Path, demos: Path, tmp_path: Path, capsys: Captured) -> None:
     memory, moved = tmp_path / "mem.safetensors", tmp_path / "moved" / "renamed.gguf"
     assert thought(["-m", str(tiny)], demos, memory) == 0
     moved.parent.mkdir()
@@ -164,14 +155,12 @@ def test_the_identity_covers_every_byte_and_no_name(
 
 
 def test_a_memory_of_a_gguf_file_refuses_the_model_it_was_made_from(
-    models: Models, tiny: Path, demos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    models: Models, tiny: Path, demos: Path, tmp_path: Path, capsys: Captured
 ) -> None:
     memory = tmp_path / "mem.safetensors"
     for made_by, other in ((tiny, models("llama")), (models("llama"), tiny)):
         assert thought(["-m", str(made_by)], demos, memory) == 0
-        capsys.readouterr()
-        assert run(["predict", str(memory), str(demos), "-m", str(other), "-q"]) == 2
-        (line,) = capsys.readouterr().err.splitlines()
+        line = refused(capsys, "predict", memory, demos, "-m", other, "-q")
         assert "weights dequantized from GGUF differ from the original ones" in line
         assert f"use {made_by}, " in line
 
@@ -232,7 +221,7 @@ def test_what_transformers_ignores_of_a_file_is_named(models: Models, tmp_path: 
 
 
 def test_a_command_shows_the_warning_even_if_quiet(
-    models: Models, demos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    models: Models, demos: Path, tmp_path: Path, capsys: Captured
 ) -> None:
     file = write_gguf(models("llama"), tmp_path / "x.gguf", fields={"tokenizer_pre": "smollm"})
     assert thought(["-m", str(file)], demos, tmp_path / "mem.safetensors") == 0

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import write_rows
+from conftest import Models, write_rows
 from helpers.families import write_model
 from helpers.tiny import run_words
 from transformers import AutoModelForCausalLM
@@ -21,7 +20,6 @@ from deepthink_cli.model.fingerprint import weights_sha256
 from deepthink_cli.model.opening import open_model
 from deepthink_cli.model.options import ModelOptions
 
-Models = Callable[[str], Path]
 pytestmark = pytest.mark.usefixtures("loaded_anew")
 
 

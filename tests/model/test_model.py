@@ -6,21 +6,19 @@ import base64
 import json
 import shutil
 import struct
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from conftest import read, write_rows
-from helpers.families import write_model
+from conftest import Models, read, write_rows
+from helpers.said import Captured
 from transformers import AutoConfig
 
-from deepthink_cli import DemonstrationSet, Example, load_model
+from deepthink_cli import DemonstrationSet, load_model
 from deepthink_cli.cli.main import run
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import DeepThinkError, InputError
-from deepthink_cli.model.fingerprint import weight_files, weights_sha256
 from deepthink_cli.model.limits import Limits, check_fit, count_tokens, limits_of
 from deepthink_cli.model.opening import needs_download, open_model
 from deepthink_cli.model.options import ModelOptions
@@ -32,9 +30,7 @@ def config(family: str, **fields: Any) -> Any:
     return AutoConfig.for_model(family, **fields)
 
 
-def test_an_adapter_is_refused_with_and_without_a_model_beside_it(
-    models: Callable[[str], Path], tmp_path: Path
-) -> None:
+def test_an_adapter_is_refused_with_and_without_a_model_beside_it(models: Models, tmp_path: Path) -> None:
     both, alone = Path(shutil.copytree(models("llama"), tmp_path / "both")), tmp_path / "alone"
     alone.mkdir()
     for folder in (both, alone):
@@ -119,7 +115,7 @@ def test_a_hub_model_that_is_not_here_says_so_when_offline(monkeypatch: pytest.M
     assert not needs_download(allowed)
 
 
-def test_a_missing_tokenizer_is_named(models: Callable[[str], Path], tmp_path: Path) -> None:
+def test_a_missing_tokenizer_is_named(models: Models, tmp_path: Path) -> None:
     shutil.copytree(models("llama"), tmp_path / "model")
     for file in (tmp_path / "model").glob("tokenizer*"):
         file.unlink()
@@ -133,7 +129,7 @@ def test_a_model_that_is_no_causal_language_model_is_refused(tmp_path: Path) -> 
         open_model(ModelOptions(model=str(tmp_path)))
 
 
-def test_missing_weights_are_not_made_up(models: Callable[[str], Path], tmp_path: Path) -> None:
+def test_missing_weights_are_not_made_up(models: Models, tmp_path: Path) -> None:
     shutil.copytree(models("llama"), tmp_path / "model")
     fields = json.loads((tmp_path / "model" / "config.json").read_text())
     (tmp_path / "model" / "config.json").write_text(json.dumps({**fields, "num_hidden_layers": 3}))
@@ -141,7 +137,7 @@ def test_missing_weights_are_not_made_up(models: Callable[[str], Path], tmp_path
         load_model(str(tmp_path / "model"))
 
 
-def test_damaged_weights_are_an_error_of_one_line(models: Callable[[str], Path], tmp_path: Path) -> None:
+def test_damaged_weights_are_an_error_of_one_line(models: Models, tmp_path: Path) -> None:
     shutil.copytree(models("llama"), tmp_path / "model")
     (tmp_path / "model" / "model.safetensors").write_bytes(b"\x10" + b"\0" * 40)
     with pytest.raises(DeepThinkError, match="its weights cannot be loaded") as caught:
@@ -149,13 +145,8 @@ def test_damaged_weights_are_an_error_of_one_line(models: Callable[[str], Path],
     assert len(caught.value.messages) == 1
 
 
-def test_the_fingerprint_tells_weights_apart(models: Callable[[str], Path], tmp_path: Path) -> None:
-    files = [weight_files(str(folder), None) for folder in (models("llama"), write_model(tmp_path, "llama", seed=1))]
-    assert len({weights_sha256(found) for found in files}) == 2
-
-
 def test_a_model_in_the_hubs_cache_is_found_by_its_id(
-    models: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    models: Models, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     repository = tmp_path / "models--team--tiny"
     commit = "0" * 40
@@ -191,12 +182,7 @@ def test_what_is_not_here_is_said_before_the_model_is_opened(
         open_model(ModelOptions.checked(**options))
 
 
-def test_a_demonstration_set_takes_its_labels_in_order_of_appearance() -> None:
-    given = DemonstrationSet.of([Example("a", "x"), Example("b", "y"), Example("c", "x")], "{text}: {label}")
-    assert given.labels == ("x", "y")
-
-
-def test_a_reading_that_does_not_fit_is_an_error_and_no_crash(models: Callable[[str], Path]) -> None:
+def test_a_reading_that_does_not_fit_is_an_error_and_no_crash(models: Models) -> None:
     engine = load_model(str(models("gpt2")))
     history = read(engine, [5] * 300)
     with pytest.raises(InputError, match=r"too long: 300 tokens after 300 of memory, .* holds 512"):
@@ -204,7 +190,7 @@ def test_a_reading_that_does_not_fit_is_an_error_and_no_crash(models: Callable[[
     assert read(engine, [5] * 300, history, start=0).length == 300
 
 
-def test_a_reading_cannot_restart_where_there_are_no_positions(models: Callable[[str], Path]) -> None:
+def test_a_reading_cannot_restart_where_there_are_no_positions(models: Models) -> None:
     engine = load_model(str(models("bloom")))
     history = read(engine, [5, 6, 7])
     with pytest.raises(InputError, match=r"restarted positions: .* has no positions to restart"):
@@ -229,9 +215,9 @@ def test_a_tokenizer_whose_library_panics_is_an_error_of_one_line(
     changes: dict[str, object],
     code: int,
     reason: str,
-    models: Callable[[str], Path],
+    models: Models,
     tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    capsys: Captured,
 ) -> None:
     model = Path(shutil.copytree(models("llama"), tmp_path / "model"))
     content = json.loads((model / "tokenizer.json").read_text())

@@ -10,6 +10,7 @@ import pytest
 import torch
 from conftest import read, write_rows
 from helpers.families import write_model
+from helpers.said import Captured
 from transformers import AutoConfig
 
 from deepthink_cli import load_model, score
@@ -100,7 +101,7 @@ def test_the_smallest_bound_of_the_layers_is_the_limit() -> None:
 
 
 def test_a_row_beyond_the_short_factors_is_named_before_the_weights_are_loaded(
-    made: Callable[[str], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    made: Callable[[str], Path], tmp_path: Path, capsys: Captured
 ) -> None:
     demos = write_rows(tmp_path / "d.jsonl", [{"q": "a", "a": "x"}, {"q": "b", "a": "y"}])
     inputs = write_rows(tmp_path / "in.jsonl", [{"q": "c"}, {"q": "long " * 60}])

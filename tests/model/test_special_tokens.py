@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from conftest import REVIEWS, read, shared, write_rows
+from conftest import REVIEWS, Models, read, shared, write_rows
 from helpers.families import BOS, build_tokenizer, write_model
+from helpers.said import Captured, refused
 from helpers.tiny import run_words
 from tokenizers import processors
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
@@ -23,8 +23,6 @@ from deepthink_cli.model.opening import open_model
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.model.tokens import tokenize_demonstrations
 
-Models = Callable[[str], Path]
-Captured = pytest.CaptureFixture[str]
 TEXT = "Review: good\nSentiment: positive\n\n"
 
 
@@ -96,13 +94,6 @@ def grown(tmp_path: Path) -> Path:
     return folder
 
 
-def refused(arguments: list[str], capsys: Captured) -> str:
-    capsys.readouterr()
-    assert run(arguments) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    return line
-
-
 def write_zebras(path: Path, field: str) -> Path:
     rows: list[dict[str, Any]] = [{"review": text, "sentiment": label} for text, label in REVIEWS]
     rows[2][field] = "zebra"
@@ -115,13 +106,13 @@ def test_a_demonstration_that_the_model_has_no_token_for_is_refused_before_the_w
 ) -> None:
     known = json.loads((grown / "config.json").read_text())["vocab_size"]
     monkeypatch.setattr("deepthink_cli.engine.opening.load_network", lambda _: pytest.fail("weights were loaded"))
-    line = refused(["think", str(write_zebras(tmp_path / "demos.jsonl", field)), "-m", str(grown)], capsys)
+    line = refused(capsys, "think", str(write_zebras(tmp_path / "demos.jsonl", field)), "-m", grown)
     assert f"demonstrations: 'zebra' is token {known} of the tokenizer, and {grown} knows {known} tokens; " in line
 
 
 def test_a_label_that_the_model_has_no_token_for_is_refused(grown: Path, demos: Path, capsys: Captured) -> None:
     words = ["think", str(demos), "-m", str(grown), "--labels", "positive,negative,zebra"]
-    assert "deepthink: the labels: 'zebra' is token" in refused(words, capsys)
+    assert "deepthink: the labels: 'zebra' is token" in refused(capsys, *words)
 
 
 @pytest.mark.parametrize("command", ["predict", "eval"])
@@ -131,14 +122,14 @@ def test_an_input_that_the_model_has_no_token_for_is_named(
     memory = str(tmp_path / "mem.safetensors")
     assert run(["think", str(demos), "-m", str(grown), "-T", "1", "-q", "-o", memory]) == 0
     rows = write_zebras(tmp_path / "rows.jsonl", "review")
-    assert f"deepthink: {rows}:3: 'zebra' is token" in refused([command, memory, str(rows), "-q"], capsys)
+    assert f"deepthink: {rows}:3: 'zebra' is token" in refused(capsys, command, memory, rows, "-q")
     assert run([command, memory, str(rows), "-q", "--on-error", "skip"]) == 1
     assert f"skipped: {rows}:3: 'zebra' is token" in capsys.readouterr().err
 
 
 def test_a_runs_demonstrations_are_known_to_the_model(grown: Path, tmp_path: Path, capsys: Captured) -> None:
     words = run_words(tmp_path, grown, "-q", template="zebra {text}\nSentiment: {kind}")
-    assert "task tiny, seed 0: demonstrations: 'zebra' is token" in refused(words, capsys)
+    assert "task tiny, seed 0: demonstrations: 'zebra' is token" in refused(capsys, *words)
 
 
 def test_a_reading_of_a_token_that_the_embedding_has_not_is_refused(grown: Path) -> None:

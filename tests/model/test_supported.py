@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 import transformers
+from helpers.said import Captured
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES as CLASSES
 
 import examination
@@ -72,7 +73,7 @@ def test_any_error_but_a_refusal_is_a_failure(monkeypatch: pytest.MonkeyPatch) -
     assert re.search(r"^\| `gpt2` \| GPT2LMHeadModel \| failed \| ", page([row]), re.MULTILINE)
 
 
-def test_the_table_runs_in_processes_and_keeps_its_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_table_runs_in_processes_and_keeps_its_rows(tmp_path: Path, capsys: Captured) -> None:
     assert main(["xlnet", "mamba", "-o", str(tmp_path)]) == 0
     first = capsys.readouterr().out
     assert "xlnet: refused: XLNetLMHeadModel (xlnet) takes no keys and values" in first
@@ -99,7 +100,7 @@ def test_a_page_of_the_same_rows_is_the_same() -> None:
     assert "| refused |  | a |" in page(rows)
 
 
-def test_a_model_that_cannot_run_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_model_that_cannot_run_is_one_line(tmp_path: Path, capsys: Captured) -> None:
     tokenizer = build_tokenizer(["a b"])
     config = small_config("dbrx", len(tokenizer), attn_config={"clip_qkv": None})
     random_network(config).save_pretrained(tmp_path)

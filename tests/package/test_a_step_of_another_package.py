@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from package.test_plugins import DEMONSTRATIONS, TASK, Forks, deepthink, install
+from helpers.forks import Forks
+from helpers.guests import TASK, Guest, install
+from helpers.said import Captured
 
 from deepthink_cli.cli.main import run
 from deepthink_cli.scoring.scoring import Scoring
@@ -48,29 +50,18 @@ for scoring, text in (({"preface": "Today."}, "sun all day"), (None, "Today.\\ns
 
 
 @pytest.fixture(scope="module")
-def guest(tmp_path_factory: pytest.TempPathFactory, libraries: Forks) -> Path:
+def guest(tmp_path_factory: pytest.TempPathFactory, libraries: Forks) -> Iterator[Guest]:
     """A folder with an installed package, rows, and a memory of demonstrations."""
     folder = tmp_path_factory.mktemp("step")
-    install(folder, {"steps": "preface = preface:Preface"}, preface=STEP)
-    (folder / "demos.jsonl").write_text(DEMONSTRATIONS)
+    installed = install(folder, libraries, {"steps": "preface = preface:Preface"}, preface=STEP)
     for name, text in (("rows", "sun all day"), ("prefaced", PREFACED)):
         (folder / f"{name}.jsonl").write_text(json.dumps({"text": text, "label": "yes"}) + "\n")
-    words = "think demos.jsonl -T 2 -o mem.safetensors -q --template"
-    assert run_in(libraries, folder, [*words.split(), "{text} Warm: {label}"]).returncode == 0
-    return folder
+    with installed.warmed("--template", "{text} Warm: {label}") as warmed:
+        yield warmed
 
 
-def run_in(libraries: Forks, folder: Path, words: list[str]) -> Any:
-    """One command line, whose words may have spaces."""
-    program = f"import sys\nfrom deepthink_cli.cli.main import run\nsys.exit(run({words!r}))"
-    variables = {"PYTHONPATH": str(folder), "COLUMNS": "200", "DEEPTHINK_MODEL": "pocket"}
-    return libraries.program(program, (), folder, **variables)
-
-
-def test_predict_and_eval_score_the_query_that_the_step_writes(guest: Path, libraries: Forks) -> None:
-    done = deepthink(
-        libraries,
-        guest,
+def test_predict_and_eval_score_the_query_that_the_step_writes(guest: Guest) -> None:
+    done = guest.run(
         "predict mem.safetensors rows.jsonl --preface Today. -q",
         "predict mem.safetensors prefaced.jsonl -q",
         "eval mem.safetensors rows.jsonl --preface Today. --json -q",
@@ -89,50 +80,45 @@ def test_predict_and_eval_score_the_query_that_the_step_writes(guest: Path, libr
     assert figures[0] == figures[1]
 
 
-def test_a_stored_correction_is_of_the_step(guest: Path, libraries: Forks) -> None:
-    done = deepthink(
-        libraries, guest, "calibrate mem.safetensors --calibrate domain --preface Today. -o corrected.safetensors -q"
-    )
+def test_a_stored_correction_is_of_the_step(guest: Guest) -> None:
+    done = guest.run("calibrate mem.safetensors --calibrate domain --preface Today. -o corrected.safetensors -q")
     assert done.returncode == 0, done.stderr
-    assert deepthink(libraries, guest, "predict corrected.safetensors rows.jsonl --preface Today. -q").returncode == 0
-    refused = deepthink(libraries, guest, "predict corrected.safetensors rows.jsonl -q")
+    assert guest.run("predict corrected.safetensors rows.jsonl --preface Today. -q").returncode == 0
+    refused = guest.run("predict corrected.safetensors rows.jsonl -q")
     assert (refused.returncode, "stores is of --preface Today.; give the same" in refused.stderr) == (2, True)
 
 
 @pytest.mark.plugins
-def test_serve_and_scikit_learn_take_the_step(guest: Path, libraries: Forks) -> None:
-    variables = {"PYTHONPATH": str(guest), "DEEPTHINK_MODEL": "pocket"}
-    done = libraries.program(SERVED, (), guest, **variables)
+def test_serve_and_scikit_learn_take_the_step(guest: Guest) -> None:
+    done = guest.program(SERVED)
     assert done.returncode == 0, done.stderr
     served, fitted, prefaced = (json.loads(line) for line in done.stdout.splitlines())
-    asked = deepthink(libraries, guest, "predict mem.safetensors prefaced.jsonl -q")
+    asked = guest.run("predict mem.safetensors prefaced.jsonl -q")
     assert served == pytest.approx(json.loads(asked.stdout)["scores"], abs=1e-4)
     assert fitted == pytest.approx(prefaced, abs=1e-4)
 
 
-def test_run_and_tune_take_the_step(guest: Path, libraries: Forks) -> None:
-    (guest / "weather.yaml").write_text(TASK)
-    (guest / "weather").mkdir()
+def test_run_and_tune_take_the_step(guest: Guest) -> None:
+    (guest.folder / "weather.yaml").write_text(TASK)
+    (guest.folder / "weather").mkdir()
     for split in ("train", "test"):
         rows = [{"text": f"{split} {n}", "label": ("yes", "no")[n % 2]} for n in range(12)]
-        (guest / "weather" / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        (guest.folder / "weather" / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     words = "run --task weather.yaml --data-dir . -T 1 -o runs -q"
-    done = deepthink(
-        libraries,
-        guest,
+    done = guest.run(
         words,
         f"{words} --preface Today.",
         "tune weather/train.jsonl -T 1 --technique deep-thinking --preface Today. -o tuned.safetensors",
     )
     assert done.returncode == 0, done.stderr
-    rows = [json.loads(line) for line in (guest / "runs" / "results.jsonl").read_text().splitlines()]
+    rows = [json.loads(line) for line in (guest.folder / "runs" / "results.jsonl").read_text().splitlines()]
     assert [row["setting"].get("scoring") for row in rows] == [None, "preface=Today."]
     assert rows[0]["key"] != rows[1]["key"]
     assert "next: deepthink predict tuned.safetensors INPUTS --preface Today." in done.stderr
 
 
 def test_a_form_of_score_is_one_object_of_the_registry(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Captured
 ) -> None:
     end = SCORES["end"]
     monkeypatch.delitem(SCORES, "end")

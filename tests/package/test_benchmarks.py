@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from conftest import Models
 from helpers.records import recorded
+from helpers.said import Captured
 from helpers.wheels import wheel
 from transformers import AutoConfig
 
@@ -80,9 +82,7 @@ def test_the_harness_gives_the_same_scores(engine: BatchedEngine) -> None:
 
 
 @pytest.mark.soak
-def test_peers_are_asked_for_the_same_scores(
-    models: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_peers_are_asked_for_the_same_scores(models: Models, monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
     if not harness.installed():
         pytest.skip("lm-evaluation-harness is not installed (extra: benchmark)")
     words = ["-m", str(models("llama")), "--rows", "3", "--shots", "2", "--rounds", "1"]
@@ -126,7 +126,7 @@ def test_the_fastest_batch_size_is_kept(engine: BatchedEngine) -> None:
 
 
 def test_a_row_is_printed_and_recorded_for_every_length_that_fits(
-    shape: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    shape: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
     path = tmp_path / "results" / "speed.json"
     words = f"speed.py --record {path} --shapes {shape} --parts speed --inputs 2 --rounds 1 --official-rounds 1"
@@ -139,9 +139,7 @@ def test_a_row_is_printed_and_recorded_for_every_length_that_fits(
     assert all(row["same label"] == "yes" and row["difference"] < 1e-4 for row in rows)
 
 
-def test_a_harness_that_is_not_installed_is_said_in_one_line(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_harness_that_is_not_installed_is_said_in_one_line(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
     monkeypatch.setattr(harness, "installed", lambda: False)
     monkeypatch.setattr(sys, "argv", ["speed.py"])
     with pytest.raises(SystemExit):
@@ -203,7 +201,7 @@ def test_the_cell_of_trec_measures_every_way_in_one_run(
     assert row["difference"] < 1e-4
 
 
-def test_a_model_that_is_not_packed_is_measured_once_and_named_padded(models: Callable[[str], Path]) -> None:
+def test_a_model_that_is_not_packed_is_measured_once_and_named_padded(models: Models) -> None:
     engine = build_engine(str(models("bloom")))
     words = words_of(str(models("bloom")), engine.model)
     ids = tuple(memory_ids(words, LENGTH))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from inspect import signature
-from pathlib import Path
 from typing import Annotated
 
 import pytest
 from helpers.forks import Forks
-from package.test_plugins import DEMONSTRATIONS, deepthink, each_of, install
+from helpers.guests import Guest, install
+from helpers.said import Captured
 
 from deepthink_cli.cli.grouped import Given, grouped
 from deepthink_cli.cli.options import CommonArguments
@@ -86,23 +87,18 @@ ROWS = [("sun", "yes"), ("rain", "no"), ("sun all day long", "yes"), ("rain agai
 
 
 @pytest.fixture(scope="module")
-def guest(tmp_path_factory: pytest.TempPathFactory, libraries: Forks) -> Path:
+def guest(tmp_path_factory: pytest.TempPathFactory, libraries: Forks) -> Iterator[Guest]:
     """A folder with an installed package, rows, and a memory of demonstrations."""
     folder = tmp_path_factory.mktemp("doors")
-    install(folder, ENTRIES, doors=OBJECTS, doors_command=COMMAND)
-    (folder / "demos.jsonl").write_text(DEMONSTRATIONS)
+    installed = install(folder, libraries, ENTRIES, doors=OBJECTS, doors_command=COMMAND)
     rows = [json.dumps({"text": f"{text} {n}", "label": label}) for n in range(3) for text, label in ROWS]
     (folder / "rows.jsonl").write_text("\n".join(rows) + "\n")
-    assert deepthink(libraries, folder, "think demos.jsonl -T 2 -o mem.safetensors -q").returncode == 0
-    return folder
+    with installed.warmed() as warmed:
+        yield warmed
 
 
-def test_a_command_has_its_group_its_example_and_the_options_that_all_commands_share(
-    guest: Path, libraries: Forks
-) -> None:
-    first, page, done, loud = each_of(
-        libraries, guest, "--help", "count --help", "count 3 --json -q -m gpt2", "count 3"
-    )
+def test_a_command_has_its_group_its_example_and_the_options_that_all_commands_share(guest: Guest) -> None:
+    first, page, done, loud = guest.each("--help", "count --help", "count 3 --json -q -m gpt2", "count 3")
     assert "Counting" in first.stdout
     assert "Example: deepthink count 3 --json" in page.stdout
     assert "more options: deepthink count --help-all" in page.stdout
@@ -111,45 +107,41 @@ def test_a_command_has_its_group_its_example_and_the_options_that_all_commands_s
     assert loud.stderr == "counting\n"
 
 
-def test_a_mistake_of_its_user_is_one_line_and_a_bug_has_a_traceback_with_debug(guest: Path, libraries: Forks) -> None:
-    refused, failed = each_of(libraries, guest, "count --json -- -1", "count 0 --debug")
+def test_a_mistake_of_its_user_is_one_line_and_a_bug_has_a_traceback_with_debug(guest: Guest) -> None:
+    refused, failed = guest.each("count --json -- -1", "count 0 --debug")
     assert (refused.returncode, refused.stderr) == (2, "deepthink: --to -1: cannot be counted to; give 0 or more\n")
     assert failed.returncode == 70
     assert "Traceback" in failed.stderr
 
 
-def test_a_technique_numbers_from_where_it_likes(guest: Path, libraries: Forks) -> None:
+def test_a_technique_numbers_from_where_it_likes(guest: Guest) -> None:
     words = "think demos.jsonl -T 1 -o one.safetensors -q --technique"
-    done, refused = each_of(libraries, guest, f"{words} first-ones-1", f"{words} first-ones-0")
+    done, refused = guest.each(f"{words} first-ones-1", f"{words} first-ones-0")
     assert done.returncode == 0, done.stderr
     assert "first-ones-K with K from 1 (as in first-ones-5)" in refused.stderr
 
 
-def test_a_selection_method_has_options_of_its_own(guest: Path, libraries: Forks) -> None:
+def test_a_selection_method_has_options_of_its_own(guest: Guest) -> None:
     words = "select rows.jsonl --shots 2 -o chosen.jsonl --demos-by"
-    done, other, zero = each_of(
-        libraries, guest, f"{words} brief --words 2", f"{words} random --words 2", f"{words} brief --words 0"
-    )
+    done, other, zero = guest.each(f"{words} brief --words 2", f"{words} random --words 2", f"{words} brief --words 0")
     assert done.returncode == 0, done.stderr
-    chosen = [json.loads(line)["text"] for line in (guest / "chosen.jsonl").read_text().splitlines()]
+    chosen = [json.loads(line)["text"] for line in (guest.folder / "chosen.jsonl").read_text().splitlines()]
     assert all(len(text.split()) <= 2 for text in chosen)
     assert other.stderr == "deepthink: --words 2: only with --demos-by brief; omit it\n"
     assert (zero.returncode, zero.stderr[:22]) == (2, "deepthink: --words 0: ")
 
 
 @pytest.mark.plugins
-def test_an_exporter_has_options_of_its_own(guest: Path, libraries: Forks) -> None:
+def test_an_exporter_has_options_of_its_own(guest: Guest) -> None:
     words = "export mem.safetensors -o labels.txt --to"
-    done, needed, refused = each_of(
-        libraries, guest, f"{words} labels --between +", f"{words} labels", f"{words} mlx --between +"
-    )
+    done, needed, refused = guest.each(f"{words} labels --between +", f"{words} labels", f"{words} mlx --between +")
     assert done.returncode == 0, done.stderr
-    assert (guest / "labels.txt").read_text() in ("yes+no", "no+yes")
+    assert (guest.folder / "labels.txt").read_text() in ("yes+no", "no+yes")
     assert needed.stderr == "deepthink: --to labels needs --between TEXT, as in --between ,\n"
     assert refused.stderr == "deepthink: --between +: only with --to labels; omit it\n"
 
 
-def test_an_option_whose_name_is_taken_is_left_out_with_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_option_whose_name_is_taken_is_left_out_with_a_warning(capsys: Captured) -> None:
     class Quiet(Options):
         quiet: Annotated[bool, Flag(OUTPUT, "No words.")] = False
         loud: Annotated[bool, Flag(OUTPUT, "Many words.")] = False
@@ -172,10 +164,8 @@ def test_an_option_whose_name_is_taken_is_left_out_with_a_warning(capsys: pytest
     ]
 
 
-def test_a_calibration_that_compares_hidden_states_is_stored_and_used(guest: Path, libraries: Forks) -> None:
-    stored, done, refused = each_of(
-        libraries,
-        guest,
+def test_a_calibration_that_compares_hidden_states_is_stored_and_used(guest: Guest) -> None:
+    stored, done, refused = guest.each(
         "calibrate mem.safetensors rows.jsonl --calibrate near -o near.safetensors -q",
         "eval near.safetensors rows.jsonl --json",
         "predict mem.safetensors rows.jsonl --calibrate bogus",

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
-from conftest import read, write_rows
+from conftest import Models, read, write_rows
+from helpers.said import Captured
 
 from deepthink_cli import (
     DemonstrationSet,
@@ -27,7 +27,6 @@ from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.memory import Memory
 from deepthink_cli.model.tokens import TokenizedQuery
 
-Models = Callable[[str], Path]
 BAD = [float("nan"), float("inf"), -float("inf")]
 
 
@@ -91,7 +90,7 @@ def test_a_score_that_is_not_finite_names_the_input(engine: Engine, memory: Memo
 
 
 def test_overflow_in_float16_is_found_and_explained(
-    models: Models, demos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    models: Models, demos: Path, tmp_path: Path, capsys: Captured
 ) -> None:
     engine = load_model(str(models("llama")))
     engine.model.network.get_parameter("model.layers.0.mlp.down_proj.weight").data *= 1e6
@@ -114,7 +113,7 @@ def test_overflow_in_a_score_in_float16_is_explained(engine: Engine, memory: Mem
 
 
 def test_nothing_is_left_of_a_prediction_that_was_not_finite(
-    memory: Memory, models: Models, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    memory: Memory, models: Models, tmp_path: Path, capsys: Captured
 ) -> None:
     broken_model = load_model(str(models("llama")))
     broken_model.model.network.get_parameter("model.norm.weight").data[0] = torch.nan

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import transformers
 import yaml
-from conftest import write_rows
+from conftest import Models, write_rows
 from helpers.foreign_code import bring_code, changed
 from helpers.inline_workers import InlineExecutor
+from helpers.said import Captured
 from helpers.tiny import run_words, tiny_task
 
 from deepthink_cli.cli.main import program, run
@@ -23,7 +23,6 @@ from deepthink_cli.experiments.executors.base import Open
 from deepthink_cli.io.documents import RUN_CODE
 from deepthink_cli.model.options import ModelOptions
 
-Captured = pytest.CaptureFixture[str]
 FLAGS = sorted(f"--{name.replace('_', '-')}" for name in RUN_CODE)
 
 
@@ -34,7 +33,7 @@ def ran(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def code(models: Callable[[str], Path], tmp_path: Path, ran: Path) -> Path:
+def code(models: Models, tmp_path: Path, ran: Path) -> Path:
     """A model that brings its own code."""
     return bring_code(Path(shutil.copytree(models("llama"), tmp_path / "model")), ran)
 

@@ -9,7 +9,11 @@ IMPORT_ALL = """
 import importlib, os, pkgutil, select, signal, sys
 import deepthink_cli
 
-OPTIONAL = ("deepthink_cli.plugins.harnesses.lighteval", "deepthink_cli.plugins.harnesses.lm_eval")
+OPTIONAL = (
+    "deepthink_cli.plugins.harnesses.lighteval",
+    "deepthink_cli.plugins.harnesses.lm_eval",
+    "deepthink_cli.plugins.vllm.connector",
+)
 
 def import_all():
     for module in pkgutil.walk_packages(deepthink_cli.__path__, "deepthink_cli."):

@@ -9,10 +9,12 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from helpers.forks import Forks
+from helpers.guests import TASK, Guest, install
 from helpers.imports import HEAVY
 
 MODULE = '''
@@ -111,22 +113,6 @@ class Own(PaddedEngine):
     def description(self):
         return "an engine of somebody else's"
 """
-TASK = """
-name: weather
-title: "Weather: is it good?"
-template: "Weather: {text}\\nGood: {label}"
-labels: ["yes", "no"]
-fields: {text: text, label: label}
-answer: label
-shots: 2
-demonstrations: train
-folder: weather
-protocols: {official: {split: test}}
-groups: [examples]
-example: {text: sun, label: "yes"}
-source: Written for this test.
-licence: Apache-2.0
-"""
 ENTRIES = {
     "updates": "halfway = guest:Halfway",
     "calibrations": "level = guest:level",
@@ -139,63 +125,24 @@ ENTRIES = {
     "openers": "guest-link = guest:links",
     "commands": "hello = guest:hello",
 }
-DEMONSTRATIONS = '{"text": "sun", "label": "yes"}\n{"text": "rain", "label": "no"}\n'
-
-
-def install(folder: Path, entries: dict[str, str], **modules: str) -> None:
-    """An installed package: its modules, and beside them what an installer writes of its entry points."""
-    for name, text in modules.items():
-        (folder / f"{name}.py").write_text(text)
-    about = folder / "guest_package-1.0.dist-info"
-    about.mkdir()
-    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: guest-package\nVersion: 1.0\n")
-    sections = [f"[deepthink.{kind}]\n{lines}\n" for kind, lines in entries.items()]
-    (about / "entry_points.txt").write_text("\n".join(sections))
 
 
 @pytest.fixture(scope="module")
-def guest(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def guest(tmp_path_factory: pytest.TempPathFactory, libraries: Forks) -> Iterator[Guest]:
     """A folder with an installed package, a task file of it, and demonstrations."""
     folder = tmp_path_factory.mktemp("guest")
-    install(folder, ENTRIES, guest=MODULE, guest_engine=ENGINE)
+    installed = install(folder, libraries, ENTRIES, guest=MODULE, guest_engine=ENGINE)
     (folder / "weather.yaml").write_text(TASK)
-    (folder / "demos.jsonl").write_text(DEMONSTRATIONS)
     (folder / "weather").mkdir()
     for split in ("train", "test"):
         rows = [{"text": f"{split} {n}", "label": ("yes", "no")[n % 2]} for n in range(24)]
         (folder / "weather" / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return folder
+    with installed.warmed() as warmed:
+        yield warmed
 
 
-Program = subprocess.CompletedProcess[str]
-
-
-def deepthink(libraries: Forks, folder: Path, *lines: str) -> Program:
-    """Command lines, one after the other in a process that finds the packages of a folder; it ends where one fails."""
-    program = "\n".join(f"sys.exit(code) if (code := run({line.split()!r})) else None" for line in lines)
-    variables = {"PYTHONPATH": str(folder), "COLUMNS": "200", "DEEPTHINK_MODEL": "pocket"}
-    return libraries.program(f"import sys\nfrom deepthink_cli.cli.main import run\n{program}", (), folder, **variables)
-
-
-def each_of(libraries: Forks, folder: Path, *lines: str) -> list[Program]:
-    """What each of these command lines gives, one after the other in one process, whether it fails or not."""
-    program = "".join(
-        f"code = run({line.split()!r})\nprint(end=f'\\0{{code}}\\0')\nprint(end='\\0', file=sys.stderr)\n"
-        for line in lines
-    )
-    variables = {"PYTHONPATH": str(folder), "COLUMNS": "200", "DEEPTHINK_MODEL": "pocket"}
-    done = libraries.program(f"import sys\nfrom deepthink_cli.cli.main import run\n{program}", (), folder, **variables)
-    (*said, _), errors = done.stdout.split("\0"), done.stderr.split("\0")
-    return [
-        subprocess.CompletedProcess(line, int(code), out, error)
-        for line, out, code, error in zip(lines, said[::2], said[1::2], errors, strict=False)
-    ]
-
-
-def test_an_update_rule_and_an_engine_of_another_package_make_memories(guest: Path, libraries: Forks) -> None:
-    done = deepthink(
-        libraries,
-        guest,
+def test_an_update_rule_and_an_engine_of_another_package_make_memories(guest: Guest) -> None:
+    done = guest.run(
         "think demos.jsonl --update halfway:share=0.25 -T 2 --engine own -o mem.safetensors",
         "inspect mem.safetensors",
         "doctor --engine own",
@@ -205,10 +152,8 @@ def test_an_update_rule_and_an_engine_of_another_package_make_memories(guest: Pa
     assert "an engine of somebody else's" in done.stdout
 
 
-def test_a_calibration_of_another_package_corrects_scores(guest: Path, libraries: Forks) -> None:
-    done = deepthink(
-        libraries,
-        guest,
+def test_a_calibration_of_another_package_corrects_scores(guest: Guest) -> None:
+    done = guest.run(
         "think demos.jsonl -T 2 -o plain.safetensors",
         "eval plain.safetensors weather/train.jsonl --calibrate level,batch",
     )
@@ -216,10 +161,8 @@ def test_a_calibration_of_another_package_corrects_scores(guest: Path, libraries
     assert "level" in done.stdout
 
 
-def test_techniques_of_another_package_make_memories(guest: Path, libraries: Forks) -> None:
-    done = deepthink(
-        libraries,
-        guest,
+def test_techniques_of_another_package_make_memories(guest: Guest) -> None:
+    done = guest.run(
         "think demos.jsonl -T 2 --technique mirrored -o mirrored.safetensors",
         "inspect mirrored.safetensors",
         "eval mirrored.safetensors demos.jsonl",
@@ -233,10 +176,8 @@ def test_techniques_of_another_package_make_memories(guest: Path, libraries: For
     assert "no drift: T = 1 is one reading, then trained" in done.stdout
 
 
-def test_techniques_of_another_package_are_run_and_reported(guest: Path, libraries: Forks) -> None:
-    done = deepthink(
-        libraries,
-        guest,
+def test_techniques_of_another_package_are_run_and_reported(guest: Guest) -> None:
+    done = guest.run(
         "run --task weather --data-dir . -T 2 --technique deep-thinking,mirrored,last-2,whole:steps=2 -o runs",
         "report runs --output-format csv",
     )
@@ -261,11 +202,10 @@ def test_the_package_of_the_documentation_works(tmp_path: Path, libraries: Forks
     (project,) = re.findall(r"^```toml\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
     groups = tomllib.loads(project)["project"]["entry-points"]
     lines = {group: [f"{name} = {place}" for name, place in entries.items()] for group, entries in groups.items()}
-    install(tmp_path, {group.removeprefix("deepthink."): "\n".join(entries) for group, entries in lines.items()})
-    (tmp_path / "demos.jsonl").write_text(DEMONSTRATIONS)
-    done = deepthink(
-        libraries,
-        tmp_path,
+    installed = install(
+        tmp_path, libraries, {group.removeprefix("deepthink."): "\n".join(entries) for group, entries in lines.items()}
+    )
+    done = installed.run(
         "think demos.jsonl --technique mirrored -T 2 -o mem.safetensors",
         "export mem.safetensors --to npz -o mem.npz",
     )
@@ -273,16 +213,14 @@ def test_the_package_of_the_documentation_works(tmp_path: Path, libraries: Forks
     assert done.stdout.startswith("wrote mem.npz: NumPy archive of ")
 
 
-def test_an_unknown_technique_is_refused_with_those_of_another_package(guest: Path, libraries: Forks) -> None:
-    refused = deepthink(libraries, guest, "think demos.jsonl --technique mirror")
+def test_an_unknown_technique_is_refused_with_those_of_another_package(guest: Guest) -> None:
+    refused = guest.run("think demos.jsonl --technique mirror")
     assert "composed, ct-kv, last-K with K from 2 (as in last-5), mirrored or whole" in refused.stderr
 
 
 @pytest.mark.plugins
-def test_an_exporter_of_another_package_writes_memories(guest: Path, libraries: Forks) -> None:
-    thought, done, shown, refused = each_of(
-        libraries,
-        guest,
+def test_an_exporter_of_another_package_writes_memories(guest: Guest) -> None:
+    thought, done, shown, refused = guest.each(
         "think demos.jsonl -T 2 -o exported.safetensors",
         "export exported.safetensors --to shapes -o shapes.txt",
         "export exported.safetensors --to shapes -o shapes.txt --json",
@@ -292,35 +230,31 @@ def test_an_exporter_of_another_package_writes_memories(guest: Path, libraries: 
     assert done.stdout.startswith("wrote shapes.txt: list of shapes of ")
     assert "shapes of every layer" in done.stdout
     assert json.loads(shown.stdout)["layers_written"] == 7
-    assert (guest / "shapes.txt").read_text().startswith("[(")
+    assert (guest.folder / "shapes.txt").read_text().startswith("[(")
     assert refused.stderr == "deepthink: --weights f16: only with --to llama.cpp; omit it\n"
 
 
-def test_a_judge_of_another_package_judges_the_answers_of_a_task(guest: Path, libraries: Forks) -> None:
-    (guest / "free.yaml").write_text(
+def test_a_judge_of_another_package_judges_the_answers_of_a_task(guest: Guest) -> None:
+    (guest.folder / "free.yaml").write_text(
         TASK.replace("weather", "free").replace('labels: ["yes", "no"]', "free: {judge: brief, max_new_tokens: 8}")
     )
-    (guest / "free").mkdir()
+    (guest.folder / "free").mkdir()
     for split in ("train", "test"):
         rows = [{"text": f"{split} {n}", "label": "yes", "words": n * 8} for n in range(2)]
-        (guest / "free" / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    done = deepthink(
-        libraries,
-        guest,
+        (guest.folder / "free" / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    done = guest.run(
         "think --task free.yaml --data-dir . -T 1 -o free.safetensors",
         "eval free.safetensors --task free.yaml --data-dir . -o answers.jsonl",
     )
     assert done.returncode == 0, done.stderr
-    answers = [json.loads(line) for line in (guest / "answers.jsonl").read_text().splitlines()]
+    answers = [json.loads(line) for line in (guest.folder / "answers.jsonl").read_text().splitlines()]
     assert [(row["gold"], row["answer"]) for row in answers] == [("brief", "long"), ("brief", "brief")]
 
 
-def test_files_of_another_package_are_scored_with_options_of_their_own(guest: Path, libraries: Forks) -> None:
+def test_files_of_another_package_are_scored_with_options_of_their_own(guest: Guest) -> None:
     text = json.dumps({"__metadata__": {"guest-link": "linked.safetensors"}}).encode()
-    (guest / "link.safetensors").write_bytes(len(text).to_bytes(8, "little") + text)
-    done = each_of(
-        libraries,
-        guest,
+    (guest.folder / "link.safetensors").write_bytes(len(text).to_bytes(8, "little") + text)
+    done = guest.each(
         "think demos.jsonl -T 2 --keep all -o linked.safetensors",
         "inspect link.safetensors",
         "predict link.safetensors demos.jsonl --at all -o all.jsonl",
@@ -332,7 +266,7 @@ def test_files_of_another_package_are_scored_with_options_of_their_own(guest: Pa
     )
     assert [each.returncode for each in done] == [0] * 5 + [2] * 3
     assert "link      to linked.safetensors\n\n2 demonstrations, " in done[1].stdout
-    assert [len((guest / f"{name}.jsonl").read_text().splitlines()) for name in ("all", "last")] == [4, 2]
+    assert [len((guest.folder / f"{name}.jsonl").read_text().splitlines()) for name in ("all", "last")] == [4, 2]
     memory, vectors, composed = (each.stderr for each in done[5:])
     assert memory == "deepthink: --last: linked.safetensors holds a memory, and no links; omit it\n"
     assert vectors == "deepthink: --alpha 0.5: only with a file of iterative vectors; omit it\n"
@@ -340,10 +274,8 @@ def test_files_of_another_package_are_scored_with_options_of_their_own(guest: Pa
 
 
 @pytest.mark.plugins
-def test_help_names_what_other_packages_add(guest: Path, libraries: Forks) -> None:
-    done = deepthink(
-        libraries,
-        guest,
+def test_help_names_what_other_packages_add(guest: Guest) -> None:
+    done = guest.run(
         "--help",
         "think --help-all",
         "eval --help-all",
@@ -358,8 +290,8 @@ def test_help_names_what_other_packages_add(guest: Path, libraries: Forks) -> No
     assert "hello me" in done.stdout
 
 
-def test_objects_of_another_package_are_listed(guest: Path, libraries: Forks) -> None:
-    done = deepthink(libraries, guest, "list --json")
+def test_objects_of_another_package_are_listed(guest: Guest) -> None:
+    done = guest.run("list --json")
     assert done.returncode == 0, done.stderr
     rows = {(row["kind"], row["name"]): (row["summary"], row["source"]) for row in json.loads(done.stdout)}
     assert rows["techniques", "last-K"] == ("the last K demonstrations", "this test")
@@ -369,17 +301,17 @@ def test_objects_of_another_package_are_listed(guest: Path, libraries: Forks) ->
     assert rows["judges", "brief"] == ("the answer has no more words than asked for", "this test")
 
 
-def test_a_task_of_another_package_is_listed(guest: Path, libraries: Forks) -> None:
-    for done in each_of(libraries, guest, "tasks", "tasks weather"):
+def test_a_task_of_another_package_is_listed(guest: Guest) -> None:
+    for done in guest.each("tasks", "tasks weather"):
         assert (done.returncode, "weather" in done.stdout) == (0, True)
 
 
-def test_the_names_of_an_engine_are_known_without_importing_its_module(guest: Path) -> None:
+def test_the_names_of_an_engine_are_known_without_importing_its_module(guest: Guest) -> None:
     program = (
         "import sys\nfrom deepthink_cli.cli.main import run\nrun(['doctor', '--help'])\n"
         "print(*{name.split('.')[0] for name in sys.modules}, file=sys.stderr)"
     )
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(guest), *sys.path]), "COLUMNS": "200"}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(guest.folder), *sys.path]), "COLUMNS": "200"}
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment)
     assert "own" in done.stdout
     assert not set(done.stderr.split()) & {*HEAVY, "guest_engine"}
@@ -388,15 +320,19 @@ def test_the_names_of_an_engine_are_known_without_importing_its_module(guest: Pa
 def test_what_cannot_be_imported_is_one_warning_that_names_it_and_the_program_goes_on(
     tmp_path: Path, libraries: Forks
 ) -> None:
-    install(tmp_path, {"calibrations": "level = broken:level", "commands": "hello = broken:hello"}, broken="1 / 0")
-    (tmp_path / "demos.jsonl").write_text(DEMONSTRATIONS)
-    done = deepthink(libraries, tmp_path, "--help", "--help", "think demos.jsonl -T 1 -o mem.safetensors -q")
+    installed = install(
+        tmp_path,
+        libraries,
+        {"calibrations": "level = broken:level", "commands": "hello = broken:hello"},
+        broken="1 / 0",
+    )
+    done = installed.run("--help", "--help", "think demos.jsonl -T 1 -o mem.safetensors -q")
     assert done.returncode == 0, done.stderr
     assert done.stderr.splitlines() == [
         "warning: guest-package 1.0: deepthink.commands 'hello' (broken:hello) is not used: "
         "ZeroDivisionError: division by zero"
     ]
-    done = deepthink(libraries, tmp_path, "eval mem.safetensors demos.jsonl --calibrate level")
+    done = installed.run("eval mem.safetensors demos.jsonl --calibrate level")
     assert done.returncode == 2
     *_, warning, refusal = done.stderr.splitlines()
     assert "guest-package 1.0: deepthink.calibrations 'level' (broken:level) is not used: ZeroDivisionError" in warning
@@ -426,7 +362,7 @@ from deepthink_cli.updates.registry import RULES as updates
 
 def test_what_is_not_what_its_kind_asks_for_is_left_out_with_one_warning(tmp_path: Path, libraries: Forks) -> None:
     entries = {kind: "\n".join(entry for each, entry, _ in WRONG if each == kind) for kind, _, _ in WRONG}
-    install(tmp_path, entries, guest=MODULE)
+    install(tmp_path, libraries, entries, guest=MODULE)
     asked = "".join(f"print({entry.split()[0]!r} in dict({kind}.items()))\n" for kind, entry, _ in WRONG)
     done = libraries.program(NAMES + asked, PYTHONPATH=str(tmp_path))
     assert done.stdout.split() == [str(reason == "the name is taken") for _, _, reason in WRONG]

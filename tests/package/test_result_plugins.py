@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from helpers.forks import Forks
+from helpers.guests import Guest, install
 from helpers.synthetic import THREE, seeds, write
-from test_plugins import DEMONSTRATIONS, deepthink, each_of, install
 
 MODULE = """
 from dataclasses import dataclass
@@ -97,20 +97,16 @@ STUDY = "title: Mine\ntasks: sst2\nmodels: gpt2\nfigure: {kind: dots, size: 2}\n
 
 
 @pytest.fixture
-def guest(tmp_path: Path) -> Path:
+def guest(tmp_path: Path, libraries: Forks) -> Guest:
     """A folder with an installed package, a run and demonstrations."""
-    install(tmp_path, ENTRIES, guest=MODULE)
     write(tmp_path / "out", seeds(THREE))
-    (tmp_path / "demos.jsonl").write_text(DEMONSTRATIONS)
     (tmp_path / "studies").mkdir()
     (tmp_path / "studies" / "mine.yaml").write_text(STUDY)
-    return tmp_path
+    return install(tmp_path, libraries, ENTRIES, guest=MODULE)
 
 
-def test_a_report_is_written_in_a_format_of_another_package(guest: Path, libraries: Forks) -> None:
-    shown, written, folder, refused = each_of(
-        libraries,
-        guest,
+def test_a_report_is_written_in_a_format_of_another_package(guest: Guest) -> None:
+    shown, written, folder, refused = guest.each(
         "report out --output-format names",
         "report out -o tasks.names -q",
         "report out --output-format many -o folder -q",
@@ -118,31 +114,29 @@ def test_a_report_is_written_in_a_format_of_another_package(guest: Path, librari
     )
     assert [each.returncode for each in (shown, written, folder)] == [0] * 3
     assert (shown.stdout, shown.stderr.splitlines()[-1]) == ("sst2\n", "that was all")
-    assert (guest / "tasks.names").read_text() == "sst2\n"
-    assert (guest / "folder" / "jobs.txt").read_text() == "3"
+    assert (guest.folder / "tasks.names").read_text() == "sst2\n"
+    assert (guest.folder / "folder" / "jobs.txt").read_text() == "3"
     assert "--tally: is about tables, and --output-format many writes none; omit it" in refused.stderr
 
 
-def test_an_observer_of_another_package_is_told_of_results(guest: Path, libraries: Forks) -> None:
-    thought, done, reported, refused = each_of(
-        libraries,
-        guest,
+def test_an_observer_of_another_package_is_told_of_results(guest: Guest) -> None:
+    thought, done, reported, refused = guest.each(
         "think demos.jsonl -T 2 -o mem.safetensors -q",
         "eval mem.safetensors demos.jsonl --tally eval.txt --limit 1",
         "report out --tally report.txt -q",
         "eval mem.safetensors demos.jsonl --tally demos.jsonl",
     )
     assert (done.returncode, reported.returncode) == (0, 0), done.stderr
-    assert (guest / "eval.txt").read_text() == "eval 2"
-    assert (guest / "report.txt").read_text() == "report 1"
+    assert (guest.folder / "eval.txt").read_text() == "eval 2"
+    assert (guest.folder / "report.txt").read_text() == "report 1"
     assert "all is counted" in done.stderr
     assert "warning: the option 'limit' of tally is not used: the name is taken" in thought.stderr
     assert refused.stderr.splitlines()[-1] == "deepthink: --tally demos.jsonl: is read; name another file"
 
 
-def test_a_report_shows_published_figures_of_another_package(guest: Path, libraries: Forks) -> None:
-    write(guest / "mine", [*seeds(THREE), *seeds(THREE, task="mine")])
-    done = deepthink(libraries, guest, "report mine --published --json", "report --help-all")
+def test_a_report_shows_published_figures_of_another_package(guest: Guest) -> None:
+    write(guest.folder / "mine", [*seeds(THREE), *seeds(THREE, task="mine")])
+    done = guest.run("report mine --published --json", "report --help-all")
     assert done.returncode == 0, done.stderr
     first, rest = done.stdout.split("\n", 1)
     shown = json.loads(first)
@@ -153,23 +147,21 @@ def test_a_report_shows_published_figures_of_another_package(guest: Path, librar
     assert "Show the paper's figures and other figures next to those of the run." in " ".join(rest.split())
 
 
-def test_a_study_of_another_package_is_drawn_in_its_form(guest: Path, libraries: Forks) -> None:
-    (guest / "out" / "study.json").write_text('{"study": "guest/mine"}')
-    done = deepthink(
-        libraries,
-        guest,
+def test_a_study_of_another_package_is_drawn_in_its_form(guest: Guest) -> None:
+    (guest.folder / "out" / "study.json").write_text('{"study": "guest/mine"}')
+    done = guest.run(
         "study list",
         "plot out -o figure.png -o table.tex",
     )
     assert done.returncode == 0, done.stderr
     assert "guest/mine" in done.stdout
-    assert (guest / "figure.png").read_bytes().startswith(b"\x89PNG")
-    assert (guest / "table.tex").read_text() == "Mine: 3 jobs of mine"
+    assert (guest.folder / "figure.png").read_bytes().startswith(b"\x89PNG")
+    assert (guest.folder / "table.tex").read_text() == "Mine: 3 jobs of mine"
     assert "deepthink.forms 'other' (guest:dots) is not used: ValueError: its options have another kind" in done.stderr
 
 
-def test_a_form_that_is_not_installed_is_refused_by_its_name(guest: Path, libraries: Forks) -> None:
-    (guest / "pies.yaml").write_text(STUDY.replace("dots", "pies"))
-    refused = deepthink(libraries, guest, "study plan pies.yaml")
+def test_a_form_that_is_not_installed_is_refused_by_its_name(guest: Guest) -> None:
+    (guest.folder / "pies.yaml").write_text(STUDY.replace("dots", "pies"))
+    refused = guest.run("study plan pies.yaml")
     assert refused.returncode == 2
     assert "pies.yaml:4: figure: kind 'pies' is not a form of figures that is installed; use curves, " in refused.stderr

@@ -6,7 +6,6 @@ import json
 import os
 import pickle
 import shutil
-from collections.abc import Callable
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -14,9 +13,10 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import write_reviews, write_rows
+from conftest import Models, write_reviews, write_rows
 from helpers.foreign_code import bring_code, changed
 from helpers.forks import Forks
+from helpers.said import Captured
 from helpers.soak import with_soak
 from helpers.tiny import tiny_task
 from safetensors.torch import load_file, save_file
@@ -29,8 +29,6 @@ from deepthink_cli.io.bounded import exceeds
 from deepthink_cli.model.opening import open_model
 from deepthink_cli.model.options import ModelOptions
 
-Captured = pytest.CaptureFixture[str]
-Models = Callable[[str], Path]
 pytestmark = pytest.mark.usefixtures("loaded_anew")
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable
 from contextlib import suppress
 from logging import getLogger
 from pathlib import Path
 
 import pytest
 import torch
+from conftest import Models
 from helpers.forks import Forks
 from helpers.tiny import tiny_task
 from huggingface_hub import is_offline_mode
@@ -20,8 +20,6 @@ from safetensors.torch import load_file
 from transformers.utils import logging
 
 from deepthink_cli.io.hub import quiet_libraries
-
-Models = Callable[[str], Path]
 
 # The libraries change some of this themselves when they are imported, so they are imported first.
 CALLS = """

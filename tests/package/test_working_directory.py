@@ -9,12 +9,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from conftest import Models
+from helpers.said import Captured
 from helpers.tiny import run_words
 
 from deepthink_cli.cli.main import run
 from deepthink_cli.plugins.run_code.sandbox import Program, passes
 
-Models = Callable[[str], Path]
 NAMES = (
     *("deepthink_cli", "transformers", "torch", "numpy", "queue"),
     *("pickle", "threading", "random", "typing", "json"),
@@ -88,9 +89,7 @@ def test_pip(tmp_path: Path, ran: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert run(["download", "-o", str(tmp_path / "model"), "-q"]) == 1
 
 
-def test_the_command_that_serves_memories_in_vllm(
-    memory: Path, tmp_path: Path, ran: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_that_serves_memories_in_vllm(memory: Path, tmp_path: Path, ran: Path, capsys: Captured) -> None:
     program = tmp_path / "bin" / "vllm"
     program.parent.mkdir()
     started = "import subprocess, sys\nsubprocess.run([sys.executable, '-c', 'import queue'], check=True)\n"

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from conftest import Models
+from helpers.said import Captured
 from helpers.tiny import tiny_task
 
 from deepthink_cli.cli.main import run
@@ -15,7 +17,6 @@ from deepthink_cli.prediction import scorer
 from deepthink_cli.prediction.files import partial_of
 from deepthink_cli.scoring.pipeline import CHUNK
 
-Captured = pytest.CaptureFixture[str]
 WHILE_LOADING = {"predict": scorer, "eval": scorer, "generate": generate}
 LINES = [json.dumps({"review": f"film {n}", "sentiment": "positive"}) + "\n" for n in range(CHUNK + 20)]
 
@@ -89,7 +90,7 @@ def test_so_are_answers_and_the_rows_of_an_evaluation(
 
 
 def test_the_rows_of_a_task_are_those_that_were_checked(
-    models: Callable[[str], Path], tmp_path: Path, changing: Callable[..., None], capsys: Captured
+    models: Models, tmp_path: Path, changing: Callable[..., None], capsys: Captured
 ) -> None:
     task, data = tiny_task(tmp_path)
     fixed = ["--task", str(task), "--data-dir", str(data), "--protocol", "paper", "-q"]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import Models
+from helpers.said import Captured
 
 from deepthink_cli import (
     DemonstrationSet,
@@ -80,7 +81,7 @@ def pair(tmp_path: Path, demos: Path) -> tuple[Path, Path]:
     return thought(demos, tmp_path / "first.safetensors"), thought(backward, tmp_path / "second.safetensors")
 
 
-def printed(capsys: pytest.CaptureFixture[str], *words: str) -> list[dict[str, Any]]:
+def printed(capsys: Captured, *words: str) -> list[dict[str, Any]]:
     """The JSON lines that a command prints."""
     capsys.readouterr()
     assert run([*words, "-q"]) == 0
@@ -89,7 +90,7 @@ def printed(capsys: pytest.CaptureFixture[str], *words: str) -> list[dict[str, A
 
 @pytest.mark.parametrize("iteration", ["last", "all"])
 def test_an_ensemble_predicts_by_the_mean_scores_of_its_memories(
-    pair: tuple[Path, Path], iteration: str, demos: Path, capsys: pytest.CaptureFixture[str]
+    pair: tuple[Path, Path], iteration: str, demos: Path, capsys: Captured
 ) -> None:
     first, second = map(str, pair)
     words = [str(demos), "--at", iteration]
@@ -103,7 +104,7 @@ def test_an_ensemble_predicts_by_the_mean_scores_of_its_memories(
 
 
 def test_an_evaluation_names_the_memories_of_its_ensemble(
-    pair: tuple[Path, Path], demos: Path, capsys: pytest.CaptureFixture[str]
+    pair: tuple[Path, Path], demos: Path, capsys: Captured
 ) -> None:
     first, second = map(str, pair)
     (report,) = printed(capsys, "eval", first, str(demos), "--json", "--ensemble", second, "--at", "3")
@@ -120,7 +121,7 @@ def test_an_evaluation_names_the_memories_of_its_ensemble(
 
 
 def test_memories_that_do_not_fit_together_are_all_refused_by_name(
-    pair: tuple[Path, Path], tmp_path: Path, demos: Path, capsys: pytest.CaptureFixture[str]
+    pair: tuple[Path, Path], tmp_path: Path, demos: Path, capsys: Captured
 ) -> None:
     first, second = pair
     shorter = thought(demos, tmp_path / "shorter.safetensors", "-T", "2")
@@ -137,16 +138,14 @@ def test_memories_that_do_not_fit_together_are_all_refused_by_name(
 
 
 def test_a_memory_of_another_model_is_no_member(
-    pair: tuple[Path, Path], tmp_path: Path, demos: Path, models: Callable[[str], Path]
+    pair: tuple[Path, Path], tmp_path: Path, demos: Path, models: Models
 ) -> None:
     other = thought(demos, tmp_path / "other.safetensors", "-m", str(models("llama")))
     with pytest.raises(InputError, match="in its configuration and weights and tokenizer"):
         Scorer.open(pair[0], ensemble=[other])
 
 
-def test_a_member_of_the_ensemble_is_not_overwritten(
-    pair: tuple[Path, Path], demos: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_member_of_the_ensemble_is_not_overwritten(pair: tuple[Path, Path], demos: Path, capsys: Captured) -> None:
     first, second = map(str, pair)
     assert run(["predict", first, str(demos), "--ensemble", second, "-o", second]) == 2
     assert "which this command reads" in capsys.readouterr().err

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from conftest import write_reviews, write_rows
 from helpers.forks import Forks
+from helpers.said import Captured
 
 from deepthink_cli.cli.main import run
 from deepthink_cli.prediction.files import partial_of
 from deepthink_cli.scoring.pipeline import CHUNK
 
-Captured = pytest.CaptureFixture[str]
 ROWS = 3 * CHUNK + 20
 
 
@@ -52,9 +52,8 @@ def killed(forks: Forks, words: list[str], output: Path, chunks: int) -> None:
     ("name", "more"),
     [
         pytest.param("out.jsonl", [], marks=pytest.mark.soak),
-        pytest.param("out.csv", ["--top", "2", "--threshold", "0.6"], marks=pytest.mark.soak),
-        pytest.param("out.parquet", ["--columns", "id"], marks=pytest.mark.soak),
-        ("out.jsonl", ["--calibrate", "batch,prior,contextual"]),
+        pytest.param("out.parquet", ["--columns", "id", "--scores"], marks=pytest.mark.soak),
+        ("out.csv", ["--calibrate", "batch,prior,contextual", "--top", "2", "--threshold", "0.6"]),
     ],
 )
 def test_it_has_the_bytes_of_one_that_was_not_interrupted(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import random
 from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.said import Captured, json_of, output
 from helpers.synthetic import N, curve, row, seeds, write
 
 from deepthink_cli.cli.main import run
@@ -31,16 +31,18 @@ def whole(count: int = 2) -> list[Result]:
     ]
 
 
-def records(folder: Path, capsys: pytest.CaptureFixture[str], *where: str) -> dict[str, Any]:
+def records(folder: Path, capsys: Captured, *where: str) -> dict[str, Any]:
     """The rows of a report by technique."""
-    assert run(["report", str(folder), "--json", *(word for each in where for word in ("--where", each))]) == 0
-    return {line["technique"]: line for line in json.loads(capsys.readouterr().out)["rows"]}
+    return {
+        line["technique"]: line
+        for line in json_of(
+            capsys, "report", folder, "--json", *(word for each in where for word in ("--where", each))
+        )["rows"]
+    }
 
 
 @pytest.mark.plugins
-def test_a_filter_chooses_what_is_shown_and_not_what_it_is_compared_with(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_filter_chooses_what_is_shown_and_not_what_it_is_compared_with(tmp_path: Path, capsys: Captured) -> None:
     folder = write(tmp_path / "run", whole())
     every = records(folder, capsys)
     assert (every[TUNED]["icl_mean"], every[TUNED]["difference_mean"]) == (0.5, 0.18)
@@ -51,7 +53,7 @@ def test_a_filter_chooses_what_is_shown_and_not_what_it_is_compared_with(
 
 @pytest.mark.plugins
 def test_a_technique_without_rows_of_plain_in_context_learning_has_no_baseline(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: Captured
 ) -> None:
     alone = [row for row in whole() if row.setting.technique]
     folder = write(tmp_path / "run", alone)
@@ -59,14 +61,12 @@ def test_a_technique_without_rows_of_plain_in_context_learning_has_no_baseline(
         missing = ("icl_mean", "icl_sd", "difference_mean", "difference_low", "wilcoxon_p", "mcnemar_better")
         assert [line[name] for name in missing] == [None] * 6
         assert line["thinking_mean"] in (0.68, 0.58)
-    assert run(["report", str(folder), "--details"]) == 0
-    out = " ".join(capsys.readouterr().out.split())
+    out = " ".join(output(capsys, "report", folder, "--details").split())
     assert "ct-kv steps=25 2 1 - 68.0 ± 0.0 - - " in out
     assert "No baseline, because there are no rows of plain in-context learning with the same demonstrations" in out
     assert "repeat deepthink run with --technique deep-thinking --at 1: ct-kv steps=25, sst2, seed 0, seed 1;" in out
     for format in ("markdown", "latex", "csv"):
-        assert run(["report", str(folder), "--output-format", format, "-q"]) == 0
-        assert "No interval" not in capsys.readouterr().out
+        assert "No interval" not in output(capsys, "report", folder, "--output-format", format, "-q")
     assert run(["plot", str(folder), "--difference"]) == 2
     assert run(["plot", str(folder), "-q", "-o", str(tmp_path / "accuracy.png")]) == 0
 
@@ -126,7 +126,6 @@ def test_demonstrations_that_did_not_fit_are_other_demonstrations() -> None:
 def test_what_only_further_readings_depend_on_does_not_part_a_row_from_its_baseline() -> None:
     rows = [*curve([50, 60], eta=0.1, positions="restarted"), *curve([55, 58], technique="repeat-2", momentum=0.9)]
     (line,) = (line for line in summarize(jobs_of(rows)) if line.arm.technique)
-    assert line.gain is not None
     assert line.gain.steps == (0.08,)
 
 
@@ -137,7 +136,6 @@ def test_inputs_that_only_one_side_has_are_left_out_and_counted() -> None:
     longer = row(changed, {"unscored": left, "skipped": {"too long": 10}}, technique="repeat-2")
     jobs = jobs_of([row(plain), longer])
     line = summarize(jobs)[1]
-    assert line.plain is not None
     assert line.plain.mean == 40 / 90
     assert (line.thinking.mean, line.scores[0].answers.gained) == (55 / 90, 15)
     notes = report_of("run", jobs).footnotes
@@ -146,9 +144,7 @@ def test_inputs_that_only_one_side_has_are_left_out_and_counted() -> None:
     assert panel.curves[1].gains[1].steps == (round(55 / 90 - 40 / 90, 12),)
 
 
-def test_seeds_with_equal_demonstrations_in_equal_order_are_one(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_seeds_with_equal_demonstrations_in_equal_order_are_one(tmp_path: Path, capsys: Captured) -> None:
     rows = seeds([[50, 60]] * 6, demonstrations_sha256="same", sampling="first")
     folder = write(tmp_path / "run", rows)
     (line,) = records(folder, capsys).values()
@@ -179,7 +175,7 @@ def test_equal_seeds_are_one_block_of_a_ranking() -> None:
 
 
 @pytest.mark.plugins
-def test_a_technique_that_reads_once_shows_no_eta(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_technique_that_reads_once_shows_no_eta(tmp_path: Path, capsys: Captured) -> None:
     rows = [
         *seeds([[50, 60]] * 2, eta=0.1),
         *seeds([[50, 61]] * 2, eta=0.01),
@@ -190,15 +186,12 @@ def test_a_technique_that_reads_once_shows_no_eta(tmp_path: Path, capsys: pytest
     assert tuned.arm.label(["technique", "eta", "update", "momentum"]) == TUNED
     line = records(folder, capsys)[TUNED]
     assert [line[name] for name in ("eta", "eta_median", "eta_min")] == [None] * 3
-    assert run(["report", str(folder)]) == 0
-    out = capsys.readouterr().out
+    out = output(capsys, "report", folder)
     assert "eta chosen" not in out
     assert "eta 0.1, Deep-Thinking" in " ".join(out.split())
 
 
-def test_the_order_of_tables_does_not_depend_on_that_of_the_rows(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_order_of_tables_does_not_depend_on_that_of_the_rows(tmp_path: Path, capsys: Captured) -> None:
     rows = [
         row(one.right, model=model, task=task, **_own(one))
         for model in ("my/lm-13b", "my/lm-1.3b")
@@ -208,8 +201,7 @@ def test_the_order_of_tables_does_not_depend_on_that_of_the_rows(
     texts = set()
     for number in range(3):
         random.Random(number).shuffle(rows)
-        assert run(["report", str(write(tmp_path / "run", rows)), "--output-format", "markdown"]) == 0
-        texts.add(capsys.readouterr().out)
+        texts.add(output(capsys, "report", str(write(tmp_path / "run", rows)), "--output-format", "markdown"))
     assert len(texts) == 1
     headings = [line.split()[0] for line in texts.pop().splitlines() if line.startswith("*") and line[1] != "*"]
     assert [heading.strip("*") for heading in headings] == ["sst2", "agnews", "mine", "classic"]

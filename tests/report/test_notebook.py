@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
-from conftest import write_reviews
+from conftest import Models, write_reviews
 from helpers.synthetic import THREE, report, seeds, write
 
 from deepthink_cli import Scorer, evaluate, load_model, think, tokenize_demonstrations
@@ -26,7 +25,7 @@ def test_a_report_escapes_what_it_shows(tmp_path: Path) -> None:
 
 
 def test_an_evaluation_is_a_table_with_a_row_for_each_iteration(
-    models: Callable[[str], Path], reviews: DemonstrationSet, tmp_path: Path
+    models: Models, reviews: DemonstrationSet, tmp_path: Path
 ) -> None:
     engine = load_model(str(models("llama")))
     memories = list(think(engine, tokenize_demonstrations(engine.tokenizer, reviews)))

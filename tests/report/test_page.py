@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
+from helpers.said import Captured, json_of, output
 from helpers.synthetic import THREE, classic, mmlu, report, seeds, write
 
-from deepthink_cli.cli.main import run
 from deepthink_cli.errors import InputError
 from deepthink_cli.report.formats import markdown
 
@@ -22,14 +21,12 @@ def test_a_report_holds_rows_and_the_text_around_them(tmp_path: Path) -> None:
     assert page.footnotes == ["Inputs evaluated: sst2 100", "Demonstrations (shots): 8"]
 
 
-def test_a_report_is_what_the_command_prints(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_report_is_what_the_command_prints(tmp_path: Path, capsys: Captured) -> None:
     folder = write(tmp_path / "run", list(classic([0.1, 0.01], count=2)))
     page = report([folder], iteration=3)
     words = ["report", str(folder), "--at", "3", "--output-format"]
-    assert run([*words, "markdown"]) == 0
-    assert capsys.readouterr().out == markdown(page)
-    assert run([*words, "json"]) == 0
-    assert json.loads(capsys.readouterr().out)["rows"] == page.records()
+    assert output(capsys, *words, "markdown") == markdown(page)
+    assert json_of(capsys, *words, "json")["rows"] == page.records()
 
 
 def test_tasks_of_large_groups_have_rows_on_request(tmp_path: Path) -> None:

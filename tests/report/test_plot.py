@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 from helpers.imports import modules_after
+from helpers.said import Captured, json_of
 from helpers.synthetic import MODEL, THREE, classic, curve, dev, mmlu, seeds, write
 
 from deepthink_cli.cli.main import run
@@ -87,7 +87,7 @@ def test_a_mean_of_one_task_is_not_drawn_beside_the_task() -> None:
     assert [panel.name for panel in panels_of(rows)] == ["sst2"]
 
 
-def test_differences_need_rows_at_the_first_iteration(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_differences_need_rows_at_the_first_iteration(tmp_path: Path, capsys: Captured) -> None:
     folder = write(tmp_path / "run", curve([50, 60])[1:])
     assert run(["plot", str(folder), "--difference"]) == 2
     assert "no seed has rows at every T, T = 1 included" in capsys.readouterr().err
@@ -138,9 +138,7 @@ def test_the_same_run_gives_the_same_bytes(tmp_path: Path, monkeypatch: pytest.M
     assert [name.read_bytes() for name in names] == first
 
 
-def test_without_a_name_figures_are_written_beside_the_results(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_a_name_figures_are_written_beside_the_results(tmp_path: Path, capsys: Captured) -> None:
     folder = write(tmp_path / "run", [*seeds(THREE), *curve([50], seed=3)])
     assert run(["plot", str(folder)]) == 0
     out, err = capsys.readouterr()
@@ -150,10 +148,9 @@ def test_without_a_name_figures_are_written_beside_the_results(
     assert {path.name for path in folder.iterdir()} == {"results.jsonl", "accuracy.png", "accuracy.svg"}
 
 
-def test_json_names_the_files_and_the_panels(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_names_the_files_and_the_panels(tmp_path: Path, capsys: Captured) -> None:
     folder, file = write(tmp_path / "run", mmlu()), tmp_path / "curve.SVG"
-    assert run(["plot", str(folder), "-o", str(file), "--json"]) == 0
-    output = json.loads(capsys.readouterr().out)
+    output = json_of(capsys, "plot", folder, "-o", file, "--json")
     assert output == {"files": [str(file)], "panels": ["mmlu/others", "mmlu/stem", "mmlu"]}
     assert file.read_text().startswith("<?xml")
 
@@ -183,7 +180,7 @@ def test_bad_input_is_named_and_nothing_is_drawn(
     arguments: list[str],
     message: str,
     tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    capsys: Captured,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.said import Captured, output
 from helpers.synthetic import curve, write
 from scipy.stats import f as f_distribution
 from scipy.stats import friedmanchisquare, sem
@@ -87,9 +88,8 @@ def folder(tmp_path: Path) -> Path:
     return write(tmp_path / "run", rows)
 
 
-def test_a_report_ranks_every_arm_at_both_t(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["report", str(folder), "--details"]) == 0
-    out = capsys.readouterr().out
+def test_a_report_ranks_every_arm_at_both_t(folder: Path, capsys: Captured) -> None:
+    out = output(capsys, "report", folder, "--details")
     lines = [" ".join(line.split()) for line in out[out.index("Methods by mean rank") :].splitlines()]
     assert "herding sampling, batch calibration, T 1.00 77.0 a" in lines
     (last,) = (line for line in lines if line.startswith("random sampling, raw scores, T = 1 8.00 60.0 "))
@@ -110,14 +110,14 @@ def test_a_dot_is_the_mean_difference_from_the_first_method_with_students_interv
     assert found.interval == pytest.approx((low, high))
 
 
-def test_a_figure_of_one_method_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_figure_of_one_method_is_refused(tmp_path: Path, capsys: Captured) -> None:
     folder = write(tmp_path / "one", curve([50, 60]))
     assert run(["plot", str(folder), "--methods"]) == 2
     assert "there is one method only; compare several with deepthink run --demos-by" in capsys.readouterr().err
 
 
-def test_a_report_of_too_few_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_report_of_too_few_says_so(tmp_path: Path, capsys: Captured) -> None:
     arms = [curve([50, 60], sampling=name, demonstrations_sha256=name, pool_size=9, balanced=False) for name in "ab"]
-    assert run(["report", str(write(tmp_path / "few", [row for arm in arms for row in arm])), "--details"]) == 0
-    out = " ".join(capsys.readouterr().out.split())
+    few = write(tmp_path / "few", [row for arm in arms for row in arm])
+    out = " ".join(output(capsys, "report", few, "--details").split())
     assert "Ranking of the methods: too few to rank: 4 methods on 1 pairs" in out

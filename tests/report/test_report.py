@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import re
 import subprocess
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 
 import pytest
 from helpers.imports import HEAVY, modules_after
+from helpers.said import Captured, json_of, output
 from helpers.synthetic import THREE, classic, curve, dev, mmlu, seeds, write
 
 from deepthink_cli.cli.main import run
@@ -30,11 +30,6 @@ def both(tmp_path: Path) -> str:
     return str(write(tmp_path / "both", [*classic([0.1, 0.01], count=2)]))
 
 
-def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    assert run(["report", *arguments]) == 0
-    return capsys.readouterr().out
-
-
 def spaced(line: str) -> str:
     """A line with single spaces."""
     return " ".join(line.split())
@@ -44,8 +39,8 @@ def cells(line: str) -> list[str]:
     return [cell.strip() for cell in line.strip("|").split("|")]
 
 
-def test_the_terminal_shows_a_table_a_legend_and_the_setting(three: str, capsys: pytest.CaptureFixture[str]) -> None:
-    out = printed(capsys, three, "--details")
+def test_the_terminal_shows_a_table_a_legend_and_the_setting(three: str, capsys: Captured) -> None:
+    out = output(capsys, "report", three, "--details")
     source, *title, _, head, row = out.splitlines()[:6]
     rest = out.splitlines()[6:]
     assert source.endswith("three:")
@@ -60,60 +55,58 @@ def test_the_terminal_shows_a_table_a_legend_and_the_setting(three: str, capsys:
 
 
 def test_by_default_a_report_fits_a_screen_of_80_columns(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     methods = [seeds(THREE, sampling=name, pool_size=9, balanced=False) for name in "abc"]
-    out = printed(capsys, str(write(Path("run"), [row for rows in methods for row in rows])))
+    out = output(capsys, "report", write(Path("run"), [row for rows in methods for row in rows]))
     assert len(out.splitlines()) <= 30
     assert max(map(len, out.splitlines())) <= 80
     assert "method T ICL Deep-Thinking difference 95 % interval" in map(spaced, out.splitlines())
     assert "over 3 seeds" in out
-    assert "McNemar" in printed(capsys, "run", "--details").split("ICL:")[0]
+    assert "McNemar" in output(capsys, "report", "run", "--details").split("ICL:")[0]
 
 
-def test_tables_are_never_cut(both: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tables_are_never_cut(both: str, capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "60")
-    assert "…" not in printed(capsys, both)
+    assert "…" not in output(capsys, "report", both)
 
 
-def test_markdown_has_aligned_columns(three: str, capsys: pytest.CaptureFixture[str]) -> None:
-    out = printed(capsys, three, "--output-format", "markdown")
+def test_markdown_has_aligned_columns(three: str, capsys: Captured) -> None:
+    out = output(capsys, "report", three, "--output-format", "markdown")
     table = [line for line in out.splitlines() if line.startswith("|")]
     assert len({len(line) for line in table}) == 1
     assert [set(cell) for cell in cells(table[1])][:2] == [{"-"}, {"-", ":"}]
     assert cells(table[2])[3:6] == ["60.0 ± 10.0", "65.0 ± 4.6", "+5.0"]
 
 
-def test_csv_and_json_hold_the_same_numbers(three: str, capsys: pytest.CaptureFixture[str]) -> None:
-    (row,) = csv.DictReader(io.StringIO(printed(capsys, three, "--output-format", "csv")))
-    (same,) = json.loads(printed(capsys, three, "--json"))["rows"]
+def test_csv_and_json_hold_the_same_numbers(three: str, capsys: Captured) -> None:
+    (row,) = csv.DictReader(io.StringIO(output(capsys, "report", three, "--output-format", "csv")))
+    (same,) = json_of(capsys, "report", three, "--json")["rows"]
     assert row == {name: "" if value is None else str(value) for name, value in same.items()}
     assert same["thinking_mean"] == pytest.approx(0.65)
     assert same["difference_low"] == pytest.approx(0.05 - 0.138311, abs=1e-6)
     assert (same["seeds"], same["iteration_median"], same["chosen_on_dev"]) == (3, 3, False)
 
 
-def test_csv_and_json_hold_no_digits_that_the_data_do_not_support(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_csv_and_json_hold_no_digits_that_the_data_do_not_support(tmp_path: Path, capsys: Captured) -> None:
     folder = str(write(tmp_path / "run", seeds([[60, 50, 52], [60, 50, 52], [70, 60, 61]])))
-    (row,) = json.loads(printed(capsys, folder, "--json"))["rows"]
+    (row,) = json_of(capsys, "report", folder, "--json")["rows"]
     assert (row["difference_mean"], row["thinking_mean"], row["icl_mean"]) == (-0.0833333, 0.55, 0.633333)
     assert all(len(repr(value)) <= 12 for value in row.values() if isinstance(value, float))
 
 
-def test_equal_differences_have_no_interval(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_equal_differences_have_no_interval(tmp_path: Path, capsys: Captured) -> None:
     folder = str(write(tmp_path / "run", seeds([[60, 57], [50, 47]])))
-    out = printed(capsys, folder)
+    out = output(capsys, "report", folder)
     assert "-3.0 to -3.0" not in out
     assert "No interval: all seeds have the same difference" in " ".join(out.split())
-    (row,) = json.loads(printed(capsys, folder, "--json"))["rows"]
+    (row,) = json_of(capsys, "report", folder, "--json")["rows"]
     assert (row["difference_low"], row["difference_high"]) == (None, None)
 
 
-def test_latex_has_a_section_for_each_eta_and_rules_of_booktabs(both: str, capsys: pytest.CaptureFixture[str]) -> None:
-    out = printed(capsys, both, "--output-format", "latex")
+def test_latex_has_a_section_for_each_eta_and_rules_of_booktabs(both: str, capsys: Captured) -> None:
+    out = output(capsys, "report", both, "--output-format", "latex")
     for part in (r"\toprule", r"\midrule", r"\bottomrule", r"$\pm$", r"95 \% interval", r"{\textit{eta 0.1}} \\"):
         assert part in out
     rows = [line for line in out.splitlines() if " & " in line]
@@ -122,11 +115,9 @@ def test_latex_has_a_section_for_each_eta_and_rules_of_booktabs(both: str, capsy
     assert out.count("{") == out.count("}")
 
 
-def test_latex_has_a_short_caption_without_paths_and_the_rest_in_notes(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_latex_has_a_short_caption_without_paths_and_the_rest_in_notes(tmp_path: Path, capsys: Captured) -> None:
     rows = seeds(THREE, model="/home/somebody/models/small-1b")
-    out = printed(capsys, str(write(tmp_path / "run", rows)), "--output-format", "latex")
+    out = output(capsys, "report", str(write(tmp_path / "run", rows)), "--output-format", "latex")
     (caption,) = re.findall(r"\\caption\{(.*)\}", out)
     assert len(caption.split()) <= 40
     assert "small-1b, float32" in caption
@@ -138,9 +129,11 @@ def test_latex_has_a_short_caption_without_paths_and_the_rest_in_notes(
 
 
 @pytest.mark.skipif(which("pdflatex") is None, reason="needs pdflatex with booktabs")
-def test_latex_compiles(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_latex_compiles(tmp_path: Path, capsys: Captured) -> None:
     methods = [seeds(THREE, sampling=name, pool_size=9, balanced=False) for name in ("a_b", "c%", "random")]
-    table = printed(capsys, str(write(tmp_path / "run", [row for rows in methods for row in rows])), "-q", *LATEX)
+    table = output(
+        capsys, "report", str(write(tmp_path / "run", [row for rows in methods for row in rows])), "-q", *LATEX
+    )
     page = rf"\documentclass{{article}}\usepackage{{booktabs}}\begin{{document}}{table}\end{{document}}"
     (tmp_path / "page.tex").write_text(page)
     words = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "page.tex"]
@@ -148,54 +141,54 @@ def test_latex_compiles(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert done.returncode == 0, done.stdout[-2000:]
 
 
-def test_large_groups_show_their_tasks_on_request(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_large_groups_show_their_tasks_on_request(tmp_path: Path, capsys: Captured) -> None:
     folder = str(write(tmp_path / "mmlu", mmlu()))
-    assert "mmlu/3 " not in printed(capsys, folder)
-    out = printed(capsys, folder, "--all-tasks")
+    assert "mmlu/3 " not in output(capsys, "report", folder)
+    out = output(capsys, "report", folder, "--all-tasks")
     assert "mmlu/3 " in out
     assert "mmlu (mean of 12)" in out
 
 
-def test_dev_choices_show_their_median_and_range(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_dev_choices_show_their_median_and_range(tmp_path: Path, capsys: Captured) -> None:
     rows = [
         *seeds([[50, 60, 70]] * 3),
         *dev([50, 60, 70], 0, 0.01),
         *dev([50, 60, 55], 1, 0.01),
         *dev([50, 60, 70], 2, 0.01),
     ]
-    out = printed(capsys, str(write(tmp_path / "dev", rows)))
+    out = output(capsys, "report", str(write(tmp_path / "dev", rows)))
     assert "3 (2 to 3)" in out
     assert "at the T that each seed's own dev rows choose" in spaced(out)
-    assert "Deep-Thinking: at T = 2" in printed(capsys, str(tmp_path / "dev"), "--at", "2")
+    assert "Deep-Thinking: at T = 2" in output(capsys, "report", tmp_path / "dev", "--at", "2")
 
 
-def test_columns_without_a_figure_are_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    out = printed(capsys, str(write(tmp_path / "one", curve([50, 60]))), "--details")
+def test_columns_without_a_figure_are_left_out(tmp_path: Path, capsys: Captured) -> None:
+    out = output(capsys, "report", str(write(tmp_path / "one", curve([50, 60]))), "--details")
     assert "task seeds T ICL Deep-Thinking difference McNemar oracle" in map(spaced, out.splitlines())
 
 
-def test_incomplete_jobs_are_named_in_every_format(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_incomplete_jobs_are_named_in_every_format(tmp_path: Path, capsys: Captured) -> None:
     folder = str(write(tmp_path / "cut", [*seeds(THREE), *curve([50], seed=3)]))
     for format, task in (("terminal", "sst2"), ("markdown", "sst2"), ("latex", "SST-2"), ("json", "sst2")):
-        assert f"{task}, seed 3: no T = 2, 3" in spaced(printed(capsys, folder, "--output-format", format))
+        assert f"{task}, seed 3: no T = 2, 3" in spaced(output(capsys, "report", folder, "--output-format", format))
     assert run(["report", folder, "--output-format", "csv"]) == 0
     out, err = capsys.readouterr()
     assert "seed 3" not in out
     assert "sst2, seed 3: no T = 2, 3" in err
 
 
-def test_several_runs_make_one_report(three: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_several_runs_make_one_report(three: str, tmp_path: Path, capsys: Captured) -> None:
     other = str(write(tmp_path / "other", seeds(THREE, momentum=0.9)))
-    out = printed(capsys, three, other)
+    out = output(capsys, "report", three, other)
     assert [line for line in out.splitlines() if line.startswith("momentum")] == ["momentum 0", "momentum 0.9"]
 
 
-def test_a_report_goes_to_a_file(three: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_report_goes_to_a_file(three: str, tmp_path: Path, capsys: Captured) -> None:
     path = tmp_path / "report.md"
     assert run(["report", three, "--output-format", "markdown", "-o", str(path)]) == 0
     out, err = capsys.readouterr()
     assert (out, err) == ("", f"wrote {path}\n")
-    assert path.read_text() == printed(capsys, three, "--output-format", "markdown")
+    assert path.read_text() == output(capsys, "report", three, "--output-format", "markdown")
 
 
 @pytest.mark.parametrize(
@@ -219,7 +212,7 @@ def test_bad_input_is_named_and_nothing_is_written(
     arguments: list[str],
     message: str,
     tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    capsys: Captured,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -232,7 +225,7 @@ def test_bad_input_is_named_and_nothing_is_written(
     assert f"deepthink: {message}" in err
 
 
-def test_independent_mistakes_are_reported_together(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_independent_mistakes_are_reported_together(tmp_path: Path, capsys: Captured) -> None:
     assert run(["report", str(tmp_path / "a"), str(tmp_path / "b"), "--at", "x"]) == 2
     assert len(capsys.readouterr().err.splitlines()) == 3
 
@@ -242,28 +235,26 @@ def test_a_report_loads_no_model_library(three: str) -> None:
     assert not used & (HEAVY - {"scipy", "pandas", "pyarrow"})
 
 
-def test_options_of_a_file_hold_for_a_report(three: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_options_of_a_file_hold_for_a_report(three: str, tmp_path: Path, capsys: Captured) -> None:
     (tmp_path / "options.toml").write_text('output_format = "json"\nat = 2\n')
-    report: dict[str, Any] = json.loads(printed(capsys, three, "--config", str(tmp_path / "options.toml")))
+    report: dict[str, Any] = json_of(capsys, "report", three, "--config", tmp_path / "options.toml")
     assert report["rows"][0]["iteration_median"] == 2
 
 
-def test_every_export_says_how_many_rows_shots_and_seeds_it_rests_on(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_export_says_how_many_rows_shots_and_seeds_it_rests_on(tmp_path: Path, capsys: Captured) -> None:
     folder = str(write(tmp_path / "run", seeds([[50, 60], [50, 70]], limit=100)))
-    (row,) = json.loads(printed(capsys, folder, "--json"))["rows"]
+    (row,) = json_of(capsys, "report", folder, "--json")["rows"]
     assert (row["n"], row["limit"], row["shots"], row["seeds"]) == (100, 100, 8, 2)
-    (line,) = csv.DictReader(io.StringIO(printed(capsys, folder, "--output-format", "csv")))
+    (line,) = csv.DictReader(io.StringIO(output(capsys, "report", folder, "--output-format", "csv")))
     assert [line[name] for name in ("n", "limit", "shots", "seeds")] == ["100", "100", "8", "2"]
-    out = printed(capsys, folder, "--output-format", "latex")
+    out = output(capsys, "report", folder, "--output-format", "latex")
     assert "Inputs evaluated (samples: at most 100 a task): SST-2 100." in out
     assert "Demonstrations (shots): 8." in out
 
 
-def test_two_seeds_have_no_median(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_two_seeds_have_no_median(tmp_path: Path, capsys: Captured) -> None:
     rows = [*seeds([[50, 60, 70]] * 2), *dev([50, 60, 70], 0, 0.01), *dev([50, 60, 55], 1, 0.01)]
     folder = str(write(tmp_path / "two", rows))
-    assert " 3, 2 " in printed(capsys, folder)
-    (row,) = json.loads(printed(capsys, folder, "--json"))["rows"]
+    assert " 3, 2 " in output(capsys, "report", folder)
+    (row,) = json_of(capsys, "report", folder, "--json")["rows"]
     assert (row["iteration_median"], row["iteration_min"], row["iteration_max"]) == (None, 2, 3)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
+from helpers.said import Captured, json_of
 from helpers.synthetic import curve, dev, seeds, write
 
 from deepthink_cli.cli.main import run
@@ -66,13 +66,11 @@ def test_values_that_no_row_has_together_are_named(tmp_path: Path) -> None:
         read_jobs([folder], ["task=sst2", "eta=0.1"])
 
 
-def test_the_report_and_the_plot_take_the_same_conditions(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_report_and_the_plot_take_the_same_conditions(folder: Path, capsys: Captured) -> None:
     where = ["--where", "task=sst2", "--where", "eta=0.1"]
-    assert run(["report", str(folder), *where, "--json"]) == 0
-    (row,) = json.loads(capsys.readouterr().out)["rows"]
+    (row,) = json_of(capsys, "report", folder, *where, "--json")["rows"]
     assert (row["task"], row["eta"], row["seeds"]) == ("sst2", 0.1, 2)
-    assert run(["plot", str(folder), *where, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["panels"] == ["sst2"]
+    assert json_of(capsys, "plot", folder, *where, "--json")["panels"] == ["sst2"]
     assert run(["plot", str(folder), "--where", "eta=2"]) == 2
     assert "no row has it; eta is 0.01, 0.1" in capsys.readouterr().err
 

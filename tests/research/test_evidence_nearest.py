@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from conftest import Models
 from helpers.small_evidence import LABELS, made_up_scores, write_row
 from helpers.task_rows import write_task_rows
 
@@ -54,7 +54,7 @@ def test_after_other_demonstrations_nothing_is_compared(tmp_path: Path) -> None:
 
 
 def test_demonstrations_and_rows_are_those_of_a_run_and_files_are_made_once(
-    models: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    models: Models, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sizes = {"MORE_ROWS": "24", "DEV_ROWS": "20"}
     for name, size in sizes.items():

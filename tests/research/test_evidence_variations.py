@@ -42,7 +42,6 @@ def test_orders_of_the_same_demonstrations_are_counted_as_seeds(tmp_path: Path) 
     (found,) = variations(evidence)
     assert [pair.seed for pair in found.pairs] == [0, 1, 2]
     spread = over_orders(evidence)
-    assert spread is not None
     assert (spread.before, spread.after) == pytest.approx((0.2, 0.0))
     ours = {each.words: each.found for each in claims(evidence, {})}["accuracy varies less over orders"]
     assert ours.figures.startswith("20.0 at T = 1; T = 5 0.0 [-")

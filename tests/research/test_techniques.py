@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
 from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import Models
+from helpers.said import Captured
 from helpers.task_rows import write_task_rows
 
 from deepthink_cli import Method, load_model, predict, think
@@ -40,7 +41,6 @@ from research.techniques import (
     write_samples,
 )
 
-Models = Callable[[str], Path]
 COMMON = {"limit": 24, "etas": (0.1,), "positions": ("continued",), "choose_on": "dev:20"}
 
 
@@ -92,7 +92,7 @@ def test_training_counts_its_passes_forward_and_back(case: Case) -> None:
 
 
 def test_a_second_run_adds_nothing_and_the_table_has_means(
-    case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
     out, arms = tmp_path / "arms" / "rows.jsonl", ["TF-IDF, demonstrations", "mean hidden states, dev rows too"]
     words = ["--model", str(case.spec.id), "--data-dir", case.common["data_dir"], "--tasks", "trec", "--seeds", "2"]

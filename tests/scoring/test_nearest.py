@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -11,6 +10,7 @@ from pathlib import Path
 import pytest
 from conftest import write_rows
 from helpers.inline_workers import labelling_inline
+from helpers.said import Captured, rows_of
 
 from deepthink_cli import (
     DemonstrationSet,
@@ -109,44 +109,37 @@ def rows(tmp_path: Path) -> Path:
     return write_rows(tmp_path / "rows.jsonl", [{"review": text, "sentiment": "positive"} for text in TEXTS * 4])
 
 
-def output(capsys: pytest.CaptureFixture[str], *words: object) -> list[dict[str, object]]:
-    assert run([str(word) for word in words]) == 0
-    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-
-
 def test_rows_name_the_places_of_their_demonstrations(
     memory: Path,
     rows: Path,
     llama: PackedEngine,
     reviews: DemonstrationSet,
-    capsys: pytest.CaptureFixture[str],
+    capsys: Captured,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     expected = labelled(llama, reviews, 2) * 4
-    found = output(capsys, "predict", memory, rows, "--nearest", 2, "--at", "all", "-q")
+    found = rows_of(capsys, "predict", memory, rows, "--nearest", 2, "--at", "all", "-q")
     assert [each["nearest"] for each in found] == [list(each.attended) for each in expected]
     assert found[0]["scores"] == pytest.approx(expected[0].scores, abs=1e-4)
-    corrected = output(capsys, "predict", memory, rows, "--nearest", 2, "--at", "all", "-q", "--calibrate", "batch")
+    corrected = rows_of(capsys, "predict", memory, rows, "--nearest", 2, "--at", "all", "-q", "--calibrate", "batch")
     assert [each["scores"] for each in corrected] == [each["scores"] for each in found]
     labelling_inline(monkeypatch)
-    shared = output(capsys, "predict", memory, rows, "--nearest", 2, "--at", "all", "-q", "--workers", 2)
+    shared = rows_of(capsys, "predict", memory, rows, "--nearest", 2, "--at", "all", "-q", "--workers", 2)
     assert [each["nearest"] for each in shared] == [each["nearest"] for each in found]
 
 
-def test_a_bad_row_changes_nothing_of_the_others(memory: Path, rows: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    expected = output(capsys, "predict", memory, rows, "--nearest", 2, "-q")
+def test_a_bad_row_changes_nothing_of_the_others(memory: Path, rows: Path, capsys: Captured) -> None:
+    expected = rows_of(capsys, "predict", memory, rows, "--nearest", 2, "-q")
     with rows.open("a") as file:
         file.write('{"other": 1}\n')
     words = ("--nearest", 2, "--on-error", "skip", "--allow-errors", 1, "-q")
-    *found, bad = output(capsys, "predict", memory, rows, *words)
+    *found, bad = rows_of(capsys, "predict", memory, rows, *words)
     assert (found, "error" in bad) == (expected, True)
 
 
-def test_eval_says_how_many_demonstrations_a_query_attends_to(
-    memory: Path, rows: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (told,) = output(capsys, "eval", memory, rows, "--nearest", 2, "--json", "-q")
-    (plain,) = output(capsys, "eval", memory, rows, "--json", "-q")
+def test_eval_says_how_many_demonstrations_a_query_attends_to(memory: Path, rows: Path, capsys: Captured) -> None:
+    (told,) = rows_of(capsys, "eval", memory, rows, "--nearest", 2, "--json", "-q")
+    (plain,) = rows_of(capsys, "eval", memory, rows, "--json", "-q")
     assert (told["nearest"], "nearest" in plain) == (2, False)
 
 
@@ -177,7 +170,7 @@ def test_what_holds_for_the_whole_memory_alone_is_refused_by_name(
     llama: PackedEngine,
     reviews: DemonstrationSet,
     tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    capsys: Captured,
 ) -> None:
     with pytest.raises(InputError, match="1 or more"):
         Scoring.of(nearest=0)

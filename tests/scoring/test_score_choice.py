@@ -46,7 +46,6 @@ def memories(llama: Engine) -> list[Memory]:
 
 def by_forward(engine: Engine, memory: Memory, text: str, after: str) -> dict[str, list[float]]:
     """The log-probability of every token of the label and the text `after` it, by one pass of transformers each."""
-    assert memory.provenance is not None
     tokenizer, start = engine.tokenizer, f"Text: {text}\nKind:"
     query = tokenizer.encode(start, add_special_tokens=False)
     log_probabilities = {}
@@ -145,7 +144,6 @@ def shares(scores: dict[str, float]) -> list[float]:
 
 
 def test_an_ensemble_averages_the_scores_that_are_compared(llama: Engine, memories: list[Memory]) -> None:
-    assert memories[0].provenance is not None
     demonstrations = memories[0].provenance.demonstrations
     examples = demonstrations.examples[::-1]
     turned = DemonstrationSet.of(examples, demonstrations.template, demonstrations.labels)

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 import torch
-from conftest import shared
-from helpers.families import BOS
+from conftest import Models, shared
 from transformers import AutoTokenizer
 
 from deepthink_cli import (
@@ -114,12 +111,6 @@ def test_a_candidate_with_no_tokens_is_refused(llama: Engine, reviews: Demonstra
         tokenize_queries(llama.tokenizer, reviews.template, [Query("x", ("yes", ""), where="rows.jsonl:3")])
 
 
-def test_a_special_token_in_user_text_stays_text(llama: Engine, reviews: DemonstrationSet) -> None:
-    (query,) = tokenize_queries(llama.tokenizer, reviews.template, [Query(f"bad {BOS} film", PAIR)])
-    assert llama.tokenizer.bos_token_id not in query.prefix
-    assert BOS in llama.tokenizer.decode(query.prefix)
-
-
 @pytest.mark.parametrize("name", ["gpt2", "pythia", "llama2"])
 def test_real_tokenizers_find_where_the_answer_starts(name: str) -> None:
     tokenizer = AutoTokenizer.from_pretrained(shared(f"tokenizers/{name}"))
@@ -138,7 +129,7 @@ def test_the_label_after_a_line_break_starts_after_it(llama: Engine) -> None:
 
 
 @pytest.mark.parametrize("family", ["gemma2", "llama", "gptj", "phi"])
-def test_the_float32_head_gives_the_models_own_logits(family: str, models: Callable[[str], Path]) -> None:
+def test_the_float32_head_gives_the_models_own_logits(family: str, models: Models) -> None:
     network = load_model(str(models(family))).model.network
     head = float32_head(network, range(1, 9))
     assert head is not None
@@ -147,15 +138,13 @@ def test_the_float32_head_gives_the_models_own_logits(family: str, models: Calla
     torch.testing.assert_close(head(hidden), network(input_ids=ids).logits[0], rtol=1e-4, atol=1e-4)
 
 
-def test_a_head_that_does_something_else_is_left_to_the_model(models: Callable[[str], Path]) -> None:
+def test_a_head_that_does_something_else_is_left_to_the_model(models: Models) -> None:
     network = load_model(str(models("llama"))).model.network
     network.config.logits_scaling = 3.0  # a Llama ignores Granite's divisor
     assert float32_head(network, range(1, 9)) is None
 
 
-def test_half_precision_scores_are_compared_in_float32(
-    models: Callable[[str], Path], reviews: DemonstrationSet
-) -> None:
+def test_half_precision_scores_are_compared_in_float32(models: Models, reviews: DemonstrationSet) -> None:
     engine = load_model(str(models("llama")), dtype="bfloat16")
     memory = next(think(engine, tokenize_demonstrations(engine.tokenizer, reviews)))
     values = [value for row in predict(engine, memory, ["one", "two", "three"]) for value in row.scores.values()]

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 from conftest import write_rows
+from helpers.said import Captured
 
 from deepthink_cli.cli.main import run
 
-Captured = pytest.CaptureFixture[str]
 ROWS = [
     {"text": f"{word} film {n}", "label": label} for n in range(12) for word, label in (("good", "p"), ("bad", "n"))
 ]

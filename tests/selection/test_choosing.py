@@ -41,7 +41,6 @@ def longest(pool: Pool, shots: int, draw: random.Random) -> Choice:
 def nearest(pool: Pool, shots: int, draw: random.Random) -> Choice:
     """The rows that are nearest to the first query, the nearest first."""
     assert pool.hidden is not None
-    assert pool.target_hidden is not None
     distances = np.linalg.norm(pool.hidden - pool.target_hidden[0], axis=1).astype(np.float64)
     return Choice([int(row) for row in np.argsort(distances)[:shots]], -distances, ordered=True)
 

@@ -61,7 +61,6 @@ def test_features_are_those_of_a_plain_pass_over_the_prompt_alone(engine: Batche
             start = len(special) + len(query.prefix)
             sums.append(sum(float(logs[start - 1 + place, token]) for place, token in enumerate(answer)))
         expected = np.exp(np.array(sums)) / np.exp(np.array(sums)).sum()
-        assert observed.probabilities is not None
         assert observed.probabilities[number] == pytest.approx(expected, abs=1e-4)
         assert observed.hidden[number] == pytest.approx(states[start - 1].numpy(), rel=1e-3, abs=1e-4)
 
@@ -75,7 +74,6 @@ def test_own_tokens_are_those_after_what_all_rows_begin_with(
     special = special_ids(engine.tokenizer)
     prefixes = [query.prefix for query in tokenize_queries(engine.tokenizer, TEMPLATE, QUERIES)]
     shared = next(n for n in range(99) if len({prefix[n] for prefix in prefixes}) > 1)
-    assert observed.tokens is not None
     for number, prefix in enumerate(prefixes):
         states, _ = plain(engine, [*special, *prefix])
         assert observed.tokens[number] == pytest.approx(states[len(special) + shared :].numpy(), rel=1e-3, abs=1e-4)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import REVIEWS, TEMPLATE, write_rows
+from conftest import REVIEWS, TEMPLATE, Models, write_rows
 from helpers.tiny import tiny_task
 
 from deepthink_cli.artifact.format import read_header
@@ -35,7 +34,6 @@ from deepthink_cli.tasks.rows import pool_of_task
 from deepthink_cli.tasks.sources import Source
 from deepthink_cli.tasks.splits import evaluation_set
 
-Models = Callable[[str], Path]
 ROWS: list[dict[str, object]] = [
     {"id": number, "review": f"{text} {number}", "sentiment": label} for number, (text, label) in enumerate(REVIEWS * 5)
 ]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from conftest import Soak, write_rows
+from conftest import Models, Soak, write_rows
 from helpers.families import write_model
 from helpers.forks import Forks, leave
 from helpers.tiny import GOOD, run_files, run_words
@@ -188,9 +188,7 @@ def test_a_disk_that_fills_up_leaves_the_old_file(
     assert os.listdir(seen.parent) == ["file"]
 
 
-def test_a_run_goes_on_when_its_disk_has_room_again(
-    place: Place, models: Callable[[str], Path], tmp_path: Path, soak: Soak
-) -> None:
+def test_a_run_goes_on_when_its_disk_has_room_again(place: Place, models: Models, tmp_path: Path, soak: Soak) -> None:
     words = run_words(tmp_path, models("llama"), "-T", "3", "--seeds", "2", "--samples", "--quiet")
     assert place.forks.run(words) == (0, "")
     whole = run_files(tmp_path / "out")

@@ -15,7 +15,7 @@ from random import Random
 
 import pytest
 import torch
-from conftest import Soak, write_rows
+from conftest import Models, Soak, write_rows
 from helpers.families import FAMILIES
 from helpers.forks import Forks
 
@@ -25,7 +25,6 @@ from deepthink_cli.engine.base import Engine
 LABELS = ("positive", "negative", "neither of the two")
 NATS = 1e-4  # by which scores may differ in float32
 SHORT = ("llama", "bloom", "pocket")  # packed, one sequence a row, and what is built in
-Models = Callable[[str], Path]
 Answers = list[tuple[str, dict[str, float]]]
 
 BOTH_STAGES = """
@@ -127,7 +126,7 @@ def test_a_number_of_threads_changes_no_answer(
     models: Models, reviews: DemonstrationSet, soak: Soak, threads: Callable[[int], None]
 ) -> None:
     for family in families(soak):
-        given, found = queries(soak.draw(family)), []
+        given, found = queries(soak.draw(family), soak.count(16, 40)), []
         for number in (1, 2, 3) if soak.long else (1, 3):
             threads(number)
             engine = load(family, models)
@@ -139,7 +138,7 @@ def test_a_number_of_threads_changes_no_answer(
 def test_batches_chunks_and_order_change_no_answer(models: Models, reviews: DemonstrationSet, soak: Soak) -> None:
     for family in families(soak):
         engine, draw = load(family, models), soak.draw(family)
-        memory, given = thought(engine, reviews), queries(draw)
+        memory, given = thought(engine, reviews), queries(draw, soak.count(16, 40))
         expected = answers(engine, memory, given)
         for tokens in (1, 50):
             smaller = copy(engine)
@@ -168,9 +167,9 @@ def thought(engine: Engine, reviews: DemonstrationSet) -> Memory:
     return list(think(engine, tokenize_demonstrations(engine.tokenizer, reviews), Method(5)))[-1]
 
 
-def queries(draw: Random) -> list[Query]:
+def queries(draw: Random, count: int) -> list[Query]:
     """Made-up queries."""
-    return [Query(text, LABELS) for text in texts(draw, 40)]
+    return [Query(text, LABELS) for text in texts(draw, count)]
 
 
 def answers(engine: Engine, memory: Memory, given: list[Query], chunk: int = 256) -> Answers:

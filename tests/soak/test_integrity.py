@@ -15,14 +15,13 @@ from typing import Any
 import pytest
 from conftest import Soak, write_rows
 from helpers.by_hand import canonical, signed
+from helpers.said import Captured
 from mutate import MUTATORS, compact, joined, parts
 
 from deepthink_cli import DemonstrationSet, Method, load_memory, save_memory, think, tokenize_demonstrations
 from deepthink_cli.cli.main import run
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError
-
-Captured = pytest.CaptureFixture[str]
 
 
 @pytest.fixture

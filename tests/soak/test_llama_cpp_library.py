@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import REVIEWS, TEMPLATE, Loaded, Soak
+from conftest import REVIEWS, TEMPLATE, Loaded, Models, Soak
 from helpers.tiny_gguf import write_gguf
 
 from deepthink_cli import (
@@ -31,7 +30,6 @@ from helpers.llama_server import F16, F32, LlamaServer
 
 from real_model import as_float32
 
-Models = Callable[[str], Path]
 QUERIES = [
     Query("an utter bore", ("positive", "negative")),
     Query("the plot goes nowhere but the actors shine", ("positive", "negative", "neither")),

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Soak, write_rows
+from conftest import Models, Soak, write_rows
 from helpers.families import FAMILIES, write_model
+from helpers.said import Captured, refused
 from helpers.soak import with_soak
 from helpers.tiny import tiny_task
 
@@ -23,8 +24,6 @@ from deepthink_cli.engine.opening import choose_engine
 from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.provenance import ModelIdentity
 
-Captured = pytest.CaptureFixture[str]
-Models = Callable[[str], Path]
 PAIRS = list(permutations(FAMILIES, 2))
 
 
@@ -48,19 +47,11 @@ def inputs(tmp_path: Path) -> str:
     return str(write_rows(tmp_path / "in.jsonl", [{"text": "so so"}]))
 
 
-def refusal(capsys: Captured, *words: str) -> str:
-    capsys.readouterr()
-    code = run([*words])
-    out, err = capsys.readouterr()
-    assert (code, out, err.count("\n")) == (2, "", 1), (words, err)
-    return err
-
-
 def test_a_memory_of_another_family_is_refused(
     memories: Callable[[str], Path], models: Models, inputs: str, soak: Soak, capsys: Captured
 ) -> None:
     for one, two in soak.draw("pairs").sample(PAIRS, soak.count(5, len(PAIRS))):
-        error = refusal(capsys, "predict", str(memories(one)), inputs, "-m", str(models(two)))
+        error = refused(capsys, "predict", str(memories(one)), inputs, "-m", str(models(two)))
         assert "made by another model: " in error
         if one.removesuffix("-alibi") != two.removesuffix("-alibi"):
             named = error.split("made by another model: ")[1].split(" differ")[0].split(" and ")
@@ -92,7 +83,7 @@ def test_a_model_that_differs_in_one_thing_is_refused_by_its_name(
     rules["model"]["merges"].pop()
     (others["tokenizer"] / "tokenizer.json").write_text(json.dumps(rules))
     for part, folder in others.items():
-        assert f"another model: {part} differ; " in refusal(capsys, "predict", memory, inputs, "-m", str(folder))
+        assert f"another model: {part} differ; " in refused(capsys, "predict", memory, inputs, "-m", folder)
     assert run(["predict", memory, inputs, "-m", str(shutil.copytree(own, tmp_path / "copy")), "-q"]) == 0
 
 
@@ -134,7 +125,7 @@ def test_another_revision_or_quantization_is_refused(
     identity = replace(made.identity, **{part: value})
     monkeypatch.setattr(ModelSpec, "identify", lambda _: identity)
     rows = str(write_rows(tmp_path / "rows.jsonl", [{"review": "fine"}]))
-    error = refusal(capsys, "predict", str(tmp_path / "mem.safetensors"), rows)
+    error = refused(capsys, "predict", tmp_path / "mem.safetensors", rows)
     assert f"another model: {'revision' if part == 'revision' else 'quantization'} differ; " in error
     assert "revision " + "a" * 40 in error
     assert value in error
@@ -145,11 +136,11 @@ def test_inputs_of_another_template_or_other_labels_are_refused(
 ) -> None:
     memory = str(memories("llama"))
     rows = str(write_rows(tmp_path / "rows.jsonl", [{"review": "fine", "label": "yes"}]))
-    assert "rows.jsonl:1: field 'text' is missing" in refusal(capsys, "predict", memory, rows)
+    assert "rows.jsonl:1: field 'text' is missing" in refused(capsys, "predict", memory, rows)
     rows = str(write_rows(tmp_path / "rows.jsonl", [{"text": "fine", "label": "good"}]))
-    assert "rows.jsonl:1: label 'good' is not one of yes, no" in refusal(capsys, "eval", memory, rows)
+    assert "rows.jsonl:1: label 'good' is not one of yes, no" in refused(capsys, "eval", memory, rows)
     task, data = tiny_task(tmp_path)
-    error = refusal(capsys, "eval", memory, "--task", str(task), "--data-dir", str(data))
+    error = refused(capsys, "eval", memory, "--task", task, "--data-dir", data)
     assert "made for the labels yes, no; task tiny has negative, positive" in error
 
 

@@ -8,13 +8,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 import torch
-from conftest import Soak
+from conftest import Models, Soak
 from helpers.forks import ONE_THREAD, Forks
 from helpers.tiny import run_files, run_words
 
@@ -40,7 +40,7 @@ class Whole:
 
 
 @pytest.fixture(scope="module")
-def finished(forks: Forks, models: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Whole:
+def finished(forks: Forks, models: Models, tmp_path_factory: pytest.TempPathFactory) -> Whole:
     """Two seeds, two gates, T = 2, with every input's scores."""
     folder = tmp_path_factory.mktemp("finished")
     words = run_words(folder, models("llama"), "-T", "2", "--seeds", "2", "--eta", "0.01,0.3", "--samples", "-q")

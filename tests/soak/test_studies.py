@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from helpers.said import Captured, output
 from helpers.soak import with_soak
 from helpers.task_rows import write_task_rows
 
@@ -17,7 +18,7 @@ SHORT = ["paper/table3", "ablation/schedules"]
 
 @pytest.mark.parametrize("name", with_soak(STUDIES, SHORT))
 def test_a_study_runs_at_its_small_scale_and_draws_its_figure(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name: str
+    tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     tasks = open_study(name, "small").study.tasks
     data = write_task_rows(tmp_path / "data", tasks)
@@ -29,5 +30,4 @@ def test_a_study_runs_at_its_small_scale_and_draws_its_figure(
     assert "rows are there" not in capsys.readouterr().err  # the study is complete
     assert (tmp_path / "out" / "figure.png").read_bytes().startswith(b"\x89PNG")
     assert (tmp_path / "out" / "figure.svg").is_file()
-    assert run(["report", out, "--published"]) == 0
-    assert "pocket" in capsys.readouterr().out
+    assert "pocket" in output(capsys, "report", out, "--published")

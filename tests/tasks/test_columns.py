@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import write_rows
+from conftest import Models, write_rows
+from helpers.said import Captured, json_of, rows_of
 from helpers.tiny import reviews, tiny_task
 
 from deepthink_cli.cli.main import run
@@ -17,9 +17,6 @@ from deepthink_cli.data.source import Row, RowSource
 from deepthink_cli.errors import InputError
 from deepthink_cli.tasks.catalogue import find_task
 from deepthink_cli.tasks.items import TaskColumns
-
-Models = Callable[[str], Path]
-Captured = pytest.CaptureFixture[str]
 
 
 def converted(name: str, fields: dict[str, Any], labelled: bool = True) -> dict[str, Any]:
@@ -109,11 +106,8 @@ def test_predict_and_eval_take_the_columns_of_a_built_in_task(sst2: Path, capsys
     )
     labels, accuracies = [], []
     for rows in (raw, str(plain)):
-        capsys.readouterr()
-        assert run(["predict", str(sst2), rows, "-q"]) == 0
-        labels.append([json.loads(line) for line in capsys.readouterr().out.splitlines()])
-        assert run(["eval", str(sst2), rows, "-q", "--json"]) == 0
-        accuracies.append(json.loads(capsys.readouterr().out)["results"])
+        labels.append(rows_of(capsys, "predict", sst2, rows, "-q"))
+        accuracies.append(json_of(capsys, "eval", sst2, rows, "-q", "--json")["results"])
     assert [row["scores"] for row in labels[0]] == [row["scores"] for row in labels[1]]
     assert [row["input"] for row in labels[0]] == named
     assert accuracies[0] == accuracies[1]
@@ -131,9 +125,7 @@ def test_a_task_of_a_file_is_named_for_its_columns(tmp_path: Path, models: Model
     words = f"think --task {task} --data-dir {data} -q -m {models('llama')} -o {memory}"
     assert run(words.split()) == 0
     assert run(["predict", str(memory), rows, "-q", "--task", str(task)]) == 0
-    capsys.readouterr()
-    assert run(["eval", str(memory), rows, "--task", str(task), "-q", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["split"] == rows
+    assert json_of(capsys, "eval", memory, rows, "--task", task, "-q", "--json")["split"] == rows
     assert run(["predict", str(memory), rows, "-q", "--task", "agnews"]) == 2
     assert "run deepthink think again with --task agnews" in capsys.readouterr().err
     assert run(["predict", str(memory), rows, "-q"]) == 2

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import write_rows
+from conftest import Models, write_rows
+from helpers.said import Captured, json_of, output, refused
 
 from deepthink_cli.cli.main import run
 from deepthink_cli.data.source import Row
@@ -20,7 +20,6 @@ from deepthink_cli.tasks.format import Free, Task
 from deepthink_cli.tasks.items import DoesNotFit, query_of
 from deepthink_cli.tasks.judges import JUDGES, check_may_run, given_answer, true_answer
 
-Captured = pytest.CaptureFixture[str]
 SUMS: list[dict[str, object]] = [
     {"question": f"What is {n} + {n}?", "answer": f"{n} + {n} = {2 * n}.\n#### {2 * n}"} for n in range(500, 512)
 ]
@@ -98,21 +97,17 @@ def short(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def _think(models: Callable[[str], Path], data: Path, short: Path, folder: Path) -> Path:
+def _think(models: Models, data: Path, short: Path, folder: Path) -> Path:
     path = folder / "mem.safetensors"
     words = ["think", "--task", str(short), "--data-dir", str(data), "--shots", "2", "-m", str(models("llama"))]
     assert run([*words, "-T", "2", "--keep", "all", "-q", "-o", str(path)]) == 0
     return path
 
 
-def test_eval_measures_exact_match(
-    models: Callable[[str], Path], data: Path, short: Path, tmp_path: Path, capsys: Captured
-) -> None:
+def test_eval_measures_exact_match(models: Models, data: Path, short: Path, tmp_path: Path, capsys: Captured) -> None:
     memory, samples = _think(models, data, short, tmp_path), tmp_path / "samples.jsonl"
     words = ["eval", str(memory), "--task", str(short), "--data-dir", str(data), "-q"]
-    capsys.readouterr()
-    assert run([*words, "-o", str(samples), "--json"]) == 0
-    report = json.loads(capsys.readouterr().out)
+    report = json_of(capsys, *words, "-o", samples, "--json")
     assert (report["n"], report["chance"], report["majority"]) == (4, 0.0, None)
     assert [row["iteration"] for row in report["results"]] == [1, 2]
     rows = [json.loads(line) for line in samples.read_text().splitlines()]
@@ -120,18 +115,20 @@ def test_eval_measures_exact_match(
     assert {"answer", "right", "text"} <= rows[0].keys()
     assert report["results"][0]["accuracy"] == sum(row["right"] for row in rows if row["iteration"] == 1) / 4
     assert "demonstrations_among_rows" not in report
-    assert run(words) == 0
-    assert "Generated answers" in capsys.readouterr().out
+    assert "Generated answers" in output(capsys, *words)
 
 
 def test_evaluated_questions_that_are_demonstrations_are_reported_apart(
-    models: Callable[[str], Path], data: Path, short: Path, tmp_path: Path, capsys: Captured
+    models: Models, data: Path, short: Path, tmp_path: Path, capsys: Captured
 ) -> None:
     memory = _think(models, data, short, tmp_path)
     mixed = write_rows(_folder(tmp_path, "gsm8k") / "test.jsonl", SUMS).parents[1]
-    capsys.readouterr()
-    assert run(["eval", str(memory), "--task", str(short), "--data-dir", str(mixed), "-q", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["demonstrations_among_rows"]["rows"] == 2
+    assert (
+        json_of(capsys, "eval", memory, "--task", short, "--data-dir", mixed, "-q", "--json")[
+            "demonstrations_among_rows"
+        ]["rows"]
+        == 2
+    )
 
 
 @pytest.mark.plugins
@@ -146,7 +143,7 @@ def test_evaluated_questions_that_are_demonstrations_are_reported_apart(
 def test_options_of_scores_are_refused(
     more: list[str],
     told: str,
-    models: Callable[[str], Path],
+    models: Models,
     data: Path,
     short: Path,
     tmp_path: Path,
@@ -155,14 +152,12 @@ def test_options_of_scores_are_refused(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     memory = _think(models, data, short, tmp_path)
-    capsys.readouterr()
-    assert run(["eval", str(memory), "--task", str(short), "--data-dir", str(data), "-q", *more]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
+    line = refused(capsys, "eval", memory, "--task", short, "--data-dir", data, "-q", *more)
     assert told in line
 
 
 def test_a_run_has_rows_of_free_answers_and_continues(
-    models: Callable[[str], Path], data: Path, short: Path, tmp_path: Path, capsys: Captured
+    models: Models, data: Path, short: Path, tmp_path: Path, capsys: Captured
 ) -> None:
     words = ["run", "--task", str(short), "--data-dir", str(data), "-m", str(models("gpt2")), "-T", "2", "-q"]
     words += ["--shots", "2", "-o", str(tmp_path / "out")]
@@ -175,14 +170,12 @@ def test_a_run_has_rows_of_free_answers_and_continues(
     before = (tmp_path / "out" / "results.jsonl").read_bytes()
     assert run(words) == 0
     assert (tmp_path / "out" / "results.jsonl").read_bytes() == before
-    assert run(["report", str(tmp_path / "out")]) == 0
-    assert "gsm8k" in capsys.readouterr().out
+    assert "gsm8k" in output(capsys, "report", tmp_path / "out")
 
 
 def test_a_run_names_what_free_answers_cannot_have(data: Path, short: Path, tmp_path: Path, capsys: Captured) -> None:
     words = ["run", "--task", str(short), "--data-dir", str(data), "-o", str(tmp_path / "out"), "-q"]
-    assert run([*words, "--calibrate", "batch"]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
+    line = refused(capsys, *words, "--calibrate", "batch")
     assert line.endswith("task gsm8k has free answers, without scores; run it without this option")
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import csv
 import gzip
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import write_rows
+from conftest import Models, write_rows
+from helpers.said import Captured, json_of, output
 from helpers.tiny import reviews
 
 from deepthink_cli.cli.main import run
@@ -19,8 +19,6 @@ from deepthink_cli.tasks.files import read_tasks, validated
 from deepthink_cli.tasks.sources import Source, split_rows
 
 SHORT = 'template: "Review: {body}\\nKind: {kind}"\nlabels: [bad, good]\nrows: data.csv\n'
-Models = Callable[[str], Path]
-Captured = pytest.CaptureFixture[str]
 
 
 def write_csv(path: Path, count: int = 40) -> None:
@@ -95,15 +93,13 @@ def test_the_place_of_the_files_does_not_identify_a_task(task: Path, tmp_path: P
 def test_a_private_task_is_thought_about_and_evaluated(task: Path, models: Models, capsys: Captured) -> None:
     memory = task.parent / "mem.safetensors"
     assert run(f"think --task {task} --shots 4 -q -m {models('llama')} -o {memory}".split()) == 0
-    assert run(["eval", str(memory), "--task", str(task), "-q", "--json"]) == 0
-    evaluated = json.loads(capsys.readouterr().out)
+    evaluated = json_of(capsys, "eval", memory, "--task", task, "-q", "--json")
     assert (evaluated["task"], evaluated["n"], evaluated["protocol"]) == ("plays", 20, "own")
     assert run(["predict", str(memory), str(task.parent / "data.csv"), "-q"]) == 0
 
 
 def test_its_rows_are_shown_and_counted(task: Path, capsys: Captured) -> None:
-    assert run(["tasks", str(task)]) == 0
-    shown = capsys.readouterr().out
+    shown = output(capsys, "tasks", task)
     assert f"rows            {task.parent / 'data.csv'}" in shown
     assert "A demonstration, from the first row:" in shown
     assert "split test, 20 rows" in shown

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +10,7 @@ import pytest
 import torch
 from conftest import REVIEWS, TEMPLATE, write_rows
 from helpers.families import write_model
+from helpers.said import Captured, json_of
 from transformers import DynamicCache
 
 from deepthink_cli import (
@@ -127,24 +127,20 @@ def parts(tmp_path: Path) -> list[str]:
 
 
 def test_composed_files_are_the_memory_of_all_their_demonstrations(
-    parts: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    parts: list[str], tmp_path: Path, capsys: Captured
 ) -> None:
     first, second, whole = parts
-    assert run(["compose", first, second, "-o", str(tmp_path / "c.safetensors"), "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
+    told = json_of(capsys, "compose", first, second, "-o", tmp_path / "c.safetensors", "--json")
     joined, expected = load_memory(tmp_path / "c.safetensors"), load_memory(whole)
     assert joined.provenance == expected.provenance
     assert tuple(told["parts"]) == joined.provenance.demonstrations.parts  # type: ignore[union-attr]
     for ours, theirs in zip(tensors(joined), tensors(expected), strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
     rows = write_rows(tmp_path / "rows.jsonl", ROWS)
-    assert run(["eval", str(tmp_path / "c.safetensors"), str(rows), "--json"]) == 0
-    assert len(json.loads(capsys.readouterr().out)["results"]) == 2  # T = 1 and 2
+    assert len(json_of(capsys, "eval", tmp_path / "c.safetensors", rows, "--json")["results"]) == 2  # T = 1 and 2
 
 
-def test_what_is_of_one_part_is_named_when_it_is_left_out(
-    parts: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_of_one_part_is_named_when_it_is_left_out(parts: list[str], tmp_path: Path, capsys: Captured) -> None:
     first, second, _ = parts
     assert run(["calibrate", first, "-q"]) == 0
     assert run(["calibrate", second, "--calibrate", "domain", "-q"]) == 0
@@ -159,13 +155,10 @@ def test_what_is_of_one_part_is_named_when_it_is_left_out(
         )
     ]
     origin = load_memory(tmp_path / "c.safetensors").provenance
-    assert origin is not None
     assert (origin.calibrated, origin.thresholds) == (None, None)
 
 
-def test_thresholds_of_one_part_are_named_when_they_are_left_out(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_thresholds_of_one_part_are_named_when_they_are_left_out(tmp_path: Path, capsys: Captured) -> None:
     labels = [["x", "y"], ["x"], ["y"]]
     given = write_rows(tmp_path / "several.jsonl", [{"text": f"text {n}", "labels": labels[n]} for n in range(3)])
     rows = write_rows(tmp_path / "rows.jsonl", [{"text": f"row {n}", "labels": labels[n % 3]} for n in range(24)])
@@ -196,7 +189,7 @@ def test_memories_that_do_not_fit_together_are_named(parts: list[str], tmp_path:
 
 @pytest.mark.parametrize(("family", "message"), [("mistral", "(window of 8) with"), ("bloom", "earlier tokens")])
 def test_a_model_whose_attention_depends_on_places_in_the_memory_is_refused(
-    family: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    family: str, message: str, tmp_path: Path, capsys: Captured
 ) -> None:
     changes = {"sliding_window": 8} if family == "mistral" else {}
     model, rows = write_model(tmp_path / family, family, **changes), write_rows(tmp_path / "rows.jsonl", ROWS)

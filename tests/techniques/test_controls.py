@@ -9,6 +9,7 @@ import pytest
 from conftest import REVIEWS, TEMPLATE, write_rows
 from helpers.chats import write_chat_model
 from helpers.families import write_model
+from helpers.said import Captured
 from helpers.tiny import tiny_task
 
 from deepthink_cli import (
@@ -104,7 +105,7 @@ def test_more_labels_than_fresh_words_are_refused() -> None:
 
 
 def test_predictions_are_in_the_labels_of_the_task_and_scored_by_the_words(
-    tmp_path: Path, demos: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, demos: Path, capsys: Captured
 ) -> None:
     """A memory of fresh words answers as one whose rows have those words, under the labels' names."""
     output, other = tmp_path / "mem.safetensors", tmp_path / "other.safetensors"
@@ -122,11 +123,10 @@ def test_predictions_are_in_the_labels_of_the_task_and_scored_by_the_words(
         assert FRESH[mapped["label"] == "negative"] == plain["label"]
 
 
-def test_a_memory_keeps_the_words(tmp_path: Path, demos: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_memory_keeps_the_words(tmp_path: Path, demos: Path, capsys: Captured) -> None:
     output = tmp_path / "mem.safetensors"
     assert run(["think", str(demos), "--technique", "flipped", "-T", "2", "-q", "-o", str(output)]) == 0
     memory = load_memory(output)
-    assert memory.provenance is not None
     assert memory.provenance.technique is not None
     assert memory.provenance.demonstrations.word("positive") == "negative"
     save_memory(memory, tmp_path / "again.safetensors")
@@ -137,7 +137,7 @@ def test_a_memory_keeps_the_words(tmp_path: Path, demos: Path, capsys: pytest.Ca
     assert "negative -> positive" in shown
 
 
-def test_a_task_evaluates_whether_the_words_were_learned(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_task_evaluates_whether_the_words_were_learned(tmp_path: Path, capsys: Captured) -> None:
     task, data = tiny_task(tmp_path)
     output, words = tmp_path / "mem.safetensors", ["--task", str(task), "--data-dir", str(data)]
     assert (
@@ -156,7 +156,7 @@ def test_a_task_evaluates_whether_the_words_were_learned(tmp_path: Path, capsys:
 
 @pytest.mark.parametrize("name", ["flipped", "repeat-2"])
 def test_the_first_reading_of_a_technique_is_not_called_plain_in_context_learning(
-    name: str, tmp_path: Path, demos: Path, capsys: pytest.CaptureFixture[str]
+    name: str, tmp_path: Path, demos: Path, capsys: Captured
 ) -> None:
     output = tmp_path / "mem.safetensors"
     assert run(["think", str(demos), "--technique", name, "-T", "2", "-q", "-o", str(output)]) == 0
@@ -188,7 +188,7 @@ def short(tmp_path: Path) -> list[str]:
 
 
 def test_demonstrations_that_fit_once_and_not_twice_are_left_out_whole_with_a_warning(
-    demos: Path, short: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    demos: Path, short: list[str], tmp_path: Path, capsys: Captured
 ) -> None:
     output = tmp_path / "mem.safetensors"
     assert run(["think", str(demos), *short, "-q", "-o", str(output)]) == 0
@@ -196,7 +196,6 @@ def test_demonstrations_that_fit_once_and_not_twice_are_left_out_whole_with_a_wa
     assert run(["think", str(demos), *short, "--technique", "repeat-2", "-q", "-o", str(output)]) == 0
     (line,) = capsys.readouterr().err.splitlines()
     memory = load_memory(output)
-    assert memory.provenance is not None
     read = [example.text for example in memory.provenance.demonstrations.examples]
     fit = len(read) // 2
     assert 0 < fit < len(REVIEWS)
@@ -206,7 +205,7 @@ def test_demonstrations_that_fit_once_and_not_twice_are_left_out_whole_with_a_wa
 
 
 def test_what_does_not_fit_once_is_refused_in_numbers_of_demonstrations(
-    tmp_path: Path, short: list[str], capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, short: list[str], capsys: Captured
 ) -> None:
     rows = write_rows(tmp_path / "rows.jsonl", [{"text": f"play {n}", "kind": "ab"[n % 2]} for n in range(30)])
     assert run(["think", str(rows), *short, "--technique", "repeat-2"]) == 2
@@ -214,7 +213,7 @@ def test_what_does_not_fit_once_is_refused_in_numbers_of_demonstrations(
 
 
 def test_more_copies_than_any_demonstration_fits_are_refused_before_the_model_is_loaded(
-    demos: Path, short: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    demos: Path, short: list[str], capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("deepthink_cli.make_memory.load", None)
     assert run(["think", str(demos), *short, "--technique", "repeat-20"]) == 2

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
-from conftest import write_rows
+from conftest import Models, write_rows
+from helpers.said import Captured
 from helpers.tiny import tiny_task
 
 from deepthink_cli import DemonstrationSet, load_memory
@@ -41,15 +41,11 @@ def test_a_training_tells_of_every_step_and_gives_the_same_bytes_again(plan: Thi
     assert one.read_bytes() == other.read_bytes()
 
 
-def test_a_trained_memory_says_what_made_it_and_answers(
-    tmp_path: Path, demos: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_trained_memory_says_what_made_it_and_answers(tmp_path: Path, demos: Path, capsys: Captured) -> None:
     output = tmp_path / "mem.safetensors"
     assert run(["think", str(demos), "--technique", "ct-kv:steps=3,lr=0.01", "-o", str(output)]) == 0
     assert "trained on 4 demonstrations" in capsys.readouterr().err
     provenance = load_memory(output).provenance
-    assert provenance is not None
-    assert provenance.technique is not None
     assert provenance.technique.values == {"steps": 3, "lr": 0.01, "dropout": 0.05, "seed": 0}
     assert run(["eval", str(output), str(demos), "-q"]) == 0
     assert "T = 1 is one reading, then trained" in capsys.readouterr().out
@@ -57,7 +53,7 @@ def test_a_trained_memory_says_what_made_it_and_answers(
     assert "made by   ct-kv" in capsys.readouterr().out
 
 
-def test_a_dry_run_names_the_technique(demos: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_dry_run_names_the_technique(demos: Path, capsys: Captured) -> None:
     assert run(["think", str(demos), "--technique", "ct-kv:steps=7", "--dry-run", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["technique"] == "ct-kv steps=7 lr=0.001 dropout=0.05 seed=0"
 
@@ -74,9 +70,7 @@ def test_a_dry_run_names_the_technique(demos: Path, capsys: pytest.CaptureFixtur
         (["--technique", "repeat-1"], "--technique repeat-1: use deep-thinking, repeat-R"),
     ],
 )
-def test_options_that_do_not_fit_are_refused(
-    words: list[str], message: str, demos: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_options_that_do_not_fit_are_refused(words: list[str], message: str, demos: Path, capsys: Captured) -> None:
     assert run(["think", str(demos), *words]) == 2
     assert message in capsys.readouterr().err
 
@@ -86,9 +80,7 @@ def test_one_reading_may_be_named(tmp_path: Path, demos: Path) -> None:
     assert run(["think", str(demos), "--technique", "ct-kv:steps=1", "-T", "1", "-q", "-o", str(output)]) == 0
 
 
-def test_fewer_than_four_demonstrations_are_trained_with_a_note(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_fewer_than_four_demonstrations_are_trained_with_a_note(tmp_path: Path, capsys: Captured) -> None:
     rows = write_rows(tmp_path / "two.jsonl", [{"text": "warm", "kind": "good"}, {"text": "dull", "kind": "bad"}])
     assert run(["think", str(rows), "--technique", "ct-kv:steps=1", "-o", str(tmp_path / "mem.safetensors")]) == 0
     assert "fewer than 4 different demonstrations" in capsys.readouterr().err
@@ -100,9 +92,7 @@ def test_quantized_weights_are_refused(plan: ThinkPlan) -> None:
         ContextTuning("ct-kv").check(spec, plan.demonstrations)
 
 
-def test_the_seed_of_demonstrations_is_not_that_of_the_tokens_that_are_hidden(
-    models: Callable[[str], Path], tmp_path: Path
-) -> None:
+def test_the_seed_of_demonstrations_is_not_that_of_the_tokens_that_are_hidden(models: Models, tmp_path: Path) -> None:
     """The same demonstrations make the same memory, from a task with any seed, from a file, and in a run."""
     task, data = tiny_task(tmp_path)
     rows = tmp_path / "drawn.jsonl"
@@ -110,14 +100,12 @@ def test_the_seed_of_demonstrations_is_not_that_of_the_tokens_that_are_hidden(
     drawn, given = tmp_path / "drawn.safetensors", tmp_path / "given.safetensors"
     assert run(["think", *common, "--data-dir", str(data), "--seed", "1", "-o", str(drawn)]) == 0
     provenance = load_memory(drawn).provenance
-    assert provenance is not None
     examples = provenance.demonstrations.examples
     write_rows(rows, [{"text": example.text, "kind": example.label} for example in examples])
     assert run(["think", str(rows), *common, "-o", str(given)]) == 0
     for one, other in zip(load_memory(drawn).keys, load_memory(given).keys, strict=True):
         assert torch.equal(one, other)
     assert run(["run", *common, "--data-dir", str(data), "--seeds", "1,", "-o", str(tmp_path / "out")]) == 0
-    assert provenance.technique is not None
     assert provenance.technique.values["seed"] == 0
     recorded = {row.setting.technique for row in read_results(tmp_path / "out")}
     assert recorded == {"ct-kv steps=2 lr=0.001 dropout=0.05 seed=0"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from base64 import b64decode
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from conftest import TEMPLATE
+from conftest import TEMPLATE, Models
 from helpers.chats import write_chat_model
+from helpers.soak import with_soak
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
@@ -115,7 +116,6 @@ def test_the_memory_is_that_of_think_with_the_choice(
     memory = load_memory(tmp_path / "mem.safetensors")
     setting = plan.grid.settings[number]
     *_, expected = think(llama, tokenize(llama.tokenizer, plan.rows.demonstrations(plan.order)), setting.method)
-    assert memory.provenance is not None
     assert memory.provenance.tuned == report.tuned
     assert replace(memory.provenance, tuned=None) == expected.provenance
     assert all(map(torch.equal, (*memory.keys, *memory.values), (*expected.keys, *expected.values)))
@@ -130,7 +130,7 @@ def test_plain_in_context_learning_is_kept_unless_the_choice_is_better_beyond_no
     assert (chosen.as_json()["difference_beyond_noise"], noise.as_json()["difference_beyond_noise"]) == (True, False)
 
 
-def test_the_excess_is_that_of_labels_by_memories_that_have_not_read_the_rows(models: Callable[[str], Path]) -> None:
+def test_the_excess_is_that_of_labels_by_memories_that_have_not_read_the_rows(models: Models) -> None:
     engine = load_model(str(models("qwen3")))
     plan = planned(engine, iterations=1)
     given, (plain, *_) = Counter[str](), plan.grid.settings
@@ -163,8 +163,6 @@ def test_demonstrations_are_chosen_from_the_rows_that_are_not_held_out(llama: En
         assert not texts & scored
     report = tune(plan, tmp_path / "mem.safetensors", engine=llama)
     memory = load_memory(tmp_path / "mem.safetensors")
-    assert memory.provenance is not None
-    assert memory.provenance.selected is not None
     assert (memory.provenance.selected.method, memory.provenance.selected.shots) == (report.setting.selection, 2)
 
 
@@ -185,7 +183,6 @@ def test_conversations_are_tuned_in_conversations(tmp_path: Path) -> None:
     plan = planned(engine, labelled(ROWS[:6], chat=Chat()), iterations=2, positions="restarted")
     tune(plan, tmp_path / "mem.safetensors", engine=engine)
     provenance = load_memory(tmp_path / "mem.safetensors").provenance
-    assert provenance is not None
     assert provenance.demonstrations.chat is not None
 
 
@@ -252,16 +249,14 @@ def bias_of(name: str, llama: Engine, memory: Memory, plan: TunePlan, rows: Sequ
     return CALIBRATIONS[name].bias(log_softmax([list(each.scores.values()) for each in predictions]), gold)
 
 
-@pytest.mark.parametrize("name", ["fitted", "batch"])
+@pytest.mark.parametrize("name", with_soak(["fitted", "batch"], ["fitted"]))
 def test_a_bias_of_rows_is_that_of_the_rows_which_the_memory_has_not_read(
     llama: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     plan = planned(llama, labelled(MORE), calibrate=name, etas="0.5", shots=4)
     memory, right = stored_by(llama, plan, name, tmp_path, monkeypatch), 0
-    assert memory.provenance is not None
     read, stored = {each.text for each in memory.provenance.demonstrations.examples}, memory.provenance.calibrated
     unread = [row for row, query in enumerate(plan.rows.queries) if query.text not in read]
-    assert stored is not None
     assert (stored.method, stored.inputs, stored.source, sorted(stored.bias)) == (name, len(unread), "rows", ["1", "3"])
     expected = bias_of(name, llama, memory, plan, unread)
     assert list(stored.bias["3"].compared.values()) == pytest.approx(expected.tolist(), abs=1e-3)
@@ -277,15 +272,13 @@ def test_a_bias_of_rows_is_that_of_the_rows_which_the_memory_has_not_read(
     assert report.right[report.kept] == right
 
 
-@pytest.mark.parametrize("name", ["fitted", "batch"])
+@pytest.mark.parametrize("name", with_soak(["fitted", "batch"], ["batch"]))
 def test_if_all_rows_are_read_the_bias_is_that_of_their_held_out_scores(
     llama: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     plan = planned(llama, labelled(MANY[:30]), calibrate=name, etas="0.5", positions="restarted")
     memory, scores = stored_by(llama, plan, name, tmp_path, monkeypatch), np.empty((30, 2))
-    assert memory.provenance is not None
     stored = memory.provenance.calibrated
-    assert stored is not None
     assert (stored.method, stored.inputs) == (name, 30)
     for fold in plan.folds:
         rest = plan.rows.demonstrations([row for row in plan.order if row not in fold])
@@ -298,7 +291,6 @@ def test_if_all_rows_are_read_the_bias_is_that_of_their_held_out_scores(
 
 def states_of(llama: Engine, memory: Memory, plan: TunePlan, rows: Sequence[int]) -> Any:
     """The hidden states (n, W) of some rows after a memory."""
-    assert memory.provenance is not None
     queries = [plan.rows.queries[row] for row in rows]
     tokenized = tokenize_queries(llama.tokenizer, memory.provenance.demonstrations, queries)
     return np.stack([each.hidden.numpy() for each in llama.observe(memory, llama.plan(tokenized))])
@@ -312,10 +304,7 @@ def nearest(states: Any, rows: Any, gold: Sequence[int]) -> list[int]:
 
 def between_means(memory: Memory) -> Any:
     """The direction between the means that a memory stores for its last iteration, from the first label's."""
-    assert memory.provenance is not None
     stored = memory.provenance.calibrated
-    assert stored is not None
-    assert stored.head is not None
     weights = stored.head["3"].weights
     of_labels = [np.frombuffer(b64decode(weights[each]), "<f4") for each in memory.provenance.demonstrations.labels]
     return direction((of_labels[1] - of_labels[0])[-len(of_labels[0]) // len(stored.head["3"].layers) :])
@@ -330,7 +319,6 @@ def test_centroids_are_those_of_the_rows_which_the_memory_has_not_read(
 ) -> None:
     plan = planned(llama, labelled(MORE), calibrate="centroid", etas="0.5", shots=4)
     memory, right = stored_by(llama, plan, "centroid", tmp_path, monkeypatch), 0
-    assert memory.provenance is not None
     read = {each.text for each in memory.provenance.demonstrations.examples}
     unread = [row for row, query in enumerate(plan.rows.queries) if query.text not in read]
     states, gold = states_of(llama, memory, plan, unread), [plan.rows.gold[row] for row in unread]
@@ -351,7 +339,6 @@ def test_if_all_rows_are_read_centroids_are_those_of_their_held_out_states(
 ) -> None:
     plan = planned(llama, labelled(MANY[:30]), calibrate="centroid", etas="0.5", positions="restarted")
     memory, states = stored_by(llama, plan, "centroid", tmp_path, monkeypatch), dict[int, Any]()
-    assert memory.provenance is not None
     for fold in plan.folds:
         rest = plan.rows.demonstrations([row for row in plan.order if row not in fold])
         *_, without = think(llama, tokenize(llama.tokenizer, rest), memory.provenance.method)
@@ -423,7 +410,9 @@ def test_without_scikit_learn_no_classifier_is_compared(llama: Engine, monkeypat
     assert [str(each) for each in told if isinstance(each, Note) and "scikit-learn" in each.text]
 
 
-@pytest.mark.parametrize(("budget", "readings"), [(60, (4, 1, 1)), (17, (1, 1, 0)), (None, (9, 9, 1))])
+@pytest.mark.parametrize(
+    ("budget", "readings"), [(60, (4, 1, 1)), (17, (1, 1, 0)), pytest.param(None, (9, 9, 1), marks=pytest.mark.soak)]
+)
 def test_a_budget_tries_t_1_of_every_technique_first_and_then_as_many_readings_as_fit(
     llama: Engine, monkeypatch: pytest.MonkeyPatch, budget: float | None, readings: tuple[int, ...]
 ) -> None:
@@ -499,8 +488,6 @@ def test_the_file_labels_as_the_technique_does_with_the_stored_correction(
     monkeypatch.setattr(TuneReport, "kept", chosen)
     report = tune(plan, tmp_path / "mem.safetensors", engine=llama)
     memory = load_memory(tmp_path / "mem.safetensors")
-    assert memory.provenance is not None
-    assert memory.provenance.technique is not None
     assert (memory.iteration, memory.provenance.technique.name) == (iteration, technique)
     stored = memory.provenance.calibrated
     assert stored is not None

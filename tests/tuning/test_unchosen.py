@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import write_rows
+from conftest import Models, write_rows
+from helpers.said import Captured, rows_of
 
 from deepthink_cli.artifact.format import read_header
 from deepthink_cli.cli.main import run
@@ -55,20 +54,19 @@ def test_what_needs_no_choice_is_a_correction_without_labels_at_t_1(calibrations
 
 
 @pytest.fixture
-def words(models: Callable[[str], Path], tmp_path: Path) -> list[str]:
+def words(models: Models, tmp_path: Path) -> list[str]:
     """Tunes a random model, which gives one label whatever the input is."""
     rows = write_rows(tmp_path / "rows.jsonl", list(ROWS))
     return ["tune", str(rows), "-m", str(models("qwen3")), "-T", "1", "--folds", "3", "--technique", "deep-thinking"]
 
 
 def test_tune_keeps_a_correction_where_plain_in_context_learning_gives_one_label(
-    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    words: list[str], tmp_path: Path, capsys: Captured
 ) -> None:
     path, plain, again = (tmp_path / f"{name}.safetensors" for name in ("mem", "plain", "again"))
     assert run([*words, "--calibrate", "domain", "--details", "-o", str(path)]) == 0
     out, err = capsys.readouterr()
     tuned = read_header(path).metadata.tuned
-    assert tuned is not None
     assert f"domain {tuned.accuracy:.1%}" in out  # of that correction, by cross-validation
     same = f"deepthink calibrate {path} --calibrate domain"
     (verdict,) = [line for line in out.splitlines() if line.startswith("verdict: ")]
@@ -80,8 +78,6 @@ def test_tune_keeps_a_correction_where_plain_in_context_learning_gives_one_label
     assert again.read_bytes() == path.read_bytes()  # what the verdict names gives the same
 
     def largest(memory: Path) -> int:
-        capsys.readouterr()
-        assert run(["predict", str(memory), words[1], "-q"]) == 0
-        return max(Counter(json.loads(line)["label"] for line in capsys.readouterr().out.splitlines()).values())
+        return max(Counter(row["label"] for row in rows_of(capsys, "predict", memory, words[1], "-q")).values())
 
     assert largest(path) < largest(plain)

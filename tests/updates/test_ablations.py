@@ -111,7 +111,6 @@ def test_a_memory_brings_its_rule_back(
     rule = parse_rule(text, Gate(0.3, 0.5))
     save_memory(list(think(llama, tokenized, Method(2, rule)))[-1], tmp_path / "mem.safetensors")
     provenance = load_memory(tmp_path / "mem.safetensors").provenance
-    assert provenance is not None
     assert provenance.method.update == rule
 
 

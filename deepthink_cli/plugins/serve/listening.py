@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import socket
 import stat
@@ -76,6 +75,8 @@ def _unix_socket(path: Path) -> Iterator[socket.socket]:
 @contextmanager
 def _alone_in(folder: Path) -> Iterator[None]:
     """Inside the block no other server makes or removes a socket in the folder, so that each that is seen listens."""
+    import fcntl  # only where there are Unix sockets
+
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)

@@ -7,12 +7,14 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from conftest import Models
 from helpers.folders import memory_and_folder
+from helpers.said import Captured
 from helpers.tiny import run_words
 
 from deepthink_cli.cli.main import run
@@ -20,7 +22,6 @@ from deepthink_cli.errors import DeepThinkError
 from deepthink_cli.experiments.results import FILE
 
 ray = pytest.importorskip("ray", reason="needs ray (the extra cluster)")
-Models = Callable[[str], Path]
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Ray on Windows is experimental")
 
 
@@ -34,9 +35,7 @@ def two_gpus(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("two_gpus")
-def test_the_rows_of_a_cluster_are_those_of_a_serial_run(
-    models: Models, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_rows_of_a_cluster_are_those_of_a_serial_run(models: Models, tmp_path: Path, capsys: Captured) -> None:
     words = run_words(tmp_path, models("llama"), "-T", "2", "--seeds", "4", "--limit", "3", "--batch-tokens", "64")
     assert run([*words, "-q"]) == 0
     assert run([*words, "-o", str(tmp_path / "ray"), "--workers", "ray:auto"]) == 0
@@ -54,9 +53,7 @@ def test_a_folder_is_labelled_on_a_cluster_as_by_one_process(tmp_path: Path) -> 
     assert divided.read_bytes() == alone.read_bytes()
 
 
-def test_a_cluster_that_is_not_there_is_one_line(
-    models: Models, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_cluster_that_is_not_there_is_one_line(models: Models, tmp_path: Path, capsys: Captured) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{free.getsockname()[1]}"
@@ -116,7 +113,6 @@ def test_a_cluster_that_is_started_here_listens_on_loopback_and_ends_quietly_wit
     variables = {**os.environ, **dict([mark.split("=")])}
     command = [sys.executable, "-c", STARTS_A_CLUSTER]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=variables) as driver:
-        assert driver.stdout is not None
         assert driver.stdout.readline() == "there\n"
         addresses = {address.partition(":")[0] for address in listening(mark)}
         driver.terminate()

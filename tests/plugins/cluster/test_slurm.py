@@ -4,25 +4,20 @@ from __future__ import annotations
 
 import shlex
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
-import pytest
+from conftest import Models
+from helpers.said import Captured, output
 from helpers.tiny import run_words
 
 from deepthink_cli.cli.main import run
 
-Models = Callable[[str], Path]
 
-
-def test_the_script_for_slurm_runs_every_shard(
-    models: Models, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_script_for_slurm_runs_every_shard(models: Models, tmp_path: Path, capsys: Captured) -> None:
     words = run_words(tmp_path, models("llama"), "--seeds", "2")
     out = tmp_path / "out of 'two' $words"
     with_script = [*words, "-o", str(out), "--workers", "2@slurm"]
-    assert run(with_script) == 0
-    command = shlex.split(capsys.readouterr().out)
+    command = shlex.split(output(capsys, *with_script))
     assert command[0] == "sbatch"
     lines = Path(command[1]).read_text().splitlines()
     assert "#SBATCH --array=1-2" in lines
@@ -38,9 +33,7 @@ def test_the_script_for_slurm_runs_every_shard(
     assert checked.stdout.splitlines()[1:] == ["-P", "-m", "deepthink_cli", *words, "-o", str(out), "--shard", "2/2"]
 
 
-def test_a_folders_name_adds_no_line_to_the_script_for_sbatch(
-    models: Models, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_folders_name_adds_no_line_to_the_script_for_sbatch(models: Models, tmp_path: Path, capsys: Captured) -> None:
     words = run_words(tmp_path, models("llama"))
     assert run([*words, "-o", str(tmp_path / "x\ntouch made\n#"), "--workers", "2@slurm"]) == 2
     assert "a line break in it would end a line of the script" in capsys.readouterr().err

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
-from conftest import REVIEWS, TEMPLATE, Loaded, read
+from conftest import REVIEWS, TEMPLATE, Loaded, Models, read
 from helpers.families import write_model
 from torch import Tensor
 
@@ -50,9 +49,7 @@ def plain_loss(engine: Engine, ids: tuple[int, ...], row: TrainingRow) -> Tensor
 
 
 @pytest.mark.parametrize("family", ["llama", "gpt2"])
-def test_the_loss_is_that_of_whole_prompts_with_the_rows_own_tokens_masked(
-    family: str, models: Callable[[str], Path]
-) -> None:
+def test_the_loss_is_that_of_whole_prompts_with_the_rows_own_tokens_masked(family: str, models: Models) -> None:
     engine = load_model(str(models(family)))
     demonstrations = given(engine)
     rows, memory = rows_of(engine, demonstrations), read(engine, demonstrations.token_ids)
@@ -168,7 +165,6 @@ def test_the_loss_falls_and_the_demonstrations_stay(llama: Engine) -> None:
     losses = list(training)
     assert losses[-1] < losses[0] / 2
     provenance = training.memory.provenance
-    assert provenance is not None
     assert provenance.demonstrations == demonstrations
     assert (training.memory.iteration, provenance.method.iterations) == (1, 1)
     assert str(provenance.technique) == "ct-kv steps=40 lr=0.03 dropout=0 seed=0"
@@ -201,7 +197,7 @@ def test_the_same_seed_gives_the_same_bytes_and_another_one_others(llama: Engine
     assert not torch.equal(first.memory.keys[0], other.memory.keys[0])
 
 
-def test_a_model_in_bfloat16_is_trained_in_float32(models: Callable[[str], Path]) -> None:
+def test_a_model_in_bfloat16_is_trained_in_float32(models: Models) -> None:
     engine = load_model(str(models("llama")), dtype="bfloat16")
     training = ContextTraining(engine, given(engine), FAST)
     before = training.memory.keys[1].clone()

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import write_reviews
+from conftest import Models, write_reviews
 from helpers.llama_states import state
+from helpers.said import Captured
 
 from deepthink_cli import load_memory
 from deepthink_cli.artifact.format import read_header, summary
 from deepthink_cli.cli.main import run
-
-Captured = pytest.CaptureFixture[str]
-Models = Callable[[str], Path]
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +25,6 @@ def folder(models: Models, tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert run([*words.split(), "1,3", "-o", str(folder / "mem")]) == 0
     assert run([*words.split(), "3", "-o", str(folder / "last")]) == 0
     first = load_memory(folder / "mem", 1)
-    assert first.provenance is not None
     (folder / "saved").write_bytes(state(first, first.provenance.demonstrations.token_ids))
     return folder
 
@@ -91,7 +87,6 @@ def test_a_state_holds_the_memory_afterwards(memory: str, folder: Path, tmp_path
         memory == "last"
     )
     third = load_memory(folder / "mem", 3)
-    assert third.provenance is not None
     expected = state(third, third.provenance.demonstrations.token_ids)
     assert (tmp_path / "state").read_bytes() == expected
 

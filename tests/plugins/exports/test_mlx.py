@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from conftest import REVIEWS, TEMPLATE, shared
+from conftest import REVIEWS, TEMPLATE, Models, shared
 from helpers.families import write_model
 from safetensors import safe_open
 from transformers import AutoConfig
@@ -38,7 +37,6 @@ from deepthink_cli.plugins.exports.command import export_memory
 from deepthink_cli.plugins.exports.mlx import check_config, check_model, unread_rotation, write_prompt_cache
 from deepthink_cli.provenance import ModelIdentity
 
-Models = Callable[[str], Path]
 QUERIES = [Query("a quiet joy", ("positive", "negative", "positive and negative")), Query("so so", ("good", "bad"))]
 DIGEST = "0" * 64
 LLAMA = ModelIdentity("org/model", None, "LlamaForCausalLM", DIGEST, DIGEST, DIGEST, "float32")
@@ -70,7 +68,6 @@ def through_mlx(folder: Path, cache: Path, prefix: tuple[int, ...], answer: tupl
 @pytest.mark.parametrize("positions", ["continued", "restarted"])
 def test_scores_through_mlx_are_ours(positions: Positions, llama: Engine, models: Models, tmp_path: Path) -> None:
     memory = exported(llama, tmp_path, positions)
-    assert memory.provenance is not None
     queries = tokenize_queries(llama.tokenizer, memory.provenance.demonstrations, QUERIES)
     for query, ours in zip(queries, score(llama, memory, queries), strict=True):
         theirs = [

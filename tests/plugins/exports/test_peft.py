@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from conftest import REVIEWS, TEMPLATE, Loaded
+from conftest import REVIEWS, TEMPLATE, Loaded, Models
 from helpers.chats import chat_tokenizer
 from helpers.families import FAMILIES, OF_EACH_KIND, WINDOWED, write_model
 from helpers.soak import with_soak
@@ -37,7 +36,6 @@ from deepthink_cli.plugins.exports.peft import write_peft
 
 peft = pytest.importorskip("peft", reason="peft is not installed")
 
-Models = Callable[[str], Path]
 UNEQUAL = {"deepseek_v3", "gemma4_text", "gemma4_unified_text", "mimo_v2_flash"}
 WINDOWS = ["gemma2", "gemma3n_text", "gpt_neo", "gpt_oss", "llama4_text", "mistral", "qwen2"]  # others: benchmarks
 QUERIES = [Query("a quiet joy", ("positive", "negative", "positive and negative")), Query("so so", ("good", "bad"))]
@@ -71,7 +69,6 @@ def through_peft(model: Any, query: TokenizedQuery) -> list[float]:
 
 def check_scores(engine: Engine, folder: Path, memory: Memory, into: Path) -> None:
     """Check that PEFT scores as the engine does."""
-    assert memory.provenance is not None
     queries = tokenize_queries(engine.tokenizer, memory.provenance.demonstrations, QUERIES)
     model = adapted(folder, memory, into)
     for query, ours in zip(queries, score(engine, memory, queries), strict=True):

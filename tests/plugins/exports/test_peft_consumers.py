@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from conftest import REVIEWS, TEMPLATE, shared
+from conftest import REVIEWS, TEMPLATE, Models, shared
 from transformers import AutoModelForCausalLM, AutoTokenizer, pipeline
 
 from deepthink_cli import (
@@ -28,7 +27,6 @@ from deepthink_cli.plugins.exports.peft import write_peft
 
 peft = pytest.importorskip("peft", reason="peft is not installed")
 
-Models = Callable[[str], Path]
 PROMPTS = ["Review: a quiet joy\nSentiment:", "Review: so so\nSentiment:"]
 ANSWERS = (" positive", " negative")
 
@@ -50,7 +48,6 @@ def adapter(memory: Memory, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def ours(engine: Engine, memory: Memory) -> list[float]:
     """The log-probability of every answer after every prompt."""
-    assert memory.provenance is not None
     queries = [Query(text, ("positive", "negative")) for text in ("a quiet joy", "so so")]
     tokenized = tokenize_queries(engine.tokenizer, memory.provenance.demonstrations, queries)
     return [value for scores in score(engine, memory, tokenized) for value in scores.sums]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Callable
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -12,8 +11,10 @@ from typing import Any
 
 import pytest
 import yaml
+from conftest import Models
 from helpers.harness_tasks import harness_task, write_data
 from helpers.imports import HEAVY, modules_after
+from helpers.said import Captured, output
 
 from deepthink_cli.cli.main import run
 
@@ -39,13 +40,10 @@ def test_help_imports_neither_torch_nor_the_harness() -> None:
     assert not modules_after(["harness", "--help"]) & (HEAVY | {"lm_eval"})
 
 
-def test_a_task_file_is_evaluated_and_its_results_written(
-    models: Callable[[str], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_task_file_is_evaluated_and_its_results_written(models: Models, tmp_path: Path, capsys: Captured) -> None:
     model = f"pretrained={models('llama')},iterations=2,eta=0.2"
     words = ["--tasks", task_file(tmp_path), "--model_args", model, "--output_path", str(tmp_path / "out.json")]
-    assert run(["harness", *words]) == 0
-    assert "reviews" in capsys.readouterr().out
+    assert "reviews" in output(capsys, "harness", *words)
     (path,) = tmp_path.glob("out_*.json")
     config = json.loads(path.read_text())["config"]
     assert config["model"] == "deepthink"
@@ -63,23 +61,20 @@ def test_a_task_file_is_evaluated_and_its_results_written(
         (["--num_fewshot", "many"], 2, "argument --num_fewshot"),
     ],
 )
-def test_mistakes_are_one_line(
-    words: list[str], code: int, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_mistakes_are_one_line(words: list[str], code: int, told: str, tmp_path: Path, capsys: Captured) -> None:
     assert run(["harness", "--tasks", task_file(tmp_path), *words]) == code
     lines = [line for line in capsys.readouterr().err.splitlines() if told in line]
     assert len(lines) == 1
     assert not list(Path.cwd().glob("here*"))
 
 
-def test_an_unknown_task_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_task_is_one_line(capsys: Captured) -> None:
     assert run(["harness", "--tasks", "no_such_task", "--model_args", "pretrained=pocket"]) == 1
     assert "deepthink: lm-eval: ValueError: Tasks not found: no_such_task" in capsys.readouterr().err
 
 
-def test_the_commands_of_the_harness_have_their_own_help(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["harness", "run", "--help"]) == 0
-    assert "--include_path" in capsys.readouterr().out
+def test_the_commands_of_the_harness_have_their_own_help(capsys: Captured) -> None:
+    assert "--include_path" in output(capsys, "harness", "run", "--help")
 
 
 def test_the_model_is_an_entry_point_of_the_harness() -> None:

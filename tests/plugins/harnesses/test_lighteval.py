@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from conftest import Models
 
 pytest.importorskip("lighteval", reason="lighteval is not installed: its pins conflict with those of this package")
 
@@ -32,7 +32,7 @@ def model(folder: Path, arguments: str) -> DeepThinkLighteval:
 
 
 @pytest.mark.parametrize("shots", [0, 2])
-def test_one_reading_is_plain_scoring_of_the_same_tokens(shots: int, models: Callable[[str], Path]) -> None:
+def test_one_reading_is_plain_scoring_of_the_same_tokens(shots: int, models: Models) -> None:
     ours: Any = model(models("llama"), "iterations=1")
     engine = ours.memories.engine
     for response in ours.loglikelihood(rows(shots)):
@@ -42,21 +42,21 @@ def test_one_reading_is_plain_scoring_of_the_same_tokens(shots: int, models: Cal
         assert response.argmax_logits_eq_gold == [greedy for _, greedy in expected]
 
 
-def test_demonstrations_are_read_once_and_change_the_scores(models: Callable[[str], Path]) -> None:
+def test_demonstrations_are_read_once_and_change_the_scores(models: Models) -> None:
     once, often = model(models("llama"), "iterations=1"), model(models("llama"), "iterations=4,eta=0.3")
     plain, thought = once.loglikelihood(rows(2)), often.loglikelihood(rows(2))
     assert often.memories.readings == 1
     assert [each.logprobs for each in plain] != [each.logprobs for each in thought]
 
 
-def test_texts_are_written_after_the_demonstrations(models: Callable[[str], Path]) -> None:
+def test_texts_are_written_after_the_demonstrations(models: Models) -> None:
     ours = model(models("llama"), "iterations=2")
     written = ours.greedy_until(rows(2, generation_size=4, stop_sequences=["\n"]))
     assert [len(each.output_tokens[0]) for each in written] == pytest.approx([4, 4, 4], abs=4)
     assert all("\n" not in each.text[0] for each in written)
 
 
-def test_the_pipeline_finds_a_store_of_answers_which_keeps_nothing(models: Callable[[str], Path]) -> None:
+def test_the_pipeline_finds_a_store_of_answers_which_keeps_nothing(models: Models) -> None:
     path = models("llama")
     before = sorted(path.parent.rglob("*"))
     ours: Any = model(path, "iterations=1")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import SHARED
+from conftest import SHARED, Models
 from helpers.harness_tasks import ROWS, SHAPES, harness_task, write_data
 from helpers.soak import with_soak
 from transformers import AutoTokenizer
@@ -73,7 +73,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def chatting(models: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def chatting(models: Models, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A random tiny model with a chat template."""
     folder = tmp_path_factory.mktemp("chatting") / "llama"
     shutil.copytree(models("llama"), folder)
@@ -117,7 +117,7 @@ def assert_same(left: Any, right: Any) -> None:
 
 
 @pytest.fixture(scope="module")
-def answers(models: Callable[[str], Path], data: Path) -> Callable[[str, str], Samples]:
+def answers(models: Models, data: Path) -> Callable[[str, str], Samples]:
     """What the harness's model, ours with prepared tasks, and ours as a plain model answer, all shapes at once."""
 
     @cache
@@ -159,7 +159,7 @@ def test_one_reading_gives_the_numbers_of_the_harness_in_a_chat(
     assert_same(responses(model, tasks, exact, **options), responses(theirs(chatting), tasks, **options))
 
 
-def test_prompts_that_are_too_long_are_cut_as_the_harness_cuts_them(models: Callable[[str], Path], data: Path) -> None:
+def test_prompts_that_are_too_long_are_cut_as_the_harness_cuts_them(models: Models, data: Path) -> None:
     tasks = [
         harness_task(data, shape, num_fewshot=8)
         for shape in ("fixed-words", "own-candidates", "written-after-demonstrations")
@@ -182,9 +182,7 @@ class Counting:
         monkeypatch.setattr("deepthink_cli.thinking.think", counted)
 
 
-def test_every_distinct_context_is_read_once(
-    models: Callable[[str], Path], data: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_distinct_context_is_read_once(models: Models, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     reading, contexts = Counting(monkeypatch), set()
     tasks = [harness_task(data, shape) for shape in SHAPES if not shape.startswith("written")]
     model = ours(models("llama"), iterations=2)
@@ -201,9 +199,7 @@ def test_every_distinct_context_is_read_once(
     assert model.memories.readings == len(contexts) > ROWS
 
 
-def test_the_context_is_what_precedes_the_query(
-    models: Callable[[str], Path], data: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_context_is_what_precedes_the_query(models: Models, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     reading = Counting(monkeypatch)
     model = ours(models("llama"), iterations=2)
     shapes = ["fixed-words", "several-inputs", "delimiters", "description-alone", "blank-line-in-the-query"]
@@ -217,7 +213,7 @@ def test_the_context_is_what_precedes_the_query(
     ]
 
 
-def test_several_readings_score_as_a_memory_of_the_same_tokens(models: Callable[[str], Path], data: Path) -> None:
+def test_several_readings_score_as_a_memory_of_the_same_tokens(models: Models, data: Path) -> None:
     model = ours(models("llama"), iterations=4, eta=0.3)
     (row, *_) = responses(model, [harness_task(data, "fixed-words")])["fixed-words"]
     (task,) = [harness_task(data, "fixed-words")]
@@ -240,7 +236,7 @@ def test_several_readings_score_as_a_memory_of_the_same_tokens(models: Callable[
     assert [value for ((value, _),) in once] != pytest.approx(expected.sums, abs=1e-3)
 
 
-def test_a_few_memories_are_held_and_more_are_read_again(models: Callable[[str], Path], data: Path) -> None:
+def test_a_few_memories_are_held_and_more_are_read_again(models: Models, data: Path) -> None:
     model = ours(models("llama"), iterations=2, memories=1)
     tasks = [harness_task(data, "fixed-words"), harness_task(data, "delimiters")]
     first = responses(model, tasks)
@@ -253,9 +249,7 @@ def test_a_few_memories_are_held_and_more_are_read_again(models: Callable[[str],
     assert held.memories.readings == 2
 
 
-def test_kept_memories_are_not_read_again_unless_the_method_differs(
-    models: Callable[[str], Path], data: Path, tmp_path: Path
-) -> None:
+def test_kept_memories_are_not_read_again_unless_the_method_differs(models: Models, data: Path, tmp_path: Path) -> None:
     keep, task = str(tmp_path / "kept"), [harness_task(data, "fixed-words")]
     first = ours(models("llama"), iterations=2, keep=keep)
     expected = responses(first, task)
@@ -271,7 +265,7 @@ def test_kept_memories_are_not_read_again_unless_the_method_differs(
         assert responses(ours(models("llama"), keep=keep, **arguments), task)
 
 
-def test_results_say_what_was_read(models: Callable[[str], Path], data: Path) -> None:
+def test_results_say_what_was_read(models: Models, data: Path) -> None:
     with prepared_tasks():
         results = simple_evaluate(
             model=ours(models("llama"), iterations=3, eta=0.2), tasks=[harness_task(data, "fixed-words")], **EXTRA
@@ -298,7 +292,7 @@ def logged(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 
 
 def test_demonstrations_of_each_row_are_warned_of_with_their_cost(
-    models: Callable[[str], Path], data: Path, logged: list[str]
+    models: Models, data: Path, logged: list[str]
 ) -> None:
     lm_eval.models  # noqa: B018
     task = [harness_task(data, "drawn-for-each-row")]
@@ -314,7 +308,7 @@ def test_demonstrations_of_each_row_are_warned_of_with_their_cost(
 
 @pytest.mark.parametrize("shape", ["drawn-for-each-row", "from-the-tested-rows"])
 def test_fixed_demonstrations_are_drawn_once_and_never_hold_the_row_itself(
-    shape: str, models: Callable[[str], Path], data: Path, logged: list[str]
+    shape: str, models: Models, data: Path, logged: list[str]
 ) -> None:
     model = ours(models("llama"), iterations=2, demonstrations="fixed")
     task = harness_task(data, shape, fewshot_config=None, num_fewshot=2)
@@ -329,13 +323,13 @@ def test_fixed_demonstrations_are_drawn_once_and_never_hold_the_row_itself(
     assert not [line for line in logged if "distinct contexts for" in line]
 
 
-def test_fixed_demonstrations_need_prepared_tasks(models: Callable[[str], Path], data: Path) -> None:
+def test_fixed_demonstrations_need_prepared_tasks(models: Models, data: Path) -> None:
     model = ours(models("llama"), demonstrations="fixed")
     with pytest.raises(InputError, match=r"demonstrations=fixed: the tasks must be prepared .* `deepthink harness`"):
         responses(model, [harness_task(data, "drawn-for-each-row")], exact=False)
 
 
-def test_the_caches_of_the_harness_are_refused(models: Callable[[str], Path], data: Path, tmp_path: Path) -> None:
+def test_the_caches_of_the_harness_are_refused(models: Models, data: Path, tmp_path: Path) -> None:
     tasks = [harness_task(data, "drawn-for-each-row")]
     with pytest.raises(InputError, match="--use_cache: its keys are the prompt alone, without T and eta"):
         responses(ours(models("llama")), tasks, use_cache=str(tmp_path / "cache"))
@@ -343,7 +337,7 @@ def test_the_caches_of_the_harness_are_refused(models: Callable[[str], Path], da
         responses(ours(models("llama"), demonstrations="fixed"), tasks, cache_requests=True)
 
 
-def test_contexts_that_cannot_be_split_are_refused_by_name(models: Callable[[str], Path], data: Path) -> None:
+def test_contexts_that_cannot_be_split_are_refused_by_name(models: Models, data: Path) -> None:
     task = [harness_task(data, "delimiters")]
     with pytest.raises(InputError, match=r"task delimiters: its contexts cannot be split .* no '\\n\\n' in them"):
         responses(ours(models("llama"), iterations=2), task, exact=False)
@@ -353,7 +347,7 @@ def test_contexts_that_cannot_be_split_are_refused_by_name(models: Callable[[str
 
 
 def test_a_context_that_is_too_long_is_refused_before_anything_is_read(
-    models: Callable[[str], Path], data: Path, monkeypatch: pytest.MonkeyPatch
+    models: Models, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = ours(models("llama"), iterations=2)
     tasks = [harness_task(data, "fixed-words"), harness_task(data, "own-candidates", num_fewshot=12)]
@@ -364,7 +358,7 @@ def test_a_context_that_is_too_long_is_refused_before_anything_is_read(
     assert model.memories.readings == 0
 
 
-def test_generation_arguments_that_are_not_supported_are_named(models: Callable[[str], Path], data: Path) -> None:
+def test_generation_arguments_that_are_not_supported_are_named(models: Models, data: Path) -> None:
     model = ours(models("llama"))
     task = harness_task(data, "written", generation_kwargs={"until": ["\n"], "max_gen_toks": 2, "num_beams": 4})
     with pytest.raises(InputError, match="task written: generation argument num_beams=4 is not supported"):

@@ -18,6 +18,7 @@ import safetensors.torch
 import yaml
 from conftest import write_rows
 from helpers.hub_server import TOKEN, HubState, hub
+from helpers.said import Captured, json_of, output, refused
 
 from deepthink_cli.artifact.files import load_memory
 from deepthink_cli.artifact.format import read_header
@@ -27,7 +28,7 @@ from deepthink_cli.plugins.hub.card import MEMORY, Card
 from deepthink_cli.plugins.hub.memories import FILES, _licence_of
 
 REPO = "me/reviews"
-Capture = pytest.CaptureFixture[str]
+Capture = Captured
 
 
 @pytest.fixture(scope="module")
@@ -79,14 +80,12 @@ def test_what_is_published_and_fetched_is_reported_as_json(
     state: HubState, memory: Path, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert run(["push", str(memory), REPO, "--yes", "--private", "--json"]) == 0
-    published = json.loads(capsys.readouterr().out)
+    published = json_of(capsys, "push", memory, REPO, "--yes", "--private", "--json")
     assert published["files"].keys() == set(FILES)
     assert published["url"].endswith(f"/{REPO}")
     assert f"/{REPO}/commit/" in published["commit"]
     assert state.private == {REPO}
-    assert run(["pull", REPO, "--json"]) == 0
-    fetched = json.loads(capsys.readouterr().out)
+    fetched = json_of(capsys, "pull", REPO, "--json")
     assert fetched["file"] == "reviews.safetensors"
     assert fetched["sha256"] == published["memory"] == read_header(memory).metadata.sha256
 
@@ -99,8 +98,7 @@ def test_the_adapter_is_the_memory(pushed: dict[str, bytes], memory: Path) -> No
 
 
 def test_the_demonstrations_are_not_published_unasked(state: HubState, memory: Path, capsys: Capture) -> None:
-    assert run(["push", str(memory), REPO]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
+    line = refused(capsys, "push", memory, REPO)
     assert "contains 4 demonstrations, which would be published with it; look at them with --dry-run" in line
     assert state.repos == {}
 
@@ -125,8 +123,7 @@ def test_on_a_terminal_the_demonstrations_are_shown_and_asked_about(
 
 
 def test_a_dry_run_shows_the_card_and_sends_nothing(state: HubState, memory: Path, capsys: Capture) -> None:
-    assert run(["push", str(memory), REPO, "--dry-run"]) == 0
-    out = capsys.readouterr().out
+    out = output(capsys, "push", memory, REPO, "--dry-run")
     assert "not published: this is a dry run" in out
     assert "adapter_model.safetensors" in out
     assert "## Demonstrations" in out
@@ -149,11 +146,9 @@ def test_the_card_has_the_figures_of_this_memory_only(
     state: HubState, memory: Path, tmp_path: Path, capsys: Capture
 ) -> None:
     rows = write_rows(tmp_path / "rows.jsonl", [{"review": "a fine film", "sentiment": "positive"}])
-    assert run(["eval", str(memory), str(rows), "--json", "-q"]) == 0
-    (tmp_path / "eval.json").write_text(capsys.readouterr().out)
+    (tmp_path / "eval.json").write_text(output(capsys, "eval", memory, rows, "--json", "-q"))
     words = ["push", str(memory), REPO, "--dry-run", "--json", "--results", str(tmp_path / "eval.json")]
-    assert run(words) == 0
-    card = json.loads(capsys.readouterr().out)["card"]
+    card = json_of(capsys, *words)["card"]
     assert "| T | accuracy | 95 % interval |" in card
     assert "On 1 rows (rows.jsonl)" in card
     changed = json.loads((tmp_path / "eval.json").read_text())
@@ -172,13 +167,11 @@ def test_the_card_of_a_memory_with_a_correction_has_its_corrected_figures(
     stored = tmp_path / "stored.safetensors"
     assert run(["calibrate", str(memory), "-q", "-o", str(stored)]) == 0
     rows = write_rows(tmp_path / "rows.jsonl", [{"review": "a fine film", "sentiment": "positive"}])
-    assert run(["eval", str(stored), str(rows), "--json", "-q"]) == 0
-    evaluated = json.loads(capsys.readouterr().out)
+    evaluated = json_of(capsys, "eval", stored, rows, "--json", "-q")
     evaluated["results"][-1]["calibrated"]["stored"] |= {"accuracy": 0.875, "ci95": [0.25, 0.9375]}
     (tmp_path / "eval.json").write_text(json.dumps(evaluated))
     words = ["push", str(stored), REPO, "--dry-run", "--json", "--results", str(tmp_path / "eval.json")]
-    assert run(words) == 0
-    published = json.loads(capsys.readouterr().out)
+    published = json_of(capsys, *words)
     assert "corrected contextual calibration of 3 texts" in published["card"]
     assert "| 87.5% | 25.0% to 93.8% |" in published["card"]
     assert published["files"].keys() == set(FILES)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from conftest import Models
 
 from deepthink_cli import DemonstrationSet, Example, Gate, Memory, Method, save_memory, think, tokenize_demonstrations
 from deepthink_cli.artifact.opening import open_memory
@@ -40,7 +41,6 @@ def test_changes_are_relative_by_layer_and_by_token() -> None:
         memory([[3, 0], [0, 7]], [[1, 0], [0, 0]]),
     )
     changes, reasons = tensor_changes(before, after)
-    assert changes is not None
     assert reasons == []
     assert changes.whole.keys == pytest.approx(3 / math.sqrt(26))
     assert (changes.layers[0].keys, changes.layers[1].keys) == (pytest.approx(0.6), 0.0)
@@ -50,14 +50,12 @@ def test_changes_are_relative_by_layer_and_by_token() -> None:
 
 def test_a_change_from_zero_has_no_relative_size() -> None:
     changes, _ = tensor_changes(memory([[0.0]], [[1.0]]), memory([[2.0]], [[1.0]]))
-    assert changes is not None
     assert changes.layers[0].keys is None
     assert changes.layers[0].size == math.inf
 
 
 def test_layers_of_equal_shapes_are_compared_and_the_others_named() -> None:
     changes, reasons = tensor_changes(memory([[1.0, 2.0]], [[1.0, 2.0]]), memory([[1.0, 2.0]], [[1.0]], [[1.0]]))
-    assert changes is not None
     assert list(changes.layers) == [0]
     assert reasons == [
         "A has 2 layers and B 3: layers from 2 on have no counterpart",
@@ -75,7 +73,6 @@ def test_two_iterations_of_a_file_differ_in_their_number_and_by_what_thinking_ch
     result = diff(open_memory(path, 1), open_memory(path, 2))
     drift = open_memory(path, 2).memories()[0].drift[0]
     assert result.provenance == {"iteration": ("1 of 1, 2, 3", "2 of 1, 2, 3")}
-    assert result.tensors is not None
     assert [change.keys for change in result.tensors.layers.values()] == pytest.approx(drift.keys)
     assert [change.values for change in result.tensors.layers.values()] == pytest.approx(drift.values)
     assert result.demonstrations.same_order
@@ -91,7 +88,6 @@ def test_tokens_are_shown_with_the_texts_of_the_models_tokenizer(path: Path) -> 
 def of_model(path: Path, model: str) -> Path:
     """A copy of a memory that names another model."""
     (first,) = open_memory(path).memories()
-    assert first.provenance is not None
     elsewhere = replace(first.provenance, model=replace(first.provenance.model, id=model))
     save_memory(replace(first, provenance=elsewhere), path.with_name("moved.safetensors"))
     return path.with_name("moved.safetensors")
@@ -119,11 +115,9 @@ def test_a_memory_whose_model_is_not_cached_is_quantized(path: Path, tmp_path: P
 def test_the_same_rows_are_labelled_with_both(path: Path, demos: Path) -> None:
     rows = partial(rows_of_file, path=demos)
     result = diff(open_memory(path, 1), open_memory(path, 3), rows)
-    assert result.labels is not None
     changes = result.labels.changes
     assert (changes.n, changes.labelled is not None) == (4, True)
     same = diff(path, path, rows).labels
-    assert same is not None
     assert (same.changes.rows, same.changes.largest) == ((), 0.0)
 
 
@@ -131,13 +125,12 @@ def test_a_quantized_memory_is_compared_with_its_source(path: Path, tmp_path: Pa
     small = save_quantized(open_memory(path).source.header, 8, tmp_path / "small.safetensors")  # type: ignore[union-attr]
     result = diff(path, small.path)
     assert list(result.provenance) == ["quantized"]
-    assert result.tensors is not None
     assert 0 < (result.tensors.whole.keys or 0) < 0.01
 
 
 def test_labels_of_memories_of_two_models_are_not_compared(
     path: Path,
-    models: Callable[[str], Path],
+    models: Models,
     reviews: DemonstrationSet,
     loaded: Callable[[str], Engine],
     demos: Path,

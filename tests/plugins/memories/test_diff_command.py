@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import write_reviews, write_rows
+from conftest import Models, write_reviews, write_rows
 from helpers.imports import HEAVY, modules_after
+from helpers.said import Captured
 from helpers.tiny import BAD, GOOD
 
 from deepthink_cli.cli.main import run
-
-Captured = pytest.CaptureFixture[str]
 
 
 @pytest.fixture(scope="module")
@@ -221,9 +219,7 @@ def test_a_limit_of_the_environment_is_for_commands_with_rows(
     assert "Labels of 2 rows" in told(capsys, "diff", memory, memory, rows)[0]
 
 
-def test_a_file_of_the_memorys_own_model_is_not_overwritten(
-    folder: Path, models: Callable[[str], Path], capsys: Captured
-) -> None:
+def test_a_file_of_the_memorys_own_model_is_not_overwritten(folder: Path, models: Models, capsys: Captured) -> None:
     model, memory = models("llama"), folder / "llama.safetensors"
     told(capsys, "think", folder / "demos.jsonl", "-m", model, "-T", "1", "-q", "-o", memory)
     before = (model / "model.safetensors").read_bytes()

@@ -27,7 +27,6 @@ def test_changed_rows_are_counted_by_what_they_were_and_became() -> None:
     changes = tally.result()
     assert changes.transitions == {("yes", "no"): 2, ("no", "yes"): 1}
     assert [row.index for row in changes.rows] == [1, 2, 3]
-    assert changes.labelled is not None
     assert (changes.labelled.accuracy_before, changes.labelled.accuracy_after) == (0.75, 0.5)
     assert (changes.labelled.changes.fixed, changes.labelled.changes.broken) == (1, 2)
     assert changes.log_probability == pytest.approx(-0.75)

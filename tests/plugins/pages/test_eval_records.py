@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import Models
+from helpers.said import Captured
 from helpers.tiny import run_words
 
 from deepthink_cli.cli.main import run
@@ -17,7 +18,6 @@ from deepthink_cli.plugins.pages.every_eval_ever import write_records
 from deepthink_cli.report.job_results import read_jobs
 
 SCHEMAS = Path(__file__).parent / "every_eval_ever"
-Models = Callable[[str], Path]
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +97,7 @@ def test_no_path_of_this_machine_is_in_a_record(runs: Path, tmp_path: Path) -> N
     assert all(record["model_info"]["id"] == "llama" for _, record in written(tmp_path))
 
 
-def test_one_iteration_can_be_written(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_iteration_can_be_written(runs: Path, tmp_path: Path, capsys: Captured) -> None:
     words = ["report", str(runs / "out"), "--output-format", "eee", "-o", str(tmp_path / "records"), "--at"]
     assert run([*words, "2"]) == 0
     iterations = [
@@ -122,9 +122,7 @@ def test_one_iteration_can_be_written(runs: Path, tmp_path: Path, capsys: pytest
         (["-o", "{runs}/r", "--json"], "--json and --output-format eee: two formats"),
     ],
 )
-def test_what_does_not_fit_is_refused(
-    more: list[str], message: str, runs: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_does_not_fit_is_refused(more: list[str], message: str, runs: Path, capsys: Captured) -> None:
     words = [word.format(runs=runs) for word in more]
     assert run(["report", str(runs / "out"), "--output-format", "eee", *words]) == 2
     assert message in capsys.readouterr().err

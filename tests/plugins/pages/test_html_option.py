@@ -12,13 +12,12 @@ from typing import Any
 
 import pytest
 from conftest import write_rows
+from helpers.said import Captured, json_of, output
 from helpers.small_evidence import write_grid
 
 from deepthink_cli import Scorer, Scoring, evaluate
 from deepthink_cli.cli.main import run
 from deepthink_cli.plugins.pages.of_evaluation import Observed, page_of_evaluation, tables_of
-
-Captured = pytest.CaptureFixture[str]
 
 
 @pytest.fixture
@@ -46,8 +45,7 @@ def column(file: Path, name: str) -> Any:
 
 def test_a_report_is_printed_and_written_as_a_page(grid: Path, tmp_path: Path, capsys: Captured) -> None:
     file = tmp_path / "report.html"
-    assert run(["report", str(grid)]) == 0
-    printed = capsys.readouterr().out
+    printed = output(capsys, "report", grid)
     assert run(["report", str(grid), "--html", str(file)]) == 0
     written = capsys.readouterr()
     assert written.out == printed
@@ -62,8 +60,7 @@ def test_the_suffix_of_the_output_asks_for_the_page_alone(
     options: list[str], grid: Path, tmp_path: Path, capsys: Captured
 ) -> None:
     file = tmp_path / "report.html"
-    assert run(["report", str(grid), "-q", *(str(file) if word == "FILE" else word for word in options)]) == 0
-    assert capsys.readouterr().out == ""
+    assert output(capsys, "report", grid, "-q", *(str(file) if word == "FILE" else word for word in options)) == ""
     assert file.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
 
 
@@ -74,8 +71,7 @@ def test_the_page_is_not_written_into_a_run(grid: Path, capsys: Captured) -> Non
 
 def test_an_evaluation_is_written_as_a_page(memory: Path, labelled: Path, tmp_path: Path, capsys: Captured) -> None:
     file = tmp_path / "eval.html"
-    assert run(["eval", str(memory), str(labelled), "--html", str(file), "-q", "--json"]) == 0
-    result = json.loads(capsys.readouterr().out)
+    result = json_of(capsys, "eval", memory, labelled, "--html", file, "-q", "--json")
     page = file.read_text(encoding="utf-8")
     assert f"{result['results'][1]['log_probability']:.3f}" in page
     assert "deepthink eval" in page

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 from helpers import synthetic
+from helpers.said import Captured, json_of
 from helpers.synthetic import curve, row, seeds, write
 
 from deepthink_cli.cli.main import run
@@ -43,9 +43,8 @@ def test_every_table_and_figure_of_the_paper_has_a_study() -> None:
 
 
 @pytest.mark.parametrize("name", STUDIES)
-def test_a_study_has_a_plan(capsys: pytest.CaptureFixture[str], name: str) -> None:
-    assert run(["study", "plan", name, "--no-probe", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)
+def test_a_study_has_a_plan(capsys: Captured, name: str) -> None:
+    assert json_of(capsys, "study", "plan", name, "--no-probe", "--json")
 
 
 def table(block: Block, **form: Any) -> list[tuple[str, list[float | None], list[float | None]]]:
@@ -133,7 +132,7 @@ def test_the_points_of_the_authors_are_drawn_for_their_model_only() -> None:
         assert [line.get_label() for line in axes.lines] == labels
 
 
-def test_a_study_without_rows_to_draw_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_study_without_rows_to_draw_says_so(tmp_path: Path, capsys: Captured) -> None:
     folder = write(tmp_path / "rows", [row(50, iteration=2)])
     Origin("paper/seeds-and-orders").write(folder)
     assert run(["plot", str(folder)]) == 2
@@ -150,9 +149,7 @@ def test_a_study_without_rows_to_draw_says_so(tmp_path: Path, capsys: pytest.Cap
         ("{kind: bars, iteration: 0}", "iteration"),
     ],
 )
-def test_a_wrong_figure_is_named_by_file_and_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], figure: str, message: str
-) -> None:
+def test_a_wrong_figure_is_named_by_file_and_line(tmp_path: Path, capsys: Captured, figure: str, message: str) -> None:
     study = tmp_path / "mine.yaml"
     study.write_text(f"tasks: [sst2]\nfigure: {figure}\n", encoding="utf-8")
     assert run(["study", "plan", str(study)]) == 2
@@ -161,9 +158,7 @@ def test_a_wrong_figure_is_named_by_file_and_line(
     assert message in err
 
 
-def test_the_table_of_a_study_is_latex_in_the_layout_of_the_paper(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_table_of_a_study_is_latex_in_the_layout_of_the_paper(tmp_path: Path, capsys: Captured) -> None:
     chosen = {"sampling": "random", "pool_size": 100, "balanced": False}
     rows = [*seeds([[40, 60], [50, 60]], task="sst2", **chosen), *curve([70, 60], task="mr", **chosen)]
     folder = write(tmp_path / "rows", rows)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from conftest import write_rows
+from helpers.said import Captured
 
 from deepthink_cli.cli.main import run
 from deepthink_cli.data.source import Row
@@ -20,7 +21,6 @@ from deepthink_cli.tasks.format import Free
 from deepthink_cli.tasks.items import query_of
 from deepthink_cli.tasks.judges import check_may_run
 
-Captured = pytest.CaptureFixture[str]
 PROBLEMS: list[dict[str, object]] = [
     {
         "text": f"Return {n}.",

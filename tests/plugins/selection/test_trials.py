@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import permutations
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from conftest import REVIEWS, TEMPLATE, read
+from conftest import REVIEWS, TEMPLATE, Models, read
 from helpers.chats import write_chat_model
 from safetensors.torch import load_file, save_file
 from tokenizers import processors
@@ -109,7 +109,7 @@ def test_zero_shot_is_after_the_special_tokens_that_the_tokenizer_adds(llama: En
 
 
 def test_zero_shot_is_after_nothing_if_the_tokenizer_adds_no_special_tokens(
-    models: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+    models: Models, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = load_model(str(models("llama")))
     nothing = processors.TemplateProcessing(single="$A")
@@ -144,7 +144,7 @@ def test_each_distinct_set_is_read_once_and_progress_counts_inputs(llama: Engine
 
 
 def test_the_words_of_the_template_before_a_text_are_read_in_the_pass_of_the_sets(
-    models: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+    models: Models, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine, passes, whole = load_model(str(models("llama"))), list[list[Reading]](), PackedEngine.read_pass
 
@@ -168,7 +168,7 @@ def test_cached_results_are_identical(llama: Engine, tmp_path: Path) -> None:
 
 
 def test_other_labels_another_template_and_another_dtype_are_tried_again(
-    llama: Engine, models: Callable[[str], Path], tmp_path: Path
+    llama: Engine, models: Models, tmp_path: Path
 ) -> None:
     store = Store(tmp_path)
     first = trials_of(llama, store).probabilities([(0, 1)], [5])
@@ -180,9 +180,7 @@ def test_other_labels_another_template_and_another_dtype_are_tried_again(
     assert not np.array_equal(trials_of(half, store).probabilities([(0, 1)], [5]), first)
 
 
-def test_another_byte_anywhere_in_the_weights_is_tried_again(
-    llama: Engine, models: Callable[[str], Path], tmp_path: Path
-) -> None:
+def test_another_byte_anywhere_in_the_weights_is_tried_again(llama: Engine, models: Models, tmp_path: Path) -> None:
     edited = shutil.copytree(models("llama"), tmp_path / "edited")
     weights = load_file(edited / "model.safetensors")
     largest = max(weights.values(), key=torch.numel)

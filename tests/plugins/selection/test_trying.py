@@ -133,7 +133,6 @@ def test_influence_is_the_mean_accuracy_of_sets_with_a_row_less_that_of_sets_wit
         for row in range(30)
     ]
     assert len(tried) == 25
-    assert choice.scores is not None
     assert choice.scores.tolist() == pytest.approx(expected)
     if not balanced:
         assert set(choice.rows) == set(np.argsort(expected)[-6:].tolist())

@@ -13,13 +13,13 @@ from threading import Timer
 from typing import Any, TypeVar
 
 import pytest
+from helpers.said import Captured
 from helpers.served import while_serving
 from helpers.waiting import wait_until
 
 from deepthink_cli.cli.main import run
 
 Answer = TypeVar("Answer")
-Captured = pytest.CaptureFixture[str]
 LARGE = 2**23  # bytes of an answer, more than the system keeps for a client that does not read
 
 

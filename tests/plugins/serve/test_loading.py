@@ -14,6 +14,7 @@ from typing import Any
 
 import httpx
 import pytest
+from helpers.said import Captured
 from helpers.served import while_serving
 from helpers.waiting import wait_until
 
@@ -103,7 +104,7 @@ def test_a_socket_is_removed_only_by_the_server_that_made_it(tmp_path: Path) -> 
 
 
 def test_a_model_that_cannot_be_loaded_ends_the_server_with_the_reason(
-    memory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    memory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
     def failing(*_: object) -> None:
         raise InputError("made by another model")

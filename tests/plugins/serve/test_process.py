@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from conftest import write_reviews
 from helpers.imports import modules_of
+from helpers.said import Captured
 
 from deepthink_cli.cli.main import run
 
@@ -58,7 +59,6 @@ def test_a_signal_ends_the_process_after_the_request_in_flight_is_answered(
     path = tmp_path / "socket"
     command = [sys.executable, "-c", HELD, "serve", str(memory), "--socket", str(path)]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    assert process.stderr is not None
     while "serving" not in (line := process.stderr.readline()):
         assert line
     connection = Connection(str(path))
@@ -72,7 +72,7 @@ def test_a_signal_ends_the_process_after_the_request_in_flight_is_answered(
 
 
 def test_an_address_that_others_reach_needs_a_token_which_is_said_without_torch(
-    memory: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    memory: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
     monkeypatch.delenv("DEEPTHINK_SERVE_TOKEN", raising=False)
     line = ["serve", str(memory), "--host", "0.0.0.0"]
@@ -96,7 +96,7 @@ assert run(["serve", {str(memory)!r}]) == 1
     ("token", "message"), [("", "its first line is empty"), ("two words", "without blanks"), (None, "cannot be read")]
 )
 def test_a_token_file_that_holds_no_token_is_refused(
-    memory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], token: str | None, message: str
+    memory: Path, tmp_path: Path, capsys: Captured, token: str | None, message: str
 ) -> None:
     path = tmp_path / "token"
     if token is not None:
@@ -106,7 +106,7 @@ def test_a_token_file_that_holds_no_token_is_refused(
 
 
 def test_places_in_use_are_refused_and_an_abandoned_socket_is_not(
-    memory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    memory: Path, tmp_path: Path, capsys: Captured
 ) -> None:
     from deepthink_cli.errors import InputError
     from deepthink_cli.plugins.serve.listening import listening

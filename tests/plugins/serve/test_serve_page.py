@@ -7,7 +7,7 @@ import re
 import shutil
 import subprocess
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 import uvicorn
-from conftest import write_rows
+from conftest import Models, write_rows
+from helpers.said import Captured
 from helpers.waiting import wait_until
 from starlette.types import ASGIApp
 
@@ -38,7 +39,7 @@ def block(language: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def memory(models: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def memory(models: Models, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("memory")
     solved: list[dict[str, object]] = [{"text": text, "team": "abca"[n]} for n, text in enumerate(TICKETS)]
     demos = write_rows(folder / "demos.jsonl", solved)
@@ -87,9 +88,7 @@ def test_curl_sends_a_row_and_a_file_of_rows(expected: list[Any], address: str) 
     assert json.loads(answers[1]) == expected[:256]
 
 
-def test_the_program_prints_what_predict_prints(
-    expected: list[Any], address: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_program_prints_what_predict_prints(expected: list[Any], address: str, capsys: Captured) -> None:
     exec(block("python").replace("http://127.0.0.1:8000", address), {})
     assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == expected
 
@@ -107,7 +106,7 @@ def test_the_program_prints_what_predict_prints(
     ],
 )
 def test_the_program_prints_nothing_of_an_answer_that_is_wrong(
-    places: list[int], status: int, message: str, capsys: pytest.CaptureFixture[str]
+    places: list[int], status: int, message: str, capsys: Captured
 ) -> None:
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:

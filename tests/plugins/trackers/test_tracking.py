@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import sqlite3
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,14 +12,14 @@ from typing import Any
 
 import pytest
 import yaml
+from conftest import Models
+from helpers.said import Captured, output
 from helpers.tiny import run_words, tiny_task
 
 from deepthink_cli.cli.main import run
 from deepthink_cli.errors import InputError
 from deepthink_cli.experiments.results import FILE, read_results
 from deepthink_cli.plugins.trackers.tracking import Tracking
-
-Models = Callable[[str], Path]
 
 
 @dataclass
@@ -71,11 +70,10 @@ def test_every_row_is_logged_once(
     command: list[str],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    capsys: Captured,
 ) -> None:
     recorder = pretend(monkeypatch, service)
-    assert run([*command, "--log", f"{service}:reviews", "--json"]) == 0
-    assert "was called" not in capsys.readouterr().out
+    assert "was called" not in output(capsys, *command, "--log", f"{service}:reviews", "--json")
     rows = read_results(tmp_path / "out")
     assert len(recorder.logged()) == len(rows) == 4
     first = recorder.calls[0][1]
@@ -133,7 +131,7 @@ def test_a_tracker_that_fails_costs_no_row(
     command: list[str],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    capsys: Captured,
 ) -> None:
     assert run([*command, "-o", str(tmp_path / "plain")]) == 0
     recorder = pretend(monkeypatch, "trackio", fails_at)
@@ -145,7 +143,7 @@ def test_a_tracker_that_fails_costs_no_row(
 
 
 def test_a_tracker_that_cannot_be_imported_costs_no_row(
-    command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
     pretend(monkeypatch, "trackio")
     monkeypatch.setitem(sys.modules, "trackio", None)
@@ -163,7 +161,7 @@ def test_a_continued_run_logs_only_what_it_writes(command: list[str], monkeypatc
 
 @pytest.mark.parametrize("text", ["mlflow:x", "trackio", "trackio:", "wandb: ", ":x", ""])
 def test_another_tracker_is_refused_before_the_run(
-    text: str, command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    text: str, command: list[str], tmp_path: Path, capsys: Captured
 ) -> None:
     assert run([*command, "--log", text]) == 2
     expected = f"--log {text}: not SERVICE:PROJECT; give one of trackio:PROJECT, wandb:PROJECT"
@@ -181,7 +179,7 @@ def test_a_tracker_that_is_not_installed_is_named_with_its_extra(monkeypatch: py
 
 @pytest.mark.soak  # starts the process of wandb
 def test_wandb_itself_writes_a_run_offline(
-    command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
     wandb = pytest.importorskip("wandb", minversion="0.20")
     monkeypatch.setenv("WANDB_MODE", "offline")
@@ -196,7 +194,7 @@ def test_wandb_itself_writes_a_run_offline(
 
 
 def test_trackio_itself_writes_a_run_locally(
-    command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
     trackio = pytest.importorskip("trackio", minversion="0.43")
     storage = pytest.importorskip("trackio.sqlite_storage")

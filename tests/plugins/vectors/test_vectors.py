@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import write_rows
+from conftest import Models, write_rows
 from helpers.families import FAMILIES, OF_EACH_KIND, random_network
 from helpers.imports import HEAVY, modules_after
+from helpers.said import Captured, json_of, refused
 from helpers.tiny import BAD, GOOD, tiny_task
 from torch import Tensor
 from transformers import AutoModelForCausalLM, PreTrainedModel
@@ -34,7 +35,6 @@ from deepthink_cli.plugins.vectors.opening import open_vectors
 from deepthink_cli.plugins.vectors.options import VectorOptions
 from deepthink_cli.selection.pool import pool_of_file
 
-Captured = pytest.CaptureFixture[str]
 LABELS = ("negative", "positive")
 EPISODES, ALPHA = 12, 0.3  # the vectors that are added change after episodes 1 and 11
 OPTIONS = {"episodes": EPISODES, "shots": 2, "seed": 3, "extraction_alpha": ALPHA, "alpha": 0.7}
@@ -55,7 +55,7 @@ def family(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def model(family: str, models: Callable[[str], Path]) -> Path:
+def model(family: str, models: Models) -> Path:
     """A random model."""
     return models(family)
 
@@ -256,8 +256,7 @@ def test_a_damaged_file_is_refused_by_name(damage: str, vectors: Path, rows: Pat
     assert data != vectors.read_bytes()
     vectors.write_bytes(data)
     for words in (["predict", str(vectors), str(rows)], ["inspect", str(vectors), "--verify"]):
-        assert run(words) == 2
-        (line,) = capsys.readouterr().err.splitlines()
+        line = refused(capsys, *words)
         assert f"{vectors}: damaged" in line
 
 
@@ -285,9 +284,7 @@ def test_what_needs_a_memory_refuses_vectors_by_name(words: str, vectors: Path, 
 
 
 @pytest.mark.parametrize("family", ["llama"], indirect=True)
-def test_vectors_of_another_model_are_refused(
-    vectors: Path, rows: Path, models: Callable[[str], Path], capsys: Captured
-) -> None:
+def test_vectors_of_another_model_are_refused(vectors: Path, rows: Path, models: Models, capsys: Captured) -> None:
     assert run(["eval", str(vectors), str(rows), "-m", str(models("qwen3"))]) == 2
     assert f"{vectors}: made by another model" in capsys.readouterr().err
 
@@ -326,7 +323,7 @@ def test_a_factor_without_vectors_is_refused(thought_of: Callable[..., Path], ro
     ("shots", "message"), [("9", "has 8 rows with the label 'negative'"), ("8", "has no other input for the query")]
 )
 def test_too_few_rows_are_refused_by_their_label(
-    shots: str, message: str, rows: Path, models: Callable[[str], Path], capsys: Captured
+    shots: str, message: str, rows: Path, models: Models, capsys: Captured
 ) -> None:
     words = ["vectors", str(rows), "-m", str(models("llama")), "--shots", shots, "-o", str(rows.parent / "v")]
     assert run(words) == 2
@@ -335,7 +332,7 @@ def test_too_few_rows_are_refused_by_their_label(
 
 
 def test_the_next_command_names_the_task_and_where_its_rows_are(
-    models: Callable[[str], Path], tmp_path: Path, capsys: Captured
+    models: Models, tmp_path: Path, capsys: Captured
 ) -> None:
     (folder := tmp_path / "my rows").mkdir()
     task, data = tiny_task(folder)
@@ -352,8 +349,7 @@ def test_eval_and_inspect_say_what_the_file_is(vectors: Path, rows: Path, capsys
     found = json.loads(capsys.readouterr().out)
     assert found["n"] == len(GOOD + BAD)
     assert "iterative-vectors alpha=0.5" in found["memory"]["technique"]
-    assert run(["inspect", str(vectors), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["shape"] == [2, 3, 32]
+    assert json_of(capsys, "inspect", vectors, "--json")["shape"] == [2, 3, 32]
     assert not modules_after(["inspect", "--verify", str(vectors)]) & HEAVY
 
 
@@ -363,7 +359,7 @@ def test_the_attention_of_every_family_is_known(name: str) -> None:
     assert len(output_projections(network)) == network.config.get_text_config().num_hidden_layers
 
 
-def test_a_network_whose_attention_is_not_known_is_refused_by_name(models: Callable[[str], Path]) -> None:
+def test_a_network_whose_attention_is_not_known_is_refused_by_name(models: Models) -> None:
     network = deepcopy(load_model(str(models("llama"))).model.network)
     network.base_model.layers[1].self_attn = torch.nn.Identity()
     with pytest.raises(InputError, match="LlamaForCausalLM: 1 known output projections of attention in 2 layers"):

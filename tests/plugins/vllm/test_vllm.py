@@ -15,6 +15,7 @@ import torch
 from conftest import write_reviews
 from helpers.chats import write_chat_model
 from helpers.imports import HEAVY, modules_after
+from helpers.said import Captured, json_of
 from torch import Tensor
 
 from deepthink_cli import Memory, Method, load_memory, load_model, think
@@ -99,15 +100,14 @@ def answered(app: Any, path: str, body: bytes, config: Any) -> tuple[bytes | Non
 
 
 def test_the_command_names_the_model_and_the_memories_and_is_printed_without_torch(
-    thought_of: Thought, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    thought_of: Thought, tmp_path: Path, capsys: Captured
 ) -> None:
     path = thought_of(tmp_path / "reviews.safetensors", "llama", "-T", "2")
     other = thought_of(tmp_path / "other reviews.safetensors", "llama", "-T", "1")
     header = read_header(path)
     words = ["serve-config", str(path), str(other)]
     assert not modules_after([*words, "-q"]) & HEAVY
-    assert run([*words, "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    found = json_of(capsys, *words, "--json")
     assert found["command"][:5] == ["env", "PYTHONSAFEPATH=1", "vllm", "serve", header.metadata.model.id]
     assert found["memories"][0] == {
         "name": "reviews",
@@ -119,7 +119,7 @@ def test_the_command_names_the_model_and_the_memories_and_is_printed_without_tor
 
 
 def test_memories_that_cannot_be_served_are_refused_at_once(
-    thought_of: Thought, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    thought_of: Thought, tmp_path: Path, capsys: Captured
 ) -> None:
     mine = thought_of(tmp_path / "mine.safetensors", "llama", "-T", "1")
     other = thought_of(tmp_path / "other.safetensors", "qwen3", "-T", "1")
@@ -323,7 +323,7 @@ def test_no_request_asks_for_more_tokens_than_vllm_gives() -> None:
 
 
 @pytest.mark.usefixtures("installed")
-def test_vllm_reads_no_demonstrations(capsys: pytest.CaptureFixture[str], demos: Path, tmp_path: Path) -> None:
+def test_vllm_reads_no_demonstrations(capsys: Captured, demos: Path, tmp_path: Path) -> None:
     assert run(["think", str(demos), "--engine", "vllm", "-q", "-o", str(tmp_path / "mem.safetensors")]) == 2
     assert "vLLM does not read demonstrations: use deepthink think --engine packed or padded" in capsys.readouterr().err
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import write_rows
+from helpers.said import Captured, json_of, refused
 from numpy.typing import NDArray
 
 from deepthink_cli import calibrate
@@ -85,11 +86,11 @@ def test_an_unsure_label_is_empty_and_its_guess_stands_beside_it(corrected: Path
 
 
 def test_eval_says_how_many_rows_get_a_label_and_how_many_of_these_are_wrong(
-    corrected: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    corrected: Path, tmp_path: Path, capsys: Captured
 ) -> None:
     labelled = EXAMPLES / "labelled.jsonl"
-    assert run(["eval", str(corrected), str(labelled), "--json", "-q"]) == 0
-    shown = {each["max_error"]: each for each in json.loads(capsys.readouterr().out)["coverage"]}
+    found = json_of(capsys, "eval", corrected, labelled, "--json", "-q")["coverage"]
+    shown = {each["max_error"]: each for each in found}
     out = tmp_path / "labels.jsonl"
     assert run(["predict", str(corrected), str(labelled), "--max-error", "0.1", "-q", "-o", str(out)]) == 0
     rows = [json.loads(line) for line in out.read_text().splitlines()]
@@ -111,9 +112,9 @@ def test_eval_says_how_many_rows_get_a_label_and_how_many_of_these_are_wrong(
     ],
 )
 def test_a_bound_that_cannot_be_kept_is_refused_before_anything_is_written(
-    words: list[str], message: str, corrected: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    words: list[str], message: str, corrected: Path, tmp_path: Path, capsys: Captured
 ) -> None:
     out = tmp_path / "out.csv"
-    assert run(["predict", str(corrected), str(EXAMPLES / "inputs.jsonl"), *words, "-o", str(out)]) == 2
+    said = refused(capsys, "predict", corrected, EXAMPLES / "inputs.jsonl", *words, "-o", out)
     assert not out.exists()
-    assert re.search(message, capsys.readouterr().err)
+    assert re.search(message, said)
