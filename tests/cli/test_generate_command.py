@@ -245,7 +245,7 @@ def test_ctrl_c_stops_an_answer_and_ctrl_d_or_quit_leaves(memory: Path, forks: F
         assert b"Ctrl-D or /quit leaves" in _read_until(leader, b"\n> ")
         os.write(leader, b"a warm film\n")
         _read_until(leader, b"\n")
-        time.sleep(0.3)
+        os.read(leader, 1)  # the answer has begun
         program.interrupt()
         assert _read_until(leader, b"> ").endswith(b"> ")
         time.sleep(0.8)  # longer than Ctrl-C takes to end other commands
