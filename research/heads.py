@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 from deepthink_cli.calibration.estimates import log_fitted_with_slope
 from deepthink_cli.calibration.observed import observed
 from deepthink_cli.calibration.registry import CALIBRATIONS, CENTROID, HEAD
+from deepthink_cli.data.examples import Query
 from deepthink_cli.data.same_input import input_groups
 from deepthink_cli.engine.base import Reading
 from deepthink_cli.engine.opening import find_model, load
@@ -41,6 +42,7 @@ from deepthink_cli.scoring.softmax import log_softmax
 from deepthink_cli.techniques.base import Trained
 from deepthink_cli.techniques.registry import technique_of
 from deepthink_cli.thinking import think
+from deepthink_cli.tuning.rivals import standardised
 from deepthink_cli.updates.rules import Gate
 from research.table1.runs import MORE_ROWS, TASKS
 from research.techniques import Case, Measured, Meter, by_head, measured_rows, rows_of
@@ -98,7 +100,7 @@ def zero_shot(case: Case, job: Job, part: str) -> Measured:
     return Measured(
         np.array([[each[label] for label in read.labels] for each in named]),
         np.stack([each.hidden.numpy() for each in found]),
-        [read.labels.index(str(query.gold)) for query in queries],
+        gold_of(queries, read.labels),
         input_groups(queries, read.template, read.labels),
     )
 
@@ -170,17 +172,21 @@ def figures(case: Case, memory: str) -> Iterator[dict[str, Any]]:
             }
 
 
+def gold_of(rows: Sequence[Query], labels: Sequence[str]) -> list[int]:
+    """The places of the rows' true labels."""
+    return [labels.index(str(row.gold)) for row in rows]
+
+
 def of_encoder(case: Case, encoder: Any, name: str) -> Iterator[dict[str, Any]]:
     """The rows of logistic regression on the embeddings of a sentence encoder, with the same labelled rows."""
     import numpy as np
-    from sklearn.linear_model import LogisticRegression
 
     job = case.job(iterations=1, at="1")
     parts = [list(job.queries(part)) for part in ("dev", "test")]
     template, labels = job.plain.template, job.plain.labels
     started = time.process_time()
     (dev, of_dev), (test, of_test) = (
-        (encoder.encode([template.query(row.text) for row in rows]), [labels.index(str(row.gold)) for row in rows])
+        (encoder.encode(["\n".join(template.values(row.text).values()) for row in rows]), gold_of(rows, labels))
         for rows in parts
     )
     encoding = (time.process_time() - started) / (len(dev) + len(test)) * len(test)
@@ -188,7 +194,7 @@ def of_encoder(case: Case, encoder: Any, name: str) -> Iterator[dict[str, Any]]:
     whole = Measured(np.zeros((len(dev), len(labels))), dev[:, None], of_dev, groups)
     for count in LABELLED:
         rows, started = drawn(whole, count, case.seed), time.process_time()
-        fitted = LogisticRegression(max_iter=1_000).fit(rows.states[:, 0], rows.gold)
+        fitted = standardised().fit(rows.states[:, 0], rows.gold)
         scores = np.full((len(of_test), len(labels)), -np.inf)
         scores[:, fitted.classes_] = fitted.predict_log_proba(test)
         yield {
@@ -211,14 +217,11 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
     """
     numbers = " | ".join(map(str, LABELLED))
     lines = [f"| correction | {numbers} | ECE |", "|---|" + "--:|" * (1 + len(LABELLED))]
-    plain = {row["memory"]: 0 for row in rows if row["memory"] not in MEMORIES or row["memory"] == PLAIN_MEMORY}
-    for memory, name in product(plain, (RAW, BATCH, SLOPE, CENTROID, HEAD, REGRESSION)):
-        same = [row for row in rows if row["memory"] == memory and row["correction"] == name]
-        if same:
-            cells = [_mean(row for row in same if row["labelled"] in (0, count)) for count in LABELLED]
-            ece = fmean(100 * row["ece"] for row in same if row["labelled"] in (0, DEV_ROWS))
-            shown = f"{name} on {memory}" if name == REGRESSION else f"`{name}`"
-            lines.append(f"| {shown} | {' | '.join(cells)} | {ece:.1f} |")
+    for name in (RAW, BATCH, SLOPE, CENTROID, HEAD):
+        same = [row for row in rows if (row["memory"], row["correction"]) == (PLAIN_MEMORY, name)]
+        cells = [_mean(row for row in same if row["labelled"] in (0, count)) for count in LABELLED]
+        ece = fmean(100 * row["ece"] for row in same if row["labelled"] in (0, DEV_ROWS))
+        lines.append(f"| `{name}` | {' | '.join(cells)} | {ece:.1f} |")
     return "\n".join(lines)
 
 
@@ -226,23 +229,23 @@ def _mean(rows: Iterable[dict[str, Any]]) -> str:
     return f"{fmean(100 * row['right'] / row['n'] for row in rows):.1f}"
 
 
-def by_memory(rows: Sequence[dict[str, Any]]) -> str:
-    """The head after other memories, and in parentheses after plain reading on the same tasks and seeds."""
-    lines = [f"| memory | runs | {' | '.join(map(str, LABELLED))} |", "|---|" + "--:|" * (1 + len(LABELLED))]
-    heads = [row for row in rows if row["correction"] == HEAD]
-    for memory in [name for name in MEMORIES if name != PLAIN_MEMORY]:
-        cells = {(row["task"], row["seed"]) for row in heads if row["memory"] == memory}
-        if not cells:
-            continue
-        same = [row for row in heads if (row["task"], row["seed"]) in cells]
+def beside(rows: Sequence[dict[str, Any]]) -> str:
+    """The head after other memories, and classifiers of embeddings; in parentheses the head after plain reading.
+
+    Both are on the same tasks and seeds, which `runs` counts.
+    """
+    lines = [f"| | runs | {' | '.join(map(str, LABELLED))} |", "|---|" + "--:|" * (1 + len(LABELLED))]
+    plain = [row for row in rows if (row["memory"], row["correction"]) == (PLAIN_MEMORY, HEAD)]
+    for memory in dict.fromkeys(row["memory"] for row in rows if row["memory"] != PLAIN_MEMORY):
+        name = HEAD if memory in MEMORIES else REGRESSION
+        found = [row for row in rows if (row["memory"], row["correction"]) == (memory, name)]
+        cells = {(row["task"], row["seed"]) for row in found}
+        same = [row for row in plain if (row["task"], row["seed"]) in cells]
         pairs = [
-            [
-                _mean(row for row in same if (row["memory"], row["labelled"]) == (name, count))
-                for name in (memory, PLAIN_MEMORY)
-            ]
-            for count in LABELLED
+            [_mean(row for row in each if row["labelled"] == count) for each in (found, same)] for count in LABELLED
         ]
-        lines.append(f"| {memory} | {len(cells)} | {' | '.join(f'{one} ({other})' for one, other in pairs)} |")
+        shown = f"`{name}`, {memory}" if name == HEAD else f"{name}, {memory}"
+        lines.append(f"| {shown} | {len(cells)} | {' | '.join(f'{one} ({other})' for one, other in pairs)} |")
     return "\n".join(lines)
 
 
@@ -270,7 +273,7 @@ def _mean_of(rows: Sequence[dict[str, Any]], name: str, count: int, tasks: Seque
 
 def page(text: str, rows: Sequence[dict[str, Any]]) -> str:
     """The text with the tables between their marks, as in `<!-- heads -->`."""
-    for mark, made in (("heads", table), ("advice", advice), ("memories", by_memory)):
+    for mark, made in (("heads", table), ("advice", advice), ("beside", beside)):
         start, end = f"<!-- {mark} -->\n", f"<!-- /{mark} -->"
         before, _, rest = text.partition(start)
         text = f"{before}{start}{made(rows)}\n{end}{rest.partition(end)[2]}"

@@ -98,27 +98,31 @@ def states(
     engine: Engine, template: Template, queries: Sequence[Query], store: Store | None
 ) -> tuple[Untrained, Inputs]:
     """Logistic regression on standardised features, and each row's mean hidden state (W,); raises as an `Observer`."""
+    tokens = Observer(engine, template, queries, every_token=True, store=store)(queries).tokens
+    assert tokens is not None
+    means = [of_row.mean(axis=0) for of_row in tokens]
+    return standardised, means
+
+
+def standardised() -> Any:
+    """Logistic regression on standardised features."""
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    tokens = Observer(engine, template, queries, every_token=True, store=store)(queries).tokens
-    assert tokens is not None
-    means = [of_row.mean(axis=0) for of_row in tokens]
-    return lambda: make_pipeline(StandardScaler(), LogisticRegression(max_iter=STEPS)), means
+    return make_pipeline(StandardScaler(), LogisticRegression(max_iter=STEPS))
 
 
 def embeddings(
     encoder: str, _engine: Engine, template: Template, queries: Sequence[Query], _store: Store | None
 ) -> tuple[Untrained, Inputs]:
-    """Logistic regression on embeddings of the rows' texts (W,), by a model of sentence-transformers."""
+    """Logistic regression on standardised embeddings of the rows' texts (W,), by a model of sentence-transformers."""
     from sentence_transformers import SentenceTransformer
-    from sklearn.linear_model import LogisticRegression
 
-    texts = [input_text(query, template) for query in queries]
+    texts = ["\n".join(template.values(query.text).values()) for query in queries]
     with loading(encoder):
         found = SentenceTransformer(encoder, device="cpu").encode(texts, show_progress_bar=False)
-    return lambda: LogisticRegression(max_iter=STEPS), list(found)
+    return standardised, list(found)
 
 
 @contextmanager
