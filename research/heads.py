@@ -257,7 +257,7 @@ def advice(rows: Sequence[dict[str, Any]]) -> str:
         for tasks in FEW_OR_MANY.values():
             found = {name: _mean_of(rows, name, count, tasks) for name in (RAW, BATCH, SLOPE, CENTROID, HEAD)}
             best = max(found, key=lambda name: found[name])
-            cells.append(f"`{best}` {found[best]:.1f} (`{RAW}` {found[RAW]:.1f}, `{BATCH}` {found[BATCH]:.1f})")
+            cells.append(f"`{best}` {found[best]:.1f} (`{RAW}` {found[RAW]:.1f})")
         lines.append(f"| {count} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
