@@ -9,9 +9,9 @@ labels were wrong,
 
 the counts k_0 < k_1 < ... are tested in turn until one has more than j wrong labels. The first is the last one that is
 at most a third of the rows, for few labels prove little. The threshold is that of the last count that passed. So with
-95 % confidence at most r of the given labels are wrong, for rows like those and where errors do not become rarer as
-probabilities fall (fixed-sequence testing: Angelopoulos et al. 2021, Learn then Test; selective classification: Geifman
-and El-Yaniv 2017).
+95 % confidence at most r of the given labels are wrong, for rows like those, drawn independently, and where errors do
+not become rarer as probabilities fall (fixed-sequence testing: Angelopoulos et al. 2021, Learn then Test; selective
+classification: Geifman and El-Yaniv 2017).
 """
 
 from __future__ import annotations
@@ -102,10 +102,11 @@ def held_out(
     groups: Sequence[int],
     states: Floats | None = None,
 ) -> HeldOut:
-    """The probabilities of labels that a calibration gives rows whose fold it has not seen.
+    """The probabilities of labels that a calibration gives inputs whose fold it has not seen.
 
     `logs` (n, C) are the labels' log-probabilities, `gold` (n,) the places of the true labels, `groups` (n,) the
-    numbers of the inputs, and `states` (n, L, W) the hidden states, for a calibration of them.
+    numbers of the inputs, and `states` (n, L, W) the hidden states, for a calibration of them. Of the rows of one input
+    the first counts.
     """
     import numpy as np
 
@@ -118,6 +119,8 @@ def held_out(
         else:
             head = method.head(states[rest], logs[rest], of_rest, [groups[row] for row in rest])
             found[own] = head.scores(states[own], logs[own])
-    shares = softmax(found)
-    best, right = shares.max(axis=1).round(_DIGITS), shares.argmax(axis=1) == places
+    _, first = np.unique(np.asarray(groups), return_index=True)
+    shares, places = softmax(found[first]), places[first]
+    best = np.floor(shares.max(axis=1) * 10**_DIGITS) / 10**_DIGITS  # a label with this probability is not below it
+    right = shares.argmax(axis=1) == places
     return HeldOut(*(tuple(sorted(best[which].tolist(), reverse=True)) for which in (right, ~right)))

@@ -50,7 +50,8 @@ def _check_stored(memories: Sequence[OpenedMemory], scoring: Scoring) -> None:
                 f"{as_options(scoring.correctable)}, {without}"
             )
         used = scoring.of_states if stored.of_states else scoring.correctable
-        check_stored(stored.scoring, used, "the correction", memory.name, f", {without}")
+        how = "" if stored.source is None else f" ROWS {option('calibrate')} {stored.method}"
+        check_stored(stored.scoring, used, "the correction", memory.name, f"{how}, {without}")
         methods.add(stored.method)
     if len(methods) > 1:
         names = " and ".join(sorted(methods))

@@ -164,7 +164,12 @@ def _summary(result: TuneReport, details: bool) -> list[str]:
     chosen, plain = (
         f"{share:.1%} ({_interval(wilson(share, found.rows))})" for share in (found.accuracy, found.baseline)
     )
-    expected = f"{chosen}; {PLAIN} {plain}" if result.chosen_by_rows else plain
+    expected = plain
+    if result.chosen_by_rows:
+        expected = f"{chosen}; {PLAIN} {plain}"
+    elif result.kept:  # a correction that no row chose
+        share = result.right[result.kept] / found.rows
+        expected = f"{share:.1%} ({_interval(wilson(share, found.rows))}); {PLAIN} {plain}"
     untried = f"not tried, for lack of time: {'; '.join(result.not_tried)}"
     tried = f"{len(result.settings)} settings in {result.seconds:.0f} s; {flag('details')}: the best of each kind"
     return [

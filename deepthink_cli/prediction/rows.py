@@ -279,16 +279,19 @@ def threshold_of(scorer: Scorer, options: LabelOptions) -> float:
     if options.threshold is not None:
         raise refused(f"finds the threshold itself; omit {option('threshold')}")
     if scorer.others or len(memory.iterations) > 1:
-        raise refused("is for the last iteration of one memory")
-    if scorer.calibrate[:1] != (STORED,) or stored is None or stored.held_out is None:
+        raise refused(f"is for one memory at its last iteration; omit {option('ensemble')} and {option('iteration')}")
+    if stored is not None and stored.held_out is not None and scorer.calibrate[:1] != (STORED,):
+        raise refused(f"is of the correction that {memory.name} stores; omit {option('calibrate')}")
+    if stored is None or stored.held_out is None:
         again = f"deepthink calibrate {memory.name} ROWS {option('calibrate')} {HEAD}"
-        raise refused(f"{memory.name} has no labelled rows for it, or they are not in use; store some with {again}")
+        raise refused(f"{memory.name} has no labelled rows for it; store some with {again}")
     if memory.iterations[-1] != max(map(int, stored.at_iterations)):
-        raise refused(f"the rows are of T = {max(map(int, stored.at_iterations))}, not of T = {memory.iterations[-1]}")
+        last = max(map(int, stored.at_iterations))
+        raise refused(f"its rows are of T = {last}, not of T = {memory.iterations[-1]}; omit {option('iteration')}")
     if (found := bound(stored.held_out, most)) is None:
         rows, needed = len(stored.held_out.right) + len(stored.held_out.wrong), fewest(most)
         if rows < needed:
-            raise refused(f"needs {needed} labelled rows, and {memory.name} was calibrated on {rows}; give more rows")
+            raise refused(f"needs {needed} labelled inputs, and {memory.name} was calibrated on {rows}; give more")
         raise refused(f"of the {rows} labelled rows too many get a probable, wrong label; give a larger share")
     return found.threshold
 

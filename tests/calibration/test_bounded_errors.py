@@ -14,7 +14,8 @@ from helpers.said import Captured, json_of, refused
 from numpy.typing import NDArray
 
 from deepthink_cli import calibrate
-from deepthink_cli.calibration.bounded import bound, fewest
+from deepthink_cli.calibration.bounded import bound, fewest, held_out
+from deepthink_cli.calibration.registry import CALIBRATIONS
 from deepthink_cli.cli.main import run
 from deepthink_cli.corrections import HeldOut
 
@@ -55,6 +56,13 @@ def test_the_bound_is_broken_in_at_most_5_percent_of_draws(most: float, worst: f
             found, broken = found + 1, broken + bool((~fresh_right[given]).mean() > most)
     assert broken <= DRAWS * 0.05
     assert sharpness == 0 or found > DRAWS / 3
+
+
+def test_copies_of_an_input_count_once() -> None:
+    """Twenty copies of each of five inputs prove no more than five inputs."""
+    logs = np.log(np.tile([[0.9, 0.1]] * 3 + [[0.2, 0.8]] * 2, (20, 1)))
+    found = held_out(CALIBRATIONS["fitted"], logs, [0, 0, 0, 1, 1] * 20, [*range(5)] * 20)
+    assert len(found.right) + len(found.wrong) == 5
 
 
 @pytest.fixture(scope="module")
@@ -104,10 +112,10 @@ def test_eval_says_how_many_rows_get_a_label_and_how_many_of_these_are_wrong(
     [
         (
             ["--max-error", "0.01"],
-            "max-error 0.01: needs 299 labelled rows, and .* was calibrated on 80; give more rows",
+            "max-error 0.01: needs 299 labelled inputs, and .* was calibrated on 80; give more",
         ),
         (["--max-error", "0.1", "--threshold", "0.5"], "finds the threshold itself; omit --threshold"),
-        (["--max-error", "0.1", "--calibrate", "none"], "has no labelled rows for it, or they are not in use"),
+        (["--max-error", "0.1", "--calibrate", "none"], "is of the correction that .* stores; omit --calibrate"),
         (["--max-error", "0.9"], "a share from 0.001 to 0.5"),
     ],
 )

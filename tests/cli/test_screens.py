@@ -30,11 +30,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured) ->
     "words",
     [
         "inspect mem.safetensors",
-        "diff mem.safetensors mem.safetensors rows.jsonl --at 1,9",
-        "diff mem.safetensors",
+        pytest.param("diff mem.safetensors mem.safetensors rows.jsonl --at 1,9", marks=pytest.mark.plugins),
+        pytest.param("diff mem.safetensors", marks=pytest.mark.plugins),
         "doctor",
         "select demos.jsonl --demos-by random --shots 4 -o chosen.jsonl",
-        "select demos.jsonl -m pocket --demos-by entropy --shots 4 -o chosen.jsonl",
+        pytest.param(
+            "select demos.jsonl -m pocket --demos-by entropy --shots 4 -o chosen.jsonl", marks=pytest.mark.plugins
+        ),
     ],
 )
 @pytest.mark.usefixtures("folder")
