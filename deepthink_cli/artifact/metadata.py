@@ -201,7 +201,10 @@ def parse_metadata(text: str, where: str) -> Metadata:
     except ValidationError as error:
         first = error.errors()[0]
         raise InputError(f"{where}: damaged metadata: {place(first)}: {reason(first)}") from error
-    except (ValueError, InputError) as error:
+    except InputError as error:  # of a field, which is no option here
+        found = "; ".join(each.written(lambda field, value: f"{field} {value}") for each in error.problems)
+        raise InputError(f"{where}: damaged metadata: {found}") from error
+    except ValueError as error:
         raise InputError(f"{where}: damaged metadata: {error}") from error
 
 

@@ -17,7 +17,7 @@ from deepthink_cli.data.examples import DemonstrationSet, Query, example_of
 from deepthink_cli.data.folds import split
 from deepthink_cli.data.same_input import input_groups
 from deepthink_cli.engine.opening import find_model
-from deepthink_cli.errors import InputError
+from deepthink_cli.errors import InputError, installing
 from deepthink_cli.events import Note, Tell, silent
 from deepthink_cli.meaning import check_meaning
 from deepthink_cli.model.limits import check_fit
@@ -131,7 +131,7 @@ def _check_rival(encoder: str | None) -> None:
     """Raise InputError for a sentence encoder without the libraries for it."""
     for module, extra in (("sentence_transformers", "rival"), ("sklearn", "sklearn")):
         if encoder is not None and find_spec(module) is None:
-            raise InputError.of("rival", encoder, f"needs more: pip install 'deepthink-cli[{extra}]'")
+            raise InputError.of("rival", encoder, f"needs more: {installing(extra)}")
 
 
 def _calibrations(
