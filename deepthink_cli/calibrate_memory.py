@@ -159,8 +159,7 @@ def _by_head(loaded: Loaded, rows: EvaluatedRows | None, method: Calibration, te
         source, count = Path(rows.split).name, rows.count
         found = observed(engine, memories, _unread(rows), scoring)
     kept = list(_kept(found, count, tell))
-    depth = len(memories[-1].keys)
-    return head_correction(method, kept, iterations, depth, provenance.demonstrations, source, scoring)
+    return head_correction(method, kept, memories, source, scoring)
 
 
 def _kept(rows: Iterable[T | Skipped], count: int, tell: Tell) -> Iterator[T]:

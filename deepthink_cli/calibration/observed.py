@@ -17,7 +17,7 @@ from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError, option
 from deepthink_cli.events import Progress, Tell
 from deepthink_cli.model.tokens import tokenize_demonstrations
-from deepthink_cli.provenance import Provenance, TokenizedDemonstrations
+from deepthink_cli.provenance import Provenance
 from deepthink_cli.scoring.heads import observed_layers
 from deepthink_cli.scoring.likelihood import observe_each
 from deepthink_cli.scoring.pipeline import EVALUATED, UNSCORABLE, longest, planned
@@ -111,19 +111,20 @@ def observed_demonstrations(
 def head_correction(
     method: Calibration,
     rows: Sequence[Observed],
-    iterations: Sequence[int],
-    depth: int,
-    demonstrations: TokenizedDemonstrations,
+    memories: Sequence[Memory],
     source: str,
     scoring: Scoring,
 ) -> Calibrated:
-    """The correction by the head that a calibration estimates from rows, at each of the `iterations` of a memory.
+    """The correction by the head that a calibration estimates from rows, which were observed after each of `memories`.
 
-    `depth` is the number of the model's layers. Raises InputError, naming the `source` of the rows, for a label of too
-    few inputs.
+    The memories are T = 1 and the kept iterations. Raises InputError, naming the `source` of the rows, for a label of
+    too few inputs.
     """
     import numpy as np
 
+    assert memories[0].provenance is not None
+    demonstrations, layers = memories[0].provenance.demonstrations, observed_layers(len(memories[0].keys))
+    iterations = [memory.iteration for memory in memories]
     queries, labels = [query for query, _ in rows], demonstrations.labels
     gold = [str(query.gold) for query in queries]
     groups = input_groups(queries, demonstrations.template, labels)
@@ -135,7 +136,7 @@ def head_correction(
         logs = np.array([[each[label] for label in labels] for each in named])
         states_NLW = np.stack([state.numpy() for state in states])
         head = method.head(states_NLW, logs, places, groups)
-        heads[str(iteration)] = head.stored(observed_layers(depth), labels)
+        heads[str(iteration)] = head.stored(layers, labels)
         if iteration == max(iterations):
             judged = held_out(method, logs, places, groups, states_NLW)
     used = scoring.correctable if any(head.of_scores for head in heads.values()) else scoring.of_states

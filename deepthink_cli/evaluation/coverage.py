@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from deepthink_cli.artifact.opening import OpenedMemory
 from deepthink_cli.calibration.bounded import SHOWN, Bound, bound
 from deepthink_cli.calibration.registry import STORED
 from deepthink_cli.prediction.rows import answer_of
@@ -35,8 +34,8 @@ class CoverageEvaluator:
     """Counts the labels of the last iteration that each bound allows, if the memory's labelled rows give bounds."""
 
     def __init__(self, scorer: Scorer) -> None:
-        memory: OpenedMemory = scorer.memory
-        stored, self._calibrate, self._last = memory.provenance.calibrated, scorer.calibrate, memory.iterations[-1]
+        stored, self._calibrate = scorer.memory.provenance.calibrated, scorer.calibrate
+        self._last = scorer.memory.iterations[-1]
         in_use = scorer.calibrate[:1] == (STORED,) and not scorer.others
         rows = stored.held_out if stored is not None and in_use else None
         bounds = [bound(rows, most) for most in SHOWN] if rows is not None else []

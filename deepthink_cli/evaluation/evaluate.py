@@ -46,9 +46,8 @@ class EvaluationReport:
     """The content of `deepthink eval --json`: the metrics of every iteration, the rows and the memory.
 
     `applied`, `judged` and `accuracy` are by the first calibration of the scorer, or by the raw scores. `overlap` is
-    set if rows are among the demonstrations, `coverage` if the
-    memory stores held-out rows. `unused_chat`: the model has a chat template that the memory does not use.
-    `metric` is the name of the judged metric.
+    set if rows are among the demonstrations. `unused_chat`: the model has a chat template that the memory does not use.
+    `metric` is the name of the judged metric. `coverage` has the bounds of errors that the memory's labelled rows show.
     """
 
     evaluation: Evaluation

@@ -329,8 +329,7 @@ def _correction(
         rows = predicted(observed(engine, memories, unread, scoring))
     else:
         rows = _held_out_observed(engine, report, memories, scores)
-    iterations, depth = [each.iteration for each in memories], len(memories[0].keys)
-    return head_correction(calibration(name), rows, iterations, depth, demonstrations, source, scoring)
+    return head_correction(calibration(name), rows, memories, source, scoring)
 
 
 def _held_out_observed(

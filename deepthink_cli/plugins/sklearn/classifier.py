@@ -296,17 +296,17 @@ class DeepThinkingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             return calibrated_by_texts(engine, memories, method.name, scoring)
         was_read = is_among(read.examples, read.template, read.labels)
         others = [row for row in rows if not was_read(row)]
-        if len(others) < FEWEST and not method.of_states:
+        needed = 2 * len(read.labels) if method.of_states else FEWEST
+        if len(others) < needed:
             raise InputError.of(
                 "calibrate",
                 method.name,
-                f"is estimated from the rows that are not read, and there are {len(others)}; give {FEWEST} rows more "
+                f"is estimated from the rows that are not read, and there are {len(others)}; give {needed} rows more "
                 f"than {option('shots')}, or use contextual",
             )
         if method.of_states:
             measured = predicted(observed(engine, memories, others, scoring))
-            iterations, depth = [memory.iteration for memory in memories], len(memories[0].keys)
-            return head_correction(method, measured, iterations, depth, read, "X", scoring)
+            return head_correction(method, measured, memories, "X", scoring)
         parts = predictions(engine, [memories], others, scoring=scoring)
         scored = [prediction for part in parts for prediction in predicted(part)]
         return calibrated_by_rows(scored, method.name, read, "X", scoring)
