@@ -13,18 +13,21 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from .evidence.measures import Floats, batch_calibrated, normalised, predicted
+from deepthink_cli.calibration.registry import CALIBRATIONS
+from deepthink_cli.scoring.softmax import log_softmax
 
-UNIT = 1e-4  # nats; a table whose figures need smaller ones has its own
+UNIT = 1e-4  # nats
 IMPOSSIBLE = -1  # units of a candidate without a probability
 SCORES, CALIBRATED, BIAS, LABEL, PROBABILITY = "scores", "calibrated", "bias", "label", "probability"
 ROUNDED = (SCORES, CALIBRATED, BIAS, PROBABILITY)
 SAMPLES = ("where", "gold", LABEL, PROBABILITY, "candidates", SCORES, CALIBRATED, BIAS)
 WHERE, TEXT = "where", "text"
+Floats = NDArray[np.float64]
 Ints = NDArray[np.int32]
+_BATCH = CALIBRATIONS["batch"]
 
 
-def encoded(rows: pa.Table, unit: float = UNIT) -> pa.Table:
+def encoded(rows: pa.Table) -> pa.Table:
     """Rows with the units of their scores, and without what follows from other columns; texts are left out."""
     if rows.column_names == [WHERE, TEXT]:
         return rows.select([WHERE])
@@ -32,26 +35,26 @@ def encoded(rows: pa.Table, unit: float = UNIT) -> pa.Table:
         return rows
     counts = rows[SCORES].combine_chunks().value_lengths().to_numpy()
     scores = _padded(rows, SCORES)
-    units = _units(scores, unit)
+    units = _units(scores)
     stored = rows.drop_columns([name for name in (LABEL, PROBABILITY, CALIBRATED) if name in rows.column_names])
     if BIAS in stored.column_names:
         bias = _padded(rows, BIAS).astype(np.float32)
         stored = _put(stored, BIAS, _lists(bias, counts, pa.float32()))
-        units = _corrected(units, predicted(_padded(rows, CALIBRATED)), lambda units: _scores(units, unit) - bias)
+        units = _corrected(units, _padded(rows, CALIBRATED).argmax(axis=1), lambda units: _scores(units) - bias)
     elif WHERE in stored.column_names and np.isfinite(scores).all():
-        wanted = predicted(batch_calibrated(normalised(scores)))
-        units = _corrected(units, wanted, lambda units: batch_calibrated(_scores(units, unit)))
+        wanted = _BATCH.corrected(scores).argmax(axis=1)
+        units = _corrected(units, wanted, lambda units: _BATCH.corrected(_scores(units)))
     return _put(stored, SCORES, _lists(units, counts, pa.int32()))
 
 
-def decoded(rows: pa.Table, texts: Mapping[str, str], unit: float = UNIT) -> pa.Table:
+def decoded(rows: pa.Table, texts: Mapping[str, str]) -> pa.Table:
     """Rows with their scores, as files of samples have them, or with the texts of their inputs."""
     if rows.column_names == [WHERE]:
         return rows.append_column(TEXT, pa.array([texts[where] for where in rows[WHERE].to_pylist()], pa.string()))
     if SCORES not in rows.column_names:
         return rows
     counts = rows[SCORES].combine_chunks().value_lengths().to_numpy()
-    scores = _scores(_padded(rows, SCORES), unit)
+    scores = _scores(_padded(rows, SCORES))
     rows = _put(rows, SCORES, _lists(scores, counts, pa.float64()))
     if WHERE not in rows.column_names:
         return rows
@@ -61,11 +64,11 @@ def decoded(rows: pa.Table, texts: Mapping[str, str], unit: float = UNIT) -> pa.
         answers = scores - bias
         rows = _put(rows, BIAS, _lists(bias, counts, pa.float64()))
         rows = rows.append_column(CALIBRATED, _lists(answers, counts, pa.float64()))
-    best = predicted(answers)
+    best = answers.argmax(axis=1)
     candidates = rows["candidates"].to_pylist()
     labels = [each[place] for each, place in zip(candidates, best.tolist(), strict=True)]
     rows = rows.append_column(LABEL, pa.array(labels, pa.string()))
-    rows = rows.append_column(PROBABILITY, pa.array(np.exp(normalised(answers)[np.arange(len(best)), best])))
+    rows = rows.append_column(PROBABILITY, pa.array(np.exp(log_softmax(answers)[np.arange(len(best)), best])))
     return rows.select([name for name in SAMPLES if name in rows.column_names])
 
 
@@ -75,17 +78,17 @@ def alike(first: pa.Table, second: pa.Table) -> bool:
     return bool(first.schema.equals(second.schema) and first.select(exact).equals(second.select(exact)))
 
 
-def _units(scores: Floats, unit: float) -> Ints:
+def _units(scores: Floats) -> Ints:
     """How far scores [n, C] are below the highest of their row; only those that are equal to it are at 0."""
     below = scores.max(axis=1, keepdims=True) - scores
     possible = np.isfinite(below)
-    units = np.where(possible, np.maximum(np.rint(np.where(possible, below, 0) / unit), below > 0), IMPOSSIBLE)
+    units = np.where(possible, np.maximum(np.rint(np.where(possible, below, 0) / UNIT), below > 0), IMPOSSIBLE)
     return units.astype(np.int32)
 
 
 def _corrected(units: Ints, answers: NDArray[np.int64], correct: Callable[[Ints], Floats]) -> Ints:
     """Units of which a correction gives the same answers as of the scores before rounding."""
-    while (wrong := predicted(correct(units)) != answers).any():
+    while (wrong := correct(units).argmax(axis=1) != answers).any():
         units = units.copy()
         units[wrong] = _raised(units[wrong], answers[wrong])
     return units
@@ -99,8 +102,8 @@ def _raised(units: Ints, candidates: NDArray[np.int64]) -> Ints:
     return np.where(units == IMPOSSIBLE, IMPOSSIBLE, units - possible.min(axis=1, keepdims=True)).astype(np.int32)
 
 
-def _scores(units: NDArray[np.float64] | Ints, unit: float) -> Floats:
-    return normalised(np.where(units == IMPOSSIBLE, -np.inf, -unit * units))
+def _scores(units: NDArray[np.float64] | Ints) -> Floats:
+    return log_softmax(np.where(units == IMPOSSIBLE, -np.inf, -UNIT * units))
 
 
 def _padded(rows: pa.Table, name: str) -> Floats:

@@ -12,10 +12,9 @@ import argparse
 import json
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -26,9 +25,9 @@ from matplotlib.figure import Figure
 from benchmarks.record import RECORDS
 from deepthink_cli.report.figures import LEGEND
 
-from .evidence.cells import PAPER, choices
-from .evidence.discrimination import compare, without_dev
-from .evidence.load import TASK_NAMES, read_evidence
+from .evidence.compared import OF_HEAD, PAPER, Compared, lines
+from .evidence.load import TASK_NAMES, Line, in_order, read_evidence
+from .evidence.measures import Floats
 from .evidence.words import percent, shown, table
 from .packing import TABLES, unpacked
 from .style import DEEPTHINK, HARNESS, OFFICIAL, canvas, write
@@ -55,23 +54,25 @@ def times(record: dict[str, Any]) -> list[Times]:
     return [Times(name, shown[column].to_dict()) for column, name in SYSTEMS.items()]
 
 
-def accuracies(chosen: pd.DataFrame) -> str:
-    """Accuracy at T = 1, with thinking, and at T = 1 after batch calibration, for each task and all of them.
+def accuracies(of_lines: Mapping[str, Compared]) -> str:
+    """Accuracy at T = 1, with thinking and with the head, which use the same labelled rows, by task and in the mean."""
+    thinking, head = (of_lines[name].by("accuracy") for name in (PAPER, OF_HEAD))
+    first, thought, corrected = (
+        {task: value.mean() for task, value in of_task.items()}
+        for of_task in (_right(of_lines[PAPER].before), _right(of_lines[PAPER].after), _right(of_lines[OF_HEAD].after))
+    )
+    rows = [[TASK_NAMES[task], *(percent(side[task]) for side in (first, thought, corrected))] for task in first]
+    means = [percent(head.before), *(f"{percent(each.after)} ({shown(each)})" for each in (thinking, head))]
+    return table(["", "T = 1", "thinking", "head"], [*rows, ["all five", *means]])
 
-    `chosen` has the T of the paper's setting that dev rows choose.
-    """
-    tasks = [(TASK_NAMES[str(task)], rows) for task, rows in chosen.groupby("task", observed=True)]
-    rows = [[name, *map(percent, _means(of_task))] for name, of_task in tasks]
-    first, thinking, corrected = np.mean([_means(of_task) for _, of_task in tasks], axis=0)
-    change = compare(without_dev(chosen["before"], chosen["after"]), "accuracy")
-    means = [percent(first), f"{percent(thinking)} ({shown(change)})", percent(corrected)]
-    return table(["", "T = 1", "thinking", "T = 1, corrected"], [*rows, ["all five", *means]])
 
-
-def _means(rows: pd.DataFrame) -> tuple[float, float, float]:
-    """The mean accuracies over seeds: at T = 1, with thinking, and at T = 1 after batch calibration."""
-    first, thinking = ([row["accuracy"] for row in rows[side]] for side in ("before", "after"))
-    return fmean(first), fmean(thinking), fmean(row["calibrated"] for row in rows["before"])
+def _right(line: Line) -> dict[str, Floats]:
+    """The accuracies over seeds, by task."""
+    tasks = in_order({task for task, _ in line})
+    return {
+        task: np.array([parts["test"].right.mean() for (name, _), parts in line.items() if name == task])
+        for task in tasks
+    }
 
 
 def costs(of_systems: Sequence[Times]) -> Figure:
@@ -107,11 +108,9 @@ def main() -> None:
     parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if the table is another one")
     args = parser.parse_args()
     with unpacked(EVIDENCE) as folder:
-        grid = read_evidence(folder).grid
-    positions, eta = PAPER
-    chosen = choices(grid[grid["setting"] == positions], [eta])
+        found = {each.name: each for each in lines(read_evidence(folder))}
     before = README.read_text(encoding="utf-8")
-    after = with_table(before, accuracies(chosen))
+    after = with_table(before, accuracies(found))
     if args.check:
         sys.exit(
             0 if before == after else "README.md: not the table of the evidence; run python -m research.front_page"

@@ -15,26 +15,25 @@ import argparse
 import json
 import random
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.calibration.estimates import log_fitted_with_slope
-from deepthink_cli.calibration.observed import observed
+from deepthink_cli.calibration.observed import Observed, observed
 from deepthink_cli.calibration.registry import CALIBRATIONS, CENTROID, HEAD
 from deepthink_cli.data.examples import Query
 from deepthink_cli.data.same_input import input_groups
 from deepthink_cli.engine.base import Reading
-from deepthink_cli.engine.opening import find_model, load
-from deepthink_cli.events import silent
-from deepthink_cli.experiments.prepare import SharedRows
-from deepthink_cli.io.atomic import append
+from deepthink_cli.io.atomic import append, replacing
 from deepthink_cli.method import Method
 from deepthink_cli.model.boundary import special_ids
-from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.model.tokens import query_tokenizer
+from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.scoring.heads import observed_layers
 from deepthink_cli.scoring.pipeline import predicted
 from deepthink_cli.scoring.scoring import PLAIN
@@ -44,17 +43,17 @@ from deepthink_cli.techniques.registry import technique_of
 from deepthink_cli.thinking import think
 from deepthink_cli.tuning.rivals import standardised
 from deepthink_cli.updates.rules import Gate
-from research.table1.runs import MORE_ROWS, TASKS
-from research.techniques import Case, Measured, Meter, by_head, measured_rows, rows_of
+from research.cases import Case, cases, rows_of
+from research.evidence.runs import DEV_ROWS, SEEDS, TASKS
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from deepthink_cli.experiments.jobs import Job
     from deepthink_cli.memory import Memory
     from deepthink_cli.scoring.softmax import Floats
 
-DEV_ROWS = 150
 LABELLED = (12, 24, 48, 96, 150)
-SEEDS = range(5)
 PLAIN_MEMORY, ZERO_SHOT = "T = 1", "zero-shot"
 # The memories, with T and positions; ct-kv is trained.
 MEMORIES: dict[str, tuple[int, str]] = {
@@ -71,6 +70,48 @@ FEW_OR_MANY = {
     "two labels (SST-2, MR)": ("sst2", "mr"),
     "four to six (AG News, SST-5, TREC)": ("agnews", "sst5", "trec"),
 }
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """Rows after a memory: scores (n, C) in nats, hidden states (n, L, W), true labels (n,) and inputs (n,)."""
+
+    scores: Floats
+    states: Floats
+    gold: Sequence[int]
+    groups: Sequence[int]
+
+
+def measured_rows(rows: Sequence[Observed], read: TokenizedDemonstrations) -> Measured:
+    """Rows as arrays; of several memories, by the first."""
+    import numpy as np
+
+    queries = [query for query, _ in rows]
+    named = [dict(zip(query.candidates, found[0][0].sums, strict=True)) for query, found in rows]
+    return Measured(
+        np.array([[each[label] for label in read.labels] for each in named]),
+        np.stack([found[0][1].numpy() for _, found in rows]),
+        [read.labels.index(str(query.gold)) for query in queries],
+        input_groups(queries, read.template, read.labels),
+    )
+
+
+def by_head(name: str, rows: Measured, test: Measured) -> Floats:
+    """Scores (n, C) of test rows by a calibration of hidden states, fitted to rows.
+
+    A label of fewer than two inputs among the rows is never given: its scores are minus infinity.
+    """
+    import numpy as np
+
+    labels = np.shape(rows.scores)[1]
+    counts = Counter(label for label, _ in {*zip(rows.gold, rows.groups, strict=True)})
+    known = [label for label in range(labels) if counts[label] > 1]
+    used = [row for row, label in enumerate(rows.gold) if label in known]
+    gold, groups = [known.index(rows.gold[row]) for row in used], [rows.groups[row] for row in used]
+    head = CALIBRATIONS[name].head(rows.states[used], rows.scores[used][:, known], gold, groups)
+    scores = np.full((len(test.gold), labels), -np.inf)
+    scores[:, known] = head.scores(test.states, test.scores[:, known])
+    return scores
 
 
 def memory_of(case: Case, job: Job, name: str) -> Memory:
@@ -151,10 +192,34 @@ def calibration_error(scores: Floats, gold: Sequence[int]) -> float:
     return float(sum(gaps))
 
 
-def figures(case: Case, memory: str) -> Iterator[dict[str, Any]]:
-    """The rows of one memory, for a task and seed."""
+def scores_table(labels: Sequence[str], scores: Floats, gold: Sequence[int], more: dict[str, list[Any]]) -> pa.Table:
+    """A row for each input, with columns `gold`, `candidates` and `scores`, and `more` columns."""
+    import pyarrow as pa
+
+    known = {"gold": [labels[place] for place in gold], "candidates": [list(labels)] * len(gold)}
+    return pa.table({**more, **known, "scores": scores.tolist()})
+
+
+def write_table(path: Path, table: pa.Table) -> None:
+    """Write a Parquet file, atomically, into a folder that may not exist yet."""
+    import pyarrow.parquet as pq
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as temporary:
+        pq.write_table(table, temporary, compression="zstd", write_page_checksum=True)
+
+
+def figures(case: Case, memory: str, samples: Path | None = None) -> Iterator[dict[str, Any]]:
+    """The rows of one memory, for a task and seed; `samples` is a file for the scores of test rows with most labels."""
     job = case.job(iterations=1, at="1")
     dev, test = measured(case, job, memory)
+    if samples is not None:
+        import pyarrow as pa
+
+        kept = {name: corrected(name, dev, test) for name in (RAW, CENTROID, HEAD)}
+        labels = list(job.plain.labels)
+        tables = [scores_table(labels, kept[name], test.gold, {"correction": [name] * len(test.gold)}) for name in kept]
+        write_table(samples, pa.concat_tables(tables))
     for name in (RAW, BATCH, SLOPE, CENTROID, HEAD):
         for count in LABELLED if name in (SLOPE, CENTROID, HEAD) else (0,):
             rows, started = drawn(dev, count, case.seed), time.process_time()
@@ -289,16 +354,14 @@ def main() -> None:
     parser.add_argument("--encoder", help="folder or hub id of a sentence encoder, to measure in place of memories")
     parser.add_argument("--tasks", nargs="+", default=TASKS)
     parser.add_argument("--seeds", type=int, nargs="+", default=SEEDS)
+    parser.add_argument("--samples", type=Path, help="folder of the scores of test rows with most labels")
     parser.add_argument("--page", type=Path, help="write the tables of what is there into this page")
     parser.add_argument("-o", "--out", type=Path, required=True, help="file of the rows")
     args = parser.parse_args()
     if args.page is not None:
         args.page.write_text(page(args.page.read_text(encoding="utf-8"), rows_of(args.out)), encoding="utf-8")
         return
-    spec = find_model(ModelOptions.checked(model=args.model, device="cpu", dtype="float32"), silent)
-    engine, shared = Meter(load(spec, silent).model), SharedRows()
-    common = {"limit": int(MORE_ROWS), "choose_on": f"dev:{DEV_ROWS}", "data_dir": args.data_dir}
-    common |= {"demos_by": ("random",), "etas": (ETA,), "positions": ("continued",)}
+    case_of = cases(args.model, args.data_dir)
     there = {(row["memory"], row["task"], row["seed"]) for row in rows_of(args.out)}
     encoder, named = None, args.memories
     if args.encoder is not None:
@@ -306,9 +369,10 @@ def main() -> None:
 
         encoder, named = SentenceTransformer(args.encoder, device="cpu"), [Path(args.encoder).name]
     for memory, seed, task in product(named, args.seeds, args.tasks):
-        if (memory, task, seed) not in there:
-            case = Case(engine, spec, task, seed, common, shared)
-            found = list(figures(case, memory) if encoder is None else of_encoder(case, encoder, memory))
+        samples = args.samples / f"{task}-{seed}.parquet" if args.samples else None
+        if (memory, task, seed) not in there or (samples is not None and not samples.exists()):
+            case = case_of(task, seed)
+            found = list(figures(case, memory, samples) if encoder is None else of_encoder(case, encoder, memory))
             append(args.out, (json.dumps(row) + "\n" for row in found))
             print(f"{memory}, {task}, seed {seed}", flush=True)
 

@@ -25,11 +25,10 @@ import pyarrow.parquet as pq
 from deepthink_cli.experiments.results import whole_lines
 from deepthink_cli.io.atomic import replacing
 
-from .encoding import TEXT, UNIT, WHERE, alike, decoded, encoded
+from .encoding import TEXT, WHERE, alike, decoded, encoded
 
 TABLES = Path(__file__).parent / "tables"
 FILE, LINE, TEXTS = "file", "line", "texts.parquet"
-NAME_OF_UNIT = b"unit"
 
 
 def table_of(folder: Path) -> Path:
@@ -37,21 +36,19 @@ def table_of(folder: Path) -> Path:
     return folder.with_name(f"{folder.name}.parquet")
 
 
-def pack(folder: Path, unit: float = UNIT) -> None:
+def pack(folder: Path) -> None:
     """Write the table of a folder, unless it holds the same rows already; an incomplete last line is left out.
 
-    The scores of a new table are in this unit, those of others stay in theirs. Raises SystemExit if the table has rows
-    that the folder lacks, or if a file cannot be recovered from a table.
+    Raises SystemExit if the table has rows that the folder lacks, or if a file cannot be recovered from a table.
     """
     target, files = table_of(folder), _read_folder(folder)
     known = _read(target) if target.exists() else None
-    unit = _unit(known) if known is not None else unit
     texts = _with_texts(target.with_name(TEXTS), files)
-    stored = {name: encoded(part, unit) for name, part in files.items()}
+    stored = {name: encoded(part) for name, part in files.items()}
     named = [part.add_column(0, FILE, pa.array([name] * len(part), pa.string())) for name, part in stored.items()]
     rows = pa.concat_tables(named, promote_options="default") if named else pa.table({FILE: pa.array([], pa.string())})
     for name, part in _files(rows):
-        if not alike(files[name], decoded(part, texts, unit)):
+        if not alike(files[name], decoded(part, texts)):
             raise SystemExit(f"{folder / name}: would lose columns or types in {target}")
     if known is not None:
         for name, part in _files(known):
@@ -61,7 +58,7 @@ def pack(folder: Path, unit: float = UNIT) -> None:
             return
     if texts:
         _write(pa.table({WHERE: list(texts), TEXT: list(texts.values())}), target.with_name(TEXTS))
-    _write(rows.replace_schema_metadata({NAME_OF_UNIT: str(unit)}), target)
+    _write(rows, target)
 
 
 def unpack(folder: Path, table: Path | None = None) -> None:
@@ -81,7 +78,7 @@ def unpack(folder: Path, table: Path | None = None) -> None:
             if path.suffix == ".jsonl":
                 path.write_bytes("".join(f"{line}\n" for line in part[LINE].to_pylist()).encode())
             else:
-                pq.write_table(decoded(part, texts, _unit(rows)), path, compression="zstd", write_page_checksum=True)
+                pq.write_table(decoded(part, texts), path, compression="zstd", write_page_checksum=True)
         Path(place, folder.name).rename(folder)
 
 
@@ -141,11 +138,6 @@ def _files(rows: pa.Table) -> Iterator[tuple[str, pa.Table]]:
         yield name, part.select([each for each in part.column_names[1:] if part[each].null_count < len(part)])
 
 
-def _unit(rows: pa.Table) -> float:
-    """The unit of the scores of a table, in nats."""
-    return float(rows.schema.metadata[NAME_OF_UNIT])
-
-
 def _texts(path: Path) -> dict[str, str]:
     """The texts of inputs by their places, as in `data/sst2/validation.jsonl:7`."""
     rows = _read(path) if path.exists() else pa.table({WHERE: [], TEXT: []})
@@ -188,12 +180,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("action", choices=("pack", "unpack"))
     parser.add_argument("folders", nargs="+", type=Path, help="folders, whose tables are beside them")
-    parser.add_argument(
-        "--unit", type=float, default=UNIT, help="nats, of the scores of a new table; default: %(default)s"
-    )
     args = parser.parse_args()
     for folder in args.folders:
-        pack(folder, args.unit) if args.action == "pack" else unpack(folder)
+        pack(folder) if args.action == "pack" else unpack(folder)
 
 
 if __name__ == "__main__":

@@ -1,28 +1,37 @@
-"""The picture of docs/evidence.md."""
+"""The picture of docs/evidence.md, and that of docs/table1.md."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+import numpy as np
 from matplotlib.figure import Figure
 
 from deepthink_cli.report.figures import COLUMN, Dot, dots_figure
 from research.style import MORE_LABELS, OWN_LABELS, THINKS
-from research.table1.page import dot
 
-from .discrimination import LARGE_STEP, PRIMARY, Compared
+from .compared import LARGE_STEP, PRIMARY, Compared, Difference
 from .words import short_name
 
-GROUPS = {"thinking": THINKS, "own labels": OWN_LABELS, "further labels": MORE_LABELS}
+LOOKS = {"thinking": THINKS, "own labels": OWN_LABELS, "further labels": MORE_LABELS}
+AXIS = "difference (points), 95 % intervals"
 
 
 def question(found: Sequence[Compared]) -> Figure:
-    """The lines of the table by the two measures that decide."""
-
-    def line(each: Compared, name: str) -> Dot:
-        group = "thinking" if each.thinks else "further labels" if each.labels else "own labels"
-        return dot(short_name(each.name), each.differences[name], group)
-
+    """The lines of docs/evidence.md by the two measures that decide."""
     drawn = [each for each in found if each.name != LARGE_STEP]  # its losses would leave no room for the others
-    panels = {name: [line(each, name) for each in drawn] for name in PRIMARY}
-    return dots_figure(panels, "difference (points), 95 % intervals", GROUPS, COLUMN, one_scale=False)
+    panels = {name: [_dot(each, each.differences[name]) for each in drawn] for name in PRIMARY}
+    return dots_figure(panels, AXIS, LOOKS, COLUMN, one_scale=False)
+
+
+def methods(found: Mapping[str, Sequence[tuple[Compared, Difference]]]) -> Figure:
+    """What methods change, in a panel for each kind of scores."""
+    panels = {kind: [_dot(each, change) for each, change in of_kind] for kind, of_kind in found.items()}
+    return dots_figure(panels, AXIS, LOOKS, COLUMN)
+
+
+def _dot(each: Compared, change: Difference) -> Dot:
+    """Without an interval that has no end, as that of one seed."""
+    group = "thinking" if each.thinks else "further labels" if each.more_labels else "own labels"
+    ends = change.interval if np.isfinite(change.interval).all() else None
+    return Dot(short_name(each.name), change.mean, ends, group)

@@ -1,4 +1,4 @@
-"""Student's intervals over seeds and rows, standard deviations, and a correlation."""
+"""Student's intervals over seeds and rows, and of a change of standard deviations."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.stats import t
 
-from .measures import Floats
-
-ROUNDS = 2000
+Floats = NDArray[np.float64]
 Interval = tuple[float, float]
 
 
@@ -38,17 +37,6 @@ class Variance:
     spread: float
 
 
-UNKNOWN = Variance(np.inf, np.inf)  # of one seed
-
-
-def over_seeds(values: Floats) -> Variance:
-    """The variance of the mean of values [seeds]."""
-    if len(values) < 2:
-        return UNKNOWN
-    variance = float(values.var(ddof=1)) / len(values)
-    return Variance(variance, variance**2 / (len(values) - 1))
-
-
 def over_seeds_and_rows(values: Floats) -> Variance:
     """The variance of the mean of values [seeds, rows], both drawn at random and every row read with every seed.
 
@@ -58,7 +46,7 @@ def over_seeds_and_rows(values: Floats) -> Variance:
     """
     seeds, rows = values.shape
     if seeds < 2 or rows < 2:
-        return UNKNOWN
+        return Variance(np.inf, np.inf)
     by_seed, by_row = values.mean(axis=1, keepdims=True), values.mean(axis=0, keepdims=True)
     rest = values - by_seed - by_row + values.mean()
     freedoms = seeds - 1, rows - 1, (seeds - 1) * (rows - 1)
@@ -91,10 +79,3 @@ def spreads(before: Sequence[Floats], after: Sequence[Floats]) -> Spreads:
     steps, number = last - first, len(first)
     error = float(steps.std(ddof=1)) / np.sqrt(number) if number > 1 else np.inf
     return Spreads(float(first.mean()), float(last.mean()), student(float(steps.mean()), error, number - 1)[0])
-
-
-def correlation(first: Floats, second: Floats) -> float:
-    """Pearson's correlation; NaN if one of them does not vary."""
-    first, second = first - first.mean(), second - second.mean()
-    scale = float(np.sqrt((first**2).sum() * (second**2).sum()))
-    return float((first * second).sum() / scale) if scale > 1e-12 else float("nan")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -11,22 +13,27 @@ from deepthink_cli.data.examples import Query
 from deepthink_cli.experiments.results import FILE, Part, Result, Setting, bits
 from deepthink_cli.experiments.samples import write_samples
 from deepthink_cli.scoring.prediction import Prediction
-from research import techniques
 
 LABELS = ("negative", "positive")
 ITERATIONS = (1, 2, 5)
+PARTS: dict[Part, int] = {"test": 40, "dev": 20}
 
 
-def write_grid(folder: Path, positions: str, seeds: Sequence[int], etas: Sequence[float] = (0.01, 0.1)) -> None:
-    """A run of two tasks with test and dev rows, every seed, eta and T."""
-    for task in ("sst2", "mr"):
-        for seed in seeds:
-            for eta in etas:
-                for t in ITERATIONS:
-                    for part, number in (("test", 40), ("dev", 20)):
-                        place = (task, seed, eta if t > 1 else 0.0, t, part, positions)
-                        scores = made_up_scores(number, str(place), bias=1.5 - 0.4 * t * seed)
-                        write_row(folder, scores, task=task, seed=seed, eta=eta, t=t, part=part, positions=positions)
+def write_evidence(folder: Path, seeds: Sequence[int]) -> None:
+    """Runs of two tasks with the stages of docs/evidence.md; more readings lean more toward one label."""
+    stages: dict[str, dict[str, Any]] = {
+        "thinking": {"t": (1, 2, 5, 12), "eta": (0.01,)},
+        "restarted": {"t": (2, 5, 12), "eta": (0.01, 0.1), "positions": "restarted"},
+        "large": {"t": (12,), "eta": (0.1,)},
+        "techniques": {"t": (1,), "eta": (0.01,), "technique": "composed"},
+        "valid": {"t": (1, 5), "eta": (0.01,), "sampling": "random-valid"},
+        "choices": {"t": (1,), "eta": (0.01,), "sampling": "graph-cut"},
+    }
+    for (name, stage), task, seed in product(stages.items(), ("sst2", "mr"), seeds):
+        more = {key: value for key, value in stage.items() if key not in ("t", "eta")}
+        for t, eta, (part, number) in product(stage["t"], stage["eta"], PARTS.items()):
+            scores = made_up_scores(number, f"{name} {task} {seed} {t} {eta} {part}", bias=1.5 - 0.4 * t * seed)
+            write_row(folder / name, scores, task=task, seed=seed, eta=eta, t=t, part=part, **more)
 
 
 def made_up_scores(number: int, name: str, bias: float) -> np.ndarray:
@@ -114,12 +121,3 @@ def write_row(
     ]
     write_samples(folder, row, predictions)
     return row
-
-
-def write_arm(folder: Path, arm: str, scores: np.ndarray, task: str = "sst2", seed: int = 0, dev: bool = True) -> None:
-    """The samples of an arm of `research/techniques.py`; its dev rows have the scores of the first test rows."""
-    gold, half = [place % 2 for place in range(len(scores))], len(scores) // 2
-    part = (scores[:half], gold[:half]) if dev else None
-    outcome = techniques.Outcome("none", scores, gold, 8, 100, techniques.Cost(), techniques.Cost(), part)
-    path = techniques.samples_path(folder / "arms" / "techniques.jsonl", arm, task, seed)
-    techniques.write_samples(path, LABELS, [outcome])

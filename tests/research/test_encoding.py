@@ -6,8 +6,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from deepthink_cli.calibration.registry import CALIBRATIONS
+from deepthink_cli.scoring.softmax import log_softmax
 from research.encoding import BIAS, CALIBRATED, LABEL, PROBABILITY, SCORES, UNIT, alike, decoded, encoded
-from research.evidence.measures import Floats, batch_calibrated, normalised, predicted
+from research.evidence.measures import Floats
 from research.packing import TABLES
 
 LABELS = ("bad", "fair", "good")
@@ -16,13 +18,13 @@ LIMIT = 12_000_000  # bytes of all tables
 
 def samples(scores: Floats, bias: Floats | None = None) -> pa.Table:
     """The rows of a file of samples, as `deepthink run` writes them."""
-    answers = normalised(scores) if bias is None else normalised(scores) - bias
-    best = predicted(answers)
+    answers = log_softmax(scores) if bias is None else log_softmax(scores) - bias
+    best = answers.argmax(axis=1)
     columns = {
         "where": [f"rows.jsonl:{number}" for number in range(len(scores))],
         "gold": ["good"] * len(scores),
         LABEL: [LABELS[place] for place in best],
-        PROBABILITY: np.exp(normalised(answers))[np.arange(len(best)), best],
+        PROBABILITY: np.exp(log_softmax(answers))[np.arange(len(best)), best],
         "candidates": [LABELS] * len(scores),
         SCORES: scores.tolist(),
     }
@@ -35,17 +37,16 @@ def lists(rows: pa.Table, name: str) -> Floats:
     return np.array(rows[name].to_pylist())
 
 
-@pytest.mark.parametrize("unit", [UNIT, 1e-6])
-def test_scores_come_back_as_log_probabilities_over_the_candidates(unit: float) -> None:
+def test_scores_come_back_as_log_probabilities_over_the_candidates() -> None:
     scores = np.random.default_rng(0).normal(size=(50, 3)) * 5 - 7
     rows = samples(scores)
-    stored = encoded(rows, unit)
-    back = decoded(stored, {}, unit)
+    stored = encoded(rows)
+    back = decoded(stored, {})
     assert LABEL not in stored.column_names
     assert alike(rows, back)
-    assert np.abs(lists(back, SCORES) - normalised(scores)).max() <= unit
-    np.testing.assert_allclose(back[PROBABILITY].to_numpy(), rows[PROBABILITY].to_numpy(), atol=unit)
-    assert encoded(back, unit).equals(stored)
+    assert np.abs(lists(back, SCORES) - log_softmax(scores)).max() <= UNIT
+    np.testing.assert_allclose(back[PROBABILITY].to_numpy(), rows[PROBABILITY].to_numpy(), atol=UNIT)
+    assert encoded(back).equals(stored)
 
 
 def test_nearly_equal_scores_give_the_same_answer_and_equal_ones_stay_equal() -> None:
@@ -72,12 +73,11 @@ def test_corrected_scores_give_the_same_answers() -> None:
 
 
 def test_batch_calibration_gives_the_same_answers_before_and_after() -> None:
-    scores = np.random.default_rng(2).normal(size=(200, 3))
-    unit = 0.01
-    back = lists(decoded(encoded(samples(scores), unit), {}, unit), SCORES)
-    before, rounded = (batch_calibrated(normalised(each)) for each in (scores, np.rint(scores / unit) * unit))
-    assert (predicted(rounded) != predicted(before)).any()
-    assert (predicted(batch_calibrated(back)) == predicted(before)).all()
+    scores, batch = np.random.default_rng(2).normal(size=(200, 3)) * 5 * UNIT, CALIBRATIONS["batch"].corrected
+    back = lists(decoded(encoded(samples(scores)), {}), SCORES)
+    before, rounded, stored = (batch(each).argmax(axis=1) for each in (scores, np.rint(scores / UNIT) * UNIT, back))
+    assert (rounded != before).any()
+    assert (stored == before).all()
 
 
 def test_a_candidate_without_a_probability_has_none() -> None:

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers.records import recorded
-from helpers.small_evidence import write_grid
+from helpers.small_evidence import write_evidence
 
-from research.evidence.cells import choices
+from research.evidence.compared import OF_HEAD, PAPER, lines
 from research.evidence.load import read_evidence
 from research.front_page import README, RECORD, accuracies, costs, times, with_table
 
@@ -55,15 +55,20 @@ def test_the_page_of_performance_has_the_figures_of_the_record() -> None:
 
 
 def test_the_table_has_every_task_and_their_mean(tmp_path: Path) -> None:
-    write_grid(tmp_path / "continued", "continued", range(3))
-    chosen = choices(read_evidence(tmp_path).grid, [0.01])
-    _, _, *tasks, every = accuracies(chosen).splitlines()
-    for line, (_, rows) in zip(tasks, chosen.groupby("task", observed=True), strict=True):
-        before, after = (np.mean([row["accuracy"] for row in rows[side]]) for side in ("before", "after"))
-        assert f"| {100 * before:.1f} | {100 * after:.1f} | " in line
-    change = np.mean([row["after"]["accuracy"] - row["before"]["accuracy"] for _, row in chosen.iterrows()])
+    write_evidence(tmp_path, range(3))
+    found = {each.name: each for each in lines(read_evidence(tmp_path))}
+    thinking = found[PAPER]
+    _, _, *tasks, every = accuracies({PAPER: thinking, OF_HEAD: thinking}).splitlines()
+    for line, task in zip(tasks, ("sst2", "mr"), strict=True):
+        sides = (
+            [parts["test"].right for (name, _), parts in side.items() if name == task]
+            for side in (thinking.before, thinking.after)
+        )
+        before, after = (100 * np.mean(side) for side in sides)
+        assert f"| {before:.1f} | {after:.1f} | {after:.1f} |" in line
+    change = thinking.by("accuracy").mean
     assert every.startswith("| all five |")
-    assert f"({100 * change:+.1f} [" in every
+    assert every.count(f"({100 * change:+.1f} [") == 2
 
 
 def test_the_table_stands_between_its_marks() -> None:

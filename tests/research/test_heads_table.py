@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from research.heads import calibration_error, drawn, page
-from research.techniques import Measured, by_head, rows_of
+from research.cases import rows_of
+from research.heads import Measured, by_head, calibration_error, drawn, page
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -15,8 +15,8 @@ from deepthink_cli.experiments.results import read_results
 from deepthink_cli.experiments.samples import find_samples, read_samples, read_texts, without_samples, write_texts
 from deepthink_cli.scoring.prediction import Prediction
 from research.encoding import alike
-from research.evidence.methods import FOLDERS
-from research.packing import NAME_OF_UNIT, TABLES, TEXTS, continued, pack, table_of, unpack, unpacked
+from research.evidence.runs import STAGES
+from research.packing import TABLES, TEXTS, continued, pack, table_of, unpack, unpacked
 
 
 @pytest.fixture
@@ -120,15 +120,6 @@ def test_the_tables_of_a_folder_have_their_texts_once(folder: Path) -> None:
         assert read_texts(tables / "other" / "run", "digest") == {"rows:1": "a text", "rows:2": "another"}
 
 
-def test_a_table_keeps_its_unit(folder: Path) -> None:
-    pack(folder, 1e-6)
-    moved(folder)
-    unpack(folder)
-    add_row(folder / "run", 9)
-    pack(folder)
-    assert pq.read_schema(table_of(folder)).metadata[NAME_OF_UNIT] == b"1e-06"
-
-
 def lose_a_line(folder: Path) -> None:
     path = folder / "run" / "results.jsonl"
     path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-1]))
@@ -165,6 +156,6 @@ def test_a_file_that_a_table_cannot_hold_is_refused(folder: Path) -> None:
 
 @pytest.mark.soak  # of the repository's tables alone
 def test_the_committed_runs_that_go_on_have_the_scores_and_texts_of_every_row() -> None:
-    with unpacked(TABLES / "evidence", FOLDERS) as folders:
-        for run in map(folders.joinpath, FOLDERS):
+    with unpacked(TABLES / "evidence", STAGES) as folders:
+        for run in map(folders.joinpath, STAGES):
             assert not without_samples(run, read_results(run))
