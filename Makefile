@@ -82,14 +82,9 @@ benchmark: $(VENV)/.benchmark
 	$(if $(DATA),$(SPEED)/speed.json --parts agnews --shapes gpt2 $(REAL) $(ROWS) $(WORDS))
 	$(if $(DATA),$(BIN)/python benchmarks/predicting.py --record $(RECORDS)/predicting.json $(ROWS) $(WORDS) --shapes pocket gpt2 $(REAL))
 
-# docs/table1.md and its figures from research/tables/; needs no model.
-table1: $(VENV)/.installed
-	$(BIN)/python -m research.table1
-
-# The same, docs/evidence.md, docs/second-model.md, and the table and plots of README.md.
-evidence: table1
+# docs/evidence.md, docs/table1.md and the table and plots of README.md, from research/tables/; needs no model.
+evidence: $(VENV)/.installed
 	$(BIN)/python -m research.evidence
-	$(BIN)/python -m research.evidence.predictions
 	$(BIN)/python -m research.front_page
 
 # Build, check, and try the files of a release; publishes nothing (docs/releasing.md).
