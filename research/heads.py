@@ -302,7 +302,7 @@ def by_regression(folder: str, dev: Sequence[str], test: Sequence[str]) -> Class
 
 
 def by_setfit(folder: str) -> Classify:
-    """Probabilities (n, known labels) of texts by SetFit (Tunstall et al. 2022) with its defaults (`pip install setfit`).
+    """Probabilities (n, known labels) of texts by SetFit (Tunstall et al. 2022) with the defaults of its package.
 
     The encoder is fine-tuned on pairs of the labelled rows, then logistic regression is fitted to its embeddings.
     """
