@@ -130,7 +130,7 @@ class Experiment(GateOptions):
         ),
     ] = ()
     pool_size: Annotated[int, Field(ge=1), POOL_SIZE] = 1_000
-    balance: Annotated[bool, BALANCE] = False
+    balance: Annotated[bool | None, BALANCE] = None
     techniques: Annotated[
         tuple[Annotated[str, named_by(partial(technique_of, in_run=True))], ...],
         BeforeValidator(split_names),

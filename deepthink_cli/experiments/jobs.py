@@ -180,7 +180,7 @@ class Job(Prepared):
             chat=self.demonstrations.chat,
             tokens=None if options.tokens == "prompt" else options.tokens,
             pool_size=options.pool_size if options.demos_by else None,
-            balanced=options.balance if options.demos_by else None,
+            balanced=self.drawn.balanced,
             technique=self.recorded,
             scoring=str(options.scoring) or None,
         )
@@ -211,7 +211,7 @@ class PendingJobs(Prepared):
         """Choose the demonstrations and yield a job for every technique; raises as `jobs_after`."""
         chosen = choose_demonstrations(engine, self.pool, self.request, store)
         left_out = Counter({**self.pool.left_out, **self.pool.reasons})
-        drawn = Drawn(chosen.demonstrations, left_out)
+        drawn = Drawn(chosen.demonstrations, left_out, chosen.selected.balanced)
         yield from jobs_after(self.run, self.evaluated, self.seed, drawn, self.request.method)
 
 
