@@ -46,7 +46,7 @@ class Request:
         return selection_method(self.method, "demos_by")
 
     def balances(self, pool: PoolRows) -> bool:
-        """Whether equal numbers of every label are chosen: as asked, or as by the method's source if the pool allows it."""
+        """Whether equal numbers of every label are chosen: as asked, or as the source does where the pool allows it."""
         if self.balanced is not None:
             return self.balanced
         try:
@@ -127,7 +127,8 @@ def _shares(pool: PoolRows, shots: int) -> dict[str, int]:
     """The number of demonstrations of each label in a balanced choice; raises InputError as `Pool.shares`."""
     rows = Pool([pool.queries[place] for place in pool.free])
     if absent := [label for label in pool.labels if label not in rows.by_label]:
-        raise InputError.of("balance", None, f"{pool.name} has no row with the label {absent[0]!r}; add some, or omit it")
+        problem = f"{pool.name} has no row with the label {absent[0]!r}; add some, or omit it"
+        raise InputError.of("balance", None, problem)
     return rows.shares(shots) if pool.labels else {}
 
 
