@@ -61,8 +61,8 @@ def calibrate(
             `fitted-slope`, `centroid`, `head` and `thresholds`.
         output: the new file; without it, the memory's own file is replaced. The tensors stay as they are.
         calibrate: the calibration; by default `batch` with rows and `contextual` without. `none` removes a correction;
-            `thresholds`, the default for rows with several labels, fits a threshold for each label instead; `centroid`
-            and `head` store a classifier of hidden states, of the demonstrations if no rows are given.
+            `centroid` and `head` store a classifier of hidden states, of the demonstrations if no rows are given. Rows
+            with several labels have `thresholds`, by default, or `head`, whose shares have thresholds, too.
         scoring: the scoring whose scores are corrected; the correction is used with this scoring only.
         limit: a number of rows, of which a fixed sample is then used.
         options: how to load the model that made the memory; unset options are taken from the memory.

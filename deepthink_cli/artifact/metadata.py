@@ -168,11 +168,10 @@ def as_json(metadata: Metadata) -> dict[str, Any]:
     fields: dict[str, Any] = ADAPTER_METADATA.dump_python(metadata, mode="json")
     if metadata.model.gguf is None:
         del fields["model"]["gguf"]
-    if metadata.calibrated is not None:
-        stored = fields["calibrated"]
-        fields["calibrated"] = {
-            name: value for name, value in stored.items() if name not in ("head", "held_out") or value is not None
-        }
+    for stored in filter(None, (fields["calibrated"], fields["thresholds"])):
+        for name in ("head", "held_out"):
+            if stored.get(name, "") is None:
+                del stored[name]
     if metadata.template.label_separator is None:
         del fields["template"]["label_separator"]
     if metadata.template.tokens != PARTS:

@@ -96,5 +96,5 @@ def _check_counts(has: Bools, groups: Sequence[int], labels: Sequence[str], sour
             inputs = {group for group, own in zip(groups, of_label, strict=True) if own == side}
             if len(inputs) < LEAST:
                 raise InputError(
-                    f"{source}: {len(inputs)} inputs {words} the label {label!r}; {HEAD} needs {LEAST}, give more"
+                    f"{source}: inputs {words} the label {label!r}: {len(inputs)}; {HEAD} needs {LEAST}, give more"
                 )
