@@ -64,8 +64,9 @@ def choose_engine(model: LanguageModel, name: str = AUTO) -> Engine:
     from deepthink_cli.engine.budget import KEPT, byte_budget
     from deepthink_cli.engine.packed import PackedEngine
     from deepthink_cli.engine.padded import COST, PaddedEngine
-    from deepthink_cli.engine.probe import check_padded, try_packed
+    from deepthink_cli.engine.probe import check_padded
     from deepthink_cli.engine.products import reorder_weights, usual_products_are_slow
+    from deepthink_cli.engine.verdicts import verdict_of
 
     # glibc reuses freed blocks up to the size of the largest one so far. Without this, every pass maps its largest
     # tensors again, with a page fault for every 4 KiB.
@@ -80,7 +81,7 @@ def choose_engine(model: LanguageModel, name: str = AUTO) -> Engine:
             kind = engine_class(name)
             check_padded(model)
             return kind(model)
-        verdict = try_packed(model)
+        verdict = verdict_of(model)
         if verdict.reason is None:
             return PackedEngine(model, _packed_description(verdict, fast))
         if name == PackedEngine.name:
