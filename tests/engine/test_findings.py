@@ -9,7 +9,7 @@ import pytest
 from conftest import Models
 
 from deepthink_cli import load_model
-from deepthink_cli.engine import kernels, probe, verdicts
+from deepthink_cli.engine import findings, kernels, probe
 from deepthink_cli.engine.network import LanguageModel
 from deepthink_cli.engine.probe import Verdict
 
@@ -27,7 +27,7 @@ def probed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
         return whole(model)
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(verdicts, "_SMALL", 0)
+    monkeypatch.setattr(findings, "_SMALL", 0)
     monkeypatch.setattr(probe, "try_packed", noted)
     return dtypes
 
@@ -54,7 +54,7 @@ def test_other_code_of_the_engines_is_probed_again(
     models: Models, probed: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     load_model(str(models("llama")))
-    monkeypatch.setattr(verdicts, "_engine_sha256", lambda: "0" * 64)
+    monkeypatch.setattr(findings, "_engine_sha256", lambda: "0" * 64)
     load_model(str(models("llama")))
     assert len(probed) == 2
 
