@@ -60,13 +60,6 @@ def test_inspect_shows_the_chat(memory: Path, capsys: Captured) -> None:
     assert len(shown["template_sha256"]) == 64
 
 
-def test_a_memory_without_a_chat_does_not_name_it(demos: Path, tmp_path: Path) -> None:
-    path = tmp_path / "plain.safetensors"
-    assert run(["think", str(demos), "-T", "1", "-q", "-o", str(path)]) == 0
-    assert b'"chat"' not in path.read_bytes()
-    assert read_header(path).metadata.chat is None
-
-
 @pytest.mark.parametrize("command", ["predict", "eval"])
 def test_a_changed_template_is_noticed_before_the_weights(
     command: str, memory: Path, model: Path, demos: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
@@ -95,15 +88,6 @@ def test_a_chat_needs_a_template(
     assert f"--chat: the tokenizer of {model} has no chat template; " in line
     line = refused(capsys, *run_words(tmp_path, model, "--chat", "-q"))
     assert f"--chat: the tokenizer of {model} has no chat template; " in line
-
-
-def test_a_template_that_refuses_is_refused_before_the_weights(
-    demos: Path, tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("deepthink_cli.engine.opening.load_network", lambda _: pytest.fail("weights were loaded"))
-    model = write_chat_model(tmp_path / "gemma", "gemma")
-    line = refused(capsys, "think", demos, "-m", model, "--chat", "--system", SYSTEM)
-    assert "System role not supported; omit --system" in line
 
 
 def test_a_system_message_needs_a_chat(demos: Path, tmp_path: Path, capsys: Captured) -> None:

@@ -69,12 +69,6 @@ def test_the_axis_of_accuracies_names_the_range_that_it_shows(capsys: Captured) 
     assert drawn[0].rindex("┤") - drawn[0].index("├") >= 0.75 * (AXIS - 1)
 
 
-@pytest.mark.parametrize("answer", ["a", "b"])
-def test_all_right_and_all_wrong_have_an_axis(answer: str, capsys: Captured) -> None:
-    lines = printed(capsys, curve(evaluation({1: [("a", answer), ("a", answer)]})))
-    assert "●" in lines[1]
-
-
 @pytest.mark.parametrize(
     ("interval", "verdict"),
     [

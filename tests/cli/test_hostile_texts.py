@@ -9,9 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from conftest import Models, shared, write_rows
+from conftest import shared, write_rows
 from helpers.families import BOS, write_model
-from helpers.said import Captured, output
+from helpers.said import Captured
 from helpers.soak import with_soak
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
@@ -19,7 +19,6 @@ from deepthink_cli import DemonstrationSet, Method, load_model, predict, think, 
 from deepthink_cli.cli.main import run
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.engine.opening import choose_engine
-from deepthink_cli.model.boundary import encode
 
 PLAIN = ["a warm film", "long and dull", "wise", "so so, and then again not so bad at all"]
 HOSTILE = [
@@ -50,14 +49,6 @@ def engine(request: pytest.FixtureRequest, llama: Engine, tmp_path: Path) -> Eng
     tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(shared("tokenizers") / request.param)
     loaded = load_model(str(write_model(tmp_path / "model", "llama", vocab_size=len(tokenizer))))
     return choose_engine(replace(loaded.model, tokenizer=tokenizer))
-
-
-def test_special_tokens_in_a_text_stay_text(engine: Engine) -> None:
-    special = set(engine.tokenizer.all_special_ids)
-    names = [*engine.tokenizer.all_special_tokens, *HOSTILE]
-    for text, ids in zip(names, encode(engine.tokenizer, names, special=False), strict=True):
-        assert not special & set(ids), text
-        assert ids
 
 
 def test_no_text_changes_the_score_of_another(engine: Engine, reviews: DemonstrationSet) -> None:
@@ -105,22 +96,3 @@ def test_a_row_of_ten_megabytes_is_refused_before_it_is_tokenised(
     assert out == ""
     where = inputs if source == "file" else "standard input"
     assert err == f"deepthink: {where}:2: {TOO_LARGE.format('review')}\n"
-
-
-def test_a_megabyte_that_the_template_does_not_use_are_carried_through(
-    memory: str, tmp_path: Path, capsys: Captured
-) -> None:
-    row = {"review": "fine", "page": "é\x1b" * 500_000}
-    first, _ = output(
-        capsys, "predict", memory, str(write_rows(tmp_path / "in.jsonl", [row, {"review": "x"}]))
-    ).splitlines()
-    assert json.loads(first)["input"] == row
-
-
-def test_a_demonstration_of_ten_megabytes_is_refused_before_it_is_tokenised(
-    models: Models, tmp_path: Path, capsys: Captured
-) -> None:
-    rows: list[dict[str, object]] = [{"text": "x", "label": "a"}, {"text": "word " * 2_000_000, "label": "b"}]
-    path = write_rows(tmp_path / "demos.jsonl", rows)
-    assert run(["think", str(path), "-m", str(models("llama"))]) == 2
-    assert capsys.readouterr().err == f"deepthink: {path}:2: {TOO_LARGE.format('text')}\n"

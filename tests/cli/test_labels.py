@@ -131,16 +131,3 @@ def test_labels_of_the_environment_may_have_blanks(
         "positive",
         "not at all",
     ]
-
-
-def test_an_output_does_not_overwrite_the_file_of_labels(mixed: Path, capsys: Captured) -> None:
-    file = mixed.parent / "labels.safetensors"
-    file.write_text("negative, mixed\npositive\n")
-    assert run(["think", str(mixed), "--labels", f"@{file}", "-o", str(file)]) == 2
-    assert "labels.safetensors" in capsys.readouterr().err
-    assert file.read_text() == "negative, mixed\npositive\n"
-
-
-def test_a_task_with_labels_of_its_own_names_those_that_were_typed(capsys: Captured) -> None:
-    assert run(["think", "--task", "sst2", "--labels", "a,b c"]) == 2
-    assert "--labels 'a,b c': not with --task, which has its own" in capsys.readouterr().err

@@ -10,7 +10,6 @@ from typing import Annotated, Any
 
 import pytest
 import typer
-from conftest import write_rows
 from helpers.said import Captured
 from typer.testing import CliRunner
 
@@ -161,11 +160,6 @@ def test_the_default_of_an_option_is_text_that_gives_the_default_of_its_field(ki
     assert kind.checked(**given) == kind() == Given(kind, given).checked()
 
 
-@pytest.mark.parametrize("engine", ["auto", "packed", "padded"])
-def test_an_engine_can_be_named(engine: Any) -> None:
-    assert Given(ModelOptions, {"engine": engine}).checked().engine == engine
-
-
 @pytest.mark.plugins
 @pytest.mark.parametrize(
     ("option", "value", "choices"),
@@ -181,19 +175,6 @@ def test_another_choice_is_refused_with_those_there_are(
 ) -> None:
     assert main.run(["think", str(tmp_path), option, value]) == 2
     assert f"'{option}': {value!r} is not one of {choices}." in capsys.readouterr().err
-
-
-@pytest.mark.plugins
-def test_a_choice_comes_from_the_environment_and_from_a_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
-) -> None:
-    (tmp_path / "options.toml").write_text('engine = "paded"\n')
-    demos = str(write_rows(tmp_path / "demos.jsonl", [{"text": "x", "label": "a"}]))
-    assert main.run(["think", demos, "--config", str(tmp_path / "options.toml")]) == 2
-    assert "options.toml:1: engine: 'paded' is not one of 'auto', 'packed', 'padded', 'vllm'" in capsys.readouterr().err
-    monkeypatch.setenv("DEEPTHINK_ENGINE", "paked")
-    assert main.run(["think", demos]) == 2
-    assert "'paked' is not one of 'auto', 'packed', 'padded', 'vllm'" in capsys.readouterr().err
 
 
 def test_a_run_takes_several_gates_and_the_options_of_its_demonstrations() -> None:
@@ -243,17 +224,3 @@ def test_an_omitted_option_of_a_group_is_unknown_to_the_command() -> None:
 def test_options_keep_the_order_of_the_parameters_and_of_the_fields() -> None:
     assert list(move.__annotations__) == ["name", "x", "y", "quiet", "verbose", "debug", "far"]
     assert (move.__name__, move.__doc__) == ("move", "Move a point.")
-
-
-def test_a_group_has_no_option_that_it_lacks() -> None:
-    def command(point: Annotated[Point, Without("z")]) -> None: ...
-
-    with pytest.raises(TypeError, match="Point has no z"):
-        grouped(command)
-
-
-def test_two_groups_cannot_share_an_option() -> None:
-    def command(one: Point, two: Point) -> None: ...
-
-    with pytest.raises(ValueError, match="duplicate parameter name: 'x'"):
-        grouped(command)

@@ -11,7 +11,7 @@ import pyarrow.parquet
 import pytest
 
 from deepthink_cli.data.examples import DemonstrationSet, Example, Query, read_demonstrations, read_queries
-from deepthink_cli.data.template import Template, text_value
+from deepthink_cli.data.template import Template
 from deepthink_cli.errors import InputError, Problems
 
 TEMPLATE = Template("Text: {text}\nLabel: {label}")
@@ -125,17 +125,6 @@ def test_numbers_and_booleans_are_labels_as_json_writes_them(
 def test_a_text_that_is_none_is_named_with_its_line(path: Path, value: Any, reason: str) -> None:
     assert refusals(path, row("a", "x"), row(value, "y")) == (f"{path}:2: {reason}",)
     assert query_refusal(path, {"text": value}) == f"{path}:1: {reason}"
-
-
-@pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_a_number_that_is_not_finite_is_no_text(value: float) -> None:
-    with pytest.raises(InputError, match=rf"^here: 'a' is {value}; use a string$"):
-        text_value(value, "here", "a")
-
-
-def test_a_lone_surrogate_is_no_text() -> None:
-    with pytest.raises(InputError, match=r"^here: 'a' holds the lone surrogate '\\udc80'; remove it$"):
-        text_value("x\udc80", "here", "a")
 
 
 def test_a_missing_field_is_named_with_those_the_row_has(path: Path) -> None:

@@ -37,12 +37,6 @@ def csv(tmp_path: Path) -> Path:
     return tmp_path / "rows.csv"
 
 
-def test_json_lines_keep_the_order_of_fields_and_name_their_lines(jsonl: Path) -> None:
-    rows = read(jsonl, '{"z": "one", "a": 1}\n\n  \n{"z": "two", "a": 2}')
-    assert [list(row.fields.items()) for row in rows] == [[("z", "one"), ("a", 1)], [("z", "two"), ("a", 2)]]
-    assert [row.where for row in rows] == [f"{jsonl}:1", f"{jsonl}:4"]
-
-
 @pytest.mark.parametrize("character", ["\u2028", "\u2029", "\u0085"])
 def test_an_unusual_line_separator_inside_a_row_does_not_split_it(jsonl: Path, character: str) -> None:
     row = json.dumps({"text": f"one{character}two"}, ensure_ascii=False)
@@ -125,12 +119,6 @@ def test_a_missing_file_is_named(tmp_path: Path, name: str) -> None:
     with pytest.raises(InputError) as caught:
         list(read_rows(str(tmp_path / name)))
     assert str(caught.value) == f"{tmp_path / name}: no such file; check the path, or use - for standard input"
-
-
-def test_a_folder_without_parquet_files_is_not_a_table(tmp_path: Path) -> None:
-    with pytest.raises(InputError) as caught:
-        list(read_rows(str(tmp_path)))
-    assert str(caught.value) == f"{tmp_path}: has no .parquet files; name a .jsonl, .csv, .tsv or .arrow file in it"
 
 
 def test_an_unknown_suffix_is_refused_with_those_that_are_known(tmp_path: Path) -> None:

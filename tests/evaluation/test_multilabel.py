@@ -11,7 +11,6 @@ from helpers.said import Captured, json_of, output, rows_of
 
 from deepthink_cli import load_memory
 from deepthink_cli.calibrate_memory import calibrate
-from deepthink_cli.cli.main import run
 from deepthink_cli.data.examples import read_demonstrations, read_queries
 from deepthink_cli.errors import InputError
 from deepthink_cli.evaluation.threshold import Threshold
@@ -128,13 +127,6 @@ def test_rows_that_occur_twice_change_no_threshold_and_no_metric() -> None:
     assert again == pytest.approx(least)
     assert (twice.n, twice.macro_f1) == (80, pytest.approx(judged.macro_f1))
     assert [twice.micro_f1, twice.subset_accuracy] == pytest.approx([judged.micro_f1, judged.subset_accuracy])
-
-
-def test_copies_of_a_row_are_no_more_rows_for_thresholds(tmp_path: Path) -> None:
-    memory = str(tmp_path / "memory.safetensors")
-    assert run(["think", rows(tmp_path / "demos.jsonl", DEMONSTRATIONS), "-T", "1", "-q", "-o", memory]) == 0
-    with pytest.raises(InputError, match="10 different rows that the memory has not read; thresholds need 20"):
-        calibrate(memory, rows(tmp_path / "rows.jsonl", labelled(10) * 3))
 
 
 def test_think_calibrate_predict_and_eval_give_several_labels(tmp_path: Path, capsys: Captured) -> None:

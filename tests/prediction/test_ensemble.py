@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Models
 from helpers.said import Captured
 
 from deepthink_cli import (
@@ -23,7 +22,6 @@ from deepthink_cli import (
     tokenize_demonstrations,
 )
 from deepthink_cli.cli.main import run
-from deepthink_cli.errors import InputError
 from deepthink_cli.prediction.scorer import Scorer
 from deepthink_cli.scoring.pipeline import predictions
 from deepthink_cli.scoring.prediction import mean_predictions
@@ -135,14 +133,6 @@ def test_memories_that_do_not_fit_together_are_all_refused_by_name(
     assert f"--ensemble {shorter}: its iterations are 2, those of {first} 3; choose one" in iterations
     assert f"--ensemble {other}: differs from {first} in its template" in template
     assert f"--ensemble {labelled}: differs from {first} in its labels" in labels
-
-
-def test_a_memory_of_another_model_is_no_member(
-    pair: tuple[Path, Path], tmp_path: Path, demos: Path, models: Models
-) -> None:
-    other = thought(demos, tmp_path / "other.safetensors", "-m", str(models("llama")))
-    with pytest.raises(InputError, match="in its configuration and weights and tokenizer"):
-        Scorer.open(pair[0], ensemble=[other])
 
 
 def test_a_member_of_the_ensemble_is_not_overwritten(pair: tuple[Path, Path], demos: Path, capsys: Captured) -> None:

@@ -444,19 +444,6 @@ def test_what_the_budget_leaves_out_is_named(llama: Engine, monkeypatch: pytest.
     assert report.as_json()["not_tried"] == report.not_tried
 
 
-def test_random_labels_give_an_estimate_near_chance_however_many_settings_are_tried(llama: Engine) -> None:
-    """The best of many settings is right too often on the rows that chose it; the nested estimate is not."""
-    draw, above = np.random.default_rng(5), 0.0
-    for _ in range(2):
-        rows = labelled([(text, LABELS[draw.integers(2)]) for text, _ in MANY[:30]])
-        more = {"iterations": 1, "techniques": "composed", "calibrate": "batch,prior,fitted,fitted-slope"}
-        report = tune(planned(llama, rows, **more), engine=llama)
-        assert abs(report.comparison.accuracy - 0.5) < 3 * (0.25 / len(rows)) ** 0.5
-        assert not report.kept
-        above += max(report.right) / len(rows) - report.comparison.accuracy
-    assert above > 0
-
-
 def test_the_labels_of_a_fold_do_not_choose_what_labels_it(llama: Engine) -> None:
     more = {"iterations": 1, "techniques": "composed", "calibrate": "batch,fitted"}
     first = planned(llama, labelled(MANY[:30]), **more)
