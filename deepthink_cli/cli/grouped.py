@@ -181,8 +181,9 @@ def _annotation(name: str, kind: Any, flag: Flag) -> Any:
     if flag.names:
         more["parser"] = _one_of(names := loaded(flag.names))
         metavar = metavar or f"[{'|'.join(names())}]"
+    spelled = name.replace("_", "-")
     info = typer.Option(
-        f"--{name.replace('_', '-')}",
+        f"--{spelled}/--no-{spelled}" if plain is bool and optional else f"--{spelled}",
         *filter(None, [flag.short]),
         envvar=variable(name) if flag.variable else None,
         show_envvar=False,

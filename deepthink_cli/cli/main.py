@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import io
 import os
 import sys
@@ -165,6 +166,7 @@ def main() -> None:
         code = _interrupted()
     finally:
         finish()
+    gc.freeze()  # otherwise all objects are looked through once more, for unreachable cycles
     if code == ExitCode.INTERRUPTED or still_working(OURS):
         # A normal exit takes a second and can crash threads in native code.
         os._exit(code)

@@ -255,7 +255,7 @@ def load_for(
         loaded = scorer.with_engine(engine, tell)
         _warn_of_extended(scorer, engine.tokenizer, rows, tell)
     else:
-        spec = scorer.find(options, tell)
+        spec = scorer.find(options, tell).for_rows(rows.count)
         if not skip:
             scorer.check_tokens(spec, rows.source or rows.split, rows.checked)
         _warn_of_extended(scorer, spec.tokenizer, rows, tell)

@@ -29,13 +29,13 @@ class Request:
     """The request of a choice: `shots` rows by a method, for queries if the method `reads` them.
 
     With a `chat`, sets are tried in conversations; hidden states and probabilities are from the plain template. `own`
-    are values of the method's own options.
+    are values of the method's own options. `balanced` is None where nothing is asked (`balances`).
     """
 
     method: str
     shots: int
     seed: int = 0
-    balanced: bool = False
+    balanced: bool | None = None
     queries: Sequence[Query] = ()
     chat: Chat | None = None
     own: Mapping[str, Any] = field(default_factory=dict)
@@ -44,6 +44,15 @@ class Request:
     def definition(self) -> SelectionMethod:
         """The method's entry in the registry; raises InputError for an unknown method."""
         return selection_method(self.method, "demos_by")
+
+    def balances(self, pool: PoolRows) -> bool:
+        """Whether equal numbers of every label are chosen: as asked, or as the source does where the pool allows it."""
+        if self.balanced is not None:
+            return self.balanced
+        try:
+            return self.definition.balanced and bool(_shares(pool, self.shots))
+        except InputError:
+            return False
 
 
 @dataclass(frozen=True)
@@ -102,11 +111,7 @@ def check_request(pool: PoolRows, request: Request) -> None:
     if request.balanced and not pool.labels:
         raise InputError.of("balance", None, f"the rows of {pool.name} have candidates of their own; omit it")
     if request.balanced:
-        if absent := [label for label in pool.labels if label not in rows.by_label]:
-            raise InputError.of(
-                "balance", None, f"{pool.name} has no row with the label {absent[0]!r}; add some, or omit it"
-            )
-        rows.shares(request.shots)
+        _shares(pool, request.shots)
     if request.queries and "queries" not in method.reads:
         raise InputError.of("for", None, f"{option('demos_by')} {request.method} does not read the queries; omit it")
     if {"probabilities", "trials"} & set(method.reads) and len({query.candidates for query in rows.rows}) > 1:
@@ -116,6 +121,15 @@ def check_request(pool: PoolRows, request: Request) -> None:
             f"compares the labels' probabilities, and the rows of {pool.name} have candidates of their own; "
             "use a method that reads hidden states alone",
         )
+
+
+def _shares(pool: PoolRows, shots: int) -> dict[str, int]:
+    """The number of demonstrations of each label in a balanced choice; raises InputError as `Pool.shares`."""
+    rows = Pool([pool.queries[place] for place in pool.free])
+    if absent := [label for label in pool.labels if label not in rows.by_label]:
+        problem = f"{pool.name} has no row with the label {absent[0]!r}; add some, or omit it"
+        raise InputError.of("balance", None, problem)
+    return rows.shares(shots) if pool.labels else {}
 
 
 def choose_demonstrations(
@@ -136,7 +150,7 @@ def choose_demonstrations(
         raise InputError.of("demos_by", request.method, f"reads the rows with a model; name one with {option('model')}")
     places = sorted(free) if method.in_file_order else free
     queries = [pool.queries[place] for place in places]
-    rows = Pool(queries, balanced=request.balanced, groups=input_groups(queries, pool.template, pool.labels))
+    rows = Pool(queries, balanced=request.balances(pool), groups=input_groups(queries, pool.template, pool.labels))
     cost = Cost()
     if engine is not None and set(method.reads) & {"hidden", "probabilities", "tokens"}:
         rows, cost = _observed(engine, pool, rows, request, store, tell)
@@ -178,7 +192,7 @@ def _observed(
 def _choice(method: SelectionMethod, rows: Pool, request: Request) -> Choice:
     """The method's choice; for a balanced choice by a method that does not balance, a choice for each label."""
     draw = random.Random(request.seed)
-    if not request.balanced or method.balances:
+    if not rows.balanced or method.balances:
         return method(rows, request.shots, draw, request.own)
     import numpy as np
 
@@ -210,7 +224,7 @@ def _selected(engine: Engine | None, pool: PoolRows, request: Request) -> Select
         method=request.method,
         shots=request.shots,
         seed=request.seed,
-        balanced=request.balanced,
+        balanced=request.balances(pool),
         options=dict(request.own) or None,
         pool=pool.name,
         pool_rows=len(pool.free),

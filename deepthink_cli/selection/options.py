@@ -12,7 +12,11 @@ from deepthink_cli.io.records import Natural
 from deepthink_cli.options import DATA, Flag, Options, named_by
 from deepthink_cli.selection.registry import selection_method, without_model
 
-BALANCE = Flag(DATA, "Choose equal numbers of demonstrations of every label.")
+BALANCE = Flag(
+    DATA,
+    "Choose equal numbers of demonstrations of every label. Default: as the method's source does.",
+    default=False,
+)
 POOL_SIZE = Flag(DATA, "Choose from a seeded sample of N rows. Default: all.", "N", hint="a number of rows, 1 or more")
 SHOTS = Flag(
     DATA,
@@ -47,7 +51,7 @@ class SelectOptions(Options):
     ] = "random"
     shots: Annotated[int, Field(ge=1), SHOTS]
     seed: Annotated[Natural, SEED] = 0
-    balance: Annotated[bool, BALANCE] = False
+    balance: Annotated[bool | None, BALANCE] = None
     pool_size: Annotated[int | None, Field(ge=1), POOL_SIZE] = None
     own: Mapping[str, Any] = {}
 

@@ -55,10 +55,14 @@ class EvaluationSet:
 
 @dataclass(frozen=True)
 class Drawn:
-    """Demonstrations in reading order, and the number of training rows omitted, by reason."""
+    """Demonstrations in reading order, and the number of training rows omitted, by reason.
+
+    `balanced` is whether a selection method chose equal numbers of every label; None if none chose.
+    """
 
     demonstrations: DemonstrationSet
     left_out: Counter[str]
+    balanced: bool | None = None
 
 
 def evaluation_set(task: Task, protocol: str, source: Source, limit: int | None = None) -> EvaluationSet:

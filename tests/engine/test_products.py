@@ -7,15 +7,18 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import Models, read
+from conftest import Models, read, write_rows
 from engine.queries import QUERIES
+from helpers.said import Captured, output
 from torch import nn
 from transformers.pytorch_utils import Conv1D
 
 from deepthink_cli import load_model, score
+from deepthink_cli.cli.main import run
 from deepthink_cli.engine import products
 from deepthink_cli.engine.batches import BatchedEngine
 from deepthink_cli.engine.products import reorder_weights, usual_products_are_slow
+from deepthink_cli.model.spec import FEW
 
 DEMOS = tuple(range(3, 40))
 ALL = 10**9
@@ -114,3 +117,25 @@ def test_a_loaded_model_says_whether_its_products_are_those_of_onednn(
     monkeypatch.setattr(reorder_weights, "__defaults__", (1,))
     engine = load_model(str(models("llama")))
     assert engine.description.endswith("; float32 products by oneDNN") is slow
+
+
+@pytest.mark.usefixtures("loaded_anew")
+@pytest.mark.parametrize(("count", "copied"), [(FEW - 1, False), (FEW, True)])
+@pytest.mark.parametrize("command", ["predict", "eval"])
+def test_weights_are_copied_where_there_are_rows_enough(
+    command: str,
+    count: int,
+    copied: bool,
+    models: Models,
+    demos: Path,
+    tmp_path: Path,
+    capsys: Captured,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(products, "usual_products_are_slow", lambda: True)
+    monkeypatch.setattr(reorder_weights, "__defaults__", (1,))
+    memory, rows = str(tmp_path / "mem.safetensors"), str(tmp_path / "rows.jsonl")
+    output(capsys, "think", str(demos), "-m", str(models("llama")), "-T", "1", "-q", "-o", memory)
+    write_rows(Path(rows), [{"review": "fine", "sentiment": "positive"}] * count)
+    assert run([command, memory, rows, "-v"]) == 0
+    assert ("float32 products by oneDNN" in capsys.readouterr().err) is copied

@@ -88,6 +88,21 @@ def test_a_method_sees_the_rows_of_one_label_at_a_time_and_its_scores_are_those_
         assert sorted(chosen) == sorted(scores)[-3:]
 
 
+@pytest.mark.parametrize(
+    ("shots", "asked", "counts"), [(6, None, (3, 3)), (6, False, (0, 6)), (1, None, (0, 1))], ids=str
+)
+def test_a_method_whose_source_balances_does_so_where_the_number_allows_it(
+    shots: int, asked: bool | None, counts: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def positive(pool: Pool, shots: int, draw: random.Random) -> Choice:
+        return Choice(sorted(range(len(pool)), key=lambda row: str(pool.rows[row].gold), reverse=True)[:shots])
+
+    monkeypatch.setitem(METHODS, "positive", SelectionMethod(positive, "positive", "this test", balanced=True))
+    chosen = choose_demonstrations(None, pool_of(ROWS), Request("positive", shots, balanced=asked))
+    assert tuple(chosen.labels[label] for label in LABELS) == counts
+    assert chosen.selected.balanced == (counts == (3, 3))
+
+
 def test_a_choice_without_an_order_is_shuffled_with_the_seed(loaded: Loaded) -> None:
     choices = [choose_demonstrations(loaded("llama"), pool_of(ROWS), Request("longest", 8, seed)) for seed in (0, 0, 1)]
     assert choices[0].places == choices[1].places != choices[2].places

@@ -236,13 +236,16 @@ class DeepThinkingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         from deepthink_cli.selection.pool import PoolRows
 
         reads = selection_method(self.demos_by, "demos_by").reads
-        if self.shots is None:
+        shots: Any = self.shots  # scikit-learn sets parameters without a check
+        if shots is None:
             return given, None
+        if not isinstance(shots, int | np.integer):
+            raise InputError.of("shots", shots, "a number of demonstrations, 1 or more")
         seed = self.random_state
         if not isinstance(seed, int | np.integer):
             seed = check_random_state(seed).randint(2**31 - 1)
         queries = [Query(example.text, given.labels, example.label) for example in given.examples]
-        request = Request(self.demos_by, self.shots, int(seed), chat=self.chat)
+        request = Request(self.demos_by, int(shots), int(seed), chat=self.chat)
         engine = self._engine()
         pool = PoolRows.of("X", queries, given.template, given.labels).fitting(engine.tokenizer, engine.limits)
         chosen = choose_demonstrations(engine if reads else None, pool, request)

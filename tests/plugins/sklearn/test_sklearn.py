@@ -230,6 +230,7 @@ def test_a_bias_of_rows_needs_twenty_that_are_not_read(name: str) -> None:
         ({"template": "no fields"}, "needs a text field and a label field"),
         ({"calibrate": "platt"}, "calibrate platt: use none, contextual"),
         ({"scoring": {"score": "best"}}, "^score '?best'?: use sum, mean, end"),
+        ({"shots": 4.5}, "^shots 4.5: a number of demonstrations, 1 or more"),
         ({"shots": 9}, "^shots 9: X has 4 rows to choose from"),
         ({"shots": 1}, "^shots 1: stratified sampling needs .* or draw at random"),
         ({"model": "./nowhere"}, "^model ./nowhere: no such model directory"),
