@@ -185,6 +185,8 @@ def codes_of_commands(bases: Bases, path: Path) -> dict[str, int]:
         (0, ("calibrated", "bias", "2", "per_token", "negative"), -1e300),
         (0, ("calibrated", "sha256"), "x"),
         (0, ("demonstrations", "labels", 0), "other"),
+        (0, ("dtypes", "memory"), "float16"),
+        (0, ("labels",), ["positive", "positive"]),
         (0, ("demonstrations", "sha256"), "x"),
         (0, ("demonstrations", "sha256"), DIGEST),
         (0, ("demonstrations", "texts", 0), {"other": "x"}),

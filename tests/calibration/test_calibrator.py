@@ -10,7 +10,7 @@ from statistics import fmean
 from typing import Any
 
 import pytest
-from conftest import REVIEWS, TEMPLATE
+from conftest import REVIEWS, TEMPLATE, readings_of
 from helpers.chats import write_chat_model
 
 from deepthink_cli import (
@@ -257,7 +257,19 @@ def test_an_empty_text_that_leaves_no_prompt_is_refused(llama: Engine) -> None:
 def test_in_a_chat_the_turn_of_the_user_holds_the_text(tmp_path: Path) -> None:
     engine = load_model(str(write_chat_model(tmp_path / "model")))
     solved = DemonstrationSet.of([Example(text, label) for text, label in REVIEWS], TEMPLATE, chat=Chat())
-    (memory,) = think(engine, tokenize_demonstrations(engine.tokenizer, solved), Method(1))
+    (memory,) = readings_of(engine, solved, Method(1))
     after = calibrated(engine, [memory], ["contextual"])
     bias = [fmean(column) for column in zip(*shares(engine, memory, ["N/A", "[MASK]", ""]), strict=True)]
     check(after, "contextual", [divided(row, bias) for row in shares(engine, memory, ROWS)])
+
+
+def test_every_text_field_is_filled() -> None:
+    examples = (Example({"a": "one two", "b": "x"}, "yes"), Example({"a": "three four", "b": "y"}, "no"))
+    template = Template("{a} and {b}: {label}")
+    two_fields = TokenizedDemonstrations(examples, template, ("yes", "no"), (1,))
+    assert basis_texts("content-free", two_fields)[0] == {"a": "N/A", "b": "N/A"}
+    for text in basis_texts("domain", two_fields):
+        assert isinstance(text, dict)
+        assert set(text["a"].split()) <= {"one", "two", "three", "four"}
+        assert len(text["a"].split()) == 2
+        assert text["b"] in ("x", "y")

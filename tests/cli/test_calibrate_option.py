@@ -13,7 +13,6 @@ from conftest import write_rows
 from helpers.said import Captured, json_of, output, rows_of
 from scipy.stats import binomtest
 
-from deepthink_cli import Scorer, evaluate
 from deepthink_cli.calibration import calibrator
 from deepthink_cli.calibration.registry import choices
 from deepthink_cli.cli.main import run
@@ -158,15 +157,6 @@ def test_samples_hold_the_corrections(memory: Path, labelled: Path, tmp_path: Pa
         assert row["calibrated"]["batch"]["rows"] == len(TEXTS)
         assert row["label"] == row["calibrated"]["batch"]["label"]
         assert row["iteration"] == 1 or row["label"] == row["gold"]
-
-
-def test_python_gives_the_same_report(memory: Path, labelled: Path, capsys: Captured) -> None:
-    report = evaluate(Scorer.open(memory, iteration="all", calibrate=["batch"]), labelled)
-    printed = evaluated(memory, labelled, capsys, "--calibrate", "batch")["results"]
-    assert json.loads(json.dumps(report.as_json()["results"])) == printed
-    assert report.accuracy == report.judged.value == 1
-    assert report.applied is report.evaluation.calibrated["batch"]
-    assert evaluate(Scorer.open(memory, iteration="all", calibrate=["none"]), labelled).judged.value < 1
 
 
 def test_rows_with_their_own_candidates_are_corrected_by_texts(

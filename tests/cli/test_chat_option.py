@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from conftest import write_rows
-from helpers.chats import chat_tokenizer, write_chat_model
-from helpers.families import build_tokenizer, write_model
+from helpers.chats import write_chat_model
+from helpers.families import write_model
 from helpers.said import Captured, refused
 from helpers.tiny import run_words
 
@@ -129,12 +129,3 @@ def test_rows_that_are_too_long_as_turns_are_found_before_the_weights(
     rows = write_rows(tmp_path / "rows.jsonl", [{"review": "x" * (limit - 10)}])
     assert len(f"{'x' * (limit - 10)} negative") < limit
     assert f"{rows}:1: too long" in refused(capsys, "predict", memory, rows, "-q")
-
-
-def test_the_tokenizers_digest_does_not_cover_the_template() -> None:
-    from deepthink_cli.model.fingerprint import tokenizer_sha256
-
-    tokenizer = chat_tokenizer("smollm2")
-    before = tokenizer_sha256(tokenizer)
-    tokenizer.chat_template = None
-    assert tokenizer_sha256(tokenizer) == before != tokenizer_sha256(build_tokenizer())

@@ -9,16 +9,17 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from conftest import shared, write_rows
+from conftest import readings_of, shared, write_rows
 from helpers.families import BOS, write_model
 from helpers.said import Captured
 from helpers.soak import with_soak
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
-from deepthink_cli import DemonstrationSet, Method, load_model, predict, think, tokenize_demonstrations
+from deepthink_cli import DemonstrationSet, Method, load_model, predict
 from deepthink_cli.cli.main import run
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.engine.opening import choose_engine
+from deepthink_cli.model.boundary import encode
 
 PLAIN = ["a warm film", "long and dull", "wise", "so so, and then again not so bad at all"]
 HOSTILE = [
@@ -52,7 +53,7 @@ def engine(request: pytest.FixtureRequest, llama: Engine, tmp_path: Path) -> Eng
 
 
 def test_no_text_changes_the_score_of_another(engine: Engine, reviews: DemonstrationSet) -> None:
-    (memory,) = think(engine, tokenize_demonstrations(engine.tokenizer, reviews), Method(1))
+    (memory,) = readings_of(engine, reviews, Method(1))
     alone = [one.scores for one in predict(engine, memory, PLAIN)]
     special = [token for token in engine.tokenizer.all_special_tokens if token.strip()]
     mixed = [text for pair in zip(PLAIN * 4, [*HOSTILE, *special, *HOSTILE], strict=False) for text in pair]
@@ -96,3 +97,11 @@ def test_a_row_of_ten_megabytes_is_refused_before_it_is_tokenised(
     assert out == ""
     where = inputs if source == "file" else "standard input"
     assert err == f"deepthink: {where}:2: {TOO_LARGE.format('review')}\n"
+
+
+def test_special_tokens_in_a_text_stay_text(engine: Engine) -> None:
+    special = set(engine.tokenizer.all_special_ids)
+    names = [*engine.tokenizer.all_special_tokens, *HOSTILE]
+    for text, ids in zip(names, encode(engine.tokenizer, names, special=False), strict=True):
+        assert not special & set(ids), text
+        assert ids

@@ -210,15 +210,6 @@ def test_eval_reports_skipped_rows_apart(memory: Path, mixed: Path, tmp_path: Pa
     assert run([*words, "--allow-errors", "3", "--calibrate", "contextual"]) == 0
 
 
-def test_samples_are_written_in_the_format_of_their_suffix(memory: Path, demos: Path, tmp_path: Path) -> None:
-    for name in ("s.jsonl", "s.parquet"):
-        assert run(["eval", str(memory), str(demos), "-q", "-o", str(tmp_path / name)]) == 0
-    for row, expected in zip(cells(tmp_path / "s.parquet"), lines(tmp_path / "s.jsonl"), strict=True):
-        assert (row["index"], row["iteration"]) == (expected["index"], expected["iteration"])
-        assert (row["gold"], row["review"]) == (expected["gold"], expected["input"]["review"])
-    assert list(lines(tmp_path / "s.jsonl")[0])[-2:] == ["input", "gold"]
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from conftest import Models, write_rows
-from helpers.said import Captured, json_of
 
 from deepthink_cli.artifact.format import read_header
 from deepthink_cli.cli.main import run
@@ -120,14 +119,3 @@ def test_think_takes_labels_from_everywhere(
     Path("file.yaml").write_text('labels: "@labels.txt"\n')
     assert run(["think", str(mixed), "-m", str(models("llama")), "-T", "1", "-q", *words]) == 0
     assert read_header("memory.safetensors").metadata.labels == ["negative, mixed", "positive"]
-
-
-def test_labels_of_the_environment_may_have_blanks(
-    mixed: Path, models: Models, monkeypatch: pytest.MonkeyPatch, capsys: Captured
-) -> None:
-    monkeypatch.setenv("DEEPTHINK_LABELS", '"negative, mixed",positive,not at all')
-    assert json_of(capsys, "think", mixed, "-m", str(models("llama")), "--dry-run", "--json")["labels"] == [
-        "negative, mixed",
-        "positive",
-        "not at all",
-    ]

@@ -131,16 +131,6 @@ def test_options_of_reading_without_a_meaning_are_refused(words: list[str], reas
     assert reason in capsys.readouterr().err
 
 
-def test_a_file_says_once_how_it_was_read(capsys: Captured) -> None:
-    made("coded.csv", *MAPPED)
-    Path("glue.tsv").write_text('text\tid\n"a fine start\t1\ndull\t2\nthe director said so"\t3\nok\t4\n')
-    capsys.readouterr()
-    assert run(["predict", "mem.safetensors", "glue.tsv"]) == 0
-    out, err = capsys.readouterr()
-    assert len(out.splitlines()) == 4
-    assert err.count("glue.tsv: quotation marks are read as text") == 1
-
-
 def test_a_task_file_says_how_its_rows_are_read(capsys: Captured) -> None:
     Path("rows.tsv").write_text("".join(f'"{text}\t{label}\n' for text, label in ROWS * 2))
     fields = 'template: "{column1} is {column2}"\nlabels: [negative, positive]\n'

@@ -194,3 +194,14 @@ def test_labels_that_seem_to_be_several_are_to_be_divided(
         assert NEVER not in told
         (row, *_) = lines(printed("predict", tmp_path / "mem.safetensors", demos)[0])
         assert set(row["scores"]) == {part.strip() for label in labels for part in label.split(separator)}
+
+
+def test_candidates_on_standard_input_are_named_when_they_come(
+    memory: Path, printed: Printed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = write_rows(tmp_path / "own.jsonl", CANDIDATES)
+    with file.open() as stream:
+        monkeypatch.setattr("sys.stdin", stream)
+        told = printed("predict", memory, "-", "-q")[1].replace(WARNING, "")
+    expected = f"standard input:2: candidate 'New York' {NEVER} 'New'; rename it, or use --score end\n"
+    assert told == f"warning: {expected}"

@@ -158,3 +158,8 @@ def test_tasks_whose_rows_are_not_there_are_listed_and_named(tmp_path: Path, cap
 
 def test_several_tasks_are_no_task_file(capsys: Captured) -> None:
     assert "--yaml: bbh is 22 tasks" in refused(capsys, "tasks", "bbh", "--yaml")
+
+
+def test_validate_answers_scripts_too(tmp_path: Path, capsys: Captured) -> None:
+    path, _ = tiny_task(tmp_path)
+    assert json_of(capsys, "tasks", "validate", path, "--json")["tasks"] == ["tiny"]

@@ -129,12 +129,3 @@ def test_a_progress_bar_shows_hostile_names_safely() -> None:
     shown.live.console.print(shown.get_renderable())
     assert r"\x1b]0;owned\x07" in screen.getvalue()
     assert not STEERING.search(screen.getvalue())
-
-
-def test_a_label_of_megabytes_does_not_fill_the_screen(models: Models, tmp_path: Path, capsys: Captured) -> None:
-    path = str(tmp_path / "mem.safetensors")
-    demos = write_rows(tmp_path / "demos.jsonl", [{"text": "x", "label": "no"}, {"text": "y", "label": "yes"}])
-    labels = json.dumps(["no", "yes", "z" * 500_000])
-    assert run(["think", str(demos), "-m", str(models("llama")), "--labels", labels, "-T", "1", "-o", path, "-q"]) == 0
-    assert run(["inspect", path]) == 0
-    assert len(safe(capsys)[0]) < 200_000

@@ -114,3 +114,13 @@ def test_mistakes_are_one_line_and_exit_2(
     assert run(["tune", "rows.jsonl", *more]) == 2
     lines = capsys.readouterr().err.splitlines()
     assert any(line.startswith("deepthink: ") and message in line for line in lines), lines
+
+
+def test_the_verdict_says_what_the_calibration_alone_gives(
+    words: list[str], capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    last = property(lambda self: max(n for n, each in enumerate(self.settings) if each.calibration == "domain"))
+    monkeypatch.setattr(TuneReport, "kept", last)
+    out = output(capsys, *words, "--calibrate", "none,domain", "-q", "--details")
+    (alone,) = re.findall(r"calibrations at T = 1: none \d+\.\d%, domain (\d+\.\d%)", out)
+    assert f"plain in-context learning with calibration domain: {alone}, against " in out

@@ -11,7 +11,7 @@ import pyarrow.parquet
 import pytest
 
 from deepthink_cli.data.examples import DemonstrationSet, Example, Query, read_demonstrations, read_queries
-from deepthink_cli.data.template import Template
+from deepthink_cli.data.template import Template, text_value
 from deepthink_cli.errors import InputError, Problems
 
 TEMPLATE = Template("Text: {text}\nLabel: {label}")
@@ -251,3 +251,8 @@ def test_many_rows_with_the_same_mistake_are_one_line_that_proposes_what_was_mea
         "Read it as 'text' with map Text=text",
         f"{where}: label 'Billing' is not one of billing, account; did you mean 'billing'?",
     )
+
+
+def test_a_lone_surrogate_is_no_text() -> None:
+    with pytest.raises(InputError, match=r"^here: 'a' holds the lone surrogate '\\udc80'; remove it$"):
+        text_value("x\udc80", "here", "a")

@@ -71,16 +71,6 @@ def test_one_token_and_other_dtypes_use_the_usual_product() -> None:
     assert half(one.expand(1, 5, 64).bfloat16()).dtype == torch.bfloat16
 
 
-def test_a_copy_of_a_layer_shares_its_reordered_weight() -> None:
-    layer = nn.Sequential(nn.Linear(64, 48))
-    reorder_weights(layer, ALL, fewest=1)
-    copy = deepcopy(layer)
-    assert copy[0].reordered is layer[0].reordered
-    hidden = torch.randn(3, 64)
-    with torch.inference_mode():
-        assert torch.equal(copy(hidden), layer(hidden))
-
-
 def test_weights_that_take_too_much_memory_or_are_small_stay_as_they_are() -> None:
     network = nn.Sequential(nn.Linear(64, 64), nn.Linear(64, 8))
     size = network[0].weight.nbytes
@@ -96,12 +86,6 @@ def test_a_layer_with_nan_keeps_its_own_product() -> None:
         network[0].weight[3, 3] = float("nan")
     assert reorder_weights(network, ALL, fewest=1) == 0
     assert reordered(network) == []
-
-
-def test_a_layer_that_accelerate_moves_and_one_in_half_precision_stay_as_they_are() -> None:
-    network = nn.Sequential(nn.Linear(64, 64), nn.Linear(64, 64).bfloat16(), nn.Linear(64, 64, device="meta"))
-    network[0]._hf_hook = object()  # type: ignore[assignment]
-    assert reorder_weights(network, ALL, fewest=1) == 0
 
 
 @pytest.mark.parametrize(

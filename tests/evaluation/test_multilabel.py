@@ -11,6 +11,7 @@ from helpers.said import Captured, json_of, output, rows_of
 
 from deepthink_cli import load_memory
 from deepthink_cli.calibrate_memory import calibrate
+from deepthink_cli.cli.main import run
 from deepthink_cli.data.examples import read_demonstrations, read_queries
 from deepthink_cli.errors import InputError
 from deepthink_cli.evaluation.threshold import Threshold
@@ -160,3 +161,10 @@ def test_what_has_one_label_only_is_refused_by_name(tmp_path: Path, capsys: Capt
         calibrate(memory, given, calibrate="batch")
     with pytest.raises(InputError, match="several labels"):
         Threshold.of("0.8").check_possible(True, True, several=True)
+
+
+def test_copies_of_a_row_are_no_more_rows_for_thresholds(tmp_path: Path) -> None:
+    memory = str(tmp_path / "memory.safetensors")
+    assert run(["think", rows(tmp_path / "demos.jsonl", DEMONSTRATIONS), "-T", "1", "-q", "-o", memory]) == 0
+    with pytest.raises(InputError, match="10 different rows that the memory has not read; thresholds need 20"):
+        calibrate(memory, rows(tmp_path / "rows.jsonl", labelled(10) * 3))

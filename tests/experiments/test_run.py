@@ -64,14 +64,6 @@ def test_more_seeds_are_added_to_a_run(command: list[str], tmp_path: Path) -> No
     assert len(read_results(tmp_path / "out")) == 9
 
 
-def test_the_first_reading_is_the_same_for_every_gate(command: list[str], tmp_path: Path) -> None:
-    assert run([*command, "--eta", "0.01,0.5", "--momentum", "0,0.9", "--seeds", "1"]) == 0
-    rows = read_results(tmp_path / "out")
-    assert len(rows) == 2 * 2 * 3
-    assert len({row.correct for row in rows if row.setting.iteration == 1}) == 1
-    assert len({row.key for row in rows}) == len(rows)
-
-
 def test_only_chosen_iterations_are_scored_and_all_are_read(command: list[str], tmp_path: Path) -> None:
     assert run([*command, "--at", "1,3", "--seeds", "1"]) == 0
     chosen = read_results(tmp_path / "out")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from conftest import Models, write_reviews
+from conftest import Models, readings_of, write_reviews
 from helpers.said import Captured, json_of, output
 from helpers.synthetic import THREE, classic, report, seeds, write
 
-from deepthink_cli import Scorer, evaluate, load_model, think, tokenize_demonstrations
+from deepthink_cli import Scorer, evaluate, load_model
 from deepthink_cli.data.examples import DemonstrationSet
 from deepthink_cli.report.formats import Page, latex, latex_text, markdown
 
@@ -48,7 +48,7 @@ def test_an_evaluation_is_a_table_with_a_row_for_each_iteration(
     models: Models, reviews: DemonstrationSet, tmp_path: Path
 ) -> None:
     engine = load_model(str(models("llama")))
-    memories = list(think(engine, tokenize_demonstrations(engine.tokenizer, reviews)))
+    memories = list(readings_of(engine, reviews))
     rows = write_reviews(tmp_path / "<rows>.jsonl")
     result = evaluate(Scorer.open(memories, calibrate=["contextual"]), rows, engine=engine)
     shown = result._repr_html_()

@@ -10,22 +10,10 @@ from statistics import fmean
 
 import pytest
 import torch
-from conftest import write_rows
+from conftest import readings_of, write_rows
 from helpers.said import Captured
 
-from deepthink_cli import (
-    DemonstrationSet,
-    Example,
-    Memory,
-    Method,
-    Query,
-    Scoring,
-    Template,
-    predict,
-    think,
-    tokenize_demonstrations,
-    tokenize_queries,
-)
+from deepthink_cli import DemonstrationSet, Example, Memory, Method, Query, Scoring, Template, predict, tokenize_queries
 from deepthink_cli.calibration.calibrator import Calibrator
 from deepthink_cli.cli.main import run
 from deepthink_cli.data.examples import Skipped
@@ -45,7 +33,7 @@ def memories(llama: Engine) -> list[Memory]:
     """Two iterations; the second label begins with the tokens of the first."""
     examples = [Example("it stops", "b"), Example("log attached", "bu"), Example("dark mode", "feature")]
     demonstrations = DemonstrationSet.of(examples, PATTERN)
-    return list(think(llama, tokenize_demonstrations(llama.tokenizer, demonstrations), Method(2)))
+    return list(readings_of(llama, demonstrations, Method(2)))
 
 
 def by_forward(engine: Engine, memory: Memory, text: str, after: str) -> dict[str, list[float]]:
@@ -109,7 +97,7 @@ def test_a_label_that_begins_with_another_wins_by_a_mean_or_with_an_end_and_neve
     likely = {("Ġb", "u"): 0.5, ("b", "u"): 0.5, ("b", line): 0.1, ("u", line): 0.8, ("Ġb", line): 0.1}
     engine = Bigrams(llama, likely)
     demonstrations = DemonstrationSet.of([Example("x", "b"), Example("y", "bu"), Example("z", "k")], PATTERN)
-    (memory,) = think(engine, tokenize_demonstrations(engine.tokenizer, demonstrations), Method(1))
+    (memory,) = readings_of(engine, demonstrations, Method(1))
     answers = {}
     for score in SCORES:
         (prediction,) = predict(engine, memory, ["w"], scoring=Scoring.of(score=score))
@@ -151,7 +139,7 @@ def test_an_ensemble_averages_the_scores_that_are_compared(llama: Engine, memori
     demonstrations = memories[0].provenance.demonstrations
     examples = demonstrations.examples[::-1]
     turned = DemonstrationSet.of(examples, demonstrations.template, demonstrations.labels)
-    other = next(think(llama, tokenize_demonstrations(llama.tokenizer, turned)))
+    other = next(readings_of(llama, turned))
     queries = [Query(text, LABELS) for text in TEXTS]
     for score in SCORES:
         alone = [

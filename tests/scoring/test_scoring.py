@@ -8,21 +8,10 @@ from collections.abc import Sequence
 
 import pytest
 import torch
-from conftest import Models, shared
+from conftest import Models, readings_of, shared
 from transformers import AutoTokenizer
 
-from deepthink_cli import (
-    DemonstrationSet,
-    Memory,
-    Method,
-    Query,
-    load_model,
-    predict,
-    score,
-    think,
-    tokenize_demonstrations,
-    tokenize_queries,
-)
+from deepthink_cli import DemonstrationSet, Memory, Method, Query, load_model, predict, score, tokenize_queries
 from deepthink_cli.data.examples import UNREADABLE, Skipped
 from deepthink_cli.data.template import Template
 from deepthink_cli.engine.base import Engine, ScoringPlan, Sums
@@ -48,7 +37,7 @@ PAIR = ("positive", "negative")
 
 @pytest.fixture
 def memory(llama: Engine, reviews: DemonstrationSet) -> Memory:
-    return list(think(llama, tokenize_demonstrations(llama.tokenizer, reviews), Method(2)))[-1]
+    return list(readings_of(llama, reviews, Method(2)))[-1]
 
 
 def test_neither_order_nor_company_changes_a_score(llama: Engine, memory: Memory, reviews: DemonstrationSet) -> None:
@@ -154,7 +143,7 @@ def test_a_head_that_does_something_else_is_left_to_the_model(models: Models) ->
 
 def test_half_precision_scores_are_compared_in_float32(models: Models, reviews: DemonstrationSet) -> None:
     engine = load_model(str(models("llama")), dtype="bfloat16")
-    memory = next(think(engine, tokenize_demonstrations(engine.tokenizer, reviews)))
+    memory = next(readings_of(engine, reviews))
     values = [value for row in predict(engine, memory, ["one", "two", "three"]) for value in row.scores.values()]
     assert any(value != float(torch.tensor(value).bfloat16()) for value in values)
 
@@ -198,7 +187,7 @@ def engine(llama: Engine) -> Engine:
 
 @pytest.fixture
 def memories(llama: Engine, reviews: DemonstrationSet) -> list[Memory]:
-    return list(think(llama, tokenize_demonstrations(llama.tokenizer, reviews), Method(2)))
+    return list(readings_of(llama, reviews, Method(2)))
 
 
 def test_rows_keep_their_places(engine: Engine, memories: list[Memory]) -> None:

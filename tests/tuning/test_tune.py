@@ -21,17 +21,7 @@ from helpers.soak import with_soak
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
-from deepthink_cli import (
-    Chat,
-    Engine,
-    Memory,
-    Query,
-    Template,
-    load_memory,
-    load_model,
-    predict,
-    think,
-)
+from deepthink_cli import Chat, Engine, Memory, Query, Template, load_memory, load_model, predict, think
 from deepthink_cli import tokenize_demonstrations as tokenize
 from deepthink_cli.calibration.calibrator import Calibrator
 from deepthink_cli.calibration.registry import CALIBRATIONS

@@ -11,10 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from deepthink_cli import (
-    Gate,
-    Memory,
-)
+from deepthink_cli import Gate, Memory
 from deepthink_cli.memory import State
 from deepthink_cli.registry import split_names
 from deepthink_cli.updates.registry import RULES, checked_rule, parse_rule, rule_text, values_of

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from conftest import readings_of
 from safetensors import safe_open
 from torch import Tensor
 
@@ -55,7 +56,7 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def thought(llama: BatchedEngine, reviews: DemonstrationSet) -> Callable[[Method], list[Memory]]:
     """All memories that a method makes of the reviews."""
-    return lambda method: list(think(llama, tokenize_demonstrations(llama.tokenizer, reviews), method))
+    return lambda method: list(readings_of(llama, reviews, method))
 
 
 def stored(path: Path) -> dict[str, Any]:
