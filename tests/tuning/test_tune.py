@@ -104,7 +104,8 @@ def test_scores_without_two_folds_are_those_of_a_memory_of_the_third(llama: Engi
 
 def better(report: TuneReport, number: int) -> TuneReport:
     """The report as if a setting had been better beyond noise."""
-    return replace(report, best=number, comparison=Comparison(20, 15, 5, 10, 0))
+    right = tuple(15 if place == number else 5 for place in range(len(report.right)))
+    return replace(report, best=number, right=right, comparison=Comparison(20, 15, 5, 10, 0))
 
 
 def test_the_memory_is_that_of_think_with_the_choice(
@@ -128,6 +129,8 @@ def test_plain_in_context_learning_is_kept_unless_the_choice_is_better_beyond_no
     assert (noise.kept, noise.setting.method.iterations, noise.tuned.accuracy) == (0, 1, 3 / 9)
     chosen = better(report, 4)
     assert (chosen.kept, chosen.setting, chosen.tuned.accuracy) == (4, report.settings[4], 15 / 20)
+    worse = replace(chosen, right=(6, *(5 for _ in chosen.right[1:])))
+    assert (worse.kept, worse.chosen_by_rows) == (0, False)
     assert (chosen.as_json()["difference_beyond_noise"], noise.as_json()["difference_beyond_noise"]) == (True, False)
 
 
