@@ -113,9 +113,9 @@ class TuneReport:
 
     @property
     def not_tried(self) -> list[str]:
-        """The readings that the budget left out, in words."""
+        """The calibrations and readings that the budget left out, in words."""
         grid = self.plan.grid
-        skipped = []
+        skipped = [f"calibration {name}" for name in grid.left_out]
         for technique, asked, tried in zip(grid.techniques, grid.asked, grid.readings or grid.asked, strict=True):
             if tried < asked:
                 skipped.append(f"{technique.name}, T = {tried + 1}" + (f" to {asked}" if tried + 1 < asked else ""))

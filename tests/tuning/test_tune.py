@@ -26,12 +26,13 @@ from deepthink_cli import tokenize_demonstrations as tokenize
 from deepthink_cli.calibration.calibrator import Calibrator
 from deepthink_cli.calibration.registry import CALIBRATIONS
 from deepthink_cli.errors import InputError
-from deepthink_cli.events import Note, Progress
+from deepthink_cli.events import Note, Progress, silent
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.model.tokens import tokenize_queries
 from deepthink_cli.scoring.softmax import log_softmax
 from deepthink_cli.selection.features import Observer
 from deepthink_cli.selection.pool import PoolRows
+from deepthink_cli.tuning import held_out
 from deepthink_cli.tuning.held_out import held_out_scores, training_sets
 from deepthink_cli.tuning.nested import Comparison, Excess
 from deepthink_cli.tuning.options import TuneOptions
@@ -93,7 +94,8 @@ def test_scores_without_two_folds_are_those_of_a_memory_of_the_third(llama: Engi
 
 def better(report: TuneReport, number: int) -> TuneReport:
     """The report as if a setting had been better beyond noise."""
-    return replace(report, best=number, comparison=Comparison(20, 15, 5, 10, 0))
+    right = tuple(15 if place == number else 5 for place in range(len(report.right)))
+    return replace(report, best=number, right=right, comparison=Comparison(20, 15, 5, 10, 0))
 
 
 def test_the_memory_is_that_of_think_with_the_choice(
@@ -117,6 +119,8 @@ def test_plain_in_context_learning_is_kept_unless_the_choice_is_better_beyond_no
     assert (noise.kept, noise.setting.method.iterations, noise.tuned.accuracy) == (0, 1, 3 / 9)
     chosen = better(report, 4)
     assert (chosen.kept, chosen.setting, chosen.tuned.accuracy) == (4, report.settings[4], 15 / 20)
+    worse = replace(chosen, right=(6, *(5 for _ in chosen.right[1:])))
+    assert (worse.kept, worse.chosen_by_rows) == (0, False)
     assert (chosen.as_json()["difference_beyond_noise"], noise.as_json()["difference_beyond_noise"]) == (True, False)
 
 
@@ -401,28 +405,53 @@ def test_without_scikit_learn_no_classifier_is_compared(llama: Engine, monkeypat
 
 
 @pytest.mark.parametrize(
-    ("budget", "readings"), [(60, (4, 1, 1)), (17, (1, 1, 0)), pytest.param(None, (9, 9, 1), marks=pytest.mark.soak)]
+    ("budget", "readings"), [(60, (3, 1, 1)), (17, (1, 1, 0)), pytest.param(None, (9, 9, 1), marks=pytest.mark.soak)]
 )
 def test_a_budget_tries_t_1_of_every_technique_first_and_then_as_many_readings_as_fit(
     llama: Engine, monkeypatch: pytest.MonkeyPatch, budget: float | None, readings: tuple[int, ...]
 ) -> None:
-    """A scored memory takes 1 s: 6 for T = 1 of 6 sets, 12 for each later T of two gates, which is taken for 24.
+    """A scored memory takes 1 s: 6 for T = 1 of 6 sets, 12 for each later T of two gates.
 
-    Two copies are taken for four passes. After 18 s for T = 1 of all, 42 s are left, and 36 passes have taken 18 s.
+    The first set is scored twice: of 60 s, 21 are spent on T = 1 of three techniques, and 4 on T = 2 and 3 of one set.
+    35 are left, in which two more readings end after 24 s, and three after 36.
     """
-    plan, seconds, before = planned(llama, iterations=9, techniques="composed,repeat-2"), [0.0], [0]
+    plan, seconds = planned(llama, iterations=9, techniques="composed,repeat-2"), [0.0]
+    score = held_out._Scorer.score
 
-    def tell(event: Any) -> None:
-        seconds[0] += max(0, event.done - before[0]) if event.done else 0
-        before[0] = event.done
+    def scored(scorer: Any, memories: dict[int, Any]) -> None:
+        seconds[0] += len(memories)
+        score(scorer, memories)
 
-    sets = training_sets(plan, llama, None, lambda _: None)
-    monkeypatch.setattr("deepthink_cli.tuning.held_out.clock", lambda: seconds[0])
-    tried = held_out_scores(llama, plan.rows, sets, plan.grid, tell, budget)
+    sets = training_sets(plan, llama, None, silent)
+    monkeypatch.setattr(held_out._Scorer, "score", scored)
+    monkeypatch.setattr(held_out, "clock", lambda: seconds[0])
+    tried = held_out_scores(llama, plan.rows, sets, plan.grid, silent, budget)
+    assert not tried.grid.left_out
+    if budget is not None:
+        assert seconds[0] <= budget
     assert tried.grid.readings == readings
     assert {each.technique.name for each in tried.grid.settings} == {
         name for name, last in zip(("deep-thinking", "composed", "repeat-2"), readings, strict=True) if last
     }
+
+
+def test_a_budget_leaves_out_the_corrections_of_most_texts_if_t_1_takes_longer(
+    llama: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """T = 1 of the first of 6 sets takes 1 s; 20 texts of random words are most of it."""
+    plan, seconds, score = planned(llama, calibrate="contextual,domain,pmi"), [0.0], held_out._Scorer.score
+
+    def scored(scorer: Any, memories: dict[int, Any]) -> None:
+        seconds[0] += 1
+        score(scorer, memories)
+
+    sets = training_sets(plan, llama, None, silent)
+    monkeypatch.setattr(held_out._Scorer, "score", scored)
+    monkeypatch.setattr(held_out, "clock", lambda: seconds[0])
+    tried = held_out_scores(llama, plan.rows, sets, plan.grid, silent, 5)
+    assert tried.grid.left_out == ("domain",)
+    assert {each.calibration for each in tried.grid.settings} == {"none", "contextual", "pmi"}
+    assert not held_out_scores(llama, plan.rows, sets, plan.grid, silent, 8).grid.left_out
 
 
 def test_what_the_budget_leaves_out_is_named(llama: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
