@@ -22,10 +22,10 @@ from record import Table, parser
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLES = ROOT / "examples"
 REVIEWS = EXAMPLES / "reviews"
-NOTE = "Median processor seconds of several runs, each in a process of its own."
+NOTE = "Median processor seconds of several runs, each in a process of its own, on one thread."
 MODEL_NOTE = (
-    "Median processor seconds and peak MiB of several runs, each in a process of its own, in turns with a program of "
-    "five lines in which transformers loads the model and its tokenizer and runs one pass."
+    "Median processor seconds and peak MiB of several runs, each in a process of its own, on one thread, in turns with a "
+    "program of five lines in which transformers loads the model and its tokenizer and runs one pass."
 )
 MODEL_COLUMNS = ("command", "processor s", "transformers s", "MiB", "transformers MiB")
 MODEL_RATIOS = ("processor s / transformers s", "MiB / transformers MiB")
@@ -33,8 +33,9 @@ TRANSFORMERS = [sys.executable, str(Path(__file__).parent / "peer_programs" / "b
 TEXT = "A slow start, but I loved it."
 STUDY = shlex.quote(str(EXAMPLES / "study" / "shots.yaml"))
 DEEPTHINK = [sys.executable, "-m", "deepthink_cli"]
-# Compiled modules are kept, as they are where a package is installed.
+# Compiled modules are kept, as they are where a package is installed. A thread that waits for another would spin.
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+ENVIRONMENT["OMP_NUM_THREADS"] = "1"
 # In a folder with mem.safetensors, rows.jsonl (labelled), one.jsonl, and the runs runs/weather and runs/shots.
 MISTAKES = (
     "think rows.jsonl --bogus",
