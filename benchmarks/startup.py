@@ -24,8 +24,8 @@ EXAMPLES = ROOT / "examples"
 REVIEWS = EXAMPLES / "reviews"
 NOTE = "Median processor seconds of several runs, each in a process of its own, on one thread."
 MODEL_NOTE = (
-    "Median processor seconds and peak MiB of several runs, each in a process of its own, on one thread, in turns with a "
-    "program of five lines in which transformers loads the model and its tokenizer and runs one pass."
+    "Median processor seconds and peak MiB of several runs, each in a process of its own, on one thread, in turns with "
+    "a program of five lines in which transformers loads the model and its tokenizer and runs one pass."
 )
 MODEL_COLUMNS = ("command", "processor s", "transformers s", "MiB", "transformers MiB")
 MODEL_RATIOS = ("processor s / transformers s", "MiB / transformers MiB")
