@@ -88,7 +88,7 @@ class ModelSpec:
     gguf: str | None = None
     warning: str | None = None
     few_rows: bool = False
-    _identities: dict[str, ModelIdentity] = field(default_factory=dict, init=False, repr=False)
+    _identities: dict[str, ModelIdentity] = field(default_factory=dict, repr=False)
 
     def for_rows(self, count: int | None) -> ModelSpec:
         """The same model, for a number of rows; None is any number."""

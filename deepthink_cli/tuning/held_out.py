@@ -98,20 +98,20 @@ def held_out_scores(
 ) -> Tried:
     """Score the held-out rows of every set after each reading of its memories, within `budget` seconds.
 
-    T = 1 of every technique comes first, then T > 1 of each, as far as the budget allows by the time of the first set.
-    T = 1 of the first technique is always scored; corrections by texts are left out if it would take too long. The sets
-    are read in shared passes, as many at once as fit the device.
+    With a budget, T = 1 of every technique comes first, then T > 1 of each, for which T = 1 is read again, as far as
+    the budget allows by the time of the first set. T = 1 of the first technique is always scored; corrections by texts
+    are left out if it would take too long. The sets are read in shared passes, as many at once as fit the device.
     """
-    end = None if budget is None else clock() + budget
-    if end is not None:
+    end, stages = None, list(enumerate(grid.asked))
+    if budget is not None:
+        end, stages = clock() + budget, [*((kind, 1) for kind, _ in stages), *stages]
         grid = _affordable(engine, rows, sets, grid, end)
-    stages = [*((kind, 1) for kind in range(len(grid.asked))), *enumerate(grid.asked)]
     scorers = [[_Scorer(engine, rows, each, grid, kind) for each in sets] for kind in range(len(grid.asked))]
     readings, seconds = [0] * len(grid.asked), [[0.0, 0.0] for _ in grid.asked]
     for kind, last in stages:
         technique, before = grid.techniques[kind], readings[kind]
         first, methods = last == 1, grid.methods[:1] if last == 1 else grid.methods
-        if last <= before or not (first or before):
+        if last <= before or not (first or before or end is None):
             continue
         if end is not None and (kind or before):
             of_set = (end - clock()) / len(sets)
@@ -121,19 +121,24 @@ def held_out_scores(
             last = min(last, before + _readings_within((end - clock()) / len(sets), times))
             if last == before:
                 continue
-        began = clock()
         done, total, what = 0, len(sets) * len(methods) * (last - before), f"tuning {technique.name}"
         tell(Progress(what, done, total))
+        since = clock()
         thoughts = [
             (each.demonstrations[kind], replace(method, iterations=last)) for each in sets for method in methods
         ]
-        for scored in memories_of(engine, technique, thoughts, _score(scorers[kind], len(methods), before)):
+        for iteration, scored in memories_of(engine, technique, thoughts, _score(scorers[kind], len(methods), before)):
             done = min(total, done + scored)  # a batch that runs out of memory is scored again
             tell(Progress(what, done, total))
+            seconds[kind][iteration > 1] += clock() - since
+            since = clock()
         readings[kind] = last
-        seconds[kind][min(before, 1)] = (clock() - began) / (last - before) / len(methods)
+    costs = [
+        (once, later / max(1, (last - 1) * len(grid.methods)))
+        for last, (once, later) in zip(readings, seconds, strict=True)
+    ]
     scores = [_stacked([scorer.scores for scorer in of_set]) for of_set in zip(*scorers, strict=True)]
-    return Tried(replace(grid, readings=tuple(readings)), scores, tuple((once, again) for once, again in seconds))
+    return Tried(replace(grid, readings=tuple(readings)), scores, tuple(costs))
 
 
 def _stacked(by_technique: Sequence[Mapping[str, Floats]]) -> dict[str, Floats]:
@@ -211,19 +216,20 @@ def memories_of(
 
 def _score(
     scorers: Sequence[_Scorer], methods: int, before: int
-) -> Callable[[Sequence[int], list[Memory]], Iterator[int]]:
+) -> Callable[[Sequence[int], list[Memory]], Iterator[tuple[int, int]]]:
     """A function that scores a batch of memories after each reading that follows the first `before` readings.
 
-    Memory number i is of set i // `methods` and method i % `methods`.
+    It yields the reading and the number of memories of each set. Memory number i is of set i // `methods` and method
+    i % `methods`.
     """
 
-    def score(numbers: Sequence[int], memories: list[Memory]) -> Iterator[int]:
+    def score(numbers: Sequence[int], memories: list[Memory]) -> Iterator[tuple[int, int]]:
         if memories[0].iteration <= before:
             return
         for place, group in groupby(zip(numbers, memories, strict=True), lambda pair: pair[0] // methods):
             of_set = {number % methods: memory for number, memory in group}
             scorers[place].score(of_set)
-            yield len(of_set)
+            yield memories[0].iteration, len(of_set)
 
     return score
 
@@ -285,6 +291,8 @@ class _Scorer:
         import numpy as np
 
         iteration = next(iter(memories.values())).iteration
+        if iteration == 1:
+            memories = {0: next(iter(memories.values()))}
         placed = [self.engine.place(memory) for memory in memories.values()]
         numbers = [slice(None) if iteration == 1 else number for number in memories]
         if not self.observed:

@@ -190,7 +190,9 @@ def test_progress_ends_at_its_total_and_identical_rows_are_counted(llama: Engine
     steps = [event for event in events if isinstance(event, Progress)]
     assert all(before.done < after.done or after.done == 0 for before, after in pairwise(steps))
     ends = [step.total for step, after in pairwise([*steps, steps[0]]) if after.done == 0]
-    assert [step.done for step in steps if step.done == step.total] == ends == [6, 6 * 2]  # T = 1; T = 2 of two gates
+    assert (
+        [step.done for step in steps if step.done == step.total] == ends == [6 * 2 * 2]
+    )  # two readings with two gates
 
 
 @pytest.mark.parametrize(
