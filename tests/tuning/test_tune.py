@@ -25,6 +25,8 @@ from deepthink_cli import Chat, Engine, Memory, Query, Template, load_memory, lo
 from deepthink_cli import tokenize_demonstrations as tokenize
 from deepthink_cli.calibration.calibrator import Calibrator
 from deepthink_cli.calibration.registry import CALIBRATIONS
+from deepthink_cli.engine.base import Reading, ScoringPlan, Sums
+from deepthink_cli.engine.batches import BatchedEngine
 from deepthink_cli.errors import InputError
 from deepthink_cli.events import Note, Progress, silent
 from deepthink_cli.model.options import ModelOptions
@@ -77,6 +79,29 @@ def test_every_setting_is_judged_by_thinking_about_the_other_folds(llama: Engine
             labels = by_hand(llama, plan, rest, fold, setting)
             right += sum(label == plan.rows.queries[row].gold for label, row in zip(labels, fold, strict=True))
         assert report.right[number] == right, setting
+
+
+def test_nothing_is_read_or_scored_twice(llama: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan, given = planned(llama, iterations=3, calibrate="contextual"), Counter[tuple[object, ...]]()
+    read, score = BatchedEngine.read, BatchedEngine.score
+
+    def last_keys(memory: Memory | None) -> bytes:
+        return b"" if memory is None else memory.keys[-1].numpy().tobytes()
+
+    def noted_reading(engine: BatchedEngine, readings: Sequence[Reading]) -> list[Memory]:
+        given.update((each.token_ids, last_keys(each.history), each.start) for each in readings)
+        return read(engine, readings)
+
+    def noted_rows(engine: BatchedEngine, memories: Sequence[Memory], queries: ScoringPlan) -> list[Sums]:
+        given.update((each.prefix, last_keys(memory)) for memory in memories for each in queries.queries)
+        return score(engine, memories, queries)
+
+    monkeypatch.setattr(BatchedEngine, "read", noted_reading)
+    monkeypatch.setattr(BatchedEngine, "score", noted_rows)
+    sets = training_sets(plan, llama, None, lambda _: None)
+    held_out_scores(llama, plan.rows, sets, plan.grid, lambda _: None)
+    assert {len(each) for each in given} == {2, 3}  # rows and readings
+    assert given.total() == len(given)
 
 
 def test_scores_without_two_folds_are_those_of_a_memory_of_the_third(llama: Engine) -> None:
