@@ -13,8 +13,9 @@ TOKENIZER ?=
 SHAPES ?=
 # Pages that are made of the program and of records.
 PAGES := cli measurements registries reproduce
+STUDIES := table1 table2 table3 mmlu-categories shots seeds-and-orders eta official-recipe
 
-.PHONY: demo real test soak gpu serving lint docs docs-check site benchmark evidence table1 release clean
+.PHONY: demo real test soak gpu serving lint docs docs-check site benchmark evidence table1 reproduce-small release clean
 
 demo: $(VENV)/.installed
 	$(BIN)/deepthink demo
@@ -81,6 +82,13 @@ benchmark: $(VENV)/.benchmark
 	$(if $(DATA),$(BIN)/python benchmarks/half_precision.py --record $(RECORDS)/half_precision.json $(ROWS) --rounds 2)
 	$(if $(DATA),$(SPEED)/speed.json --parts agnews --shapes gpt2 $(REAL) $(ROWS) $(WORDS))
 	$(if $(DATA),$(BIN)/python benchmarks/predicting.py --record $(RECORDS)/predicting.json $(ROWS) $(WORDS) --shapes pocket gpt2 $(REAL))
+
+# Every study of the paper at small scale, with the built-in model: `make reproduce-small DATA=DIR`.
+reproduce-small: ROWS = $(DATA:%=--data-dir %)
+reproduce-small: $(VENV)/.installed
+	for study in $(STUDIES); do \
+	  $(BIN)/deepthink study run paper/$$study --scale small $(ROWS) -o runs/small/$$study || exit 1; \
+	done
 
 # docs/evidence.md, docs/table1.md and the table and plots of README.md, from research/tables/; needs no model.
 evidence: $(VENV)/.installed

@@ -96,9 +96,9 @@ def main() -> None:
 
     clock, choose, loaded = _Clock(), opening.choose_engine, []
 
-    def chosen(model: LanguageModel, name: str = AUTO) -> Engine:
+    def chosen(model: LanguageModel, name: str = AUTO, few_rows: bool = False) -> Engine:
         """Choose the engine; the passes of its network are clocked from then on."""
-        engine = choose(model, name)
+        engine = choose(model, name, few_rows)
         body: Any = model.network.base_model
         body.forward = clock.around(body.forward)
         kind: Any = LanguageModel

@@ -18,7 +18,8 @@ from deepthink_cli.calibration.observed import (
     observed,
     observed_demonstrations,
 )
-from deepthink_cli.calibration.registry import NONE, THRESHOLDS, Calibration, calibration
+from deepthink_cli.calibration.registry import HEAD, NONE, THRESHOLDS, Calibration, calibration
+from deepthink_cli.calibration.several_labels import thresholds_with_head
 from deepthink_cli.calibration.stored import calibrated_by_rows, calibrated_by_texts, check_storable
 from deepthink_cli.data.examples import Query, Skipped
 from deepthink_cli.data.same_input import is_among
@@ -60,8 +61,8 @@ def calibrate(
             `fitted-slope`, `centroid`, `head` and `thresholds`.
         output: the new file; without it, the memory's own file is replaced. The tensors stay as they are.
         calibrate: the calibration; by default `batch` with rows and `contextual` without. `none` removes a correction;
-            `thresholds`, the default for rows with several labels, fits a threshold for each label instead; `centroid`
-            and `head` store a classifier of hidden states, of the demonstrations if no rows are given.
+            `centroid` and `head` store a classifier of hidden states, of the demonstrations if no rows are given. Rows
+            with several labels have `thresholds`, by default, or `head`, whose shares have thresholds, too.
         scoring: the scoring whose scores are corrected; the correction is used with this scoring only.
         limit: a number of rows, of which a fixed sample is then used.
         options: how to load the model that made the memory; unset options are taken from the memory.
@@ -79,15 +80,23 @@ def calibrate(
         name = THRESHOLDS
     evaluated = _checked(scorer, name, rows, limit)
     spec = scorer.find(options, tell)
-    if name != THRESHOLDS:
+    if not scorer.gives_several:
         check_inputs([name], scorer.demonstrations, spec, scoring)
     if evaluated is not None:
         scorer.check_tokens(spec, evaluated.source or evaluated.split, evaluated.checked)
     loaded = scorer.load(spec, tell).with_first_reading()
-    if name == THRESHOLDS and evaluated is not None:
-        found, source = predictions_of(loaded, evaluated, tell), Path(evaluated.split).name
-        return _save(read_header(memory), None, output, thresholds_of(found, scorer.memory.provenance, source, scoring))
+    if scorer.gives_several and evaluated is not None:
+        return _save(read_header(memory), None, output, _thresholds(loaded, name, evaluated, tell))
     return _save(read_header(memory), _correction(loaded, name, evaluated, tell), output)
+
+
+def _thresholds(loaded: Loaded, name: str, rows: EvaluatedRows, tell: Tell) -> Thresholds:
+    """The thresholds of a memory, of the shares of label scores or of a head."""
+    (memories,), scoring, source = loaded.members, loaded.scorer.scoring, Path(rows.split).name
+    if name == HEAD:
+        found = observed(loaded.engine, memories, _unread(rows), scoring)
+        return thresholds_with_head(list(_kept(found, rows.count, tell)), memories, source, scoring)
+    return thresholds_of(predictions_of(loaded, rows, tell), loaded.scorer.memory.provenance, source, scoring)
 
 
 def _correction(loaded: Loaded, name: str, rows: EvaluatedRows | None, tell: Tell) -> Calibrated:
@@ -112,17 +121,17 @@ def _save(
 def _checked(scorer: Scorer, name: str, rows: str | Path | RowSource | None, limit: int | None) -> EvaluatedRows | None:
     """The rows for the estimate of a calibration, None for texts; raises InputError if it cannot be estimated."""
     memory = scorer.memory
-    if name == THRESHOLDS:
-        if not scorer.gives_several:
-            raise InputError.of("calibrate", name, "is for memories of rows with several labels; use fitted")
-        if rows is None:
-            raise InputError.of("calibrate", name, "are fitted on labelled rows; give a file of them")
-        return rows_of_file(memory, rows, limit)
-    check_storable(name, memory.provenance.demonstrations, memory.name)
-    method = calibration(name)
-    if method.of_states and scorer.scoring.of_parts:
+    method = None if name == THRESHOLDS else calibration(name)
+    if method is not None and method.of_states and scorer.scoring.of_parts:
         reason = f"compares hidden states after a whole memory; not with {scorer.scoring}"
         raise InputError.of("calibrate", name, reason)
+    if method is None and not scorer.gives_several:
+        raise InputError.of("calibrate", name, "is for memories of rows with several labels; use fitted")
+    if method is None or (name == HEAD and scorer.gives_several):
+        if rows is None:
+            raise InputError.of("calibrate", name, "is fitted on labelled rows; give a file of them")
+        return rows_of_file(memory, rows, limit)
+    check_storable(name, memory.provenance.demonstrations, memory.name)
     if method.of_states:
         if rows is not None:
             return rows_of_file(memory, rows, limit)

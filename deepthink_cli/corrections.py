@@ -124,7 +124,8 @@ class Thresholds:
     """The share of each label above which a row gets it (`deepthink calibrate MEMORY ROWS`), at every iteration.
 
     They were fitted to scores with the options `scoring`, on `rows` rows of the file `source` in `folds` folds. The
-    figures are of the last iteration, on rows to which the thresholds were not fitted.
+    figures are of the last iteration, on rows to which the thresholds were not fitted. With a `head`, the shares are
+    those of its scores (`calibration.several_labels`).
     """
 
     scoring: dict[str, Value]
@@ -135,6 +136,7 @@ class Thresholds:
     micro_f1: Share
     macro_f1: Share
     subset_accuracy: Share
+    head: dict[str, Head] | None = None
 
     @model_validator(mode="after")
     def _check_folds(self) -> Self:
@@ -142,13 +144,20 @@ class Thresholds:
             raise ValueError(f"{self.folds} folds of {self.rows} rows")
         return self
 
+    def of(self, iterations: Collection[int]) -> Thresholds:
+        """The thresholds of some iterations only."""
+        at = {t: each for t, each in self.at.items() if int(t) in iterations}
+        head = self.head and {t: each for t, each in self.head.items() if int(t) in iterations}
+        return replace(self, at=at, head=head)
+
     def __str__(self) -> str:
         last = max(self.at, key=int)
         shown = [f"{label!r} {value:.3f}" for label, value in list(self.at[last].items())[:_SHOWN]]
         shown += ["..."] * (len(self.at[last]) > _SHOWN)
         options = "".join(f", {name} {value}" for name, value in self.scoring.items())
+        what = "thresholds" if self.head is None else "head and thresholds"
         return (
-            f"thresholds of {self.rows} rows of {self.source}{options}; at T = {last}: {', '.join(shown)}; "
+            f"{what} of {self.rows} rows of {self.source}{options}; at T = {last}: {', '.join(shown)}; "
             f"{self.folds}-fold cross-validation: micro-F1 {self.micro_f1:.3f}, macro-F1 {self.macro_f1:.3f}, subset "
             f"accuracy {self.subset_accuracy:.1%}"
         )

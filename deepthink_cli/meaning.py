@@ -7,11 +7,12 @@ never refused. T = 1 is a number of readings like any other; a gate may be given
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from typing import Any
 
+from deepthink_cli.calibration.registry import CALIBRATIONS, Calibration
 from deepthink_cli.errors import InputError, Problem, option
 from deepthink_cli.registry import split_names
 from deepthink_cli.selection.registry import METHODS
@@ -27,6 +28,8 @@ Shown = Callable[[str], str]
 # Options of most commands: the environment or a configuration file may set them for commands that do not use them.
 SHARED = ("data_dir", "json", "limit")
 _GATE = tuple(each.name for each in fields(Gate))
+_LABELLED = [name for name in CALIBRATIONS.own if CALIBRATIONS[name].labelled]
+_OF_STATES = [name for name in _LABELLED if CALIBRATIONS[name].of_states]
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,10 @@ class Rule:
     def refusal(self, shown: Shown) -> str:
         """The reason and the hint, with other options as `shown` writes them."""
         return _written(f"{self.text}; {self.hint}", shown)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def _has(name: str) -> Condition:
@@ -80,6 +87,21 @@ def _without(parameter: str) -> Condition:
         return False
 
     return holds
+
+
+def _calibrations(values: Values) -> list[Calibration]:
+    names = split_names(values.get("calibrate")) or ()
+    return [CALIBRATIONS[name] for name in names if name in CALIBRATIONS]
+
+
+def _fits_to_no_rows(values: Values) -> bool:
+    return is_absent(values.get("choose_on")) and any(each.labelled for each in _calibrations(values))
+
+
+def _averages_states(values: Values) -> bool:
+    found = [find(name.partition(":")[0]) for name in split_names(values.get("technique")) or ()]
+    several = any(each is not None and each.members > 1 for each in found)
+    return several and any(each.of_states for each in _calibrations(values))
 
 
 def _draws_nothing(values: Values) -> bool:
@@ -156,6 +178,20 @@ TABLE = (
             "omit one of the two",
         )
         for name in _GATE
+    ),
+    Rule(
+        ("run", "study"),
+        ("calibrate",),
+        _fits_to_no_rows,
+        f"{_listed(_LABELLED)} only with {{choose_on}} dev:N, the labelled rows that they are fitted to",
+        "add it, or omit them",
+    ),
+    Rule(
+        ("run", "study"),
+        ("calibrate",),
+        _averages_states,
+        f"{_listed(_OF_STATES)} not with {{technique}} ensemble-N, whose memories have hidden states of their own",
+        "omit one of the two",
     ),
     Rule(("sklearn",), ("eta",), _has("update"), "not with {update}, which is used in its place", _OMIT_ONE),
     Rule(("calibrate",), ("limit",), _lacks("rows"), "only with ROWS", "give them, or omit this"),

@@ -53,8 +53,9 @@ class Memory:
     @property
     def head(self) -> Head | None:
         """The stored head, which scores labels by hidden states after all of this memory; None if none is stored."""
-        stored = self.provenance.calibrated if self.provenance else None
-        return stored.head[str(self.iteration)] if stored and stored.head else None
+        origin = self.provenance
+        stored = (origin.calibrated, origin.thresholds) if origin else ()
+        return next((each.head[str(self.iteration)] for each in stored if each and each.head), None)
 
     @property
     def nbytes(self) -> int:

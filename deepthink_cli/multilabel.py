@@ -15,14 +15,14 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
 
-from deepthink_cli.corrections import Thresholds
+from deepthink_cli.corrections import Head, Thresholds
 from deepthink_cli.data.examples import Query
 from deepthink_cli.data.same_input import input_groups
-from deepthink_cli.errors import InputError
+from deepthink_cli.errors import InputError, option
 from deepthink_cli.provenance import Provenance
 from deepthink_cli.scoring.prediction import Prediction
 from deepthink_cli.scoring.scoring import PLAIN, Scoring, check_stored
-from deepthink_cli.scoring.softmax import shares
+from deepthink_cli.scoring.softmax import logistic, shares
 
 FOLDS, SEED = 5, 0  # the folds of the cross-validation, and their seed
 
@@ -33,7 +33,9 @@ def has_several(provenance: Provenance) -> bool:
 
 
 def label_shares(prediction: Prediction) -> dict[str, float]:
-    """The share of each label among the labels of a prediction."""
+    """The share of each label among the labels of a prediction; by a head, whatever the other labels are."""
+    if prediction.by_head is not None:
+        return {label: logistic(score) for label, score in prediction.by_head.items()}
     return dict(zip(prediction.scores, shares(list(prediction.scores.values())), strict=True))
 
 
@@ -48,7 +50,10 @@ class GivenLabels:
         """The choice of labels by the memory `name`; raises InputError for thresholds of another scoring."""
         stored = provenance.thresholds
         if stored is not None:
-            check_stored(stored.scoring, scoring.correctable, "the set of thresholds", name, " ROWS")
+            used, how = scoring.correctable, " ROWS"
+            if stored.head is not None:
+                used, how = scoring.of_states, f" ROWS {option('calibrate')} head"
+            check_stored(stored.scoring, used, "the set of thresholds", name, how)
         return cls(stored)
 
     def __call__(self, prediction: Prediction) -> tuple[str, ...]:
@@ -170,11 +175,16 @@ def cross_validated(
 
 
 def thresholds_of(
-    predictions: Iterable[Prediction], provenance: Provenance, source: str, scoring: Scoring = PLAIN
+    predictions: Iterable[Prediction],
+    provenance: Provenance,
+    source: str,
+    scoring: Scoring = PLAIN,
+    heads: dict[str, Head] | None = None,
 ) -> Thresholds:
     """The thresholds for predictions of labelled rows by T = 1 and the kept iterations of a memory.
 
-    `source` names the file of the rows. Raises InputError for too few rows, and for labels that no row has.
+    `source` names the file of the rows. With `heads`, the predictions are by heads that have not seen their rows.
+    Raises InputError for too few rows, and for labels that no row has.
     """
     labels, template = provenance.demonstrations.labels, provenance.demonstrations.template
     by_iteration = dict[int, list[tuple[Mapping[str, float], AbstractSet[str]]]]()
@@ -196,7 +206,7 @@ def thresholds_of(
     judged = found[max(found)][1]
     at = {str(iteration): least for iteration, (least, _) in found.items()}
     return Thresholds(
-        scoring.correctable,
+        scoring.correctable if heads is None else scoring.of_states,
         at,
         len(rows),
         FOLDS,
@@ -204,6 +214,7 @@ def thresholds_of(
         judged.micro_f1,
         judged.macro_f1,
         judged.subset_accuracy,
+        heads,
     )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 
 from deepthink_cli.engine.base import Engine, read_texts
 from deepthink_cli.memory import Memory, State
@@ -28,18 +27,18 @@ def think(engine: Engine, demonstrations: TokenizedDemonstrations, method: Metho
 def think_together(engine: Engine, thoughts: Sequence[Thought]) -> Iterator[list[Memory]]:
     """Read several sets of demonstrations, each by its method, and yield all memories after every reading.
 
-    All sets are read in shared passes, up to the smallest T; a set that several methods share is read once for T = 1.
-    The caller may clear the yielded list, which frees memory for the next reading.
+    All sets are read in shared passes, up to the smallest T; a set that several methods share is read once for T = 1,
+    and once for T = 2 at the same positions. The caller may clear the yielded list, which frees memory for the next
+    reading.
     """
     texts = [demonstrations.texts for demonstrations, _ in thoughts]
     starts = [method.start(len(demonstrations.token_ids)) for demonstrations, method in thoughts]
-    distinct = list(dict.fromkeys(texts))
-    first = dict(zip(distinct, read_texts(engine, distinct), strict=True))  # each of L tokens
-    origin = partial(Provenance, engine.identity)
-    histories = [replace(first[read.texts], provenance=origin(read, method)) for read, method in thoughts]
+    origin = [Provenance(engine.identity, read, method) for read, method in thoughts]
+    first = read_texts(engine, texts)  # keys and values of every layer, (kv_heads, L, head_dim)
+    histories = [replace(memory, provenance=each) for memory, each in zip(first, origin, strict=True)]
     del first
     states: list[State] = [()] * len(thoughts)
-    yield list(histories)  # keys and values of every layer, (kv_heads, L, head_dim)
+    yield list(histories)
     for _ in range(2, min(method.iterations for _, method in thoughts) + 1):
         presents = read_texts(engine, texts, histories, starts)  # Eq. 2 and 3
         for n, (_, method) in enumerate(thoughts):

@@ -21,7 +21,7 @@ from hypothesis import HealthCheck, settings
 
 # Libraries of models are imported where they are used: the process that hands out the tests needs none.
 if TYPE_CHECKING:
-    from deepthink_cli import DemonstrationSet, Memory
+    from deepthink_cli import DemonstrationSet, Memory, Method
     from deepthink_cli.engine.base import Engine
     from deepthink_cli.engine.network import LanguageModel
     from deepthink_cli.engine.probe import Verdict
@@ -319,6 +319,14 @@ def read(engine: Engine, token_ids: Iterable[int], history: Memory | None = None
 
     (present,) = engine.read([Reading(tuple(token_ids), history, start)])
     return present
+
+
+def readings_of(engine: Engine, demonstrations: DemonstrationSet, method: Method | None = None) -> Iterator[Memory]:
+    """The memory after every reading of demonstrations."""
+    from deepthink_cli import think, tokenize_demonstrations
+
+    read = tokenize_demonstrations(engine.tokenizer, demonstrations)
+    return think(engine, read, *([] if method is None else [method]))
 
 
 def write_reviews(path: Path) -> Path:

@@ -10,13 +10,7 @@ from conftest import Models, write_rows
 from helpers.chats import write_chat_model
 from helpers.said import Captured
 
-from deepthink_cli.advice import (
-    few_demonstrations,
-    few_evaluated,
-    no_better_than_constant,
-    no_difference,
-    strong_bias,
-)
+from deepthink_cli.advice import few_demonstrations, few_evaluated, no_better_than_constant, no_difference, strong_bias
 from deepthink_cli.cli.main import run
 
 

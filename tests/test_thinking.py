@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from conftest import REVIEWS, TEMPLATE, Loaded, Models, read, shared
+from conftest import REVIEWS, TEMPLATE, Loaded, Models, read, readings_of, shared
 from helpers.families import FAMILIES
 from helpers.oracle import GPT2Oracle, LlamaOracle, Oracle
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
@@ -107,7 +107,7 @@ def test_the_gate_accumulates_in_float32_where_the_model_is_bfloat16(models: Mod
 
 
 def test_the_order_of_readings_is_a_generator_that_can_be_stopped(llama: Engine, reviews: DemonstrationSet) -> None:
-    readings = think(llama, tokenize_demonstrations(llama.tokenizer, reviews), Method(1000))
+    readings = readings_of(llama, reviews, Method(1000))
     assert [next(readings).iteration for _ in range(3)] == [1, 2, 3]
 
 

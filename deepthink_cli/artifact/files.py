@@ -180,6 +180,8 @@ def _metadata(memories: Sequence[Memory]) -> Metadata:
         raise InputError(f"iterations {kept}: one is duplicated; give each once")
     if (calibrated := provenance.calibrated) is not None:
         provenance = replace(provenance, calibrated=calibrated.of({1, *kept}))
+    if (thresholds := provenance.thresholds) is not None:
+        provenance = replace(provenance, thresholds=thresholds.of({1, *kept}))
     demonstrations = provenance.demonstrations
     return Metadata(
         format_version=FORMAT_VERSION,

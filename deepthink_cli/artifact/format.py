@@ -157,10 +157,10 @@ def metadata_json(metadata: Metadata) -> str:
 def summary(header: Header) -> dict[str, Any]:
     """The metadata and sizes as one JSON-ready object, without token ids and the numbers of heads."""
     fields = as_json(header.metadata)
-    calibrated = fields.get("calibrated", {})
-    calibrated.pop("held_out", None)
-    for head in calibrated.get("head", {}).values():
-        del head["weights"]
+    fields.get("calibrated", {}).pop("held_out", None)
+    for stored in ("calibrated", "thresholds"):
+        for head in fields.get(stored, {}).get("head", {}).values():
+            del head["weights"]
     fields["demonstrations"]["tokens"] = len(fields["demonstrations"].pop("token_ids"))
     shape = {part: list(header.shape(0, part)) for part in PARTS}
     return {"file": header.path, "bytes": header.size, "layers": header.layers, "shape": shape, **fields}

@@ -168,11 +168,10 @@ def as_json(metadata: Metadata) -> dict[str, Any]:
     fields: dict[str, Any] = ADAPTER_METADATA.dump_python(metadata, mode="json")
     if metadata.model.gguf is None:
         del fields["model"]["gguf"]
-    if metadata.calibrated is not None:
-        stored = fields["calibrated"]
-        fields["calibrated"] = {
-            name: value for name, value in stored.items() if name not in ("head", "held_out") or value is not None
-        }
+    for stored in filter(None, (fields["calibrated"], fields["thresholds"])):
+        for name in ("head", "held_out"):
+            if stored.get(name, "") is None:
+                del stored[name]
     if metadata.template.label_separator is None:
         del fields["template"]["label_separator"]
     if metadata.template.tokens != PARTS:
@@ -256,26 +255,30 @@ def _check_calibrated(metadata: Metadata) -> None:
         return
     if not metadata.labels or set(calibrated.at_iterations) != {str(t) for t in (1, *metadata.kept)}:
         raise ValueError("calibrated.bias: not one for the labels at T = 1 and at each kept iteration")
-    heads = [*(calibrated.head or {}).values()]
-    if len({(head.layers, _numbers(head, metadata.labels)) for head in heads}) > 1:
-        raise ValueError("calibrated.head: not of the same layers and number of float32 numbers")
+    _check_heads("calibrated.head", calibrated.head or {}, metadata)
     for bias in calibrated.bias.values():
         if not set(bias.compared) == set(bias.per_token) == set(metadata.labels):
             raise ValueError(f"calibrated.bias: of {', '.join(bias.compared)}, not of the labels")
 
 
-def _numbers(head: Head, labels: Sequence[str]) -> int:
+def _check_heads(field: str, heads: Mapping[str, Head], metadata: Metadata) -> None:
+    """Raise ValueError, naming the field, unless heads have finite weights of every label, all as many."""
+    if len({(head.layers, _numbers(field, head, metadata.labels)) for head in heads.values()}) > 1:
+        raise ValueError(f"{field}: not of the same layers and number of float32 numbers")
+
+
+def _numbers(field: str, head: Head, labels: Sequence[str]) -> int:
     """The number of weights of a label; raises ValueError unless each label has as many, all finite."""
     if not set(head.weights) == set(head.bias) == set(labels):
-        raise ValueError(f"calibrated.head: of {', '.join(head.weights)}, not of the labels")
+        raise ValueError(f"{field}: of {', '.join(head.weights)}, not of the labels")
     if list(head.layers) != sorted(set(head.layers)):
-        raise ValueError(f"calibrated.head: layers {list(head.layers)} are not in increasing order")
+        raise ValueError(f"{field}: layers {list(head.layers)} are not in increasing order")
     weights = [b64decode(each, validate=True) for each in head.weights.values()]
     width, rest = divmod(len(weights[0]), 4 * len(head.layers))
     if rest or not width or {len(each) for each in weights} != {len(weights[0])}:
-        raise ValueError("calibrated.head: not of one number of float32 numbers a layer")
+        raise ValueError(f"{field}: not of one number of float32 numbers a layer")
     if not all(math.isfinite(number) for each in weights for (number,) in struct.iter_unpack("<f", each)):
-        raise ValueError("calibrated.head: a number is NaN or infinite")
+        raise ValueError(f"{field}: a number is NaN or infinite")
     return width * len(head.layers)
 
 
@@ -287,6 +290,9 @@ def _check_thresholds(metadata: Metadata) -> None:
         raise ValueError("thresholds.at: not one for the labels at T = 1 and at each kept iteration")
     if any(set(each) != set(metadata.labels) for each in thresholds.at.values()):
         raise ValueError("thresholds.at: not of the labels")
+    if thresholds.head is not None and thresholds.head.keys() != thresholds.at.keys():
+        raise ValueError("thresholds.head: not one at T = 1 and at each kept iteration")
+    _check_heads("thresholds.head", thresholds.head or {}, metadata)
 
 
 @cache

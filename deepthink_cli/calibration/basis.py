@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from deepthink_cli.calibration.registry import CALIBRATIONS, NONE, STORED, Basis, calibration, from_texts
+from deepthink_cli.calibration.registry import CALIBRATIONS, HEAD, NONE, STORED, Basis, calibration, from_texts
 from deepthink_cli.data.examples import Query, Text
 from deepthink_cli.errors import InputError, option
 from deepthink_cli.model.spec import ModelSpec
@@ -41,7 +41,8 @@ def check_calibrations(names: Sequence[str], demonstrations: TokenizedDemonstrat
         method, where = calibration(name), f"{option('calibrate')} {name}: {memory}"
         if demonstrations.template.label_separator is not None:
             raise InputError(
-                f"{where} is of rows with several labels; store thresholds: deepthink calibrate {memory} ROWS"
+                f"{where} is of rows with several labels; store thresholds, or a head with thresholds: deepthink "
+                f"calibrate {memory} ROWS, or with {option('calibrate')} {HEAD}"
             )
         if not method.own_candidates and not demonstrations.labels:
             usable = ", ".join(other for other, each in CALIBRATIONS.items() if each.own_candidates)

@@ -95,6 +95,33 @@ def _counts(most: float, rows: int) -> Iterator[int]:
         yield count
 
 
+def cross_validated(
+    method: Calibration,
+    logs: Floats,
+    gold: Sequence[int],
+    groups: Sequence[int],
+    states: Floats | None = None,
+) -> Floats:
+    """The corrected scores (n, C) of rows by a calibration that is fitted to the rows of other folds.
+
+    `logs` (n, C) are the labels' log-probabilities, `gold` (n,) the places of the true labels, `groups` (n,) the
+    numbers of the inputs, and `states` (n, L, W) the hidden states, which a calibration of them needs.
+    """
+    import numpy as np
+
+    found = np.zeros(np.shape(logs))
+    for fold in split([str(label) for label in gold], groups, min(FOLDS, len(set(groups))), SEED):
+        own, rest = list(fold), [row for row in range(len(gold)) if row not in set(fold)]
+        of_rest = [gold[row] for row in rest]
+        if method.of_states:
+            assert states is not None
+            head = method.head(states[rest], logs[rest], of_rest, [groups[row] for row in rest])
+            found[own] = head.scores(states[own], logs[own])
+        else:
+            found[own] = method.corrected(logs[own], logs[rest], of_rest)
+    return found
+
+
 def held_out(
     method: Calibration,
     logs: Floats,
@@ -104,23 +131,13 @@ def held_out(
 ) -> HeldOut:
     """The probabilities of labels that a calibration gives inputs whose fold it has not seen.
 
-    `logs` (n, C) are the labels' log-probabilities, `gold` (n,) the places of the true labels, `groups` (n,) the
-    numbers of the inputs, and `states` (n, L, W) the hidden states, for a calibration of them. Of the rows of one input
-    the first counts.
+    The arguments are those of `cross_validated`. Of the rows of one input the first counts.
     """
     import numpy as np
 
-    places, found = np.asarray(gold), np.zeros(np.shape(logs))
-    for fold in split([str(label) for label in gold], groups, min(FOLDS, len(set(groups))), SEED):
-        own, rest = list(fold), [row for row in range(len(places)) if row not in set(fold)]
-        of_rest = [gold[row] for row in rest]
-        if states is None:
-            found[own] = method.corrected(logs[own], logs[rest], of_rest)
-        else:
-            head = method.head(states[rest], logs[rest], of_rest, [groups[row] for row in rest])
-            found[own] = head.scores(states[own], logs[own])
     _, first = np.unique(np.asarray(groups), return_index=True)
-    shares, places = softmax(found[first]), places[first]
+    found = cross_validated(method, logs, gold, groups, states)
+    shares, places = softmax(found[first]), np.asarray(gold)[first]
     best = np.floor(shares.max(axis=1) * 10**_DIGITS) / 10**_DIGITS  # a label with this probability is not below it
     right = shares.argmax(axis=1) == places
     return HeldOut(*(tuple(sorted(best[which].tolist(), reverse=True)) for which in (right, ~right)))

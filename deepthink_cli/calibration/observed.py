@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 # A row with its scores and hidden states (L, W) by each memory.
 Observed: TypeAlias = "tuple[Query, list[tuple[Scores, Tensor]]]"
 OWN_ROWS = "the demonstrations"
-_LEAST = 2  # inputs of a label: each is judged by the others
+LEAST = 2  # inputs of a label: each is judged by the others
 
 
 def check_rows(
@@ -44,10 +44,10 @@ def check_rows(
     """
     counts = Counter(label for label, _ in {*zip(gold, groups, strict=True)})
     for label in labels:
-        if counts[label] < _LEAST:
+        if counts[label] < LEAST:
             found = {0: "no row has", 1: "only one input has"}[counts[label]]
             way = "give a file of rows" if source == OWN_ROWS else "give more"
-            raise InputError(f"{source}: {found} the label {label!r}; {method.name} needs {_LEAST} of each, {way}")
+            raise InputError(f"{source}: {found} the label {label!r}; {method.name} needs {LEAST} of each, {way}")
 
 
 def check_demonstrations(method: Calibration, provenance: Provenance, memory: str) -> None:

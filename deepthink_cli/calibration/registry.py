@@ -228,6 +228,11 @@ def from_rows(names: Iterable[str]) -> list[str]:
     return [name for name in names if name not in (NONE, STORED) and calibration(name).from_rows]
 
 
+def of_labelled(names: Iterable[str]) -> list[Calibration]:
+    """The calibrations among these names that are fitted to rows with true labels."""
+    return [calibration(name) for name in names if name not in (NONE, STORED) and calibration(name).labelled]
+
+
 def from_texts(names: Iterable[str]) -> list[str]:
     """The names of calibrations whose bias is estimated from texts that are scored through the memory."""
     return [name for name in names if name not in (NONE, STORED) and not calibration(name).from_rows]

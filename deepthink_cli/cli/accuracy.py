@@ -134,6 +134,13 @@ def _show_details(result: EvaluationReport) -> None:
     by = "" if applied is evaluation else f", {result.calibrate[0]} calibration"
     if by:
         report("", *probabilities(applied, by))
+    if result.probable:
+        given = [
+            [f"{each.threshold:.3f}", f"{each.given / each.rows:.1%}", str(each.wrong), str(each.given)]
+            for each in result.probable
+        ]
+        title = "The most probable labels first:"
+        report("", title, table("probability from", "of the rows", "wrong", "given", rows=given))
     if result.coverage:
         given = [
             [f"{each.bound.most:.0%}", f"{each.given / evaluation.n:.1%}", str(each.wrong), str(each.given)]

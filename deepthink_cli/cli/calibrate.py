@@ -38,8 +38,8 @@ Output = Annotated[
 ]
 HELP = (
     f"The correction: {', '.join(CALIBRATIONS)}; {NONE} removes it. {CENTROID} and {HEAD} are of ROWS or of the "
-    f"demonstrations; {THRESHOLDS} are for rows with several labels. Default: batch with ROWS ({THRESHOLDS} for "
-    "several labels), contextual without."
+    f"demonstrations; {THRESHOLDS} are for rows with several labels, and {HEAD} stores them, too. Default: batch with "
+    f"ROWS ({THRESHOLDS} for several labels), contextual without."
 )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import io
 import os
 import sys
@@ -19,7 +20,7 @@ from deepthink_cli.cli.about import about_of
 from deepthink_cli.cli.command import ARGUMENTS, Program, ProgramGroup
 from deepthink_cli.cli.console import guard_terminals, note, write_text
 from deepthink_cli.cli.names import flag
-from deepthink_cli.cli.process import INTERRUPTED, end_at_signals, finish, open_closed_streams
+from deepthink_cli.cli.process import end_at_signals, finish, open_closed_streams, tell_of_ctrl_c
 from deepthink_cli.cli.sources import commands_of, unread_variables, usage_message
 from deepthink_cli.errors import (
     DeepThinkError,
@@ -165,6 +166,7 @@ def main() -> None:
         code = _interrupted()
     finally:
         finish()
+    gc.freeze()  # otherwise all objects are looked through once more, for unreachable cycles
     if code == ExitCode.INTERRUPTED or still_working(OURS):
         # A normal exit takes a second and can crash threads in native code.
         os._exit(code)
@@ -225,7 +227,7 @@ def _discard_output() -> None:
 
 
 def _interrupted() -> int:
-    note(INTERRUPTED)
+    tell_of_ctrl_c()
     return int(ExitCode.INTERRUPTED)
 
 

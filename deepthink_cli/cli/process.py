@@ -44,6 +44,13 @@ _GRACE = 0.5  # seconds before the process is forced to end
 _SHOW_CURSOR = "\r\x1b[2K\x1b[?25h"  # progress bars hide it
 
 
+def tell_of_ctrl_c() -> None:
+    """Write the line about Ctrl-C, which is then not written again when the process is forced to end."""
+    _told.append(INTERRUPTED)
+    sys.stderr.write(f"{INTERRUPTED}\n")
+    sys.stderr.flush()
+
+
 def leave_at_ctrl_c() -> None:
     """End the process immediately at Ctrl-C until `end_at_ctrl_c` is called: nothing has been written yet."""
 
@@ -59,6 +66,7 @@ class Ended(BaseException):
 
 
 _came: list[int] = []  # SIGTERM or SIGHUP, once it has come
+_told: list[str] = []  # the line about Ctrl-C, once it is written
 
 
 def end_at_signals() -> None:
@@ -125,7 +133,7 @@ def _wait_and_end(reader: int) -> None:
     time.sleep(_GRACE)
     remove_temporary_folders()
     show_cursor = _SHOW_CURSOR if os.isatty(2) else ""
-    said = f"{INTERRUPTED}\n" if number == signal.SIGINT else ""
+    said = f"{INTERRUPTED}\n" if number == signal.SIGINT and not _told else ""
     with suppress(OSError):  # the terminal may be gone
         os.write(2, f"{show_cursor}{said}".encode())
     os._exit(_STATUS + number)

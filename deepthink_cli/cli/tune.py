@@ -211,7 +211,7 @@ def _decided(result: TuneReport) -> str:
             return f"{PLAIN} with calibration {setting.calibration} is better than without it {by}"
         return f"{setting} is better than {PLAIN} {by}"
     undecided = f"cannot choose with these {rows} rows: nothing is shown to be better than {PLAIN} at p < {LEVEL}"
-    if found is None:
+    if found is None or (setting.calibration == NONE and not _of_plain(result).keys().isdisjoint(UNLABELLED)):
         return f"{undecided}, which is kept"
     memory = "MEMORY" if result.header is None else result.header.path
     corrected = "store" if setting.calibration == NONE else "kept with"

@@ -239,16 +239,25 @@ def read_texts(
     """The present of each set of texts, given as token ids: the presents of its texts, concatenated.
 
     A text is read without the others of its set, and attends only to its own part of the set's history. If the set
-    starts at 0, so does the text; otherwise its positions follow its part of the history. Raises as `Engine.read`.
+    starts at 0, so does the text; otherwise its positions follow its part of the history. Sets that are the same are
+    read once: without histories they share the present, otherwise each gets a copy. Raises as `Engine.read`.
     """
-    readings = []
+    same: dict[object, list[int]] = {}
     for number, texts in enumerate(sets):
-        for ids, end in zip(texts, accumulate(map(len, texts)), strict=True):
+        after = (id(histories[number].keys), starts[number]) if histories else None
+        same.setdefault((texts, after), []).append(number)
+    readings = []
+    for number, *_ in same.values():
+        for ids, end in zip(sets[number], accumulate(map(len, sets[number])), strict=True):
             history = histories[number].tokens(end - len(ids), end) if histories else None
-            readings.append(Reading(ids, history, len(ids) if starts and starts[number] else 0))
-    presents = iter(engine.read(readings))
-    found = [list(islice(presents, len(texts))) for texts in sets]
-    return [first.followed_by(*others) if others else first for first, *others in found]
+            readings.append(Reading(ids, history, len(ids) if histories and starts[number] else 0))
+    parts = iter(engine.read(readings))
+    presents: dict[int, Memory] = {}
+    for numbers in same.values():
+        first, *others = islice(parts, len(sets[numbers[0]]))
+        present = first.followed_by(*others) if others else first
+        presents |= {number: present.copy() if histories and number != numbers[0] else present for number in numbers}
+    return [presents[number] for number in range(len(sets))]
 
 
 def shared_prefix(prefixes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from torch import Tensor
     from transformers import PreTrainedModel
 
+HeadKind = Literal["none", "float32", "half"]  # see `Head`; none: the model computes its own logits
 SLICE = 8192  # vocabulary rows converted to float32 at a time
 _SUMMING = 1e-5  # relative difference of sums of the same float32 products in another order
 MASKED = 100.0  # nats below the largest logit, to which smaller logits are clamped before a comparison
@@ -106,15 +107,27 @@ def _log_sum_exp(logits_MV: Tensor) -> Tensor:
     return torch.where(largest_M == -torch.inf, largest_M, total_M)  # log_softmax is NaN if all are masked
 
 
+def kind_of(head: Head | None) -> HeadKind:
+    """The kind of a head that `float32_head` has found right."""
+    if head is None:
+        return "none"
+    return "half" if head.in_half else "float32"
+
+
 @torch.inference_mode()
-def float32_head(network: PreTrainedModel, token_ids: Sequence[int]) -> Head | None:
-    """The float32 head of a model, or None if its logits after `token_ids` differ from the model's own."""
+def float32_head(network: PreTrainedModel, token_ids: Sequence[int], known: HeadKind | None = None) -> Head | None:
+    """The float32 head of a model, or None if its logits after `token_ids` differ from the model's own.
+
+    A `known` kind is not tried again.
+    """
     body: Any = network.base_model
     embedding = network.get_output_embeddings()  # type: ignore[no-untyped-call]
-    if not isinstance(embedding, torch.nn.Linear) or embedding.weight.is_meta:  # meta: offloaded
+    if known == "none" or not isinstance(embedding, torch.nn.Linear) or embedding.weight.is_meta:  # meta: offloaded
         return None
     config = network.config.get_text_config(decoder=True)
-    head = Head(embedding, config)
+    head = Head(embedding, config, in_half=known == "half")
+    if known is not None:
+        return head
     ids_1S = torch.tensor([token_ids], device=network.device)
     past = {cache_argument(body.forward) or "past_key_values": DynamicCache()}
     states_SW = body(input_ids=ids_1S, use_cache=True, **past).last_hidden_state[0]

@@ -14,7 +14,7 @@ import torch
 from torch.nn.functional import pad
 from transformers import DynamicCache
 
-from deepthink_cli.engine.logits import Head, float32_head
+from deepthink_cli.engine.logits import Head, HeadKind, float32_head, kind_of
 from deepthink_cli.errors import DeepThinkError, InputError, option
 from deepthink_cli.memory import Memory, from_cache
 from deepthink_cli.model.families import cache_argument
@@ -34,7 +34,8 @@ _making = Lock()
 class LanguageModel:
     """A causal language model in evaluation mode, its tokenizer, its identity and its limits.
 
-    `batch_tokens` is the most tokens of a scoring pass; None is the fastest number. A single input always runs.
+    `batch_tokens` is the most tokens of a scoring pass; None is the fastest number. A single input always runs. `head`
+    is the kind of the float32 head; None: to be found.
     """
 
     network: PreTrainedModel
@@ -42,6 +43,7 @@ class LanguageModel:
     identity: ModelIdentity
     limits: Limits
     batch_tokens: int | None = None
+    head: HeadKind | None = None
 
     @property
     def device(self) -> torch.device:
@@ -191,6 +193,12 @@ class LanguageModel:
         return torch.stack(padded, dim=1), log_probabilities_N
 
     @property
+    def head_kind(self) -> HeadKind:
+        """The kind of the float32 head."""
+        with self.lock:
+            return kind_of(self._head)
+
+    @property
     def has_float32_head(self) -> bool:
         """Whether logits are computed in float32 slices; otherwise the network computes the logits of every token."""
         with self.lock:
@@ -214,7 +222,7 @@ class LanguageModel:
 
     @cached_property
     def _head(self) -> Head | None:
-        return float32_head(self.network, ordinary_ids(self.tokenizer, self.known_tokens, 8))
+        return float32_head(self.network, ordinary_ids(self.tokenizer, self.known_tokens, 8), self.head)
 
     @property
     def layer_devices(self) -> tuple[torch.device, ...]:

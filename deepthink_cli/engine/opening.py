@@ -10,6 +10,7 @@ from deepthink_cli.engine.base import Engine
 from deepthink_cli.engine.registry import AUTO, check_engine, engine_class
 from deepthink_cli.errors import DeepThinkError, InputError, option, ran_out_of_memory
 from deepthink_cli.events import Detail, Download, Note, Tell, Warn
+from deepthink_cli.io.hub import without_collection
 from deepthink_cli.model.loading import load_network
 from deepthink_cli.model.opening import needs_download, open_model
 from deepthink_cli.model.options import ModelOptions
@@ -38,9 +39,10 @@ def load_model(model: str | ModelSpec = "pocket", **options: Any) -> Engine:
     if name != AUTO and (of_spec := getattr(engine_class(name), "of_spec", None)):
         engine: Engine = of_spec(model)
         return engine
-    return choose_engine(load_language_model(model), name)
+    return choose_engine(load_language_model(model), name, model.few_rows)
 
 
+@without_collection()
 def load_language_model(spec: ModelSpec) -> LanguageModel:
     """Load a model's weights, without an engine yet; raises as `load_model` does."""
     from deepthink_cli.engine.network import LanguageModel
@@ -53,8 +55,10 @@ def load_language_model(spec: ModelSpec) -> LanguageModel:
     return loaded if loaded.takes_positions else replace(loaded, limits=replace(loaded.limits, relative=True))
 
 
-def choose_engine(model: LanguageModel, name: str = AUTO) -> Engine:
+def choose_engine(model: LanguageModel, name: str = AUTO, few_rows: bool = False) -> Engine:
     """The engine called `name`; for `auto` the packed engine, or the padded engine if a probe rejects packing.
+
+    With `few_rows`, weights are not copied for faster products: the copy takes longer than it saves.
 
     With `auto`, warns if an error, not an unsupported attention, prevents packing. Raises InputError for an unknown
     name, and for `packed` with a network that cannot be packed; raises DeepThinkError if an error prevents `packed`.
@@ -62,6 +66,7 @@ def choose_engine(model: LanguageModel, name: str = AUTO) -> Engine:
     import torch
 
     from deepthink_cli.engine.budget import KEPT, byte_budget
+    from deepthink_cli.engine.findings import found_before, keep
     from deepthink_cli.engine.packed import PackedEngine
     from deepthink_cli.engine.padded import COST, PaddedEngine
     from deepthink_cli.engine.probe import check_padded, try_packed
@@ -71,16 +76,24 @@ def choose_engine(model: LanguageModel, name: str = AUTO) -> Engine:
     # tensors again, with a page fault for every 4 KiB.
     torch.empty(KEPT, dtype=torch.uint8)
     with model.lock:
+        found = found_before(model)
+        if found is not None:
+            model = replace(model, head=found.head)
         _check_reading(model)
         # Before engines, so that engines see the memory that is left. Otherwise every pass converts the embedding.
         model.keep_float32_head(byte_budget(model.device) // 4)
-        slow = usual_products_are_slow()
+        slow = not few_rows and usual_products_are_slow()
         fast = slow and bool(reorder_weights(model.network.base_model, byte_budget(model.device) // 2))
         if name not in (AUTO, PackedEngine.name):
             kind = engine_class(name)
-            check_padded(model)
+            if found is None:
+                check_padded(model)
             return kind(model)
-        verdict = try_packed(model)
+        if found is None:
+            verdict = try_packed(model)
+            keep(model, verdict)
+        else:
+            verdict = found.verdict
         if verdict.reason is None:
             return PackedEngine(model, _packed_description(verdict, fast))
         if name == PackedEngine.name:

@@ -22,7 +22,7 @@ from deepthink_cli.data.source import RowSource
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError
 from deepthink_cli.evaluation.by_iteration import Evaluation, Evaluator, Overlap, OverlapEvaluator, warn_of_overlap
-from deepthink_cli.evaluation.coverage import Coverage, CoverageEvaluator
+from deepthink_cli.evaluation.coverage import Coverage, CoverageEvaluator, Probable
 from deepthink_cli.evaluation.threshold import ACCURACY, LOG_PROBABILITY, Judged
 from deepthink_cli.events import Progress, Tell, silent
 from deepthink_cli.generation.answers import answered
@@ -47,7 +47,8 @@ class EvaluationReport:
 
     `applied`, `judged` and `accuracy` are by the first calibration of the scorer, or by the raw scores. `overlap` is
     set if rows are among the demonstrations. `unused_chat`: the model has a chat template that the memory does not use.
-    `metric` is the name of the judged metric. `coverage` has the bounds of errors that the memory's labelled rows show.
+    `metric` is the name of the judged metric. `coverage` has the bounds of errors that the memory's labelled rows show,
+    `probable` the errors among the most probable labels of the evaluated rows.
     """
 
     evaluation: Evaluation
@@ -61,6 +62,7 @@ class EvaluationReport:
     unused_chat: bool = False
     metric: str = ACCURACY
     coverage: tuple[Coverage, ...] = ()
+    probable: tuple[Probable, ...] = ()
 
     @property
     def memory(self) -> OpenedMemory:
@@ -145,6 +147,7 @@ class EvaluationReport:
             **self.evaluation.as_json(),
             **({"demonstrations_among_rows": self.overlap.as_json()} if self.overlap else {}),
             **({"coverage": [each.as_json() for each in self.coverage]} if self.coverage else {}),
+            **({"error_by_coverage": [each.as_json() for each in self.probable]} if self.probable else {}),
             "memory": memory,
             **({"ensemble": list(self.ensemble)} if self.ensemble else {}),
             "seconds": self.seconds,
@@ -212,6 +215,7 @@ def evaluate(
         unused_chat=scorer.demonstrations.chat is None
         and bool(getattr(loaded.engine.tokenizer, "chat_template", None)),
         coverage=tuple(coverage.found),
+        probable=tuple(coverage.probable),
     )
     _warn(report, tell)
     return report
@@ -255,7 +259,7 @@ def load_for(
         loaded = scorer.with_engine(engine, tell)
         _warn_of_extended(scorer, engine.tokenizer, rows, tell)
     else:
-        spec = scorer.find(options, tell)
+        spec = scorer.find(options, tell).for_rows(rows.count)
         if not skip:
             scorer.check_tokens(spec, rows.source or rows.split, rows.checked)
         _warn_of_extended(scorer, spec.tokenizer, rows, tell)

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, PlainSerializer, PlainValidator, field_validator
 
-from deepthink_cli.calibration.registry import NONE, choices, unlabelled
+from deepthink_cli.calibration.registry import CALIBRATIONS, NONE, calibration
 from deepthink_cli.errors import InputError, parameter
 from deepthink_cli.io.records import Natural
 from deepthink_cli.method import ITERATIONS, POSITIONS, GateOptions, Positions
@@ -144,10 +144,10 @@ class Experiment(GateOptions):
         ),
     ] = (DEEP_THINKING,)
     calibrations: Annotated[
-        tuple[Annotated[str, named_by(lambda name: name == NONE or unlabelled(name))], ...],
+        tuple[Annotated[str, named_by(lambda name: name == NONE or calibration(name))], ...],
         Flag(
             METHOD,
-            f"Corrections of the scores, each with rows of its own: {', '.join(choices())}.",
+            f"Corrections of the scores, each with rows of its own: {', '.join((NONE, *CALIBRATIONS))}.",
             "NAME,...",
             name="calibrate",
             default=False,

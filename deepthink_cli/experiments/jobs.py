@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from itertools import cycle
 
-from deepthink_cli.calibration.registry import NONE
+from deepthink_cli.calibration.labelled import check_labelled
+from deepthink_cli.calibration.registry import NONE, of_labelled
 from deepthink_cli.data.examples import DemonstrationSet, Query
 from deepthink_cli.data.same_input import row_digest, rows_digest, same_rows
 from deepthink_cli.engine.base import Engine
@@ -140,8 +141,8 @@ class Job(Prepared):
         return self.drawn_as if self.recorded is None else f"{self.drawn_as}, {self.recorded}"
 
     def scorings(self, wanted: Iterable[Setting]) -> int:
-        """The number of inputs to score for the wanted rows."""
-        scored = (setting.point for setting in wanted)
+        """The number of inputs to score for the wanted rows, dev rows for their corrections included."""
+        scored = [(part, *setting.point[1:]) for setting in wanted for part in parts_of(setting)]
         return scorings(self.run.options, len(self.evaluated), len(self.members), scored)
 
     def queries(self, part: Part) -> Iterator[Query]:
@@ -194,6 +195,8 @@ class Job(Prepared):
                 iteration=iteration,
                 rows_sha256=self.rows_sha256[part],
                 calibration=None if calibration == NONE else calibration,
+                labelled=dev_size if of_labelled([calibration]) else None,
+                labelled_sha256=self.rows_sha256["dev"] if of_labelled([calibration]) else None,
             ).applied
             for part, gate, iteration in points(options, self.technique)
             for calibration in options.calibrations
@@ -213,6 +216,11 @@ class PendingJobs(Prepared):
         left_out = Counter({**self.pool.left_out, **self.pool.reasons})
         drawn = Drawn(chosen.demonstrations, left_out, chosen.selected.balanced)
         yield from jobs_after(self.run, self.evaluated, self.seed, drawn, self.request.method)
+
+
+def parts_of(setting: Setting) -> list[Part]:
+    """The parts that are scored for a row: its own, and the dev rows to which its correction is fitted."""
+    return [setting.part] if setting.labelled is None or setting.part == "dev" else [setting.part, "dev"]
 
 
 def of_runs(jobs: Iterable[Prepared]) -> dict[Run, list[Prepared]]:
@@ -244,9 +252,12 @@ def pending(jobs: Iterable[Prepared]) -> list[PendingJobs]:
 def jobs_after(run: Run, evaluated: EvaluationSet, seed: int, drawn: Drawn, sampling: str) -> Iterator[Job]:
     """A job for every technique after these demonstrations; raises InputError if none of them fits the model."""
     rows: dict[Part, str] = {"test": evaluated.rows_sha256}
-    if run.options.choose_on is not None:  # raises before a model is loaded if the task has no dev rows
-        rows["dev"] = rows_digest(map(row_digest, dev_set(evaluated.task, evaluated, drawn, run.options.dev_size)))
     name = f"task {evaluated.task.name}, seed {seed}"
+    if run.options.choose_on is not None:  # raises before a model is loaded if the task has no dev rows
+        dev = dev_set(evaluated.task, evaluated, drawn, run.options.dev_size)
+        rows["dev"] = rows_digest(map(row_digest, dev))
+        for method in of_labelled(run.options.calibrations):
+            check_labelled(method, dev, drawn.demonstrations, f"{name}: its dev rows")
     fit, bound_by = fitted(run, name, drawn.demonstrations)
     (plain,) = tokenized(run, name, technique_of(DEEP_THINKING), fit)
     for technique in run.options.chosen_techniques:

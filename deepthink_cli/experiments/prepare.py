@@ -8,9 +8,10 @@ from pathlib import Path
 from textwrap import shorten
 from typing import Any
 
+from deepthink_cli.calibration.calibrator import own_candidates
 from deepthink_cli.calibration.extended_labels import ExtendedLabels, other_score
 from deepthink_cli.calibration.notes import check_count
-from deepthink_cli.calibration.registry import NONE
+from deepthink_cli.calibration.registry import NONE, from_rows, of_labelled
 from deepthink_cli.data.examples import DemonstrationSet, Example
 from deepthink_cli.engine.opening import find_model
 from deepthink_cli.errors import DeepThinkError, InputError, Problems, option
@@ -121,8 +122,9 @@ def prepare_run(run: Run, out: Path, tell: Tell = silent, shared: SharedRows | N
     tell(Progress("reading tasks", len(run.tasks), len(run.tasks)))
     problems.raise_any()
     tell_of_programs(run.tasks, tell)
+    unlabelled = [name for name in run.options.calibrations if not of_labelled([name])]
     for job in jobs:
-        check_count(run.options.calibrations, len(job.evaluated))
+        check_count(unlabelled, len(job.evaluated))
     for text in dict.fromkeys(job.fewer for job in known(jobs)):  # once for all techniques
         if text is not None:
             tell(Note(text))
@@ -165,6 +167,8 @@ def prepare_jobs(run: Run, task: Task, shared: SharedRows | None = None) -> Iter
     runs are kept. Raises InputError for a task whose rows cannot be read, or if no demonstration fits.
     """
     _check_free(run, task)
+    for name in from_rows(run.options.calibrations) if not task.labels else ():
+        raise own_candidates(name, f"task {task.name}")
     (protocol,), limit, sets = run.options.protocols, run.options.limit, {} if shared is None else shared
     key = (task.name, digest(task), protocol, run.source, limit)
     if key not in sets:

@@ -26,7 +26,10 @@ from deepthink_cli.updates.rules import Gate, UpdateRule, gate_values
 
 FILE = "results.jsonl"
 # Fields that are absent in rows that do not use them.
-OPTIONAL = ("tokens", "chat", "pool_size", "balanced", "technique", "calibration", "scoring", "update")
+OPTIONAL = (
+    *("tokens", "chat", "pool_size", "balanced", "technique"),
+    *("calibration", "labelled", "labelled_sha256", "scoring", "update"),
+)
 # Fields that do not change the key if they are None; every row that is written has all three digests.
 _UNSET = ("demonstrations_sha256", "rows_sha256", "weights_sha256", *OPTIONAL)
 Part = Literal["test", "dev"]
@@ -45,10 +48,11 @@ class Setting:
     `tokens` is set if the token ids are not those of the whole prompt, `chat` if the demonstrations
     are turns of a conversation; `pool_size` and `balanced` if `sampling` chose them
     from a pool with a model (`run --demos-by`); `technique` names what made the memory other than Deep-Thinking alone
-    (`run --technique`), with its parameters; `calibration` is the correction of the scores; `scoring` holds
-    the options of scoring that do not have their defaults, as in `score=end,reread=2`; `update` is the update rule
-    other than the gate of the paper, with its parameters but eta and momentum (`run --update`). The values of the gate
-    are 0 where a memory is trained, without an update rule.
+    (`run --technique`), with its parameters; `calibration` is the correction of the scores; `labelled` is the number of
+    dev rows requested, and `labelled_sha256` their digest, if the correction is fitted to them; `scoring` holds the
+    options of scoring that do not have their defaults, as in `score=end,reread=2`; `update` is the update rule other
+    than the gate of the paper, with its parameters but eta and momentum (`run --update`). The values of the gate are 0
+    where a memory is trained, without an update rule.
     """
 
     model: str
@@ -78,6 +82,8 @@ class Setting:
     balanced: bool | None = None
     technique: str | None = None
     calibration: str | None = None
+    labelled: int | None = None
+    labelled_sha256: str | None = None
     scoring: str | None = None
     update: str | None = None
 
@@ -112,7 +118,7 @@ class Setting:
     @property
     def without_digests(self) -> Setting:
         """What the setting names, whatever the data of these names are."""
-        return replace(self, demonstrations_sha256=None, rows_sha256=None, weights_sha256=None)
+        return replace(self, demonstrations_sha256=None, rows_sha256=None, labelled_sha256=None, weights_sha256=None)
 
 
 @with_config(STRICT)
@@ -120,7 +126,8 @@ class Setting:
 class Corrected:
     """What a correction of scores rests on: the number of texts or rows that the bias was estimated from.
 
-    `bias` is log b of every label in nats (see `deepthink_cli.calibration`); None if inputs have their own candidates.
+    `bias` is log b of every label in nats (see `deepthink_cli.calibration`); None for a head, for the cross-validation
+    of dev rows, and if inputs have their own candidates.
     """
 
     inputs: int

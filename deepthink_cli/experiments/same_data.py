@@ -11,11 +11,12 @@ from collections.abc import Iterable, Sequence
 from deepthink_cli.errors import Problems, option
 from deepthink_cli.experiments.results import Result, Setting
 
-TASK, DEMONSTRATIONS, ROWS = "task_sha256", "demonstrations_sha256", "rows_sha256"
+TASK, DEMONSTRATIONS, ROWS, LABELLED = "task_sha256", "demonstrations_sha256", "rows_sha256", "labelled_sha256"
 OTHER = {
     TASK: "another definition of the task",
     DEMONSTRATIONS: "other demonstrations",
     ROWS: "other evaluated rows",
+    LABELLED: "other labelled rows",
 }
 
 Name = tuple[object, ...]
@@ -43,7 +44,7 @@ def check_agree(rows: Iterable[Result]) -> None:
     messages: dict[Name, str] = {}
     for row in rows:
         names, digests = _names(row.setting), _digests(row)
-        for digest in (DEMONSTRATIONS, ROWS):
+        for digest in (DEMONSTRATIONS, ROWS, LABELLED):
             seen = first.setdefault(names[digest], row)
             if _digests(seen)[digest] != digests[digest]:
                 message = (
@@ -74,6 +75,7 @@ def _names(setting: Setting) -> dict[str, Name]:
             *drawn,
         ),
         ROWS: (ROWS, *task, setting.part, setting.split, setting.limit, *dev),
+        LABELLED: (LABELLED, *task, setting.labelled, *drawn),
     }
 
 
@@ -83,6 +85,7 @@ def _digests(row: Result) -> dict[str, str | None]:
         TASK: setting.task_sha256,
         DEMONSTRATIONS: row.demonstrations_sha256,
         ROWS: setting.rows_sha256,
+        LABELLED: setting.labelled_sha256,
     }
 
 

@@ -4,28 +4,35 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING
 
 from deepthink_cli.calibration.calibrator import Calibrator
+from deepthink_cli.calibration.labelled import LabelledRows, Measured
+from deepthink_cli.calibration.registry import of_labelled
 from deepthink_cli.data.examples import Query, Skipped
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError, option
 from deepthink_cli.evaluation.by_iteration import Evaluator
 from deepthink_cli.experiments.executors.base import JobEvent, RowMade
-from deepthink_cli.experiments.jobs import Job
+from deepthink_cli.experiments.jobs import Job, parts_of
 from deepthink_cli.experiments.progress import InputsScored, JobInfo, JobsDone, JobsStarted
 from deepthink_cli.experiments.results import Corrected, Part, Point, Result, Setting, bits
 from deepthink_cli.generation.answers import answered
 from deepthink_cli.method import Method
+from deepthink_cli.scoring.heads import observed_layers
+from deepthink_cli.scoring.likelihood import observe_each
 from deepthink_cli.scoring.pipeline import EVALUATED, UNSCORABLE, Chunk, planned, predicted, scored
-from deepthink_cli.scoring.prediction import Correction, Prediction, averaged
+from deepthink_cli.scoring.prediction import Correction, Prediction, averaged, prediction_of
 from deepthink_cli.tasks.format import Free
 from deepthink_cli.techniques.base import Trained
 from deepthink_cli.techniques.together import COPIES, think_in_batches
 from deepthink_cli.updates.rules import UpdateRule
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from deepthink_cli.memory import Memory
 
 
@@ -119,8 +126,9 @@ class JobScorer:
         self.chunks: dict[Part, list[Chunk]] = {}
         self.skipped: dict[Part, Counter[str]] = {}
         self.unscored: dict[Part, list[int]] = {}
-        self.first: dict[tuple[Part, int], list[Prediction]] = {}
-        self.members: dict[Point, dict[int, tuple[Memory, list[Prediction]]]] = {}  # of an ensemble; else one
+        self.observes = any(each.of_states for each in of_labelled(options.calibrations))
+        self.first: dict[int, dict[Part, Measured]] = {}  # T = 1 of each member, which all gates share
+        self.members: dict[Point, dict[int, tuple[Memory, dict[Part, Measured]]]] = {}  # of an ensemble; else one
         self.made: set[str] = set()
 
     def score(self, member: int, rule: UpdateRule, memory: Memory) -> Iterator[JobEvent]:
@@ -133,50 +141,67 @@ class JobScorer:
             for setting in self.wanted
             if setting.iteration == memory.iteration and setting.gate == rule and setting.key not in self.made
         ]
-        for point, settings in groupby(wanted, key=lambda setting: setting.point):
-            predictions = yield from self._predicted(member, point, memory)
+        measured = self.first.setdefault(member, {}) if memory.iteration == 1 else {}
+        for point, of_point in groupby(wanted, key=lambda setting: setting.point):
+            settings = list(of_point)
+            parts = dict.fromkeys(part for setting in settings for part in parts_of(setting))
+            for part in parts:
+                if part not in measured:
+                    measured[part] = yield from self._measured(part, memory)
             members = self.members.setdefault(point, {})
-            members[member] = memory, predictions
+            members[member] = memory, {part: measured[part] for part in parts}
             if len(members) == len(self.job.members):
-                yield from self._rows(self.members.pop(point), list(settings))
+                yield from self._rows(self.members.pop(point), settings)
 
-    def _predicted(self, member: int, point: Point, memory: Memory) -> Generator[JobEvent, None, list[Prediction]]:
-        """What a memory predicts of a part; T = 1 is the same for every gate, and scored once."""
-        part, _, iteration = point
-        if iteration == 1 and (part, member) in self.first:
-            return self.first[part, member]
-        predictions = list[Prediction]()
-        for of_chunk in self._predictions(part, memory):
+    def _measured(self, part: Part, memory: Memory) -> Generator[JobEvent, None, Measured]:
+        """What a memory predicts of a part, and its hidden states if a correction uses them."""
+        import numpy as np
+
+        predictions, states = list[Prediction](), []
+        for of_chunk, states_of_chunk in self._chunks_measured(part, memory):
             predictions += of_chunk
+            states += [state.numpy() for state in states_of_chunk]
             yield InputsScored(self.info, len(of_chunk))
-        if iteration == 1:
-            self.first[part, member] = predictions
-        return predictions
+        return Measured(predictions, np.stack(states) if states else None)
 
     def _rows(
-        self, members: Mapping[int, tuple[Memory, list[Prediction]]], wanted: Sequence[Setting]
+        self, members: Mapping[int, tuple[Memory, Mapping[Part, Measured]]], wanted: Sequence[Setting]
     ) -> Iterator[JobEvent]:
         """The rows of settings that differ in their calibration only."""
-        ordered = [members[number] for number in sorted(members)]
-        memories = [memory for memory, _ in ordered]
-        predictions = averaged([of_member for _, of_member in ordered])
-        names = [setting.calibration for setting in wanted if setting.calibration is not None]
-        if names:
+        memories, by_member = zip(*(members[number] for number in sorted(members)), strict=True)
+        measured = {part: _together([of_member[part] for of_member in by_member]) for part in by_member[0]}
+        part, names = wanted[0].part, [each.calibration for each in wanted if each.calibration is not None]
+        predictions, labelled = list(measured[part].predictions), of_labelled(names)
+        others = [name for name in names if name not in {each.name for each in labelled}]
+        if others:
             one_by_one = [[memory] for memory in memories]
-            predictions = Calibrator(self.engine, one_by_one, names, self.job.run.options.scoring)(predictions)
+            predictions = Calibrator(self.engine, one_by_one, others, self.job.run.options.scoring)(predictions)
+        if labelled:
+            dev = LabelledRows(measured["dev"], self.job.demonstrations, f"task {self.job.label}: its dev rows")
+            by_name = dev.corrections(labelled, None if part == "dev" else measured[part])
+            predictions = [
+                replace(each, calibrated={**each.calibrated, **{name: of[place] for name, of in by_name.items()}})
+                for place, each in enumerate(predictions)
+            ]
         for setting in wanted:
             row = self._row(setting, memories[0], predictions)
             self.made.add(row.key)
             yield RowMade(self.info, row, predictions if self.samples else ())
 
-    def _predictions(self, part: Part, memory: Memory) -> Iterator[list[Prediction]]:
-        """What one iteration predicts of every query of a part, scored or generated, a chunk at a time."""
+    def _chunks_measured(self, part: Part, memory: Memory) -> Iterator[tuple[list[Prediction], list[Tensor]]]:
+        """What one iteration predicts of every query of a part, a chunk at a time, and hidden states if needed."""
         if self.job.task.free is not None:
-            yield from self._answers(self.job.task.free, part, memory)
+            for answers in self._answers(self.job.task.free, part, memory):
+                yield answers, []
             return
-        placed = [[self.engine.place(memory)]]
+        placed, layers = self.engine.place(memory), observed_layers(len(memory.keys))
         for chunk in self._chunks(part):
-            yield predicted(scored(self.engine, placed, chunk))
+            if not self.observes:
+                yield predicted(scored(self.engine, [[placed]], chunk)), []
+                continue
+            scores, states = observe_each(self.engine, placed, chunk.plan, layers, chunk.scoring)
+            pairs = zip(chunk.queries, scores, strict=True)
+            yield [prediction_of(query, memory.iteration, each) for query, each in pairs], states
 
     def _answers(self, free: Free, part: Part, memory: Memory) -> Iterator[list[Prediction]]:
         """The generated answers to the queries of a part, each judged."""
@@ -260,4 +285,11 @@ def corrections_of(setting: Setting, predictions: Sequence[Prediction]) -> list[
 def _corrected(corrections: Sequence[Correction], shared: bool) -> Corrected:
     """What the corrections of one row of a run rest on; `shared` if all inputs have the same candidates."""
     last = corrections[-1]
-    return Corrected(last.inputs, last.counted, last.bias if shared else None)
+    return Corrected(last.inputs, last.counted, (last.bias or None) if shared else None)
+
+
+def _together(of_members: Sequence[Measured]) -> Measured:
+    """The mean predictions of an ensemble, without hidden states; what a single member measured stays as it is."""
+    if len(of_members) == 1:
+        return of_members[0]
+    return Measured(averaged([each.predictions for each in of_members]))

@@ -15,14 +15,13 @@ import struct
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass
 from operator import index
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.errors import DeepThinkError, InputError
-from deepthink_cli.io.atomic import replacing
+from deepthink_cli.io.cache import read_cached, write_cached
 from deepthink_cli.io.text import canonical_json, json_sha256
 
 if TYPE_CHECKING:
@@ -58,14 +57,13 @@ def weights_sha256(files: Sequence[Path]) -> str:
     if sum(file.stat().st_size for file in files) < _SMALL:
         return _hashed(files)
     state, resting = state_sha256(files), _resting(files)
-    caches = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))
-    cached = caches / "deepthink" / "weights" / state
-    digest = _digests.get(state) or _read(cached)
+    cached = f"weights/{state}"
+    digest = _digests.get(state) or _digest(read_cached(cached))
     if digest is None:
         digest = _hashed(files)
         if resting and state_sha256(files) == state:  # otherwise the files may have changed while they were read
             _digests[state] = digest
-            _write(cached, digest)
+            write_cached(cached, digest)
     return digest
 
 
@@ -135,18 +133,8 @@ def _resting(files: Sequence[Path]) -> bool:
     return changed < time.time_ns() - _TIME_RESOLUTION
 
 
-def _read(cached: Path) -> str | None:
-    with suppress(OSError, ValueError):
-        text = cached.read_text(encoding="ascii")
-        return text if re.fullmatch("[0-9a-f]{64}", text) else None
-    return None
-
-
-def _write(cached: Path, digest: str) -> None:
-    with suppress(OSError, DeepThinkError):
-        cached.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(cached) as temporary:
-            temporary.write_text(digest, encoding="ascii")
+def _digest(text: str | None) -> str | None:
+    return text if text and re.fullmatch("[0-9a-f]{64}", text) else None
 
 
 _WEIGHTS = (

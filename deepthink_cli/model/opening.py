@@ -18,6 +18,7 @@ from deepthink_cli.io.hub import (
     library_errors,
     quiet_libraries,
     unreachable,
+    without_collection,
 )
 from deepthink_cli.io.temporary import temporary_folder
 from deepthink_cli.model.fingerprint import config_sha256, hub_commit, tokenizer_sha256, weight_files
@@ -35,6 +36,7 @@ LAYERS = 1_000  # the most layers: building them takes ten seconds, and the deep
 _OTHER_COUNTS = ("n_layer", "attention_types", "block_count")  # names of numbers of layers that do not end in `layers`
 
 
+@without_collection()
 def open_model(options: ModelOptions) -> ModelSpec:
     """Find a model and read its configuration and tokenizer, without its weights.
 

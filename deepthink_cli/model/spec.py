@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,8 @@ from deepthink_cli.provenance import ModelIdentity
 if TYPE_CHECKING:
     import torch
     from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+
+FEW = 32  # rows; fewer are scored in less time than preparations for many take
 
 
 def memory_width(config: PretrainedConfig) -> int:
@@ -70,7 +72,8 @@ class ModelSpec:
 
     Memories record the `id`: `pocket`, a hub id, or the absolute path of a local directory or GGUF file. `source` is
     the directory or hub id that transformers loads, `gguf` the path of the GGUF file in it. `warning` names the parts
-    of the file that transformers ignores. Properties never read files; methods may.
+    of the file that transformers ignores. `few_rows`: the model will score fewer than `FEW` rows. Properties never read
+    files; methods may.
     """
 
     options: ModelOptions
@@ -84,7 +87,12 @@ class ModelSpec:
     tokenizer_sha256: str
     gguf: str | None = None
     warning: str | None = None
-    _identities: dict[str, ModelIdentity] = field(default_factory=dict, init=False, repr=False)
+    few_rows: bool = False
+    _identities: dict[str, ModelIdentity] = field(default_factory=dict, repr=False)
+
+    def for_rows(self, count: int | None) -> ModelSpec:
+        """The same model, for a number of rows; None is any number."""
+        return self if count is None or count >= FEW else replace(self, few_rows=True)
 
     @property
     def architecture(self) -> str:

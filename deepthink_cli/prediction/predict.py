@@ -117,7 +117,7 @@ class Labelling:
         source = in_columns(scorer.memory, inputs)
         checked = check_rows(scorer.demonstrations, source, skip=skip) if checked is None else checked
         check_supported(scorer.calibrate, None if skip else checked)
-        spec = scorer.find(options, tell)
+        spec = scorer.find(options, tell).for_rows(None if checked is None else checked.count)
         if not skip:
             scorer.check_tokens(spec, source, checked)
         extended = scorer.check_labels(spec.tokenizer, tell)

@@ -19,7 +19,7 @@ from deepthink_cli.events import Note, Tell, Warn
 from deepthink_cli.io.prefetch import behind
 from deepthink_cli.io.tables import Columns, Kind, Write, is_table
 from deepthink_cli.io.text import jsonable
-from deepthink_cli.multilabel import GivenLabels
+from deepthink_cli.multilabel import GivenLabels, label_shares
 from deepthink_cli.prediction.options import ErrorOptions, LabelOptions
 from deepthink_cli.prediction.scorer import Scorer
 from deepthink_cli.scoring.inputs import MAX_FIELDS, CheckedRows
@@ -80,8 +80,13 @@ class OutputRows:
             written |= {"answer": row.label, "right": row.label == row.query.gold, "text": row.text}
             return {**written, **self._input(fields), "gold": row.query.gold}
         answer = answer_of(row, self.calibrate)
-        written |= {} if self.given is None else {"labels": self._labels(self.given(row))}
-        written |= {"label": answer.label, "probability": answer.probability, **self._chosen(answer)}
+        found = dict(zip(answer.scores, shares(list(answer.scores.values())), strict=True))
+        if self.given is not None:
+            written["labels"] = self._labels(self.given(row))
+            found = label_shares(row)
+            label = max(found, key=lambda each: found[each])
+            answer = replace(answer, label=label, probability=found[label])
+        written |= {"label": answer.label, "probability": answer.probability, **self._chosen(found)}
         written |= self.scoring.of_row(row)
         if self._scored:
             written["scores"] = row.scores
@@ -119,14 +124,14 @@ class OutputRows:
             return written
         return written | self._input({name: jsonable(value) for name, value in row.fields.items()})
 
-    def _chosen(self, answer: Prediction) -> dict[str, Any]:
+    def _chosen(self, probabilities: Mapping[str, float]) -> dict[str, Any]:
         """The fields of the row for its best labels and its threshold."""
         if self.options.top is None and self.options.threshold is None:
             return {}
         fitted = self.calibrate[:1] == (STORED,) and self.stored is not None and self.stored.held_out is not None
         said: dict[str, Any] = {"confidence": FITTED if fitted else UNCALIBRATED}
         if self.options.top is not None:
-            said["top"] = best(answer, self.options.top)
+            said["top"] = best(probabilities, self.options.top)
         return said
 
     def _input(self, fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -236,9 +241,8 @@ def _correction(correction: Correction) -> dict[str, Any]:
     }
 
 
-def best(prediction: Prediction, count: int) -> list[dict[str, Any]]:
+def best(probabilities: Mapping[str, float], count: int) -> list[dict[str, Any]]:
     """The `count` likeliest candidates, each with its probability; equally likely candidates keep their order."""
-    probabilities = dict(zip(prediction.scores, shares(list(prediction.scores.values())), strict=True))
     ordered = sorted(probabilities, key=lambda label: -probabilities[label])[:count]
     return [{"label": label, "probability": probabilities[label]} for label in ordered]
 

@@ -13,11 +13,11 @@ from deepthink_cli.techniques.registry import find_recorded, trains
 from deepthink_cli.updates.registry import GATE
 
 # Fields that distinguish arms only if one task has several values of them.
-SPLITTING = ("sampling", "pool_size", "balanced", "shots", "limit")
+SPLITTING = ("sampling", "pool_size", "balanced", "shots", "labelled", "limit")
 POOL = ("sampling", "pool_size", "balanced")  # they always distinguish arms whose demonstrations a method chose
 
 STEP = ("momentum", "eta", "update")  # fields that a technique with a single reading does not have
-_IF_SET = ("tokens", "scoring", "update")  # written only if they differ from the default
+_IF_SET = ("tokens", "labelled", "scoring", "update")  # written only if they differ from the default
 READING = ("positions", *STEP)  # fields without effect on T = 1
 
 
@@ -60,6 +60,7 @@ class Arm:
     balanced: bool | None = None
     technique: str | None = None
     calibration: str | None = None
+    labelled: int | None = None
     limit: int | Literal["all"] | None = None
     scoring: str | None = None
     update: str | None = None
@@ -116,7 +117,7 @@ class Arm:
                 self.tokens or "",
                 str(self.chat or ""),
             ),
-            *(self.technique or "", self.calibration or "", self.scoring or "", self.update or ""),
+            *(self.technique or "", self.calibration or "", self.labelled or 0, self.scoring or "", self.update or ""),
             *(self.momentum, self.eta or 0.0),
             *(self.limit == "all", 0 if self.limit in (None, "all") else self.limit),
         )
@@ -144,6 +145,7 @@ class Arm:
             "balanced": "balanced" if self.balanced else "",
             "technique": self.technique or "Deep-Thinking",
             "calibration": f"{self.calibration} calibration" if self.calibration else "raw scores",
+            "labelled": f"{self.labelled} labelled rows" if self.labelled is not None else "",
             "limit": "all rows" if self.limit == "all" else f"at most {self.limit} rows" if self.limit else "",
             "scoring": self.scoring or "score=sum",
             "update": self.update or GATE,

@@ -108,9 +108,9 @@ def _compared_with(setting: Setting) -> Setting:
 
 
 def _agree(row: Result, baseline: Result) -> bool:
-    """Whether two rows have the same demonstrations, inputs and weights."""
-    ours, theirs, technique = row.setting, baseline.setting, row.setting.technique
-    if (ours.rows_sha256, ours.weights_sha256) != (theirs.rows_sha256, theirs.weights_sha256):
+    """Whether two rows have the same demonstrations, inputs, labelled rows and weights."""
+    technique, digests = row.setting.technique, ("rows_sha256", "labelled_sha256", "weights_sha256")
+    if any(getattr(row.setting, name) != getattr(baseline.setting, name) for name in digests):
         return False
     if not is_rival(technique):
         return row.demonstrations_sha256 == baseline.demonstrations_sha256

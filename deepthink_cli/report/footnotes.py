@@ -14,7 +14,13 @@ KINDS = {"skipped": "Inputs skipped", "left_out": "Training rows never used as d
 
 def footnotes(jobs: Sequence[JobResults]) -> list[str]:
     """The footnotes, one line for each kind of omission."""
-    return [*shortcomings(jobs), *_inputs(jobs), *_counts(jobs, "left_out"), *_shots(jobs)]
+    return [
+        *shortcomings(jobs),
+        *_inputs(jobs),
+        *_counts(jobs, "left_out"),
+        *_asked(jobs, "shots", "Demonstrations (shots)"),
+        *_asked(jobs, "labelled", "Labelled rows that corrections are fitted to"),
+    ]
 
 
 def shortcomings(jobs: Sequence[JobResults]) -> list[str]:
@@ -164,18 +170,19 @@ def _counts(jobs: Sequence[JobResults], kind: str) -> list[str]:
     return [f"{KINDS[kind]} ({reason.replace('_', ' ')}): {names}" for reason, names in listed.items()]
 
 
-def _shots(jobs: Sequence[JobResults]) -> list[str]:
-    """The requested number of demonstrations, of all tasks together if it is the same."""
+def _asked(jobs: Sequence[JobResults], name: str, text: str) -> list[str]:
+    """The requested number in a field of settings, of all tasks together if it is the same."""
     asked: dict[str, set[int]] = {}
     for job in jobs:
         for row in job.test.values():
-            asked.setdefault(job.task, set()).add(row.setting.shots)
+            if (number := getattr(row.setting, name)) is not None:
+                asked.setdefault(job.task, set()).add(number)
     if not asked:
         return []
     alike = len({frozenset(numbers) for numbers in asked.values()}) == 1
     of_all = ", ".join(map(str, sorted(next(iter(asked.values())))))
     each = "; ".join(f"{task} {', '.join(map(str, sorted(numbers)))}" for task, numbers in asked.items())
-    return [f"Demonstrations (shots): {of_all if alike else each}"]
+    return [f"{text}: {of_all if alike else each}"]
 
 
 def _fewer_shots(jobs: Sequence[JobResults]) -> list[str]:

@@ -32,8 +32,8 @@ def observed_layers(depth: int) -> tuple[int, ...]:
 class LinearHead:
     """score(y) = sum_l w_yl . h_l + b_y + a log p(y | x), for C labels and the hidden states h of L layers.
 
-    `weights` are w (C, L, W), `bias` is b (C,), minus infinity for a label without rows, and `of_scores` is a. A
-    constant in w or in b that all labels share has no effect.
+    `weights` are w (C, L, W), `bias` is b (C,), minus infinity for a label without rows, and `of_scores` is a. If
+    labels are compared, a constant in w or in b that all of them share has no effect.
     """
 
     weights: Floats
@@ -47,11 +47,16 @@ class LinearHead:
         found: Floats = np.einsum("nlw,clw->nc", np.asarray(states, dtype=np.float64), self.weights) + self.bias
         return found + self.of_scores * log_softmax(logs) if self.of_scores else found
 
-    def stored(self, layers: Sequence[int], labels: Sequence[str]) -> Head:
-        """The head as a memory stores it, without layers that have no weight; `labels` are those of the scores."""
+    def stored(self, layers: Sequence[int], labels: Sequence[str], apart: bool = False) -> Head:
+        """The head as a memory stores it, without layers that have no weight; `labels` are those of the scores.
+
+        Constants that all labels share are left out, unless each label's score counts by itself (`apart`).
+        """
         used = [bool(self.weights[:, place].any()) for place in range(len(layers))]
-        weights, bias = (self.weights - self.weights.mean(axis=0))[:, used], self.bias - self.bias.mean()
-        numbers = [b64encode(each.astype(_NUMBER).tobytes()).decode() for each in weights]
+        weights, bias = self.weights, self.bias
+        if not apart:
+            weights, bias = weights - weights.mean(axis=0), bias - bias.mean()
+        numbers = [b64encode(each.astype(_NUMBER).tobytes()).decode() for each in weights[:, used]]
         return Head(
             tuple(layer for layer, has_weight in zip(layers, used, strict=True) if has_weight),
             dict(zip(labels, numbers, strict=True)),

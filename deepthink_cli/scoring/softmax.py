@@ -25,6 +25,11 @@ def shares(scores: Sequence[float]) -> list[float]:
     return [weight / total for weight in weights]
 
 
+def logistic(score: float) -> float:
+    """1 / (1 + exp(-score)), the share of a score in nats against 0; also of infinite scores."""
+    return (1 + math.tanh(score / 2)) / 2
+
+
 def log_share(score: float, scores: Iterable[float]) -> float:
     """The log of one candidate's share, from its score and those of all: score - log sum exp(scores), in nats."""
     values = list(scores)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.errors import DeepThinkError
 from deepthink_cli.io.atomic import replacing
+from deepthink_cli.io.cache import cache_folder
 from deepthink_cli.io.text import json_sha256
 from deepthink_cli.provenance import ModelIdentity
 
@@ -23,9 +24,8 @@ CACHE = "DEEPTHINK_CACHE"  # the variable of the environment that names the fold
 
 def default_folder() -> Path:
     """`$DEEPTHINK_CACHE`, or `$XDG_CACHE_HOME/deepthink`, by default `~/.cache/deepthink`."""
-    if folder := os.environ.get(CACHE):
-        return Path(folder)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "deepthink"
+    folder = os.environ.get(CACHE)
+    return Path(folder) if folder else cache_folder()
 
 
 def model_parts(identity: ModelIdentity) -> list[str | None]:

@@ -13,6 +13,7 @@ from deepthink_cli.calibration.registry import NONE, Calibration, calibration, f
 from deepthink_cli.data.same_input import is_among
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.events import Progress, Tell
+from deepthink_cli.method import Method
 from deepthink_cli.model.tokens import query_tokenizer
 from deepthink_cli.provenance import Selected, TokenizedDemonstrations
 from deepthink_cli.scoring.heads import observed_layers
@@ -97,34 +98,47 @@ def held_out_scores(
 ) -> Tried:
     """Score the held-out rows of every set after each reading of its memories, within `budget` seconds.
 
-    T = 1 of every technique comes first, then T > 1 of each, as far as the budget allows by the mean time of a pass so
-    far. A later pass attends to twice as many tokens, and counts as two. T = 1 of the first technique is always scored.
-    The sets are read in shared passes, as many at once as fit the device.
+    With a budget, T = 1 of every technique comes first, then T > 1 of each, for which T = 1 is read again, as far as
+    the budget allows by the time of the first set. T = 1 of the first technique is always scored; corrections by texts
+    are left out if it would take too long. The sets are read in shared passes, as many at once as fit the device.
     """
-
-    stages = [*((kind, 1) for kind in range(len(grid.asked))), *enumerate(grid.asked)]
+    end, stages = None, list(enumerate(grid.asked))
+    if budget is not None:
+        end, stages = clock() + budget, [*((kind, 1) for kind, _ in stages), *stages]
+        grid = _affordable(engine, rows, sets, grid, end)
     scorers = [[_Scorer(engine, rows, each, grid, kind) for each in sets] for kind in range(len(grid.asked))]
-    readings, seconds, passes, started = [0] * len(grid.asked), [[0.0, 0.0] for _ in grid.asked], 0, clock()
+    readings, seconds = [0] * len(grid.asked), [[0.0, 0.0] for _ in grid.asked]
     for kind, last in stages:
-        technique, before, spent = grid.techniques[kind], readings[kind], clock() - started
+        technique, before = grid.techniques[kind], readings[kind]
         first, methods = last == 1, grid.methods[:1] if last == 1 else grid.methods
-        passes_of_one = len(sets) * len(methods) * _passes(technique) * (2 if before else 1)  # for one T
-        if budget is not None and passes:
-            last = min(last, before + int((budget - spent) * passes / spent / passes_of_one))
-        if last <= before or not (first or before):
+        if last <= before or not (first or before or end is None):
             continue
+        if end is not None and (kind or before):
+            of_set = (end - clock()) / len(sets)
+            if of_set < seconds[0][0] / len(sets) * (technique.steps if isinstance(technique, Trained) else 1):
+                continue  # a reading takes T = 1 at least, and a step of training, too
+            times = _timed(engine, technique, methods, sets[0].demonstrations[kind], scorers[kind][0], before, last)
+            last = min(last, before + _readings_within((end - clock()) / len(sets), times))
+            if last == before:
+                continue
         done, total, what = 0, len(sets) * len(methods) * (last - before), f"tuning {technique.name}"
         tell(Progress(what, done, total))
+        since = clock()
         thoughts = [
             (each.demonstrations[kind], replace(method, iterations=last)) for each in sets for method in methods
         ]
-        for scored in memories_of(engine, technique, thoughts, _score(scorers[kind], len(methods), before)):
+        for iteration, scored in memories_of(engine, technique, thoughts, _score(scorers[kind], len(methods), before)):
             done = min(total, done + scored)  # a batch that runs out of memory is scored again
             tell(Progress(what, done, total))
-        readings[kind], passes = last, passes + passes_of_one * (last - before)
-        seconds[kind][min(before, 1)] = (clock() - started - spent) / (last - before) / len(methods)
+            seconds[kind][iteration > 1] += clock() - since
+            since = clock()
+        readings[kind] = last
+    costs = [
+        (once, later / max(1, (last - 1) * len(grid.methods)))
+        for last, (once, later) in zip(readings, seconds, strict=True)
+    ]
     scores = [_stacked([scorer.scores for scorer in of_set]) for of_set in zip(*scorers, strict=True)]
-    return Tried(replace(grid, readings=tuple(readings)), scores, tuple((once, again) for once, again in seconds))
+    return Tried(replace(grid, readings=tuple(readings)), scores, tuple(costs))
 
 
 def _stacked(by_technique: Sequence[Mapping[str, Floats]]) -> dict[str, Floats]:
@@ -138,12 +152,49 @@ def _stacked(by_technique: Sequence[Mapping[str, Floats]]) -> dict[str, Floats]:
     }
 
 
-def _passes(technique: Technique) -> int:
-    """The most passes over the demonstrations in the time of one reading.
+def _affordable(engine: Engine, rows: LabelledRows, sets: Sequence[TrainingSet], grid: Grid, end: float) -> Grid:
+    """The grid with those corrections by texts with which T = 1 ends in time, by the time and the tokens of a set.
 
-    A gradient step takes about three. R copies in one context take R, if attention is a small part of the time, to R^2.
+    The correction with the most tokens is left out first.
     """
-    return 3 * technique.steps if isinstance(technique, Trained) else technique.copies**2
+    scorer = _Scorer(engine, rows, sets[0], grid, 0)
+    demonstrations, most = sets[0].demonstrations[0], dict[str, int]()
+    (seconds,) = _timed(engine, grid.techniques[0], grid.methods[:1], demonstrations, scorer, 0, 1)
+    tokens = [len(tuple(query.ids)) for query in scorer.plan.queries]
+    total = len(demonstrations.token_ids) + sum(tokens)
+    for basis in scorer.bases:
+        if not basis.method.from_rows:
+            most[basis.name] = most.get(basis.name, 0) + sum(tokens[place] for place in basis.texts)
+    left, left_out = total, list[str]()
+    for name in sorted(most, key=lambda name: -most[name]):
+        if seconds * len(sets) * left / total > end - clock():
+            left_out.append(name)
+            left -= most[name]
+    calibrations = tuple(name for name in grid.calibrations if name not in left_out)
+    return replace(grid, calibrations=calibrations, left_out=tuple(left_out))
+
+
+def _timed(
+    engine: Engine,
+    technique: Technique,
+    methods: Sequence[Method],
+    demonstrations: TokenizedDemonstrations,
+    scorer: _Scorer,
+    before: int,
+    last: int,
+) -> list[float]:
+    """The seconds until one set is scored after the next reading, and the one after that, up to T = `last`."""
+    began, thoughts = clock(), [(demonstrations, replace(each, iterations=min(last, before + 2))) for each in methods]
+    scored = memories_of(engine, technique, thoughts, _score([scorer], len(methods), before))
+    return [clock() - began for _ in scored]
+
+
+def _readings_within(seconds: float, times: Sequence[float]) -> int:
+    """How many readings are scored in some seconds, given the `times` after the first ones."""
+    if seconds < times[0]:
+        return 0
+    each = (times[-1] - times[0]) / (len(times) - 1) if times[1:] else times[0]
+    return 1 + int((seconds - times[0]) / each)
 
 
 def memories_of(
@@ -165,19 +216,20 @@ def memories_of(
 
 def _score(
     scorers: Sequence[_Scorer], methods: int, before: int
-) -> Callable[[Sequence[int], list[Memory]], Iterator[int]]:
+) -> Callable[[Sequence[int], list[Memory]], Iterator[tuple[int, int]]]:
     """A function that scores a batch of memories after each reading that follows the first `before` readings.
 
-    Memory number i is of set i // `methods` and method i % `methods`.
+    It yields the reading and the number of memories of each set. Memory number i is of set i // `methods` and method
+    i % `methods`.
     """
 
-    def score(numbers: Sequence[int], memories: list[Memory]) -> Iterator[int]:
+    def score(numbers: Sequence[int], memories: list[Memory]) -> Iterator[tuple[int, int]]:
         if memories[0].iteration <= before:
             return
         for place, group in groupby(zip(numbers, memories, strict=True), lambda pair: pair[0] // methods):
             of_set = {number % methods: memory for number, memory in group}
             scorers[place].score(of_set)
-            yield len(of_set)
+            yield memories[0].iteration, len(of_set)
 
     return score
 
@@ -239,6 +291,8 @@ class _Scorer:
         import numpy as np
 
         iteration = next(iter(memories.values())).iteration
+        if iteration == 1:
+            memories = {0: next(iter(memories.values()))}
         placed = [self.engine.place(memory) for memory in memories.values()]
         numbers = [slice(None) if iteration == 1 else number for number in memories]
         if not self.observed:

@@ -253,11 +253,13 @@ def excess(given: Sequence[str], true: Sequence[str]) -> Excess | None:
     return Excess(label, answers[label], rows[label]) if beyond >= min(rows[label], len(true) / LARGE) else None
 
 
-def unchosen(settings: Sequence[Setting], found: Excess | None) -> int:
+def unchosen(settings: Sequence[Setting], found: Excess | None, right: Sequence[int]) -> int:
     """The setting to keep without a choice: plain in-context learning, corrected if it gives a label in excess.
 
-    It stays uncorrected if no correction without labels was tried.
+    `right` counts the rows that each setting labels correctly. It stays uncorrected if no correction without labels was
+    tried that labels as many rows correctly as without it.
     """
     corrections = {each.calibration: number for number, each in enumerate(settings) if each.place == settings[0].place}
     tried = [corrections[name] for name in UNLABELLED if name in corrections]
-    return tried[0] if tried and found is not None else 0
+    good = [number for number in tried if right[number] >= right[0]]
+    return good[0] if good and found is not None else 0

@@ -187,8 +187,9 @@ class Grid:
     """Every technique with every method, calibration and selection of demonstrations, after each number of readings.
 
     All methods have the same number of readings T. `readings` are the numbers of readings that were tried for each
-    technique, if they are not T. The first technique is Deep-Thinking, the first calibration is `none`, and the first
-    selection is the selection of plain in-context learning; the rest follow, simplest first.
+    technique, if they are not T, and `left_out` are calibrations that were not tried for lack of time. The first
+    technique is Deep-Thinking, the first calibration is `none`, and the first selection is the selection of plain
+    in-context learning; the rest follow, simplest first.
     """
 
     methods: tuple[Method, ...]
@@ -196,6 +197,7 @@ class Grid:
     selections: tuple[str | None, ...] = (None,)
     techniques: tuple[Technique, ...] = (technique_of(DEEP_THINKING),)
     readings: tuple[int, ...] | None = None
+    left_out: tuple[str, ...] = ()
 
     @property
     def iterations(self) -> int:

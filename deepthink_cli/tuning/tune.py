@@ -83,12 +83,12 @@ class TuneReport:
     @property
     def kept(self) -> int:
         """The setting to use: the best, or if the difference may be noise, a setting that needs no choice."""
-        return self.best if self.comparison.beyond_noise else unchosen(self.settings, self.excess)
+        return self.best if self.chosen_by_rows else unchosen(self.settings, self.excess, self.right)
 
     @property
     def chosen_by_rows(self) -> bool:
         """Whether the rows chose another setting than plain in-context learning, beyond noise."""
-        return self.comparison.beyond_noise and self.kept != 0
+        return self.comparison.beyond_noise and self.best != 0 and self.right[self.best] >= self.right[0]
 
     @property
     def setting(self) -> Setting:
@@ -113,9 +113,9 @@ class TuneReport:
 
     @property
     def not_tried(self) -> list[str]:
-        """The readings that the budget left out, in words."""
+        """The calibrations and readings that the budget left out, in words."""
         grid = self.plan.grid
-        skipped = []
+        skipped = [f"calibration {name}" for name in grid.left_out]
         for technique, asked, tried in zip(grid.techniques, grid.asked, grid.readings or grid.asked, strict=True):
             if tried < asked:
                 skipped.append(f"{technique.name}, T = {tried + 1}" + (f" to {asked}" if tried + 1 < asked else ""))

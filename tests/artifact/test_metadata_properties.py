@@ -160,7 +160,7 @@ def bases(tmp_path_factory: pytest.TempPathFactory) -> Bases:
         **metadata,
         "template": {**metadata["template"], "label_separator": ";"},
         "thresholds": {"scoring": {}, "at": {t: dict.fromkeys(LABELS, 0.5) for t in "12"}, "rows": 20, "folds": 5}
-        | {"source": "r", "micro_f1": 0.5, "macro_f1": 0.5, "subset_accuracy": 0.5},
+        | {"source": "r", "micro_f1": 0.5, "macro_f1": 0.5, "subset_accuracy": 0.5, "head": head["calibrated"]["head"]},
         "update": {"name": "layer-ramp", "values": {"eta": 0.1, "momentum": 0.0, "first": 0.0, "last": 1.0}},
         "eta": 0.0,
     }
@@ -185,6 +185,8 @@ def codes_of_commands(bases: Bases, path: Path) -> dict[str, int]:
         (0, ("calibrated", "bias", "2", "per_token", "negative"), -1e300),
         (0, ("calibrated", "sha256"), "x"),
         (0, ("demonstrations", "labels", 0), "other"),
+        (0, ("dtypes", "memory"), "float16"),
+        (0, ("labels",), ["positive", "positive"]),
         (0, ("demonstrations", "sha256"), "x"),
         (0, ("demonstrations", "sha256"), DIGEST),
         (0, ("demonstrations", "texts", 0), {"other": "x"}),
@@ -198,6 +200,8 @@ def codes_of_commands(bases: Bases, path: Path) -> dict[str, int]:
         (0, ("tuned", "folds"), 21),
         (1, ("calibrated", "head", "2", "of_scores"), 1e308),
         (1, ("calibrated", "head", "2", "layers"), [2, 1]),
+        (2, ("thresholds", "head", "2", "layers"), [2, 1]),
+        (2, ("thresholds", "head"), {}),
         (1, ("calibrated", "method"), "²"),
         (2, ("thresholds", "at", "2", "positive"), 1.5),
         (2, ("thresholds", "folds"), 10**39),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import Models
+from conftest import Models, readings_of
 from helpers.families import write_model
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
@@ -36,7 +36,7 @@ from deepthink_cli.provenance import check_model
 
 @pytest.fixture
 def readings(llama: Engine, reviews: DemonstrationSet) -> list[Memory]:
-    return list(think(llama, tokenize_demonstrations(llama.tokenizer, reviews), Method(3)))
+    return list(readings_of(llama, reviews, Method(3)))
 
 
 def test_a_memory_comes_back_bit_for_bit(readings: list[Memory], tmp_path: Path) -> None:
@@ -58,7 +58,7 @@ def test_the_tensors_have_the_names_and_shapes_of_the_contract(readings: list[Me
 def test_two_runs_give_the_same_bytes(models: Models, reviews: DemonstrationSet, tmp_path: Path) -> None:
     for name in ("one", "two"):
         engine = load_model(str(models("llama")))
-        save_memory(list(think(engine, tokenize_demonstrations(engine.tokenizer, reviews)))[-1], tmp_path / name)
+        save_memory(list(readings_of(engine, reviews))[-1], tmp_path / name)
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
 
 
@@ -134,7 +134,7 @@ def test_the_size_of_the_header_is_known_before_it_is_written(
     llama: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     quoted = DemonstrationSet.of([Example('"' * 300, "positive"), Example("ä", "negative")], "{text}: {label}")
-    memory = next(think(llama, tokenize_demonstrations(llama.tokenizer, quoted), Method(1)))
+    memory = next(readings_of(llama, quoted, Method(1)))
     header = save_memory(memory, tmp_path / "mem.safetensors")
     monkeypatch.setattr(store, "MAX_HEADER", header.start - 9)  # a byte less than it takes
     with pytest.raises(DeepThinkError, match="the memory's metadata would pass"):
@@ -169,7 +169,7 @@ def test_a_memory_knows_its_model_after_it_has_moved_or_been_sharded(
 
 def test_keys_and_values_may_have_different_sizes(models: Models, reviews: DemonstrationSet, tmp_path: Path) -> None:
     engine = load_model(str(models("deepseek_v3")))
-    memory = next(think(engine, tokenize_demonstrations(engine.tokenizer, reviews)))
+    memory = next(readings_of(engine, reviews))
     assert memory.keys[0].shape != memory.values[0].shape
     save_memory(memory, tmp_path / "mem.safetensors")
     loaded = load_memory(tmp_path / "mem.safetensors")

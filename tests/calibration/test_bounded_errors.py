@@ -107,6 +107,25 @@ def test_eval_says_how_many_rows_get_a_label_and_how_many_of_these_are_wrong(
     assert shown[0.1]["wrong"] == sum(row["label"] != row["input"]["sentiment"] for row in given)
 
 
+def test_eval_says_how_many_of_the_most_probable_labels_are_wrong_without_any_bound(
+    tmp_path: Path, capsys: Captured
+) -> None:
+    memory, scored = tmp_path / "mem.safetensors", tmp_path / "scored.jsonl"
+    assert run(["think", str(EXAMPLES / "demos.jsonl"), "-T", "2", "--keep", "all", "-q", "-o", str(memory)]) == 0
+    words = ["eval", memory, EXAMPLES / "labelled.jsonl", "--json", "-q", "-o", scored]
+    found = json_of(capsys, *words)
+    rows = [row for row in map(json.loads, scored.read_text().splitlines()) if row["iteration"] == 2]
+    assert "coverage" not in found
+    assert [each["coverage"] for each in found["error_by_coverage"]] == pytest.approx(
+        [0.25, 0.5, 0.75, 0.9, 1], abs=0.05
+    )
+    for each in found["error_by_coverage"]:
+        given = [row for row in rows if row["probability"] >= each["threshold"]]
+        assert each["labelled"] == len(given) == round(each["coverage"] * len(rows))
+        assert each["wrong"] == sum(row["label"] != row["gold"] for row in given)
+    assert found["error_by_coverage"][-1]["wrong"] == round((1 - found["judged"]["value"]) * len(rows)) > 0
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

@@ -10,7 +10,7 @@ from statistics import fmean
 from typing import Any
 
 import pytest
-from conftest import REVIEWS, TEMPLATE
+from conftest import REVIEWS, TEMPLATE, readings_of
 from helpers.chats import write_chat_model
 
 from deepthink_cli import (
@@ -28,8 +28,8 @@ from deepthink_cli import (
 )
 from deepthink_cli.calibration import calibrator as calibrator_module
 from deepthink_cli.calibration.basis import TEXTS, BasisInputs, basis_texts, check_calibrations
-from deepthink_cli.calibration.calibrator import Calibrator, RowCalibrator, corrected, estimated, log_probabilities
-from deepthink_cli.calibration.registry import CALIBRATIONS, choices
+from deepthink_cli.calibration.calibrator import Calibrator, RowCalibrator
+from deepthink_cli.calibration.registry import choices
 from deepthink_cli.data.examples import Skipped
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError
@@ -186,21 +186,6 @@ def test_together_all_rows_of_a_pipeline_have_one_bias_and_keep_their_places(
             assert row.calibrated[each].inputs == whole.calibrated[each].inputs
 
 
-def test_scores_per_token_are_corrected_by_scores_per_token() -> None:
-    def raw(sums: tuple[float, float], means: tuple[float, float]) -> Prediction:
-        return prediction_of(Query("text", ("a", "b c")), 1, Scores(sums, means))
-
-    basis = [raw((-1.0, -4.0), (-1.0, -2.0))]
-    bias = estimated(CALIBRATIONS["pmi"], ("a", "b c"), log_probabilities(basis, ("a", "b c")))
-    (correction,) = corrected([raw((-3.0, -5.0), (-3.0, -2.5))], bias)
-    # a: -3 + 1 = -2 and b c: -5 + 4 = -1; per token a: -3 + 1 = -2 and b c: -2.5 + 2 = -0.5
-    odds = {label: math.exp(value) for label, value in correction.prediction.scores.items()}
-    assert odds["b c"] / odds["a"] == pytest.approx(math.exp(1))
-    per_token = correction.prediction.means
-    assert per_token["b c"] - per_token["a"] == pytest.approx(1.5)
-    assert (correction.prediction.label, correction.prediction.label_mean_per_token) == ("b c", "b c")
-
-
 def test_every_query_is_corrected_by_its_own_candidates(llama: Engine, memories: list[Memory]) -> None:
     rows = [Query("a kind film", ("good", "bad")), Query("flat", ("stale", "bright", "loud")), Query("loud", LABELS)]
     after = calibrated(llama, memories[:1], ["contextual", "domain", "pmi"], rows)
@@ -245,18 +230,6 @@ def test_texts_of_random_words_are_those_of_the_demonstrations_and_as_long(
     assert texts == basis_texts("domain", demonstrations)
 
 
-def test_every_text_field_is_filled() -> None:
-    examples = (Example({"a": "one two", "b": "x"}, "yes"), Example({"a": "three four", "b": "y"}, "no"))
-    template = Template("{a} and {b}: {label}")
-    two_fields = TokenizedDemonstrations(examples, template, ("yes", "no"), (1,))
-    assert basis_texts("content-free", two_fields)[0] == {"a": "N/A", "b": "N/A"}
-    for text in basis_texts("domain", two_fields):
-        assert isinstance(text, dict)
-        assert set(text["a"].split()) <= {"one", "two", "three", "four"}
-        assert len(text["a"].split()) == 2
-        assert text["b"] in ("x", "y")
-
-
 @pytest.mark.parametrize(
     ("name", "changes", "message"),
     [
@@ -284,19 +257,19 @@ def test_an_empty_text_that_leaves_no_prompt_is_refused(llama: Engine) -> None:
 def test_in_a_chat_the_turn_of_the_user_holds_the_text(tmp_path: Path) -> None:
     engine = load_model(str(write_chat_model(tmp_path / "model")))
     solved = DemonstrationSet.of([Example(text, label) for text, label in REVIEWS], TEMPLATE, chat=Chat())
-    (memory,) = think(engine, tokenize_demonstrations(engine.tokenizer, solved), Method(1))
+    (memory,) = readings_of(engine, solved, Method(1))
     after = calibrated(engine, [memory], ["contextual"])
     bias = [fmean(column) for column in zip(*shares(engine, memory, ["N/A", "[MASK]", ""]), strict=True)]
     check(after, "contextual", [divided(row, bias) for row in shares(engine, memory, ROWS)])
 
 
-@pytest.mark.parametrize("name", ["batch", "prior"])
-def test_what_counts_are_the_rows_that_a_bias_is_estimated_from(
-    name: str, llama: Engine, memories: list[Memory]
-) -> None:
-    raw = list(predict(llama, memories[0], ROWS))
-    with pytest.raises(InputError, match=f"^calibrate {name}: .* there are only 19; give 20 or more"):
-        Calibrator(llama, [memories], [name])(raw[:19])
-    calibrator = Calibrator(llama, [memories], [name])
-    assert calibrator(raw[:20])[0].calibrated[name].inputs == 20
-    assert calibrator(raw[20:21])[0].calibrated[name].inputs == 21  # the last chunk has a single row
+def test_every_text_field_is_filled() -> None:
+    examples = (Example({"a": "one two", "b": "x"}, "yes"), Example({"a": "three four", "b": "y"}, "no"))
+    template = Template("{a} and {b}: {label}")
+    two_fields = TokenizedDemonstrations(examples, template, ("yes", "no"), (1,))
+    assert basis_texts("content-free", two_fields)[0] == {"a": "N/A", "b": "N/A"}
+    for text in basis_texts("domain", two_fields):
+        assert isinstance(text, dict)
+        assert set(text["a"].split()) <= {"one", "two", "three", "four"}
+        assert len(text["a"].split()) == 2
+        assert text["b"] in ("x", "y")

@@ -7,13 +7,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from scipy.optimize import brentq, minimize
 from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 
 from deepthink_cli.calibration import estimates
+from deepthink_cli.calibration.discriminants import SHRINKAGES, discriminants
+from deepthink_cli.calibration.nearest_mean import nearest_mean
 from deepthink_cli.calibration.registry import CALIBRATIONS, calibrations
 from deepthink_cli.errors import DeepThinkError, InputError
+from deepthink_cli.scoring.heads import LinearHead, observed_layers
 from deepthink_cli.scoring.softmax import log_softmax
 
 # Probabilities of two labels for three inputs; their means are 0.7 and 0.3.
@@ -62,14 +66,6 @@ def test_prior_matching_makes_all_labels_equally_likely_on_average() -> None:
     assert after[:, 0] == pytest.approx([1 / (1 + math.exp(low - z)) for z in odds])
 
 
-@pytest.mark.parametrize("scale", [1, 20, 1000])
-@pytest.mark.parametrize("shape", [(50, 4), (7, 4), (200, 30)])
-def test_prior_matching_converges_for_confident_predictions(shape: tuple[int, int], scale: float) -> None:
-    rows = log_softmax(np.random.default_rng(0).normal(size=shape) * scale)
-    after = np.exp(log_softmax(rows - CALIBRATIONS["prior"].bias(rows)))
-    assert after.mean(axis=0) == pytest.approx([1 / shape[1]] * shape[1], abs=1e-9)
-
-
 @pytest.mark.parametrize("constant", [0, 6, -300])
 @pytest.mark.parametrize("likely", [30, 100])
 @pytest.mark.parametrize("rows", [50, 100, 150])
@@ -103,16 +99,6 @@ def test_a_bias_that_is_not_found_is_an_error(monkeypatch: pytest.MonkeyPatch) -
         CALIBRATIONS["fitted"].bias(log_softmax(np.log(THREE)), [0, 0, 1])
 
 
-def test_a_factor_on_the_probabilities_changes_the_bias_of_batch_by_its_logarithm() -> None:
-    # 2 p + 0.5 q + r stays 1 where p = q / 2, so that these rows need no normalisation.
-    rows = np.array([[0.1, 0.2, 0.7], [0.3, 0.6, 0.1], [0.2, 0.4, 0.4]])
-    biased = rows * [2, 0.5, 1]
-    assert biased.sum(axis=1) == pytest.approx([1, 1, 1])
-    assert np.array(corrected("batch", biased.tolist(), biased.tolist())) == pytest.approx(
-        np.array(corrected("batch", rows.tolist(), rows.tolist()))
-    )
-
-
 @pytest.mark.parametrize(("name", "inputs"), [("prior", 5), ("pmi", 1), ("contextual", 1), ("domain", 1)])
 def test_a_constant_on_the_scores_of_a_label_is_removed_exactly(name: str, inputs: int) -> None:
     draw = np.random.default_rng(1)
@@ -124,28 +110,6 @@ def test_a_constant_on_the_scores_of_a_label_is_removed_exactly(name: str, input
         return log_softmax(logs)
 
     assert after(constant) == pytest.approx(after(np.zeros(3)), abs=1e-10)
-
-
-def test_a_constant_is_not_removed_exactly_by_a_mean_over_several_texts() -> None:
-    """The exact sense is one text: the mean of normalised probabilities is not linear in the scores."""
-    draw = np.random.default_rng(1)
-    rows, basis, constant = draw.normal(size=(5, 3)), draw.normal(size=(3, 3)), np.array([3.0, -1.0, 0.5])
-    before = log_softmax(log_softmax(rows) - CALIBRATIONS["contextual"].bias(log_softmax(basis)))
-    biased = log_softmax(rows + constant) - CALIBRATIONS["contextual"].bias(log_softmax(basis + constant))
-    assert log_softmax(biased) != pytest.approx(before, abs=1e-3)
-
-
-@pytest.mark.parametrize("rows", [3, 40, 400])
-def test_a_fitted_bias_gives_the_true_labels_more_penalised_probability_than_any_other(rows: int) -> None:
-    draw = np.random.default_rng(rows)
-    logs, gold = log_softmax(draw.normal(size=(rows, 3)) * 2), draw.integers(2, size=rows)  # no row has the third
-
-    def likelihood(bias: Any) -> float:
-        return float(log_softmax(logs - bias)[range(rows), gold].sum() - (bias**2).sum() / 2)
-
-    fitted = CALIBRATIONS["fitted"].bias(logs, gold.tolist())
-    assert all(likelihood(fitted) > likelihood(fitted + step) for step in draw.normal(size=(200, 3)) * 0.01)
-    assert fitted.sum() == pytest.approx(0)
 
 
 @pytest.mark.parametrize("certainty", [0.5, 8])
@@ -171,20 +135,6 @@ def test_a_fitted_bias_is_that_of_logistic_regression() -> None:
     # With u = b(1) - b(0) the penalty (b(0)^2 + b(1)^2) / 2 is u^2 / 4, that of C = 2 in scikit-learn's u^2 / (2 C).
     peer = LogisticRegression(C=2, fit_intercept=False, tol=1e-10).fit(np.ones((16, 1)), gold)
     assert fitted[0] - fitted[1] == pytest.approx(peer.coef_[0, 0], abs=1e-5)
-
-
-def test_a_bias_fitted_on_many_rows_makes_each_label_as_likely_as_it_is_true() -> None:
-    # One input with p = 0.8, whose label is the first in a third of the rows: p(first) / b must have the share 1/3.
-    bias = CALIBRATIONS["fitted"].bias(log_softmax(np.log([[0.8, 0.2]] * 30_000)), [0, 1, 1] * 10_000)
-    # 0.8 / b against 0.2 b for b(first) = b = 1 / b(second): 4 / b^2 = 1/2, so log b = log(8) / 2
-    assert bias == pytest.approx([math.log(8) / 2, -math.log(8) / 2], rel=1e-3)
-
-
-@pytest.mark.parametrize("name", [name for name, each in CALIBRATIONS.items() if not each.of_states])
-def test_everything_is_computed_in_float64(name: str) -> None:
-    logs = log_softmax(np.log(np.array([[0.9, 0.1]] * 2, dtype=np.float32)))[: 1 if name == "pmi" else 2]
-    assert logs.dtype == np.float64
-    assert CALIBRATIONS[name].bias(logs, [0, 1] if CALIBRATIONS[name].labelled else None).dtype == np.float64
 
 
 def test_a_list_of_names_is_read_in_order() -> None:
@@ -220,3 +170,106 @@ def test_only_a_bias_of_rows_needs_twenty_of_them(name: str) -> None:
 def test_a_calibration_that_needs_true_labels_is_named_only_where_it_is_stored() -> None:
     with pytest.raises(InputError, match=r"^calibrate fitted: needs rows with true labels: store it"):
         calibrations("batch,fitted")
+
+
+LinearDiscriminantAnalysis = pytest.importorskip("sklearn.discriminant_analysis").LinearDiscriminantAnalysis
+
+Floats = NDArray[np.float64]
+LABELS, LAYERS, WIDTH = 3, 2, 40
+
+
+def rows_of(count: int, seed: int = 0) -> tuple[Floats, Floats, list[int]]:
+    """States (n, L, W) of rows of three labels, far from the origin, scores that know little, and the labels."""
+    draw = np.random.default_rng(seed)
+    centres = np.random.default_rng(9).normal(size=(LABELS, LAYERS, WIDTH))
+    gold = [place % LABELS for place in range(count)]
+    states = 30 + centres[gold] * 0.6 + draw.normal(size=(count, LAYERS, WIDTH)) * np.linspace(0.2, 3, WIDTH)
+    scores = draw.normal(size=(count, LABELS)) + np.eye(LABELS)[gold]
+    return states, scores, gold
+
+
+def by_peer(states: Floats, gold: list[int], new: Floats, shrinkage: float) -> Floats:
+    """The mean log-posterior over layers, by scikit-learn."""
+    found = []
+    for layer, of_new in zip(states.swapaxes(0, 1), new.swapaxes(0, 1), strict=True):
+        peer = LinearDiscriminantAnalysis(solver="lsqr", shrinkage=shrinkage).fit(layer, gold)
+        found.append(peer.predict_log_proba(of_new))
+    mean: Floats = np.mean(found, axis=0)
+    return mean
+
+
+def test_the_scores_are_log_posteriors_of_scikit_learns_discriminants_and_the_models_scores() -> None:
+    """For one of the shrinkages: a times the first, c times the second, and a constant of the label and of the row."""
+    states, scores, gold = rows_of(45)
+    new, of_new, _ = rows_of(200, seed=1)
+    head = discriminants(states, scores, gold, range(45))
+    found = head.scores(new, of_new)
+    differences = found - found[:, :1]
+    left = []
+    for shrinkage in SHRINKAGES:
+        peer, logs = by_peer(states, gold, new, shrinkage), log_softmax(of_new)
+        for label in (1, 2):
+            known = [each[:, label] - each[:, 0] for each in (peer, logs)]
+            basis = np.stack([*known, np.ones(len(new))], axis=1)
+            _, residual, *_ = np.linalg.lstsq(basis, differences[:, label], rcond=None)
+            left.append((shrinkage, float(residual[0])))
+    exact = {shrinkage for shrinkage, residual in left if residual < 1e-10}
+    assert len(exact) == 1
+    assert min(residual for shrinkage, residual in left if shrinkage not in exact) > 1e-6
+
+
+def test_the_probabilities_are_those_of_rows_that_the_discriminants_have_not_seen() -> None:
+    """The labels of the fitted rows would be certain: forty numbers separate thirty rows."""
+    states, scores, gold = rows_of(30)
+    new, of_new, true = rows_of(600, seed=2)
+    found = log_softmax(discriminants(states, scores, gold, range(30)).scores(new, of_new))
+    confidence, right = np.exp(found.max(axis=1)), found.argmax(axis=1) == np.array(true)
+    assert confidence.mean() == pytest.approx(right.mean(), abs=0.12)
+    assert right.mean() > 0.6
+
+
+def test_copies_of_a_row_do_not_vouch_for_each_other() -> None:
+    """States that tell the rows apart and nothing else: with copies in other folds they seem to tell labels."""
+    draw = np.random.default_rng(3)
+    states, gold = draw.normal(size=(30, LAYERS, WIDTH)), draw.integers(0, 2, 30).tolist()
+    twice, labels, scores = np.concatenate([states, states]), [*gold, *gold], np.zeros((60, 2))
+    together = discriminants(twice, scores, labels, [*range(30), *range(30)])
+    apart = discriminants(twice, scores, labels, range(60))
+    new = draw.normal(size=(200, LAYERS, WIDTH))
+    spread = [np.ptp(log_softmax(each.scores(new, np.zeros((200, 2))))[:, 0]) for each in (together, apart)]
+    assert spread[0] < spread[1] / 2
+
+
+def test_a_label_without_rows_is_never_given() -> None:
+    states, scores, gold = rows_of(30)
+    wider = np.concatenate([scores, np.full((30, 1), 5.0)], axis=1)
+    for kind in (discriminants, nearest_mean):
+        assert set(kind(states, wider, gold, range(30)).scores(states, wider).argmax(axis=1)) <= {0, 1, 2}
+
+
+def test_a_stored_head_scores_as_before_up_to_a_constant_of_the_row() -> None:
+    states, scores, gold = rows_of(30)
+    head = discriminants(states, scores, gold, range(30))
+    stored = head.stored((3, 4), ("a", "b", "c"))
+    before, after = (log_softmax(each.scores(states, scores)) for each in (head, LinearHead.of(stored)))
+    assert stored.layers == (3, 4)
+    assert after == pytest.approx(before, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("depth", "layers"), [(1, (1,)), (2, (1, 2)), (12, (6, 8, 9, 10, 12)), (32, (16, 20, 24, 28, 32))]
+)
+def test_five_layers_of_the_upper_half_are_observed(depth: int, layers: tuple[int, ...]) -> None:
+    assert observed_layers(depth) == layers
+
+
+def test_of_many_rows_a_sample_is_fitted_that_has_every_label(monkeypatch: pytest.MonkeyPatch) -> None:
+    states, scores, gold = rows_of(200)
+    rare = np.concatenate([scores, np.zeros((200, 1))], axis=1)
+    gold[:2] = [3, 3]
+    whole = discriminants(states, rare, gold, range(200)).scores(states, rare)
+    monkeypatch.setattr("deepthink_cli.calibration.discriminants.MOST", 60)
+    sampled = discriminants(states, rare, gold, range(200))
+    assert np.isfinite(sampled.bias).all()
+    assert (sampled.scores(states, rare) != whole).any()
+    assert (sampled.scores(states, rare).argmax(axis=1)[2:] == np.array(gold[2:])).mean() > 0.8

@@ -12,12 +12,11 @@ import numpy as np
 import pytest
 import torch
 from conftest import REVIEWS, TEMPLATE, Models, write_rows
-from helpers.said import Captured, json_of, output
+from helpers.said import Captured, json_of
 from numpy.typing import NDArray
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from deepthink_cli import calibrate, load_memory
-from deepthink_cli.artifact.format import read_header
 from deepthink_cli.cli.main import run
 from deepthink_cli.errors import InputError
 from deepthink_cli.plugins.vllm.engine import VllmEngine
@@ -172,16 +171,6 @@ def test_every_kept_iteration_and_the_first_have_a_head_of_their_own(
     assert [list(each["calibrated"]) for each in results] == [["stored"]] * 3
 
 
-def test_none_leaves_the_labels_as_they_were(memory: Path, tmp_path: Path) -> None:
-    inputs = write_rows(tmp_path / "inputs.jsonl", [{"review": text} for text in INPUTS])
-    words = ["predict", str(memory), str(inputs), "--calibrate", "none", "-q", "-o"]
-    assert run([*words, str(tmp_path / "before.jsonl")]) == 0
-    calibrate(memory, write_fitted(tmp_path / "fitted.jsonl"), calibrate="centroid")
-    assert run([*words, str(tmp_path / "after.jsonl")]) == 0
-    before, after = ((tmp_path / f"{name}.jsonl").read_text().splitlines() for name in ("before", "after"))
-    assert [json.loads(each)["label"] for each in after] == [json.loads(each)["label"] for each in before]
-
-
 def test_one_row_of_a_label_is_refused_and_the_file_stays(memory: Path, tmp_path: Path) -> None:
     rows = write_rows(
         tmp_path / "few.jsonl", [{"review": text, "sentiment": label} for text, label in (*FITTED[:3], FITTED[4])]
@@ -198,15 +187,6 @@ def test_repeated_demonstrations_cannot_be_left_out(thought_of: Callable[..., Pa
     memory = thought_of(tmp_path / "mem.safetensors", "llama", "-T", "1", "--technique", "repeat-2")
     with pytest.raises(InputError, match=r"cannot be left out one by one; give calibrate centroid a file"):
         calibrate(memory, calibrate="centroid")
-
-
-def test_inspect_shows_no_numbers_of_a_head(memory: Path, tmp_path: Path, capsys: Captured) -> None:
-    calibrate(memory, write_fitted(tmp_path / "fitted.jsonl"), calibrate="centroid")
-    shown = json_of(capsys, "inspect", memory, "--json")["calibrated"]
-    assert shown["head"]["1"].keys() == {"layers", "bias", "of_scores"}
-    assert read_header(memory).metadata.calibrated is not None
-    shown = output(capsys, "inspect", memory)
-    assert "centroid calibration, hidden states of 1 layer, of 5 rows of fitted.jsonl" in shown
 
 
 def test_an_engine_that_gives_no_hidden_states_refuses_a_head(memory: Path, tmp_path: Path) -> None:

@@ -124,18 +124,6 @@ def test_eval_corrects_t_1_too_though_the_file_does_not_keep_it(memory: Path, ro
     assert run(["eval", str(memory), str(rows), "-q", "--fail-under", str(accuracy + 0.01)]) == 3
 
 
-def test_a_fitted_bias_brings_labels_nearer_to_how_frequent_the_rows_say_they_are(
-    memory: Path, rows: Path, capsys: Captured
-) -> None:
-    true, distances = fmean(text <= "e" for text in TEXTS), []
-    assert run(["calibrate", str(memory), str(rows), "-q", "--calibrate", "fitted"]) == 0
-    for correction in ("none", "stored"):
-        labelled = rows_of(capsys, "predict", memory, rows, "--calibrate", correction)
-        shares = [row["probability"] if row["label"] == "positive" else 1 - row["probability"] for row in labelled]
-        distances.append(abs(fmean(shares) - true))
-    assert distances[1] < 0.5 * distances[0]
-
-
 def test_an_ensemble_is_corrected_by_the_mean_of_the_stored_biases(
     memory: Path, models: Models, tmp_path: Path, rows: Path, capsys: Captured
 ) -> None:
@@ -244,18 +232,3 @@ def test_python_stores_and_uses_a_correction_as_the_command_line_does(
     assert evaluate(memory, rows).calibrate == ("stored",)
     with pytest.raises(InputError, match=r"score mean: the correction that .* is of score sum"):
         list(predict(engine, load_memory(memory), TEXTS, scoring=Scoring.of(score="mean")))
-
-
-def test_a_table_has_columns_for_the_stored_correction(memory: Path, rows: Path, tmp_path: Path) -> None:
-    assert run(["calibrate", str(memory), "-q"]) == 0
-    assert run(["predict", str(memory), str(rows), "-q", "--scores", "-o", str(tmp_path / "out.csv")]) == 0
-    head = (tmp_path / "out.csv").read_text().splitlines()[0].split(",")
-    assert {"calibrated.stored.label", "calibrated.stored.texts", "calibrated.stored.bias.positive"} <= {*head}
-
-
-def test_the_probabilities_are_said_to_be_shares_after_a_correction_too(
-    memory: Path, rows: Path, tmp_path: Path, capsys: Captured
-) -> None:
-    for options in ([], ["--calibrate", "batch"]):
-        assert run(["predict", str(memory), str(rows), "-o", str(tmp_path / "out.jsonl"), *options]) == 0
-        assert "(24 rows; a probability is a share among the labels)" in capsys.readouterr().err

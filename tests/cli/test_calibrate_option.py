@@ -8,13 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from conftest import REVIEWS, Models, write_rows
+from conftest import write_rows
 from helpers.said import Captured, json_of, output, rows_of
 from scipy.stats import binomtest
 
-from deepthink_cli import Scorer, evaluate
 from deepthink_cli.calibration import calibrator
 from deepthink_cli.calibration.registry import choices
 from deepthink_cli.cli.main import run
@@ -122,46 +120,15 @@ def test_the_table_and_the_sentence_are_said_raw_and_calibrated(memory: Path, la
     table = lines[lines.index(header) + 1 : lines.index(header) + 7]
     ways = [tuple(line.split()[:2]) for line in table]
     assert ways == [("raw", "1"), ("raw", "2"), ("batch", "1"), ("batch", "2"), ("pmi", "1"), ("pmi", "2")]
-    last = {line.split()[0]: line.split()[2] for line in table if line.split()[1] == "2"}
-    assert last["batch"] == "100.0%" != last["raw"]
+    last = {line.split()[0]: line.split()[2:6] for line in table if line.split()[1] == "2"}
+    low, high = binomtest(len(TEXTS), len(TEXTS)).proportion_ci(method="wilson")
+    assert last["batch"] == ["100.0%", f"{low:.1%}", "to", f"{high:.1%}"] != last["raw"]
     assert sum("thinking changes it by" in line for line in lines) == 3
     assert any(line.startswith("with pmi calibration: ") for line in lines)
     assert "T = 2, batch calibration, true label first:" in lines
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_the_interval_beside_an_accuracy_is_the_interval_of_that_accuracy(
-    name: str, memory: Path, labelled: Path, capsys: Captured
-) -> None:
-    def interval(accuracy: float) -> list[float]:
-        """Wilson's: the shares whose distance from the accuracy is 1.96 of their own standard errors."""
-        n, z2 = len(TEXTS), 1.959963984540054**2
-        return sorted(np.roots([n + z2, -(2 * n * accuracy + z2), n * accuracy**2]).real)
-
-    def shown(accuracy: float) -> tuple[str, str, str]:
-        low, high = interval(accuracy)
-        return f"{accuracy:.1%}", f"{low:.1%}", f"{high:.1%}"
-
-    report = evaluated(memory, labelled, capsys, "--calibrate", name)
-    both = [each for result in report["results"] for each in (result, result["calibrated"][name])]
-    for each in both:
-        assert each["ci95"] == pytest.approx(interval(each["accuracy"]))
-    words = [line.split() for line in output(capsys, "eval", memory, labelled, "--calibrate", name).splitlines()]
-    table = {(line[0], line[1]): (line[2], line[3], line[5]) for line in words if line[:1] in (["raw"], [name])}
-    for result in report["results"]:
-        for by, each in (("raw", result), (name, result["calibrated"][name])):
-            accuracy, low, high = shown(each["accuracy"])
-            assert table[by, str(result["iteration"])] == (accuracy, low, high)
-
-
-def test_fail_under_judges_the_first_calibration(memory: Path, labelled: Path) -> None:
-    words = ["eval", str(memory), str(labelled), "-q", "--fail-under", "1"]
-    assert run(words) == 3
-    assert run([*words, "--calibrate", "batch"]) == 0
-    assert run([*words, "--calibrate", "none,batch"]) == 3
-
-
-@pytest.mark.parametrize("calibrate", ["none", "batch", "none,batch", "domain,none"])
+@pytest.mark.parametrize("calibrate", ["none,batch", "domain,none"])
 def test_the_figure_judged_is_that_of_the_answers_that_predict_gives(
     calibrate: str,
     memory: Path,
@@ -179,16 +146,6 @@ def test_the_figure_judged_is_that_of_the_answers_that_predict_gives(
     assert judged == {"metric": "accuracy", "value": right / len(true), "iteration": 2, "correction": first}
 
 
-@pytest.mark.parametrize("metric", ["macro_f1", "log_probability", "accuracy_mean_per_token"])
-def test_the_metric_of_fail_under_is_the_one_judged(
-    metric: str, memory: Path, labelled: Path, capsys: Captured
-) -> None:
-    least = "-99" if metric == "log_probability" else "0"
-    report = evaluated(memory, labelled, capsys, "--calibrate", "batch", "--fail-under", f"{metric}={least}")
-    corrected = report["results"][-1]["calibrated"]["batch"]
-    assert (report["judged"]["metric"], report["judged"]["value"]) == (metric, corrected[metric])
-
-
 def test_samples_hold_the_corrections(memory: Path, labelled: Path, tmp_path: Path) -> None:
     samples = tmp_path / "samples.jsonl"
     words = ["eval", str(memory), str(labelled), "-q", "-o", str(samples), "--calibrate", "batch,domain"]
@@ -202,50 +159,6 @@ def test_samples_hold_the_corrections(memory: Path, labelled: Path, tmp_path: Pa
         assert row["iteration"] == 1 or row["label"] == row["gold"]
 
 
-def test_python_gives_the_same_report(memory: Path, labelled: Path, capsys: Captured) -> None:
-    report = evaluate(Scorer.open(memory, iteration="all", calibrate=["batch"]), labelled)
-    printed = evaluated(memory, labelled, capsys, "--calibrate", "batch")["results"]
-    assert json.loads(json.dumps(report.as_json()["results"])) == printed
-    assert report.accuracy == report.judged.value == 1
-    assert report.applied is report.evaluation.calibrated["batch"]
-    assert evaluate(Scorer.open(memory, iteration="all", calibrate=["none"]), labelled).judged.value < 1
-
-
-@pytest.mark.parametrize("command", ["predict", "eval"])
-@pytest.mark.parametrize(
-    ("names", "message"),
-    [
-        ("bach", "--calibrate bach: use none, contextual, domain, batch, pmi, prior, or several separated by commas"),
-        ("batch,batch", "--calibrate batch,batch: batch is duplicated; name each once"),
-    ],
-)
-def test_wrong_names_are_one_line(
-    command: str, names: str, message: str, memory: Path, labelled: Path, capsys: Captured
-) -> None:
-    assert run([command, str(memory), str(labelled), "--calibrate", names]) == 2
-    assert capsys.readouterr().err == f"deepthink: {message}\n"
-
-
-@pytest.mark.parametrize("command", ["predict", "eval"])
-@pytest.mark.parametrize("name", ["batch", "prior"])
-def test_a_row_with_its_own_candidates_is_named_before_the_model_is_loaded(
-    command: str,
-    name: str,
-    memory: Path,
-    tmp_path: Path,
-    capsys: Captured,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("deepthink_cli.engine.opening.load_network", lambda _: pytest.fail("weights were loaded"))
-    rows: list[dict[str, object]] = [{"review": text, "sentiment": "positive"} for text in TEXTS]
-    rows += [{"review": "flat", "sentiment": "stale", "candidates": ["stale", "bright"]}]
-    mixed = write_rows(tmp_path / "mixed.jsonl", rows)
-    assert run([command, str(memory), str(mixed), "--calibrate", f"pmi,{name}"]) == 2
-    error = capsys.readouterr().err
-    assert error.startswith(f"deepthink: {mixed}:25: has candidates of its own, and --calibrate {name} needs")
-    assert error.count("\n") == 1
-
-
 def test_rows_with_their_own_candidates_are_corrected_by_texts(
     predicted: Callable[..., list[dict[str, Any]]], tmp_path: Path
 ) -> None:
@@ -255,37 +168,6 @@ def test_rows_with_their_own_candidates_are_corrected_by_texts(
     own, shared = predicted("--calibrate", "contextual,domain,pmi", source=mixed)
     assert {tuple(entry["bias"]) for entry in own["calibrated"].values()} == {("stale", "bright")}
     assert {tuple(entry["bias"]) for entry in shared["calibrated"].values()} == {("positive", "negative")}
-
-
-def test_eval_corrects_rows_with_their_own_candidates(memory: Path, tmp_path: Path, capsys: Captured) -> None:
-    rows = [{"review": text, "sentiment": "stale", "candidates": ["stale", f"bright {text}"]} for text in TEXTS]
-    own = write_rows(tmp_path / "own.jsonl", [dict(row) for row in rows])
-    report = evaluated(memory, own, capsys, "--calibrate", "pmi,contextual")
-    for result in report["results"]:
-        assert list(result["calibrated"]) == ["pmi", "contextual"]
-        assert result["calibrated"]["pmi"]["accuracy"] != result["accuracy"]
-
-
-def test_an_ensemble_is_corrected_after_it_is_averaged(
-    memory: Path,
-    models: Models,
-    labelled: Path,
-    predicted: Callable[..., list[dict[str, Any]]],
-    tmp_path: Path,
-) -> None:
-    longer, other, samples = tmp_path / "longer.jsonl", tmp_path / "other.safetensors", tmp_path / "samples.jsonl"
-    rows = [{"review": f"{text} and far too many more words", "sentiment": label} for text, label in REVIEWS]
-    write_rows(longer, [dict(row) for row in rows])
-    assert (
-        run(["think", str(longer), "-m", str(models("qwen3")), "-T", "2", "--keep", "all", "-q", "-o", str(other)]) == 0
-    )
-    options = ["--calibrate", "domain,batch", "--ensemble", str(other)]
-    assert run(["eval", str(memory), str(labelled), "-q", "-o", str(samples), *options]) == 0
-    evaluated = [json.loads(line) for line in samples.read_text().splitlines()]
-    last = [row for row in evaluated if row["iteration"] == 2]
-    for row, other_row in zip(predicted(*options, source=labelled), last, strict=True):
-        assert row["calibrated"]["domain"]["bias"] == pytest.approx(other_row["calibrated"]["domain"]["bias"], abs=1e-5)
-        assert row["calibrated"]["batch"]["bias"] == pytest.approx(other_row["calibrated"]["batch"]["bias"], abs=1e-5)
 
 
 def one_sided(rows: list[dict[str, Any]], folder: Path, gold: str | None = None) -> Path:
@@ -344,22 +226,7 @@ def test_one_label_for_nearly_all_rows_after_a_correction_is_a_warning_of_eval(
     assert "after contextual calibration, but only 50 % of the rows; compare --calibrate domain,batch" in said
 
 
-def test_a_long_stream_is_a_warning_once(
-    memory: Path,
-    predicted: Callable[..., list[dict[str, Any]]],
-    tmp_path: Path,
-    capsys: Captured,
-) -> None:
-    alike = one_sided(predicted(), tmp_path)
-    alike.write_text(alike.read_text() * 30)
-    assert run(["predict", str(memory), str(alike)]) == 0
-    printed = capsys.readouterr()
-    assert len(printed.out.splitlines()) == 600
-    assert printed.err.count("of the answers are") == 1
-
-
-@pytest.mark.parametrize("name", ["batch", "prior"])
-@pytest.mark.parametrize("command", ["predict", "eval"])
+@pytest.mark.parametrize(("command", "name"), [("predict", "batch"), ("eval", "prior")])
 def test_a_bias_of_fewer_than_twenty_rows_is_refused_before_the_model_is_loaded(
     command: str, name: str, memory: Path, tmp_path: Path, capsys: Captured
 ) -> None:

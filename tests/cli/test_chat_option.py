@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from conftest import write_rows
-from helpers.chats import chat_tokenizer, write_chat_model
-from helpers.families import build_tokenizer, write_model
+from helpers.chats import write_chat_model
+from helpers.families import write_model
 from helpers.said import Captured, refused
 from helpers.tiny import run_words
 
@@ -60,13 +60,6 @@ def test_inspect_shows_the_chat(memory: Path, capsys: Captured) -> None:
     assert len(shown["template_sha256"]) == 64
 
 
-def test_a_memory_without_a_chat_does_not_name_it(demos: Path, tmp_path: Path) -> None:
-    path = tmp_path / "plain.safetensors"
-    assert run(["think", str(demos), "-T", "1", "-q", "-o", str(path)]) == 0
-    assert b'"chat"' not in path.read_bytes()
-    assert read_header(path).metadata.chat is None
-
-
 @pytest.mark.parametrize("command", ["predict", "eval"])
 def test_a_changed_template_is_noticed_before_the_weights(
     command: str, memory: Path, model: Path, demos: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
@@ -95,15 +88,6 @@ def test_a_chat_needs_a_template(
     assert f"--chat: the tokenizer of {model} has no chat template; " in line
     line = refused(capsys, *run_words(tmp_path, model, "--chat", "-q"))
     assert f"--chat: the tokenizer of {model} has no chat template; " in line
-
-
-def test_a_template_that_refuses_is_refused_before_the_weights(
-    demos: Path, tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("deepthink_cli.engine.opening.load_network", lambda _: pytest.fail("weights were loaded"))
-    model = write_chat_model(tmp_path / "gemma", "gemma")
-    line = refused(capsys, "think", demos, "-m", model, "--chat", "--system", SYSTEM)
-    assert "System role not supported; omit --system" in line
 
 
 def test_a_system_message_needs_a_chat(demos: Path, tmp_path: Path, capsys: Captured) -> None:
@@ -145,12 +129,3 @@ def test_rows_that_are_too_long_as_turns_are_found_before_the_weights(
     rows = write_rows(tmp_path / "rows.jsonl", [{"review": "x" * (limit - 10)}])
     assert len(f"{'x' * (limit - 10)} negative") < limit
     assert f"{rows}:1: too long" in refused(capsys, "predict", memory, rows, "-q")
-
-
-def test_the_tokenizers_digest_does_not_cover_the_template() -> None:
-    from deepthink_cli.model.fingerprint import tokenizer_sha256
-
-    tokenizer = chat_tokenizer("smollm2")
-    before = tokenizer_sha256(tokenizer)
-    tokenizer.chat_template = None
-    assert tokenizer_sha256(tokenizer) == before != tokenizer_sha256(build_tokenizer())

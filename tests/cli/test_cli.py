@@ -15,7 +15,6 @@ from helpers.said import Captured
 
 from deepthink_cli.cli.main import run
 from deepthink_cli.cli.process import INTERRUPTED
-from deepthink_cli.data import examples
 
 INPUTS = [{"review": "a wise and tender film"}, {"review": "long and dull", "id": 7}]
 LABELLED = [
@@ -37,17 +36,6 @@ def memory(thought_of: Callable[..., Path], tmp_path: Path) -> Path:
 
 def rows(text: str) -> list[dict[str, object]]:
     return [json.loads(line) for line in text.splitlines()]
-
-
-def test_think_says_what_was_written_and_what_comes_next(
-    tiny: str, demos: Path, tmp_path: Path, capsys: Captured
-) -> None:
-    path = tmp_path / "out.safetensors"
-    assert run(["think", str(demos), "-m", tiny, "-o", str(path)]) == 0
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert f"wrote {path}" in err
-    assert f"deepthink predict {path}" in err
 
 
 def test_think_prints_one_object_with_json(tiny: str, demos: Path, tmp_path: Path, capsys: Captured) -> None:
@@ -241,32 +229,6 @@ def test_ctrl_c_ends_predict_while_it_waits_for_input(memory: Path, forks: Forks
     assert time.monotonic() - sent < 5  # seconds go by where Python itself would wait for the reader
     os.close(feeding)
     assert child.said.read_text().splitlines()[-1] == INTERRUPTED
-
-
-def test_the_tokens_of_a_pass_change_no_label(memory: Path, tmp_path: Path, capsys: Captured) -> None:
-    inputs = write_rows(tmp_path / "in.jsonl", [{"review": f"film {n} " * (n % 5 + 1)} for n in range(40)])
-    found = []
-    for tokens in ([], ["--batch-tokens", "1"], ["--batch-tokens", "100000"]):
-        assert run(["predict", str(memory), str(inputs), *tokens]) == 0
-        found.append([row["label"] for row in rows(capsys.readouterr().out)])
-    assert found[0] == found[1] == found[2]
-    assert run(["predict", str(memory), str(inputs), "--batch-tokens", "0"]) == 2
-    assert "--batch-tokens 0: a number of tokens, 1 or more" in capsys.readouterr().err
-
-
-def test_short_rows_are_looked_at_once_before_the_model_is_loaded(
-    memory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    looked: list[str] = []
-    real = examples.rows_or_errors
-    monkeypatch.setattr(
-        examples, "rows_or_errors", lambda source, *more: looked.append(source.path) or real(source, *more)
-    )
-    short = str(write_rows(tmp_path / "short.jsonl", [{"review": "fine"}]))
-    long = str(write_rows(tmp_path / "long.jsonl", [{"review": "fine " * 90}]))
-    for source in (short, long):
-        assert run(["predict", str(memory), source, "-q", "-o", str(tmp_path / "out.jsonl")]) == 0
-    assert looked == [short] * 2 + [long] * 3
 
 
 def test_no_command_shows_the_help_and_an_unknown_one_a_suggestion(capsys: Captured) -> None:

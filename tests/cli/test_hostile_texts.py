@@ -9,13 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from conftest import Models, shared, write_rows
+from conftest import readings_of, shared, write_rows
 from helpers.families import BOS, write_model
-from helpers.said import Captured, output
+from helpers.said import Captured
 from helpers.soak import with_soak
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
-from deepthink_cli import DemonstrationSet, Method, load_model, predict, think, tokenize_demonstrations
+from deepthink_cli import DemonstrationSet, Method, load_model, predict
 from deepthink_cli.cli.main import run
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.engine.opening import choose_engine
@@ -52,16 +52,8 @@ def engine(request: pytest.FixtureRequest, llama: Engine, tmp_path: Path) -> Eng
     return choose_engine(replace(loaded.model, tokenizer=tokenizer))
 
 
-def test_special_tokens_in_a_text_stay_text(engine: Engine) -> None:
-    special = set(engine.tokenizer.all_special_ids)
-    names = [*engine.tokenizer.all_special_tokens, *HOSTILE]
-    for text, ids in zip(names, encode(engine.tokenizer, names, special=False), strict=True):
-        assert not special & set(ids), text
-        assert ids
-
-
 def test_no_text_changes_the_score_of_another(engine: Engine, reviews: DemonstrationSet) -> None:
-    (memory,) = think(engine, tokenize_demonstrations(engine.tokenizer, reviews), Method(1))
+    (memory,) = readings_of(engine, reviews, Method(1))
     alone = [one.scores for one in predict(engine, memory, PLAIN)]
     special = [token for token in engine.tokenizer.all_special_tokens if token.strip()]
     mixed = [text for pair in zip(PLAIN * 4, [*HOSTILE, *special, *HOSTILE], strict=False) for text in pair]
@@ -107,20 +99,9 @@ def test_a_row_of_ten_megabytes_is_refused_before_it_is_tokenised(
     assert err == f"deepthink: {where}:2: {TOO_LARGE.format('review')}\n"
 
 
-def test_a_megabyte_that_the_template_does_not_use_are_carried_through(
-    memory: str, tmp_path: Path, capsys: Captured
-) -> None:
-    row = {"review": "fine", "page": "é\x1b" * 500_000}
-    first, _ = output(
-        capsys, "predict", memory, str(write_rows(tmp_path / "in.jsonl", [row, {"review": "x"}]))
-    ).splitlines()
-    assert json.loads(first)["input"] == row
-
-
-def test_a_demonstration_of_ten_megabytes_is_refused_before_it_is_tokenised(
-    models: Models, tmp_path: Path, capsys: Captured
-) -> None:
-    rows: list[dict[str, object]] = [{"text": "x", "label": "a"}, {"text": "word " * 2_000_000, "label": "b"}]
-    path = write_rows(tmp_path / "demos.jsonl", rows)
-    assert run(["think", str(path), "-m", str(models("llama"))]) == 2
-    assert capsys.readouterr().err == f"deepthink: {path}:2: {TOO_LARGE.format('text')}\n"
+def test_special_tokens_in_a_text_stay_text(engine: Engine) -> None:
+    special = set(engine.tokenizer.all_special_ids)
+    names = [*engine.tokenizer.all_special_tokens, *HOSTILE]
+    for text, ids in zip(names, encode(engine.tokenizer, names, special=False), strict=True):
+        assert not special & set(ids), text
+        assert ids

@@ -12,8 +12,6 @@ from conftest import write_rows
 from helpers.said import Captured
 
 from deepthink_cli.cli.main import run
-from deepthink_cli.prediction.predict import Labelling
-from deepthink_cli.prediction.scorer import Scorer
 from deepthink_cli.scoring import probe as probing
 
 WORDS = ("kind", "dull", "slow", "wise", "warm")
@@ -52,13 +50,6 @@ def test_the_rows_are_those_of_the_command(
     values = estimated([command, memory, inputs, "-o", tmp_path / f"out{suffix}"], capsys)
     assert (values["rows"], values["skipped"], values["probed"]) == (100, 0, 64)
     assert values["seconds"] > values["probed_seconds"]
-
-
-@pytest.mark.parametrize(("count", "sampled"), [(64, range(64)), (128, range(0, 128, 2)), (5, range(5))])
-def test_the_sample_is_evenly_spaced(count: int, sampled: range, memory: Path, tmp_path: Path) -> None:
-    rows = write_rows(tmp_path / "rows.jsonl", [{"review": f"film {n}", "sentiment": "positive"} for n in range(count)])
-    probed = Labelling.of(Scorer.open(memory), str(rows)).probe()
-    assert list(probed.places) == list(sampled)
 
 
 def test_the_tokens_are_counted_or_those_of_the_sample(

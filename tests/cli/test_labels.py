@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from conftest import Models, write_rows
-from helpers.said import Captured, json_of
 
 from deepthink_cli.artifact.format import read_header
 from deepthink_cli.cli.main import run
@@ -120,27 +119,3 @@ def test_think_takes_labels_from_everywhere(
     Path("file.yaml").write_text('labels: "@labels.txt"\n')
     assert run(["think", str(mixed), "-m", str(models("llama")), "-T", "1", "-q", *words]) == 0
     assert read_header("memory.safetensors").metadata.labels == ["negative, mixed", "positive"]
-
-
-def test_labels_of_the_environment_may_have_blanks(
-    mixed: Path, models: Models, monkeypatch: pytest.MonkeyPatch, capsys: Captured
-) -> None:
-    monkeypatch.setenv("DEEPTHINK_LABELS", '"negative, mixed",positive,not at all')
-    assert json_of(capsys, "think", mixed, "-m", str(models("llama")), "--dry-run", "--json")["labels"] == [
-        "negative, mixed",
-        "positive",
-        "not at all",
-    ]
-
-
-def test_an_output_does_not_overwrite_the_file_of_labels(mixed: Path, capsys: Captured) -> None:
-    file = mixed.parent / "labels.safetensors"
-    file.write_text("negative, mixed\npositive\n")
-    assert run(["think", str(mixed), "--labels", f"@{file}", "-o", str(file)]) == 2
-    assert "labels.safetensors" in capsys.readouterr().err
-    assert file.read_text() == "negative, mixed\npositive\n"
-
-
-def test_a_task_with_labels_of_its_own_names_those_that_were_typed(capsys: Captured) -> None:
-    assert run(["think", "--task", "sst2", "--labels", "a,b c"]) == 2
-    assert "--labels 'a,b c': not with --task, which has its own" in capsys.readouterr().err

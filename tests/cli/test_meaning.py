@@ -304,13 +304,6 @@ def test_what_does_nothing_is_named_by_the_variable_or_the_line_that_it_comes_fr
     assert "options.toml:1: eta 0.1: not with --technique ct-kv" in capsys.readouterr().err
 
 
-def test_a_directory_of_tasks_from_the_environment_serves_every_command(
-    data: dict[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("DEEPTHINK_DATA_DIR", data["data"])
-    assert run(["think", data["file"], "-m", data["model"], "-T", "1", "-q", "-o", f"{data['out']}.safetensors"]) == 0
-
-
 @pytest.mark.plugins
 def test_a_method_that_uses_an_option_is_enough_and_the_other_rows_do_not_record_it(
     tmp_path: Path, models: Models

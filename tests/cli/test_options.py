@@ -10,7 +10,6 @@ from typing import Annotated, Any
 
 import pytest
 import typer
-from conftest import write_rows
 from helpers.said import Captured
 from typer.testing import CliRunner
 
@@ -33,58 +32,34 @@ LOADING = (
 )
 STUDIES = ("study plan", "study run")
 MODEL_OPTIONS = {
-    "--model",
-    "--revision",
-    "--dtype",
-    "--device",
-    "--device-map",
-    "--quantize",
-    "--engine",
-    "--offline",
+    *("--model", "--revision", "--dtype", "--device", "--device-map", "--quantize", "--engine", "--offline"),
     "--trust-remote-code",
 }
 # The same name, but several values or another object in one of the commands.
 DIFFERENT = {
-    *((each, "model") for each in ("think", "tune", "run", "demo", "doctor", "vectors")),  # where no memory names one
-    ("chat", "at"),
-    ("select", "model"),
-    ("select", "demos_by"),
-    ("run", "eta"),
-    ("run", "momentum"),
-    ("run", "task"),
-    ("run", "samples"),
-    ("run", "technique"),
-    ("run", "calibrate"),
-    ("run", "update"),
-    ("tune", "technique"),
-    ("tune", "iterations"),
-    ("tune", "eta"),
-    ("tune", "momentum"),
-    ("tune", "positions"),
-    ("tune", "calibrate"),
-    ("think", "calibrate"),
-    ("calibrate", "calibrate"),
-    ("tune", "demos_by"),
-    ("tune", "shots"),
-    ("tune", "seed"),
-    ("vectors", "shots"),
-    ("vectors", "seed"),
-    ("report", "at"),
-    ("report", "output_format"),
-    ("study run", "model"),
-    ("study run", "samples"),
-    ("study plan", "model"),
-    ("run", "at"),
-    ("run", "task"),
-    *((f"study {name}", "task") for name in ("plan", "run")),
-    ("push", "revision"),
-    ("pull", "revision"),
-    ("export", "at"),
-    ("serve-config", "at"),
-    ("diff", "at"),
-    ("generate", "seed"),
-    ("chat", "seed"),
-    ("quantize", "to"),
+    (command, name)
+    for command, names in {
+        "calibrate": "calibrate",
+        "chat": "at seed",
+        "demo": "model",
+        "diff": "at",
+        "doctor": "model",
+        "export": "at",
+        "generate": "seed",
+        "pull": "revision",
+        "push": "revision",
+        "quantize": "to",
+        "report": "at output_format",
+        "run": "at calibrate eta model momentum samples task technique update",
+        "select": "demos_by model",
+        "serve-config": "at",
+        "study plan": "model task",
+        "study run": "model samples task",
+        "think": "calibrate model",
+        "tune": "calibrate demos_by eta iterations model momentum positions seed shots technique",
+        "vectors": "model seed shots",
+    }.items()
+    for name in names.split()
 }
 
 
@@ -161,11 +136,6 @@ def test_the_default_of_an_option_is_text_that_gives_the_default_of_its_field(ki
     assert kind.checked(**given) == kind() == Given(kind, given).checked()
 
 
-@pytest.mark.parametrize("engine", ["auto", "packed", "padded"])
-def test_an_engine_can_be_named(engine: Any) -> None:
-    assert Given(ModelOptions, {"engine": engine}).checked().engine == engine
-
-
 @pytest.mark.plugins
 @pytest.mark.parametrize(
     ("option", "value", "choices"),
@@ -181,19 +151,6 @@ def test_another_choice_is_refused_with_those_there_are(
 ) -> None:
     assert main.run(["think", str(tmp_path), option, value]) == 2
     assert f"'{option}': {value!r} is not one of {choices}." in capsys.readouterr().err
-
-
-@pytest.mark.plugins
-def test_a_choice_comes_from_the_environment_and_from_a_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
-) -> None:
-    (tmp_path / "options.toml").write_text('engine = "paded"\n')
-    demos = str(write_rows(tmp_path / "demos.jsonl", [{"text": "x", "label": "a"}]))
-    assert main.run(["think", demos, "--config", str(tmp_path / "options.toml")]) == 2
-    assert "options.toml:1: engine: 'paded' is not one of 'auto', 'packed', 'padded', 'vllm'" in capsys.readouterr().err
-    monkeypatch.setenv("DEEPTHINK_ENGINE", "paked")
-    assert main.run(["think", demos]) == 2
-    assert "'paked' is not one of 'auto', 'packed', 'padded', 'vllm'" in capsys.readouterr().err
 
 
 def test_a_run_takes_several_gates_and_the_options_of_its_demonstrations() -> None:
@@ -243,17 +200,3 @@ def test_an_omitted_option_of_a_group_is_unknown_to_the_command() -> None:
 def test_options_keep_the_order_of_the_parameters_and_of_the_fields() -> None:
     assert list(move.__annotations__) == ["name", "x", "y", "quiet", "verbose", "debug", "far"]
     assert (move.__name__, move.__doc__) == ("move", "Move a point.")
-
-
-def test_a_group_has_no_option_that_it_lacks() -> None:
-    def command(point: Annotated[Point, Without("z")]) -> None: ...
-
-    with pytest.raises(TypeError, match="Point has no z"):
-        grouped(command)
-
-
-def test_two_groups_cannot_share_an_option() -> None:
-    def command(one: Point, two: Point) -> None: ...
-
-    with pytest.raises(ValueError, match="duplicate parameter name: 'x'"):
-        grouped(command)

@@ -83,14 +83,6 @@ def test_a_wrong_value_is_named_by_its_variable(
     assert capsys.readouterr().err == f"deepthink: {message}\n"
 
 
-def test_a_flag_takes_precedence_over_a_variable_in_messages_too(
-    monkeypatch: pytest.MonkeyPatch, capsys: Captured
-) -> None:
-    monkeypatch.setenv("DEEPTHINK_ETA", "7")
-    assert main.run(["think", "nowhere.jsonl", "--eta", "8"]) == 2
-    assert "deepthink: --eta 8: the gate" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     ("name", "advice"),
     [

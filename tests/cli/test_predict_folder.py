@@ -110,14 +110,6 @@ def test_a_name_with_signs_of_a_pattern_is_that_of_the_file(tmp_path: Path) -> N
         assert [row.where for row in read_rows(str(path))] == [f"{folder}/x[0].parquet:1"]
 
 
-def test_options_of_other_formats_are_refused(given: Given, tmp_path: Path, capsys: Captured) -> None:
-    memory, folder = given
-    assert labels(memory, folder, tmp_path / "out.jsonl", "--format", "csv") == 2
-    assert f"--format csv: {folder} is read as Parquet files; omit it" in capsys.readouterr().err
-    assert labels(memory, folder, tmp_path / "out.jsonl", "--no-header") == 2
-    assert "is read as parquet" in capsys.readouterr().err
-
-
 def test_a_file_of_the_folder_is_never_overwritten(given: Given, capsys: Captured) -> None:
     memory, folder = given
     for inputs in (folder, f"{folder}/*.parquet"):
@@ -191,3 +183,11 @@ def test_workers_that_share_a_gpu_start_no_vllm(
     monkeypatch.setattr(torch.cuda, "get_per_process_memory_fraction", lambda: 0.5)
     assert labels(memory, folder, tmp_path / "out.parquet", "--workers", "2", "--engine", "vllm") == 2
     assert "vLLM takes a whole one" in capsys.readouterr().err
+
+
+def test_options_of_other_formats_are_refused(given: Given, tmp_path: Path, capsys: Captured) -> None:
+    memory, folder = given
+    assert labels(memory, folder, tmp_path / "out.jsonl", "--format", "csv") == 2
+    assert f"--format csv: {folder} is read as Parquet files; omit it" in capsys.readouterr().err
+    assert labels(memory, folder, tmp_path / "out.jsonl", "--no-header") == 2
+    assert "is read as parquet" in capsys.readouterr().err

@@ -13,7 +13,6 @@ from threading import Thread
 import pytest
 from conftest import Models, write_rows
 from helpers.forks import Forks
-from helpers.soak import with_soak
 from helpers.synthetic import curve, write
 from helpers.tiny import tiny_task
 
@@ -148,17 +147,8 @@ COMMANDS = [
 ]
 
 
-# What tests/cli/test_terminal.py tries in one process, on a stream that is no terminal.
-IN_ONE_PROCESS = (
-    *("inspect MEM --json", "eval MEM ROWS --json", "think ROWS -m MODEL --dry-run", "tasks TASK", "tasks validate"),
-    *(f"report RUN --output-format {form}" for form in ("markdown", "csv", "latex", "json")),
-)
-
-
 @pytest.mark.plugins
-@pytest.mark.parametrize(
-    "words", with_soak(COMMANDS, [words for words in COMMANDS if not words.startswith(IN_ONE_PROCESS)])
-)
+@pytest.mark.parametrize("words", COMMANDS)
 def test_no_text_steers_the_terminal_of(words: str, hostile: Hostile) -> None:
     code, seen = hostile.run(words, stdin=f"{EVIL}\n")
     assert code == 0, seen

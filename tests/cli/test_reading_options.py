@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from pathlib import Path
 
 import pytest
-from conftest import Models, write_rows
+from conftest import write_rows
 from helpers.said import Captured, json_of, output
 
 from deepthink_cli.artifact.opening import open_memory
@@ -130,27 +129,6 @@ def test_options_of_reading_without_a_meaning_are_refused(words: list[str], reas
     write_rows(Path("rows.jsonl"), [{"text": text, "label": label} for text, label in ROWS])
     assert run(["think", "rows.jsonl", *words, "--dry-run"]) == 2
     assert reason in capsys.readouterr().err
-
-
-def test_labels_with_the_same_tokens_name_no_option_that_was_not_given(models: Models, capsys: Captured) -> None:
-    folder = shutil.copytree(models("llama"), "lower")
-    tokenizer = json.loads(Path(folder, "tokenizer.json").read_text())
-    Path(folder, "tokenizer.json").write_text(json.dumps({**tokenizer, "normalizer": {"type": "Lowercase"}}))
-    words = [{"text": text, "label": ("billing", "BILLING")[number % 2]} for number, (text, _) in enumerate(ROWS)]
-    write_rows(Path("rows.jsonl"), list(words))
-    assert run(["think", "rows.jsonl", "-m", str(folder), "--dry-run"]) == 2
-    (error,) = [line for line in capsys.readouterr().err.splitlines() if "are the same tokens" in line]
-    assert error == "deepthink: the labels: candidates 'billing' and 'BILLING' are the same tokens; keep one"
-
-
-def test_a_file_says_once_how_it_was_read(capsys: Captured) -> None:
-    made("coded.csv", *MAPPED)
-    Path("glue.tsv").write_text('text\tid\n"a fine start\t1\ndull\t2\nthe director said so"\t3\nok\t4\n')
-    capsys.readouterr()
-    assert run(["predict", "mem.safetensors", "glue.tsv"]) == 0
-    out, err = capsys.readouterr()
-    assert len(out.splitlines()) == 4
-    assert err.count("glue.tsv: quotation marks are read as text") == 1
 
 
 def test_a_task_file_says_how_its_rows_are_read(capsys: Captured) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -13,13 +11,12 @@ import pyarrow.parquet
 import pytest
 from conftest import Models, write_rows
 from helpers.said import Captured
-from helpers.tiny import reviews, run_words, tiny_task
+from helpers.tiny import run_words
 
 from deepthink_cli import evaluate
 from deepthink_cli.cli.main import run
 from deepthink_cli.experiments.results import read_results
 from deepthink_cli.experiments.samples import find_samples
-from deepthink_cli.prediction import scorer
 from deepthink_cli.prediction.predict import predict_file
 from deepthink_cli.prediction.scorer import Scorer
 from deepthink_cli.scoring.scoring import Scoring
@@ -108,15 +105,6 @@ def test_an_evaluation_names_its_score_on_the_terminal_and_in_samples(
     assert json.loads(printed("eval", memory, rows, "--score", "mean", "--json")[0])["score"] == "mean"
 
 
-def test_a_score_from_the_environment_counts(
-    memory: Path, rows: Path, printed: Printed, monkeypatch: pytest.MonkeyPatch, capsys: Captured
-) -> None:
-    monkeypatch.setenv("DEEPTHINK_SCORE", "end")
-    assert lines(printed("predict", memory, rows)[0])[0]["score"] == "end"
-    assert run(["predict", str(memory), str(rows), "--score", "most"]) == 2
-    assert "'sum', 'mean', 'end'" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("command", ["predict", "eval"])
 @pytest.mark.parametrize(
     ("options", "warns"),
@@ -136,18 +124,6 @@ def test_a_label_that_a_sum_never_chooses_is_named(
     assert warns or "never" not in told
 
 
-@pytest.mark.parametrize("command", ["predict", "eval"])
-def test_it_is_named_before_the_weights_are_loaded(
-    command: str, memory: Path, rows: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def stop(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(scorer, "load_both", stop)
-    assert run([command, str(memory), str(rows)]) == 130
-    assert WARNING in capsys.readouterr().err
-
-
 def test_think_says_it_of_its_labels(rows: Path, models: Models, printed: Printed) -> None:
     _, told = printed("think", rows, "-m", models("llama"), "-q", "--dry-run")
     assert f"label 'bug report' {NEVER} 'bug'; rename it, or use deepthink predict --score end\n" in told
@@ -163,17 +139,6 @@ def test_candidates_of_rows_are_named_once_with_their_number(memory: Path, tmp_p
     expected = f"{file}:2: candidate 'New York' {NEVER} 'New'; 2 rows have such candidates; rename them, or use"
     assert told == f"warning: {expected} --score end\n"
     assert printed("predict", memory, file, "-q", "--score", "end")[1] == ""
-
-
-def test_candidates_on_standard_input_are_named_when_they_come(
-    memory: Path, printed: Printed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file = write_rows(tmp_path / "own.jsonl", CANDIDATES)
-    with file.open() as stream:
-        monkeypatch.setattr("sys.stdin", stream)
-        told = printed("predict", memory, "-", "-q")[1].replace(WARNING, "")
-    expected = f"standard input:2: candidate 'New York' {NEVER} 'New'; rename it, or use --score end\n"
-    assert told == f"warning: {expected}"
 
 
 def test_rows_of_a_run_have_keys_of_their_own_for_another_score(
@@ -197,36 +162,12 @@ def test_rows_of_a_run_have_keys_of_their_own_for_another_score(
             assert row.accuracy == row.accuracy_mean_per_token
 
 
-def test_a_report_keeps_the_scores_apart(models: Models, tmp_path: Path, printed: Printed) -> None:
-    words = run_words(tmp_path, models("llama"), "-T", "2", "-q")
-    for score in ("sum", "end"):
-        printed(*words, "--score", score)
-    text, _ = printed("report", tmp_path / "out")
-    assert "score=end" in text
-    assert "score=sum" in text
-    table = list(csv.DictReader(io.StringIO(printed("report", tmp_path / "out", "--output-format", "csv")[0])))
-    assert {row["scoring"] for row in table} == {"", "score=end"}
-
-
 def test_a_run_names_the_task_whose_label_a_sum_never_chooses(models: Models, tmp_path: Path, printed: Printed) -> None:
     words = run_words(tmp_path, models("llama"), "-T", "1", "--seeds", "2", "-q", labels=["good", "good film"])
     _, told = printed(*words, "--dry-run")
     assert told == f"warning: task tiny: label 'good film' {NEVER} 'good'; rename it, or use --score end\n"
     for options in (["--score", "end"], ["--score", "mean"], ["--calibrate", "contextual"]):
         assert printed(*words, "--dry-run", *options)[1] == ""
-
-
-def test_a_run_names_the_number_of_rows_with_such_candidates(models: Models, tmp_path: Path, printed: Printed) -> None:
-    own: dict[str, Any] = {"labels": None, "candidates": {"column": "options"}, "answer": "kind"}
-    example = {"body": "a", "kind": 1, "options": ["x", "y"]}
-    task, data = tiny_task(tmp_path, **own, example=example, protocols={"paper": {"split": "test"}})
-    for split, count in (("train", 20), ("test", 12)):
-        kinds = [{**row, "options": ["so", "so good"]} for row in reviews("film", count, start=100 * len(split))]
-        write_rows(data / "tiny" / f"{split}.jsonl", kinds)
-    fixed = ["-T", "1", "--dry-run", "-q"]
-    _, told = printed("run", "--task", task, "--data-dir", data, "-m", models("llama"), "-o", tmp_path / "o", *fixed)
-    assert f"candidate 'so good' {NEVER} 'so'; 12 rows have such candidates; rename them, or use --score end" in told
-    assert told.count("warning:") == 1
 
 
 @pytest.mark.parametrize(
@@ -253,3 +194,14 @@ def test_labels_that_seem_to_be_several_are_to_be_divided(
         assert NEVER not in told
         (row, *_) = lines(printed("predict", tmp_path / "mem.safetensors", demos)[0])
         assert set(row["scores"]) == {part.strip() for label in labels for part in label.split(separator)}
+
+
+def test_candidates_on_standard_input_are_named_when_they_come(
+    memory: Path, printed: Printed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = write_rows(tmp_path / "own.jsonl", CANDIDATES)
+    with file.open() as stream:
+        monkeypatch.setattr("sys.stdin", stream)
+        told = printed("predict", memory, "-", "-q")[1].replace(WARNING, "")
+    expected = f"standard input:2: candidate 'New York' {NEVER} 'New'; rename it, or use --score end\n"
+    assert told == f"warning: {expected}"

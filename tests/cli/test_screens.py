@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import io
+import json
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from conftest import write_rows
 from helpers.said import Captured, output
 
+from deepthink_cli.cli.accuracy import AXIS, LABELS, corrected, curve, distribution, probabilities
+from deepthink_cli.cli.console import counted, report, table
 from deepthink_cli.cli.main import run
+from deepthink_cli.evaluation.by_iteration import Evaluation
+from deepthink_cli.evaluation.metrics import Changes, Probabilities, Tally
 
 LINES, COLUMNS = 30, 80
 TEXTS = [{"text": f"A film of {n} hours that never ends.", "mood": "dull" if n % 2 else "warm"} for n in range(1, 25)]
@@ -67,3 +75,134 @@ def test_inspect_shows_all_with_details(capsys: Captured) -> None:
         assert found not in brief
     assert "... and 6 more" in brief
     assert "--details" in brief
+
+
+REVIEWS = Path(__file__).parent.parent.parent / "examples" / "reviews"
+
+
+def evaluation(pairs: dict[int, list[tuple[str, str]]], change: tuple[float, float] | None = None) -> Evaluation:
+    """The evaluation of (true label, answer) at some T; `change` is the interval of the last log-probability's."""
+    labels = list(dict.fromkeys(gold for gold, _ in pairs[1]))
+    tallies = {t: Tally(labels) for t in pairs}
+    for t, tally in tallies.items():
+        for gold, answer in pairs[t]:
+            tally.add(gold, answer, answer, False)
+    last = max(pairs)
+    middle = 0.0 if change is None else sum(change) / 2
+    return Evaluation(
+        n=len(pairs[1]),
+        results={t: tally.metrics() for t, tally in tallies.items()},
+        majority=None,
+        chance=0.5,
+        confusion=tallies[last].table(),
+        probabilities={t: Probabilities(-0.5, (-0.6, -0.4), 0.1) for t in pairs},
+        changes={t: Changes(3, 2, 1, middle, change) for t in pairs if t > 1},
+    )
+
+
+@pytest.mark.parametrize(("fixed", "broken", "verdict"), [(2, 1, "within"), (0, 9, "beyond")])
+def test_fixed_and_broken_rows_are_tested_against_chance(fixed: int, broken: int, verdict: str) -> None:
+    changes = {3: Changes(fixed + broken, fixed, broken, 0.0, None)}
+    (line,) = corrected(replace(evaluation({1: HALF, 3: HALF}), changes=changes))
+    p = {2: "1", 0: "0.0039"}[fixed]
+    assert line == f"  T = 3 fixes {fixed} rows and breaks {broken}: {verdict} chance (exact McNemar p = {p})"
+
+
+def printed(capsys: Captured, *parts: object) -> list[str]:
+    report(*parts)  # type: ignore[arg-type]
+    return capsys.readouterr().out.splitlines()
+
+
+HALF = [("a", "a")] * 50 + [("b", "a")] * 50
+
+
+def test_the_axis_of_accuracies_names_the_range_that_it_shows(capsys: Captured) -> None:
+    better = [("a", "a")] * 51 + [("b", "a")] * 49
+    header, first, last = printed(capsys, curve(evaluation({1: HALF, 2: better})))
+    low, high = (int(part) / 100 for part in re.findall(r"(\d+)%", header))
+    assert low <= 0.4038 < low + 0.05
+    assert high - 0.05 < 0.6056 <= high
+    drawn = [line[-AXIS:] for line in (first, last)]
+    assert all(set(line) <= set(" ├─●┤") for line in drawn)
+    # One row in a hundred moves the point by one cell at most, inside an interval of twenty points.
+    assert abs(drawn[0].index("●") - drawn[1].index("●")) <= 1
+    assert drawn[0].rindex("┤") - drawn[0].index("├") >= 0.75 * (AXIS - 1)
+
+
+@pytest.mark.parametrize(
+    ("interval", "verdict"),
+    [
+        ((0.01, 0.03), "T = 2 finds the true labels more likely than T = 1: the change exceeds noise"),
+        ((-0.03, -0.01), "T = 2 finds the true labels less likely than T = 1: the change exceeds noise"),
+        ((-0.01, 0.03), "T = 2 finds the true labels about as likely as T = 1: the change is within noise"),
+    ],
+)
+def test_a_change_within_noise_is_said_to_be_none(
+    interval: tuple[float, float], verdict: str, capsys: Captured
+) -> None:
+    lines = printed(capsys, *probabilities(evaluation({1: HALF, 2: HALF}, interval)))
+    assert verdict in lines
+    assert "ECE is the expected calibration error, over 10 bins of equal width" in lines
+
+
+def test_the_distribution_of_labels_stands_beside_the_true_one(capsys: Captured) -> None:
+    lines = printed(capsys, *distribution(evaluation({1: HALF, 3: [("a", "b")] * 50 + [("b", "b")] * 50})))
+    assert [line.split() for line in lines[2:]] == [["a", "50.0%", "100.0%", "0.0%"], ["b", "50.0%", "0.0%", "100.0%"]]
+
+
+def test_of_many_labels_those_are_shown_that_differ_most(capsys: Captured) -> None:
+    names = [f"l{number:02}" for number in range(20)]
+    pairs = [(name, name) for name in names[:-1]] + [("l19", "l00")]
+    title, _, *lines = printed(capsys, *distribution(evaluation({1: pairs})))
+    assert f"the {LABELS} of 20 that differ most" in title
+    assert len(lines) == LABELS
+    assert {"l00", "l19"} <= {line.split()[0] for line in lines}
+
+
+def test_the_output_fits_a_screen_and_its_details_80_columns(tmp_path: Path, capsys: Captured) -> None:
+    memory = str(tmp_path / "m.safetensors")
+    assert run(["think", str(REVIEWS / "demos.jsonl"), "-T", "3", "--keep", "all", "-q", "-o", memory]) == 0
+    assert len(output(capsys, "eval", memory, REVIEWS / "labelled.jsonl").splitlines()) <= 24
+    lines = output(capsys, "eval", memory, REVIEWS / "labelled.jsonl", "--details").splitlines()
+    assert max(len(line.rstrip()) for line in lines[2:]) <= 80  # after the lines with the paths of both files
+    assert "  T = 3 gives every row the label of T = 1" in lines
+    assert "Share of each label:" in lines
+
+
+def test_rows_with_candidates_of_their_own_have_probabilities_and_no_distribution(
+    tmp_path: Path, capsys: Captured
+) -> None:
+    rows, memory = tmp_path / "rows.jsonl", str(tmp_path / "m.safetensors")
+    lines = [
+        {"question": f"{a} and {b}?", "candidates": [str(a + b), str(a * b)], "answer": str(a + b)}
+        for a, b in [(1, 3), (3, 4), (5, 2)]
+    ]
+    rows.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert run(["think", str(rows), "-T", "2", "-q", "-o", memory]) == 0
+    out = output(capsys, "eval", memory, rows, "--details")
+    assert "T  log-prob  since T = 1" in out
+    assert "Share of each label" not in out
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("width", [80, 100, 140])
+def test_a_table_wraps_in_a_terminal_and_is_one_line_a_row_in_a_pipe(
+    width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    row = ["name", "a long sentence of many words " * 5, "another one with words " * 5]
+    shown, piped = Terminal(), io.StringIO()
+    report(table("a", "b", "c", rows=[row], left=3), file=shown)
+    report(table("a", "b", "c", rows=[row], left=3), file=piped)
+    assert max(map(len, re.sub(r"\x1b\[[0-9;]*m", "", shown.getvalue()).splitlines())) <= width
+    assert len(piped.getvalue().splitlines()) == 2
+
+
+def test_a_numeric_label_is_no_second_count() -> None:
+    assert [counted(3, label) for label in ("0", "World", "4 stars")] == ["3 '0'", "3 World", "3 '4 stars'"]

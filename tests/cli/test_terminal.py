@@ -49,12 +49,8 @@ def test_an_error_keeps_its_beginning_and_its_hint(capsys: Captured) -> None:
         [EVIL],
         ["think", EVIL],
         ["think", f"--{EVIL}"],
-        ["inspect", EVIL],
         ["predict", EVIL, EVIL],
-        ["plot", EVIL],
-        ["tasks", EVIL],
         ["tasks", "validate", EVIL + ".yaml"],
-        ["report", EVIL],
         ["run", "--task", EVIL, "-o", EVIL],
         [
             "think",
@@ -88,18 +84,6 @@ def evil(models: Models, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
     return name
 
 
-def test_a_hostile_memory_and_its_rows_are_shown_safely(evil: str, capsys: Captured) -> None:
-    for arguments in (
-        ["inspect", evil, "--verify"],
-        ["eval", evil, "rows.jsonl"],
-        ["think", "rows.jsonl", "--dry-run"],
-    ):
-        assert run(arguments) == 0
-        out, _ = safe(capsys)
-        assert r"\u202e" in out
-        assert r"\x9b31m" in out
-
-
 def test_hostile_data_stay_the_same_data(evil: str, capsys: Captured) -> None:
     given = [json.loads(line) for line in Path("rows.jsonl").read_text().splitlines()]
     assert run(["predict", evil, "rows.jsonl"]) == 0
@@ -113,16 +97,6 @@ def test_hostile_data_stay_the_same_data(evil: str, capsys: Captured) -> None:
     assert len(Path("samples.jsonl").read_text().splitlines()) == 4
 
 
-def test_a_hostile_task_is_shown_safely(tmp_path: Path, capsys: Captured) -> None:
-    words = {"title": EVIL, "note": EVIL, "source": EVIL, "labels": [f"no {EVIL}", "yes"], "groups": [EVIL]}
-    task, data = tiny_task(tmp_path, template=f"{EVIL} {{text}}\nIs: {{kind}}", **words)
-    for more in (["--data-dir", str(data)], ["--json"], ["--yaml"]):
-        assert run(["tasks", str(task), *more]) == 0
-        assert "tiny" in safe(capsys)[0]
-    assert run(["tasks", "validate", str(task)]) == 0
-    safe(capsys)
-
-
 def test_a_printed_task_of_any_characters_is_still_the_task(tmp_path: Path, capsys: Captured) -> None:
     from deepthink_cli.tasks.catalogue import read_tasks
 
@@ -130,14 +104,6 @@ def test_a_printed_task_of_any_characters_is_still_the_task(tmp_path: Path, caps
     assert run(["tasks", str(task), "--yaml"]) == 0
     (tmp_path / "copy.yaml").write_text(safe(capsys)[0])
     assert read_tasks(tmp_path / "copy.yaml") == read_tasks(task)
-
-
-@pytest.mark.parametrize("format", ["terminal", "markdown", "latex", "csv", "json"])
-def test_a_hostile_run_is_reported_safely(format: str, tmp_path: Path, capsys: Captured) -> None:
-    folder = write(tmp_path / "run", [*curve([50, 60], task=EVIL, model=EVIL), *curve([50, 60], task="b", model=EVIL)])
-    assert run(["report", str(folder), "--output-format", format]) == 0
-    out, _ = safe(capsys)
-    assert "txt.exe" in out
 
 
 def test_no_name_breaks_out_of_a_table(tmp_path: Path, capsys: Captured) -> None:
@@ -163,12 +129,3 @@ def test_a_progress_bar_shows_hostile_names_safely() -> None:
     shown.live.console.print(shown.get_renderable())
     assert r"\x1b]0;owned\x07" in screen.getvalue()
     assert not STEERING.search(screen.getvalue())
-
-
-def test_a_label_of_megabytes_does_not_fill_the_screen(models: Models, tmp_path: Path, capsys: Captured) -> None:
-    path = str(tmp_path / "mem.safetensors")
-    demos = write_rows(tmp_path / "demos.jsonl", [{"text": "x", "label": "no"}, {"text": "y", "label": "yes"}])
-    labels = json.dumps(["no", "yes", "z" * 500_000])
-    assert run(["think", str(demos), "-m", str(models("llama")), "--labels", labels, "-T", "1", "-o", path, "-q"]) == 0
-    assert run(["inspect", path]) == 0
-    assert len(safe(capsys)[0]) < 200_000

@@ -44,14 +44,6 @@ def test_a_field_that_was_named_is_not_said_to_be_a_guess(output: str, capsys: C
     assert "labels    8 negative, 8 positive" in lines
 
 
-def test_long_texts_and_many_labels_are_shortened(tmp_path: Path, output: str, capsys: Captured) -> None:
-    rows = [{"text": "long " * 50, "label": f"kind {'abcdefghijkl'[number % 12]}"} for number in range(24)]
-    lines = said(capsys, str(write_rows(tmp_path / "r.jsonl", rows)), "-T", "1", "-o", output)
-    template, labels = (next(line for line in lines if line.startswith(name)) for name in ("template", "labels"))
-    assert len(template) < 120
-    assert "... (12 labels)" in labels
-
-
 def test_quiet_hides_what_it_made_and_not_the_warnings(tmp_path: Path, output: str, capsys: Captured) -> None:
     rows = [{"label": label, "text": f"text number {label}{n}"} for n, label in enumerate("abab")]
     lines = said(capsys, str(write_rows(tmp_path / "r.jsonl", rows)), "-T", "1", "-q", "-o", output)

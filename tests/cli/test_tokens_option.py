@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 from conftest import shared, write_rows
 from helpers.families import write_model
 from helpers.said import Captured, json_of, output
-from helpers.tiny import tiny_task
 from transformers import AutoTokenizer
 
 from deepthink_cli.artifact.format import read_header
 from deepthink_cli.cli.main import run
-from deepthink_cli.experiments.results import read_results
 from deepthink_cli.experiments.study import open_study
 
 TEXT = "Text: a joy\nLabel: good\n\nText: dull\nLabel: bad\n\n"
@@ -55,18 +52,6 @@ def test_predict_gives_queries_the_ids_that_the_memory_records(model: Path, tmp_
         ids_of(words, model, tmp_path)
         scores.append(json_of(capsys, "predict", tmp_path / "mem.safetensors", queries, "-q")["scores"])
     assert scores[0] != pytest.approx(scores[1], abs=1e-3)
-
-
-def test_rows_of_a_study_name_the_ids_of_parts(model: Path, tmp_path: Path) -> None:
-    task, data = tiny_task(tmp_path)
-    fields = {"models": str(model), "tasks": str(task), "data_dir": str(data), "iterations": 1, "limit": 4}
-    for tokens in ("prompt", "parts"):
-        (tmp_path / "study.yaml").write_text(json.dumps({**fields, "tokens": tokens}))
-        assert run(["study", "run", str(tmp_path / "study.yaml"), "-o", str(tmp_path / "out"), "-q"]) == 0
-    whole, parts = read_results(tmp_path / "out")
-    assert (whole.setting.tokens, parts.setting.tokens) == (None, "parts")
-    assert whole.key != parts.key
-    assert "tokens" not in json.loads(whole.line())["setting"]
 
 
 def test_tokens_are_not_for_a_chat(model: Path, tmp_path: Path, capsys: Captured) -> None:

@@ -11,7 +11,6 @@ import pytest
 from conftest import Models, write_rows
 from helpers.said import Captured, output
 
-from deepthink_cli.artifact.format import read_header
 from deepthink_cli.cli.main import run
 from deepthink_cli.tuning.tune import TuneReport
 
@@ -93,48 +92,6 @@ def test_the_memory_says_how_it_was_tuned(
     assert again.read_bytes() == path.read_bytes()  # the correction is stored
 
 
-def test_the_verdict_says_what_the_calibration_alone_gives(
-    words: list[str], capsys: Captured, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    last = property(lambda self: max(n for n, each in enumerate(self.settings) if each.calibration == "domain"))
-    monkeypatch.setattr(TuneReport, "kept", last)
-    out = output(capsys, *words, "--calibrate", "none,domain", "-q", "--details")
-    (alone,) = re.findall(r"calibrations at T = 1: none \d+\.\d%, domain (\d+\.\d%)", out)
-    assert f"plain in-context learning with calibration domain: {alone}, against " in out
-
-
-def test_a_calibration_of_rows_is_stored_so_that_the_command_to_use_names_none(
-    words: list[str], tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rows = [{**row, "review": f"{row['review']} {more}"} for row in ROWS for more in range(8)]
-    write_rows(tmp_path / "rows.jsonl", rows)
-    words += ["--shots", "4"]
-    calibrated = property(lambda self: [each.calibration for each in self.settings].index("batch"))
-    monkeypatch.setattr(TuneReport, "kept", calibrated)
-    path = tmp_path / "mem.safetensors"
-    assert run([*words, "--calibrate", "batch", "-o", str(path)]) == 0
-    assert f"next: deepthink predict {path} INPUTS\n" in capsys.readouterr().err
-    stored = read_header(path).metadata.calibrated
-    assert (stored.method, stored.inputs, stored.source) == ("batch", 76, "rows.jsonl")
-
-
-def test_the_memory_is_the_one_that_think_makes_of_the_same_rows_in_the_same_order(
-    words: list[str], tmp_path: Path, models: Models, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from deepthink_cli import load_memory
-
-    monkeypatch.setattr(TuneReport, "kept", property(lambda self: len(self.settings) - 1))  # composed
-    path, again = tmp_path / "mem.safetensors", tmp_path / "again.safetensors"
-    assert run([*words, "--eta", "0.2", "--calibrate", "none", "-q", "--json", "-o", str(path)]) == 0
-    tuned = load_memory(path).provenance
-    ordered = [{"review": each.text, "sentiment": each.label} for each in tuned.demonstrations.examples]
-    demos = write_rows(tmp_path / "demos.jsonl", list(ordered))
-    more = ["-T", "3", "--eta", "0.2", "--labels", "negative,positive", "--technique", "composed"]
-    assert run(["think", str(demos), "-m", str(models("llama")), *more, "-q", "-o", str(again)]) == 0
-    tensors = [file.read_bytes()[8 + int.from_bytes(file.read_bytes()[:8], "little") :] for file in (path, again)]
-    assert tensors[0] == tensors[1]
-
-
 @pytest.mark.parametrize(
     ("more", "message"),
     [
@@ -157,3 +114,13 @@ def test_mistakes_are_one_line_and_exit_2(
     assert run(["tune", "rows.jsonl", *more]) == 2
     lines = capsys.readouterr().err.splitlines()
     assert any(line.startswith("deepthink: ") and message in line for line in lines), lines
+
+
+def test_the_verdict_says_what_the_calibration_alone_gives(
+    words: list[str], capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    last = property(lambda self: max(n for n, each in enumerate(self.settings) if each.calibration == "domain"))
+    monkeypatch.setattr(TuneReport, "kept", last)
+    out = output(capsys, *words, "--calibrate", "none,domain", "-q", "--details")
+    (alone,) = re.findall(r"calibrations at T = 1: none \d+\.\d%, domain (\d+\.\d%)", out)
+    assert f"plain in-context learning with calibration domain: {alone}, against " in out

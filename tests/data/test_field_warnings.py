@@ -8,7 +8,7 @@ import pytest
 from conftest import write_rows
 
 from deepthink_cli.data.examples import read_demonstrations
-from deepthink_cli.data.field_warnings import field_warnings, looks_like_id
+from deepthink_cli.data.field_warnings import field_warnings
 
 REVIEWS = Path(__file__).parent.parent.parent / "examples" / "reviews" / "demos.jsonl"
 TEXTS = ("a fine film", "awful and long", "dull", "great fun for all")
@@ -96,14 +96,6 @@ def test_rows_with_candidates_of_their_own_may_have_any_answers(tmp_path: Path) 
     ]
     demonstrations = read_demonstrations(str(write_rows(tmp_path / "rows.jsonl", rows)))
     assert field_warnings(demonstrations) == []
-
-
-@pytest.mark.parametrize(
-    ("values", "expected"),
-    [(["1", "2", "3"], True), (["1", "2", "2"], False), (["1", "two", "3"], False), (["a", "b", "c"], False)],
-)
-def test_an_id_is_unique_and_of_one_kind(values: list[str], expected: bool) -> None:
-    assert looks_like_id(values) == expected
 
 
 def test_a_header_that_is_named_like_a_label_may_be_a_row(tmp_path: Path) -> None:

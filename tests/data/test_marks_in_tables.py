@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import os
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +11,7 @@ import pytest
 
 from deepthink_cli.data.rows import read_rows
 from deepthink_cli.data.source import RowSource
-from deepthink_cli.errors import InputError, Problems
+from deepthink_cli.errors import InputError
 from deepthink_cli.events import Event, Note
 
 GLUE = 'sentence\tid\n"a fine start\t1\ndull and long\t2\nthe director said so"\t3\nok\t4\n'
@@ -40,11 +38,6 @@ def test_a_tsv_with_marks_that_no_cell_closes_has_a_row_a_line(tmp_path: Path) -
     assert "quotes" in said[0]
 
 
-def test_a_tsv_of_one_column_has_a_row_a_line(tmp_path: Path) -> None:
-    rows, _ = read(tmp_path / "one.tsv", 'sentence\n"a fine start\ndull\nhe said so"\n')
-    assert [row["sentence"] for row in rows] == ['"a fine start', "dull", 'he said so"']
-
-
 @pytest.mark.parametrize("quoting", [csv.QUOTE_MINIMAL, csv.QUOTE_ALL])
 def test_cells_that_a_program_has_quoted_come_back(tmp_path: Path, quoting: Any) -> None:
     table = [["text", "label"], ['he said "so"', "a"], ["two\tcells", "b"], ["two\nlines", "c"], ["plain", "d"]]
@@ -63,14 +56,6 @@ def test_a_tsv_without_marks_is_read_without_a_word(tmp_path: Path) -> None:
     )
 
 
-def test_a_row_with_too_many_cells_says_nothing_of_marks_in_others(tmp_path: Path) -> None:
-    path, problems, told = tmp_path / "rows.tsv", Problems(), list[Event]()
-    path.write_text('text\tlabel\n"a"\tb\nx\ty\tz\n')
-    source = RowSource(str(path), tell=told.append)
-    assert [row.fields for row in read_rows(source, problems)] == [{"text": "a", "label": "b"}]
-    assert len(problems.found) == 1
-
-
 def test_the_meaning_of_marks_can_be_said(tmp_path: Path) -> None:
     rows, said = read(tmp_path / "glue.tsv", GLUE, quotes=True)
     assert [row["sentence"] for row in rows] == ["a fine start\t1\ndull and long\t2\nthe director said so", "ok"]
@@ -87,16 +72,6 @@ def test_a_csv_can_be_read_without_quoting(tmp_path: Path) -> None:
     rows, said = read(tmp_path / "rows.csv", content, quotes=False)
     assert [row["label"] for row in rows] == ["1", "2", "3"]
     assert said == []
-
-
-def test_standard_input_is_read_as_a_file_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    reading, writing = os.pipe()
-    with os.fdopen(writing, "w") as pipe:
-        pipe.write(GLUE)
-    with os.fdopen(reading) as stdin:
-        monkeypatch.setattr(sys, "stdin", stdin)
-        rows = [row.fields for row in read_rows(RowSource("-", "tsv"))]
-    assert rows == read(tmp_path / "glue.tsv", GLUE)[0]
 
 
 def test_unbalanced_marks_name_the_way_out(tmp_path: Path) -> None:

@@ -37,12 +37,6 @@ def csv(tmp_path: Path) -> Path:
     return tmp_path / "rows.csv"
 
 
-def test_json_lines_keep_the_order_of_fields_and_name_their_lines(jsonl: Path) -> None:
-    rows = read(jsonl, '{"z": "one", "a": 1}\n\n  \n{"z": "two", "a": 2}')
-    assert [list(row.fields.items()) for row in rows] == [[("z", "one"), ("a", 1)], [("z", "two"), ("a", 2)]]
-    assert [row.where for row in rows] == [f"{jsonl}:1", f"{jsonl}:4"]
-
-
 @pytest.mark.parametrize("character", ["\u2028", "\u2029", "\u0085"])
 def test_an_unusual_line_separator_inside_a_row_does_not_split_it(jsonl: Path, character: str) -> None:
     row = json.dumps({"text": f"one{character}two"}, ensure_ascii=False)
@@ -91,15 +85,6 @@ def test_bytes_that_are_not_utf_8_are_named_with_their_line(jsonl: Path) -> None
     assert message == f"{jsonl}:2: not UTF-8 (byte 0xe9); save the file as UTF-8"
 
 
-def test_bad_rows_are_collected_while_the_good_ones_go_on(jsonl: Path) -> None:
-    jsonl.write_text('{"a": 1}\nwrong\n{"a": 2}\n[]\n{"a": 3}\n')
-    problems = Problems()
-    assert [row.fields["a"] for row in read_rows(str(jsonl), problems)] == [1, 2, 3]
-    with pytest.raises(InputError) as caught:
-        problems.raise_any()
-    assert [message.split(": ")[0] for message in caught.value.messages] == [f"{jsonl}:2", f"{jsonl}:4"]
-
-
 def test_of_very_many_mistakes_twenty_are_shown_and_the_others_counted(jsonl: Path) -> None:
     jsonl.write_text("wrong\n" * 25)
     problems = Problems()
@@ -110,27 +95,11 @@ def test_of_very_many_mistakes_twenty_are_shown_and_the_others_counted(jsonl: Pa
     assert caught.value.messages[-1] == "... and 5 more mistakes like these"
 
 
-def test_a_mistake_found_twice_is_told_once() -> None:
-    problems = Problems()
-    for _ in range(2):
-        with problems.collected():
-            raise InputError("--eta 2: too large")
-    with pytest.raises(InputError) as caught:
-        problems.raise_any()
-    assert caught.value.messages == ("--eta 2: too large",)
-
-
 @pytest.mark.parametrize("name", ["gone.jsonl", "a" * 300, '{"text": "' + "typed in place of a path " * 20 + '"}'])
 def test_a_missing_file_is_named(tmp_path: Path, name: str) -> None:
     with pytest.raises(InputError) as caught:
         list(read_rows(str(tmp_path / name)))
     assert str(caught.value) == f"{tmp_path / name}: no such file; check the path, or use - for standard input"
-
-
-def test_a_folder_without_parquet_files_is_not_a_table(tmp_path: Path) -> None:
-    with pytest.raises(InputError) as caught:
-        list(read_rows(str(tmp_path)))
-    assert str(caught.value) == f"{tmp_path}: has no .parquet files; name a .jsonl, .csv, .tsv or .arrow file in it"
 
 
 def test_an_unknown_suffix_is_refused_with_those_that_are_known(tmp_path: Path) -> None:
@@ -157,15 +126,6 @@ def test_empty_standard_input_is_refused(monkeypatch: pytest.MonkeyPatch) -> Non
         monkeypatch.setattr(sys, "stdin", nothing)
         with pytest.raises(InputError, match=r"^standard input: no rows; give at least one$"):
             list(read_rows("-"))
-
-
-def test_csv_cells_may_hold_quotes_commas_and_line_breaks(csv: Path) -> None:
-    rows = read(csv, 'text,label\r\n"one, ""two""\r\nthree",good\r\n\r\nfour,bad\r\n')
-    assert [row.fields for row in rows] == [
-        {"text": 'one, "two"\r\nthree', "label": "good"},
-        {"text": "four", "label": "bad"},
-    ]
-    assert [row.where for row in rows] == [f"{csv}:2", f"{csv}:5"]
 
 
 def test_a_csv_header_is_stripped_of_spaces_and_of_its_byte_order_mark(csv: Path) -> None:

@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
+import errno
 import random
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from conftest import Loaded, Models, Soak, read
+from conftest import Loaded, Models, read, write_rows
 from helpers.families import EVERY_FAMILY
-from queries import (
-    DEMOS,
-    QUERIES,
-    SHARED,
-    UNEQUAL,
-    assert_close,
-    plain_scores,
-    tensors,
-    with_passes_of,
-)
+from helpers.said import Captured
+from queries import DEMOS, QUERIES, SHARED, assert_close, plain_scores, tensors, with_passes_of
 
 from deepthink_cli import Memory, load_model, score
+from deepthink_cli.cli.main import run
+from deepthink_cli.engine import budget
 from deepthink_cli.engine.base import Reading, ScoringPlan
 from deepthink_cli.engine.batches import BatchedEngine
+from deepthink_cli.engine.budget import best_tokens, byte_budget
+from deepthink_cli.engine.network import LanguageModel
 from deepthink_cli.engine.packed import PackedEngine
-from deepthink_cli.errors import DeepThinkError, InputError
+from deepthink_cli.engine.probe import check_plain_pass
+from deepthink_cli.errors import DeepThinkError, InputError, ran_out_of_memory
 from deepthink_cli.model.tokens import TokenizedQuery
 from deepthink_cli.scoring.likelihood import score_each
 
@@ -65,22 +64,6 @@ def test_many_queries_score_as_each_alone(llama: BatchedEngine) -> None:
     together = score(llama, memory, queries)
     for number in range(0, 200, 23):
         assert score(llama, memory, [queries[number]])[0].sums == pytest.approx(together[number].sums, abs=1e-5)
-
-
-@pytest.mark.parametrize("family", ["gpt2", pytest.param("bloom", marks=pytest.mark.soak)])
-def test_thousands_of_queries_score_as_one_does(family: str, loaded: Loaded, soak: Soak) -> None:
-    engine, count = loaded(family), soak.count(3_000, 10_000)
-    memory = read(engine, DEMOS)
-    pick = random.Random(1)
-    kinds = [SHARED, UNEQUAL, ((30,),), ((31,), (32, 33))]
-    queries = [
-        TokenizedQuery(tuple(pick.choices(range(3, 300), k=pick.randint(1, 6))), pick.choice(kinds))
-        for _ in range(count)
-    ]
-    together = score(engine, memory, queries)
-    assert [len(scores.sums) for scores in together] == [len(query.answers) for query in queries]
-    for number in range(0, count, 299):
-        assert together[number].sums == pytest.approx(plain_scores(engine, DEMOS, queries[number]), abs=1e-4)
 
 
 def test_a_plan_without_rows_is_scored_from_its_queries(llama: BatchedEngine) -> None:
@@ -163,3 +146,118 @@ def test_a_reading_too_long_and_one_that_is_not_finite_are_refused(family: str, 
 def test_the_tokens_of_a_pass_can_be_given_when_a_model_is_loaded(family: str, name: str, models: Models) -> None:
     engine = load_model(str(models(family)), batch_tokens=12)
     assert (engine.name, engine.batch_tokens, engine.tokens_together) == (name, 12, 12)
+
+
+@pytest.mark.parametrize(("free", "tokens"), [(2**40, 16384), (2**30, 4000), (0, 256)])
+def test_on_cuda_the_tokens_of_a_pass_are_what_half_the_free_memory_holds(
+    free: int, tokens: int, models: Models, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = load_model(str(models("llama")))
+    monkeypatch.setattr(LanguageModel, "device", torch.device("cuda"))
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (free, 2**40))
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda _: 0)
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda _: 0)
+    monkeypatch.setattr(torch.cuda, "get_per_process_memory_fraction", lambda _: 1.0)
+    assert best_tokens(engine.model) == pytest.approx(tokens, rel=0.05)
+
+
+def test_a_process_that_shares_a_gpu_counts_on_its_part_whatever_others_have_taken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(torch.cuda, "get_per_process_memory_fraction", lambda _: 0.25)
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda _: 2**30)
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda _: 2**30)
+    for free in (2**36, 2**20):
+        monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _, free=free: (free, 2**36))
+        assert byte_budget(torch.device("cuda")) == 2**32  # half of 16 - 1 GiB, rounded down
+
+
+def test_on_a_processor_a_wide_model_takes_fewer_tokens_a_pass(models: Models) -> None:
+    engine = load_model(str(models("llama")))
+    assert engine.batch_tokens == 1024
+    engine.model.network.base_model.add_module("wide", torch.nn.Linear(1, 11_008, device="meta"))
+    assert 700 < best_tokens(engine.model) < 800
+
+
+@pytest.mark.parametrize(("free", "kept"), [(2**30, True), (2**12, False)])
+def test_a_float32_copy_of_the_head_is_kept_where_it_takes_a_small_share_of_the_memory(
+    free: int, kept: bool, models: Models, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(budget, "byte_budget", lambda device: free)
+    head = load_model(str(models("llama")), dtype="bfloat16").model._head
+    assert (head.copy_bytes == 0) == kept
+    assert load_model(str(models("llama"))).model._head.copy_bytes == 0  # float32 needs none
+
+
+CUDA = "CUDA out of memory. Tried to allocate 2.50 GiB. GPU 0 has a total capacity of 15.77 GiB of which 1 MiB is free."
+PROCESSOR = (
+    "[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to allocate "
+    "400000000 bytes. Error code 12 (Cannot allocate memory)"
+)
+ERRORS = [
+    (torch.OutOfMemoryError(CUDA), "out of memory of the GPU: 2.50 GiB could not be allocated"),
+    (RuntimeError(PROCESSOR), "out of memory: 400000000 bytes could not be allocated"),
+    (RuntimeError("MPS backend out of memory (MPS allocated: 9 GB). Tried to allocate 12 MB"), "out of memory: 12 MB"),
+    (MemoryError(), "out of memory: the memory needed could not be allocated"),
+]
+KINDS = ["gpu", "processor", "mps", "python"]
+
+
+@pytest.mark.parametrize(("error", "told"), ERRORS, ids=KINDS)
+@pytest.mark.parametrize("command", ["think", "predict"])
+def test_what_did_not_fit_is_told_with_a_hint(
+    command: str,
+    error: Exception,
+    told: str,
+    demos: Path,
+    models: Models,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Captured,
+) -> None:
+    memory, inputs = tmp_path / "mem.safetensors", write_rows(tmp_path / "in.jsonl", [{"review": "x"}])
+    words = ["think", str(demos), "-m", str(models("llama")), "-T", "1", "-q", "-o", str(memory)]
+    assert run(words) == 0
+
+    def full(*_: Any, **__: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(BatchedEngine, "read" if command == "think" else "score", full)
+    assert run(words if command == "think" else ["predict", str(memory), str(inputs), "-q"]) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.count("\n") == 1
+    assert told in err
+    smaller = "" if command == "think" else "a smaller --batch-tokens, "
+    assert f"use {smaller}--dtype bfloat16, --quantize 4bit, --device-map auto, or fewer demonstrations" in err
+
+
+@pytest.mark.parametrize(("error", "told"), ERRORS, ids=KINDS)
+def test_weights_that_do_not_fit_are_told_with_a_hint(
+    error: Exception, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any, **__: Any) -> None:
+        raise error
+
+    monkeypatch.setattr("transformers.AutoModelForCausalLM.from_pretrained", full)
+    with pytest.raises(DeepThinkError, match=f"model pocket: {told}"):
+        load_model()
+
+
+@pytest.mark.parametrize(("error", "told"), ERRORS, ids=KINDS)
+def test_a_model_is_not_refused_for_memory_that_is_missing(
+    error: Exception, told: str, llama: BatchedEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any, **__: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(LanguageModel, "run", full)
+    with pytest.raises(type(error)):
+        check_plain_pass(llama.model, (5, 6, 7), (8, 9))
+
+
+def test_other_errors_are_not_taken_for_missing_memory() -> None:
+    assert ran_out_of_memory(OSError(errno.ENOMEM, "Cannot allocate memory"))
+    assert not ran_out_of_memory(RuntimeError("mat1 and mat2 shapes cannot be multiplied"))
+    assert not ran_out_of_memory(OSError(errno.ENOENT, "no such file"))
+    assert not ran_out_of_memory(ValueError("a text about running out of memory"))

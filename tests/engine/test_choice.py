@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from conftest import Models, read, write_rows
-from helpers.families import EVERY_FAMILY, FAMILIES, write_model
+from helpers.families import EVERY_FAMILY
 from helpers.said import Captured, output
 from queries import DEMOS, NOT_PACKED, QUERIES, plain_scores
 
@@ -23,34 +23,17 @@ from deepthink_cli.engine.opening import choose_engine, load_language_model
 from deepthink_cli.engine.packed import PackedEngine
 from deepthink_cli.engine.padded import PaddedEngine
 from deepthink_cli.engine.reach import UnsupportedAttention
-from deepthink_cli.engine.registry import AUTO, ENGINES
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.model.opening import open_model
 from deepthink_cli.model.options import ModelOptions
 
 pytestmark = pytest.mark.usefixtures("loaded_anew")
 QUERY = QUERIES[0]
-SINKS: dict[str, Any] = {
-    **FAMILIES["llama"],
-    "head_dim": 8,
-    "num_local_experts": 2,
-    "num_experts_per_tok": 1,
-    "sliding_window": 128,
-}
 ERRORS = [
     TypeError("flash_attention() got an unexpected keyword argument 'scale'"),
     NotImplementedError('"flash" not implemented for BFloat16'),
     torch.AcceleratorError("CUDA error: device-side assert triggered"),
 ]
-
-
-def with_sinks(folder: Path) -> str:
-    """A model with attention sinks."""
-    FAMILIES["gpt_oss"] = SINKS
-    try:
-        return str(write_model(folder, "gpt_oss"))
-    finally:
-        del FAMILIES["gpt_oss"]
 
 
 def without_engine(folder: Path) -> LanguageModel:
@@ -87,10 +70,10 @@ def test_the_packed_engine_is_shown_with_the_size_of_its_passes_and_what_the_pro
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
-def test_a_model_with_attention_sinks_is_packed(dtype: str, tmp_path: Path) -> None:
+def test_a_model_with_attention_sinks_is_packed(dtype: str, models: Models) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        engine = load_model(with_sinks(tmp_path / "sinks"), dtype=dtype)
+        engine = load_model(str(models("gpt_oss")), dtype=dtype)
     assert isinstance(engine, PackedEngine)
     if dtype == "float32":
         assert_scores_are_right(engine)
@@ -108,29 +91,14 @@ def test_a_model_with_attention_of_its_own_says_so_without_a_warning(family: str
         assert "its attention is custom code" in load_model(str(models(family))).description
 
 
-def test_layers_that_share_keys_and_values_are_a_reason_not_to_pack(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sharing = {
-        **FAMILIES["llama"],
-        "head_dim": 8,
-        "num_hidden_layers": 4,
-        "num_kv_shared_layers": 2,
-        "layer_types": ["sliding_attention", "full_attention"] * 2,
-        "laurel_rank": 4,
-        "hidden_size_per_layer_input": 8,
-        "vocab_size_per_layer_input": 320,
-        "activation_sparsity_pattern": [0.0] * 4,
-    }
-    monkeypatch.setitem(FAMILIES, "gemma3n_text", sharing)
-    folder = write_model(tmp_path / "model", "gemma3n_text")
+def test_layers_that_share_keys_and_values_are_a_reason_not_to_pack(models: Models) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error", RuntimeWarning)
-        engine = load_model(str(folder))
+        engine = load_model(str(models("gemma3n_text")))
     assert isinstance(engine, PaddedEngine)
     assert "some of its layers attend to the keys and values of other layers" in engine.description
     with pytest.raises(InputError, match="use engine padded"):
-        load_model(str(folder), engine="packed")
+        load_model(str(models("gemma3n_text")), engine="packed")
 
 
 @pytest.mark.parametrize("error", ERRORS)
@@ -183,12 +151,6 @@ def test_the_padded_engine_is_given_where_it_is_asked_for(family: str, models: M
     assert_scores_are_right(engine)
 
 
-def test_the_packed_engine_is_given_where_it_is_asked_for(models: Models) -> None:
-    engine = choose_engine(without_engine(models("llama")), "packed")
-    assert isinstance(engine, PackedEngine)
-    assert_scores_are_right(engine)
-
-
 @pytest.mark.parametrize("family", ["bloom", "gpt_neo"])
 def test_a_network_that_cannot_be_packed_is_refused_where_packing_is_asked_for(family: str, models: Models) -> None:
     with pytest.raises(InputError, match=r"^engine packed: its attention is custom code .*; use engine padded$"):
@@ -201,34 +163,6 @@ def test_an_unknown_engine_is_refused_with_the_names_of_the_known_ones(models: M
         load_model(str(models("llama")), engine="sliced")
     with pytest.raises(InputError, match=message):
         choose_engine(without_engine(models("llama")), "sliced")
-
-
-def test_an_unknown_engine_is_refused_before_the_weights_are_loaded(
-    models: Models, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("deepthink_cli.engine.opening.load_network", lambda _: pytest.fail("weights were loaded"))
-    with pytest.raises(InputError, match="no such engine"):
-        load_model(str(models("llama")), engine="sliced")
-
-
-@pytest.mark.parametrize("name", [AUTO, "packed", "padded"])
-def test_every_registered_engine_is_a_choice_of_the_command_line(name: str, models: Models, capsys: Captured) -> None:
-    assert f"{'packed' if name == AUTO else name} engine" in output(
-        capsys, "doctor", "-m", str(models("llama")), "--engine", name
-    )
-
-
-def test_an_engine_that_is_registered_is_chosen_by_its_name(models: Models, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(ENGINES, "one-by-one", OneByOne)
-    engine = load_model(str(models("llama")), engine="one-by-one")
-    assert isinstance(engine, OneByOne)
-    assert_scores_are_right(engine)
-
-
-class OneByOne(PaddedEngine):
-    """An engine of somebody else's."""
-
-    name = "one-by-one"
 
 
 @pytest.mark.parametrize(

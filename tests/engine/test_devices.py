@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from helpers.devices import FIRST, LAST, Devices, put, spread
+from conftest import readings_of
+from helpers.devices import FIRST, LAST, Devices, spread
 from helpers.families import write_model
 
-from deepthink_cli import Decoding, Engine, Method, load_model, score, think, tokenize_demonstrations
+from deepthink_cli import Decoding, Engine, Method, load_model, score
 from deepthink_cli.data.examples import DemonstrationSet
 from deepthink_cli.engine.batches import BatchedEngine
 from deepthink_cli.engine.opening import choose_engine, load_language_model
@@ -26,7 +27,7 @@ QUERIES = [TokenizedQuery((5, 6, 7, 8), ((9,), (10, 11), (10, 12, 13))), Tokeniz
 
 def scores(engine: BatchedEngine, given: DemonstrationSet) -> torch.Tensor:
     """The scores of the queries after three readings."""
-    *_, memory = think(engine, tokenize_demonstrations(engine.tokenizer, given), Method(3))
+    *_, memory = readings_of(engine, given, Method(3))
     return torch.tensor([value for scored in score(engine, memory, QUERIES) for value in scored.sums])
 
 
@@ -77,7 +78,7 @@ def test_a_dialogue_after_a_memory_of_a_file_continues_on_the_networks_devices(
         return ["".join(dialogue.ask(text)) for text in ("so so", "again")]
 
     alone = load_model(str(folder))
-    memory = next(think(alone, tokenize_demonstrations(alone.tokenizer, reviews)))
+    memory = next(readings_of(alone, reviews))
     expected = talk(alone)
     model = load_language_model(open_model(ModelOptions(model=str(folder))))
     spread(model.network, on_two(model.network.config.tie_word_embeddings))
@@ -100,18 +101,3 @@ def test_what_accelerate_places_scores_as_on_one_device(
         assert (model._head is None) is (last == "disk")
         for name in ("packed", "padded"):
             assert (scores(choose_engine(model, name), reviews) - expected).abs().max() < 1e-4
-
-
-def test_the_made_up_devices_refuse_what_mixes_them() -> None:
-    one, two = put(torch.ones(3), FIRST), put(torch.ones(3), LAST)
-    with Devices():
-        assert (one + one).device == (one + 1).sum().device == two.to(FIRST).device == FIRST
-        assert two[torch.tensor([0])].device == two.device == LAST
-        for mixed in (
-            lambda: one + two,
-            lambda: torch.cat([one, two]),
-            lambda: one[two.long()],
-            lambda: one @ torch.ones(3),
-        ):
-            with pytest.raises(RuntimeError, match="tensors on cpu"):
-                mixed()

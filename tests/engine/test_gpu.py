@@ -11,11 +11,9 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import REVIEWS, Models, write_rows
+from conftest import REVIEWS, Models, readings_of, write_rows
 from helpers.families import FAMILIES
-from helpers.llama_states import state
 from helpers.oracle import LlamaOracle
-from helpers.said import Captured
 from queries import DEMOS, QUERIES, assert_close, tensors
 
 from deepthink_cli import (
@@ -28,14 +26,12 @@ from deepthink_cli import (
     load_memory,
     load_model,
     score,
-    think,
     tokenize_demonstrations,
 )
 from deepthink_cli.cli.main import run
 from deepthink_cli.data.examples import Query
 from deepthink_cli.engine.base import Engine, Reading
 from deepthink_cli.engine.batches import BatchedEngine
-from deepthink_cli.plugins.chat.dialogue import Dialogue
 from deepthink_cli.plugins.context_tuning.gradients import answer_gradient
 from deepthink_cli.plugins.context_tuning.training import training_rows
 
@@ -73,7 +69,7 @@ def on_cpu(memory: Memory) -> Memory:
 
 def thought(engine: Engine, reviews: DemonstrationSet, method: Method = THREE) -> Memory:
     """The memory of the last reading."""
-    return list(think(engine, tokenize_demonstrations(engine.tokenizer, reviews), method))[-1]
+    return list(readings_of(engine, reviews, method))[-1]
 
 
 def test_the_same_engine_is_chosen(both: Both) -> None:
@@ -149,16 +145,6 @@ def test_generated_texts_are_the_same(both: Both, reviews: DemonstrationSet) -> 
     assert texts[0] == texts[1]
 
 
-def test_a_dialogue_after_a_memory_of_a_file_is_the_same(models: Models, reviews: DemonstrationSet) -> None:
-    engines = loaded(models, "llama")
-    memory = thought(engines[0], reviews)
-    said = []
-    for engine in engines:
-        dialogue = Dialogue(engine, memory, Decoding(max_new_tokens=4))
-        said.append(["".join(dialogue.ask(text)) for text in ("so so", "again")])
-    assert said[0] == said[1]
-
-
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_half_precision_is_near_float32(dtype: str, models: Models, reviews: DemonstrationSet) -> None:
     half = load_model(str(models("llama")), device="cuda", dtype=dtype)
@@ -213,40 +199,3 @@ def test_labels_are_the_same(calibration: str, paths: dict[str, Path], models: M
         made(words, device, models)
         lines.append([json.loads(line) for line in output.read_text().splitlines()])
     assert [row["label"] for row in lines[0]] == [row["label"] for row in lines[1]]
-
-
-@pytest.mark.parametrize(
-    "words",
-    [["--demos-by", "herding"], ["--demos-by", "gradmatch"], ["--demos-by", "lens"], ["--demos-by", "influence"]],
-    ids=lambda words: words[-1],
-)
-def test_the_same_rows_are_selected(
-    words: list[str], paths: dict[str, Path], models: Models, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for device in ("cpu", "cuda"):
-        monkeypatch.setenv("XDG_CACHE_HOME", str(paths[device]))
-        output = str(paths[device] / "chosen.jsonl")
-        made(["select", str(paths["rows"]), "--shots", "4", *words, "-q", "-o", output], device, models)
-    assert (paths["cpu"] / "chosen.jsonl").read_text() == (paths["cuda"] / "chosen.jsonl").read_text()
-
-
-def test_tuning_has_the_same_table(paths: dict[str, Path], models: Models, capsys: Captured) -> None:
-    tables = []
-    for device in ("cpu", "cuda"):
-        made(
-            ["tune", str(paths["rows"]), "-T", "3", "--positions", "restarted", "--folds", "3", "--json", "-q"],
-            device,
-            models,
-        )
-        tables.append(json.loads(capsys.readouterr().out)["settings"])
-    assert [row["accuracy"] for row in tables[0]] == [row["accuracy"] for row in tables[1]]
-
-
-def test_a_state_of_llama_cpp_is_written(paths: dict[str, Path], models: Models, reviews: DemonstrationSet) -> None:
-    memory = paths["cpu"] / "mem.safetensors"
-    made(["think", str(paths["demos"]), "-T", "2", "--keep", "2", "-q", "-o", str(memory)], "cpu", models)
-    first = thought(load_model(str(models("llama")), device="cpu"), reviews, Method(1))
-    (paths["cpu"] / "saved").write_bytes(state(first, first.provenance.demonstrations.token_ids))
-    words = ["--to", "llama.cpp", "--state", str(paths["cpu"] / "saved"), "-o", str(paths["cuda"] / "state")]
-    made(["export", str(memory), *words], "cuda", models)
-    assert (paths["cuda"] / "state").stat().st_size == (paths["cpu"] / "saved").stat().st_size

@@ -48,24 +48,6 @@ def test_masked_vocabulary_rows_change_no_other_tokens_probability(
     assert (found - expected).abs().max() < 1e-4
 
 
-@pytest.mark.parametrize("value", [-1e9, -torch.inf, 1e9, torch.inf])
-def test_a_soft_cap_bounds_masked_rows_as_the_model_does(value: float) -> None:
-    head, logits = head_of(
-        torch.zeros(VOCABULARY).index_fill(0, torch.tensor([0, SLICE]), value), final_logit_softcapping=30.0
-    )
-    with torch.inference_mode():
-        found = head.log_probabilities(hidden_states(), ASKED, TOKENS)
-    assert (found - logits.log_softmax(-1)[ASKED, TOKENS]).abs().max() < 1e-4
-
-
-def test_a_row_at_plus_1e9_takes_all_the_probability() -> None:
-    head, _ = head_of(torch.zeros(VOCABULARY).index_fill(0, torch.tensor([SLICE]), 1e9))
-    with torch.inference_mode():
-        found = head.log_probabilities(hidden_states(), torch.tensor([0, 0]), torch.tensor([SLICE, 3]))
-    assert found[0] == 0
-    assert found[1] == pytest.approx(-1e9)
-
-
 @pytest.mark.parametrize("value", [torch.nan, torch.inf])
 def test_logits_that_are_nan_or_infinite_stay_so(value: float) -> None:
     head, _ = head_of(torch.zeros(VOCABULARY).index_fill(0, torch.tensor([7]), value))
@@ -82,17 +64,6 @@ def test_a_model_with_masked_rows_has_its_float32_head_and_its_scale_is_still_ch
     assert float32_head(network, range(1, 9)) is not None
     network.config.logit_scale = 1.5  # Phi ignores it
     assert float32_head(network, range(1, 9)) is None
-
-
-@pytest.mark.parametrize("masked", [-1e9, -torch.inf])
-def test_a_model_without_a_float32_head_scores_the_same_with_masked_rows(masked: float, models: Models) -> None:
-    model, asked, tokens = load_model(str(models("phi"))).model, torch.tensor([0, 1, 1]), torch.tensor([9, 9, 12])
-    model.network.lm_head.bias[0] = masked
-    inputs, places = {"input_ids": torch.tensor([[5, 6, 7, 8]])}, torch.tensor([1, 3])
-    with torch.inference_mode():
-        own_way = model.log_probabilities(inputs, places, asked, tokens)
-        vars(model)["_head"] = None
-        assert (model.log_probabilities(inputs, places, asked, tokens) - own_way).abs().max() < 1e-5
 
 
 @pytest.mark.parametrize("kept", [False, True])

@@ -94,7 +94,7 @@ def test_it_scores_and_predicts(engine: Similarity, memories: list[Memory]) -> N
 def test_a_run_makes_its_rows_with_it(models: Models, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "deepthink_cli.engine.opening.choose_engine",
-        lambda model, _: Similarity(model.tokenizer, model.identity, model.limits),
+        lambda model, *_: Similarity(model.tokenizer, model.identity, model.limits),
     )
     words = run_words(
         tmp_path, models("llama"), "-T", "3", "--eta", "0.01,0.1", "--seeds", "2", "--choose-on", "dev", "-q"

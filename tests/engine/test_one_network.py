@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import REVIEWS, TEMPLATE, Models, read
+from conftest import REVIEWS, TEMPLATE, Models, read, readings_of
 from helpers.families import write_model
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -25,7 +25,6 @@ from deepthink_cli import (
     tokenize_demonstrations,
 )
 from deepthink_cli.engine.attention import over_memory
-from deepthink_cli.engine.base import Reading
 from deepthink_cli.engine.batches import BatchedEngine
 from deepthink_cli.engine.packing import sequence
 from deepthink_cli.engine.reach import Reach
@@ -103,7 +102,7 @@ def test_a_network_that_somebody_else_runs_meanwhile_is_refused_not_wrong(llama:
 
 def test_whoever_holds_the_lock_can_predict(models: Models, reviews: DemonstrationSet) -> None:
     engine = load_model(str(models("llama")))
-    (memory,) = think(engine, tokenize_demonstrations(engine.tokenizer, reviews), Method(1))
+    (memory,) = readings_of(engine, reviews, Method(1))
     with engine.model.lock:
         assert len(list(predict(engine, memory, ["fine", "a long dull film"], chunk=1))) == 2
 
@@ -126,40 +125,6 @@ def test_thinking_together_holds_three_copies_of_its_memories_at_most(
                 watched.peak = watched.live  # ignores what the first reading allocated
             memories.clear()
     assert copies - 0.5 < watched.peak / (count * memory) < copies + 0.25
-
-
-def test_readings_and_gates_wait_for_a_device_once_whatever_its_layers(tmp_path: Path) -> None:
-    counted = []
-    for layers in (2, 6):
-        engine = load_model(str(write_model(tmp_path / str(layers), "llama", num_hidden_layers=layers)))
-        history, present = engine.read([Reading(DEMOS), Reading(DEMOS[::-1])])
-        with Watched() as watched:
-            engine.read([Reading(DEMOS, history, len(DEMOS))])
-            history.updated(present, Gate(0.1, 0.9))
-        counted.append(watched.waits)
-    assert counted[0] == counted[1] <= 2
-
-
-def test_a_memory_is_converted_once_whatever_the_passes(models: Models, monkeypatch: pytest.MonkeyPatch) -> None:
-    engine = load_model(str(models("llama")), dtype="bfloat16", batch_tokens=12)
-    memory = read(engine, DEMOS)
-    with _Casts(memory.keys[0].shape) as casts:
-        score(engine, memory, QUERIES)
-    assert casts.count == 2 * len(memory.keys)
-
-
-class _Casts(TorchDispatchMode):
-    """Counts conversions of tensors with a memory's shape."""
-
-    def __init__(self, shape: torch.Size) -> None:
-        super().__init__()
-        self.shape, self.count = shape, 0
-
-    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        found = function(*args, **(kwargs or {}))
-        if isinstance(found, torch.Tensor) and found.shape == self.shape and isinstance(args[0], torch.Tensor):
-            self.count += found.dtype != args[0].dtype
-        return found
 
 
 def _long_reviews() -> DemonstrationSet:

@@ -8,16 +8,18 @@ import pytest
 import torch
 from conftest import Loaded, Models, read
 from helpers.families import write_model
-from queries import DEMOS, QUERIES, SHARED
+from queries import DEMOS, NOT_PACKED, QUERIES, SHARED, assert_close, plain_scores
 from torch import Tensor
 from transformers.activations import NewGELUActivation
 
 from deepthink_cli import load_model, score
 from deepthink_cli.engine import kernels
 from deepthink_cli.engine.attention import over_memory
+from deepthink_cli.engine.base import Reading
 from deepthink_cli.engine.batches import BatchedEngine
 from deepthink_cli.engine.hooks import fused_activations
 from deepthink_cli.engine.packed import PackedEngine
+from deepthink_cli.engine.padded import PaddedEngine
 from deepthink_cli.errors import InputError
 
 
@@ -104,3 +106,39 @@ def test_a_plan_has_one_row_a_query_with_its_candidates_as_branches(llama: Batch
     assert sorted(row.query for row in rows) == list(range(len(QUERIES)))
     assert len(rows[0]) == len(QUERIES[3].prefix) + 2  # of SHARED, only 9 and 9, 10 are continued
     assert len(SHARED) == len({candidate for _, _, candidate in rows[0].asked})
+
+
+@pytest.mark.parametrize("family", ["llama", "gpt2", "gemma2"])
+def test_it_scores_and_reads_as_the_packed_engine_does(family: str, loaded: Loaded) -> None:
+    packed = loaded(family)
+    padded = PaddedEngine(packed.model)
+    assert isinstance(packed, PackedEngine)
+    memory = read(padded, DEMOS)
+    for scores, query in zip(score(padded, memory, QUERIES), QUERIES, strict=True):
+        assert scores.sums == pytest.approx(plain_scores(packed, DEMOS, query), abs=1e-4)
+    readings = [Reading(DEMOS[::-1], memory, len(DEMOS)), Reading((5, 6)), Reading(DEMOS, memory)]
+    for present, expected in zip(padded.read(readings), packed.read(readings), strict=True):
+        assert_close(present, expected)
+
+
+def test_every_distinct_sequence_is_one_row(loaded: Loaded) -> None:
+    engine = loaded("bloom")
+    rows = engine.plan(QUERIES[:2]).rows
+    assert sorted(row.query for row in rows) == [0, 0, 0, 1, 1]  # of SHARED: none, 9 and 9, 10 are fed
+    assert [len(row) for row in rows] == sorted(map(len, rows), reverse=True)
+
+
+@pytest.mark.parametrize(("free", "rows"), [(2**40, 3), (3 * 2**14, 1)])
+def test_a_pass_has_as_many_rows_as_the_free_memory_holds(free: int, rows: int, loaded: Loaded) -> None:
+    engine = loaded("bloom")
+    engine.free = free
+    assert min(3, engine.bounds(read(engine, DEMOS), 10)[1]) == rows
+
+
+@pytest.mark.parametrize("family", sorted(NOT_PACKED))
+def test_it_is_announced_with_its_reason_unless_it_was_asked_for(family: str, models: Models) -> None:
+    engine = load_model(str(models(family)))
+    assert engine.notice == engine.description
+    assert engine.warning is None
+    asked_for = load_model(str(models(family)), engine="padded")
+    assert (asked_for.description, asked_for.notice) == ("padded engine", None)

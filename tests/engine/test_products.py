@@ -7,15 +7,18 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import Models, read
+from conftest import Models, read, write_rows
 from engine.queries import QUERIES
+from helpers.said import Captured, output
 from torch import nn
 from transformers.pytorch_utils import Conv1D
 
 from deepthink_cli import load_model, score
+from deepthink_cli.cli.main import run
 from deepthink_cli.engine import products
 from deepthink_cli.engine.batches import BatchedEngine
 from deepthink_cli.engine.products import reorder_weights, usual_products_are_slow
+from deepthink_cli.model.spec import FEW
 
 DEMOS = tuple(range(3, 40))
 ALL = 10**9
@@ -68,16 +71,6 @@ def test_one_token_and_other_dtypes_use_the_usual_product() -> None:
     assert half(one.expand(1, 5, 64).bfloat16()).dtype == torch.bfloat16
 
 
-def test_a_copy_of_a_layer_shares_its_reordered_weight() -> None:
-    layer = nn.Sequential(nn.Linear(64, 48))
-    reorder_weights(layer, ALL, fewest=1)
-    copy = deepcopy(layer)
-    assert copy[0].reordered is layer[0].reordered
-    hidden = torch.randn(3, 64)
-    with torch.inference_mode():
-        assert torch.equal(copy(hidden), layer(hidden))
-
-
 def test_weights_that_take_too_much_memory_or_are_small_stay_as_they_are() -> None:
     network = nn.Sequential(nn.Linear(64, 64), nn.Linear(64, 8))
     size = network[0].weight.nbytes
@@ -93,12 +86,6 @@ def test_a_layer_with_nan_keeps_its_own_product() -> None:
         network[0].weight[3, 3] = float("nan")
     assert reorder_weights(network, ALL, fewest=1) == 0
     assert reordered(network) == []
-
-
-def test_a_layer_that_accelerate_moves_and_one_in_half_precision_stay_as_they_are() -> None:
-    network = nn.Sequential(nn.Linear(64, 64), nn.Linear(64, 64).bfloat16(), nn.Linear(64, 64, device="meta"))
-    network[0]._hf_hook = object()  # type: ignore[assignment]
-    assert reorder_weights(network, ALL, fewest=1) == 0
 
 
 @pytest.mark.parametrize(
@@ -130,3 +117,25 @@ def test_a_loaded_model_says_whether_its_products_are_those_of_onednn(
     monkeypatch.setattr(reorder_weights, "__defaults__", (1,))
     engine = load_model(str(models("llama")))
     assert engine.description.endswith("; float32 products by oneDNN") is slow
+
+
+@pytest.mark.usefixtures("loaded_anew")
+@pytest.mark.parametrize(("count", "copied"), [(FEW - 1, False), (FEW, True)])
+@pytest.mark.parametrize("command", ["predict", "eval"])
+def test_weights_are_copied_where_there_are_rows_enough(
+    command: str,
+    count: int,
+    copied: bool,
+    models: Models,
+    demos: Path,
+    tmp_path: Path,
+    capsys: Captured,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(products, "usual_products_are_slow", lambda: True)
+    monkeypatch.setattr(reorder_weights, "__defaults__", (1,))
+    memory, rows = str(tmp_path / "mem.safetensors"), str(tmp_path / "rows.jsonl")
+    output(capsys, "think", str(demos), "-m", str(models("llama")), "-T", "1", "-q", "-o", memory)
+    write_rows(Path(rows), [{"review": "fine", "sentiment": "positive"}] * count)
+    assert run([command, memory, rows, "-v"]) == 0
+    assert ("float32 products by oneDNN" in capsys.readouterr().err) is copied

@@ -24,7 +24,7 @@ from deepthink_cli.engine.batches import BatchedEngine
 from deepthink_cli.engine.kernels import Attention
 from deepthink_cli.engine.packed import PackedEngine
 from deepthink_cli.engine.padded import PaddedEngine
-from deepthink_cli.engine.reach import STEP, UnsupportedAttention, model_mask, narrowed
+from deepthink_cli.engine.reach import STEP, UnsupportedAttention, model_mask
 from deepthink_cli.errors import InputError
 from deepthink_cli.memory import from_cache
 from deepthink_cli.model.families import WINDOW_SIZES, refuse_unfit
@@ -208,21 +208,6 @@ def test_a_query_alone_is_scored_however_long_it_is(
         assert scores.sums == pytest.approx(plain_scores(engine, tokens(19), query), abs=1e-4)
 
 
-def test_a_model_whose_window_holds_everything_attends_as_one_without(
-    windowed: Callable[[str], BatchedEngine], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    engine, masks, whole = windowed("mistral"), list[Any](), Attention.__call__
-    monkeypatch.setattr(
-        Attention,
-        "__call__",
-        lambda layer, query, key, value, mask, *more: (
-            masks.append(mask) or whole(layer, query, key, value, mask, *more)
-        ),
-    )
-    score(engine, read(engine, tokens(4)), QUERIES[2:3])
-    assert masks == [None] * len(masks)
-
-
 @pytest.mark.usefixtures("loaded_anew")
 @pytest.mark.parametrize("size", [8, 4096])
 def test_the_probe_finds_a_wrong_window_of_any_size(size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -231,15 +216,6 @@ def test_the_probe_finds_a_wrong_window_of_any_size(size: int, tmp_path: Path, m
     monkeypatch.setattr(reach, "first_seen", lambda window, slots: slots - window + 2)
     engine = load_model(str(folder))
     assert isinstance(engine, PaddedEngine)
-
-
-def test_windows_are_narrow_only_inside_the_block(windowed: Callable[[str], BatchedEngine]) -> None:
-    network = windowed("mistral").model.network
-    with narrowed(network, 3):
-        assert network.config.sliding_window == 3
-    with pytest.raises(ValueError, match="exactly one"), narrowed(network, 3):
-        network()
-    assert network.config.sliding_window == 8
 
 
 def test_a_mask_that_is_not_causal_with_a_window_is_refused() -> None:

@@ -184,16 +184,3 @@ def test_memories_in_any_order_are_compared_with_the_first_reading(demos: Path) 
     ordered = evaluate(memories, demos, engine=engine).evaluation
     assert evaluate(memories[::-1], demos, engine=engine).evaluation.changes == ordered.changes
     assert list(ordered.changes) == [2, 3]
-
-
-def test_rows_with_their_own_candidates_have_no_label_distribution(tmp_path: Path) -> None:
-    questions = [
-        {"question": f"{a} and {b}?", "candidates": [str(a + b), str(a * b)], "answer": str(a + b)}
-        for a, b in [(1, 3), (3, 4), (5, 2)]
-    ]
-    rows, path = write_rows(tmp_path / "rows.jsonl", questions), tmp_path / "mem.safetensors"
-    assert run(["think", str(rows), "-T", "2", "-q", "--label-field", "answer", "-o", str(path)]) == 0
-    values = evaluate(path, rows).as_json()
-    assert (values["true_labels"], values["results"][0]["predicted"]) == ({}, {})
-    assert values["results"][1]["changes"]["changed"] >= 0
-    assert values["results"][0]["log_probability"] < 0

@@ -130,13 +130,6 @@ def test_rows_that_occur_twice_change_no_threshold_and_no_metric() -> None:
     assert [twice.micro_f1, twice.subset_accuracy] == pytest.approx([judged.micro_f1, judged.subset_accuracy])
 
 
-def test_copies_of_a_row_are_no_more_rows_for_thresholds(tmp_path: Path) -> None:
-    memory = str(tmp_path / "memory.safetensors")
-    assert run(["think", rows(tmp_path / "demos.jsonl", DEMONSTRATIONS), "-T", "1", "-q", "-o", memory]) == 0
-    with pytest.raises(InputError, match="10 different rows that the memory has not read; thresholds need 20"):
-        calibrate(memory, rows(tmp_path / "rows.jsonl", labelled(10) * 3))
-
-
 def test_think_calibrate_predict_and_eval_give_several_labels(tmp_path: Path, capsys: Captured) -> None:
     demonstrations, given = (
         rows(tmp_path / name, of) for name, of in (("demos.jsonl", DEMONSTRATIONS), ("rows.jsonl", labelled(30)))
@@ -168,3 +161,10 @@ def test_what_has_one_label_only_is_refused_by_name(tmp_path: Path, capsys: Capt
         calibrate(memory, given, calibrate="batch")
     with pytest.raises(InputError, match="several labels"):
         Threshold.of("0.8").check_possible(True, True, several=True)
+
+
+def test_copies_of_a_row_are_no_more_rows_for_thresholds(tmp_path: Path) -> None:
+    memory = str(tmp_path / "memory.safetensors")
+    assert run(["think", rows(tmp_path / "demos.jsonl", DEMONSTRATIONS), "-T", "1", "-q", "-o", memory]) == 0
+    with pytest.raises(InputError, match="10 different rows that the memory has not read; thresholds need 20"):
+        calibrate(memory, rows(tmp_path / "rows.jsonl", labelled(10) * 3))

@@ -55,19 +55,6 @@ def test_the_rest_is_what_an_evaluation_of_the_other_rows_alone_gives(
     assert "among the demonstrations" not in silent
 
 
-def test_blanks_around_a_text_and_another_label_do_not_make_it_another_row(
-    memory: str, tmp_path: Path, capsys: Captured
-) -> None:
-    first, second, *_ = lines_of("demos.jsonl")
-    other = {"negative": "positive", "positive": "negative"}[first["sentiment"]]
-    rows = [
-        {"review": f"  {first['review']}\n", "sentiment": other},
-        {"review": second["review"].upper(), "sentiment": second["sentiment"]},
-    ]
-    values, _ = evaluated(memory, write_rows(tmp_path / "rows.jsonl", rows), capsys)
-    assert values["demonstrations_among_rows"]["rows"] == 1
-
-
 def test_where_all_rows_are_demonstrations_there_is_no_rest(memory: str, capsys: Captured) -> None:
     values, error = evaluated(memory, REVIEWS / "demos.jsonl", capsys)
     assert values["demonstrations_among_rows"] == {"rows": 16, "rest": None}
@@ -83,15 +70,3 @@ def test_the_accuracy_on_the_other_rows_is_printed_with_its_interval(
     assert apart[1].split()[:4] == ["scores", "T", "accuracy", "95"]
     ways = [line.split()[:2] for line in apart[2:6]]
     assert ways == [["raw", "1"], ["raw", "2"], ["contextual", "1"], ["contextual", "2"]]
-
-
-def test_of_rows_that_share_a_text_those_with_the_same_answer_are_the_same(tmp_path: Path, capsys: Captured) -> None:
-    def row(right: str, wrong: str) -> dict[str, Any]:
-        return {"question": "Which is larger?", "candidates": [right, wrong], "answer": right}
-
-    demonstrations = write_rows(tmp_path / "demos.jsonl", [row("nine", "two"), row("ten", "one")])
-    memory = str(tmp_path / "mem.safetensors")
-    assert run(["think", str(demonstrations), "-T", "1", "-q", "-o", memory]) == 0
-    rows = write_rows(tmp_path / "rows.jsonl", [row("nine", "two"), row("six", "five"), row("ten", "four")])
-    values, _ = evaluated(memory, rows, capsys)
-    assert values["demonstrations_among_rows"]["rows"] == 2

@@ -16,7 +16,6 @@ from scipy.special import log_softmax, logsumexp
 
 from deepthink_cli.calibration import registry
 from deepthink_cli.cli.main import run
-from deepthink_cli.errors import InputError
 from deepthink_cli.experiments.results import Result, read_results
 from deepthink_cli.experiments.samples import samples_path
 from deepthink_cli.plugins.context_tuning.technique import ContextTuning
@@ -50,18 +49,6 @@ def test_every_method_calibration_and_choice_has_its_own_rows(words: Callable[..
     assert {setting.technique for setting in settings} == {None, "repeat-2", "ensemble-2"}
     assert {setting.calibration for setting in settings} == {None, "contextual"}
     assert {(setting.pool_size, setting.balanced) for setting in settings} == {(1000, False)}
-
-
-def test_a_run_without_them_has_the_rows_and_keys_of_before(words: Callable[..., list[str]], tmp_path: Path) -> None:
-    assert run(words()) == 0
-    plain = (tmp_path / "out" / "results.jsonl").read_text()
-    assert not {"calibration", "technique", "pool_size", "balanced"} & set(json.loads(plain.splitlines()[0])["setting"])
-    assert (
-        run([*words("--calibrate", "none,contextual", "--technique", "deep-thinking"), "-o", str(tmp_path / "more")])
-        == 0
-    )
-    raw = [row for row in read_results(tmp_path / "more") if row.setting.calibration is None]
-    assert [row.key for row in raw] == [row.key for row in rows_of(tmp_path)]
 
 
 def test_a_corrected_row_rests_on_the_raw_scores_beside_it(
@@ -119,18 +106,6 @@ def test_context_tuning_has_one_row_beside_those_of_thinking(words: Callable[...
     assert str(tuned[0].setting.technique).startswith("ct-kv steps=2 lr=0.001")
 
 
-def test_what_cannot_be_trained_is_refused_before_the_weights_are_loaded(
-    words: Callable[..., list[str]], monkeypatch: pytest.MonkeyPatch, capsys: Captured
-) -> None:
-    def refuse(*_: object) -> None:
-        raise InputError("these demonstrations cannot be trained on")
-
-    monkeypatch.setattr(ContextTuning, "check", refuse)
-    assert run(words("--technique", "deep-thinking,ct-kv", "--dry-run")) == 2
-    assert capsys.readouterr().err == "deepthink: these demonstrations cannot be trained on\n"
-    assert run(words("--dry-run")) == 0
-
-
 def test_a_trained_memory_whose_rows_are_there_is_not_trained_again(
     words: Callable[..., list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -184,6 +159,10 @@ def test_a_dry_run_counts_what_is_still_to_be_chosen(words: Callable[..., list[s
         (["--technique", "ct-kv,ct-kv:steps=5"], "ct-kv is duplicated; name each once"),
         (["--demos-by", "herding", "--shots", "50"], "--shots 50: tiny has 20 rows to choose from"),
         (["--demos-by", "herding", "--shots", "0"], "--shots 0: a number of demonstrations, 1 or more"),
+        (
+            ["--calibrate", "none,batch", "--limit", "19"],
+            "--calibrate batch: the bias is estimated from rows, and there",
+        ),
     ],
 )
 def test_bad_input_is_one_line(
@@ -191,18 +170,3 @@ def test_bad_input_is_one_line(
 ) -> None:
     line = refused(capsys, *words(*more))
     assert message in line
-
-
-def test_a_report_shows_t_1_and_t_raw_and_corrected(
-    words: Callable[..., list[str]], tmp_path: Path, capsys: Captured
-) -> None:
-    run(words("--calibrate", "none,contextual", "--seeds", "2"))
-    rows = json_of(capsys, "report", tmp_path / "out", "--json")["rows"]
-    assert [(row["calibration"], row["is_mean"]) for row in rows] == [(None, False), ("contextual", False)]
-
-
-def test_a_correction_of_few_rows_is_refused(words: Callable[..., list[str]], capsys: Captured) -> None:
-    assert run([*words("--calibrate", "none,batch,contextual"), "--limit", "19"]) == 2
-    assert (
-        "deepthink: --calibrate batch: the bias is estimated from rows, and there are only" in capsys.readouterr().err
-    )

@@ -91,15 +91,6 @@ def test_the_digest_of_a_row_is_that_of_its_other_fields(complete: Path) -> None
         assert row.pop("sha256") == hashlib.sha256(canonical(row).encode()).hexdigest()
 
 
-@pytest.mark.parametrize("name", ["sha256", "rows_sha256"])
-def test_a_row_without_a_digest_is_refused(name: str, complete: Path, tmp_path: Path) -> None:
-    row = json.loads(read_results(complete)[0].line())
-    del (row if name in row else row["setting"])[name]
-    (tmp_path / FILE).write_text(json.dumps(row) + "\n")
-    with pytest.raises(InputError, match="remove the line and run again"):
-        read_results(tmp_path)
-
-
 def wrong_labels(path: Path) -> None:
     """Make every right label in a file of samples a wrong one."""
     table = pyarrow.parquet.read_table(path)

@@ -52,12 +52,10 @@ def labels(folder: Path, name: str, output: Path, *more: str) -> int:
 @pytest.mark.parametrize(
     ("name", "more"),
     [
-        ("in.csv", []),
         ("in.jsonl", ["--calibrate", "contextual,batch,prior"]),
-        ("in.jsonl", ["--score", "mean", "--resume"]),
-        ("in.jsonl", ["--ensemble"]),
+        ("in.csv", ["--score", "mean", "--resume", "--ensemble"]),
     ],
-    ids=["csv", "calibrated", "resumable", "ensemble"],
+    ids=["calibrated", "ensemble"],
 )
 def test_workers_write_the_bytes_of_one_process(
     name: str, more: list[str], folder: Path, inline: Inline, tmp_path: Path
@@ -117,8 +115,3 @@ def test_rows_that_cannot_be_divided_are_refused(inputs: str, folder: Path, caps
     assert run(["predict", str(folder / "mem.safetensors"), inputs, "--workers", "2"]) == 2
     message = capsys.readouterr().err
     assert ("those of standard input arrive one by one; give a file, or omit it" in message) == (inputs == "-")
-
-
-def test_options_of_a_worker_are_checked_before_anything_is_loaded(folder: Path, capsys: Captured) -> None:
-    assert run(["predict", str(folder / "mem.safetensors"), str(folder / "in.csv"), "--workers", "none"]) == 2
-    assert "--workers none" in capsys.readouterr().err

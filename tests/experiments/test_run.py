@@ -5,20 +5,18 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet
 import pytest
-from conftest import Models
-from helpers.said import Captured, json_of, output
-from helpers.tiny import run_words, tiny_task
+from conftest import Models, write_rows
+from helpers.said import Captured, json_of, output, refused
+from helpers.tiny import reviews, run_words
 
 from deepthink_cli.artifact.files import load_memory
 from deepthink_cli.cli.main import run
-from deepthink_cli.errors import InputError
-from deepthink_cli.experiments.results import FILE, Result, bits, read_results
-from deepthink_cli.experiments.samples import find_samples, read_texts, samples_path, texts_path
+from deepthink_cli.experiments.results import FILE, read_results
+from deepthink_cli.experiments.samples import read_texts, samples_path, texts_path
 
 
 @pytest.fixture
@@ -66,14 +64,6 @@ def test_more_seeds_are_added_to_a_run(command: list[str], tmp_path: Path) -> No
     assert len(read_results(tmp_path / "out")) == 9
 
 
-def test_the_first_reading_is_the_same_for_every_gate(command: list[str], tmp_path: Path) -> None:
-    assert run([*command, "--eta", "0.01,0.5", "--momentum", "0,0.9", "--seeds", "1"]) == 0
-    rows = read_results(tmp_path / "out")
-    assert len(rows) == 2 * 2 * 3
-    assert len({row.correct for row in rows if row.setting.iteration == 1}) == 1
-    assert len({row.key for row in rows}) == len(rows)
-
-
 def test_only_chosen_iterations_are_scored_and_all_are_read(command: list[str], tmp_path: Path) -> None:
     assert run([*command, "--at", "1,3", "--seeds", "1"]) == 0
     chosen = read_results(tmp_path / "out")
@@ -104,15 +94,6 @@ def test_samples_hold_every_inputs_scores(command: list[str], tmp_path: Path) ->
     assert all(max(one["scores"]) == one["scores"][one["candidates"].index(one["label"])] for one in kept)
 
 
-def test_a_file_of_samples_is_named_after_its_row(command: list[str], tmp_path: Path) -> None:
-    assert run([*command, "--samples", "--seeds", "1"]) == 0
-    row = read_results(tmp_path / "out")[-1]
-    path = find_samples(tmp_path / "out", row)
-    assert path.name == f"tiny-seed0-T3-{row.key}.parquet"
-    of_family = replace(row, setting=replace(row.setting, task="mmlu/anatomy", seed=7))
-    assert samples_path(tmp_path, of_family).name == f"mmlu_anatomy-seed7-T3-{row.key}.parquet"
-
-
 def test_samples_have_the_texts_of_their_inputs_once(command: list[str], tmp_path: Path) -> None:
     assert run([*command, "--samples"]) == 0
     rows = read_results(tmp_path / "out")
@@ -129,14 +110,6 @@ def test_samples_have_the_texts_of_their_inputs_once(command: list[str], tmp_pat
     assert texts_path(tmp_path / "out", digest).read_bytes() == written
 
 
-def test_a_damaged_file_of_texts_is_named(tmp_path: Path) -> None:
-    path = texts_path(tmp_path, "0123456789abcdef0123")
-    path.parent.mkdir()
-    path.write_bytes(b"not parquet")
-    with pytest.raises(InputError, match=r"inputs-0123456789abcdef\.parquet: not a file of inputs; remove it"):
-        read_texts(tmp_path, "0123456789abcdef0123")
-
-
 def test_given_demonstrations_stand_for_every_seeds(command: list[str], tmp_path: Path, demos: Path) -> None:
     demos.write_text(demos.read_text().replace('"review"', '"text"').replace('"sentiment"', '"kind"'))
     assert run([*command, "--seeds", "1", "--demos", str(demos)]) == 0
@@ -149,29 +122,6 @@ def test_a_folder_with_other_files_is_refused(command: list[str], tmp_path: Path
     (tmp_path / "out" / "thesis.tex").write_text("mine")
     assert run(command) == 2
     assert "holds other files and no run" in capsys.readouterr().err
-
-
-def test_demonstrations_that_do_not_fit_are_dropped_and_counted(models: Models, tmp_path: Path) -> None:
-    task, data = tiny_task(tmp_path, train=60, shots=40)
-    out = tmp_path / "out"
-    arguments = [
-        "run",
-        "--task",
-        str(task),
-        "--data-dir",
-        str(data),
-        "-m",
-        str(models("gpt2")),
-        "-T",
-        "2",
-        "-o",
-        str(out),
-        "-q",
-    ]
-    assert run(arguments) == 0
-    row = read_results(out)[0]
-    assert 0 < row.shots_used < row.setting.shots == 40
-    assert 2 * row.length <= 512
 
 
 def test_queries_that_do_not_fit_are_skipped_and_counted(command: list[str], tmp_path: Path) -> None:
@@ -244,25 +194,6 @@ def test_a_dry_run_without_weights_says_why_there_is_no_estimate(
     assert "not estimated: the weights are not on this machine, and a dry run downloads nothing\n" in out
 
 
-def test_bits_are_unpacked_as_they_were_packed(command: list[str], tmp_path: Path) -> None:
-    run([*command, "--seeds", "1"])
-    row = read_results(tmp_path / "out")[0]
-    pattern = [True, False, False, True, True, False, True, False, True, True, False, True]
-    assert Result(**{**vars(row), "correct": bits(pattern)}).was_right() == pattern
-
-
-@pytest.mark.parametrize(
-    ("line", "message"), [("{}\n", "not a row of a run"), ("nonsense\n", "not a row"), (None, "the key is not")]
-)
-def test_a_row_that_is_not_a_runs_is_named(command: list[str], tmp_path: Path, line: str | None, message: str) -> None:
-    run([*command, "--seeds", "1"])
-    path = tmp_path / "out" / FILE
-    spoiled = path.read_text().replace('"iteration":2', '"iteration":9')
-    path.write_text(spoiled if line is None else path.read_text() + line)
-    with pytest.raises(InputError, match=message):
-        read_results(tmp_path / "out")
-
-
 def test_tasks_may_stand_in_a_configuration_file_or_the_environment(
     command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -273,14 +204,6 @@ def test_tasks_may_stand_in_a_configuration_file_or_the_environment(
     monkeypatch.setenv("DEEPTHINK_TASK", command[2])
     assert run(without) == 0
     assert {row.setting.task for row in read_results(tmp_path / "out")} == {"tiny"}
-
-
-def test_samples_of_different_size_are_reported_apart(command: list[str], tmp_path: Path, capsys: Captured) -> None:
-    for limit in ("5", "9"):
-        assert run([*command, "--limit", limit]) == 0
-    lines = output(capsys, "report", tmp_path / "out").splitlines()
-    assert [line for line in lines if line.startswith("at most")] == ["at most 5 rows", "at most 9 rows"]
-    assert "at most 5" not in output(capsys, "report", tmp_path / "out", "--where", "limit=9")
 
 
 def test_dev_sets_of_different_size_are_different_settings(command: list[str], tmp_path: Path) -> None:
@@ -297,6 +220,27 @@ def test_a_report_takes_its_format_from_the_files_name(command: list[str], tmp_p
         assert (tmp_path / name).read_text().startswith(start), name
 
 
-def test_a_run_of_one_iteration_says_it_once(command: list[str], capsys: Captured) -> None:
-    assert run([word for word in [*command, "-T", "1"] if word != "--quiet"]) == 0
-    assert capsys.readouterr().err.count("T = 1: ") == 2  # one a seed
+def given(folder: Path, rows: list[dict[str, object]]) -> list[str]:
+    """The words that name a file of these rows."""
+    return ["--demos", str(write_rows(folder / "given.jsonl", rows))]
+
+
+@pytest.mark.parametrize("limit", [[], ["--limit", "2"]])
+def test_demonstrations_from_the_evaluated_split_are_refused(
+    limit: list[str], models: Models, tmp_path: Path, capsys: Captured
+) -> None:
+    words = run_words(tmp_path, models("llama"), "-T", "2", *limit)
+    line = refused(capsys, *words, *given(tmp_path, [*reviews("play", 2), *reviews("film", 12)[:3]]))
+    expected = "--demos: row 3, 'a warm film 0': in split test, which task tiny evaluates, and so are 2 other rows; "
+    assert expected in line
+    assert not (tmp_path / "out").exists()
+
+
+def test_given_demonstrations_are_not_in_the_dev_set(models: Models, tmp_path: Path) -> None:
+    chosen = reviews("play", 20)[:2] + reviews("play", 20)[-2:]
+    words = run_words(tmp_path, models("llama"), "-T", "1", "--choose-on", "dev:20", "--samples", "-q")
+    assert run([*words, *given(tmp_path, chosen)]) == 0
+    (row,) = [row for row in read_results(tmp_path / "out") if row.setting.part == "dev"]
+    samples = pyarrow.parquet.read_table(samples_path(tmp_path / "out", row)).to_pylist()
+    places = {int(sample["where"].rpartition(":")[2]) for sample in samples}
+    assert places == set(range(3, 19))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from conftest import Models
-from helpers.said import Captured, json_of, output
-from helpers.tiny import run_files, run_words
+from helpers.said import Captured, output
+from helpers.tiny import run_words
 
 from deepthink_cli.cli.main import run
 from deepthink_cli.experiments.results import read_results
@@ -19,15 +18,6 @@ from deepthink_cli.experiments.results import read_results
 def words(models: Models, tmp_path: Path) -> Callable[..., list[str]]:
     command = run_words(tmp_path, models("llama"), "-T", "2", "--quiet", "--eta", "0.5")
     return lambda *more: [*command, *more]
-
-
-def test_a_run_of_the_gate_has_the_rows_and_keys_of_before(words: Callable[..., list[str]], tmp_path: Path) -> None:
-    assert run(words()) == 0
-    plain = (tmp_path / "out" / "results.jsonl").read_text()
-    assert "update" not in json.loads(plain.splitlines()[0])["setting"]
-    assert run([*words("--update", "gate,keys-only"), "-o", str(tmp_path / "more")]) == 0
-    more = (tmp_path / "more" / "results.jsonl").read_text().splitlines(keepends=True)
-    assert "".join(line for line in more if '"update"' not in line) == plain
 
 
 def test_every_rule_has_its_own_rows_and_they_share_the_first_reading(
@@ -45,30 +35,6 @@ def test_every_rule_has_its_own_rows_and_they_share_the_first_reading(
     ]
     assert len({row.correct for row in rows if row.setting.iteration == 1 and row.setting.seed == 0}) == 1
     assert {row.drift[0] for row in rows if row.drift and row.setting.update == "values-only"} == {0.0}
-
-
-def test_a_run_that_stopped_continues_to_the_same_files(words: Callable[..., list[str]], tmp_path: Path) -> None:
-    command = words("--update", "cosine:readings=3,upper-half")
-    assert run(command) == 0
-    whole = run_files(tmp_path / "out")
-    results = tmp_path / "out" / "results.jsonl"
-    results.write_bytes(b"".join(results.read_bytes().splitlines(keepends=True)[:3]))
-    assert run(command) == 0
-    assert run_files(tmp_path / "out") == whole
-
-
-def test_a_report_shows_rules_as_arms_beside_the_gate(
-    words: Callable[..., list[str]], tmp_path: Path, capsys: Captured
-) -> None:
-    assert run(words("--update", "gate,keys-only")) == 0
-    capsys.readouterr()
-    out = str(tmp_path / "out")
-    table = output(capsys, "report", out)
-    assert "keys-only" in table
-    assert "gate" in table
-    updates = [row.get("update") for row in json_of(capsys, "report", out, "--json")["rows"]]
-    assert set(updates) == {None, "keys-only"}
-    assert "gate" not in output(capsys, "report", out, "--where", "update=keys-only").partition("T = 1")[0]
 
 
 @pytest.mark.parametrize(

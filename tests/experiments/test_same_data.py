@@ -130,22 +130,6 @@ def test_another_definition_of_the_task_is_refused(folder: Folder) -> None:
     assert "this row and 1 more were made with another definition of the task than this command" in said
 
 
-def test_other_demonstrations_of_a_file_are_refused(folder: Folder) -> None:
-    demos = folder.path / "demos.jsonl"
-    rows = [{"text": f"a film {n}", "kind": ("negative", "positive")[n % 2]} for n in range(4)]
-    write_rows(demos, rows)
-    words = ("--demos", str(demos), "-o", str(folder.path / "given"))
-    assert folder.again(*words) == (0, "")
-    before = run_files(folder.path / "given")
-    write_rows(demos, rows[::-1])
-    code, said = folder.again(*words)
-    assert (code, said.count("\n")) == (2, 2)
-    assert (
-        f"{folder.path / 'given' / FILE}:1: tiny, seed 0, test: this row and 1 more were made with other demon" in said
-    )
-    assert run_files(folder.path / "given") == before
-
-
 @pytest.mark.parametrize("more", [("--seeds", "7"), ("--dry-run",)])
 def test_rows_that_are_added_must_be_of_the_same_data(more: tuple[str, ...], folder: Folder) -> None:
     folder.write("test", flip(folder.rows("test")))

@@ -19,7 +19,7 @@ from deepthink_cli.cli.main import run
 from deepthink_cli.experiments import run as run_here
 from deepthink_cli.experiments import scorer
 from deepthink_cli.experiments.executors import local
-from deepthink_cli.experiments.results import FILE, Result, read_results
+from deepthink_cli.experiments.results import Result, read_results
 from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.report.footnotes import footnotes
 from deepthink_cli.report.job_results import jobs_of
@@ -78,13 +78,6 @@ def test_every_technique_of_a_run_reads_the_same_whole_demonstrations(
     assert read[3].examples == read[0].examples
 
 
-def test_members_of_an_ensemble_alone_have_the_same_demonstrations(
-    words: Words, read: list[TokenizedDemonstrations]
-) -> None:
-    assert run(words("--technique", "ensemble-4", "-q")) == 0
-    assert len({frozenset(texts(member)) for member in read}) == 1
-
-
 def test_it_is_said_once_how_many_are_left_out_and_for_which_technique(words: Words, capsys: Captured) -> None:
     assert run(words("--technique", ALL, "--dry-run")) == 0
     (line,) = [line for line in capsys.readouterr().err.splitlines() if "left out" in line]
@@ -107,15 +100,6 @@ def test_rows_count_different_demonstrations_and_name_those_that_plain_rows_have
 def test_a_run_of_plain_rows_alone_reads_as_many_as_fit_once(words: Words, tmp_path: Path) -> None:
     assert run(words("-q")) == 0
     assert rows_of(tmp_path)["plain"].shots_used > 2
-
-
-def test_an_interrupted_run_continues_with_the_same_demonstrations(words: Words, tmp_path: Path) -> None:
-    command, file = words("--technique", ALL, "-q"), tmp_path / "out" / FILE
-    assert run(command) == 0
-    lines = file.read_text().splitlines(keepends=True)
-    file.write_text("".join(lines[:2]))
-    assert run(command) == 0
-    assert file.read_text() == "".join(lines)
 
 
 def test_a_folder_of_plain_rows_with_more_demonstrations_is_not_continued(words: Words, capsys: Captured) -> None:

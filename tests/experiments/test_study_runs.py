@@ -42,8 +42,7 @@ def study_run(study: Path, out: Path, *more: str) -> int:
 
 ONE_LINE = [
     ({}, ""),
-    ({"seeds": 2, "etas": [0.01, 0.1]}, "--seeds 2 --eta 0.01,0.1"),
-    ({"seeds": [3], "shots": 2}, "--seeds 3, --shots 2"),
+    ({"seeds": [3], "shots": 2, "etas": [0.01, 0.1]}, "--seeds 3, --shots 2 --eta 0.01,0.1"),
     (
         {"techniques": ["deep-thinking", "repeat-2"], "calibrations": ["none", "contextual"], "limit": 6, "at": [1, 2]},
         "--technique deep-thinking,repeat-2 --calibrate none,contextual --limit 6 --at 1,2",
@@ -128,16 +127,6 @@ def test_an_interrupted_study_continues_with_the_same_bytes(
     assert (tmp_path / "out" / FILE).read_bytes() == whole
     assert study_run(path, tmp_path / "out") == 0
     assert (tmp_path / "out" / FILE).read_bytes() == whole
-
-
-def test_the_shards_of_a_study_have_its_rows(study: Callable[..., Path], tmp_path: Path) -> None:
-    path = study(shots=[2, 4], iterations=1, limit=4)
-    assert study_run(path, tmp_path / "whole") == 0
-    for shard in ("1/2", "2/2"):
-        assert study_run(path, tmp_path / "out", "--shard", shard) == 0
-    parts = [read_results(folder) for folder in sorted((tmp_path / "out").iterdir())]
-    keys = [row.key for part in parts for row in part]
-    assert sorted(keys) == sorted(row.key for row in read_results(tmp_path / "whole"))
 
 
 def test_a_scale_and_options_replace_fields(study: Callable[..., Path], tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from deepthink_cli.errors import DeepThinkError, InputError
-from deepthink_cli.io.atomic import check_output, replacing, replacing_folder, writing
+from deepthink_cli.io.atomic import check_output, replacing_folder, writing
 from deepthink_cli.io.temporary import temporary_folder
 
 
@@ -77,13 +77,6 @@ def test_a_failure_leaves_no_new_file(target: Path) -> None:
     assert list(target.parent.iterdir()) == []
 
 
-def test_a_block_that_writes_nothing_replaces_nothing(target: Path) -> None:
-    target.write_text("old")
-    with pytest.raises(DeepThinkError, match="cannot be written"), replacing(target):
-        pass
-    assert target.read_text() == "old"
-
-
 @pytest.mark.parametrize("function", ["mkdir", "fsync", "chmod", "replace"])
 def test_a_disk_that_refuses_is_an_error_that_names_the_path(
     target: Path, monkeypatch: pytest.MonkeyPatch, function: str
@@ -99,11 +92,6 @@ def test_a_disk_that_refuses_is_an_error_that_names_the_path(
     assert not isinstance(caught.value, InputError)
     assert target.read_text() == "old"
     assert list(target.parent.iterdir()) == [target]
-
-
-def test_a_library_that_words_the_systems_error_differently_is_not_quoted(target: Path) -> None:
-    with pytest.raises(DeepThinkError, match=r"out.txt: cannot be written: No space left on device$"):
-        fail_halfway(target, OSError(errno.ENOSPC, "Error writing bytes to file. Detail: full"))
 
 
 def test_a_directory_that_cannot_be_brought_to_disk_does_not_make_the_new_file_a_failure(

@@ -30,10 +30,6 @@ def test_the_next_item_is_prepared_while_one_is_used() -> None:
     items.close()
 
 
-def test_items_are_prepared_in_another_thread() -> None:
-    assert set(ahead(threading.get_ident() for _ in range(3))) != {threading.get_ident()}
-
-
 def test_an_error_comes_after_the_items_before_it() -> None:
     def broken() -> Iterator[int]:
         yield 1
@@ -63,13 +59,6 @@ def test_what_is_done_is_put_away_in_order_by_another_thread() -> None:
             put_away(n)
     assert [item for item, _ in used] == list(range(50))
     assert threading.get_ident() not in {thread for _, thread in used}
-
-
-def test_the_thread_ends_with_the_last_item() -> None:
-    assert list(ahead(iter(range(3)))) == [0, 1, 2]
-    with behind(lambda item: None) as put_away:
-        put_away(1)
-    assert not still_working()
 
 
 def test_nothing_is_put_away_after_an_error() -> None:
@@ -120,29 +109,6 @@ def test_an_error_in_putting_away_is_raised_to_who_hands_over(count: int) -> Non
 
     with pytest.raises(BrokenPipeError):
         handed_over()
-
-
-def test_after_an_error_what_waits_is_dropped() -> None:
-    used: list[int] = []
-    begun, release = threading.Event(), threading.Event()
-
-    def slow(item: int) -> None:
-        begun.set()
-        release.wait()
-        used.append(item)
-
-    def interrupted() -> None:
-        with behind(slow, most=2) as put_away:
-            put_away(1)
-            begun.wait()
-            put_away(2)
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        interrupted()
-    release.set()
-    time.sleep(0.1)
-    assert used == [1]
 
 
 def test_a_thread_that_cannot_stop_is_not_waited_for() -> None:

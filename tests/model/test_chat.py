@@ -202,16 +202,6 @@ def test_queries_of_several_fields_with_their_own_candidates() -> None:
             assert whole[:-1] == [*read.token_ids, *ids.prefix, *answer]
 
 
-def test_demonstrations_without_a_chat_have_the_digest_that_they_had() -> None:
-    tokenizer = chat_tokenizer("smollm2")
-    plain = DemonstrationSet.of([Example(text, label) for text, label in REVIEWS], TEMPLATE)
-    digest = tokenize_demonstrations(tokenizer, plain).sha256
-    assert digest != read_as_chat(tokenizer).sha256 != read_as_chat(tokenizer, SYSTEM).sha256
-    assert tokenize_queries(tokenizer, tokenize_demonstrations(tokenizer, plain), [Query("a joy", PAIR)]) == (
-        tokenize_queries(tokenizer, plain.template, [Query("a joy", PAIR)])
-    )
-
-
 @pytest.mark.parametrize("kind", ["packed", "padded"])
 def test_one_reading_scores_as_the_whole_conversation(kind: str, tmp_path: Path) -> None:
     engine = load_model(str(write_chat_model(tmp_path, "qwen3")), engine=kind)

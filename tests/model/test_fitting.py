@@ -4,22 +4,23 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
-from conftest import Models, write_rows
-from helpers.families import build_tokenizer
-from helpers.said import Captured, json_of, refused
+from conftest import Models, read, write_rows
+from helpers.families import FAMILIES, build_tokenizer
+from helpers.said import Captured, refused
 from helpers.texts import TEMPLATE, TOKENIZERS, WORDS, tokenizer_of
-from helpers.tiny import run_words
 from hypothesis import given
 from hypothesis import strategies as st
-from transformers import PreTrainedTokenizerFast
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
 
-from deepthink_cli import DemonstrationSet, Example, tokenize_demonstrations
-from deepthink_cli.cli.main import run
+from deepthink_cli import DemonstrationSet, Example, load_model, tokenize_demonstrations
 from deepthink_cli.data.template import Template
-from deepthink_cli.experiments.results import read_results
 from deepthink_cli.model.limits import Limits, check_fit, count_tokens, max_count
+from deepthink_cli.model.opening import open_model
+from deepthink_cli.model.options import ModelOptions
+from deepthink_cli.model.spec import memory_width
 
 
 @pytest.fixture
@@ -34,10 +35,6 @@ def tokenised(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     monkeypatch.setattr(PreTrainedTokenizerFast, "__call__", counting)
     return counted
-
-
-def many(count: int) -> list[dict[str, object]]:
-    return [{"review": f"a film of {n} scenes", "sentiment": ("good", "bad")[n % 2]} for n in range(count)]
 
 
 @pytest.mark.parametrize("name", ["tiny", *TOKENIZERS])
@@ -60,34 +57,6 @@ def test_one_demonstration_more_may_be_a_token_less() -> None:
     assert max_count(lengths.__getitem__, 6, 10) == 5
 
 
-def test_thousands_of_demonstrations_are_refused_after_one_look_at_all(
-    models: Models, tokenised: list[int], tmp_path: Path, capsys: Captured
-) -> None:
-    rows = write_rows(tmp_path / "demos.jsonl", many(3000))
-    line = refused(capsys, "think", rows, "-m", str(models("llama")), "-T", "1")
-    whole = max(tokenised)
-    assert sum(tokenised) < 1.5 * whole
-    fit = int(line.split("the first ")[1].split(" of 3000")[0])
-    rows = write_rows(tmp_path / "demos.jsonl", many(fit + 1))
-    assert run(["think", str(rows), "-m", str(models("llama")), "-T", "1"]) == 2
-    assert f"the first {fit} of {fit + 1} demonstrations would fit" in capsys.readouterr().err
-    write_rows(tmp_path / "demos.jsonl", many(fit))
-    assert (
-        int(json_of(capsys, "think", rows, "-m", str(models("llama")), "-T", "1", "--dry-run", "--json")["tokens"])
-        <= 512
-        < int(line.split("L = ")[1].split()[0])
-    )
-
-
-def test_megabytes_of_demonstrations_are_never_tokenised_whole(
-    models: Models, tokenised: list[int], tmp_path: Path, capsys: Captured
-) -> None:
-    rows = write_rows(tmp_path / "demos.jsonl", many(30_000))
-    assert run(["think", str(rows), "-m", str(models("llama")), "-T", "1"]) == 2
-    assert "demonstrations too long: L = at least " in capsys.readouterr().err
-    assert sum(tokenised) < 50_000
-
-
 def test_a_long_demonstration_that_does_not_fit_is_named_with_its_tokens(
     models: Models, tokenised: list[int], tmp_path: Path, capsys: Captured
 ) -> None:
@@ -103,16 +72,87 @@ def test_a_long_demonstration_that_does_not_fit_is_named_with_its_tokens(
     assert max(tokenised) < 1_000_100
 
 
-def test_a_run_that_drops_demonstrations_does_not_tokenise_all_that_it_drops(
-    models: Models, tokenised: list[int], tmp_path: Path
-) -> None:
-    words = run_words(tmp_path, models("llama"), "--shots", "2000", "-T", "1", "--limit", "1", "-q", train=2000)
-    assert run(words) == 0
-    assert 10 < read_results(tmp_path / "out")[0].shots_used < 30
-    assert sum(tokenised) < 30_000
-
-
 def test_a_model_without_limit_counts_nothing(models: Models, tokenised: list[int], reviews: DemonstrationSet) -> None:
     many_reviews = replace(reviews, examples=reviews.examples * 100)
     check_fit(Limits(None, None, relative=True), tokenizer_of("gpt2"), many_reviews, 2, "continued", "bloom")
     assert tokenised == []
+
+
+_TINY: dict[str, Any] = {
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 512,
+    "sliding_window": 256,
+}
+_EXPERTS = {"num_local_experts": 4, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16}
+_TURNS = ["sliding_attention", "full_attention"] * 2
+VARIED: dict[str, dict[str, Any]] = {
+    "gemma4_text": {
+        **_TINY,
+        "head_dim": 8,
+        "global_head_dim": 16,
+        "num_kv_shared_layers": 2,
+        "layer_types": _TURNS,
+        "hidden_size_per_layer_input": 8,
+        "vocab_size_per_layer_input": 320,
+    },
+    "gemma3n_text": {
+        **_TINY,
+        "head_dim": 8,
+        "num_kv_shared_layers": 2,
+        "layer_types": _TURNS,
+        "laurel_rank": 4,
+        "hidden_size_per_layer_input": 8,
+        "vocab_size_per_layer_input": 320,
+        "activation_sparsity_pattern": [0.5, 0.0, 0.0, 0.0],
+    },
+    "mimo_v2_flash": {
+        **_TINY,
+        **_EXPERTS,
+        "head_dim": 12,
+        "v_head_dim": 8,
+        "n_routed_experts": 4,
+        "layer_types": _TURNS,
+    },
+    "gpt_oss": {**_TINY, **_EXPERTS, "head_dim": 8},
+    "cohere2": _TINY,
+    "qwen3_moe": {**_TINY, **_EXPERTS, "head_dim": 8},
+    "deepseek_v3": FAMILIES["deepseek_v3"],
+    "falcon": {**FAMILIES["falcon"], "new_decoder_architecture": True, "num_kv_heads": 2},
+    "gpt_bigcode": FAMILIES["gpt2"],
+    "mixtral": {**_TINY, **_EXPERTS},
+}
+
+
+def config(family: str) -> Any:
+    tokens = {"vocab_size": 320, "pad_token_id": None, "bos_token_id": 0, "eos_token_id": 0}
+    return AutoConfig.for_model(family, **{**tokens, **VARIED[family]})
+
+
+@pytest.mark.parametrize("family", VARIED)
+def test_the_planned_size_is_that_of_the_memory(family: str, tmp_path: Path) -> None:
+    network = AutoModelForCausalLM.from_config(config(family))
+    network.save_pretrained(tmp_path)
+    build_tokenizer().save_pretrained(tmp_path)
+    spec = open_model(ModelOptions(model=str(tmp_path)))
+    assert spec.memory_bytes(7) == read(load_model(spec), range(7)).nbytes
+
+
+@pytest.mark.parametrize("family", ["qwen3_moe", "deepseek_v3", "gpt_bigcode", "gpt_oss"])
+def test_an_architecture_that_needs_numbers_is_told_from_its_fields(
+    family: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = config(family)
+    width = memory_width(given)
+    monkeypatch.setattr("transformers.DynamicCache", None)
+    assert memory_width(given) == width
+
+
+def test_asking_for_the_size_changes_nothing_of_the_configuration() -> None:
+    given = config("qwen3_moe")
+    before = given.to_dict()
+    memory_width(given)
+    assert (given.to_dict(), given._attn_implementation) == (before, config("qwen3_moe")._attn_implementation)

@@ -25,7 +25,6 @@ from deepthink_cli import load_memory, load_model
 from deepthink_cli.cli.main import run
 from deepthink_cli.errors import DeepThinkError, InputError, Problem
 from deepthink_cli.experiments.results import read_results
-from deepthink_cli.model import loading
 from deepthink_cli.model.gguf import read_header
 from deepthink_cli.model.opening import open_model
 from deepthink_cli.model.options import ModelOptions
@@ -125,19 +124,6 @@ def test_every_command_reads_a_gguf_file(tiny: Path, demos: Path, tmp_path: Path
     assert str(tiny) in text
 
 
-def test_an_output_never_replaces_the_file(tiny: Path, demos: Path, capsys: Captured) -> None:
-    before = tiny.read_bytes()
-    assert thought(["-m", str(tiny)], demos, tiny) == 2
-    assert str(tiny) in capsys.readouterr().err
-    assert tiny.read_bytes() == before
-
-
-def test_verbose_says_that_weights_are_dequantized(tiny: Path, demos: Path, tmp_path: Path, capsys: Captured) -> None:
-    words = ["think", str(demos), "-m", str(tiny), "--dtype", "bfloat16", "-v", "-o", str(tmp_path / "m.safetensors")]
-    assert run(words) == 0
-    assert "its weights dequantized to bfloat16" in capsys.readouterr().err
-
-
 def test_the_identity_covers_every_byte_and_no_name(tiny: Path, demos: Path, tmp_path: Path, capsys: Captured) -> None:
     memory, moved = tmp_path / "mem.safetensors", tmp_path / "moved" / "renamed.gguf"
     assert thought(["-m", str(tiny)], demos, memory) == 0
@@ -163,24 +149,6 @@ def test_a_memory_of_a_gguf_file_refuses_the_model_it_was_made_from(
         line = refused(capsys, "predict", memory, demos, "-m", other, "-q")
         assert "weights dequantized from GGUF differ from the original ones" in line
         assert f"use {made_by}, " in line
-
-
-def test_the_file_is_parsed_once_to_open_and_to_load_it(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    loading._last.clear()
-    parsed, parse = [], gguf.GGUFReader.__init__
-
-    def counting(reader: Any, *arguments: Any) -> None:
-        parsed.append(arguments)
-        parse(reader, *arguments)
-
-    monkeypatch.setattr(gguf.GGUFReader, "__init__", counting)
-    spec = opened(model=str(tiny))
-    assert len(parsed) == 1
-    load_model(spec)
-    assert len(parsed) == 1
-    opened(model=str(tiny))
-    assert len(parsed) == 2  # nothing is kept once the weights are read
-    assert isinstance(gguf.GGUFReader, type)
 
 
 def test_a_tokenizer_beside_the_file_is_not_read(tiny: Path, models: Models, tmp_path: Path) -> None:
@@ -218,14 +186,6 @@ def test_what_transformers_ignores_of_a_file_is_named(models: Models, tmp_path: 
     assert spec.warning == (
         f"model {tmp_path}/x.gguf: transformers ignores {message}: scores may differ from the published model's"
     )
-
-
-def test_a_command_shows_the_warning_even_if_quiet(
-    models: Models, demos: Path, tmp_path: Path, capsys: Captured
-) -> None:
-    file = write_gguf(models("llama"), tmp_path / "x.gguf", fields={"tokenizer_pre": "smollm"})
-    assert thought(["-m", str(file)], demos, tmp_path / "mem.safetensors") == 0
-    assert "transformers ignores tokenizer.ggml.pre smollm" in capsys.readouterr().err
 
 
 def damaged(file: Path, keep: int, path: Path) -> Path:
@@ -384,3 +344,11 @@ def test_a_missing_package_is_named_with_its_extra(tiny: Path, package: str, mon
         InputError, match=rf"{package} is not installed; in a checkout of deepthink: pip install '\.\[gguf\]'"
     ):
         opened(model=str(tiny))
+
+
+def test_a_command_shows_the_warning_even_if_quiet(
+    models: Models, demos: Path, tmp_path: Path, capsys: Captured
+) -> None:
+    file = write_gguf(models("llama"), tmp_path / "x.gguf", fields={"tokenizer_pre": "smollm"})
+    assert thought(["-m", str(file)], demos, tmp_path / "mem.safetensors") == 0
+    assert "transformers ignores tokenizer.ggml.pre smollm" in capsys.readouterr().err

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import os
-import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 from conftest import Models, write_rows
 from helpers.families import write_model
 from helpers.tiny import run_words
-from transformers import AutoModelForCausalLM
 
 from deepthink_cli import load_model
 from deepthink_cli.cli.main import run
@@ -36,27 +33,6 @@ def hashed(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     return calls
 
 
-@pytest.fixture
-def downloadable(models: Models, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The id of a model in the hub's cache whose weights arrive when they are loaded."""
-    snapshot = tmp_path / "models--team--tiny" / "snapshots" / ("0" * 40)
-    shutil.copytree(models("llama"), snapshot)
-    weights = shutil.move(snapshot / "model.safetensors", tmp_path / "remote")
-    (tmp_path / "models--team--tiny" / "refs").mkdir()
-    (tmp_path / "models--team--tiny" / "refs" / "main").write_text("0" * 40)
-    for name in ("huggingface_hub.constants", "huggingface_hub.file_download.constants"):
-        monkeypatch.setattr(f"{name}.HF_HUB_CACHE", str(tmp_path))
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    load = AutoModelForCausalLM.from_pretrained
-
-    def downloading(*arguments: Any, **options: Any) -> Any:
-        shutil.copy(weights, snapshot / "model.safetensors")
-        return load(*arguments, **options)
-
-    monkeypatch.setattr(AutoModelForCausalLM, "from_pretrained", downloading)
-    return "team/tiny"
-
-
 def many_jobs(folder: Path, model: str) -> list[str]:
     """The words of a run of two tasks and three seeds, each with two gates."""
     members = {"one": {}, "two": {"shots": 2}}
@@ -73,25 +49,6 @@ def test_a_run_of_many_jobs_hashes_the_weights_once(models: Models, tmp_path: Pa
     hashed.clear()
     assert run(command) == 0  # compares the rows of the folder before and after the weights are loaded
     assert hashed == [["model.safetensors"]]
-
-
-def test_a_run_hashes_downloaded_weights_once_they_are_here(
-    downloadable: str, tmp_path: Path, hashed: list[list[str]]
-) -> None:
-    (tmp_path / "run").mkdir()
-    assert run([*many_jobs(tmp_path / "run", downloadable), "--offline"]) == 0
-    assert hashed == [["model.safetensors"]]
-    (digest,) = {row.setting.weights_sha256 for row in read_results(tmp_path / "run" / "out")}
-    assert digest == load_model(downloadable, offline=True).identity.weights_sha256
-
-
-def test_a_model_identified_before_its_download_is_identified_again_after_it(
-    downloadable: str, hashed: list[list[str]]
-) -> None:
-    spec = open_model(ModelOptions(model=downloadable, offline=True))
-    assert spec.identify().weights_sha256 == ""
-    assert load_model(spec).identity.weights_sha256 == spec.identify().weights_sha256 != ""
-    assert hashed == [[], ["model.safetensors"]]
 
 
 def test_think_and_predict_hash_the_weights_once_each(

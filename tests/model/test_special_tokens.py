@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import REVIEWS, Models, read, shared, write_rows
+from conftest import REVIEWS, Models, read, readings_of, shared, write_rows
 from helpers.families import BOS, build_tokenizer, write_model
 from helpers.said import Captured, refused
 from helpers.tiny import run_words
 from tokenizers import processors
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
-from deepthink_cli import DemonstrationSet, Example, Method, Query, load_model, score, think, tokenize_queries
+from deepthink_cli import DemonstrationSet, Example, Method, Query, load_model, score, tokenize_queries
 from deepthink_cli.cli.main import run
 from deepthink_cli.errors import InputError
 from deepthink_cli.model.boundary import demonstration_ids, encode, special_ids
@@ -79,7 +79,7 @@ def test_one_reading_is_plain_in_context_learning_where_the_tokenizer_appends(
     scores = []
     for source in (models("llama"), folder):
         engine = load_model(str(source))
-        (memory,) = think(engine, tokenize_demonstrations(engine.tokenizer, reviews), Method(1))
+        (memory,) = readings_of(engine, reviews, Method(1))
         scores.append(score(engine, memory, [query])[0].sums)
     assert scores[0] == scores[1]
 

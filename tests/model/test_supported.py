@@ -5,22 +5,24 @@ from __future__ import annotations
 import re
 import warnings
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 import transformers
+from conftest import Models
 from helpers.said import Captured
+from transformers import AutoConfig
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES as CLASSES
 
 import examination
-from architectures import main, page
-from deepthink_cli import Gate
+from architectures import page
+from deepthink_cli import Gate, load_model
 from deepthink_cli.cli.main import run
 from deepthink_cli.errors import InputError
 from deepthink_cli.io.hub import load_failure
-from deepthink_cli.model.fingerprint import config_sha256
 from deepthink_cli.model.limits import limits_of
-from examination import Row, examine
+from examination import examine
 from small_models import FORMS, build_tokenizer, random_network, small_config
 
 PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "models.md"
@@ -73,14 +75,6 @@ def test_any_error_but_a_refusal_is_a_failure(monkeypatch: pytest.MonkeyPatch) -
     assert re.search(r"^\| `gpt2` \| GPT2LMHeadModel \| failed \| ", page([row]), re.MULTILINE)
 
 
-def test_the_table_runs_in_processes_and_keeps_its_rows(tmp_path: Path, capsys: Captured) -> None:
-    assert main(["xlnet", "mamba", "-o", str(tmp_path)]) == 0
-    first = capsys.readouterr().out
-    assert "xlnet: refused: XLNetLMHeadModel (xlnet) takes no keys and values" in first
-    assert main(["xlnet", "mamba", "-o", str(tmp_path)]) == 0
-    assert capsys.readouterr().out == "{'refused': 2}\n"
-
-
 def test_the_page_lists_the_architectures_of_transformers() -> None:
     text = PAGE.read_text(encoding="utf-8")
     (version,) = re.findall(r"here with transformers (\S+)", text)
@@ -90,14 +84,6 @@ def test_the_page_lists_the_architectures_of_transformers() -> None:
     assert [(name, form) for name, form, _, _ in rows] == sorted([*((name, "") for name in CLASSES), *FORMS])
     assert all(CLASSES[name] == kind for name, _, kind, _ in rows)
     assert {verdict for *_, verdict in rows} == {"packed", "padded", "refused"}
-
-
-def test_a_page_of_the_same_rows_is_the_same() -> None:
-    rows = [Row("gpt2", "", "packed", difference=1e-6), Row("mamba", "", "refused", "MambaForCausalLM (mamba) a; b")]
-    slower = [Row("gpt2", "", "packed", difference=2e-6), rows[1]]
-    assert page(rows) == page(slower)
-    assert "Of 2 architectures: 1 packed, 1 refused." in page(rows)
-    assert "| refused |  | a |" in page(rows)
 
 
 def test_a_model_that_cannot_run_is_one_line(tmp_path: Path, capsys: Captured) -> None:
@@ -110,6 +96,60 @@ def test_a_model_that_cannot_run_is_one_line(tmp_path: Path, capsys: Captured) -
     assert re.search("DbrxForCausalLM cannot read a token .*choose a model", capsys.readouterr().err)
 
 
+def test_layers_that_keep_nothing_known_are_refused() -> None:
+    config = small_config("llama", 400)
+    config.layer_types = ["full_attention", "mystery"]
+    with pytest.raises(InputError, match=r"llama \(llama\) has mystery layers, which keep no keys and values"):
+        limits_of(config)
+
+
+ENCODERS = ["bert", "bert-generation", "big_bird", "electra", "megatron-bert", "roberta", "camembert", "roformer"]
+SEQUENCES = ["bart", "bigbird_pegasus", "blenderbot", "marian", "mbart", "pegasus", "plbart", "prophetnet", "whisper"]
+
+
+def refused(family: str, match: str, **fields: Any) -> None:
+    with pytest.raises(InputError, match=match):
+        limits_of(AutoConfig.for_model(family, **fields))
+
+
+@pytest.mark.parametrize("family", ENCODERS)
+@pytest.mark.parametrize("decoder", [False, True])
+def test_an_encoder_is_refused(family: str, decoder: bool) -> None:
+    refused(family, f"{family} .* is an encoder", is_decoder=decoder)
+
+
+@pytest.mark.parametrize("family", SEQUENCES)
+@pytest.mark.parametrize("fields", [{}, {"is_encoder_decoder": False, "is_decoder": True}], ids=["whole", "decoder"])
+def test_an_encoder_decoder_and_its_decoder_alone_are_refused(family: str, fields: dict[str, Any]) -> None:
+    refused(
+        family, f"{family} is not a causal language model: .* is an encoder-decoder or the decoder of one", **fields
+    )
+
+
+@pytest.mark.parametrize(
+    ("family", "reason"),
+    [
+        ("xlm", "takes no keys and values of earlier tokens"),
+        ("xlnet", "takes no keys and values of earlier tokens"),
+        ("openai-gpt", "takes no keys and values of earlier tokens"),
+        ("cpmant", "prompt tokens of its own"),
+        ("trocr", "decoder of an encoder-decoder"),
+    ],
+)
+def test_what_cannot_go_on_from_a_memory_is_refused_with_its_reason(family: str, reason: str) -> None:
+    refused(family, f"{family}.* {reason}")
+
+
+def test_a_network_found_to_take_no_positions_is_not_given_any(models: Models, monkeypatch: pytest.MonkeyPatch) -> None:
+    def forward(self: Any, input_ids: torch.Tensor, **given: Any) -> Any:
+        return original(self, input_ids, **given)
+
+    engine = load_model(str(models("gpt2")))
+    original = type(engine.model.network.base_model).forward
+    monkeypatch.setattr(type(engine.model.network.base_model), "forward", forward)
+    assert load_model(str(models("gpt2"))).limits.relative
+
+
 def test_a_missing_package_is_named() -> None:
     error = ImportError(
         "\nTower requires the timm library but it was not found. You can install it with pip:\n`pip`.\n"
@@ -119,15 +159,3 @@ def test_a_missing_package_is_named() -> None:
         "or choose another model"
     )
     assert isinstance(load_failure("m", error), InputError)
-
-
-def test_a_configuration_with_an_infinite_number_has_a_digest() -> None:
-    finite, infinite = (small_config("granitemoehybrid", 400, time_step_limit=(0.0, end)) for end in (1.0, torch.inf))
-    assert config_sha256(finite) != config_sha256(infinite)
-
-
-def test_layers_that_keep_nothing_known_are_refused() -> None:
-    config = small_config("llama", 400)
-    config.layer_types = ["full_attention", "mystery"]
-    with pytest.raises(InputError, match=r"llama \(llama\) has mystery layers, which keep no keys and values"):
-        limits_of(config)

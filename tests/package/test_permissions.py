@@ -80,18 +80,6 @@ def test_a_config_file_lets_no_code_run(flag: str, line: str, command: str, tmp_
         assert told.endswith("omit it: only an option on the command line can")
 
 
-def test_a_models_code_does_not_run_because_of_a_config_file(
-    code: Path, ran: Path, demos: Path, tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "options.toml"
-    path.write_text("trust-remote-code = true\n")
-    (told,) = refusals(thinking(code, demos, "--config", str(path)), capsys)
-    assert "options.toml:1: trust-remote-code: a file must not let code run" in told
-    monkeypatch.setenv("DEEPTHINK_CONFIG", str(path))
-    assert refusals(thinking(code, demos), capsys) == [told]
-    assert not ran.exists()
-
-
 def test_a_models_code_does_not_run_because_of_a_variable(
     code: Path, ran: Path, demos: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:

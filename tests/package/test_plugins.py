@@ -152,15 +152,6 @@ def test_an_update_rule_and_an_engine_of_another_package_make_memories(guest: Gu
     assert "an engine of somebody else's" in done.stdout
 
 
-def test_a_calibration_of_another_package_corrects_scores(guest: Guest) -> None:
-    done = guest.run(
-        "think demos.jsonl -T 2 -o plain.safetensors",
-        "eval plain.safetensors weather/train.jsonl --calibrate level,batch",
-    )
-    assert done.returncode == 0, done.stderr
-    assert "level" in done.stdout
-
-
 def test_techniques_of_another_package_make_memories(guest: Guest) -> None:
     done = guest.run(
         "think demos.jsonl -T 2 --technique mirrored -o mirrored.safetensors",
@@ -216,22 +207,6 @@ def test_the_package_of_the_documentation_works(tmp_path: Path, libraries: Forks
 def test_an_unknown_technique_is_refused_with_those_of_another_package(guest: Guest) -> None:
     refused = guest.run("think demos.jsonl --technique mirror")
     assert "composed, ct-kv, last-K with K from 2 (as in last-5), mirrored or whole" in refused.stderr
-
-
-@pytest.mark.plugins
-def test_an_exporter_of_another_package_writes_memories(guest: Guest) -> None:
-    thought, done, shown, refused = guest.each(
-        "think demos.jsonl -T 2 -o exported.safetensors",
-        "export exported.safetensors --to shapes -o shapes.txt",
-        "export exported.safetensors --to shapes -o shapes.txt --json",
-        "export exported.safetensors --to shapes -o shapes.txt --weights f16",
-    )
-    assert (thought.returncode, done.returncode) == (0, 0), done.stderr
-    assert done.stdout.startswith("wrote shapes.txt: list of shapes of ")
-    assert "shapes of every layer" in done.stdout
-    assert json.loads(shown.stdout)["layers_written"] == 7
-    assert (guest.folder / "shapes.txt").read_text().startswith("[(")
-    assert refused.stderr == "deepthink: --weights f16: only with --to llama.cpp; omit it\n"
 
 
 def test_a_judge_of_another_package_judges_the_answers_of_a_task(guest: Guest) -> None:

@@ -6,10 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
+from conftest import readings_of
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import deepthink_cli
-from deepthink_cli import DemonstrationSet, Example, Query, load_model, predict, think, tokenize_demonstrations
+from deepthink_cli import DemonstrationSet, Example, Query, load_model, predict
 from deepthink_cli.engine.base import Engine
 
 POCKET = Path(deepthink_cli.__file__).parent / "pocket"
@@ -52,7 +53,7 @@ def test_the_examples_are_enough_and_balanced() -> None:
 def test_pocket_follows_its_demonstrations_whatever_the_words_mean(words: tuple[str, str], pocket: Engine) -> None:
     renamed = dict(zip(("negative", "positive"), words, strict=True))
     given = DemonstrationSet.of([Example(t, renamed[label]) for t, label in reviews("demos.jsonl")], TEMPLATE)
-    memory = next(think(pocket, tokenize_demonstrations(pocket.tokenizer, given)))
+    memory = next(readings_of(pocket, given))
     queries = [Query(text, words, gold=renamed[label]) for text, label in reviews("labelled.jsonl")]
     right = sum(row.label == row.query.gold for row in predict(pocket, memory, queries))
     assert right / len(queries) >= 0.75
@@ -69,7 +70,7 @@ def test_scores_in_bfloat16_agree_with_those_in_float32_as_far_as_docs_promise(p
     exact, rounded = (
         [row.scores for row in predict(engine, memory, queries)]
         for engine in (pocket, load_model(dtype="bfloat16"))
-        for memory in think(engine, tokenize_demonstrations(engine.tokenizer, given))
+        for memory in readings_of(engine, given)
         if memory.iteration == 5
     )
     pairs = zip(exact, rounded, strict=True)

@@ -243,10 +243,7 @@ def test_a_chat_template_without_end_is_one_line(
 
 
 LAYERS: list[tuple[str, dict[str, Any]]] = [
-    ("llama", {"num_hidden_layers": 1_000_000}),
     ("llama", {"num_hidden_layers": 10**10}),
-    ("llama", {"num_hidden_layers": 1e6}),
-    ("gpt2", {"n_layer": 1_000_000}),
     ("gpt_neo", {"attention_types": [[["global", "local"], 10**10]]}),
     ("llama", {"text_config": {"num_hidden_layers": 1_000_000}}),
 ]
@@ -262,37 +259,22 @@ def test_more_layers_than_any_model_has_are_refused_at_once(
 
 ODD: list[dict[str, Any]] = [
     {"model_type": 5},
-    {"model_type": None},
     {"model_type": ["llama"]},
     {"hidden_size": "32"},
-    {"hidden_size": -1},
     {"num_attention_heads": 0},
     {"num_hidden_layers": "two"},
     {"vocab_size": None},
     {"architectures": 5},
-    {"architectures": [5]},
     {"max_position_embeddings": "512"},
-    {"max_position_embeddings": [1]},
     {"auto_map": 5},
-    {"auto_map": {"AutoConfig": 7}},
     {"rope_parameters": 5},
-    {"layer_types": 5},
     {"layer_types": [[]]},
-    {"sliding_window": "wide"},
     {"get_text_config": "x"},
-    {"to_diff_dict": "x"},
     {"quantization_config": {"quant_method": "x"}},
-    {"quantization_config": 5},
     {"transformers_weights": 5},
     {"transformers_weights": "../x.safetensors"},
     {"torch_dtype": "os"},
-    {"dtype": 5},
-    {"_name_or_path": 5},
-    {"fusion_config": 5},
-    {"num_key_value_heads": "x"},
     {"attn_implementation": 5},
-    {"tokenizer_class": 5},
-    {"alibi": "x"},
     {"head_dim": 0},
 ]
 
@@ -372,7 +354,6 @@ def test_a_loop_of_links_is_no_model(model: Path, demos: Path, capsys: Captured)
 YAML = [
     '!!python/object/apply:os.system ["touch {ran}"]',
     "!!python/name:os.system",
-    "a: !!python/module:os",
     'a: !!python/object/new:os.system ["touch {ran}"]',
     "- !!python/tuple [1]",
     "[" * 1000,

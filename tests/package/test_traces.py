@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import shutil
@@ -19,7 +20,7 @@ from huggingface_hub.utils import are_progress_bars_disabled
 from safetensors.torch import load_file
 from transformers.utils import logging
 
-from deepthink_cli.io.hub import quiet_libraries
+from deepthink_cli.io.hub import quiet_libraries, without_collection
 
 # The libraries change some of this themselves when they are imported, so they are imported first.
 CALLS = """
@@ -137,6 +138,19 @@ def test_settings_are_put_back_after_an_error_too() -> None:
         raise ValueError
     assert settings() == before
     assert not is_offline_mode()
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_the_collector_of_cycles_is_as_it_was_after_an_error_too(enabled: bool) -> None:
+    before = gc.isenabled()
+    (gc.enable if enabled else gc.disable)()
+    try:
+        with suppress(ValueError), without_collection():
+            assert not gc.isenabled()
+            raise ValueError
+        assert gc.isenabled() is enabled
+    finally:
+        (gc.enable if before else gc.disable)()
 
 
 def test_a_variable_that_the_caller_has_set_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,22 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Models
+from conftest import readings_of
 from helpers.said import Captured
 
-from deepthink_cli import (
-    DemonstrationSet,
-    Engine,
-    Example,
-    Prediction,
-    Query,
-    evaluate,
-    predict,
-    think,
-    tokenize_demonstrations,
-)
+from deepthink_cli import DemonstrationSet, Engine, Example, Prediction, Query, evaluate, predict
 from deepthink_cli.cli.main import run
-from deepthink_cli.errors import InputError
 from deepthink_cli.prediction.scorer import Scorer
 from deepthink_cli.scoring.pipeline import predictions
 from deepthink_cli.scoring.prediction import mean_predictions
@@ -137,14 +126,6 @@ def test_memories_that_do_not_fit_together_are_all_refused_by_name(
     assert f"--ensemble {labelled}: differs from {first} in its labels" in labels
 
 
-def test_a_memory_of_another_model_is_no_member(
-    pair: tuple[Path, Path], tmp_path: Path, demos: Path, models: Models
-) -> None:
-    other = thought(demos, tmp_path / "other.safetensors", "-m", str(models("llama")))
-    with pytest.raises(InputError, match="in its configuration and weights and tokenizer"):
-        Scorer.open(pair[0], ensemble=[other])
-
-
 def test_a_member_of_the_ensemble_is_not_overwritten(pair: tuple[Path, Path], demos: Path, capsys: Captured) -> None:
     first, second = map(str, pair)
     assert run(["predict", first, str(demos), "--ensemble", second, "-o", second]) == 2
@@ -154,7 +135,7 @@ def test_a_member_of_the_ensemble_is_not_overwritten(pair: tuple[Path, Path], de
 def test_members_may_have_demonstrations_of_different_lengths(llama: Engine) -> None:
     short = DemonstrationSet.of([Example("a", "no"), Example("b", "yes")], "{text}: {label}")
     long = DemonstrationSet.of([Example("a b c d e f", "yes"), Example("b c d e f g", "no")], "{text}: {label}")
-    first, second = (next(think(llama, tokenize_demonstrations(llama.tokenizer, each))) for each in (short, long))
+    first, second = (next(readings_of(llama, each)) for each in (short, long))
     ((together,),) = predictions(llama, [[first], [second]], [Query("c", ("no", "yes"))])
     left, right = (next(predict(llama, memory, ["c"])).scores for memory in (first, second))
     assert together.scores == pytest.approx({label: (left[label] + right[label]) / 2 for label in left}, abs=1e-4)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ from helpers.synthetic import N, curve, row, seeds, write
 from deepthink_cli.cli.main import run
 from deepthink_cli.experiments.results import Result
 from deepthink_cli.report.curves import panels, with_gains
-from deepthink_cli.report.figures import draw
 from deepthink_cli.report.job_results import jobs_of, read_jobs
 from deepthink_cli.report.page import report_of
 from deepthink_cli.report.ranking import Ranking, ranking_of
@@ -164,16 +162,6 @@ def test_seeds_are_two_in_a_mean_if_they_differ_on_one_task() -> None:
     assert [len(line.scores) for line in lines] == [1, 2, 2]
 
 
-def test_equal_seeds_are_one_block_of_a_ranking() -> None:
-    rows = [
-        *seeds([[50, 60]] * 6, demonstrations_sha256="d"),
-        *seeds([[55, 58]] * 6, technique="repeat-2", demonstrations_sha256="dd"),
-    ]
-    reason = ranking_of(jobs_of(rows))
-    assert isinstance(reason, str)
-    assert "3 methods on 1 pairs" in reason
-
-
 @pytest.mark.plugins
 def test_a_technique_that_reads_once_shows_no_eta(tmp_path: Path, capsys: Captured) -> None:
     rows = [
@@ -189,31 +177,3 @@ def test_a_technique_that_reads_once_shows_no_eta(tmp_path: Path, capsys: Captur
     out = output(capsys, "report", folder)
     assert "eta chosen" not in out
     assert "eta 0.1, Deep-Thinking" in " ".join(out.split())
-
-
-def test_the_order_of_tables_does_not_depend_on_that_of_the_rows(tmp_path: Path, capsys: Captured) -> None:
-    rows = [
-        row(one.right, model=model, task=task, **_own(one))
-        for model in ("my/lm-13b", "my/lm-1.3b")
-        for task in ("mine", "agnews", "sst2")
-        for one in whole()
-    ]
-    texts = set()
-    for number in range(3):
-        random.Random(number).shuffle(rows)
-        texts.add(output(capsys, "report", str(write(tmp_path / "run", rows)), "--output-format", "markdown"))
-    assert len(texts) == 1
-    headings = [line.split()[0] for line in texts.pop().splitlines() if line.startswith("*") and line[1] != "*"]
-    assert [heading.strip("*") for heading in headings] == ["sst2", "agnews", "mine", "classic"]
-
-
-def _own(one: Result) -> dict[str, Any]:
-    return {"seed": one.setting.seed, "technique": one.setting.technique, "iteration": one.setting.iteration}
-
-
-@pytest.mark.plugins
-def test_the_level_of_a_figure_is_the_baseline_and_not_the_first_reading_of_a_technique(tmp_path: Path) -> None:
-    drawn = {tmp_path / "figure.png": ".png"}
-    shown = panels(jobs_of([row for row in whole() if row.setting.technique]))
-    assert all(curve.plain is None for panel in shown for curve in panel.curves)
-    draw(shown, drawn)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from conftest import Models, readings_of, write_reviews
 from helpers.said import Captured, json_of, output
-from helpers.synthetic import THREE, classic, mmlu, report, seeds, write
+from helpers.synthetic import THREE, classic, report, seeds, write
 
-from deepthink_cli.errors import InputError
-from deepthink_cli.report.formats import markdown
+from deepthink_cli import Scorer, evaluate, load_model
+from deepthink_cli.data.examples import DemonstrationSet
+from deepthink_cli.report.formats import Page, latex, latex_text, markdown
 
 
 def test_a_report_holds_rows_and_the_text_around_them(tmp_path: Path) -> None:
@@ -29,13 +31,57 @@ def test_a_report_is_what_the_command_prints(tmp_path: Path, capsys: Captured) -
     assert json_of(capsys, *words, "json")["rows"] == page.records()
 
 
-def test_tasks_of_large_groups_have_rows_on_request(tmp_path: Path) -> None:
-    folder = write(tmp_path / "run", mmlu())
-    assert len(report([folder]).rows) == 3
-    assert len(report([folder], tasks=True).rows) == 15
+def test_a_report_is_a_table_with_its_legend(tmp_path: Path) -> None:
+    shown = report([write(tmp_path / "run", seeds(THREE))])._repr_html_()
+    assert "<table>" in shown
+    assert "60.0 ± 10.0" in shown
+    assert "<p>ICL: plain in-context learning, T = 1." in shown
 
 
-def test_every_folder_that_is_not_a_run_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InputError) as error:
-        report([tmp_path / "a", tmp_path])
-    assert [str(tmp_path / "a") in error.value.messages[0], len(error.value.messages)] == [True, 2]
+def test_a_report_escapes_what_it_shows(tmp_path: Path) -> None:
+    shown = report([write(tmp_path / "run", seeds(THREE, task="<b>task</b>"))])._repr_html_()
+    assert "<b>" not in shown
+    assert "&lt;b&gt;task&lt;/b&gt;" in shown
+
+
+def test_an_evaluation_is_a_table_with_a_row_for_each_iteration(
+    models: Models, reviews: DemonstrationSet, tmp_path: Path
+) -> None:
+    engine = load_model(str(models("llama")))
+    memories = list(readings_of(engine, reviews))
+    rows = write_reviews(tmp_path / "<rows>.jsonl")
+    result = evaluate(Scorer.open(memories, calibrate=["contextual"]), rows, engine=engine)
+    shown = result._repr_html_()
+    assert shown.count("<table>") == 2
+    assert shown.count("<tr>") == 2 * (1 + len(memories))
+    assert "4 rows, contextual calibration" in shown
+    assert "&lt;rows&gt;.jsonl" in shown
+    assert "<rows>" not in shown
+
+
+HOSTILE = Page(
+    source="runs/50%_[a]",
+    title=r"a_b & 5% of $x$ #1 {c} ~^ \d",
+    columns=["task", "McNemar"],
+    sections=[("<x>", [["[q]|*", "-1.2 ± 3"]])],
+    legend=[],
+    footnotes=["a_b"],
+)
+
+
+def test_special_characters_are_escaped_in_latex() -> None:
+    out = latex(HOSTILE)
+    assert r"\caption{a\_b \& 5\% of \$x\$ \#1 \{c\} \textasciitilde{}\textasciicircum{} \textbackslash{}d.}" in out
+    assert r"{[}q]$|${*} & $-$1.2 $\pm$ 3 \\" in out
+    assert r"\textit{$<$x$>$}" in out
+
+
+def test_the_name_of_an_option_has_two_hyphens_in_latex() -> None:
+    assert latex_text("the sample of --pool-size") == "the sample of -{}-pool-size"
+
+
+def test_special_characters_are_escaped_in_markdown() -> None:
+    out = markdown(HOSTILE)
+    assert r"| \[q\]\|\* |" in out
+    assert r"*\<x\>*" in out
+    assert out.endswith("- a\\_b\n")

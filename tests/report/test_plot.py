@@ -155,17 +155,6 @@ def test_json_names_the_files_and_the_panels(tmp_path: Path, capsys: Captured) -
     assert file.read_text().startswith("<?xml")
 
 
-@pytest.mark.parametrize(("value", "count"), [("'a.png'", 1), ("['a.png', 'b.svg']", 2)])
-def test_files_may_be_named_in_a_file_of_options(
-    value: str, count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    write(Path("run"), curve([50, 60]))
-    Path("options.toml").write_text(f"output = {value}\nruns = ['run']\n")
-    assert run(["plot", "--config", "options.toml"]) == 0
-    assert len([*tmp_path.glob("[ab].*")]) == count
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

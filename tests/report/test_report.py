@@ -8,7 +8,6 @@ import re
 import subprocess
 from pathlib import Path
 from shutil import which
-from typing import Any
 
 import pytest
 from helpers.imports import HEAVY, modules_after
@@ -225,20 +224,9 @@ def test_bad_input_is_named_and_nothing_is_written(
     assert f"deepthink: {message}" in err
 
 
-def test_independent_mistakes_are_reported_together(tmp_path: Path, capsys: Captured) -> None:
-    assert run(["report", str(tmp_path / "a"), str(tmp_path / "b"), "--at", "x"]) == 2
-    assert len(capsys.readouterr().err.splitlines()) == 3
-
-
 def test_a_report_loads_no_model_library(three: str) -> None:
     used: set[str] = modules_after(["report", three])
     assert not used & (HEAVY - {"scipy", "pandas", "pyarrow"})
-
-
-def test_options_of_a_file_hold_for_a_report(three: str, tmp_path: Path, capsys: Captured) -> None:
-    (tmp_path / "options.toml").write_text('output_format = "json"\nat = 2\n')
-    report: dict[str, Any] = json_of(capsys, "report", three, "--config", tmp_path / "options.toml")
-    assert report["rows"][0]["iteration_median"] == 2
 
 
 def test_every_export_says_how_many_rows_shots_and_seeds_it_rests_on(tmp_path: Path, capsys: Captured) -> None:

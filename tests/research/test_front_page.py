@@ -46,9 +46,9 @@ def test_the_page_of_performance_has_the_figures_of_the_record() -> None:
     row, one_token, longest = measured(512), measured(512, c=1), measured(1536)
     assert f"[{row['harness'] / row['deepthink']:.0f} times as long]" in said
     assert f"and {longest['harness'] / longest['deepthink']:.0f} times at L = 1,536" in said
-    assert f"leaves {one_token['harness'] / one_token['deepthink']:.0f} times" in said
+    assert f"then takes {one_token['harness'] / one_token['deepthink']:.0f} times as long" in said
     assert f"({json.loads(RECORD.read_text(encoding='utf-8'))['date']})" in said
-    assert f"that of {row['harness inputs']} of the inputs, multiplied by four" in said
+    assert f"on {row['harness inputs']} of the inputs, and its time multiplied by four" in said
     assert row["scaled by"] == 4
     assert f"take {100 * row['products'] / row['deepthink']:.0f} % of the time" in said
     assert f"the same to {max(measured(length)['difference'] for length in (0, 128, 512, 1536)):.1e} nats" in said

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from conftest import write_rows
+from conftest import readings_of, write_rows
 from helpers.inline_workers import labelling_inline
 from helpers.said import Captured, rows_of
 
@@ -174,7 +174,7 @@ def test_what_holds_for_the_whole_memory_alone_is_refused_by_name(
 ) -> None:
     with pytest.raises(InputError, match="1 or more"):
         Scoring.of(nearest=0)
-    *_, together = think(llama, tokenize_demonstrations(llama.tokenizer, reviews))
+    *_, together = readings_of(llama, reviews)
     save_memory(together, tmp_path / "together.safetensors")
     assert run(["predict", str(tmp_path / "together.safetensors"), str(rows), "--nearest", "2"]) == 2
     assert "were read together; make a memory with deepthink think --technique composed" in capsys.readouterr().err

@@ -5,25 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from pathlib import Path
 from statistics import fmean
 
 import pytest
 import torch
+from conftest import readings_of, write_rows
+from helpers.said import Captured
 
-from deepthink_cli import (
-    DemonstrationSet,
-    Example,
-    Memory,
-    Method,
-    Query,
-    Scoring,
-    Template,
-    predict,
-    think,
-    tokenize_demonstrations,
-    tokenize_queries,
-)
+from deepthink_cli import DemonstrationSet, Example, Memory, Method, Query, Scoring, Template, predict, tokenize_queries
 from deepthink_cli.calibration.calibrator import Calibrator
+from deepthink_cli.cli.main import run
 from deepthink_cli.data.examples import Skipped
 from deepthink_cli.engine.base import Engine, Reading, ScoringPlan, Sums
 from deepthink_cli.model.tokens import TokenizedQuery
@@ -41,7 +33,7 @@ def memories(llama: Engine) -> list[Memory]:
     """Two iterations; the second label begins with the tokens of the first."""
     examples = [Example("it stops", "b"), Example("log attached", "bu"), Example("dark mode", "feature")]
     demonstrations = DemonstrationSet.of(examples, PATTERN)
-    return list(think(llama, tokenize_demonstrations(llama.tokenizer, demonstrations), Method(2)))
+    return list(readings_of(llama, demonstrations, Method(2)))
 
 
 def by_forward(engine: Engine, memory: Memory, text: str, after: str) -> dict[str, list[float]]:
@@ -105,7 +97,7 @@ def test_a_label_that_begins_with_another_wins_by_a_mean_or_with_an_end_and_neve
     likely = {("Ġb", "u"): 0.5, ("b", "u"): 0.5, ("b", line): 0.1, ("u", line): 0.8, ("Ġb", line): 0.1}
     engine = Bigrams(llama, likely)
     demonstrations = DemonstrationSet.of([Example("x", "b"), Example("y", "bu"), Example("z", "k")], PATTERN)
-    (memory,) = think(engine, tokenize_demonstrations(engine.tokenizer, demonstrations), Method(1))
+    (memory,) = readings_of(engine, demonstrations, Method(1))
     answers = {}
     for score in SCORES:
         (prediction,) = predict(engine, memory, ["w"], scoring=Scoring.of(score=score))
@@ -147,7 +139,7 @@ def test_an_ensemble_averages_the_scores_that_are_compared(llama: Engine, memori
     demonstrations = memories[0].provenance.demonstrations
     examples = demonstrations.examples[::-1]
     turned = DemonstrationSet.of(examples, demonstrations.template, demonstrations.labels)
-    other = next(think(llama, tokenize_demonstrations(llama.tokenizer, turned)))
+    other = next(readings_of(llama, turned))
     queries = [Query(text, LABELS) for text in TEXTS]
     for score in SCORES:
         alone = [
@@ -170,3 +162,57 @@ def test_an_end_counts_toward_the_length_of_a_query(
     ((row,),) = predictions(llama, [memories[:1]], [query], scoring=Scoring.of(score=score), skip=UNSCORABLE)
     assert isinstance(row, Skipped) == over
     assert not isinstance(row, Skipped) or row.reason == TOO_LONG
+
+
+ROWS = [
+    {"text": f"{word} film {n}", "label": label} for n in range(12) for word, label in (("good", "p"), ("bad", "n"))
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A memory, a composed one, and rows."""
+    made = tmp_path_factory.mktemp("stored")
+    demos, _ = write_rows(made / "demos.jsonl", ROWS[:4]), write_rows(made / "rows.jsonl", ROWS[4:])
+    for more in ("-o m.safetensors", "-o composed.safetensors --technique composed"):
+        *words, name = f"think {demos} -m pocket -T 1 -q --technique deep-thinking".split(), more
+        typed = [*words[0], *name.replace("-o ", f"-o {made}/").split()]
+        assert run(typed) == 0
+    return made
+
+
+def refused(capsys: Captured, line: str) -> str:
+    capsys.readouterr()
+    assert run(line.split()) == 2
+    return capsys.readouterr().err
+
+
+def test_all_options_that_differ_are_named_with_a_command_that_helps(folder: Path, capsys: Captured) -> None:
+    memory, rows = folder / "end.safetensors", folder / "rows.jsonl"
+    assert run(f"calibrate {folder}/m.safetensors -o {memory} --score end --reread 2 -q".split()) == 0
+    told = refused(capsys, f"predict {memory} {rows} --score mean")
+    assert "is of --reread 2 and of --score end; give the same" in told
+    assert f"deepthink calibrate {memory} --score mean, or use --calibrate none" in told
+    assert run(f"calibrate {memory} --score mean -q".split()) == 0
+    assert run(f"predict {memory} {rows} --score mean -q".split()) == 0
+
+
+def test_options_of_scores_are_refused_where_nothing_is_scored(folder: Path, capsys: Captured) -> None:
+    told = refused(capsys, f"calibrate {folder}/m.safetensors --calibrate none --score mean")
+    assert told.startswith("deepthink: --score mean: has no meaning")
+
+
+@pytest.mark.plugins
+def test_memories_whose_corrections_are_of_other_parts_are_compared_without_labels(
+    folder: Path, capsys: Captured
+) -> None:
+    nearest = folder / "nearest.safetensors"
+    assert run(f"calibrate {folder}/composed.safetensors -o {nearest} --nearest 2 -q".split()) == 0
+    told = refused(capsys, f"diff {nearest} {folder}/m.safetensors {folder}/rows.jsonl")
+    assert told.startswith("deepthink: labels: A and B store corrections of other options of scoring")
+
+
+def test_a_study_refuses_what_is_of_composed_memories_alone(folder: Path, capsys: Captured) -> None:
+    study = folder / "study.yaml"
+    study.write_text("models: [pocket]\ntasks: [sst2]\nscoring: {nearest: 2}\n")
+    assert "scoring nearest=2: attends to parts" in refused(capsys, f"study run {study} -o {folder}/out")

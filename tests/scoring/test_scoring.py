@@ -4,35 +4,40 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Sequence
 
 import pytest
 import torch
-from conftest import Models, shared
+from conftest import Models, readings_of, shared
 from transformers import AutoTokenizer
 
-from deepthink_cli import (
-    DemonstrationSet,
-    Memory,
-    Method,
-    Query,
-    load_model,
-    predict,
-    score,
-    think,
-    tokenize_demonstrations,
-    tokenize_queries,
-)
+from deepthink_cli import DemonstrationSet, Memory, Method, Query, load_model, predict, score, tokenize_queries
+from deepthink_cli.data.examples import UNREADABLE, Skipped
 from deepthink_cli.data.template import Template
-from deepthink_cli.engine.base import Engine
+from deepthink_cli.engine.base import Engine, ScoringPlan, Sums
 from deepthink_cli.engine.logits import float32_head
+from deepthink_cli.engine.packed import PackedEngine
 from deepthink_cli.errors import InputError
+from deepthink_cli.events import Event, Progress
+from deepthink_cli.scoring.likelihood import NotFiniteError
+from deepthink_cli.scoring.pipeline import (
+    EVERY_REASON,
+    NO_REASON,
+    NOT_FINITE,
+    SAME_TOKENS,
+    TOO_LONG,
+    UNSCORABLE,
+    predicted,
+    predictions,
+)
+from deepthink_cli.scoring.prediction import Prediction
 
 PAIR = ("positive", "negative")
 
 
 @pytest.fixture
 def memory(llama: Engine, reviews: DemonstrationSet) -> Memory:
-    return list(think(llama, tokenize_demonstrations(llama.tokenizer, reviews), Method(2)))[-1]
+    return list(readings_of(llama, reviews, Method(2)))[-1]
 
 
 def test_neither_order_nor_company_changes_a_score(llama: Engine, memory: Memory, reviews: DemonstrationSet) -> None:
@@ -62,14 +67,6 @@ def test_candidates_that_share_tokens_are_scored_to_their_ends(
     assert query.answers[1][: len(query.answers[0])] == query.answers[0]
     sums = score(llama, memory, [query])[0].sums
     assert sums[0] > sums[1] > sums[2]
-
-
-def test_the_mean_is_the_sum_over_the_candidates_tokens(
-    llama: Engine, memory: Memory, reviews: DemonstrationSet
-) -> None:
-    (query,) = tokenize_queries(llama.tokenizer, reviews.template, [Query("fine", ("good", "so very good"))])
-    found = score(llama, memory, [query])[0]
-    assert found.means[1] == pytest.approx(found.sums[1] / len(query.answers[1]))
 
 
 def test_the_probability_is_the_labels_share_among_the_candidates(llama: Engine, memory: Memory) -> None:
@@ -146,7 +143,7 @@ def test_a_head_that_does_something_else_is_left_to_the_model(models: Models) ->
 
 def test_half_precision_scores_are_compared_in_float32(models: Models, reviews: DemonstrationSet) -> None:
     engine = load_model(str(models("llama")), dtype="bfloat16")
-    memory = next(think(engine, tokenize_demonstrations(engine.tokenizer, reviews)))
+    memory = next(readings_of(engine, reviews))
     values = [value for row in predict(engine, memory, ["one", "two", "three"]) for value in row.scores.values()]
     assert any(value != float(torch.tensor(value).bfloat16()) for value in values)
 
@@ -163,3 +160,77 @@ def test_a_memory_as_a_cache_continues_in_generate(llama: Engine, memory: Memory
         .argmax()
     )
     assert written[0, -1] == expected
+
+
+LABELS = ("positive", "negative")
+GOOD = [Query("a warm film", LABELS, "positive", "row 1"), Query("far too long", LABELS, "negative", "row 2")]
+NAN = Query("a film that overflows", LABELS, "positive", "overflows")
+UNREAD = Skipped(("row 3: not JSON",))
+BAD = [NAN, UNREAD, Query("fine " * 3000, LABELS, "positive", "row 4"), Query("a", ("yes", "yes"), "yes", "row 5")]
+
+
+class Overflowing(PackedEngine):
+    """Gives NaN for the row that is called `overflows`."""
+
+    def score(self, memories: Sequence[Memory], plan: ScoringPlan) -> list[Sums]:
+        sums = super().score(memories, plan)
+        for of_memory in sums:
+            for query, scores in zip(plan.queries, of_memory, strict=True):
+                scores[0] = math.nan if query.where == "overflows" else scores[0]
+        return sums
+
+
+@pytest.fixture
+def engine(llama: Engine) -> Engine:
+    return Overflowing(llama.model)
+
+
+@pytest.fixture
+def memories(llama: Engine, reviews: DemonstrationSet) -> list[Memory]:
+    return list(readings_of(llama, reviews, Method(2)))
+
+
+def test_rows_keep_their_places(engine: Engine, memories: list[Memory]) -> None:
+    (rows,) = predictions(engine, [memories], [GOOD[0], *BAD, GOOD[1]], skip=EVERY_REASON)
+    first, second, *bad, third, fourth = rows
+    assert [each.reason for each in bad if isinstance(each, Skipped)] == [NOT_FINITE, UNREADABLE, TOO_LONG, SAME_TOKENS]
+    assert bad[1] == UNREAD
+    assert "overflows: the score of candidate 1 is nan" in bad[0].error
+    good = [first, second, third, fourth]
+    assert [(each.iteration, each.query) for each in good if isinstance(each, Prediction)] == [
+        *((1, GOOD[0]), (2, GOOD[0]), (1, GOOD[1]), (2, GOOD[1])),
+    ]
+
+
+def test_a_chunk_of_bad_rows_has_no_predictions(engine: Engine, memories: list[Memory]) -> None:
+    parts = list(predictions(engine, [memories], [*BAD, *GOOD], size=len(BAD), skip=EVERY_REASON))
+    assert [len(predicted(part)) for part in parts] == [0, 4]
+
+
+def test_other_rows_have_the_scores_they_have_alone(engine: Engine, memories: list[Memory]) -> None:
+    (rows,) = predictions(engine, [memories], [*BAD, *GOOD], skip=EVERY_REASON)
+    alone = list(predict(engine, memories, GOOD))
+    for row, expected in zip(predicted(rows), alone, strict=True):
+        assert row.scores == pytest.approx(expected.scores, abs=1e-4)
+
+
+def test_without_skipping_scores_that_are_not_finite_are_an_error(engine: Engine, memories: list[Memory]) -> None:
+    for skip in (NO_REASON, UNSCORABLE):
+        with pytest.raises(NotFiniteError, match="overflows: the score of candidate 1 is nan"):
+            list(predictions(engine, [memories], [*GOOD, NAN], skip=skip))
+
+
+def test_only_what_is_to_be_skipped_is(engine: Engine, memories: list[Memory]) -> None:
+    (rows,) = predictions(engine, [memories], [*BAD[1:], *GOOD], skip=UNSCORABLE)
+    reasons = [row.reason for row in rows if isinstance(row, Skipped)]
+    assert reasons == [UNREADABLE, TOO_LONG, SAME_TOKENS]
+    for row, reason in zip(BAD[2:], ("too long", "same tokens"), strict=True):
+        with pytest.raises(InputError, match=reason):
+            list(predictions(engine, [memories], [row, *GOOD]))
+
+
+def test_progress_counts_every_row_of_a_chunk(engine: Engine, memories: list[Memory]) -> None:
+    told, start = list[Event](), Progress("scoring", 10, 16)
+    rows = [*BAD, *GOOD]
+    list(predictions(engine, [memories], rows, size=4, skip=EVERY_REASON, tell=told.append, progress=start))
+    assert told == [Progress("scoring", 14, 16), Progress("scoring", 16, 16)]

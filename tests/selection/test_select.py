@@ -67,14 +67,6 @@ def test_chosen_rows_are_written_as_they_were_and_the_memory_records_how(
     assert read_header(tmp_path / "mem.safetensors").metadata.selected == result.chosen.selected
 
 
-def test_without_a_model_nothing_is_loaded(
-    pool: PoolRows, model: ModelOptions, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("deepthink_cli.engine.opening.load_network", lambda _: pytest.fail("weights were loaded"))
-    for used in (None, model):
-        assert len(select(pool, SelectOptions(demos_by="random", shots=6), used).chosen.places) == 6
-
-
 def test_rows_that_are_left_out_are_told(pool: PoolRows, tmp_path: Path) -> None:
     events: list[Event] = []
     rows = pool_of_file(str(write_rows(tmp_path / "twice.jsonl", ROWS + ROWS[:2])), TEMPLATE)

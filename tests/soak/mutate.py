@@ -35,47 +35,23 @@ def compact(value: Any) -> str:
 
 
 def flipped_bits(data: bytes, draw: random.Random) -> bytes:
-    """One to eight bits anywhere."""
+    """One to eight bits anywhere, or in the header and its length."""
+    end = draw.choice([len(data), 8 + struct.unpack("<Q", data[:8])[0]])
     changed = bytearray(data)
     for _ in range(draw.choice([1, 1, 1, 2, 8])):
-        changed[draw.randrange(len(changed))] ^= 1 << draw.randrange(8)
+        changed[draw.randrange(end)] ^= 1 << draw.randrange(8)
     return bytes(changed)
 
 
-def flipped_header_bit(data: bytes, draw: random.Random) -> bytes:
-    """One bit of the header or its length."""
-    end = 8 + struct.unpack("<Q", data[:8])[0]
-    changed = bytearray(data)
-    changed[draw.randrange(end)] ^= 1 << draw.randrange(8)
-    return bytes(changed)
-
-
-def other_bytes(data: bytes, draw: random.Random) -> bytes:
-    """A stretch overwritten."""
-    start, count = draw.randrange(len(data)), draw.choice([1, 4, 64, 4096])
-    return data[:start] + draw.randbytes(len(data[start : start + count])) + data[start + count :]
-
-
-def cut_out(data: bytes, draw: random.Random) -> bytes:
-    """A stretch left out."""
-    start = draw.randrange(len(data))
-    return data[:start] + data[start + draw.choice([1, 4, 8, 4096]) :]
-
-
-def put_in(data: bytes, draw: random.Random) -> bytes:
-    """A stretch added."""
-    start = draw.randrange(len(data) + 1)
-    return data[:start] + draw.randbytes(draw.choice([1, 4, 8, 4096])) + data[start:]
+def other_stretch(data: bytes, draw: random.Random) -> bytes:
+    """A stretch overwritten, left out, or added, in the middle or at the end."""
+    start, taken, put = draw.choice([draw.randrange(len(data)), len(data)]), *draw.choices([0, 1, 4, 8, 4096], k=2)
+    return data[:start] + draw.randbytes(put) + data[start + taken :]
 
 
 def truncated(data: bytes, draw: random.Random) -> bytes:
     """Only the beginning."""
     return data[: draw.randrange(len(data))]
-
-
-def grown(data: bytes, draw: random.Random) -> bytes:
-    """Something behind the end."""
-    return data + draw.choice([b"\0", b"\n", b" " * 8, data, draw.randbytes(100)])
 
 
 def swapped(data: bytes, draw: random.Random) -> bytes:
@@ -202,12 +178,8 @@ def other_file(data: bytes, draw: random.Random) -> bytes:
 
 MUTATORS: list[Mutator] = [
     flipped_bits,
-    flipped_header_bit,
-    other_bytes,
-    cut_out,
-    put_in,
+    other_stretch,
     truncated,
-    grown,
     swapped,
     other_length,
     other_entry,

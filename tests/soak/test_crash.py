@@ -122,23 +122,6 @@ def test_a_memory_is_the_old_or_the_new_one_whenever_its_writer_is_killed(
     assert os.listdir(target.parent) == [target.name]
 
 
-def test_the_command_of_a_user_may_be_killed_too(forks: Forks, written: Written, target: Path, soak: Soak) -> None:
-    if not soak.long:
-        pytest.skip("long form only: every one starts anew")
-    draw = soak.draw("killed command")
-    for _ in range(10):
-        begun = writes(target)
-        process = subprocess.Popen([sys.executable, "-m", "deepthink_cli", *written.words, str(target)])
-        while not begun() and process.poll() is None:
-            time.sleep(0.0002)
-        time.sleep(draw.uniform(0, written.writing))
-        process.kill()
-        process.wait()
-        assert target.read_bytes() in (OLD, written.content)
-    assert forks.run([*written.words, str(target)]) == (0, "")
-    assert os.listdir(target.parent) == [target.name]
-
-
 WRITER = """
 import os, sys
 from deepthink_cli.io.atomic import writing

@@ -15,11 +15,11 @@ from random import Random
 
 import pytest
 import torch
-from conftest import Models, Soak, write_rows
+from conftest import Models, Soak, readings_of, write_rows
 from helpers.families import FAMILIES
 from helpers.forks import Forks
 
-from deepthink_cli import DemonstrationSet, Memory, Method, Query, load_model, predict, think, tokenize_demonstrations
+from deepthink_cli import DemonstrationSet, Memory, Method, Query, load_model, predict
 from deepthink_cli.engine.base import Engine
 
 LABELS = ("positive", "negative", "neither of the two")
@@ -164,7 +164,7 @@ def load(family: str, models: Models) -> Engine:
 
 def thought(engine: Engine, reviews: DemonstrationSet) -> Memory:
     """The fifth iteration of a memory."""
-    return list(think(engine, tokenize_demonstrations(engine.tokenizer, reviews), Method(5)))[-1]
+    return list(readings_of(engine, reviews, Method(5)))[-1]
 
 
 def queries(draw: Random, count: int) -> list[Query]:

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Soak, write_rows
+from conftest import Soak, readings_of, write_rows
 from helpers.by_hand import canonical, signed
 from helpers.said import Captured
 from mutate import MUTATORS, compact, joined, parts
 
-from deepthink_cli import DemonstrationSet, Method, load_memory, save_memory, think, tokenize_demonstrations
+from deepthink_cli import DemonstrationSet, Method, load_memory, save_memory
 from deepthink_cli.cli.main import run
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError
@@ -26,7 +26,7 @@ from deepthink_cli.errors import InputError
 
 @pytest.fixture
 def path(llama: Engine, reviews: DemonstrationSet, tmp_path: Path) -> Path:
-    readings = list(think(llama, tokenize_demonstrations(llama.tokenizer, reviews), Method(3)))
+    readings = list(readings_of(llama, reviews, Method(3)))
     save_memory(readings[1:], tmp_path / "mem.safetensors")
     return tmp_path / "mem.safetensors"
 
@@ -96,7 +96,6 @@ def test_a_forged_memory_is_held_against_the_model(path: Path, capsys: Captured)
         "fewer heads": reshaped(original, 1, shape[1], shape[0] * shape[2]),
         "more heads": reshaped(original, shape[0] * 2, shape[1], shape[2] // 2),
         "ids beyond the vocabulary": resigned(original, demonstrations={**given, "token_ids": [10**6] * shape[1]}),
-        "ids below zero": resigned(original, demonstrations={**given, "token_ids": [-1] * shape[1]}),
         "a label with no tokens": resigned(original, labels=["positive", ""]),
     }
     for name, data in forged.items():
@@ -126,15 +125,9 @@ HUGE = {
         )
         + "}"
     ),
-    "as many tensors as a header may hold": lambda: (
-        "{"
-        + ",".join(f'"t{n}":{{"dtype":"F32","shape":[1],"data_offsets":[{4 * n},{4 * n + 4}]}}' for n in range(230_000))
-        + "}"
-    ),
     "empty lists": lambda: '{"__metadata__":{"deepthink":"' + "[" * 100 + ",".join(["[]"] * 5_000_000) + '"}}',
     "one long number": lambda: '{"a":' + "9" * 16_000_000 + "}",
     "deep objects": lambda: '{"a":' * 3_000_000 + "1" + "}" * 1_000_000,
-    "one long name": lambda: '{"' + "a" * 16_000_000 + '":{}}',
 }
 
 

@@ -100,7 +100,7 @@ def peak(forks: Forks, memory: str, rows: int, errors: Path) -> int:
 def test_memory_does_not_grow_with_the_inputs_and_their_order_is_kept(
     forks: Forks, memory: str, tmp_path: Path
 ) -> None:
-    few, many = 10_000, 1_000_000
+    few, many = 5_000, 50_000
     small, large = peak(forks, memory, few, tmp_path / "few"), peak(forks, memory, many, tmp_path / "many")
     print(f"peak at {few:,} inputs {small / 1024:.1f} MiB, at {many:,} {large / 1024:.1f} MiB")
     assert large <= 1.1 * small
@@ -108,7 +108,7 @@ def test_memory_does_not_grow_with_the_inputs_and_their_order_is_kept(
 
 def test_a_reader_that_closes_early_ends_it_quietly(forks: Forks, memory: str, soak: Soak, tmp_path: Path) -> None:
     draw, errors = soak.draw("closing"), tmp_path / "errors"
-    for _ in range(50):
+    for _ in range(8):
         with predicting(forks, memory, inputs(count()), errors) as started:
             for number in range(draw.choice([0, 1, draw.randrange(2000)])):
                 check(started.stdout.readline(), number)
@@ -155,6 +155,6 @@ def test_ctrl_c_ends_it_within_a_second_with_whole_rows(
     forks: Forks, memory: str, soak: Soak, when: str, tmp_path: Path
 ) -> None:
     draw = soak.draw(f"interrupt {when}")
-    took = [interrupted(forks, memory, draw, when, tmp_path / "errors") for _ in range(50)]
+    took = [interrupted(forks, memory, draw, when, tmp_path / "errors") for _ in range(8)]
     print(f"\nCtrl-C took at most {max(took):.2f} s")
     assert max(took) < 1

@@ -6,25 +6,18 @@ import json
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import permutations
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Models, Soak, write_rows
-from helpers.families import FAMILIES, write_model
+from conftest import Models, write_rows
+from helpers.families import write_model
 from helpers.said import Captured, refused
 from helpers.soak import with_soak
 from helpers.tiny import tiny_task
 
-from deepthink_cli import Method, load_model, save_memory, think, tokenize_demonstrations
 from deepthink_cli.cli.main import run
-from deepthink_cli.data.examples import DemonstrationSet
-from deepthink_cli.engine.opening import choose_engine
-from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.provenance import ModelIdentity
-
-PAIRS = list(permutations(FAMILIES, 2))
 
 
 @pytest.fixture(scope="module")
@@ -45,18 +38,6 @@ def memories(models: Models, tmp_path_factory: pytest.TempPathFactory) -> Callab
 @pytest.fixture
 def inputs(tmp_path: Path) -> str:
     return str(write_rows(tmp_path / "in.jsonl", [{"text": "so so"}]))
-
-
-def test_a_memory_of_another_family_is_refused(
-    memories: Callable[[str], Path], models: Models, inputs: str, soak: Soak, capsys: Captured
-) -> None:
-    for one, two in soak.draw("pairs").sample(PAIRS, soak.count(5, len(PAIRS))):
-        error = refused(capsys, "predict", str(memories(one)), inputs, "-m", str(models(two)))
-        assert "made by another model: " in error
-        if one.removesuffix("-alibi") != two.removesuffix("-alibi"):
-            named = error.split("made by another model: ")[1].split(" differ")[0].split(" and ")
-            assert {"architecture", "configuration"} <= set(named), (one, two)
-        assert f"it was made by {models(one)}, this is {models(two)}: use the model that made it" in error
 
 
 CONFIGURATION: dict[str, Any] = {
@@ -105,43 +86,6 @@ IDENTITY = ModelIdentity("org/name", "1" * 40, "LlamaForCausalLM", "c", "w", "t"
 )
 def test_what_makes_a_model_another_one(changes: dict[str, Any], named: list[str]) -> None:
     assert IDENTITY.differences(replace(IDENTITY, **changes)) == named
-
-
-@pytest.mark.parametrize(("part", "value"), [("revision", "b" * 40), ("quantize", "4bit")])
-def test_another_revision_or_quantization_is_refused(
-    part: str,
-    value: str,
-    models: Models,
-    inputs: str,
-    tmp_path: Path,
-    reviews: DemonstrationSet,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: Captured,
-) -> None:
-    engine = load_model(str(models("llama")))
-    made = choose_engine(replace(engine.model, identity=replace(engine.identity, revision="a" * 40)))
-    memories = list(think(made, tokenize_demonstrations(engine.tokenizer, reviews), Method(1)))
-    save_memory(memories, tmp_path / "mem.safetensors")
-    identity = replace(made.identity, **{part: value})
-    monkeypatch.setattr(ModelSpec, "identify", lambda _: identity)
-    rows = str(write_rows(tmp_path / "rows.jsonl", [{"review": "fine"}]))
-    error = refused(capsys, "predict", tmp_path / "mem.safetensors", rows)
-    assert f"another model: {'revision' if part == 'revision' else 'quantization'} differ; " in error
-    assert "revision " + "a" * 40 in error
-    assert value in error
-
-
-def test_inputs_of_another_template_or_other_labels_are_refused(
-    memories: Callable[[str], Path], models: Models, tmp_path: Path, capsys: Captured
-) -> None:
-    memory = str(memories("llama"))
-    rows = str(write_rows(tmp_path / "rows.jsonl", [{"review": "fine", "label": "yes"}]))
-    assert "rows.jsonl:1: field 'text' is missing" in refused(capsys, "predict", memory, rows)
-    rows = str(write_rows(tmp_path / "rows.jsonl", [{"text": "fine", "label": "good"}]))
-    assert "rows.jsonl:1: label 'good' is not one of yes, no" in refused(capsys, "eval", memory, rows)
-    task, data = tiny_task(tmp_path)
-    error = refused(capsys, "eval", memory, "--task", task, "--data-dir", data)
-    assert "made for the labels yes, no; task tiny has negative, positive" in error
 
 
 def test_a_memory_with_another_wording_than_the_tasks_is_told(models: Models, tmp_path: Path, capsys: Captured) -> None:

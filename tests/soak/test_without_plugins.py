@@ -13,7 +13,7 @@ import pytest
 import deepthink_cli
 
 PACKAGE, TESTS = Path(deepthink_cli.__file__).parent, Path(__file__).resolve().parents[1]
-OF_OTHERS = ("benchmarks", "examples", "package", "plugins", "research", "soak")
+OF_OTHERS = ("examples", "package", "plugins", "research", "soak")
 
 
 @pytest.mark.soak

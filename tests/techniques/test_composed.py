@@ -158,18 +158,6 @@ def test_what_is_of_one_part_is_named_when_it_is_left_out(parts: list[str], tmp_
     assert (origin.calibrated, origin.thresholds) == (None, None)
 
 
-def test_thresholds_of_one_part_are_named_when_they_are_left_out(tmp_path: Path, capsys: Captured) -> None:
-    labels = [["x", "y"], ["x"], ["y"]]
-    given = write_rows(tmp_path / "several.jsonl", [{"text": f"text {n}", "labels": labels[n]} for n in range(3)])
-    rows = write_rows(tmp_path / "rows.jsonl", [{"text": f"row {n}", "labels": labels[n % 3]} for n in range(24)])
-    memory = str(tmp_path / "several.safetensors")
-    assert run(["think", str(given), "-T", "1", "-q", "-o", memory]) == 0
-    assert run(["calibrate", memory, str(rows), "-q"]) == 0
-    capsys.readouterr()
-    assert run(["compose", memory, memory, "-o", str(tmp_path / "c.safetensors")]) == 0
-    assert capsys.readouterr().err.count(f"left out, since of one part: the thresholds of {memory}; ") == 2
-
-
 def test_memories_that_do_not_fit_together_are_named(parts: list[str], tmp_path: Path) -> None:
     rows, other = write_rows(tmp_path / "other.jsonl", ROWS), str(tmp_path / "other.safetensors")
     output = tmp_path / "c.safetensors"
@@ -215,3 +203,15 @@ def test_nothing_of_a_composed_memory_is_outside_a_window(
         assert one.sums == pytest.approx(other.sums, abs=1e-5)
     with pytest.raises(InputError, match="window of 256"):
         score(engine, memory, queries)
+
+
+def test_thresholds_of_one_part_are_named_when_they_are_left_out(tmp_path: Path, capsys: Captured) -> None:
+    labels = [["x", "y"], ["x"], ["y"]]
+    given = write_rows(tmp_path / "several.jsonl", [{"text": f"text {n}", "labels": labels[n]} for n in range(3)])
+    rows = write_rows(tmp_path / "rows.jsonl", [{"text": f"row {n}", "labels": labels[n % 3]} for n in range(24)])
+    memory = str(tmp_path / "several.safetensors")
+    assert run(["think", str(given), "-T", "1", "-q", "-o", memory]) == 0
+    assert run(["calibrate", memory, str(rows), "-q"]) == 0
+    capsys.readouterr()
+    assert run(["compose", memory, memory, "-o", str(tmp_path / "c.safetensors")]) == 0
+    assert capsys.readouterr().err.count(f"left out, since of one part: the thresholds of {memory}; ") == 2

@@ -6,23 +6,18 @@ import json
 from pathlib import Path
 
 import pytest
-from conftest import REVIEWS, TEMPLATE, write_rows
-from helpers.chats import write_chat_model
+from conftest import REVIEWS, write_rows
 from helpers.families import write_model
 from helpers.said import Captured
 from helpers.tiny import tiny_task
 
 from deepthink_cli import (
-    Chat,
     DemonstrationSet,
     Engine,
     Example,
     Query,
     load_memory,
-    load_model,
-    predict,
     save_memory,
-    think,
     tokenize_demonstrations,
     tokenize_queries,
 )
@@ -166,19 +161,6 @@ def test_the_first_reading_of_a_technique_is_not_called_plain_in_context_learnin
     assert f"T = 1 is one reading with {name}: " in out
     assert "T = 1 is plain in-context learning" not in out
     assert "for plain in-context learning, evaluate a memory of deepthink think -T 1 without --technique" in out
-
-
-def test_fresh_words_are_replies_of_a_conversation(tmp_path: Path) -> None:
-    engine = load_model(str(write_chat_model(tmp_path)))
-    given = DemonstrationSet.of([Example(text, label) for text, label in REVIEWS], TEMPLATE, chat=Chat())
-    demonstrations = tokenize_demonstrations(engine.tokenizer, technique_of("fresh").change(given))
-    text = engine.tokenizer.decode(demonstrations.token_ids)
-    assert FRESH[0] in text
-    assert "positive" not in text
-    (query,) = tokenize_queries(engine.tokenizer, demonstrations, [Query("d", given.labels)])
-    assert [engine.tokenizer.decode(answer).strip() for answer in query.answers] == list(FRESH[:2])
-    (prediction,) = predict(engine, next(think(engine, demonstrations)), ["d"])
-    assert prediction.label in given.labels
 
 
 @pytest.fixture

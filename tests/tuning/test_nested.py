@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import random
 from statistics import fmean, pstdev
 from typing import Any
 
 import numpy as np
 import pytest
+from scipy.stats import binomtest
 
 from deepthink_cli.calibration.estimates import log_mean
 from deepthink_cli.calibration.registry import CALIBRATIONS
 from deepthink_cli.method import Method
 from deepthink_cli.scoring.softmax import log_softmax
 from deepthink_cli.techniques.registry import technique_of
-from deepthink_cli.tuning.nested import Comparison, best, choose_nested, correctness, fits_within
+from deepthink_cli.tuning.nested import (
+    FEWEST_ROWS,
+    LEVEL,
+    Comparison,
+    best,
+    choose_nested,
+    correctness,
+    fits_within,
+    sign_test,
+)
 from deepthink_cli.tuning.options import Grid, best_of_trajectories
 from deepthink_cli.updates.rules import Gate
 
@@ -168,3 +179,44 @@ def test_random_labels_make_a_difference_as_rarely_as_the_level_of_the_test_says
         nested = choose_nested(outer, inner, folds)
         differ += Comparison.of(nested.right.tolist(), outer[0].tolist()).beyond_noise
     assert differ <= 5
+
+
+@pytest.mark.parametrize(("gained", "lost"), [(1, 0), (0, 3), (6, 0), (5, 0), (8, 1), (9, 2), (40, 20), (700, 600)])
+def test_the_sign_test_is_the_binomial_test_of_the_discordant_rows(gained: int, lost: int) -> None:
+    expected = binomtest(gained, gained + lost, 0.5, alternative="greater").pvalue
+    assert sign_test(gained, lost) == pytest.approx(expected, rel=1e-9)
+
+
+def test_rows_that_agree_are_no_evidence() -> None:
+    same = Comparison.of([True, False, True], [True, False, True])
+    assert (same.p, same.beyond_noise, same.difference) == (1, False, 0)
+    low, high = same.interval
+    assert low < 0 < high
+
+
+def test_the_fewest_rows_are_those_that_can_decide() -> None:
+    assert sign_test(FEWEST_ROWS, 0) < LEVEL <= sign_test(FEWEST_ROWS - 1, 0)
+
+
+def test_a_comparison_counts_pairs() -> None:
+    comparison = Comparison.of([True] * 8 + [False] * 2, [True] * 2 + [False] * 7 + [True])
+    assert (comparison.right, comparison.plain, comparison.gained, comparison.lost) == (8, 3, 6, 1)
+    assert comparison.difference == pytest.approx(0.5)
+    assert comparison.accuracy - comparison.baseline == pytest.approx(comparison.difference)
+
+
+def test_what_is_beyond_noise_has_an_interval_above_zero() -> None:
+    for rows in (6, 16, 100):
+        for gained in range(rows + 1):
+            for lost in range(rows + 1 - gained):
+                comparison = Comparison(rows, gained, lost, gained, lost)
+                assert not comparison.beyond_noise or comparison.interval[0] > 0
+
+
+def test_the_interval_holds_the_difference_in_about_95_of_100_samples() -> None:
+    draw, held = random.Random(0), 0
+    for _ in range(2000):
+        outcomes = draw.choices([1, -1, 0], [0.25, 0.1, 0.65], k=30)
+        low, high = Comparison(30, 0, 0, outcomes.count(1), outcomes.count(-1)).interval
+        held += low <= 0.15 <= high
+    assert 0.93 <= held / 2000 <= 0.98

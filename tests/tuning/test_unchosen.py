@@ -48,9 +48,16 @@ def test_a_label_is_in_excess_if_it_is_given_to_twice_as_many_rows_as_have_it_or
 )
 def test_what_needs_no_choice_is_a_correction_without_labels_at_t_1(calibrations: tuple[str, ...], kept: str) -> None:
     settings = Grid(TuneOptions.checked(iterations=3).methods, calibrations).settings
-    setting = settings[unchosen(settings, Excess("a", 4, 2))]
+    right = [5] * len(settings)
+    setting = settings[unchosen(settings, Excess("a", 4, 2), right)]
     assert (setting.calibration, setting.method.iterations) == (kept, 1)
-    assert unchosen(settings, None) == 0
+    assert unchosen(settings, None, right) == 0
+
+
+@pytest.mark.parametrize(("contextual", "domain", "kept"), [(4, 5, "domain"), (4, 4, "none"), (6, 7, "contextual")])
+def test_a_correction_that_labels_fewer_rows_correctly_is_not_kept(contextual: int, domain: int, kept: str) -> None:
+    settings = Grid(TuneOptions.checked().methods, ("none", "contextual", "domain")).settings
+    assert settings[unchosen(settings, Excess("a", 4, 2), [5, contextual, domain])].calibration == kept
 
 
 @pytest.fixture

@@ -11,21 +11,9 @@ import numpy as np
 import pytest
 import torch
 
-from deepthink_cli import (
-    DemonstrationSet,
-    Gate,
-    Memory,
-    Method,
-    load_memory,
-    save_memory,
-    think,
-    tokenize_demonstrations,
-)
-from deepthink_cli.engine.batches import BatchedEngine
+from deepthink_cli import Gate, Memory
 from deepthink_cli.memory import State
-from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.registry import split_names
-from deepthink_cli.thinking import think_together
 from deepthink_cli.updates.registry import RULES, checked_rule, parse_rule, rule_text, values_of
 
 LAYERS = 3
@@ -88,30 +76,6 @@ def test_with_a_gate_of_one_inverse_time_is_the_mean_of_all_readings_but_the_fir
     for present in presents:
         memory, _ = memory.updated(present.copy(), parse_rule("inverse-time", Gate(1.0)))
     torch.testing.assert_close(memory.keys[1], torch.stack([present.keys[1] for present in presents]).mean(0))
-
-
-@pytest.fixture
-def tokenized(llama: BatchedEngine, reviews: DemonstrationSet) -> TokenizedDemonstrations:
-    return tokenize_demonstrations(llama.tokenizer, reviews)
-
-
-def test_rules_thought_in_step_think_as_each_alone(llama: BatchedEngine, tokenized: TokenizedDemonstrations) -> None:
-    thoughts = [(tokenized, Method(3, parse_rule(text, Gate(0.3)))) for text in ("gate", "keys-only", "cosine")]
-    *_, together = think_together(llama, thoughts)
-    for memory, thought in zip(together, thoughts, strict=True):
-        *_, alone = think(llama, *thought)
-        for actual, expected in zip((*memory.keys, *memory.values), (*alone.keys, *alone.values), strict=True):
-            torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-4)
-
-
-@pytest.mark.parametrize("text", SHARES)
-def test_a_memory_brings_its_rule_back(
-    llama: BatchedEngine, tokenized: TokenizedDemonstrations, tmp_path: Path, text: str
-) -> None:
-    rule = parse_rule(text, Gate(0.3, 0.5))
-    save_memory(list(think(llama, tokenized, Method(2, rule)))[-1], tmp_path / "mem.safetensors")
-    provenance = load_memory(tmp_path / "mem.safetensors").provenance
-    assert provenance.method.update == rule
 
 
 @pytest.mark.parametrize("text", SHARES)

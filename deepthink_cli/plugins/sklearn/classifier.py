@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
 from inspect import signature
+from operator import index
 from typing import TYPE_CHECKING, Any
 from warnings import warn
 
@@ -238,11 +239,15 @@ class DeepThinkingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         reads = selection_method(self.demos_by, "demos_by").reads
         if self.shots is None:
             return given, None
+        try:
+            shots = index(self.shots)
+        except TypeError as error:
+            raise InputError.of("shots", self.shots, "a number of demonstrations, 1 or more") from error
         seed = self.random_state
         if not isinstance(seed, int | np.integer):
             seed = check_random_state(seed).randint(2**31 - 1)
         queries = [Query(example.text, given.labels, example.label) for example in given.examples]
-        request = Request(self.demos_by, self.shots, int(seed), chat=self.chat)
+        request = Request(self.demos_by, shots, int(seed), chat=self.chat)
         engine = self._engine()
         pool = PoolRows.of("X", queries, given.template, given.labels).fitting(engine.tokenizer, engine.limits)
         chosen = choose_demonstrations(engine if reads else None, pool, request)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import REVIEWS, TEMPLATE, Models, shared
+from conftest import REVIEWS, TEMPLATE, Models, readings_of, shared
 from helpers.families import write_model
 from safetensors import safe_open
 from transformers import AutoConfig
@@ -25,8 +25,6 @@ from deepthink_cli import (
     load_model,
     save_memory,
     score,
-    think,
-    tokenize_demonstrations,
     tokenize_queries,
 )
 from deepthink_cli.errors import InputError
@@ -46,7 +44,7 @@ def exported(engine: Engine, folder: Path, positions: Positions = "continued", *
     """A memory of three readings, which is exported to `folder/cache.safetensors`."""
     reviews = DemonstrationSet.of([Example(text, label) for text, label in REVIEWS], TEMPLATE)
     method = Method(3, Gate(0.5), positions)
-    memory = list(think(engine, tokenize_demonstrations(engine.tokenizer, reviews), method))[-1]
+    memory = list(readings_of(engine, reviews, method))[-1]
     save_memory(memory, folder / "mem")
     output, model = folder / "cache.safetensors", ModelOptions.checked(**options)
     export_memory(EXPORTERS["mlx"], folder / "mem", output, model=model)

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import REVIEWS, TEMPLATE, Loaded, Models
+from conftest import REVIEWS, TEMPLATE, Loaded, Models, readings_of, shared
 from helpers.chats import chat_tokenizer
 from helpers.families import FAMILIES, OF_EACH_KIND, WINDOWED, write_model
 from helpers.soak import with_soak
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from deepthink_cli import (
     Chat,
@@ -45,7 +45,7 @@ def memories(engine: Engine, method: Method, **changes: Any) -> list[Memory]:
     """The memories of four reviews, twice, so that they are longer than an attention window."""
     examples = [Example(text, label) for text, label in REVIEWS * 2]
     demonstrations = replace(DemonstrationSet.of(examples, TEMPLATE), **changes)
-    return list(think(engine, tokenize_demonstrations(engine.tokenizer, demonstrations), method))
+    return list(readings_of(engine, demonstrations, method))
 
 
 def adapted(folder: Path, memory: Memory, into: Path) -> Any:
@@ -111,25 +111,6 @@ def test_a_chat_memory_is_a_prefix_of_the_conversation(models: Models, tmp_path:
     check_scores(engine, folder, memory, tmp_path / "adapter")
 
 
-def test_generation_continues_from_the_adapter_as_from_the_cache(llama: Engine, models: Models, tmp_path: Path) -> None:
-    memory = memories(llama, Method(2, Gate(0.5)))[-1]
-    model = adapted(models("llama"), memory, tmp_path / "adapter")
-    ids_1S = torch.tensor([llama.tokenizer("Review: so so", add_special_tokens=False)["input_ids"]])
-    mask_1A = torch.ones(1, memory.length + ids_1S.shape[1], dtype=torch.long)
-    ours = model.base_model.generate(
-        torch.cat([torch.zeros(1, memory.length, dtype=torch.long), ids_1S], dim=1),
-        past_key_values=memory.as_cache(),
-        attention_mask=mask_1A,
-        max_new_tokens=8,
-        do_sample=False,
-        eos_token_id=None,
-    )[0, memory.length :]
-    theirs = model.generate(
-        input_ids=ids_1S, attention_mask=torch.ones_like(ids_1S), max_new_tokens=8, do_sample=False, eos_token_id=None
-    )
-    assert theirs[0].tolist() == ours.tolist()
-
-
 def test_the_adapter_names_its_model_and_is_the_same_every_time(llama: Engine, tmp_path: Path) -> None:
     memory = memories(llama, Method(1))[0]
     for name in ("a", "b"):
@@ -168,3 +149,58 @@ def test_an_exported_memory_is_no_model(llama: Engine, tmp_path: Path) -> None:
     write_peft(memories(llama, Method(1))[0], tmp_path / "adapter")
     with pytest.raises(InputError, match="holds an adapter; merge it into its model first"):
         load_model(str(tmp_path / "adapter"))
+
+
+PROMPTS = ["Review: a quiet joy\nSentiment:", "Review: so so\nSentiment:"]
+ANSWERS = (" positive", " negative")
+
+
+@pytest.fixture(scope="module")
+def memory(llama: Engine) -> Memory:
+    """A memory of two readings of four reviews."""
+    reviews = DemonstrationSet.of([Example(text, label) for text, label in REVIEWS], TEMPLATE)
+    return list(think(llama, tokenize_demonstrations(llama.tokenizer, reviews), Method(2, Gate(0.5))))[-1]
+
+
+@pytest.fixture(scope="module")
+def adapter(memory: Memory, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the exported memory."""
+    folder = tmp_path_factory.mktemp("exported") / "adapter"
+    write_peft(memory, folder)
+    return folder
+
+
+def ours(engine: Engine, memory: Memory) -> list[float]:
+    """The log-probability of every answer after every prompt."""
+    queries = [Query(text, ("positive", "negative")) for text in ("a quiet joy", "so so")]
+    tokenized = tokenize_queries(engine.tokenizer, memory.provenance.demonstrations, queries)
+    return [value for scores in score(engine, memory, tokenized) for value in scores.sums]
+
+
+def harness(folder: Path, adapter: Path, **arguments: Any) -> list[float]:
+    """What the released lm-evaluation-harness computes for the same prompts and answers."""
+    pytest.importorskip("lm_eval", reason="lm_eval is not installed")
+    from lm_eval.api.instance import Instance
+    from lm_eval.models.huggingface import HFLM
+
+    model = HFLM(str(folder), peft=str(adapter), dtype="float32", device="cpu", batch_size=2, **arguments)
+    pairs = [(prompt, answer) for prompt in PROMPTS for answer in ANSWERS]
+    requests = [Instance("loglikelihood", {}, pair, number) for number, pair in enumerate(pairs)]
+    return [float(value) for value, _ in model.loglikelihood(requests, disable_tqdm=True)]
+
+
+def test_lm_evaluation_harness_scores_as_we_do_without_a_bos(
+    llama: Engine, memory: Memory, models: Models, adapter: Path
+) -> None:
+    expected = ours(llama, memory)
+    assert harness(models("llama"), adapter, add_bos_token=False) == pytest.approx(expected, abs=1e-4)
+    assert harness(models("llama"), adapter) != pytest.approx(expected, abs=1e-2)
+
+
+def test_a_llama_tokenizer_adds_a_bos_to_the_query_until_it_is_turned_off() -> None:
+    folder = shared("tokenizers/llama2")
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    assert tokenizer(PROMPTS[0])["input_ids"][0] == tokenizer.bos_token_id
+    assert tokenizer.bos_token_id not in tokenizer(PROMPTS[0], add_special_tokens=False)["input_ids"]
+    silent = AutoTokenizer.from_pretrained(folder, add_bos_token=False)
+    assert silent.bos_token_id not in silent(PROMPTS[0])["input_ids"]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import SHARED, Models
+from conftest import Models
 from helpers.harness_tasks import ROWS, SHAPES, harness_task, write_data
 from helpers.soak import with_soak
 from transformers import AutoTokenizer
@@ -21,6 +21,7 @@ from deepthink_cli.errors import InputError
 pytest.importorskip("lm_eval", reason="lm-eval is not installed")
 
 import lm_eval.models
+import pytest
 from lm_eval import simple_evaluate
 from lm_eval.models.huggingface import HFLM
 from lm_eval.tasks import TaskManager
@@ -139,15 +140,6 @@ def test_one_reading_gives_the_numbers_of_the_harness(
     assert_same(answers(family, kind)[shape], expected)
 
 
-def test_one_reading_gives_the_numbers_of_the_harness_with_sentencepiece(data: Path) -> None:
-    folder = SHARED / "models" / "stories260K"
-    if not folder.exists():
-        pytest.skip("no real weights beside the checkout")
-    tasks = [harness_task(data, shape) for shape in FEW]
-    model = ours(folder)
-    assert_same(responses(model, tasks), responses(theirs(folder), tasks))
-
-
 @pytest.mark.parametrize("multiturn", [True, False])
 @pytest.mark.parametrize("exact", [True, pytest.param(False, marks=pytest.mark.soak)])
 def test_one_reading_gives_the_numbers_of_the_harness_in_a_chat(
@@ -234,19 +226,6 @@ def test_several_readings_score_as_a_memory_of_the_same_tokens(models: Models, d
     assert [value for ((value, _),) in row] == pytest.approx(expected.sums, abs=1e-4)
     once = responses(ours(models("llama")), [harness_task(data, "fixed-words")])["fixed-words"][0]
     assert [value for ((value, _),) in once] != pytest.approx(expected.sums, abs=1e-3)
-
-
-def test_a_few_memories_are_held_and_more_are_read_again(models: Models, data: Path) -> None:
-    model = ours(models("llama"), iterations=2, memories=1)
-    tasks = [harness_task(data, "fixed-words"), harness_task(data, "delimiters")]
-    first = responses(model, tasks)
-    assert len(model.memories._held) == 1
-    assert_same(responses(model, tasks), first)
-    assert model.memories.readings == 4
-    held = ours(models("llama"), iterations=2, memories=2)
-    responses(held, tasks)
-    responses(held, tasks)
-    assert held.memories.readings == 2
 
 
 def test_kept_memories_are_not_read_again_unless_the_method_differs(models: Models, data: Path, tmp_path: Path) -> None:
@@ -383,12 +362,6 @@ def test_wrong_arguments_are_named(arguments: dict[str, Any], told: str) -> None
         DeepThinkLM(**{"pretrained": "pocket", **arguments})
 
 
-def test_all_wrong_arguments_are_named_at_once() -> None:
-    with pytest.raises(InputError) as caught:
-        DeepThinkLM("pocket", eta=7, memories=0, dtipe="float32")
-    assert len(caught.value.messages) == 3
-
-
 @pytest.mark.parametrize(
     ("content", "written", "start"),
     [
@@ -402,3 +375,16 @@ def test_a_turn_is_split_before_its_query_if_it_ends_with_it(content: str, writt
     split = split_in_turn(content, "query", written)
     assert split == written
     assert (split.start if isinstance(split, SplitContext) else None) == start
+
+
+def test_a_few_memories_are_held_and_more_are_read_again(models: Models, data: Path) -> None:
+    model = ours(models("llama"), iterations=2, memories=1)
+    tasks = [harness_task(data, "fixed-words"), harness_task(data, "delimiters")]
+    first = responses(model, tasks)
+    assert len(model.memories._held) == 1
+    assert_same(responses(model, tasks), first)
+    assert model.memories.readings == 4
+    held = ours(models("llama"), iterations=2, memories=2)
+    responses(held, tasks)
+    responses(held, tasks)
+    assert held.memories.readings == 2

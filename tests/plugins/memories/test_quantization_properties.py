@@ -125,20 +125,6 @@ def test_the_first_token_is_the_low_half_of_its_byte() -> None:
     assert (stored.low.item(), stored.scale.item()) == (0.0, 1.0)
 
 
-def test_quantizing_again_moves_nothing_further() -> None:
-    for bits in (8, 4):
-        once = dequantized(quantized(normal((2, 33, 16), 1.0), "values", form(bits)), "values", 33, form(bits))
-        again = dequantized(quantized(once, "values", form(bits)), "values", 33, form(bits))
-        scale = quantized(once, "values", form(bits)).scale.max()
-        assert (again - once).abs().max() <= scale / 2 * 1.01
-
-
 def test_numbers_that_bfloat16_does_not_hold_are_refused() -> None:
     with pytest.raises(DeepThinkError, match=r"^int8 cannot store keys as large as 3.4e\+38; keep float32$"):
         quantized(torch.tensor([[[-3.4028e38], [0.0]]]), "keys", form(8))
-
-
-def test_a_group_of_any_size_needs_no_more_memory_than_the_tensor() -> None:
-    wide = form(8, group=10**15)
-    numbers = normal((1, 5, 4), 1.0)
-    assert dequantized(quantized(numbers, "keys", wide), "keys", 5, wide) == pytest.approx(numbers, abs=0.02)

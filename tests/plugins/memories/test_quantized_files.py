@@ -7,20 +7,12 @@ from typing import Any
 
 import pytest
 import torch
+from conftest import readings_of
 from helpers.by_hand import changed, parts, write_parts
 from safetensors import safe_open
 from safetensors.torch import load_file
 
-from deepthink_cli import (
-    DemonstrationSet,
-    Method,
-    evaluate,
-    load_memory,
-    predict,
-    save_memory,
-    think,
-    tokenize_demonstrations,
-)
+from deepthink_cli import DemonstrationSet, Method, evaluate, load_memory, predict, save_memory
 from deepthink_cli.artifact.files import read_memories
 from deepthink_cli.artifact.format import Header, read_artifact, summary
 from deepthink_cli.engine.base import Engine
@@ -33,7 +25,7 @@ only_8_bits = pytest.mark.parametrize("small", [8], indirect=True)
 
 @pytest.fixture
 def plain(llama: Engine, reviews: DemonstrationSet, tmp_path: Path) -> Header:
-    readings = list(think(llama, tokenize_demonstrations(llama.tokenizer, reviews), Method(3)))
+    readings = list(readings_of(llama, reviews, Method(3)))
     return save_memory([readings[0], readings[2]], tmp_path / "mem.safetensors")
 
 

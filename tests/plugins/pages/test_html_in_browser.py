@@ -149,15 +149,6 @@ def test_samples_are_read_with_the_keyboard_alone(opened: Opened) -> None:
     assert not tab.locator("#detail").is_visible()
 
 
-def test_a_filter_keeps_the_focus_and_closes_the_row(opened: Opened) -> None:
-    tab = opened(web_page())
-    tab.locator(".grid-row").first.click()
-    tab.locator("#filter-search").focus()
-    tab.keyboard.type("far too")
-    assert tab.input_value("#filter-search") == "far too"
-    assert not tab.locator("#detail").is_visible()
-
-
 def test_a_curve_shows_the_values_under_the_pointer_and_by_keys(opened: Opened) -> None:
     tab = opened(web_page())
     values = tab.locator(".u-legend .u-value")
@@ -169,14 +160,6 @@ def test_a_curve_shows_the_values_under_the_pointer_and_by_keys(opened: Opened) 
     tab.locator(".plot").first.focus()
     tab.keyboard.press("ArrowLeft")
     assert values.all_inner_texts()[0] == "2"
-
-
-def test_a_line_is_hidden_by_its_name_in_the_legend(opened: Opened) -> None:
-    tab = opened(web_page())
-    name = tab.locator(".u-series th").nth(1)
-    name.focus()
-    tab.keyboard.press("Enter")
-    assert "u-off" in tab.locator(".u-series").nth(1).get_attribute("class")
 
 
 def test_many_rows_are_not_in_the_document_at_once(opened: Opened) -> None:
@@ -199,13 +182,6 @@ def test_texts_of_samples_run_no_script(opened: Opened) -> None:
     assert EVIL in tab.inner_text("#detail")
     assert tab.title() == "A report: runs/tiny"
     assert tab.locator("img").count() == 0
-
-
-def test_without_scripts_there_are_tables_and_pictures(opened: Opened) -> None:
-    tab = opened(web_page(), java_script_enabled=False)
-    assert column(tab, 1) == ["sst2", "mr", "trec"]
-    assert tab.locator("figure img").evaluate("image => image.naturalWidth") > 100
-    assert tab.locator("#samples noscript p").is_visible()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -49,18 +49,6 @@ def test_filtering_keeps_the_best_third_in_every_stage() -> None:
     assert candidates.contributions == pytest.approx(np.array(expected))
 
 
-def test_rows_that_help_all_others_by_the_same_have_the_same_score() -> None:
-    class Helpful(FakeTrials):
-        def one(self, demonstrations: Sequence[int], row: int) -> np.ndarray:
-            right = 0.4 if demonstrations else 0.3
-            return np.array([right if label == self.gold[row] else (1 - right) / 2 for label in range(3)])
-
-    pool, trials = fake_pool(90)
-    candidates = filtered(replace(pool, trials=Helpful(trials.gold)), 2, random.Random(7))
-    assert len(set(candidates.scores.tolist())) == 1
-    assert candidates.rows.tolist() == list(range(9))
-
-
 def test_a_row_does_not_help_its_own_input_with_another_label() -> None:
     pool, trials = fake_pool(8)
     given = contributions_of(replace(pool, groups=[0, 1, 2, 3, 0, 1, 6, 7]), [0, 1], [4, 5, 6, 0])
@@ -77,13 +65,6 @@ def test_no_row_is_scored_more_often_than_its_stage_needs() -> None:
     filtered(pool, 2, random.Random(7))
     scored = sum(len(rows) for each, rows in trials.tried if each)
     assert scored == 90 * 10 + 30 * 20 + 10 * 60
-
-
-def test_a_small_pool_is_scored_and_kept_whole() -> None:
-    pool, _ = fake_pool(12)
-    candidates = filtered(pool, 4, random.Random(0))
-    assert candidates.rows.tolist() == list(range(12))
-    assert candidates.contributions.shape == (12, 10)
 
 
 def test_every_label_keeps_candidates_in_a_balanced_pool() -> None:
@@ -104,13 +85,6 @@ def test_substitution_prefers_a_row_that_helps_other_inputs() -> None:
     candidates = made([[0.5, 0.0], [0.9, 0.0], [0.0, 0.4], [0.0, 0.3]])
     # s(0) = 0.5 - 1 and s(2) = 0.4 - 0, after row 1.
     assert substitute(pool, candidates, (1, 3), 1) == (1, 2)
-
-
-@pytest.mark.parametrize("seed", range(30))
-def test_of_rows_that_help_the_same_inputs_the_first_is_taken(seed: int) -> None:
-    values, pool = np.random.default_rng(seed).normal(size=(19, 100)) / 10, fake_pool(38)[0]
-    twice = made(np.concatenate([values, values]).tolist())
-    assert all(row < 19 or row - 19 in taken for taken in [first_set(pool, twice, 4)] for row in taken)
 
 
 def test_substitution_is_the_best_by_its_definition() -> None:

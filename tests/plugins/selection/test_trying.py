@@ -5,23 +5,45 @@ from __future__ import annotations
 import math
 import random
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
-from fractions import Fraction
 from itertools import islice, permutations
+from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from conftest import REVIEWS, TEMPLATE, Models, read
+from helpers.chats import write_chat_model
 from helpers.fake_trials import FakeTrials, fake_pool
 
-from deepthink_cli.data.examples import Query
-from deepthink_cli.data.template import Template
-from deepthink_cli.errors import InputError
+from deepthink_cli import (
+    Chat,
+    DemonstrationSet,
+    Engine,
+    Example,
+    Memory,
+    Method,
+    Query,
+    Template,
+    load_model,
+    score,
+    think,
+    tokenize_demonstrations,
+    tokenize_queries,
+)
+from deepthink_cli.engine.base import Reading, ScoringPlan, Sums
+from deepthink_cli.engine.network import LanguageModel
+from deepthink_cli.engine.packed import PackedEngine
+from deepthink_cli.errors import DeepThinkError, InputError
+from deepthink_cli.events import Event, Progress
+from deepthink_cli.model.boundary import special_ids
 from deepthink_cli.plugins.selection.orders import global_entropy, local_entropy
 from deepthink_cli.plugins.selection.random_sets import accuracies, dev_rows, random_sets
-from deepthink_cli.selection.base import Choice, Pool, SelectionMethod
-from deepthink_cli.selection.choice import Request, choose_demonstrations
-from deepthink_cli.selection.pool import PoolRows
+from deepthink_cli.plugins.selection.trials import EngineTrials
+from deepthink_cli.selection.base import Pool
 from deepthink_cli.selection.registry import METHODS
+from deepthink_cli.selection.store import Store
 
 TRYING = [name for name, method in METHODS.items() if "trials" in method.reads]
 
@@ -87,23 +109,6 @@ def test_no_set_is_tried_on_an_input_that_it_has_with_another_label() -> None:
         dev_rows(replace(pool, groups=[0, 1, 2, 3] * 2 + [0, 0]), 4, random.Random(0))
 
 
-def test_rows_with_one_text_and_two_labels_are_one_input_of_a_pool(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen = list[Pool]()
-
-    def observe(pool: Pool, shots: int, draw: random.Random) -> Choice:
-        seen.append(pool)
-        return Choice(range(shots))
-
-    monkeypatch.setitem(METHODS, "observe", SelectionMethod(observe, "", ""))
-    rows = [Query(text, ("a", "b"), label) for text in ("one", "two", "three") for label in "ab"]
-    pool = PoolRows.of("rows", rows, Template("{text} {label}"), ("a", "b"))
-    choose_demonstrations(None, pool, Request("observe", 2))
-    (given,) = seen
-    assert [given.inputs.tolist().count(number) for number in range(3)] == [2, 2, 2]
-    for row, number in zip(given.rows, given.inputs, strict=True):
-        assert {each.text for each, same in zip(given.rows, given.inputs, strict=True) if same == number} == {row.text}
-
-
 @pytest.mark.parametrize("rows", [5, 30, 300])
 def test_every_set_lacks_a_dev_row(rows: int) -> None:
     pool, _ = fake_pool(rows)
@@ -145,30 +150,6 @@ def test_influence_finds_the_rows_that_help() -> None:
     for row in helpful:
         trials.pull[row] = [4.0 if trials.gold[row] == gold else -4.0 for gold in trials.gold]
     assert set(chosen("influence", pool, 3)) == set(helpful)
-
-
-@pytest.mark.parametrize("seed", range(8))
-def test_rows_of_equal_influence_have_equal_scores_and_the_first_is_chosen(seed: int) -> None:
-    pool, trials = fake_pool(30)
-    trials.pull[:] = 0.0  # no row changes a prediction, but sets leave out different dev rows
-    choice = METHODS["influence"](pool, 6, random.Random(seed))
-    tried, dev = [each for each, _ in trials.tried], set(trials.tried[0][1])
-    right = {row for row in dev if int(trials.one((), row).argmax()) == trials.gold[row]}
-    share = {each: Fraction(len(right - set(each)), len(dev - set(each))) for each in tried}
-    exact = [
-        sum((share[each] for each in tried if row in each), Fraction(0)) / sum(row in each for each in tried)
-        - sum((share[each] for each in tried if row not in each), Fraction(0)) / sum(row not in each for each in tried)
-        for row in range(30)
-    ]
-    assert len(set(exact)) < 30
-    assert list(choice.rows) == sorted(range(30), key=lambda row: (-exact[row], row))[:6]
-
-
-def test_the_same_counts_of_labels_are_as_even_whichever_labels_have_them() -> None:
-    values = {
-        global_entropy(np.repeat(np.eye(4)[list(order)], (1, 2, 3, 4), axis=0)) for order in permutations(range(4))
-    }
-    assert len(values) == 1
 
 
 @pytest.mark.parametrize(
@@ -217,3 +198,146 @@ def test_only_entropies_ignore_the_labels_of_other_rows(method: str) -> None:
     ]
     after = chosen(method, Pool(relabelled, trials=trials), 6)
     assert (after == before) == ("entropy" in method)
+
+
+LABELS = ("negative", "positive")
+ROWS = [Query(text, LABELS, gold) for text, gold in [*REVIEWS, ("a gem", "positive"), ("so very dull", "negative")]]
+SETS = [(0, 1), (1, 0), (2,), (3, 4, 0)]
+
+
+def trials_of(engine: Engine, store: Store | None = None, **options: object) -> EngineTrials:
+    """Trials of the reviews."""
+    return EngineTrials(engine, ROWS, Template(TEMPLATE), LABELS, store=store, **options)  # type: ignore[arg-type]
+
+
+def probabilities(sums: Sequence[Sequence[float]]) -> np.ndarray:
+    """The softmax of log-probabilities (rows, C)."""
+    return torch.tensor(sums, dtype=torch.float64).softmax(dim=-1).numpy()
+
+
+def by_thinking(engine: Engine, rows: Sequence[int], asked: Sequence[int], chat: Chat | None = None) -> np.ndarray:
+    """Probabilities by `think` with T = 1 and `score`."""
+    examples = [Example(ROWS[row].text, str(ROWS[row].gold)) for row in rows]
+    demonstrations = DemonstrationSet.of(examples, TEMPLATE, LABELS, chat)
+    read_once = tokenize_demonstrations(engine.tokenizer, demonstrations)
+    (memory,) = think(engine, read_once, Method(iterations=1))
+    queries = tokenize_queries(engine.tokenizer, read_once, [ROWS[row] for row in asked])
+    return probabilities([scores.sums for scores in score(engine, memory, queries)])
+
+
+class Failing(PackedEngine):
+    """An engine that reads so often, a few sets at a time."""
+
+    def __init__(self, model: LanguageModel, readings: int) -> None:
+        super().__init__(model)
+        self.left = readings
+
+    @property
+    def tokens_together(self) -> int:
+        """About two reviews."""
+        return 60
+
+    def read(self, readings: Sequence[Reading]) -> list[Memory]:
+        """Read, unless that was done too often."""
+        self.left -= 1
+        if self.left < 0:
+            raise KeyboardInterrupt
+        return super().read(readings)
+
+
+class Infinite(PackedEngine):
+    """An engine whose scores are infinite."""
+
+    def score(self, memories: Sequence[Memory], plan: ScoringPlan) -> list[Sums]:
+        """Scores that are not finite."""
+        return [[[float("-inf")] * len(query.answers) for query in plan.queries] for _ in memories]
+
+
+def test_probabilities_after_a_set_are_those_of_one_reading(llama: Engine) -> None:
+    tried = trials_of(llama).probabilities(SETS, [5, 2, 0])
+    assert (tried.shape, tried.dtype) == ((4, 3, 2), np.float64)
+    for rows, values in zip(SETS, tried, strict=True):
+        assert values == pytest.approx(by_thinking(llama, rows, [5, 2, 0]), abs=1e-5)
+    assert not np.allclose(tried[0], tried[1], atol=1e-3)  # the order counts
+
+
+def test_zero_shot_is_after_the_special_tokens_that_the_tokenizer_adds(llama: Engine) -> None:
+    (tried,) = trials_of(llama).probabilities([()], [0, 5])
+    queries = tokenize_queries(llama.tokenizer, Template(TEMPLATE), [ROWS[0], ROWS[5]])
+    sums = [scores.sums for scores in score(llama, read(llama, special_ids(llama.tokenizer)), queries)]
+    assert special_ids(llama.tokenizer) == (0,)
+    assert tried == pytest.approx(probabilities(sums), abs=1e-6)
+
+
+def test_demonstrations_are_turns_of_a_conversation_with_a_chat(tmp_path: Path) -> None:
+    engine = load_model(str(write_chat_model(tmp_path)))
+    tried = trials_of(engine, chat=Chat()).probabilities([(), (0, 1), (4, 3)], [5, 2])
+    for rows, values in zip([(0, 1), (4, 3)], tried[1:], strict=True):
+        assert values == pytest.approx(by_thinking(engine, rows, [5, 2], Chat()), abs=1e-5)
+    assert tried[0] == pytest.approx(trials_of(engine).probabilities([()], [5, 2])[0])
+
+
+def test_each_distinct_set_is_read_once_and_progress_counts_inputs(llama: Engine) -> None:
+    seen = list[Event]()
+    trials = trials_of(llama, tell=seen.append)
+    tried = trials.probabilities([(0, 1), (), [0, 1], (2,)], [3, 5])
+    assert (trials.sets_read, trials.inputs_scored) == (2, 6)
+    assert seen[-1] == Progress("trying sets", 6, 6)
+    assert tried[0].tolist() == tried[2].tolist()
+    again = trials.probabilities([(2,), (0, 1)], [3, 5])
+    assert again.tolist() == tried[[3, 0]].tolist()
+    assert trials.inputs_scored == 6
+
+
+def test_the_words_of_the_template_before_a_text_are_read_in_the_pass_of_the_sets(
+    models: Models, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, passes, whole = load_model(str(models("llama"))), list[list[Reading]](), PackedEngine.read_pass
+
+    def recorded(self: PackedEngine, readings: Sequence[Reading]) -> list[Memory]:
+        passes.append(list(readings))
+        return whole(self, readings)
+
+    monkeypatch.setattr(PackedEngine, "read_pass", recorded)
+    trials_of(engine).probabilities(SETS, [5, 2, 0])
+    shared = engine.plan(tokenize_queries(engine.tokenizer, Template(TEMPLATE), ROWS)).shared
+    assert len(shared) > 1
+    assert [[reading.token_ids[-len(shared) :] for reading in each] for each in passes] == [[shared] * len(SETS)]
+
+
+def test_other_labels_another_template_and_another_dtype_are_tried_again(
+    llama: Engine, models: Models, tmp_path: Path
+) -> None:
+    store = Store(tmp_path)
+    first = trials_of(llama, store).probabilities([(0, 1)], [5])
+    for labels, template in ((LABELS[::-1], TEMPLATE), (LABELS, TEMPLATE.replace("Review", "Text"))):
+        other = EngineTrials(llama, ROWS, Template(template), labels, store=store)
+        other.probabilities([(0, 1)], [5])
+        assert other.inputs_scored == 1
+    half = load_model(str(models("llama")), dtype="bfloat16")
+    assert not np.array_equal(trials_of(half, store).probabilities([(0, 1)], [5]), first)
+
+
+def test_an_interrupted_trial_continues(llama: Engine, tmp_path: Path) -> None:
+    sets, asked, store = list(permutations(range(4), 2)), [4, 5], Store(tmp_path)
+    whole, begun = trials_of(Failing(llama.model, 100)), trials_of(Failing(llama.model, 4), store)
+    expected = whole.probabilities(sets, asked)
+    with pytest.raises(KeyboardInterrupt):
+        begun.probabilities(sets, asked)
+    rest = trials_of(Failing(llama.model, 100), store)
+    assert rest.probabilities(sets, asked).tolist() == expected.tolist()
+    assert begun.sets_read + rest.sets_read == whole.sets_read == 12
+    assert 0 < begun.sets_read < 12
+
+
+def test_a_set_that_is_too_long_is_refused_before_anything_is_read(llama: Engine) -> None:
+    rows = [*(Query(" ".join([word] * 50), LABELS, "positive") for word in ("long", "same")), *ROWS]
+    trials = EngineTrials(llama, rows, Template(TEMPLATE), LABELS)
+    with pytest.raises(InputError, match=r"a set of 3 demonstrations and a query .* holds 512 .* use fewer shots"):
+        trials.probabilities([(2, 3), (0, 1, 2)], [0])
+    assert trials.sets_read == 0
+
+
+def test_scores_that_are_not_finite_are_refused(llama: Engine) -> None:
+    with pytest.raises(DeepThinkError, match="the score of candidate 1 is -inf"):
+        trials_of(Infinite(llama.model)).probabilities([(0,)], [1])

@@ -9,7 +9,6 @@ import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -91,37 +90,3 @@ def test_curl_sends_a_row_and_a_file_of_rows(expected: list[Any], address: str) 
 def test_the_program_prints_what_predict_prints(expected: list[Any], address: str, capsys: Captured) -> None:
     exec(block("python").replace("http://127.0.0.1:8000", address), {})
     assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == expected
-
-
-@pytest.mark.usefixtures("expected")
-@pytest.mark.parametrize(
-    ("places", "status", "message"),
-    [
-        (range(255), 200, "255 answers to 256 rows"),
-        ([], 200, "0 answers to 256 rows"),
-        ([*range(256), *range(256)], 200, "512 answers to 256 rows"),
-        ([0] * 256, 200, "256 answers to 256 rows, or not in their order"),
-        (range(255, -1, -1), 200, "not in their order"),
-        (range(256), 500, "HTTP 500: "),
-    ],
-)
-def test_the_program_prints_nothing_of_an_answer_that_is_wrong(
-    places: list[int], status: int, message: str, capsys: Captured
-) -> None:
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            self.rfile.read(int(self.headers["Content-Length"]))
-            self.send_response(status)
-            self.end_headers()
-            self.wfile.write(json.dumps([{"index": place, "label": "a"} for place in places]).encode())
-
-        def log_message(self, *_: object) -> None:
-            """Print nothing."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as other:
-        threading.Thread(target=other.serve_forever, args=[0.01], daemon=True).start()
-        program = block("python").replace("127.0.0.1:8000", f"127.0.0.1:{other.server_port}")
-        with pytest.raises(SystemExit, match=message):
-            exec(program, {})
-        other.shutdown()
-    assert capsys.readouterr().out == ""

@@ -4,18 +4,9 @@ from __future__ import annotations
 
 import pandas as pd
 import pytest
+from conftest import readings_of
 
-from deepthink_cli import (
-    DemonstrationSet,
-    Engine,
-    Example,
-    Memory,
-    Method,
-    load_model,
-    predict,
-    think,
-    tokenize_demonstrations,
-)
+from deepthink_cli import DemonstrationSet, Engine, Example, Memory, Method, load_model, predict
 from deepthink_cli.errors import InputError
 from deepthink_cli.plugins.sklearn.frames import label_frame
 
@@ -31,7 +22,7 @@ def engine() -> Engine:
 @pytest.fixture(scope="module")
 def memory(engine: Engine) -> Memory:
     given = DemonstrationSet.of(EXAMPLES, "Review: {review}\nSentiment: {sentiment}")
-    *_, last = think(engine, tokenize_demonstrations(engine.tokenizer, given), Method(iterations=2))
+    *_, last = readings_of(engine, given, Method(iterations=2))
     return last
 
 
@@ -49,7 +40,7 @@ def test_a_frame_gets_the_labels_and_probabilities_of_predict(engine: Engine, me
 def test_a_template_with_several_fields_reads_several_columns(engine: Engine) -> None:
     examples = [Example({"premise": text, "year": "1999"}, label) for text, label in (("rain", "wet"), ("sun", "dry"))]
     given = DemonstrationSet.of(examples, "{premise} in {year}: {label}")
-    memory = next(think(engine, tokenize_demonstrations(engine.tokenizer, given)))
+    memory = next(readings_of(engine, given))
     labelled = label_frame(engine, memory, pd.DataFrame({"year": [2001], "premise": ["a storm"]}))
     (expected,) = predict(engine, memory, [{"premise": "a storm", "year": "2001"}])
     assert labelled["label"].tolist() == [expected.label]
@@ -83,6 +74,6 @@ def test_a_frame_whose_columns_do_not_fit_is_refused(
 
 def test_a_memory_without_labels_is_refused(engine: Engine) -> None:
     given = DemonstrationSet(tuple(EXAMPLES), DemonstrationSet.of(EXAMPLES, "{review}: {label}").template, ())
-    memory = next(think(engine, tokenize_demonstrations(engine.tokenizer, given)))
+    memory = next(readings_of(engine, given))
     with pytest.raises(InputError, match="has no labels of its own"):
         label_frame(engine, memory, pd.DataFrame({"review": ["a"]}))

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import pickle
 import sys
-import warnings
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -31,7 +29,6 @@ from deepthink_cli import (
     load_memory,
     load_model,
     predict,
-    read_demonstrations,
     save_memory,
     think,
     tokenize_demonstrations,
@@ -41,7 +38,6 @@ from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.plugins.sklearn import classifier as sklearn
 from deepthink_cli.plugins.sklearn import kept_models as thinking_cache
 from deepthink_cli.plugins.sklearn.classifier import DeepThinkingClassifier, shared_cache
-from deepthink_cli.plugins.sklearn.texts import classes_of, texts_of, words_of
 from deepthink_cli.provenance import TokenizedDemonstrations
 
 TEXTS, LABELS = [text for text, _ in REVIEWS], [label for _, label in REVIEWS]
@@ -125,18 +121,6 @@ def test_texts_may_come_in_any_form(form: Any, fitted: DeepThinkingClassifier) -
     assert other.n_features_in_ == 1
 
 
-def test_a_template_with_several_fields_reads_columns_by_name_or_in_order() -> None:
-    frame = pd.DataFrame({"year": ["1999", "2001"], "id": [1, 2], "weather": ["rain", "sun"]})
-    by_name = classifier(template="{weather} in {year}: {label}").fit(frame, ["wet", "dry"])
-    in_order = classifier(template="{weather} in {year}: {label}").fit(
-        frame[["weather", "year"]].values, ["wet", "dry"]
-    )
-    assert by_name.memory_.provenance == in_order.memory_.provenance
-    rows = frame[["weather", "year"]].to_dict("records")
-    assert by_name.predict(frame).tolist() == in_order.predict(rows).tolist()
-    assert by_name.n_features_in_ == 2
-
-
 @pytest.mark.parametrize(
     ("labels", "words"),
     [
@@ -151,35 +135,6 @@ def test_labels_of_any_kind_are_predicted_as_they_were_given(labels: Any, words:
     assert fitted.classes_.tolist() == sorted(set(np.asarray(labels).tolist()))
     assert fitted.memory_.provenance.demonstrations.labels == words
     assert set(fitted.predict(QUERIES).tolist()) <= set(fitted.classes_.tolist())
-
-
-def test_labels_that_differ_only_by_normalisation_cause_a_warning() -> None:
-    with pytest.warns(UserWarning, match=r"'cafe\\u0301' and 'caf\\xe9' differ only by Unicode normalisation"):
-        classifier(iterations=1).fit(TEXTS, ["caf\xe9", "cafe\u0301", "caf\xe9", "cafe\u0301"])
-
-
-NULLABLE = [
-    ([1, 0, 1, 0], "Int64"),
-    ([1, 0, 1, 0], "int64[pyarrow]"),
-    ([True, False, True, False], "boolean"),
-    ([True, False, True, False], "bool[pyarrow]"),
-    ([1, 0, 1, 0], "category"),
-    (["1", "0", "1", "0"], "string"),
-]
-
-
-@pytest.mark.parametrize(("values", "dtype"), NULLABLE)
-def test_labels_have_the_words_of_the_same_values_in_a_file(values: list[Any], dtype: str, tmp_path: Path) -> None:
-    file = tmp_path / "demos.jsonl"
-    rows = [{"text": text, "label": value} for text, value in zip(TEXTS, values, strict=True)]
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    words = {example.label for example in read_demonstrations(str(file)).examples}
-    series = pd.Series(values, dtype=dtype)
-    for labels in (series, series.to_frame()):
-        texts = texts_of(TEXTS, ["text"])
-        classes, _ = classes_of(labels, texts)
-        assert classes.tolist() == sorted(set(values))
-        assert set(words_of(classes, None)) == words
 
 
 @pytest.mark.parametrize("words", [{1: "positive", 0: "negative"}, ["negative", "positive"]])
@@ -216,37 +171,11 @@ def test_a_grid_over_t_and_eta_reads_each_training_set_once_for_every_eta(readin
     assert set(search.cv_results_["params"][0]) == set(grid)
 
 
-def test_a_grid_in_threads_reads_once_too(readings: list[str]) -> None:
-    import joblib
-
-    with joblib.parallel_backend("threading"):
-        search = GridSearchCV(classifier(), {"iterations": [1, 2]}, cv=2, n_jobs=2, refit=False, error_score="raise")
-        search.fit(MANY, KINDS)
-    assert len(readings) == 4
-
-
-def test_a_fit_with_more_readings_continues(readings: list[str]) -> None:
-    expected = classifier(iterations=3, keep="all").fit(MANY, KINDS)
-    shared_cache()._readings.clear()
-    readings.clear()
-    classifier(iterations=2).fit(MANY, KINDS)
-    longer = classifier(iterations=3, keep="all").fit(MANY, KINDS)
-    assert len(readings) == 3
-    assert longer.memory_.provenance == expected.memory_.provenance
-    pairs = zip(longer.memories_, expected.memories_, strict=True)
-    assert all((one == two).all() for left, right in pairs for one, two in zip(left.keys, right.keys, strict=True))
-
-
 def test_the_classifier_works_in_a_pipeline_and_in_cross_validation() -> None:
     pipeline = make_pipeline(FunctionTransformer(lambda texts: [text.lower() for text in texts]), classifier())
     scores = cross_val_score(pipeline, [text.upper() for text in MANY], KINDS, cv=2, error_score="raise")
     assert scores.shape == (2,)
     assert pipeline.fit(MANY, KINDS).score(MANY, KINDS) >= 0.5
-
-
-def test_another_update_rule_takes_the_place_of_the_gate() -> None:
-    fitted = classifier(update=Gate(0.1, 0.9)).fit(TEXTS, LABELS)
-    assert fitted.memory_.provenance.method.update == Gate(0.1, 0.9)
 
 
 def test_some_of_the_rows_can_be_chosen_as_demonstrations() -> None:
@@ -258,23 +187,6 @@ def test_some_of_the_rows_can_be_chosen_as_demonstrations() -> None:
     assert again.memory_.provenance == provenance
     generator = classifier(shots=4, random_state=np.random.RandomState(3)).fit(MANY, KINDS)
     assert len(generator.memory_.provenance.demonstrations.examples) == 4
-
-
-def test_a_label_that_can_never_win_is_warned_of() -> None:
-    words = {"positive": "good", "negative": "good film"}
-    with pytest.warns(UserWarning, match=r"'good film' can never be .* or use scoring={\"score\": \"end\"}"):
-        classifier(label_words=words).fit(TEXTS, LABELS)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        warnings.filterwarnings("ignore", "pocket is a toy")
-        by_end = classifier(label_words=words, scoring={"score": "end"}).fit(TEXTS, LABELS)
-        by_mean = classifier(label_words=words, scoring={"score": "mean"}).fit(TEXTS, LABELS)
-    assert (by_end.predict_proba(QUERIES) != by_mean.predict_proba(QUERIES)).all()
-
-
-def test_the_built_in_model_is_said_to_be_a_toy() -> None:
-    with pytest.warns(UserWarning, match="^pocket is a toy"):
-        classifier().fit(TEXTS, LABELS)
 
 
 def test_a_calibration_corrects_every_row_by_the_bias_of_the_rows_that_are_not_read() -> None:
@@ -318,6 +230,7 @@ def test_a_bias_of_rows_needs_twenty_that_are_not_read(name: str) -> None:
         ({"template": "no fields"}, "needs a text field and a label field"),
         ({"calibrate": "platt"}, "calibrate platt: use none, contextual"),
         ({"scoring": {"score": "best"}}, "^score '?best'?: use sum, mean, end"),
+        ({"shots": 4.5}, "^shots 4.5: a number of demonstrations, 1 or more"),
         ({"shots": 9}, "^shots 9: X has 4 rows to choose from"),
         ({"shots": 1}, "^shots 1: stratified sampling needs .* or draw at random"),
         ({"model": "./nowhere"}, "^model ./nowhere: no such model directory"),
@@ -389,3 +302,15 @@ def test_without_scikit_learn_the_import_says_what_to_install(monkeypatch: pytes
     monkeypatch.setitem(sys.modules, "sklearn.base", None)
     with pytest.raises(ImportError, match=r"in a checkout of deepthink: pip install '\.\[sklearn\]'"):
         import_module("deepthink_cli.plugins.sklearn.classifier")
+
+
+def test_a_template_with_several_fields_reads_columns_by_name_or_in_order() -> None:
+    frame = pd.DataFrame({"year": ["1999", "2001"], "id": [1, 2], "weather": ["rain", "sun"]})
+    by_name = classifier(template="{weather} in {year}: {label}").fit(frame, ["wet", "dry"])
+    in_order = classifier(template="{weather} in {year}: {label}").fit(
+        frame[["weather", "year"]].values, ["wet", "dry"]
+    )
+    assert by_name.memory_.provenance == in_order.memory_.provenance
+    rows = frame[["weather", "year"]].to_dict("records")
+    assert by_name.predict(frame).tolist() == in_order.predict(rows).tolist()
+    assert by_name.n_features_in_ == 2

@@ -6,7 +6,6 @@ import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from conftest import Models, write_rows
 from helpers.families import FAMILIES, OF_EACH_KIND, random_network
 from helpers.imports import HEAVY, modules_after
 from helpers.said import Captured, json_of, refused
-from helpers.tiny import BAD, GOOD, tiny_task
+from helpers.tiny import BAD, GOOD
 from torch import Tensor
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
@@ -230,13 +229,6 @@ def test_the_same_command_writes_the_same_bytes_and_the_file_holds_what_was_writ
     assert (file.metadata.source, file.metadata.rows) == (str(rows), len(GOOD + BAD))
 
 
-def test_another_factor_has_another_digest(vectors: Path, tmp_path: Path) -> None:
-    file = read_vectors(vectors)
-    half = open_vectors(vectors, alpha=0.5)
-    written = save_vectors(replace(file.metadata, alpha=0.5), file.tensor, tmp_path / "half.safetensors")
-    assert half.sha256 == written.metadata.sha256 != file.metadata.sha256
-
-
 DAMAGES: dict[str, Callable[[bytes], bytes]] = {
     "a changed vector": lambda data: data[:-1] + bytes([data[-1] ^ 1]),
     "a missing end": lambda data: data[:-4],
@@ -329,16 +321,6 @@ def test_too_few_rows_are_refused_by_their_label(
     assert run(words) == 2
     assert f"--shots {shots}" in (error := capsys.readouterr().err)
     assert message in error
-
-
-def test_the_next_command_names_the_task_and_where_its_rows_are(
-    models: Models, tmp_path: Path, capsys: Captured
-) -> None:
-    (folder := tmp_path / "my rows").mkdir()
-    task, data = tiny_task(folder)
-    named = ["--task", str(task), "--data-dir", str(data), "--shots", "1", "--episodes", "20"]
-    assert run(["vectors", *named, "-m", str(models("llama")), "-o", str(tmp_path / "v")]) == 0
-    assert f"--task '{task}' --data-dir '{data}' --alpha" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("family", ["llama"], indirect=True)

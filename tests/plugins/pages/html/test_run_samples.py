@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from helpers.small_evidence import ITERATIONS, LABELS, write_grid
-from helpers.synthetic import THREE, curve, seeds, write
+from helpers.synthetic import THREE, seeds, write
 
 from deepthink_cli.errors import InputError
 from deepthink_cli.experiments.samples import FOLDER
@@ -98,20 +98,3 @@ def test_the_command_names_what_the_run_crossed(grid: Path) -> None:
         "--shots 8 --positions continued --seeds 0,1 --eta 0.01,0.1 --momentum 0 --iterations 5 "
         f"--at 1,2,5 --choose-on dev:20 -o {grid}"
     ]
-
-
-def test_the_command_names_scores_and_update_rules(tmp_path: Path) -> None:
-    rows = [*curve([50, 60], scoring="score=end"), *curve([50, 60], scoring="score=end", update="keys-only")]
-    (line,) = run_commands(read_jobs([write(tmp_path, rows)]))
-    assert "--score end" in line
-    assert "--update gate,keys-only" in line
-
-
-def test_a_curve_has_the_same_colour_in_every_chart(grid: Path) -> None:
-    accuracy, difference = page_of(grid).curves
-    for group in (accuracy, difference):
-        assert [chart.title for chart in group.charts] == ["sst2", "mr", "classic (mean of 2)"]
-    charts = [*accuracy.charts, *difference.charts]
-    assert len({tuple((line.label, line.colour) for line in chart.series) for chart in charts}) == 1
-    assert accuracy.charts[0].series[0].notes[0].endswith("(2 seeds)")
-    assert difference.charts[0].series[0].values[0] == 0
