@@ -155,7 +155,8 @@ def predict(
         return _estimate(request)
     counts = _label(request, place, output_format, flush, resume)
     if output is not None:
-        note(f"wrote {output} ({counts.lines} rows; a probability is a share among the labels)", common.quiet)
+        share = "" if scorer.gives_several else "; a probability is a share among the labels"
+        note(f"wrote {output} ({counts.lines} rows{share})", common.quiet)
     counts.check(failing.allow_errors)
 
 

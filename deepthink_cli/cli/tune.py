@@ -246,7 +246,7 @@ def _cost(result: TuneReport) -> list[str]:
     """The time of many rows, if a memory was written."""
     if result.seconds_per_row is None:
         return []
-    return [f"{MANY:,} such rows take about {duration(MANY * result.seconds_per_row)} here"]
+    return [f"labelling {MANY:,} such rows takes about {duration(MANY * result.seconds_per_row)} here"]
 
 
 def _interval(interval: tuple[float, float]) -> str:

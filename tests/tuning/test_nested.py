@@ -104,8 +104,9 @@ def test_the_simplest_setting_within_one_standard_error_of_the_best_is_chosen() 
 
 def test_the_preferred_setting_is_chosen_where_it_is_about_as_good_as_the_best() -> None:
     most, near, far = [1] * 12, [1] * 11 + [0], [1] * 6 + [0] * 6
-    assert best(np.array([most, near, near], dtype=bool), first=2) == 2
+    assert best(np.array([near, most, near], dtype=bool), first=2) == 2
     assert best(np.array([near, most, far], dtype=bool), first=2) == 0
+    assert best(np.array([most, most, near], dtype=bool), first=2) == 0  # fewer rows right than the very first
 
 
 def test_a_calibration_that_was_measured_through_the_memories_is_not_estimated_from_rows() -> None:
