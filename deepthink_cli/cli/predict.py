@@ -99,7 +99,7 @@ def predict(
     """Label inputs with a memory: one row for each, in order.
 
     The model, the template and the labels come from the memory. A label's probability is its share among the
-    candidates. How often such labels are right, it says only after a correction by labelled rows.
+    candidates. Only after a correction by labelled rows does it say how often labels are right.
     """
     from deepthink_cli.artifact.format import read_header
     from deepthink_cli.artifact.opening import model_options, open_for_scoring

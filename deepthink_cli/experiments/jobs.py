@@ -268,17 +268,12 @@ def jobs_after(run: Run, evaluated: EvaluationSet, seed: int, drawn: Drawn, samp
 def _check_labelled(run: Run, name: str, dev: Sequence[Query], drawn: Drawn) -> None:
     """Raise InputError, naming the dev rows, if they do not suffice for a correction that is fitted to them."""
     for method in of_labelled(run.options.calibrations):
-        problem, source = None, f"{name}: its dev rows"
-        if not method.of_states and len(dev) < FEWEST:
-            problem = f"{source}: {method.name} needs {FEWEST}, and there are {len(dev)}; give more"
-        else:
-            try:
-                check_labelled(method, dev, drawn.demonstrations, source)
-            except InputError as error:
-                problem = error.messages[0]
-        if problem is not None:
+        try:
+            check_labelled(method, dev, drawn.demonstrations, f"{name}: its dev rows")
+        except InputError as error:
             more = f"{option('choose_on')} dev:{2 * max(len(dev), FEWEST)}"
-            raise InputError(f"{problem}, as in {more}; or omit {option('calibrate')} {method.name}")
+            reason = f"{error.messages[0]}, as in {more}; or omit {option('calibrate')} {method.name}"
+            raise InputError(reason) from error
 
 
 def fitted(run: Run, job: str, drawn: DemonstrationSet) -> tuple[DemonstrationSet, str | None]:

@@ -113,18 +113,17 @@ def best(right: Bools, first: int | None = None) -> int:
     """The simplest setting within one standard error of the setting with the most rows right, from (S, n).
 
     The settings come simplest first, plain in-context learning before all; the setting `first`, if any, is preferred to
-    all of them unless it labels fewer rows correctly than the very first. This is the one-standard-error rule of Hastie
-    et al. (2009, The Elements of Statistical Learning, section 7.10), with the error of the difference of paired rows,
-    as in `Comparison.interval`.
+    all of them. A setting with fewer rows right than plain in-context learning is never chosen. This is the
+    one-standard-error rule of Hastie et al. (2009, The Elements of Statistical Learning, section 7.10), with the error
+    of the difference of paired rows, as in `Comparison.interval`.
     """
     import numpy as np
 
     most, rows = right[right.sum(axis=1).argmax()], right.shape[1] + 2
     lost, gained = (((each.sum(axis=1) + 1) / rows) for each in (most & ~right, ~most & right))
     error = np.sqrt((lost + gained - (lost - gained) ** 2) / rows)
-    good = lost - gained <= error
-    preferred = first is not None and good[first] and right[first].sum() >= right[0].sum()
-    return first if first is not None and preferred else int(good.argmax())
+    good = (lost - gained <= error) & (right.sum(axis=1) >= right[0].sum())
+    return first if first is not None and good[first] else int(good.argmax())
 
 
 def choose_nested(
