@@ -17,14 +17,13 @@ from typing import Any
 
 from deepthink_cli.corrections import Head, Thresholds
 from deepthink_cli.data.examples import Query
+from deepthink_cli.data.folds import FOLDS, SEED
 from deepthink_cli.data.same_input import input_groups
 from deepthink_cli.errors import InputError, option
 from deepthink_cli.provenance import Provenance
 from deepthink_cli.scoring.prediction import Prediction
 from deepthink_cli.scoring.scoring import PLAIN, Scoring, check_stored
 from deepthink_cli.scoring.softmax import logistic, shares
-
-FOLDS, SEED = 5, 0  # the folds of the cross-validation, and their seed
 
 
 def has_several(provenance: Provenance) -> bool:

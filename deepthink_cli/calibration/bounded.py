@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from deepthink_cli.calibration.registry import Calibration
 from deepthink_cli.corrections import HeldOut
-from deepthink_cli.data.folds import split
+from deepthink_cli.data.folds import parted
 from deepthink_cli.scoring.softmax import softmax
 
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 LEVEL = 0.05
 FIRST = 1 / 3  # of the rows: the most labels that are tested first
-FOLDS, SEED = 5, 0
 SHOWN = (0.01, 0.05, 0.1)  # bounds of which people are told
 _DIGITS = 6
 
@@ -110,8 +109,7 @@ def cross_validated(
     import numpy as np
 
     found = np.zeros(np.shape(logs))
-    for fold in split([str(label) for label in gold], groups, min(FOLDS, len(set(groups))), SEED):
-        own, rest = list(fold), [row for row in range(len(gold)) if row not in set(fold)]
+    for own, rest in parted([str(label) for label in gold], groups):
         of_rest = [gold[row] for row in rest]
         if method.of_states:
             assert states is not None

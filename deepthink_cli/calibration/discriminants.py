@@ -27,7 +27,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from deepthink_cli.data.folds import split
+from deepthink_cli.data.folds import FOLDS, SEED, split
 from deepthink_cli.errors import DeepThinkError
 from deepthink_cli.scoring.heads import LinearHead
 from deepthink_cli.scoring.softmax import log_softmax
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     Ints = NDArray[int64]
 
 SHRINKAGES = (0.4, 0.6, 0.8, 0.9, 0.95, 1.0)
-FOLDS, SEED = 5, 0
 MOST = 1_000  # rows: the time grows with the third power, and is seconds here
 FLOOR = -1e3  # log p of a label without rows, in nats
 FLAT = 1e-3  # the largest slope at which the weights are found

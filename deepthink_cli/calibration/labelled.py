@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 from deepthink_cli.calibration.bounded import cross_validated
 from deepthink_cli.calibration.calibrator import corrected, estimated, log_probabilities
 from deepthink_cli.calibration.observed import check_rows
-from deepthink_cli.calibration.registry import Calibration
+from deepthink_cli.calibration.registry import FEWEST, Calibration
 from deepthink_cli.data.examples import DemonstrationSet, Query
 from deepthink_cli.data.same_input import input_groups
+from deepthink_cli.errors import InputError
 from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.scoring.prediction import Correction, Prediction, Scores, prediction_of
 
@@ -33,7 +34,8 @@ def check_labelled(
     """Raise InputError, naming the `source` of labelled rows, for rows to which a calibration cannot be fitted."""
     labels = demonstrations.labels
     groups = input_groups(rows, demonstrations.template, labels)
-    method.check_count(len(rows))
+    if not method.of_states and len(rows) < FEWEST:
+        raise InputError(f"{source}: {method.name} needs {FEWEST}, and there are {len(rows)}; give more")
     check_rows(method, [str(row.gold) for row in rows], groups, labels, source)
 
 

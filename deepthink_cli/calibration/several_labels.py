@@ -14,12 +14,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from deepthink_cli.calibration.bounded import FOLDS, SEED
 from deepthink_cli.calibration.discriminants import discriminants
 from deepthink_cli.calibration.observed import LEAST, Observed
 from deepthink_cli.calibration.registry import HEAD
 from deepthink_cli.corrections import Thresholds
-from deepthink_cli.data.folds import split
+from deepthink_cli.data.folds import parted
 from deepthink_cli.data.same_input import input_groups
 from deepthink_cli.errors import InputError
 from deepthink_cli.multilabel import thresholds_of
@@ -82,8 +81,7 @@ def _held_out(states: Floats, has: Bools, groups: Sequence[int]) -> Floats:
     import numpy as np
 
     found = np.zeros(has.shape)
-    for fold in split([""] * len(has), groups, min(FOLDS, len(set(groups))), SEED):
-        own, rest = list(fold), [row for row in range(len(has)) if row not in set(fold)]
+    for own, rest in parted([""] * len(has), groups):
         head = each_against_rest(states[rest], has[rest], [groups[row] for row in rest])
         found[own] = head.scores(states[own], found[own])
     return found

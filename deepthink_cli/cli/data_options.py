@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from deepthink_cli.tasks.sources import Source
 
 
-MemoryFile = Annotated[Path, typer.Argument(metavar="MEMORY", help="A file written by deepthink think.")]
+MemoryFile = Annotated[Path, typer.Argument(metavar="MEMORY", help="A file written by deepthink tune or think.")]
 TaskName = Annotated[
     str | None,
     Flag(DATA, "Built-in task (deepthink tasks lists them), or a task file.", "NAME|FILE"),

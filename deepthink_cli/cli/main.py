@@ -20,7 +20,7 @@ from deepthink_cli.cli.about import about_of
 from deepthink_cli.cli.command import ARGUMENTS, Program, ProgramGroup
 from deepthink_cli.cli.console import guard_terminals, note, write_text
 from deepthink_cli.cli.names import flag
-from deepthink_cli.cli.process import end_at_signals, finish, open_closed_streams, tell_of_ctrl_c
+from deepthink_cli.cli.process import INTERRUPTED, end_at_signals, finish, open_closed_streams, told_of_ctrl_c
 from deepthink_cli.cli.sources import commands_of, unread_variables, usage_message
 from deepthink_cli.errors import (
     DeepThinkError,
@@ -166,7 +166,7 @@ def main() -> None:
         code = _interrupted()
     finally:
         finish()
-    gc.freeze()  # otherwise all objects are looked through once more, for unreachable cycles
+    gc.freeze()  # otherwise Python looks for unreachable cycles among all objects once more
     if code == ExitCode.INTERRUPTED or still_working(OURS):
         # A normal exit takes a second and can crash threads in native code.
         os._exit(code)
@@ -227,7 +227,8 @@ def _discard_output() -> None:
 
 
 def _interrupted() -> int:
-    tell_of_ctrl_c()
+    told_of_ctrl_c()
+    note(INTERRUPTED)
     return int(ExitCode.INTERRUPTED)
 
 

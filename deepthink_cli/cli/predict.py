@@ -99,7 +99,7 @@ def predict(
     """Label inputs with a memory: one row for each, in order.
 
     The model, the template and the labels come from the memory. A label's probability is its share among the
-    candidates. How often such labels are right, it says only after a correction by labelled rows.
+    candidates. Only after a correction by labelled rows does it say how often labels are right.
     """
     from deepthink_cli.artifact.format import read_header
     from deepthink_cli.artifact.opening import model_options, open_for_scoring
@@ -155,7 +155,8 @@ def predict(
         return _estimate(request)
     counts = _label(request, place, output_format, flush, resume)
     if output is not None:
-        note(f"wrote {output} ({counts.lines} rows; a probability is a share among the labels)", common.quiet)
+        share = "" if scorer.gives_several else "; a probability is a share among the labels"
+        note(f"wrote {output} ({counts.lines} rows{share})", common.quiet)
     counts.check(failing.allow_errors)
 
 

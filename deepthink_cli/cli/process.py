@@ -44,13 +44,6 @@ _GRACE = 0.5  # seconds before the process is forced to end
 _SHOW_CURSOR = "\r\x1b[2K\x1b[?25h"  # progress bars hide it
 
 
-def tell_of_ctrl_c() -> None:
-    """Write the line about Ctrl-C, which is then not written again when the process is forced to end."""
-    _told.append(INTERRUPTED)
-    sys.stderr.write(f"{INTERRUPTED}\n")
-    sys.stderr.flush()
-
-
 def leave_at_ctrl_c() -> None:
     """End the process immediately at Ctrl-C until `end_at_ctrl_c` is called: nothing has been written yet."""
 
@@ -66,7 +59,12 @@ class Ended(BaseException):
 
 
 _came: list[int] = []  # SIGTERM or SIGHUP, once it has come
-_told: list[str] = []  # the line about Ctrl-C, once it is written
+_told: list[bool] = []  # not empty once the line about Ctrl-C is written
+
+
+def told_of_ctrl_c() -> None:
+    """The caller writes the line about Ctrl-C: it is not written again if the process is forced to end."""
+    _told.append(True)
 
 
 def end_at_signals() -> None:

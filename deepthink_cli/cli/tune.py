@@ -161,15 +161,10 @@ def _summary(result: TuneReport, details: bool) -> list[str]:
     from deepthink_cli.evaluation.metrics import wilson
 
     found = result.comparison
-    chosen, plain = (
-        f"{share:.1%} ({_interval(wilson(share, found.rows))})" for share in (found.accuracy, found.baseline)
-    )
-    expected = plain
-    if result.chosen_by_rows:
-        expected = f"{chosen}; {PLAIN} {plain}"
-    elif result.kept:  # a correction that no row chose
-        share = result.right[result.kept] / found.rows
-        expected = f"{share:.1%} ({_interval(wilson(share, found.rows))}); {PLAIN} {plain}"
+    # A correction that is kept without a choice has its own accuracy; no row has chosen it.
+    share = found.accuracy if result.chosen_by_rows else result.right[result.kept] / found.rows
+    chosen, plain = (f"{each:.1%} ({_interval(wilson(each, found.rows))})" for each in (share, found.baseline))
+    expected = f"{chosen}; {PLAIN} {plain}" if result.kept else plain
     untried = f"not tried, for lack of time: {'; '.join(result.not_tried)}"
     tried = f"{len(result.settings)} settings in {result.seconds:.0f} s; {flag('details')}: the best of each kind"
     return [
@@ -246,7 +241,7 @@ def _cost(result: TuneReport) -> list[str]:
     """The time of many rows, if a memory was written."""
     if result.seconds_per_row is None:
         return []
-    return [f"{MANY:,} such rows take about {duration(MANY * result.seconds_per_row)} here"]
+    return [f"labelling {MANY:,} such rows takes about {duration(MANY * result.seconds_per_row)} here"]
 
 
 def _interval(interval: tuple[float, float]) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+
+FOLDS, SEED = 5, 0  # of the cross-validation of a correction
 
 
 def split(labels: Sequence[str], groups: Sequence[int], count: int, seed: int) -> list[tuple[int, ...]]:
@@ -24,3 +26,10 @@ def split(labels: Sequence[str], groups: Sequence[int], count: int, seed: int) -
             folds[dealt % count] += rows
             dealt += 1
     return [tuple(sorted(fold)) for fold in folds]
+
+
+def parted(labels: Sequence[str], groups: Sequence[int]) -> Iterator[tuple[list[int], list[int]]]:
+    """The rows of each of `FOLDS` folds, and the rows outside it; there are fewer folds if there are fewer inputs."""
+    for fold in split(labels, groups, min(FOLDS, len(set(groups))), SEED):
+        inside = set(fold)
+        yield list(fold), [row for row in range(len(labels)) if row not in inside]

@@ -31,7 +31,7 @@ class Findings(BaseModel):
 
 
 def found_before(model: LanguageModel) -> Findings | None:
-    """The findings of an earlier start; None without such, and for an entry that is damaged or of another model."""
+    """The findings of an earlier start; None if there are none, or if the entry is damaged or of another model."""
     depends_on = _dependencies(model)
     text = None if depends_on is None else read_cached(_name(depends_on))
     try:
@@ -56,7 +56,7 @@ def _name(depends_on: Mapping[str, str | None]) -> str:
 def _dependencies(model: LanguageModel) -> dict[str, str | None] | None:
     """All that the findings depend on; None for a model whose findings are not kept.
 
-    Such are a small model, weights without a digest, and a network whose code is not that of transformers.
+    The findings of a small model, of weights without a digest, and of code from outside transformers are not kept.
     """
     identity, network = model.identity, model.network
     small = sum(each.nbytes for each in network.parameters()) < _SMALL

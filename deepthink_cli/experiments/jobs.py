@@ -9,7 +9,7 @@ from functools import cache, cached_property, partial
 from itertools import cycle
 
 from deepthink_cli.calibration.labelled import check_labelled
-from deepthink_cli.calibration.registry import NONE, of_labelled
+from deepthink_cli.calibration.registry import FEWEST, NONE, of_labelled
 from deepthink_cli.data.examples import DemonstrationSet, Query
 from deepthink_cli.data.same_input import row_digest, rows_digest, same_rows
 from deepthink_cli.engine.base import Engine
@@ -256,14 +256,24 @@ def jobs_after(run: Run, evaluated: EvaluationSet, seed: int, drawn: Drawn, samp
     if run.options.choose_on is not None:  # raises before a model is loaded if the task has no dev rows
         dev = dev_set(evaluated.task, evaluated, drawn, run.options.dev_size)
         rows["dev"] = rows_digest(map(row_digest, dev))
-        for method in of_labelled(run.options.calibrations):
-            check_labelled(method, dev, drawn.demonstrations, f"{name}: its dev rows")
+        _check_labelled(run, name, dev, drawn)
     fit, bound_by = fitted(run, name, drawn.demonstrations)
     (plain,) = tokenized(run, name, technique_of(DEEP_THINKING), fit)
     for technique in run.options.chosen_techniques:
         members = tuple(tokenized(run, name, technique, fit))
         technique.check(run.spec, members[0])
         yield Job(run, evaluated, seed, sampling, drawn, rows, technique, members, plain, bound_by)
+
+
+def _check_labelled(run: Run, name: str, dev: Sequence[Query], drawn: Drawn) -> None:
+    """Raise InputError, naming the dev rows, if they do not suffice for a correction that is fitted to them."""
+    for method in of_labelled(run.options.calibrations):
+        try:
+            check_labelled(method, dev, drawn.demonstrations, f"{name}: its dev rows")
+        except InputError as error:
+            more = f"{option('choose_on')} dev:{2 * max(len(dev), FEWEST)}"
+            reason = f"{error.messages[0]}, as in {more}; or omit {option('calibrate')} {method.name}"
+            raise InputError(reason) from error
 
 
 def fitted(run: Run, job: str, drawn: DemonstrationSet) -> tuple[DemonstrationSet, str | None]:

@@ -128,7 +128,7 @@ def without_collection() -> Iterator[None]:
     finally:
         if enabled:
             gc.freeze()
-            gc.unfreeze()  # to the oldest generation, which no other function does without a look at every object
+            gc.unfreeze()  # all objects are now in the oldest generation; `gc.collect` would look at each of them
             gc.enable()
 
 

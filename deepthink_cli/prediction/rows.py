@@ -280,6 +280,8 @@ def threshold_of(scorer: Scorer, options: LabelOptions) -> float:
     def refused(reason: str) -> InputError:
         return InputError.of("max_error", most, reason)
 
+    if scorer.gives_several:
+        raise refused(f"the rows of {memory.name} may have several labels; omit it")
     if options.threshold is not None:
         raise refused(f"finds the threshold itself; omit {option('threshold')}")
     if scorer.others or len(memory.iterations) > 1:
@@ -296,7 +298,11 @@ def threshold_of(scorer: Scorer, options: LabelOptions) -> float:
         rows, needed = len(stored.held_out.right) + len(stored.held_out.wrong), fewest(most)
         if rows < needed:
             raise refused(f"needs {needed} labelled inputs, and {memory.name} was calibrated on {rows}; give more")
-        raise refused(f"of the {rows} labelled rows too many get a probable, wrong label; give a larger share")
+        larger = (share / 100 for share in range(1, 51) if share / 100 > most)
+        least = next((share for share in larger if bound(stored.held_out, share)), None)
+        shown = f"the {rows} labelled inputs of {memory.name}, of which it labels {len(stored.held_out.wrong)} wrongly"
+        way = "calibrate it on more" if least is None else f"give {least:g}, the least that they show, or more inputs"
+        raise refused(f"not shown by {shown}; {way}")
     return found.threshold
 
 

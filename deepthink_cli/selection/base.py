@@ -140,14 +140,15 @@ class Choose(Protocol):
 class SelectionMethod:
     """A selection method, as `deepthink list selections` shows it.
 
-    `choose` is the function, or the place of one (`module:function`). `reads` are the parts of the pool that it needs;
-    a method that reads none needs no model. For a `balanced` pool, a method that `balances` chooses equal numbers of
-    every label itself; any other method is applied to the rows of every label separately. A method whose labels are
-    `balanced` chooses so unless asked otherwise, as its source does. `cost` is in passes of the model. A method
-    `in_file_order` gets the rows in the order of their file, not of their content. A method that does not `draw`
-    chooses the same rows for every seed. `options` are the method's own options, all with defaults; `choose` gets them
-    by name. A method that reads trials balances itself, and has in `trials` the class that makes them, or its place:
-    with an engine, the rows, the template, the labels, the conversation, the cache and the receiver of progress.
+    `choose` is the function, or the place of one (`module:function`). `reads` are the parts of the pool that it
+    needs; a method that reads none needs no model. For a `balanced` pool, a method that `balances` chooses equal
+    numbers of every label itself; any other method is applied to the rows of every label separately. A method that
+    is `balanced_by_default` chooses so unless asked otherwise, as its source does. `cost` is in passes of the
+    model. A method `in_file_order` gets the rows in the order of their file, not of their content. A method that
+    does not `draw` chooses the same rows for every seed. `options` are the method's own options, all with defaults;
+    `choose` gets them by name. A method that reads trials balances itself, and has in `trials` the class that makes
+    them, or its place: with an engine, the rows, the template, the labels, the conversation, the cache and the
+    receiver of progress.
     """
 
     choose: Choose | Callable[..., Choice] | str
@@ -156,7 +157,7 @@ class SelectionMethod:
     reads: tuple[Reads, ...] = ()
     cost: str = "none"
     balances: bool = False
-    balanced: bool = False
+    balanced_by_default: bool = False
     in_file_order: bool = False
     draws: bool = True
     options: type[Options] | None = None

@@ -29,7 +29,7 @@ class Request:
     """The request of a choice: `shots` rows by a method, for queries if the method `reads` them.
 
     With a `chat`, sets are tried in conversations; hidden states and probabilities are from the plain template. `own`
-    are values of the method's own options. `balanced` is None where nothing is asked (`balances`).
+    are values of the method's own options. `balanced` is None if nothing is asked; `balances` then decides.
     """
 
     method: str
@@ -50,7 +50,7 @@ class Request:
         if self.balanced is not None:
             return self.balanced
         try:
-            return self.definition.balanced and bool(_shares(pool, self.shots))
+            return self.definition.balanced_by_default and bool(_shares(pool, self.shots))
         except InputError:
             return False
 

@@ -112,7 +112,8 @@ def first_choice(settings: Sequence[Setting]) -> int | None:
 def best(right: Bools, first: int | None = None) -> int:
     """The simplest setting within one standard error of the setting with the most rows right, from (S, n).
 
-    The settings come simplest first; the setting `first`, if any, is preferred to all of them. This is the
+    The settings come simplest first, plain in-context learning before all; the setting `first`, if any, is preferred to
+    all of them. A setting with fewer rows right than plain in-context learning is never chosen. This is the
     one-standard-error rule of Hastie et al. (2009, The Elements of Statistical Learning, section 7.10), with the error
     of the difference of paired rows, as in `Comparison.interval`.
     """
@@ -121,7 +122,7 @@ def best(right: Bools, first: int | None = None) -> int:
     most, rows = right[right.sum(axis=1).argmax()], right.shape[1] + 2
     lost, gained = (((each.sum(axis=1) + 1) / rows) for each in (most & ~right, ~most & right))
     error = np.sqrt((lost + gained - (lost - gained) ** 2) / rows)
-    good = lost - gained <= error
+    good = (lost - gained <= error) & (right.sum(axis=1) >= right[0].sum())
     return first if first is not None and good[first] else int(good.argmax())
 
 

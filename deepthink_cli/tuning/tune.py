@@ -88,7 +88,7 @@ class TuneReport:
     @property
     def chosen_by_rows(self) -> bool:
         """Whether the rows chose another setting than plain in-context learning, beyond noise."""
-        return self.comparison.beyond_noise and self.best != 0 and self.right[self.best] >= self.right[0]
+        return self.comparison.beyond_noise and self.best != 0
 
     @property
     def setting(self) -> Setting:

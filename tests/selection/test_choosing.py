@@ -97,7 +97,9 @@ def test_a_method_whose_source_balances_does_so_where_the_number_allows_it(
     def positive(pool: Pool, shots: int, draw: random.Random) -> Choice:
         return Choice(sorted(range(len(pool)), key=lambda row: str(pool.rows[row].gold), reverse=True)[:shots])
 
-    monkeypatch.setitem(METHODS, "positive", SelectionMethod(positive, "positive", "this test", balanced=True))
+    monkeypatch.setitem(
+        METHODS, "positive", SelectionMethod(positive, "positive", "this test", balanced_by_default=True)
+    )
     chosen = choose_demonstrations(None, pool_of(ROWS), Request("positive", shots, balanced=asked))
     assert tuple(chosen.labels[label] for label in LABELS) == counts
     assert chosen.selected.balanced == (counts == (3, 3))

@@ -102,10 +102,18 @@ def test_the_simplest_setting_within_one_standard_error_of_the_best_is_chosen() 
     assert best(np.array([most, most], dtype=bool)) == 0
 
 
+def test_a_setting_with_fewer_rows_right_than_plain_in_context_learning_is_never_chosen() -> None:
+    """3 of 20 rows lost are more than one standard error; 10 lost and 6 gained are not, but leave fewer right."""
+    most, plain = [1] * 14 + [0] * 6, [0] * 3 + [1] * 11 + [0] * 6
+    other = [0] * 10 + [1] * 10
+    assert best(np.array([plain, other, most], dtype=bool)) == 2
+
+
 def test_the_preferred_setting_is_chosen_where_it_is_about_as_good_as_the_best() -> None:
     most, near, far = [1] * 12, [1] * 11 + [0], [1] * 6 + [0] * 6
-    assert best(np.array([most, near, near], dtype=bool), first=2) == 2
+    assert best(np.array([near, most, near], dtype=bool), first=2) == 2
     assert best(np.array([near, most, far], dtype=bool), first=2) == 0
+    assert best(np.array([most, most, near], dtype=bool), first=2) == 0  # fewer rows right than the very first
 
 
 def test_a_calibration_that_was_measured_through_the_memories_is_not_estimated_from_rows() -> None:

@@ -56,7 +56,7 @@ CRAIG = SelectionMethod(
     "Mirzasoleiman et al. 2020, arXiv 1906.01827",
     ("hidden", "probabilities"),
     _ZERO_SHOT,
-    balanced=True,
+    balanced_by_default=True,
 )
 GRADMATCH = SelectionMethod(
     f"{_HERE}.gradients:gradmatch",
@@ -64,7 +64,7 @@ GRADMATCH = SelectionMethod(
     "Killamsetty et al. 2021, arXiv 2103.00123",
     ("hidden", "probabilities"),
     _ZERO_SHOT,
-    balanced=True,
+    balanced_by_default=True,
 )
 FACILITY_LOCATION = SelectionMethod(
     f"{_HERE}.gradients:facility_location",
@@ -72,7 +72,7 @@ FACILITY_LOCATION = SelectionMethod(
     "Iyer et al. 2021, arXiv 2006.15412; gradients as in Guo et al. 2022, arXiv 2204.08499",
     ("hidden", "probabilities"),
     _ZERO_SHOT,
-    balanced=True,
+    balanced_by_default=True,
 )
 GRAPH_CUT = SelectionMethod(
     f"{_HERE}.gradients:graph_cut",
@@ -80,7 +80,7 @@ GRAPH_CUT = SelectionMethod(
     "Iyer et al. 2021, arXiv 2006.15412; gradients as in Guo et al. 2022, arXiv 2204.08499",
     ("hidden", "probabilities"),
     _ZERO_SHOT,
-    balanced=True,
+    balanced_by_default=True,
 )
 RANDOM_VALID = SelectionMethod(
     f"{_HERE}.random_sets:random_valid",
