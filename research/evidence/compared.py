@@ -22,7 +22,6 @@ LARGE_STEP = "thinking, a large step (eta 0.1, T = 12)"
 TECHNIQUES = {
     "ensemble-4": "four orders, mean log p",
     "composed": "demonstrations read apart",
-    "repeat-2": "the demonstrations twice in one prompt",
     "ct-kv": "the memory is trained by gradients",
 }
 CHOSEN = f"`{BY_DEV}` demonstrations"

@@ -28,7 +28,7 @@ STAGES = {
     "thinking": (*RANDOM, "--eta", ETA, "-T", "12", "--at", AT),
     "restarted": (*RANDOM, "--positions", "restarted", "--eta", f"{ETA},{LARGE}", "-T", "12", "--at", "2,5,12"),
     "large": (*RANDOM, "--eta", LARGE, "-T", "12", "--at", "12"),
-    "techniques": (*RANDOM, "--technique", "composed,repeat-2,ensemble-4", "-T", "1"),
+    "techniques": (*RANDOM, "--technique", "composed,ensemble-4", "-T", "1"),
     "valid": ("--demos-by", BY_DEV, "--eta", ETA, "-T", "5", "--at", "1,5"),
     "ct-kv": (*RANDOM, "--technique", "ct-kv", "-T", "1"),
     "choices": ("--demos-by", ",".join(CHOICES), "-T", "1"),
