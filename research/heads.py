@@ -364,15 +364,23 @@ def beside(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def advice(rows: Sequence[dict[str, Any]]) -> str:
-    """The best correction after plain reading, by the number of labelled rows and of labels, as a Markdown table."""
-    lines = [f"| labelled rows | {' | '.join(FEW_OR_MANY)} |", "|--:|" + "---|" * len(FEW_OR_MANY)]
+    """The best correction after plain reading, by the number of labelled rows and of labels, as a Markdown table.
+
+    The seconds are those of fitting the head.
+    """
+    lines = [f"| labelled rows | {' | '.join(FEW_OR_MANY)} | seconds |", "|--:|" + "---|" * len(FEW_OR_MANY) + "--:|"]
     for count in LABELLED:
         cells = []
         for tasks in FEW_OR_MANY.values():
             found = {name: _mean_of(rows, name, count, tasks) for name in (RAW, BATCH, SLOPE, CENTROID, HEAD)}
             best = max(found, key=lambda name: found[name])
             cells.append(f"`{best}` {found[best]:.1f} (`{RAW}` {found[RAW]:.1f})")
-        lines.append(f"| {count} | {' | '.join(cells)} |")
+        fitting = fmean(
+            row["seconds"]
+            for row in rows
+            if (row["memory"], row["correction"], row["labelled"]) == (PLAIN_MEMORY, HEAD, count)
+        )
+        lines.append(f"| {count} | {' | '.join(cells)} | {fitting:.2f} |")
     return "\n".join(lines)
 
 
