@@ -16,7 +16,7 @@ import typer
 from deepthink_cli.cli.about import about
 from deepthink_cli.cli.answer_rows import Output, check_output, write_lines
 from deepthink_cli.cli.console import Show, note, write_text
-from deepthink_cli.cli.data_options import IterationChoice, MemoryFile, RowArguments, TaskName
+from deepthink_cli.cli.data_options import TEXT_ROWS, IterationChoice, MemoryFile, RowArguments, TaskName
 from deepthink_cli.cli.grouped import Given, Without, grouped
 from deepthink_cli.cli.options import CommonArguments, for_memory
 from deepthink_cli.cli.values import decoding_of, read_by
@@ -41,8 +41,7 @@ InputsOrText = Annotated[
     str,
     typer.Argument(
         metavar="INPUTS|TEXT",
-        help="Inputs: JSON Lines, JSON, CSV, TSV, Parquet or one text a line (.txt), also .gz or .zst; - for "
-        "stdin; or the text of one input.",
+        help=f"Inputs: {TEXT_ROWS}; - for stdin; or the text of one input.",
     ),
 ]
 

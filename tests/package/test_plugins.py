@@ -162,7 +162,7 @@ def test_techniques_of_another_package_make_memories(guest: Guest) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "made by   mirrored" in done.stdout
-    assert "T = 1 is one reading with mirrored: " in done.stdout
+    assert "T = 1 is one reading with mirrored\n" in done.stdout
     assert "made by   whole dropout=0 lr=0.001 seed=0 steps=2" in done.stdout
     assert "no drift: T = 1 is one reading, then trained" in done.stdout
 
