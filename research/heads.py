@@ -15,7 +15,7 @@ import argparse
 import json
 import random
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import product
 from pathlib import Path
 from statistics import fmean
@@ -65,7 +65,9 @@ MEMORIES: dict[str, tuple[int, str]] = {
     ZERO_SHOT: (1, "continued"),
 }
 ETA = 0.01
-RAW, BATCH, SLOPE, REGRESSION = "none", "batch", "fitted-slope", "logistic regression"
+RAW, BATCH, SLOPE = "none", "batch", "fitted-slope"
+REGRESSION, SETFIT = "logistic regression", "SetFit"  # of a sentence encoder, frozen and fine-tuned
+FINE_TUNED = (12, 24)  # labelled rows; more take most of an hour each
 BINS = 10
 FEW_OR_MANY = {
     "two labels (SST-2, MR)": ("sst2", "mr"),
@@ -177,37 +179,82 @@ def gold_of(rows: Sequence[Query], labels: Sequence[str]) -> list[int]:
     return [labels.index(str(row.gold)) for row in rows]
 
 
-def of_encoder(case: Case, encoder: Any, name: str) -> Iterator[dict[str, Any]]:
-    """The rows of logistic regression on the embeddings of a sentence encoder, with the same labelled rows."""
+def of_encoder(case: Case, folder: str, fine_tune: bool) -> Iterator[dict[str, Any]]:
+    """The rows of a sentence encoder with the same labelled rows: logistic regression on its embeddings, or SetFit."""
     import numpy as np
 
     job = case.job(iterations=1, at="1")
-    parts = [list(job.queries(part)) for part in ("dev", "test")]
     template, labels = job.plain.template, job.plain.labels
-    started = time.process_time()
-    (dev, of_dev), (test, of_test) = (
-        (encoder.encode(["\n".join(template.values(row.text).values()) for row in rows]), gold_of(rows, labels))
-        for rows in parts
+    (dev, of_dev, groups), (test, of_test, _) = (
+        (
+            ["\n".join(template.values(row.text).values()) for row in rows],
+            gold_of(rows, labels),
+            input_groups(rows, template, labels),
+        )
+        for rows in (list(job.queries(part)) for part in ("dev", "test"))
     )
-    encoding = (time.process_time() - started) / (len(dev) + len(test)) * len(test)
-    groups = input_groups(parts[0], template, labels)
-    whole = Measured(np.zeros((len(dev), len(labels))), dev[:, None], of_dev, groups)
-    for count in LABELLED:
-        rows, started = drawn(whole, count, case.seed), time.process_time()
-        fitted = standardised().fit(rows.states[:, 0], rows.gold)
+    places = Measured(np.zeros((len(dev), len(labels))), np.arange(len(dev))[:, None, None], of_dev, groups)
+    label = by_setfit(folder) if fine_tune else by_regression(folder, dev, test)
+    for count in FINE_TUNED if fine_tune else LABELLED:
+        rows, started = drawn(places, count, case.seed), time.process_time()
+        chosen = [int(place) for place in rows.states.ravel()]
         scores = np.full((len(of_test), len(labels)), -np.inf)
-        scores[:, fitted.classes_] = fitted.predict_log_proba(test)
+        scores[:, sorted(set(rows.gold))] = np.log(label([dev[place] for place in chosen], rows.gold, test))
         yield {
-            "memory": name,
-            "correction": REGRESSION,
+            "memory": encoder_name(folder, fine_tune),
+            "correction": SETFIT if fine_tune else REGRESSION,
             "labelled": count,
             "task": case.task,
             "seed": case.seed,
             "n": len(of_test),
             "right": int((scores.argmax(axis=1) == of_test).sum()),
             "ece": round(calibration_error(scores, of_test), 4),
-            "seconds": round(encoding + time.process_time() - started, 3),
+            "seconds": round(time.process_time() - started, 3),
         }
+
+
+def encoder_name(folder: str, fine_tuned: bool) -> str:
+    """The name of an encoder among memories."""
+    return f"{Path(folder).name}{', fine-tuned' if fine_tuned else ''}"
+
+
+Classify = Callable[[Sequence[str], Sequence[int], Sequence[str]], "Floats"]
+
+
+def by_regression(folder: str, dev: Sequence[str], test: Sequence[str]) -> Classify:
+    """Probabilities (n, known labels) of texts by logistic regression on embeddings, all of which are made once."""
+    from sentence_transformers import SentenceTransformer
+
+    encoder, texts = SentenceTransformer(folder, device="cpu"), [*dev, *test]
+    embedded = dict(zip(texts, encoder.encode(texts), strict=True))
+
+    def label(read: Sequence[str], gold: Sequence[int], asked: Sequence[str]) -> Floats:
+        fitted = standardised().fit([embedded[text] for text in read], gold)
+        found: Floats = fitted.predict_proba([embedded[text] for text in asked])
+        return found
+
+    return label
+
+
+def by_setfit(folder: str) -> Classify:
+    """Probabilities (n, known labels) of texts by SetFit (Tunstall et al. 2022) with the defaults of its package.
+
+    The encoder is fine-tuned on pairs of the labelled rows, then logistic regression is fitted to its embeddings.
+    """
+    from datasets import Dataset
+    from setfit import SetFitModel, Trainer, TrainingArguments
+
+    def label(read: Sequence[str], gold: Sequence[int], asked: Sequence[str]) -> Floats:
+        import numpy as np
+
+        known = sorted(set(gold))
+        model = SetFitModel.from_pretrained(folder, device="cpu")
+        rows = Dataset.from_dict({"text": list(read), "label": [known.index(place) for place in gold]})
+        Trainer(model, TrainingArguments(batch_size=16, num_epochs=1, report_to="none"), train_dataset=rows).train()
+        found: Floats = np.asarray(model.predict_proba(list(asked), as_numpy=True), dtype=np.float64)
+        return found
+
+    return label
 
 
 def table(rows: Sequence[dict[str, Any]]) -> str:
@@ -237,28 +284,38 @@ def beside(rows: Sequence[dict[str, Any]]) -> str:
     lines = [f"| | runs | {' | '.join(map(str, LABELLED))} |", "|---|" + "--:|" * (1 + len(LABELLED))]
     plain = [row for row in rows if (row["memory"], row["correction"]) == (PLAIN_MEMORY, HEAD)]
     for memory in dict.fromkeys(row["memory"] for row in rows if row["memory"] != PLAIN_MEMORY):
-        name = HEAD if memory in MEMORIES else REGRESSION
+        corrections = {row["correction"] for row in rows if row["memory"] == memory}
+        name = next(each for each in (HEAD, REGRESSION, SETFIT) if each in corrections)
         found = [row for row in rows if (row["memory"], row["correction"]) == (memory, name)]
         cells = {(row["task"], row["seed"]) for row in found}
         same = [row for row in plain if (row["task"], row["seed"]) in cells]
-        pairs = [
-            [_mean(row for row in each if row["labelled"] == count) for each in (found, same)] for count in LABELLED
-        ]
         shown = f"`{name}`, {memory}" if name == HEAD else f"{name}, {memory}"
-        lines.append(f"| {shown} | {len(cells)} | {' | '.join(f'{one} ({other})' for one, other in pairs)} |")
+        values = []
+        for count in LABELLED:
+            one, other = ([row for row in each if row["labelled"] == count] for each in (found, same))
+            values.append(f"{_mean(one)} ({_mean(other)})" if one else "")
+        lines.append(f"| {shown} | {len(cells)} | {' | '.join(values)} |")
     return "\n".join(lines)
 
 
 def advice(rows: Sequence[dict[str, Any]]) -> str:
-    """The best correction after plain reading, by the number of labelled rows and of labels, as a Markdown table."""
-    lines = [f"| labelled rows | {' | '.join(FEW_OR_MANY)} |", "|--:|" + "---|" * len(FEW_OR_MANY)]
+    """The best correction after plain reading, by the number of labelled rows and of labels, as a Markdown table.
+
+    The seconds are those of fitting the head.
+    """
+    lines = [f"| labelled rows | {' | '.join(FEW_OR_MANY)} | seconds |", "|--:|" + "---|" * len(FEW_OR_MANY) + "--:|"]
     for count in LABELLED:
         cells = []
         for tasks in FEW_OR_MANY.values():
             found = {name: _mean_of(rows, name, count, tasks) for name in (RAW, BATCH, SLOPE, CENTROID, HEAD)}
             best = max(found, key=lambda name: found[name])
             cells.append(f"`{best}` {found[best]:.1f} (`{RAW}` {found[RAW]:.1f})")
-        lines.append(f"| {count} | {' | '.join(cells)} |")
+        fitting = fmean(
+            row["seconds"]
+            for row in rows
+            if (row["memory"], row["correction"], row["labelled"]) == (PLAIN_MEMORY, HEAD, count)
+        )
+        lines.append(f"| {count} | {' | '.join(cells)} | {fitting:.2f} |")
     return "\n".join(lines)
 
 
@@ -287,6 +344,7 @@ def main() -> None:
     parser.add_argument("--data-dir", help="the tasks' rows; without it they come from the hub")
     parser.add_argument("--memories", nargs="+", default=[PLAIN_MEMORY], choices=MEMORIES)
     parser.add_argument("--encoder", help="folder or hub id of a sentence encoder, to measure in place of memories")
+    parser.add_argument("--setfit", action="store_true", help="fine-tune the encoder: SetFit, with few rows alone")
     parser.add_argument("--tasks", nargs="+", default=TASKS)
     parser.add_argument("--seeds", type=int, nargs="+", default=SEEDS)
     parser.add_argument("--page", type=Path, help="write the tables of what is there into this page")
@@ -300,15 +358,11 @@ def main() -> None:
     common = {"limit": int(MORE_ROWS), "choose_on": f"dev:{DEV_ROWS}", "data_dir": args.data_dir}
     common |= {"demos_by": ("random",), "etas": (ETA,), "positions": ("continued",)}
     there = {(row["memory"], row["task"], row["seed"]) for row in rows_of(args.out)}
-    encoder, named = None, args.memories
-    if args.encoder is not None:
-        from sentence_transformers import SentenceTransformer
-
-        encoder, named = SentenceTransformer(args.encoder, device="cpu"), [Path(args.encoder).name]
+    named = args.memories if args.encoder is None else [encoder_name(args.encoder, args.setfit)]
     for memory, seed, task in product(named, args.seeds, args.tasks):
         if (memory, task, seed) not in there:
             case = Case(engine, spec, task, seed, common, shared)
-            found = list(figures(case, memory) if encoder is None else of_encoder(case, encoder, memory))
+            found = list(figures(case, memory) if args.encoder is None else of_encoder(case, args.encoder, args.setfit))
             append(args.out, (json.dumps(row) + "\n" for row in found))
             print(f"{memory}, {task}, seed {seed}", flush=True)
 
