@@ -65,7 +65,6 @@ GROUPS = {
         "tasks": "tasks:tasks",
         "run": "run:run",
         "report": "report:report",
-        "plot": "plot:plot",
         "study": "study:studies",
     },
     "This machine": {

@@ -159,7 +159,7 @@ def do_runs(
         write_json(asdict(summary))
     written = f"{summary.written} rows written, {summary.inputs:,} inputs scored in {summary.seconds:.1f} s"
     note(f"{summary.out}: {written}", common.quiet)
-    note(f"next: deepthink report {output}    or: deepthink plot {output}", common.quiet)
+    note(f"next: deepthink report {output}", common.quiet)
 
 
 def _show_plan(crossing: Crossing, folder: Path, common: CommonArguments) -> None:

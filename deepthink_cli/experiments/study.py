@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 else:
     _OPTIONS = tuple(form.options for form in FORMS.values())
     _CHOICE = [Field(discriminator="kind")] if len(_OPTIONS) > 1 else []
-    Figure = Annotated[Union[_OPTIONS], *_CHOICE, BeforeValidator(_installed)]  # noqa: UP007
+    Figure = Annotated[Union[_OPTIONS] if _OPTIONS else Any, *_CHOICE, BeforeValidator(_installed)]  # noqa: UP007
 
 
 class Study(Experiment):

@@ -164,4 +164,4 @@ def test_a_form_that_is_not_installed_is_refused_by_its_name(guest: Guest) -> No
     (guest.folder / "pies.yaml").write_text(STUDY.replace("dots", "pies"))
     refused = guest.run("study plan pies.yaml")
     assert refused.returncode == 2
-    assert "pies.yaml:4: figure: kind 'pies' is not a form of figures that is installed; use curves, " in refused.stderr
+    assert "pies.yaml:4: figure: kind 'pies' is not a form of figures that is installed; use " in refused.stderr
