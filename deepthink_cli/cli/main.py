@@ -53,12 +53,10 @@ GROUPS = {
     "The two stages": {
         "demo": "demo:demo",
         "think": "think:think",
-        "compose": "compose:compose",
         "calibrate": "calibrate:calibrate",
         "inspect": "inspect:inspect",
         "predict": "predict:predict",
         "eval": "evaluate:evaluate",
-        "generate": "generate:generate",
     },
     "Choosing demonstrations and settings": {"select": "select:select", "tune": "tune:tune"},
     "Experiments": {

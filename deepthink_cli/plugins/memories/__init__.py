@@ -1,1 +1,1 @@
-"""What differs between two memories: `deepthink diff` and `quantize`."""
+"""What is done with memory files: `deepthink compose`, `diff` and `quantize`."""
