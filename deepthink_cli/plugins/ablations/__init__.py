@@ -1,0 +1,1 @@
+"""Ablations of the paper's update."""
