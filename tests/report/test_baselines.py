@@ -62,7 +62,7 @@ def test_a_technique_without_rows_of_plain_in_context_learning_has_no_baseline(
     assert "ct-kv steps=25 2 1 - 68.0 ± 0.0 - - " in out
     assert "No baseline, because there are no rows of plain in-context learning with the same demonstrations" in out
     assert "repeat deepthink run with --technique deep-thinking --at 1: ct-kv steps=25, sst2, seed 0, seed 1;" in out
-    for format in ("markdown", "latex", "csv"):
+    for format in ("markdown", "csv"):
         assert "No interval" not in output(capsys, "report", folder, "--output-format", format, "-q")
 
 
