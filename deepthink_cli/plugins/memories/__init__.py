@@ -1,1 +1,1 @@
-"""What is done with memory files: `deepthink compose`, `diff` and `quantize`."""
+"""What is done with memories: `deepthink compose`, `diff` and `quantize`, and `--nearest`, of composed ones."""
