@@ -41,7 +41,8 @@ def _installed(figure: Any) -> Any:
     """Refuses a form that is not installed, by its name."""
     kind = figure.get("kind") if isinstance(figure, dict) else None
     if isinstance(kind, str) and kind not in FORMS:
-        raise ValueError(f"kind {kind!r} is not a form of figures that is installed; use {', '.join(FORMS)}")
+        way = f"use {', '.join(FORMS)}" if FORMS else "omit the figure"
+        raise ValueError(f"kind {kind!r} is not a form of figures that is installed; {way}")
     return figure
 
 
