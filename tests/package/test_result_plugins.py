@@ -134,6 +134,7 @@ def test_an_observer_of_another_package_is_told_of_results(guest: Guest) -> None
     assert refused.stderr.splitlines()[-1] == "deepthink: --tally demos.jsonl: is read; name another file"
 
 
+@pytest.mark.plugins
 def test_a_report_shows_published_figures_of_another_package(guest: Guest) -> None:
     write(guest.folder / "mine", [*seeds(THREE), *seeds(THREE, task="mine")])
     done = guest.run("report mine --published --json", "report --help-all")
@@ -147,6 +148,7 @@ def test_a_report_shows_published_figures_of_another_package(guest: Guest) -> No
     assert "Show the paper's figures and other figures next to those of the run." in " ".join(rest.split())
 
 
+@pytest.mark.plugins
 def test_a_study_of_another_package_is_drawn_in_its_form(guest: Guest) -> None:
     (guest.folder / "out" / "study.json").write_text('{"study": "guest/mine"}')
     done = guest.run(
