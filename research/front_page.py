@@ -24,7 +24,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from benchmarks.record import RECORDS
-from deepthink_cli.report.figures import LEGEND
+from deepthink_cli.report.style import LEGEND
 
 from .evidence.cells import PAPER, choices
 from .evidence.discrimination import compare, without_dev

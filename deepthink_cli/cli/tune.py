@@ -12,10 +12,10 @@ from deepthink_cli.calibration.registry import NONE
 from deepthink_cli.cli.about import about
 from deepthink_cli.cli.console import Show, duration, note, report, table, write_json
 from deepthink_cli.cli.data_options import LABELLED_ROWS, ChatArguments, PromptArguments, RowArguments
-from deepthink_cli.cli.grouped import Given, Without, grouped
+from deepthink_cli.cli.grouped import Given, grouped
 from deepthink_cli.cli.names import flag
 from deepthink_cli.cli.options import NEW_MODEL, CommonArguments, Details, tell_of_toy
-from deepthink_cli.cli.scoring_options import ScoringOptions
+from deepthink_cli.cli.scoring_options import WITHOUT_PARTS, ScoringOptions
 from deepthink_cli.cli.values import check_given, read_by
 from deepthink_cli.errors import Problems
 from deepthink_cli.io.text import named, size
@@ -62,7 +62,7 @@ def tune(
     reading: RowArguments,
     prompt: PromptArguments,
     chat: ChatArguments,
-    scoring: Annotated[Given[ScoringOptions], Without("nearest", "truncate")],
+    scoring: Annotated[Given[ScoringOptions], WITHOUT_PARTS],
     common: CommonArguments,
 ) -> None:
     """Choose a correction and a way of reading by labelled rows.

@@ -12,18 +12,7 @@ from pydantic import BeforeValidator, TypeAdapter, ValidationError
 from deepthink_cli.errors import InputError
 from deepthink_cli.io.mistakes import place, reason
 from deepthink_cli.registry import Registry, name_and_parameters
-from deepthink_cli.updates.rules import (
-    Cosine,
-    Gate,
-    InverseTime,
-    KeysOnly,
-    LayerRamp,
-    LowerHalf,
-    UpdateRule,
-    UpperHalf,
-    ValuesOnly,
-    gate_values,
-)
+from deepthink_cli.updates.rules import Gate, UpdateRule, gate_values
 
 GATE = "gate"
 
@@ -34,17 +23,7 @@ def _check(name: str, rule: Any) -> type[Any]:
     return rule
 
 
-_BUILT_IN: dict[str, type[Any]] = {
-    GATE: Gate,
-    "keys-only": KeysOnly,
-    "values-only": ValuesOnly,
-    "layer-ramp": LayerRamp,
-    "lower-half": LowerHalf,
-    "upper-half": UpperHalf,
-    "inverse-time": InverseTime,
-    "cosine": Cosine,
-}
-RULES: Registry[type[Any]] = Registry("updates", _BUILT_IN, _check)
+RULES: Registry[type[Any]] = Registry("updates", {GATE: Gate}, _check)
 
 
 def name_of(rule: UpdateRule) -> str:

@@ -15,10 +15,11 @@ import pandas as pd
 
 from deepthink_cli.evaluation.metrics import ALPHA
 from deepthink_cli.experiments.results import FILE, Result, from_bits
+from deepthink_cli.plugins.plots.figures import Dot, dots_figure
 from deepthink_cli.report.arms import Arm
-from deepthink_cli.report.figures import COLUMN, Dot, dots_figure
 from deepthink_cli.report.job_results import JobResults, read_jobs
 from deepthink_cli.report.ranking import FEWEST_BLOCKS
+from deepthink_cli.report.style import COLUMN
 from deepthink_cli.report.tables import SeedScore, scores_of
 from research import encoding
 from research.evidence.discrimination import Difference, difference, holm
