@@ -247,11 +247,11 @@ def _one_reading(memory: OpenedMemory) -> bool:
 
 def _baselines(evaluation: Evaluation, memory: OpenedMemory) -> list[str]:
     technique = memory.provenance.technique
-    lines = [f"T = 1: {_change(evaluation)}", *corrected(evaluation)]
-    for name, each in evaluation.calibrated.items():
-        lines += [f"with {name} calibration: {_change(each)}", *corrected(each)]
-    if _one_reading(memory):
-        lines = []
+    lines = []
+    if len(evaluation.results) > 1 and not _one_reading(memory):
+        lines = [f"T = 1: {_change(evaluation)}", *corrected(evaluation)]
+        for name, each in evaluation.calibrated.items():
+            lines += [f"with {name} calibration: {_change(each)}", *corrected(each)]
     if memory.plain_with:
         options = " ".join(flag(name, str(value)) for name, value in memory.plain_with.items())
         lines.append(f"for plain in-context learning with the same demonstrations, add {options}")
@@ -267,8 +267,6 @@ def _baselines(evaluation: Evaluation, memory: OpenedMemory) -> list[str]:
 
 def _change(evaluation: Evaluation) -> str:
     first, last = evaluation.results[1], evaluation.last
-    if len(evaluation.results) == 1:
-        return f"{first.accuracy:.1%}"
     return f"{first.accuracy:.1%}; thinking changes it by {100 * (last.accuracy - first.accuracy):+.1f} points"
 
 

@@ -102,7 +102,7 @@ def text_of(rule: str | Mapping[str, Any]) -> str:
     if isinstance(rule, str):
         return rule
     if not isinstance(rule.get("rule"), str):
-        raise InputError("an update rule has a name, as in {rule: cosine, readings: 15}")
+        raise InputError("an update rule has a name, as in {rule: gate}")
     written = ",".join(f"{name}={value}" for name, value in rule.items() if name != "rule")
     return f"{rule['rule']}:{written}" if written else str(rule["rule"])
 
@@ -119,4 +119,4 @@ def _number(value: Any) -> str:
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
-RuleText = Annotated[str, BeforeValidator(checked_rule)]  # as in `cosine:readings=15`
+RuleText = Annotated[str, BeforeValidator(checked_rule)]  # as in `gate`, or `NAME:PARAMETER=VALUE`

@@ -9,20 +9,11 @@ from shutil import which
 
 import pytest
 from helpers.said import Captured, output
-from helpers.synthetic import THREE, classic, seeds, write
+from helpers.synthetic import HOSTILE, THREE, classic, seeds, write
 
 from deepthink_cli.plugins.paper.latex import latex, latex_text
-from deepthink_cli.report.formats import Page
 
 LATEX = ("--output-format", "latex")
-HOSTILE = Page(
-    source="runs/50%_[a]",
-    title=r"a_b & 5% of $x$ #1 {c} ~^ \d",
-    columns=["task", "McNemar"],
-    sections=[("<x>", [["[q]|*", "-1.2 ± 3"]])],
-    legend=[],
-    footnotes=["a_b"],
-)
 
 
 def test_special_characters_are_escaped_in_latex() -> None:
