@@ -43,7 +43,8 @@ Which language models are supported, and the small one that comes with the packa
 Every architecture that transformers {transformers} loads as a causal language model, and what `deepthink` does with it:
 
 - **packed**: supported, with many inputs in one pass.
-- **padded**: supported, with one sequence per candidate, which is several times slower ([passes](concepts.md#passes)).
+- **padded**: supported, with one sequence per candidate, which is several times slower where candidates have
+  several tokens ([passes](concepts.md#passes)).
 - **refused**: an error of one line with the reason, and exit code 2.
 
 Of {total} architectures: {counts}.

@@ -11,7 +11,7 @@ import argparse
 import sys
 import tempfile
 from collections.abc import Iterator
-from itertools import islice
+from itertools import cycle, islice
 from pathlib import Path
 
 from deepthink_cli.model.options import POCKET
@@ -41,10 +41,10 @@ def write_gpt2(folder: Path, tokenizer: str) -> str:
 
 
 def first_rows(data_dir: str, rows: int, folder: Path) -> str:
-    """A file with the first test rows."""
+    """A file with the first test rows, which are repeated if they are fewer."""
     path = folder / f"{rows}.jsonl"
-    with (Path(data_dir) / "ag_news" / "test.jsonl").open(encoding="utf-8") as file:
-        path.write_text("".join(islice(file, rows)), encoding="utf-8")
+    lines = (Path(data_dir) / "ag_news" / "test.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
+    path.write_text("".join(islice(cycle(lines), rows)), encoding="utf-8")
     return str(path)
 
 

@@ -8,7 +8,6 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, field_validator
 
 from deepthink_cli.options import METHOD, Flag, Options, chosen_iterations
-from deepthink_cli.registry import installed
 from deepthink_cli.updates.registry import GATE, RULES, RuleText, parse_rule
 from deepthink_cli.updates.rules import Gate, UpdateRule
 
@@ -85,8 +84,8 @@ class MethodOptions(Options):
         RuleText,
         Flag(
             METHOD,
-            "How a reading changes the memory, with --eta: gate, as in the paper, or an ablation, such as keys-only "
-            f"or cosine:readings=15 (docs/think.md){installed(RULES)}. Default: gate.",
+            f"How a reading changes the memory, with --eta: {', '.join(RULES)} (docs/think.md). Default: gate, as in "
+            "the paper.",
             "RULE[:PARAMETER=VALUE,...]",
             default=False,
         ),

@@ -220,7 +220,8 @@ class Tuned:
 
     def __str__(self) -> str:
         chosen = f"chosen from {self.tried} settings by {self.folds}-fold cross-validation over {self.rows} rows"
-        return f"{chosen}: {self.accuracy:.1%}, plain {self.baseline:.1%}; calibration {self.calibration}"
+        nested = f"{self.accuracy:.1%} right, {self.baseline:.1%} at T = 1 without calibration"
+        return f"{chosen}: calibration {self.calibration}, {nested}"
 
 
 @with_config(STRICT)

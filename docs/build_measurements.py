@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from pages import ROOT, write_or_check
@@ -12,6 +12,9 @@ from pages import ROOT, write_or_check
 from benchmarks.record import RECORDS, markdown
 
 WIDTH = 125
+MOST = 7  # columns of a table
+FIRST = ("model", "shape", "task", "dtype", "tokenizer", "rows", "L", "c", "T")  # columns that say what a row is of
+LEFT_OUT = ("harness batch", "official batch", "official width")  # they stand in the records
 PAGE = ROOT / "docs" / "measurements.md"
 START = """\
 # Measurements
@@ -25,7 +28,7 @@ tokens of a candidate. Loading is not counted, nor the reading, which stands in 
 
 - *harness*: lm-evaluation-harness 0.4.13 with its transformers model, the whole prompt again for every candidate. It
   scored the first *harness inputs* of the inputs, and its time is *scaled by* a factor to all of
-  them. It tries batches of 1, 8 and 16, the official way of 8 and 16; the fastest is shown.
+  them. It tries batches of 1, 8 and 16, the official way of 8 and 16; the fastest is shown, and the record says which.
 - *official*: what the official Deep-Thinking code does, reimplemented from a description: a copy of the memory for
   every row, rows padded to the longest, one row a candidate.
 - *padded*: this package with one sequence a row, the path of models that cannot be packed.
@@ -50,7 +53,8 @@ def section(record: dict[str, Any]) -> Iterator[str]:
     yield from (f"## {record['title']}", "")
     for text in (record["note"], f"{conditions(record)}."):
         yield from (textwrap.fill(text, WIDTH, break_long_words=False, break_on_hyphens=False), "")
-    yield from (*markdown(without_empty_columns(record)), "")
+    lines = list(markdown(without_empty_columns(record)))
+    yield from narrow(lines) if lines[0].count("|") - 1 > MOST else (*lines, "")
 
 
 def without_empty_columns(record: dict[str, Any]) -> dict[str, Any]:
@@ -60,6 +64,24 @@ def without_empty_columns(record: dict[str, Any]) -> dict[str, Any]:
     columns = [names[place] for place in kept]
     ratios = [ratio for ratio in record.get("ratios", []) if set(ratio.split(" / ")) <= {*columns}]
     return record | {"columns": columns, "ratios": ratios, "rows": [[row[place] for place in kept] for row in rows]}
+
+
+def narrow(lines: Sequence[str]) -> Iterator[str]:
+    """A wide table as tables of at most `MOST` columns, which begin alike, after a sentence on columns of one value."""
+    cells = [[cell.strip() for cell in line[1:-1].split("|")] for line in lines]
+    columns = [[*column] for column in zip(*cells, strict=True)]
+    columns = [column for column in columns if column[0] not in LEFT_OUT]
+    constant = [column for column in columns[1:] if len(lines) > 3 and len({*column[2:]} - {"-"}) == 1]
+    if constant:
+        named = ", ".join(f"*{name}* {next(each for each in values if each != '-')}" for name, _, *values in constant)
+        yield from (textwrap.fill(f"The same in every row: {named}.", WIDTH), "")
+    first = [column for column in columns if column[0] in FIRST and column not in constant]
+    rest = [column for column in columns if column not in (*first, *constant)]
+    count = -(-len(rest) // (MOST - len(first)))
+    size = -(-len(rest) // count)
+    for start in range(0, len(rest), size):
+        yield from (f"| {' | '.join(row)} |" for row in zip(*first, *rest[start : start + size], strict=True))
+        yield ""
 
 
 def conditions(record: dict[str, Any]) -> str:

@@ -178,6 +178,7 @@ def test_a_run_that_was_copied_without_its_lock_is_still_one(
     check_apart(tmp_path / FILE, [])
 
 
+@pytest.mark.plugins
 def test_a_run_takes_figures_but_not_over_its_rows(finished: Path, tmp_path: Path, capsys: Captured) -> None:
     assert run(["plot", str(finished), "-q"]) == run(["plot", str(finished), "-q"]) == 0
     for link, file in (("rows.png", finished / FILE), ("sample.png", next((finished / "samples").iterdir()))):

@@ -338,8 +338,8 @@ def versions_line(versions: Mapping[str, str]) -> dict[str, str]:
 
 
 def method_text(iterations: int, rule: str, positions: str) -> str:
-    """The method in one line."""
-    return f"T = {iterations}, {rule}, {positions} positions"
+    """The method in one line; rule and positions act from the second reading on."""
+    return "T = 1" if iterations == 1 else f"T = {iterations}, {rule}, {positions} positions"
 
 
 def _words(technique: RecordedTechnique) -> str:

@@ -241,15 +241,19 @@ def from_texts(names: Iterable[str]) -> list[str]:
 _TEXTS = ", ".join(from_texts(CALIBRATIONS.own))
 
 
-def _known(name: str) -> object:
-    return name in (NONE, THRESHOLDS) or calibration(name)
+def _check_stored(name: str) -> None:
+    if name not in (NONE, THRESHOLDS, *CALIBRATIONS):
+        usable = ", ".join((NONE, *CALIBRATIONS, THRESHOLDS))
+        raise InputError.of(
+            "calibrate", name, f"one correction is stored: use one of {usable}; {HEAD} stores {THRESHOLDS}, too"
+        )
 
 
 class CorrectionOptions(Options):
     """The calibration whose bias is stored with a memory; None if none is named."""
 
     calibrate: Annotated[
-        Annotated[str, named_by(_known)] | None,
+        Annotated[str, named_by(_check_stored)] | None,
         Flag(
             METHOD,
             f"Store a correction of the scores for a bias toward some labels: {_TEXTS}. Others need rows: deepthink "

@@ -108,11 +108,12 @@ def show(result: EvaluationReport, json: bool, details: bool) -> None:
     if result.task is not None:
         rows = f"{result.task}, split {result.split} ({result.protocol} protocol)"
     report(
-        f"{result.memory.name}: {shots} demonstrations, {provenance.model.id}, {_made_by(result.memory)}",
+        ", ".join([f"{result.memory.name}: {shots} demonstrations", provenance.model.id, *_made_by(result.memory)]),
         *([f"mean log-probability with {', '.join(result.ensemble)}"] if result.ensemble else []),
         *result.scorer.scoring.described,
         f"{rows}: {evaluation.n} inputs, {result.seconds:.1f} s to load the model and to label",
         *(f"skipped {count}: {reason}" for reason, count in result.skipped.items()),
+        f"T = 1 is {first_reading(provenance.technique)}",
         "",
         curve(evaluation),
         "",
@@ -136,18 +137,18 @@ def _show_details(result: EvaluationReport) -> None:
         report("", *probabilities(applied, by))
     if result.probable:
         given = [
-            [f"{each.threshold:.3f}", f"{each.given / each.rows:.1%}", str(each.wrong), str(each.given)]
+            [f"at least {each.threshold:.3f}", str(each.given), f"{each.given / each.rows:.1%}", str(each.wrong)]
             for each in result.probable
         ]
-        title = "The most probable labels first:"
-        report("", title, table("probability from", "of the rows", "wrong", "given", rows=given))
+        title = "Errors if only probable labels are given:"
+        report("", title, table("probability", "given", "of the rows", "wrong", rows=given))
     if result.coverage:
         given = [
-            [f"{each.bound.most:.0%}", f"{each.given / evaluation.n:.1%}", str(each.wrong), str(each.given)]
+            [f"{each.bound.most:.0%}", str(each.given), f"{each.given / evaluation.n:.1%}", str(each.wrong)]
             for each in result.coverage
         ]
-        title = f"Labels that {flag('max_error')} gives:"
-        report("", title, table("at most wrong", "of the rows", "wrong", "given", rows=given))
+        title = f"Errors among the labels that {flag('max_error')} of predict gives:"
+        report("", title, table("at most", "given", "of the rows", "wrong", rows=given))
     if applied.confusion:
         report("", *distribution(applied, by))
         columns, rows = confusion_table(applied.confusion, applied.last)
@@ -232,27 +233,25 @@ def curve(evaluation: Evaluation) -> Any:
     return table(*names, "T", "accuracy", "95 % interval", *more, axis, rows=rows)
 
 
-def _made_by(memory: OpenedMemory) -> str:
-    """The technique of the memory, if any, and the update rule."""
-    technique, rule = memory.provenance.technique, str(memory.provenance.method.update)
-    if technique is None:
-        return rule
-    return str(technique) if _one_reading(memory) else f"{technique}, {rule}"
+def _made_by(memory: OpenedMemory) -> list[str]:
+    """The technique of the memory, if any, and the update rule, which acts from the second reading on."""
+    technique, method = memory.provenance.technique, memory.provenance.method
+    made = [] if technique is None else [str(technique)]
+    return made if _one_reading(memory) or method.iterations == 1 else [*made, str(method.update)]
 
 
 def _one_reading(memory: OpenedMemory) -> bool:
-    """Whether there is one reading, without an update rule."""
+    """Whether there is no later reading to compare with."""
     return bool(memory.plain_with) or trains(memory.provenance.technique)
 
 
 def _baselines(evaluation: Evaluation, memory: OpenedMemory) -> list[str]:
     technique = memory.provenance.technique
-    first = f"T = 1 is {first_reading(technique)}"
-    lines = [f"{first}: {_change(evaluation)}", *corrected(evaluation)]
-    for name, each in evaluation.calibrated.items():
-        lines += [f"with {name} calibration: {_change(each)}", *corrected(each)]
-    if _one_reading(memory):
-        lines = [first]
+    lines = []
+    if len(evaluation.results) > 1 and not _one_reading(memory):
+        lines = [f"T = 1: {_change(evaluation)}", *corrected(evaluation)]
+        for name, each in evaluation.calibrated.items():
+            lines += [f"with {name} calibration: {_change(each)}", *corrected(each)]
     if memory.plain_with:
         options = " ".join(flag(name, str(value)) for name, value in memory.plain_with.items())
         lines.append(f"for plain in-context learning with the same demonstrations, add {options}")
@@ -268,8 +267,6 @@ def _baselines(evaluation: Evaluation, memory: OpenedMemory) -> list[str]:
 
 def _change(evaluation: Evaluation) -> str:
     first, last = evaluation.results[1], evaluation.last
-    if len(evaluation.results) == 1:
-        return f"{first.accuracy:.1%}"
     return f"{first.accuracy:.1%}; thinking changes it by {100 * (last.accuracy - first.accuracy):+.1f} points"
 
 

@@ -10,7 +10,7 @@ import typer
 from deepthink_cli.calibration.registry import CALIBRATIONS, CENTROID, HEAD, NONE, THRESHOLDS, CorrectionOptions
 from deepthink_cli.cli.about import about
 from deepthink_cli.cli.console import Show, note, write_json
-from deepthink_cli.cli.data_options import Labels, MemoryFile, RowArguments, values_of_memory
+from deepthink_cli.cli.data_options import TEXT_ROWS, Labels, MemoryFile, RowArguments, values_of_memory
 from deepthink_cli.cli.grouped import Given, Help, grouped
 from deepthink_cli.cli.names import flag
 from deepthink_cli.cli.options import CommonArguments, for_memory
@@ -28,8 +28,8 @@ Rows = Annotated[
     str | None,
     typer.Argument(
         metavar="ROWS",
-        help="Rows like those to be labelled: JSON Lines, JSON, CSV, TSV, Parquet or one text a line (.txt), also .gz "
-        "or .zst. True labels are only read for fitted, fitted-slope, centroid, head and thresholds.",
+        help=f"Rows like those to be labelled: {TEXT_ROWS}. True labels are only read for fitted, fitted-slope, "
+        "centroid, head and thresholds.",
     ),
 ]
 Output = Annotated[

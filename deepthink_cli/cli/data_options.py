@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from deepthink_cli.tasks.sources import Source
 
 
+_FOLDER = "also .gz or .zst; or a folder or pattern ('DIR/*.parquet') of Parquet files"
+LABELLED_ROWS = f"JSON Lines, JSON, CSV, TSV or Parquet, {_FOLDER}"  # what a file of rows may be
+TEXT_ROWS = f"JSON Lines, JSON, CSV, TSV, Parquet or one text a line (.txt), {_FOLDER}"
 MemoryFile = Annotated[Path, typer.Argument(metavar="MEMORY", help="A file written by deepthink tune or think.")]
 TaskName = Annotated[
     str | None,

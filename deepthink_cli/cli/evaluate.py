@@ -15,6 +15,7 @@ from deepthink_cli.cli.about import about
 from deepthink_cli.cli.accuracy import show, show_label_sets
 from deepthink_cli.cli.console import Show, note
 from deepthink_cli.cli.data_options import (
+    LABELLED_ROWS,
     Calibrate,
     DataDir,
     EnsembleFiles,
@@ -65,8 +66,7 @@ Labelled = Annotated[
     str | None,
     typer.Argument(
         metavar="LABELLED",
-        help="Rows with their true labels: JSON Lines, JSON, CSV, TSV or Parquet, also .gz or .zst. "
-        "Without them, --task names the rows.",
+        help=f"Rows with their true labels: {LABELLED_ROWS}. Without them, --task names the rows.",
     ),
 ]
 Output = Annotated[
@@ -121,7 +121,10 @@ def evaluate(
     reading: RowArguments,
     common: CommonArguments,
 ) -> None:
-    """Measure accuracy on labelled rows, beside that of T = 1."""
+    """Measure accuracy on labelled rows, beside that of T = 1.
+
+    T = 1 is plain in-context learning.
+    """
     from deepthink_cli.artifact.opening import open_for_scoring
     from deepthink_cli.evaluation.label_sets import LabelSetsReport
     from deepthink_cli.prediction.scorer import Scorer

@@ -53,19 +53,16 @@ GROUPS = {
     "The two stages": {
         "demo": "demo:demo",
         "think": "think:think",
-        "compose": "compose:compose",
         "calibrate": "calibrate:calibrate",
         "inspect": "inspect:inspect",
         "predict": "predict:predict",
         "eval": "evaluate:evaluate",
-        "generate": "generate:generate",
     },
     "Choosing demonstrations and settings": {"select": "select:select", "tune": "tune:tune"},
     "Experiments": {
         "tasks": "tasks:tasks",
         "run": "run:run",
         "report": "report:report",
-        "plot": "plot:plot",
         "study": "study:studies",
     },
     "This machine": {

@@ -16,7 +16,15 @@ from deepthink_cli.calibration.registry import calibrations, from_rows
 from deepthink_cli.cli.about import about
 from deepthink_cli.cli.answer_rows import Output, OutputFormat, check_output, print_rows
 from deepthink_cli.cli.console import Show, note, write_text
-from deepthink_cli.cli.data_options import Calibrate, EnsembleFiles, IterationChoice, MemoryFile, RowArguments, TaskName
+from deepthink_cli.cli.data_options import (
+    TEXT_ROWS,
+    Calibrate,
+    EnsembleFiles,
+    IterationChoice,
+    MemoryFile,
+    RowArguments,
+    TaskName,
+)
 from deepthink_cli.cli.dry_run import DryRun, check_dry_run, show_estimate
 from deepthink_cli.cli.executor_options import Workers, place_of, started
 from deepthink_cli.cli.grouped import Given, grouped
@@ -45,8 +53,7 @@ Inputs = Annotated[
     str,
     typer.Argument(
         metavar="INPUTS",
-        help="Inputs: JSON Lines, JSON, CSV, TSV, Parquet or one text a line (.txt), also .gz or .zst; - for "
-        "stdin; or a folder or a pattern ('DIR/*.parquet') of Parquet files. A row may have its own candidates: [...].",
+        help=f"Inputs: {TEXT_ROWS}; - for stdin. A row may have its own candidates: [...].",
     ),
 ]
 Flush = Annotated[

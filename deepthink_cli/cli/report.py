@@ -38,7 +38,7 @@ TEXT_WIDTH = 80
 Runs = Annotated[
     list[Path], typer.Argument(metavar="RUN", help="Folders of runs or of a study, each with its results.jsonl.")
 ]
-TABLES = ("terminal", "markdown", "csv", "latex", "json")
+TABLES = ("terminal", "markdown", "csv", "json")
 _OTHERS = [f"{name}: {each.summary}." for name, each in FORMATS.items() if name not in TABLES]
 _SUFFIXES = [suffix for each in FORMATS.values() for suffix in each.suffixes if suffix]
 _FOLDERS = " or ".join(f"--output-format {name}" for name, each in FORMATS.items() if each.is_folder)

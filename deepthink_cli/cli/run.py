@@ -18,7 +18,7 @@ from deepthink_cli.cli.executor_options import ExecutorArguments, Machines
 from deepthink_cli.cli.grouped import Given, Without, grouped
 from deepthink_cli.cli.options import NEW_MODEL, CommonArguments, tell_of_toy
 from deepthink_cli.cli.output_options import Watching, observed
-from deepthink_cli.cli.scoring_options import ScoringOptions
+from deepthink_cli.cli.scoring_options import WITHOUT_PARTS, ScoringOptions
 from deepthink_cli.cli.values import check_given, read_by
 from deepthink_cli.errors import Problems
 from deepthink_cli.events import Event, telling_all
@@ -91,7 +91,7 @@ def run(
     *,
     model: Annotated[Given[ModelOptions], Without("engine"), NEW_MODEL],
     options: Annotated[Given[Experiment], Without(*OF_STUDIES)],
-    scoring: Annotated[Given[ScoringOptions], Without("nearest", "truncate")],
+    scoring: Annotated[Given[ScoringOptions], WITHOUT_PARTS],
     chat: Annotated[ChatArguments, Without("system")],
     watching: Given[RunObservers],
     divided: ExecutorArguments,
@@ -159,7 +159,7 @@ def do_runs(
         write_json(asdict(summary))
     written = f"{summary.written} rows written, {summary.inputs:,} inputs scored in {summary.seconds:.1f} s"
     note(f"{summary.out}: {written}", common.quiet)
-    note(f"next: deepthink report {output}    or: deepthink plot {output}", common.quiet)
+    note(f"next: deepthink report {output}", common.quiet)
 
 
 def _show_plan(crossing: Crossing, folder: Path, common: CommonArguments) -> None:

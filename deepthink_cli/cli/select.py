@@ -11,7 +11,7 @@ import typer
 
 from deepthink_cli.cli.about import about
 from deepthink_cli.cli.console import Show, counted, note, write_json
-from deepthink_cli.cli.data_options import DataDir, PromptArguments, ProtocolName, RowArguments, TaskName
+from deepthink_cli.cli.data_options import LABELLED_ROWS, DataDir, PromptArguments, ProtocolName, RowArguments, TaskName
 from deepthink_cli.cli.grouped import Given, Help, grouped
 from deepthink_cli.cli.options import CommonArguments
 from deepthink_cli.cli.values import check_given, labels_option, read_by
@@ -36,8 +36,7 @@ PoolFile = Annotated[
     str | None,
     typer.Argument(
         metavar="POOL",
-        help="Labelled rows: JSON Lines, JSON, CSV, TSV or Parquet, also .gz or .zst; - for stdin. "
-        "Default with --task: the task's training rows.",
+        help=f"Labelled rows: {LABELLED_ROWS}; - for stdin. Default with --task: the task's training rows.",
     ),
 ]
 Queries = Annotated[

@@ -210,7 +210,8 @@ def plan_study(
         ]
         write_json({**values, "out": str(folder), "plan": plan})
         return
-    title, counted = opened.study.title, f"{values['combinations']} combinations in {values['runs']} runs"
+    title, runs = opened.study.title, values["runs"]
+    counted = f"{values['combinations']} combinations in {runs} run{'s'[: runs != 1]}"
     report(f"study    {values['study']}{f': {title}' if title else ''}", f"tasks    {_first(values['tasks'])}")
     report(f"work     {counted} of {len(plans)} model{'s'[: len(plans) != 1]}")
     report(f"folder   {folder} (not written: this is a plan)", "")

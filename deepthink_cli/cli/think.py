@@ -13,6 +13,7 @@ from deepthink_cli.cli.about import about
 from deepthink_cli.cli.calibrate import if_typed
 from deepthink_cli.cli.console import Show, counted, note, report, write_json
 from deepthink_cli.cli.data_options import (
+    LABELLED_ROWS,
     ChatArguments,
     DataDir,
     LabelSeparator,
@@ -116,8 +117,7 @@ Demos = Annotated[
     str | None,
     typer.Argument(
         metavar="DEMOS",
-        help="Solved examples: JSON Lines, JSON, CSV, TSV or Parquet, also .gz or .zst; - for stdin. "
-        "Optional with --task.",
+        help=f"Solved examples: {LABELLED_ROWS}; - for stdin. Optional with --task.",
     ),
 ]
 Output = Annotated[Path, Flag(OUTPUT, "Output file of the memory.", "FILE", short="-o", variable=False)]

@@ -11,11 +11,11 @@ import typer
 from deepthink_cli.calibration.registry import NONE
 from deepthink_cli.cli.about import about
 from deepthink_cli.cli.console import Show, duration, note, report, table, write_json
-from deepthink_cli.cli.data_options import ChatArguments, PromptArguments, RowArguments
-from deepthink_cli.cli.grouped import Given, Without, grouped
+from deepthink_cli.cli.data_options import LABELLED_ROWS, ChatArguments, PromptArguments, RowArguments
+from deepthink_cli.cli.grouped import Given, grouped
 from deepthink_cli.cli.names import flag
 from deepthink_cli.cli.options import NEW_MODEL, CommonArguments, Details, tell_of_toy
-from deepthink_cli.cli.scoring_options import ScoringOptions
+from deepthink_cli.cli.scoring_options import WITHOUT_PARTS, ScoringOptions
 from deepthink_cli.cli.values import check_given, read_by
 from deepthink_cli.errors import Problems
 from deepthink_cli.io.text import named, size
@@ -37,7 +37,7 @@ Rows = Annotated[
     str,
     typer.Argument(
         metavar="ROWS",
-        help="Labelled rows: JSON Lines, JSON, CSV, TSV or Parquet, also .gz or .zst; - for stdin.",
+        help=f"Labelled rows: {LABELLED_ROWS}; - for stdin.",
     ),
 ]
 Output = Annotated[
@@ -62,7 +62,7 @@ def tune(
     reading: RowArguments,
     prompt: PromptArguments,
     chat: ChatArguments,
-    scoring: Annotated[Given[ScoringOptions], Without("nearest", "truncate")],
+    scoring: Annotated[Given[ScoringOptions], WITHOUT_PARTS],
     common: CommonArguments,
 ) -> None:
     """Choose a correction and a way of reading by labelled rows.
@@ -185,7 +185,7 @@ def _behind(result: TuneReport) -> list[str]:
     listed = ", ".join(f"{name} {share:.1%}" for name, share in shares.items())
     p = "< 0.001" if found.p < 0.001 else f"= {found.p:.3f}"
     return [
-        *([f"calibrations at T = 1: {listed}"] if len(shares) > 1 else []),
+        *([f"{PLAIN} by calibration: {listed}"] if len(shares) > 1 else []),
         f"within one standard error of the best of {len(result.settings)} settings ({most}), the head or the simplest: "
         f"{result.settings[result.best]}, {best} of the rows that chose it",
         f"nested difference: {100 * found.difference:+.1f} points ({100 * low:+.1f} to {100 * high:+.1f}); "
@@ -203,9 +203,10 @@ def _decided(result: TuneReport) -> str:
         low, high = result.comparison.interval
         by = f"by {100 * result.comparison.difference:.1f} points ({100 * low:+.1f} to {100 * high:+.1f}), p < {LEVEL}"
         if setting.place == result.settings[0].place:
-            return f"{PLAIN} with calibration {setting.calibration} is better than without it {by}"
-        return f"{setting} is better than {PLAIN} {by}"
-    undecided = f"cannot choose with these {rows} rows: nothing is shown to be better than {PLAIN} at p < {LEVEL}"
+            return f"{PLAIN} (T = 1) with calibration {setting.calibration} is better than without it {by}"
+        return f"{setting} is better than {PLAIN} (T = 1) {by}"
+    nothing = f"nothing is shown to be better than {PLAIN} (T = 1) at p < {LEVEL}"
+    undecided = f"cannot choose with these {rows} rows: {nothing}"
     if found is None or (setting.calibration == NONE and not _of_plain(result).keys().isdisjoint(UNLABELLED)):
         return f"{undecided}, which is kept"
     memory = "MEMORY" if result.header is None else result.header.path
@@ -223,7 +224,7 @@ def _correction_alone(result: TuneReport) -> list[str]:
     if setting.place == result.settings[0].place or setting.calibration == NONE or alone is None:
         return []
     whole = result.right[result.kept] / len(result.plan.rows)
-    return [f"plain in-context learning with calibration {setting.calibration}: {alone:.1%}, against {whole:.1%}"]
+    return [f"{PLAIN} with calibration {setting.calibration}: {alone:.1%}, against {whole:.1%}"]
 
 
 def _beaten_by(result: TuneReport) -> list[str]:

@@ -159,8 +159,8 @@ class Experiment(GateOptions):
         BeforeValidator(split_names),
         Flag(
             METHOD,
-            "How readings change the memory, each rule with rows of its own: gate, as in the paper, and ablations, "
-            f"such as keys-only or cosine:readings=15 (docs/think.md){installed(RULES)}. Default: gate.",
+            f"How readings change the memory, each rule with rows of its own: {', '.join(RULES)} (docs/think.md). "
+            "Default: gate, as in the paper.",
             "RULE,...",
             name="update",
             default=False,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 from pydantic import BaseModel, ConfigDict
 
@@ -17,13 +17,6 @@ class FigureOptions(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     kind: str
-
-
-class CurvesOptions(FigureOptions):
-    """What `deepthink plot` draws: accuracy over T, or its `difference` from T = 1."""
-
-    kind: Literal["curves"]
-    difference: bool = False
 
 
 @dataclass(frozen=True)
@@ -52,15 +45,4 @@ def _checked(name: str, value: Any) -> FigureForm:
     return value
 
 
-FORMS: Registry[FigureForm] = Registry(
-    "forms",
-    {
-        "curves": FigureForm(
-            CurvesOptions,
-            "deepthink_cli.report.figures:curves_of_study",
-            "accuracy over T, or its difference from T = 1",
-            "deepthink plot",
-        )
-    },
-    _checked,
-)
+FORMS: Registry[FigureForm] = Registry("forms", {}, _checked)

@@ -41,7 +41,8 @@ def _installed(figure: Any) -> Any:
     """Refuses a form that is not installed, by its name."""
     kind = figure.get("kind") if isinstance(figure, dict) else None
     if isinstance(kind, str) and kind not in FORMS:
-        raise ValueError(f"kind {kind!r} is not a form of figures that is installed; use {', '.join(FORMS)}")
+        way = f"use {', '.join(FORMS)}" if FORMS else "omit the figure"
+        raise ValueError(f"kind {kind!r} is not a form of figures that is installed; {way}")
     return figure
 
 
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
 else:
     _OPTIONS = tuple(form.options for form in FORMS.values())
     _CHOICE = [Field(discriminator="kind")] if len(_OPTIONS) > 1 else []
-    Figure = Annotated[Union[_OPTIONS], *_CHOICE, BeforeValidator(_installed)]  # noqa: UP007
+    Figure = Annotated[Union[_OPTIONS] if _OPTIONS else Any, *_CHOICE, BeforeValidator(_installed)]  # noqa: UP007
 
 
 class Study(Experiment):

@@ -28,7 +28,7 @@ class LabelOptions(Options):
         Field(ge=1),
         Flag(
             OUTPUT,
-            "List the K best labels, each with its probability (not calibrated).",
+            "List the K best labels, each with its probability.",
             "K",
             hint="a number of labels, 1 or more",
             variable=False,

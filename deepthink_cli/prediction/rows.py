@@ -29,9 +29,7 @@ from deepthink_cli.scoring.softmax import shares
 from deepthink_cli.tasks.rows import EvaluatedRows
 
 UNCALIBRATED, FITTED = "uncalibrated", "fitted to labelled rows"
-ABOUT = {
-    "deepthink": "probability is the label's share among the candidates, not calibrated to how often labels are right"
-}
+ABOUT = {"deepthink": "probability is the label's share among the candidates"}
 # Fields of output rows that a table divides into columns, or that only some tables have.
 _OUTPUT = (
     "iteration",

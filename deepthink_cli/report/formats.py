@@ -1,46 +1,25 @@
-"""Format a page of tables as Markdown, LaTeX and CSV, independently of the content.
+"""Format a page of tables as Markdown and CSV, independently of the content.
 
 Libraries do not escape all of it: tabulate 0.10 and pytablewriter 1.2 leave `*`, `_` and `<` in Markdown as they are;
-tabulate and pandas leave a LaTeX cell `[q]`, which LaTeX reads as an argument; great_tables 1.1 writes no Markdown.
+great_tables 1.1 writes no Markdown.
 """
 
 from __future__ import annotations
 
 import csv
 import io
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from deepthink_cli.io.text import markdown_text, printable
 
-_LATEX = {
-    "\\": r"\textbackslash{}",
-    "&": r"\&",
-    "%": r"\%",
-    "$": r"\$",
-    "#": r"\#",
-    "_": r"\_",
-    "{": r"\{",
-    "}": r"\}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "<": "$<$",
-    ">": "$>$",
-    "|": "$|$",
-    '"': "''",
-    "[": "{[}",
-    "*": "{*}",
-    "±": r"$\pm$",
-}
-
 
 @dataclass(frozen=True)
 class Page:
     """Tables with the same columns, each with a heading (empty for a single table), a legend and footnotes.
 
-    `source` names the runs; the LaTeX table has it only in a comment. `appendix` is a further page, with its own
+    `source` names the runs. `appendix` is a further page, with its own
     columns.
     """
 
@@ -72,54 +51,6 @@ def markdown(page: Page) -> str:
     return "\n\n".join(blocks) + "\n" + rest
 
 
-def latex(page: Page) -> str:
-    """A table* for booktabs: sections between rules, the title as caption, legend and footnotes as notes below."""
-    count = len(page.columns)
-    body = [_latex_row(page.columns)]
-    for heading, rows in page.sections:
-        body.append(r"\midrule")
-        if heading:
-            body += [rf"\multicolumn{{{count}}}{{l}}{{\textit{{{latex_text(heading)}}}}} \\"]
-        body += map(_latex_row, rows)
-    rest = "" if page.appendix is None else "\n" + latex(page.appendix)
-    caption = f"{latex_text(page.title)}."
-    return (
-        table_environment(page.source, f"l{'r' * (count - 1)}", body, [*page.legend, *page.footnotes], caption) + rest
-    )
-
-
-def table_environment(
-    source: str, columns: str, body: Sequence[str], footnotes: Sequence[str], caption: str, label: str = ""
-) -> str:
-    """A table* for booktabs; `body`, `columns` and `caption` are LaTeX already, the footnotes plain text."""
-    lines = [
-        rf"% From {printable(source)}; needs \usepackage{{booktabs}}.",
-        r"\begin{table*}",
-        r"\centering\footnotesize\setlength{\tabcolsep}{4pt}",
-        rf"\begin{{tabular}}{{{columns}}}",
-        r"\toprule",
-        *body,
-        r"\bottomrule",
-        r"\end{tabular}",
-        *(_notes(footnotes) if footnotes else []),
-        rf"\caption{{{caption}}}",
-        *([rf"\label{{{label}}}"] if label else []),
-        r"\end{table*}",
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def _notes(lines: Sequence[str]) -> list[str]:
-    """Notes below the rows of a table, as one paragraph of sentences in a smaller font."""
-    sentences = [latex_text(line if line.endswith((".", "?", "!")) else f"{line}.") for line in lines]
-    return [
-        r"\par\smallskip\begin{minipage}{\linewidth}\scriptsize\raggedright",
-        r"\textit{Notes.}",
-        *sentences,
-        r"\end{minipage}",
-    ]
-
-
 def comma_separated(rows: Sequence[Mapping[str, Any]]) -> str:
     """CSV with a header; an absent value is an empty field."""
     text = io.StringIO()
@@ -140,13 +71,3 @@ def _aligned(cells: Sequence[str], widths: Sequence[int]) -> str:
 
 def _plain(value: Any) -> Any:
     return printable(value) if isinstance(value, str) else value
-
-
-def _latex_row(cells: Sequence[str]) -> str:
-    return " & ".join(map(latex_text, cells)) + r" \\"
-
-
-def latex_text(text: str) -> str:
-    """Text with LaTeX's special characters escaped, hyphens kept apart, and a minus before a number in mathematics."""
-    escaped = "".join(_LATEX.get(character, character) for character in printable(text)).replace("--", "-{}-")
-    return re.sub(r"(?<![\w.])-(?=\d)", "$-$", escaped)

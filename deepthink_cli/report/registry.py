@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from deepthink_cli.events import Event
 from deepthink_cli.io.text import json_line
 from deepthink_cli.registry import Registry, instance_of, loaded
-from deepthink_cli.report.formats import comma_separated, latex, markdown
-from deepthink_cli.report.printed import printed
+from deepthink_cli.report.formats import comma_separated, markdown
 
 if TYPE_CHECKING:
     from deepthink_cli.report.job_results import JobResults
@@ -68,10 +67,6 @@ def _markdown(reported: Reported, file: TextIO) -> None:
     file.write(markdown(reported.page))
 
 
-def _latex(reported: Reported, file: TextIO) -> None:
-    file.write(latex(printed(reported.page, reported.jobs)))
-
-
 def _csv(reported: Reported, file: TextIO) -> Sequence[str]:
     file.write(comma_separated(reported.page.records()))
     return reported.page.footnotes
@@ -92,7 +87,6 @@ FORMATS: Registry[Format] = Registry(
         ),
         "markdown": Format(_markdown, "tables in Markdown", "https://github.github.com/gfm", suffixes=(".md",)),
         "csv": Format(_csv, "a line for each row, numbers in [0, 1]", "RFC 4180", suffixes=(".csv",)),
-        "latex": Format(_latex, "tables for booktabs", "https://ctan.org/pkg/booktabs", suffixes=(".tex",)),
         "json": Format(_json, "rows, legend and footnotes, numbers in [0, 1]", "RFC 8259", suffixes=(".json",)),
     },
     instance_of(Format),

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from deepthink_cli.errors import InputError, Problem, Problems, option
 from deepthink_cli.registry import Registry
 from deepthink_cli.scoring.step import Fits, Step
-from deepthink_cli.scoring.steps.nearest import Nearest
 from deepthink_cli.scoring.steps.reread import Reread
 from deepthink_cli.scoring.steps.score import Score
 from deepthink_cli.scoring.steps.truncate import Truncate
@@ -29,9 +28,7 @@ def _check(name: str, value: Any) -> type[Step]:
 
 
 # In the order in which they change queries and scores.
-STEPS: Registry[type[Step]] = Registry(
-    "steps", {"truncate": Truncate, "score": Score, "reread": Reread, "nearest": Nearest}, _check
-)
+STEPS: Registry[type[Step]] = Registry("steps", {"truncate": Truncate, "score": Score, "reread": Reread}, _check)
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,22 @@
-"""Techniques that change the demonstrations: repetitions, other words for the labels, several orders."""
+"""Techniques that read other demonstrations: repeated, with other label words, each alone, in several orders."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from deepthink_cli.data.examples import DemonstrationSet
-from deepthink_cli.errors import InputError, Problem
+from deepthink_cli.errors import InputError, Problem, option
+from deepthink_cli.events import Tell, silent
+from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.techniques.base import Technique
+
+if TYPE_CHECKING:
+    from deepthink_cli.model.spec import ModelSpec
+
+COMPOSED = "composed"
 
 
 class Repeated(Technique):
@@ -68,6 +76,30 @@ class Fresh(Technique):
         return replace(demonstrations, words=dict(zip(labels, words, strict=False)))
 
 
+class Composed(Technique):
+    """Every demonstration alone, T times, and one memory of all their keys and values.
+
+    Each has the positions 0, 1, ... and the special tokens of a text, so that its keys and values do not depend on the
+    others; queries have positions L onward, as after any memory.
+    """
+
+    summary = "each demonstration read alone, all of them one memory"
+    source = "Yang et al. 2025, arXiv 2502.05431"
+    cost = "T passes over L tokens, each of which attends to its own demonstration"
+
+    def change(self, demonstrations: DemonstrationSet) -> DemonstrationSet:
+        """The demonstrations apart; raises InputError for turns of a conversation."""
+        if demonstrations.chat is not None:
+            raise InputError(
+                self.option.because(f"turns of a conversation cannot be read alone; omit {option('chat')}")
+            )
+        return replace(demonstrations, apart=True)
+
+    def check(self, spec: ModelSpec, demonstrations: TokenizedDemonstrations, tell: Tell = silent) -> None:
+        """Raise InputError for a model in which the place of a token in the memory has a meaning."""
+        check_composed(spec, demonstrations)
+
+
 class Ensemble(Technique):
     """Several memories of the demonstrations in different orders, the first in the given one."""
 
@@ -88,6 +120,22 @@ class Ensemble(Technique):
         examples = demonstrations.examples
         for order in range(1, self.number):
             yield replace(demonstrations, examples=tuple(random.Random(order).sample(examples, len(examples))))
+
+
+def check_composed(spec: ModelSpec, demonstrations: TokenizedDemonstrations) -> None:
+    """Raise InputError if a token's place in the memory has a meaning, or all parts do not fit the model."""
+    total, limits = sum(demonstrations.parts), spec.limits.after(demonstrations)
+    if limits.relative:
+        raise InputError(
+            f"{spec.id}: its positions follow from the number of earlier tokens, which differs from part to part; "
+            "read the demonstrations together, without composing them"
+        )
+    most = limits.max_tokens()
+    if most is not None and total >= most:
+        raise InputError(
+            f"{total} tokens in all parts, {spec.id} holds {most} ({limits.reason()}) with a query; compose fewer "
+            "demonstrations"
+        )
 
 
 def _labels(demonstrations: DemonstrationSet, named: Problem) -> tuple[str, ...]:

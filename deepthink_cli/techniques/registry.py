@@ -15,8 +15,7 @@ from deepthink_cli.options import METHOD, Flag, Options, named_by
 from deepthink_cli.provenance import RecordedTechnique
 from deepthink_cli.registry import Registry, installed, name_and_parameters
 from deepthink_cli.techniques.base import Technique, Trained
-from deepthink_cli.techniques.composed import COMPOSED, Composed
-from deepthink_cli.techniques.controls import Ensemble, Flipped, Fresh, Repeated
+from deepthink_cli.techniques.controls import COMPOSED, Composed, Ensemble, Flipped, Fresh, Repeated
 
 DEEP_THINKING = "deep-thinking"
 _NUMBER = re.compile(r"0|[1-9]\d{0,3}")

@@ -172,7 +172,7 @@ class Setting:
     def _made(self) -> list[str]:
         plain = self.technique.name == DEEP_THINKING
         if self.method.iterations == 1:
-            return ["plain in-context learning (T = 1)" if plain else f"{self.technique.name} (T = 1)"]
+            return ["plain in-context learning" if plain else f"{self.technique.name} (T = 1)"]
         rule = f"{self.method.update}, {self.method.positions}"
         return [*([] if plain else [self.technique.name]), f"T = {self.method.iterations}", rule]
 

@@ -12,18 +12,7 @@ from pydantic import BeforeValidator, TypeAdapter, ValidationError
 from deepthink_cli.errors import InputError
 from deepthink_cli.io.mistakes import place, reason
 from deepthink_cli.registry import Registry, name_and_parameters
-from deepthink_cli.updates.rules import (
-    Cosine,
-    Gate,
-    InverseTime,
-    KeysOnly,
-    LayerRamp,
-    LowerHalf,
-    UpdateRule,
-    UpperHalf,
-    ValuesOnly,
-    gate_values,
-)
+from deepthink_cli.updates.rules import Gate, UpdateRule, gate_values
 
 GATE = "gate"
 
@@ -34,17 +23,7 @@ def _check(name: str, rule: Any) -> type[Any]:
     return rule
 
 
-_BUILT_IN: dict[str, type[Any]] = {
-    GATE: Gate,
-    "keys-only": KeysOnly,
-    "values-only": ValuesOnly,
-    "layer-ramp": LayerRamp,
-    "lower-half": LowerHalf,
-    "upper-half": UpperHalf,
-    "inverse-time": InverseTime,
-    "cosine": Cosine,
-}
-RULES: Registry[type[Any]] = Registry("updates", _BUILT_IN, _check)
+RULES: Registry[type[Any]] = Registry("updates", {GATE: Gate}, _check)
 
 
 def name_of(rule: UpdateRule) -> str:
@@ -123,7 +102,7 @@ def text_of(rule: str | Mapping[str, Any]) -> str:
     if isinstance(rule, str):
         return rule
     if not isinstance(rule.get("rule"), str):
-        raise InputError("an update rule has a name, as in {rule: cosine, readings: 15}")
+        raise InputError("an update rule has a name, as in {rule: gate}")
     written = ",".join(f"{name}={value}" for name, value in rule.items() if name != "rule")
     return f"{rule['rule']}:{written}" if written else str(rule["rule"])
 
@@ -140,4 +119,4 @@ def _number(value: Any) -> str:
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
-RuleText = Annotated[str, BeforeValidator(checked_rule)]  # as in `cosine:readings=15`
+RuleText = Annotated[str, BeforeValidator(checked_rule)]  # as in `gate`, or `NAME:PARAMETER=VALUE`

@@ -165,6 +165,7 @@ def test_one_kind_is_listed_by_the_names_of_its_option(capsys: Captured) -> None
     assert names == ["deep-thinking", "repeat-R", "flipped", "fresh", "composed", "ensemble-N", "ct-kv"]
 
 
+@pytest.mark.plugins
 def test_without_a_kind_every_kind_is_followed_by_its_names_within_the_width_of_a_screen(capsys: Captured) -> None:
     lines = output(capsys, "list").splitlines()
     assert "steps         truncate, score, reread, nearest" in lines

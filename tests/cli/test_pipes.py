@@ -47,7 +47,7 @@ def piped() -> Iterator[Piped]:
     [
         ["predict", "mem.safetensors", "ROWS"],
         ["predict", "mem.safetensors", "ROWS", "--on-error", "skip"],
-        ["generate", "mem.safetensors", "ROWS", "--max-new-tokens", "2"],
+        pytest.param(["generate", "mem.safetensors", "ROWS", "--max-new-tokens", "2"], marks=pytest.mark.plugins),
         ["select", "ROWS", "--demos-by", "random", "--shots", "2", "-o", "-"],
     ],
 )

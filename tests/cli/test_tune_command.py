@@ -36,14 +36,16 @@ def test_the_table_has_plain_in_context_learning_first_and_a_verdict_last(words:
     out, err = capsys.readouterr()
     lines = out.splitlines()
     assert "10 rows, labels negative, positive" in lines[0]
-    assert lines[3].startswith("plain in-context learning (T = 1)  ")
+    assert lines[3].startswith("plain in-context learning  ")
     # plain, and the best of each technique at T = 1 and at T > 1; two classifiers
     assert len(lines[3 : lines.index("", 3)]) == 1 + 2 * 2 + 2
     assert lines[9].startswith("logistic regression on mean hidden states  ")
-    assert re.fullmatch(r"calibrations at T = 1: none \d+\.\d%, contextual \d+\.\d%, domain \d+\.\d%", lines[11])
+    assert re.fullmatch(
+        r"plain in-context learning by calibration: none \d+\.\d%, contextual \d+\.\d%, domain \d+\.\d%", lines[11]
+    )
     assert (
-        "verdict: cannot choose with these 10 rows: nothing is shown to be better than plain in-context learning at "
-        "p < 0.025, which is kept"
+        "verdict: cannot choose with these 10 rows: nothing is shown to be better than plain in-context learning "
+        "(T = 1) at p < 0.025, which is kept"
     ) in lines
     assert "deepthink predict mem.safetensors INPUTS" in err
 
@@ -85,7 +87,7 @@ def test_the_memory_says_how_it_was_tuned(
     monkeypatch.setattr(TuneReport, "chosen_by_rows", True)
     assert run([*words, "--calibrate", "domain", "-o", str(path)]) == 0
     out, err = capsys.readouterr()
-    assert "verdict: plain in-context learning with calibration domain is better than without it by " in out
+    assert "verdict: plain in-context learning (T = 1) with calibration domain is better than without it by " in out
     assert f"next: deepthink predict {path} INPUTS\n" in err
     again = tmp_path / "again.safetensors"
     assert run(["calibrate", str(path), "--calibrate", "domain", "-q", "-o", str(again)]) == 0
@@ -122,5 +124,5 @@ def test_the_verdict_says_what_the_calibration_alone_gives(
     last = property(lambda self: max(n for n, each in enumerate(self.settings) if each.calibration == "domain"))
     monkeypatch.setattr(TuneReport, "kept", last)
     out = output(capsys, *words, "--calibrate", "none,domain", "-q", "--details")
-    (alone,) = re.findall(r"calibrations at T = 1: none \d+\.\d%, domain (\d+\.\d%)", out)
+    (alone,) = re.findall(r"plain in-context learning by calibration: none \d+\.\d%, domain (\d+\.\d%)", out)
     assert f"plain in-context learning with calibration domain: {alone}, against " in out

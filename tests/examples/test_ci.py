@@ -139,13 +139,6 @@ def test_the_action_names_only_its_inputs_and_runs_none_of_their_text(action: Ac
         assert not isinstance(step, Command) or "${{" not in step.run
 
 
-def test_the_documentation_lists_the_inputs_of_the_action_and_the_variables_of_the_workflow(action: Action) -> None:
-    page = (ROOT / "docs" / "eval.md").read_text(encoding="utf-8").partition("\n## Continuous integration\n")[2]
-    (job,) = read("workflow.yml")["jobs"].values()
-    listed = re.findall(r"^\| `([\w-]+)` \|", page, re.MULTILINE)
-    assert listed == [*job["env"], *action.inputs]
-
-
 def test_the_action_labels_evaluates_and_fails_below_its_threshold(
     action: Action, shell: Shell, tmp_path: Path, capsys: Captured
 ) -> None:

@@ -1,4 +1,4 @@
-"""`deepthink study list`, `show`, `plan` and `run`, and `report` and `plot` of the folder of a study."""
+"""`deepthink study list`, `show`, `plan` and `run`, and `report` of the folder of a study."""
 
 from __future__ import annotations
 
@@ -65,9 +65,8 @@ def test_the_small_example_runs_and_is_reported(tmp_path: Path, capsys: Captured
     table, notes = capsys.readouterr()
     assert table.startswith(f"Film reviews with few and with many demonstrations ({out}):")
     Origin.of(str(EXAMPLE), None).write(Path(out))
-    assert run(["plot", out, "-o", str(tmp_path / "a.svg")]) == 0
+    assert run(["report", out]) == 0
     assert ("rows are there" in notes, "shots: 6 of 75 rows are there" in capsys.readouterr().err) == (False, True)
-    assert (tmp_path / "a.svg").stat().st_size > 1000
 
 
 def reported(capsys: Captured, *words: str) -> tuple[str, str]:
@@ -76,13 +75,12 @@ def reported(capsys: Captured, *words: str) -> tuple[str, str]:
     return capsys.readouterr()
 
 
-def test_report_and_plot_know_a_study_by_its_folder(study: Path, tmp_path: Path, capsys: Captured) -> None:
-    study.write_text(f"{study.read_text()}figure: {{kind: curves}}\nscales: {{small: {{shots: 2}}}}\n")
+def test_a_report_knows_a_study_by_its_folder(study: Path, tmp_path: Path, capsys: Captured) -> None:
+    study.write_text(f"{study.read_text()}scales: {{small: {{shots: 2}}}}\n")
     out, named = str(tmp_path / "out"), [str(study), "--scale", "small"]
     assert run(["study", "run", *named, "--limit", "2", "-o", out]) == 0
-    assert f"next: deepthink report {out}    or: deepthink plot {out}\n" in capsys.readouterr().err
+    assert f"next: deepthink report {out}\n" in capsys.readouterr().err
     assert reported(capsys, "report", out)[0].startswith(f"Films ({out}):")
-    assert json.loads(reported(capsys, "plot", out, "--json")[0])["panels"] == ["curves"]
 
 
 def test_a_folder_whose_study_is_gone_is_reported_as_a_run(study: Path, tmp_path: Path, capsys: Captured) -> None:

@@ -8,12 +8,21 @@ from pathlib import Path
 from typing import Any
 
 from deepthink_cli.experiments.results import FILE, Result, Setting, bits
+from deepthink_cli.report.formats import Page
 from deepthink_cli.report.job_results import read_jobs
 from deepthink_cli.report.page import Report, report_of
 
 MODEL = "openai-community/gpt2-large"
 N = 100
 THREE = [[50, 55, 60], [60, 62, 66], [70, 80, 69]]  # right answers by seed and T
+HOSTILE = Page(
+    source="runs/50%_[a]",
+    title=r"a_b & 5% of $x$ #1 {c} ~^ \d",
+    columns=["task", "McNemar"],
+    sections=[("<x>", [["[q]|*", "-1.2 ± 3"]])],
+    legend=[],
+    footnotes=["a_b"],
+)
 
 
 def row(right: Sequence[bool] | int, more: dict[str, Any] | None = None, **setting: Any) -> Result:

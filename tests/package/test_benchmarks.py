@@ -195,3 +195,24 @@ def test_the_page_has_a_section_with_the_conditions_of_every_record() -> None:
         "rows": [[3, None, 2], [4, None, None]],
     }
     assert "\n| n | fast | n / fast |\n|--:|--:|--:|\n| 3 | 2 | 1.5 |\n| 4 | - | - |\n" in names["page"](iter([record]))
+
+
+def test_the_page_has_no_table_of_more_than_seven_columns() -> None:
+    names = runpy.run_path(str(ROOT / "docs" / "build_measurements.py"))
+    figures = [f"f{number}" for number in range(8)]
+    record = {
+        "title": "Title",
+        "note": "Seconds.",
+        "date": "2026-01-02",
+        "commit": "abc",
+        "columns": ["model", "L", *figures],
+    }
+    record |= {"rows": [["a", 512, *range(8)], ["b", 512, *range(1, 9)]]}
+    _, page = names["page"](iter([record])).split("commit abc.\n\n")
+    said, *tables = page.strip().split("\n\n")
+    assert said == "The same in every row: *L* 512."
+    assert [table.splitlines()[0] for table in tables] == [
+        "| model | f0 | f1 | f2 | f3 |",
+        "| model | f4 | f5 | f6 | f7 |",
+    ]
+    assert [table.splitlines()[-1] for table in tables] == ["| b | 1 | 2 | 3 | 4 |", "| b | 5 | 6 | 7 | 8 |"]

@@ -162,7 +162,7 @@ def test_techniques_of_another_package_make_memories(guest: Guest) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "made by   mirrored" in done.stdout
-    assert "T = 1 is one reading with mirrored: " in done.stdout
+    assert "T = 1 is one reading with mirrored\n" in done.stdout
     assert "made by   whole dropout=0 lr=0.001 seed=0 steps=2" in done.stdout
     assert "no drift: T = 1 is one reading, then trained" in done.stdout
 
@@ -226,6 +226,7 @@ def test_a_judge_of_another_package_judges_the_answers_of_a_task(guest: Guest) -
     assert [(row["gold"], row["answer"]) for row in answers] == [("brief", "long"), ("brief", "brief")]
 
 
+@pytest.mark.plugins
 def test_files_of_another_package_are_scored_with_options_of_their_own(guest: Guest) -> None:
     text = json.dumps({"__metadata__": {"guest-link": "linked.safetensors"}}).encode()
     (guest.folder / "link.safetensors").write_bytes(len(text).to_bytes(8, "little") + text)

@@ -134,6 +134,7 @@ def test_an_observer_of_another_package_is_told_of_results(guest: Guest) -> None
     assert refused.stderr.splitlines()[-1] == "deepthink: --tally demos.jsonl: is read; name another file"
 
 
+@pytest.mark.plugins
 def test_a_report_shows_published_figures_of_another_package(guest: Guest) -> None:
     write(guest.folder / "mine", [*seeds(THREE), *seeds(THREE, task="mine")])
     done = guest.run("report mine --published --json", "report --help-all")
@@ -147,6 +148,7 @@ def test_a_report_shows_published_figures_of_another_package(guest: Guest) -> No
     assert "Show the paper's figures and other figures next to those of the run." in " ".join(rest.split())
 
 
+@pytest.mark.plugins
 def test_a_study_of_another_package_is_drawn_in_its_form(guest: Guest) -> None:
     (guest.folder / "out" / "study.json").write_text('{"study": "guest/mine"}')
     done = guest.run(
@@ -164,4 +166,4 @@ def test_a_form_that_is_not_installed_is_refused_by_its_name(guest: Guest) -> No
     (guest.folder / "pies.yaml").write_text(STUDY.replace("dots", "pies"))
     refused = guest.run("study plan pies.yaml")
     assert refused.returncode == 2
-    assert "pies.yaml:4: figure: kind 'pies' is not a form of figures that is installed; use curves, " in refused.stderr
+    assert "pies.yaml:4: figure: kind 'pies' is not a form of figures that is installed; use " in refused.stderr

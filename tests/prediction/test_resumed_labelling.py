@@ -15,7 +15,6 @@ from helpers.said import Captured
 from helpers.tiny import tiny_task
 
 from deepthink_cli.cli.main import run
-from deepthink_cli.generation import generate
 from deepthink_cli.prediction import scorer
 from deepthink_cli.prediction.files import partial_of
 from deepthink_cli.scoring.pipeline import CHUNK
@@ -210,7 +209,6 @@ def test_the_share_of_a_label_is_of_all_rows_those_before_the_interruption_inclu
     assert "warning: 100 % of the answers are '" in capsys.readouterr().err  # of one row there would be none
 
 
-WHILE_LOADING = {"predict": scorer, "eval": scorer, "generate": generate}
 LINES = [json.dumps({"review": f"film {n}", "sentiment": "positive"}) + "\n" for n in range(CHUNK + 20)]
 
 
@@ -229,18 +227,17 @@ def inputs(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def changing(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, Path, str], None]:
+def changing(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path, str], None]:
     """Gives a file other contents while a command loads the model, after the rows were checked."""
 
-    def change(command: str, path: Path, contents: str) -> None:
-        module = WHILE_LOADING[command]
-        load = module.load_both
+    def change(path: Path, contents: str) -> None:
+        load = scorer.load_both
 
         def loading(*arguments: object) -> object:
             path.write_text(contents)
             return load(*arguments)  # type: ignore[arg-type]
 
-        monkeypatch.setattr(module, "load_both", loading)
+        monkeypatch.setattr(scorer, "load_both", loading)
 
     return change
 
@@ -260,20 +257,18 @@ def test_labels_of_rows_that_change_are_not_written(
     change: str, more: list[str], memory: Path, inputs: Path, changing: Callable[..., None], capsys: Captured
 ) -> None:
     output = inputs.parent / "out.jsonl"
-    changing("predict", inputs, CHANGES[change])
+    changing(inputs, CHANGES[change])
     assert run(["predict", str(memory), str(inputs), "-q", "-o", str(output), *more]) == 1
     assert f"deepthink: {inputs}: has changed since its rows were checked" in capsys.readouterr().err
     assert not output.exists()
 
 
-@pytest.mark.parametrize("words", [["eval", "--limit", "8"], ["generate", "--max-new-tokens", "1"]])
-def test_so_are_answers_and_the_rows_of_an_evaluation(
-    words: list[str], memory: Path, inputs: Path, changing: Callable[..., None], capsys: Captured
+def test_nor_are_the_rows_of_an_evaluation(
+    memory: Path, inputs: Path, changing: Callable[..., None], capsys: Captured
 ) -> None:
-    command, *options = words
     output = inputs.parent / "out.jsonl"
-    changing(command, inputs, CHANGES["other rows"])
-    assert run([command, str(memory), str(inputs), "-q", "-o", str(output), *options]) == 1
+    changing(inputs, CHANGES["other rows"])
+    assert run(["eval", str(memory), str(inputs), "-q", "-o", str(output), "--limit", "8"]) == 1
     out, err = capsys.readouterr()
     assert (out, err.splitlines()[-1].partition(";")[0]) == (
         "",
@@ -289,7 +284,7 @@ def test_the_rows_of_a_task_are_those_that_were_checked(
     fixed = ["--task", str(task), "--data-dir", str(data), "--protocol", "paper", "-q"]
     memory, rows = tmp_path / "mem.safetensors", data / "tiny" / "test.jsonl"
     assert run(["think", *fixed, "-m", str(models("llama")), "-T", "1", "-o", str(memory)]) == 0
-    changing("eval", rows, "".join(rows.read_text().splitlines(keepends=True)[:3]))
+    changing(rows, "".join(rows.read_text().splitlines(keepends=True)[:3]))
     assert run(["eval", str(memory), *fixed]) == 1
     assert "task tiny: its test rows have changed since they were checked" in capsys.readouterr().err
 
@@ -302,7 +297,7 @@ def test_a_labelling_is_continued_with_the_rows_that_it_was_begun_with(
     words = ["predict", str(memory), str(inputs), "-q", "-o", str(output), "--resume"]
     others = "".join([*LINES[:CHUNK], *LINES[:20]])
     with monkeypatch.context():
-        changing("predict", inputs, others)
+        changing(inputs, others)
         assert run(words) == 1
         monkeypatch.undo()
     kept = partial_of(output).read_bytes().splitlines(keepends=True)[1:]

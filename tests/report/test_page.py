@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from conftest import Models, readings_of, write_reviews
 from helpers.said import Captured, json_of, output
-from helpers.synthetic import THREE, classic, report, seeds, write
+from helpers.synthetic import HOSTILE, THREE, classic, report, seeds, write
 
 from deepthink_cli import Scorer, evaluate, load_model
 from deepthink_cli.data.examples import DemonstrationSet
-from deepthink_cli.report.formats import Page, latex, latex_text, markdown
+from deepthink_cli.report.formats import markdown
 
 
 def test_a_report_holds_rows_and_the_text_around_them(tmp_path: Path) -> None:
@@ -57,27 +57,6 @@ def test_an_evaluation_is_a_table_with_a_row_for_each_iteration(
     assert "4 rows, contextual calibration" in shown
     assert "&lt;rows&gt;.jsonl" in shown
     assert "<rows>" not in shown
-
-
-HOSTILE = Page(
-    source="runs/50%_[a]",
-    title=r"a_b & 5% of $x$ #1 {c} ~^ \d",
-    columns=["task", "McNemar"],
-    sections=[("<x>", [["[q]|*", "-1.2 ± 3"]])],
-    legend=[],
-    footnotes=["a_b"],
-)
-
-
-def test_special_characters_are_escaped_in_latex() -> None:
-    out = latex(HOSTILE)
-    assert r"\caption{a\_b \& 5\% of \$x\$ \#1 \{c\} \textasciitilde{}\textasciicircum{} \textbackslash{}d.}" in out
-    assert r"{[}q]$|${*} & $-$1.2 $\pm$ 3 \\" in out
-    assert r"\textit{$<$x$>$}" in out
-
-
-def test_the_name_of_an_option_has_two_hyphens_in_latex() -> None:
-    assert latex_text("the sample of --pool-size") == "the sample of -{}-pool-size"
 
 
 def test_special_characters_are_escaped_in_markdown() -> None:

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-import re
-import subprocess
 from pathlib import Path
-from shutil import which
 
 import pytest
 from helpers.imports import HEAVY, modules_after
@@ -15,8 +12,6 @@ from helpers.said import Captured, json_of, output
 from helpers.synthetic import THREE, classic, curve, dev, mmlu, seeds, write
 
 from deepthink_cli.cli.main import run
-
-LATEX = ("--output-format", "latex")
 
 
 @pytest.fixture
@@ -104,42 +99,6 @@ def test_equal_differences_have_no_interval(tmp_path: Path, capsys: Captured) ->
     assert (row["difference_low"], row["difference_high"]) == (None, None)
 
 
-def test_latex_has_a_section_for_each_eta_and_rules_of_booktabs(both: str, capsys: Captured) -> None:
-    out = output(capsys, "report", both, "--output-format", "latex")
-    for part in (r"\toprule", r"\midrule", r"\bottomrule", r"$\pm$", r"95 \% interval", r"{\textit{eta 0.1}} \\"):
-        assert part in out
-    rows = [line for line in out.splitlines() if " & " in line]
-    assert len({line.count("&") for line in rows}) == 1
-    assert len(rows) == 1 + 2 * 6
-    assert out.count("{") == out.count("}")
-
-
-def test_latex_has_a_short_caption_without_paths_and_the_rest_in_notes(tmp_path: Path, capsys: Captured) -> None:
-    rows = seeds(THREE, model="/home/somebody/models/small-1b")
-    out = output(capsys, "report", str(write(tmp_path / "run", rows)), "--output-format", "latex")
-    (caption,) = re.findall(r"\\caption\{(.*)\}", out)
-    assert len(caption.split()) <= 40
-    assert "small-1b, float32" in caption
-    assert "/" not in caption
-    table, notes = out.split(r"\textit{Notes.}")
-    assert "SST-2 & 3 & 3 & 60.0" in table
-    assert "McNemar: seeds that are better / worse" in notes
-    assert "/home" not in notes
-
-
-@pytest.mark.skipif(which("pdflatex") is None, reason="needs pdflatex with booktabs")
-def test_latex_compiles(tmp_path: Path, capsys: Captured) -> None:
-    methods = [seeds(THREE, sampling=name, pool_size=9, balanced=False) for name in ("a_b", "c%", "random")]
-    table = output(
-        capsys, "report", str(write(tmp_path / "run", [row for rows in methods for row in rows])), "-q", *LATEX
-    )
-    page = rf"\documentclass{{article}}\usepackage{{booktabs}}\begin{{document}}{table}\end{{document}}"
-    (tmp_path / "page.tex").write_text(page)
-    words = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "page.tex"]
-    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stdout[-2000:]
-
-
 def test_large_groups_show_their_tasks_on_request(tmp_path: Path, capsys: Captured) -> None:
     folder = str(write(tmp_path / "mmlu", mmlu()))
     assert "mmlu/3 " not in output(capsys, "report", folder)
@@ -168,8 +127,8 @@ def test_columns_without_a_figure_are_left_out(tmp_path: Path, capsys: Captured)
 
 def test_incomplete_jobs_are_named_in_every_format(tmp_path: Path, capsys: Captured) -> None:
     folder = str(write(tmp_path / "cut", [*seeds(THREE), *curve([50], seed=3)]))
-    for format, task in (("terminal", "sst2"), ("markdown", "sst2"), ("latex", "SST-2"), ("json", "sst2")):
-        assert f"{task}, seed 3: no T = 2, 3" in spaced(output(capsys, "report", folder, "--output-format", format))
+    for format in ("terminal", "markdown", "json"):
+        assert "sst2, seed 3: no T = 2, 3" in spaced(output(capsys, "report", folder, "--output-format", format))
     assert run(["report", folder, "--output-format", "csv"]) == 0
     out, err = capsys.readouterr()
     assert "seed 3" not in out
@@ -202,7 +161,7 @@ def test_a_report_goes_to_a_file(three: str, tmp_path: Path, capsys: Captured) -
         (["run", "-o", "no/where"], "-o no/where: there is no directory"),
         (
             ["run", "-o", "a.xlsx"],
-            "-o a.xlsx: unknown format '.xlsx'; end the name in one of .txt, .md, .csv, .tex, .json",
+            "-o a.xlsx: unknown format '.xlsx'; end the name in one of .txt, .md, .csv, .json",
         ),
         (["devonly"], "devonly: no seed has test rows at the T to report"),
     ],
@@ -235,9 +194,9 @@ def test_every_export_says_how_many_rows_shots_and_seeds_it_rests_on(tmp_path: P
     assert (row["n"], row["limit"], row["shots"], row["seeds"]) == (100, 100, 8, 2)
     (line,) = csv.DictReader(io.StringIO(output(capsys, "report", folder, "--output-format", "csv")))
     assert [line[name] for name in ("n", "limit", "shots", "seeds")] == ["100", "100", "8", "2"]
-    out = output(capsys, "report", folder, "--output-format", "latex")
-    assert "Inputs evaluated (samples: at most 100 a task): SST-2 100." in out
-    assert "Demonstrations (shots): 8." in out
+    out = output(capsys, "report", folder, "--output-format", "markdown")
+    assert "- Inputs evaluated (samples: at most 100 a task): sst2 100\n" in out
+    assert "- Demonstrations (shots): 8\n" in out
 
 
 def test_two_seeds_have_no_median(tmp_path: Path, capsys: Captured) -> None:

@@ -10,11 +10,8 @@ import pytest
 from helpers.said import Captured, output
 from helpers.synthetic import curve, write
 from scipy.stats import f as f_distribution
-from scipy.stats import friedmanchisquare, sem
-from scipy.stats import t as t_distribution
+from scipy.stats import friedmanchisquare
 
-from deepthink_cli.cli.main import run
-from deepthink_cli.report.figures import differences_from_first
 from deepthink_cli.report.ranking import Ranking, rank
 from deepthink_cli.report.significance import Discordant, Spread, differences, discordant, t_interval, wilcoxon_p
 
@@ -168,25 +165,6 @@ def test_a_report_ranks_every_arm_at_both_t(folder: Path, capsys: Captured) -> N
     (last,) = (line for line in lines if line.startswith("random sampling, raw scores, T = 1 8.00 60.0 "))
     assert not last.endswith("a")
     assert "p < 0.001" in " ".join(lines)
-
-
-def test_methods_are_drawn_less_the_first_one(folder: Path) -> None:
-    assert run(["plot", str(folder), "--methods", "-q"]) == 0
-    assert (folder / "methods.png").stat().st_size > 10_000
-    assert (folder / "methods.svg").read_text().startswith("<?xml")
-
-
-def test_a_dot_is_the_mean_difference_from_the_first_method_with_students_interval() -> None:
-    (found,) = differences_from_first({"random": [0.5, 0.6, 0.7], "herding": [0.6, 0.6, 0.9]})
-    low, high = t_distribution.interval(0.95, 2, loc=0.1, scale=sem([0.1, 0.0, 0.2]))
-    assert (found.name, found.mean) == ("herding", pytest.approx(0.1))
-    assert found.interval == pytest.approx((low, high))
-
-
-def test_a_figure_of_one_method_is_refused(tmp_path: Path, capsys: Captured) -> None:
-    folder = write(tmp_path / "one", curve([50, 60]))
-    assert run(["plot", str(folder), "--methods"]) == 2
-    assert "there is one method only; compare several with deepthink run --demos-by" in capsys.readouterr().err
 
 
 def test_a_report_of_too_few_says_so(tmp_path: Path, capsys: Captured) -> None:

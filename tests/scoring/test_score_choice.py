@@ -212,6 +212,7 @@ def test_memories_whose_corrections_are_of_other_parts_are_compared_without_labe
     assert told.startswith("deepthink: labels: A and B store corrections of other options of scoring")
 
 
+@pytest.mark.plugins
 def test_a_study_refuses_what_is_of_composed_memories_alone(folder: Path, capsys: Captured) -> None:
     study = folder / "study.yaml"
     study.write_text("models: [pocket]\ntasks: [sst2]\nscoring: {nearest: 2}\n")

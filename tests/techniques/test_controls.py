@@ -158,7 +158,7 @@ def test_the_first_reading_of_a_technique_is_not_called_plain_in_context_learnin
     capsys.readouterr()
     assert run(["eval", str(output), str(demos), "-q"]) == 0
     out = capsys.readouterr().out
-    assert f"T = 1 is one reading with {name}: " in out
+    assert f"T = 1 is one reading with {name}\n" in out
     assert "T = 1 is plain in-context learning" not in out
     assert "for plain in-context learning, evaluate a memory of deepthink think -T 1 without --technique" in out
 

@@ -1,1 +1,1 @@
-"""What differs between two memories: `deepthink diff` and `quantize`."""
+"""What is done with memories: `deepthink compose`, `diff` and `quantize`, and `--nearest`, of composed ones."""

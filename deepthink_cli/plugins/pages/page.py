@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.io.text import printable
 from deepthink_cli.plugins.pages.samples import Samples
-from deepthink_cli.report.figures import COLOURS, GREY, MARKERS, METADATA, STYLE
+from deepthink_cli.report.style import COLOURS, GREY, MARKERS, METADATA, STYLE
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -61,7 +61,7 @@ class Series:
 
     `values` has one number for each of the chart's iterations, None where there is none; `low` and `high` bound its
     band, and are empty without one; `notes` are the texts that name the values. `colour` numbers the colours and
-    markers of `report.figures`; the same label has the same number in all charts.
+    markers of `report.style`; the same label has the same number in all charts.
     """
 
     label: str

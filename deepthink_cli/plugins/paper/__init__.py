@@ -1,1 +1,1 @@
-"""The paper's figures, and the forms of its tables."""
+"""The paper's figures, the forms of its tables, and reports in LaTeX."""

@@ -1,4 +1,4 @@
-"""What this plugin adds, named without importing matplotlib: figures and studies of the paper, forms of figures."""
+"""What this plugin adds, named without importing matplotlib: the paper's figures, studies and forms, and LaTeX."""
 
 from __future__ import annotations
 
@@ -13,11 +13,15 @@ from deepthink_cli.plugins.paper.forms.options import (
     ViolinsOptions,
 )
 from deepthink_cli.report.cells import Published
+from deepthink_cli.report.registry import Format
 
 _HERE, _SOURCE = "deepthink_cli.plugins.paper", "Yang et al. 2023, arXiv 2305.13016"
 STUDIES = Path(__file__).parent / "studies"
 PAPER = Published(
     f"{_HERE}.published:figures_of", f"{_HERE}.published:notes_on", "the paper's figures", f"{_SOURCE}, Tables 1 to 3"
+)
+LATEX = Format(
+    f"{_HERE}.latex:write_report", "tables for booktabs", "https://ctan.org/pkg/booktabs", suffixes=(".tex",)
 )
 TABLE = FigureForm(
     TableOptions,

@@ -38,9 +38,7 @@ class OutputRow(BaseModel):
     index: int = Field(ge=0, description="Place of the row in the request, from 0.")
     iteration: int | None = Field(None, ge=1, description="With several iterations, the one that answers.")
     label: str | None = None
-    probability: float | None = Field(
-        None, ge=0, le=1, description="The label's share among the candidates; not calibrated."
-    )
+    probability: float | None = Field(None, ge=0, le=1, description="The label's share among the candidates.")
     scores: dict[str, float] | None = Field(None, description="Log-probability of each candidate, in nats.")
     calibrated: dict[str, Correction] | None = None
     input: dict[str, JsonValue] | None = None

@@ -9,7 +9,15 @@ import typer
 
 from deepthink_cli.cli.about import about
 from deepthink_cli.cli.console import Show, note, write_json
-from deepthink_cli.cli.data_options import DataDir, PromptArguments, ProtocolName, RowArguments, TaskName, task_words
+from deepthink_cli.cli.data_options import (
+    LABELLED_ROWS,
+    DataDir,
+    PromptArguments,
+    ProtocolName,
+    RowArguments,
+    TaskName,
+    task_words,
+)
 from deepthink_cli.cli.grouped import Given, Without, grouped
 from deepthink_cli.cli.options import NEW_MODEL, CommonArguments, tell_of_toy
 from deepthink_cli.cli.select import pool_rows
@@ -27,8 +35,7 @@ Rows = Annotated[
     str | None,
     typer.Argument(
         metavar="ROWS",
-        help="Labelled rows: JSON Lines, JSON, CSV, TSV or Parquet, also .gz or .zst; - for stdin. Optional with "
-        "--task, which has training rows.",
+        help=f"Labelled rows: {LABELLED_ROWS}; - for stdin. Optional with --task, which has training rows.",
     ),
 ]
 Output = Annotated[Path, Flag(OUTPUT, "Output file of the vectors.", "FILE", short="-o", variable=False)]

@@ -11,8 +11,8 @@ from deepthink_cli.plugins.paper.forms.options import IterationsOptions
 from deepthink_cli.plugins.paper.published import published
 from deepthink_cli.report.arms import Arm
 from deepthink_cli.report.curves import Curve, Panel, panels
-from deepthink_cli.report.figures import COLOURS, GREY, MARKERS
 from deepthink_cli.report.job_results import JobResults
+from deepthink_cli.report.style import COLOURS, GREY, MARKERS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

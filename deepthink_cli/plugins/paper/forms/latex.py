@@ -7,10 +7,9 @@ from collections.abc import Sequence
 
 from deepthink_cli.plugins.paper.forms.options import TableOptions
 from deepthink_cli.plugins.paper.forms.table import Line, TableContent, best_of, content_of, mean_of, mean_over
+from deepthink_cli.plugins.paper.latex import latex_text, named, table_environment, titles_of, without_paths
 from deepthink_cli.report.footnotes import footnotes
-from deepthink_cli.report.formats import latex_text, table_environment
 from deepthink_cli.report.job_results import JobResults
-from deepthink_cli.report.printed import named, titles_of, without_paths
 
 
 def latex_table(form: TableOptions, jobs: Sequence[JobResults], name: str, title: str) -> str:

@@ -12,9 +12,9 @@ from deepthink_cli.plugins.paper.forms.canvas import distinct, short
 from deepthink_cli.plugins.paper.forms.options import Block, TableOptions
 from deepthink_cli.plugins.paper.published import is_papers, published
 from deepthink_cli.report.arms import Arm, varying
-from deepthink_cli.report.figures import COLUMN, GREY
 from deepthink_cli.report.job_results import JobResults
 from deepthink_cli.report.significance import Spread
+from deepthink_cli.report.style import COLUMN, GREY
 from deepthink_cli.report.tables import TableRow, groups_of, summarize
 
 if TYPE_CHECKING:

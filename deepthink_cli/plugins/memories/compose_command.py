@@ -36,7 +36,7 @@ def compose(memories: Memories, output: Output, *, common: CommonArguments) -> N
     read.
     """
     from deepthink_cli.outputs import check_apart
-    from deepthink_cli.techniques.composed import compose as compose_files
+    from deepthink_cli.plugins.memories.compose import compose as compose_files
 
     for memory in memories:
         check_apart(output, read_by(memory, config=common.config))

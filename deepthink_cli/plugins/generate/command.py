@@ -16,7 +16,7 @@ import typer
 from deepthink_cli.cli.about import about
 from deepthink_cli.cli.answer_rows import Output, check_output, write_lines
 from deepthink_cli.cli.console import Show, note, write_text
-from deepthink_cli.cli.data_options import IterationChoice, MemoryFile, RowArguments, TaskName
+from deepthink_cli.cli.data_options import TEXT_ROWS, IterationChoice, MemoryFile, RowArguments, TaskName
 from deepthink_cli.cli.grouped import Given, Without, grouped
 from deepthink_cli.cli.options import CommonArguments, for_memory
 from deepthink_cli.cli.values import decoding_of, read_by
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from deepthink_cli.artifact.opening import OpenedMemory
     from deepthink_cli.data.examples import Skipped
     from deepthink_cli.events import Tell
-    from deepthink_cli.generation.generate import GeneratedRows
     from deepthink_cli.generation.generation import Generation
+    from deepthink_cli.plugins.generate.files import GeneratedRows
     from deepthink_cli.prediction.rows import RowCounts
     from deepthink_cli.scoring.inputs import CheckedRows
 
@@ -41,8 +41,7 @@ InputsOrText = Annotated[
     str,
     typer.Argument(
         metavar="INPUTS|TEXT",
-        help="Inputs: JSON Lines, JSON, CSV, TSV, Parquet or one text a line (.txt), also .gz or .zst; - for "
-        "stdin; or the text of one input.",
+        help=f"Inputs: {TEXT_ROWS}; - for stdin; or the text of one input.",
     ),
 ]
 
@@ -73,8 +72,8 @@ def generate(
     where `predict` compares labels. On a terminal it is plain text, elsewhere a row.
     """
     from deepthink_cli.artifact.opening import model_options, open_memory
-    from deepthink_cli.generation.generate import generate_file
     from deepthink_cli.generation.generation import CHUNK
+    from deepthink_cli.plugins.generate.files import generate_file
     from deepthink_cli.scoring.inputs import check_rows
     from deepthink_cli.tasks.rows import in_columns
 
@@ -126,7 +125,7 @@ def _form(
     opened: OpenedMemory, checked: CheckedRows | None, output: Path | None, options: LabelOptions, skip: bool
 ) -> GeneratedRows:
     """The rows to write; raises InputError for a field of the input that no row has."""
-    from deepthink_cli.generation.generate import GeneratedRows
+    from deepthink_cli.plugins.generate.files import GeneratedRows
     from deepthink_cli.prediction.rows import input_fields
 
     table = output is not None and is_table(output)

@@ -66,7 +66,7 @@ def test_every_rule_that_changes_the_gate_has_an_equation_here() -> None:
 
 
 def test_every_rule_is_documented() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "think.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[3] / "docs" / "think.md").read_text(encoding="utf-8")
     documented = set(re.findall(r"`([a-z-]+)[:`]", page.partition("\n## Ablations")[2].partition("\n### ")[0]))
     assert documented >= RULES.keys()
 
@@ -101,7 +101,7 @@ def test_a_list_of_rules_is_separated_by_commas_as_parameters_are() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("keys", "'keys' is unknown here; the known ones are gate, keys-only"),
+        ("keys", "'keys' is unknown here; the known ones are gate, cosine"),
         ("", "'' is unknown here"),
         ("cosine:readings", "write NAME:PARAMETER=VALUE"),
         ("cosine:readings=3,readings=4", "each parameter once"),

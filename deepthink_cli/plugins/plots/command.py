@@ -82,9 +82,10 @@ def plot(runs: Runs, *, chosen: PlotArguments, common: Annotated[CommonArguments
     from deepthink_cli.experiments.results import FILE
     from deepthink_cli.io.atomic import replacing, writing
     from deepthink_cli.outputs import check_apart
-    from deepthink_cli.report.figures import METADATA, check_suffix
+    from deepthink_cli.plugins.plots.figures import check_suffix
     from deepthink_cli.report.footnotes import footnotes
     from deepthink_cli.report.job_results import read_jobs
+    from deepthink_cli.report.style import METADATA
 
     opened = study_of(runs, common.quiet)
     study = None if opened is None else opened.study
@@ -136,7 +137,7 @@ def _drawing(
     runs: Sequence[Path], jobs: Sequence[JobResults], options: PlotArguments, form: FigureOptions | None
 ) -> tuple[Callable[[Mapping[Path, str]], None], list[str]]:
     """The function that draws the figure into files, and the names of its panels; raises InputError without panels."""
-    from deepthink_cli.report.figures import ACCURACY, DIFFERENCE, draw, draw_form
+    from deepthink_cli.plugins.plots.figures import ACCURACY, DIFFERENCE, draw, draw_form
 
     if form is not None:
         return partial(draw_form, form, jobs), [form.kind]
@@ -163,7 +164,7 @@ def _panels(runs: Sequence[Path], jobs: Sequence[JobResults], tasks: bool, diffe
 
 def _methods(runs: Sequence[Path], jobs: Sequence[JobResults]) -> Callable[[Mapping[Path, str]], None]:
     """The function that draws the runs' methods against the first; raises InputError for a single method."""
-    from deepthink_cli.report.figures import differences_from_first, draw_dots
+    from deepthink_cli.plugins.plots.figures import differences_from_first, draw_dots
     from deepthink_cli.report.ranking import methods_of
 
     methods = methods_of(jobs)

@@ -11,15 +11,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from deepthink_cli.errors import InputError
-from deepthink_cli.experiments.figure import FORMS, CurvesOptions, FigureOptions
+from deepthink_cli.experiments.figure import FORMS, FigureOptions
+from deepthink_cli.plugins.plots.registry import CurvesOptions
 from deepthink_cli.registry import loaded
 from deepthink_cli.report.arms import Arm, varying
 from deepthink_cli.report.curves import Curve, Panel, panels, with_gains
 from deepthink_cli.report.job_results import JobResults
 from deepthink_cli.report.significance import Paired
+from deepthink_cli.report.style import COLOURS, COLUMN, GREY, LEGEND, MARKERS, METADATA, PAGE, STYLE
 from deepthink_cli.report.tables import span
 
 if TYPE_CHECKING:
@@ -28,49 +30,11 @@ if TYPE_CHECKING:
     from matplotlib.lines import Line2D
 
 
-# Metadata to omit, by suffix, because it differs between files of the same figure.
-METADATA: dict[str, dict[str, None]] = {
-    ".png": {"Software": None},
-    ".svg": {"Date": None, "Creator": None},
-    ".pdf": {"CreationDate": None, "Creator": None, "Producer": None},
-}
-COLUMN, PAGE = 3.3, 7.0  # widths in inches
 FEW = 6  # the most panels in a column
 HEIGHT = 1.5  # size of a panel, in inches
 DPI = 300
 ENTRY, LETTER = 0.45, 0.06  # inches width of a legend's line sample and of one character
 TITLE = 26  # characters that fit a panel's width
-# Okabe and Ito's colours without yellow, which is too pale for a line; markers distinguish them in greyscale.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-MARKERS = "os^Dv<>PX"
-GREY = "#555555"
-STYLE: Any = {
-    "font.size": 7,
-    "axes.titlesize": 7.5,
-    "axes.labelsize": 7.5,
-    "legend.fontsize": 7,
-    "xtick.labelsize": 7,
-    "ytick.labelsize": 7,
-    "axes.linewidth": 0.6,
-    "xtick.major.width": 0.6,
-    "ytick.major.width": 0.6,
-    "xtick.major.size": 2.5,
-    "ytick.major.size": 2.5,
-    "lines.linewidth": 1.1,
-    "lines.markersize": 2.4,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "svg.hashsalt": "deepthink",
-    "pdf.fonttype": 42,
-}
-LEGEND: Any = {
-    "loc": "outside upper center",
-    "frameon": False,
-    "handlelength": 2.4,
-    "columnspacing": 1.2,
-    "labelspacing": 0.3,
-    "borderaxespad": 0.2,
-}
 
 
 @dataclass(frozen=True)

@@ -19,10 +19,12 @@ from helpers.forks import Child, Forks
 from helpers.said import Captured, refused, rows_of
 
 from deepthink_cli import Decoding, generate, load_memory, load_model
+from deepthink_cli.artifact.opening import load_both
 from deepthink_cli.cli.main import run
 from deepthink_cli.data.rows import read_rows
 from deepthink_cli.errors import InputError
 from deepthink_cli.plugins.chat.dialogue import Dialogue
+from deepthink_cli.plugins.generate import files
 
 ROWS: list[dict[str, object]] = [{"id": 1, "review": "a kind film"}, {"id": 2, "review": "so so, and long"}]
 
@@ -267,3 +269,16 @@ def test_a_terminal_gets_plain_text(memory: Path, inputs: Path, forks: Forks) ->
     finally:
         program.kill()
         os.close(leader)
+
+
+def test_answers_to_rows_that_change_while_the_model_is_loaded_are_not_written(
+    memory: Path, inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    def loading(*arguments: Any) -> Any:
+        inputs.write_text(json.dumps(ROWS[1]) + "\n" + json.dumps(ROWS[0]) + "\n")
+        return load_both(*arguments)
+
+    monkeypatch.setattr(files, "load_both", loading)
+    assert run(words(memory, inputs, "-o", str(tmp_path / "out.jsonl"))) == 1
+    assert f"deepthink: {inputs}: has changed since its rows were checked" in capsys.readouterr().err
+    assert not (tmp_path / "out.jsonl").exists()

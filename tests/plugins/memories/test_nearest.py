@@ -18,7 +18,6 @@ from deepthink_cli import (
     Method,
     Prediction,
     Scoring,
-    load_memory,
     predict,
     save_memory,
     think,
@@ -28,8 +27,7 @@ from deepthink_cli.cli.main import run
 from deepthink_cli.engine.packed import PackedEngine
 from deepthink_cli.engine.padded import PaddedEngine
 from deepthink_cli.errors import InputError
-from deepthink_cli.scoring.steps.nearest import bm25
-from deepthink_cli.techniques.composed import compose
+from deepthink_cli.plugins.memories.nearest import bm25
 from deepthink_cli.techniques.registry import technique_of
 
 TEXTS = [
@@ -141,22 +139,6 @@ def test_eval_says_how_many_demonstrations_a_query_attends_to(memory: Path, rows
     (told,) = rows_of(capsys, "eval", memory, rows, "--nearest", 2, "--json", "-q")
     (plain,) = rows_of(capsys, "eval", memory, rows, "--json", "-q")
     assert (told["nearest"], "nearest" in plain) == (2, False)
-
-
-def test_a_group_that_was_read_together_is_chosen_as_a_whole(
-    llama: PackedEngine, reviews: DemonstrationSet, tmp_path: Path
-) -> None:
-    files = []
-    for number, examples in enumerate((reviews.examples[:3], reviews.examples[3:])):
-        *_, part = think(llama, tokenize_demonstrations(llama.tokenizer, replace(reviews, examples=examples)))
-        save_memory(part, tmp_path / f"{number}.safetensors")
-        files.append(tmp_path / f"{number}.safetensors")
-    compose(files, tmp_path / "whole.safetensors")
-    (found,) = predict(
-        llama, load_memory(tmp_path / "whole.safetensors"), ["tender and wise"], scoring=Scoring.of(nearest=1)
-    )
-    (alone,) = predict(llama, load_memory(files[0]), ["tender and wise"])
-    assert (found.attended, found.scores) == ((0,), pytest.approx(alone.scores, abs=1e-4))
 
 
 def test_as_many_as_there_are_or_more_are_all(llama: PackedEngine, reviews: DemonstrationSet) -> None:

@@ -8,11 +8,14 @@ import pytest
 from helpers.imports import modules_after
 from helpers.said import Captured, json_of
 from helpers.synthetic import MODEL, THREE, classic, curve, dev, mmlu, seeds, write
+from scipy.stats import sem
+from scipy.stats import t as t_distribution
 
 from deepthink_cli.cli.main import run
 from deepthink_cli.experiments.results import Result
+from deepthink_cli.experiments.study import Origin
+from deepthink_cli.plugins.plots.figures import DIFFERENCE, _figure, _ticks, differences_from_first
 from deepthink_cli.report.curves import Panel, panels, with_gains
-from deepthink_cli.report.figures import DIFFERENCE, _figure, _ticks
 from deepthink_cli.report.job_results import jobs_of
 from deepthink_cli.report.significance import Spread
 from deepthink_cli.report.tables import summarize
@@ -73,7 +76,6 @@ def test_differences_are_those_of_the_report() -> None:
     assert "majority class" not in [text.get_text() for text in figure.legends[0].get_texts()]
 
 
-@pytest.mark.plugins
 def test_a_technique_is_drawn_against_plain_in_context_learning() -> None:
     plain, trained = seeds([[50, 60], [40, 41]]), seeds([[70], [80]], technique="ct-kv steps=200")
     curves = with_gains(panels_of([*plain, *trained]))[0].curves
@@ -185,3 +187,43 @@ def test_a_figure_needs_no_window_and_no_model_library(tmp_path: Path) -> None:
     used = modules_after(["plot", str(folder)])
     assert "matplotlib" in used
     assert not used & {"torch", "transformers", "tkinter"}
+
+
+def test_methods_are_drawn_less_the_first_one(tmp_path: Path) -> None:
+    arms = [seeds(THREE, sampling=name, pool_size=9, balanced=False) for name in ("random", "herding")]
+    folder = write(tmp_path / "run", [row for arm in arms for row in arm])
+    assert run(["plot", str(folder), "--methods", "-q"]) == 0
+    assert (folder / "methods.png").stat().st_size > 10_000
+    assert (folder / "methods.svg").read_text().startswith("<?xml")
+
+
+def test_a_dot_is_the_mean_difference_from_the_first_method_with_students_interval() -> None:
+    (found,) = differences_from_first({"random": [0.5, 0.6, 0.7], "herding": [0.6, 0.6, 0.9]})
+    low, high = t_distribution.interval(0.95, 2, loc=0.1, scale=sem([0.1, 0.0, 0.2]))
+    assert (found.name, found.mean) == ("herding", pytest.approx(0.1))
+    assert found.interval == pytest.approx((low, high))
+
+
+def test_a_figure_of_one_method_is_refused(tmp_path: Path, capsys: Captured) -> None:
+    folder = write(tmp_path / "one", curve([50, 60]))
+    assert run(["plot", str(folder), "--methods"]) == 2
+    assert "there is one method only; compare several with deepthink run --demos-by" in capsys.readouterr().err
+
+
+def test_the_plot_takes_the_conditions_of_a_report(tmp_path: Path, capsys: Captured) -> None:
+    folder = write(tmp_path / "run", [*seeds(THREE, eta=0.1), *seeds(THREE, task="mr")])
+    assert json_of(capsys, "plot", folder, "--where", "eta=0.1", "--json")["panels"] == ["sst2"]
+    assert run(["plot", str(folder), "--where", "eta=2"]) == 2
+    assert "no row has it; eta is " in capsys.readouterr().err
+
+
+def test_a_study_has_a_figure_of_its_own(tmp_path: Path, capsys: Captured) -> None:
+    folder = write(tmp_path / "run", seeds(THREE))
+    study = tmp_path / "films.yaml"
+    study.write_text("tasks: sst2\nmodels: gpt2\nseeds: 3\nfigure: {kind: curves, difference: true}\n")
+    Origin.of(str(study), None).write(folder)
+    assert json_of(capsys, "plot", folder, "--json") == {
+        "files": [str(folder / "figure.png"), str(folder / "figure.svg")],
+        "panels": ["curves"],
+    }
+    assert (folder / "figure.png").read_bytes().startswith(b"\x89PNG")

@@ -1,4 +1,4 @@
-"""Composed memories: demonstrations, or files of them, that are read alone and then used as one memory."""
+"""Several memories as one, whose parts were read alone."""
 
 from __future__ import annotations
 
@@ -11,17 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.artifact.format import Header
 from deepthink_cli.artifact.opening import OpenedMemory, find_its_model, open_memory
-from deepthink_cli.data.examples import DemonstrationSet
-from deepthink_cli.errors import InputError, option
+from deepthink_cli.errors import InputError
 from deepthink_cli.events import Note, Tell, silent
 from deepthink_cli.provenance import Drift, Provenance, RecordedTechnique, TokenizedDemonstrations
-from deepthink_cli.techniques.base import Technique
+from deepthink_cli.techniques.controls import COMPOSED, check_composed
 
 if TYPE_CHECKING:
     from deepthink_cli.memory import Memory
-    from deepthink_cli.model.spec import ModelSpec
 
-COMPOSED = "composed"
 _ALIKE: dict[str, Callable[[OpenedMemory], Any]] = {  # properties that composed memories must share
     "model": lambda memory: memory.provenance.model,
     "template": lambda memory: memory.provenance.demonstrations.template,
@@ -29,30 +26,6 @@ _ALIKE: dict[str, Callable[[OpenedMemory], Any]] = {  # properties that composed
     "T, update rule or positions": lambda memory: memory.provenance.method,
     "kept iterations": lambda memory: memory.kept,
 }
-
-
-class Composed(Technique):
-    """Every demonstration alone, T times, and one memory of all their keys and values.
-
-    Each has the positions 0, 1, ... and the special tokens of a text, so that its keys and values do not depend on the
-    others; queries have positions L onward, as after any memory.
-    """
-
-    summary = "each demonstration read alone, all of them one memory"
-    source = "Yang et al. 2025, arXiv 2502.05431"
-    cost = "T passes over L tokens, each of which attends to its own demonstration"
-
-    def change(self, demonstrations: DemonstrationSet) -> DemonstrationSet:
-        """The demonstrations apart; raises InputError for turns of a conversation."""
-        if demonstrations.chat is not None:
-            raise InputError(
-                self.option.because(f"turns of a conversation cannot be read alone; omit {option('chat')}")
-            )
-        return replace(demonstrations, apart=True)
-
-    def check(self, spec: ModelSpec, demonstrations: TokenizedDemonstrations, tell: Tell = silent) -> None:
-        """Raise InputError for a model in which the place of a token in the memory has a meaning."""
-        _check_model(spec, demonstrations)
 
 
 def compose(memories: Sequence[str | Path], output: str | Path, tell: Tell = silent) -> Header:
@@ -70,7 +43,7 @@ def compose(memories: Sequence[str | Path], output: str | Path, tell: Tell = sil
     opened = [open_memory(path, "all") for path in memories]
     _check(opened)
     whole = _provenance([each.provenance for each in opened])
-    _check_model(find_its_model(opened[0], None, tell), whole.demonstrations)
+    check_composed(find_its_model(opened[0], None, tell), whole.demonstrations)
     for each in opened:
         for what in _of_one_part(each.provenance):
             tell(
@@ -87,22 +60,6 @@ def _of_one_part(origin: Provenance) -> list[str]:
         "thresholds": origin.thresholds,
     }
     return [what for what, value in stored.items() if value is not None]
-
-
-def _check_model(spec: ModelSpec, demonstrations: TokenizedDemonstrations) -> None:
-    """Raise InputError if a token's place in the memory has a meaning, or all parts do not fit the model."""
-    total, limits = sum(demonstrations.parts), spec.limits.after(demonstrations)
-    if limits.relative:
-        raise InputError(
-            f"{spec.id}: its positions follow from the number of earlier tokens, which differs from part to part; "
-            "read the demonstrations together, without composing them"
-        )
-    most = limits.max_tokens()
-    if most is not None and total >= most:
-        raise InputError(
-            f"{total} tokens in all parts, {spec.id} holds {most} ({limits.reason()}) with a query; compose fewer "
-            "demonstrations"
-        )
 
 
 def _check(opened: Sequence[OpenedMemory]) -> None:

@@ -1,0 +1,1 @@
+"""Answers to a file of inputs: `deepthink generate`."""
