@@ -36,8 +36,9 @@ Thinking has continued positions and eta 0.01.
 ## Other token ids
 
 A prompt is tokenised as a whole. [`--tokens parts`](concepts.md#tokens) tokenises demonstrations and query each alone,
-so that the last separator is a token of its own. The table has both: {seeds} seeds with the ids of the whole prompt;
-ten with those of parts, of thinking but for T = 5 five seeds of other demonstrations.
+so that the last separator is a token of its own. The table has accuracies at T = 1 and after the method, and the
+difference, for both. The ids of the whole prompt have {seeds} seeds. Those of parts have ten, except that thinking with
+T by dev rows and with a large step has five seeds of other demonstrations.
 
 {ids}
 

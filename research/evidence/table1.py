@@ -17,7 +17,7 @@ from .runs import BY_DEV, CHOICES
 from .words import percent, shown, table
 
 RANDOM, THINKING = "random", "thinking"
-KINDS = {"raw scores": "accuracy", "after batch calibration": "after batch calibration"}
+KINDS = {"Raw scores": "accuracy", "After batch calibration": "after batch calibration"}
 OF_POOL = (BY_DEV, "graph-cut", "gradmatch")  # their choice depends on the labels of the pool
 PAPER_BEST = "graph-cut"  # of the paper's choices without dev labels
 NOTHING = "# Table 1 in one harness\n\nNothing has been run yet.\n"
@@ -31,13 +31,11 @@ the figures of the choices from another program, with other prompts and test row
 differ](reproduce.md#what-is-known-to-differ)). Here one program measures them all, on the rows of
 [Evidence](evidence.md): {seeds} seeds, 300 test rows of each task.
 
-{found}
-
-![Accuracy of the methods minus that of random demonstrations](table1/methods.png)
+{found}![Accuracy of the methods minus that of random demonstrations](table1/methods.png)
 
 Every [choice](choose.md#methods) is from the same pool of 1,000 training rows. *Thinking* (T = 5, eta 0.01) and the
 other [techniques](think.md#other-techniques) choose nothing: they read the random demonstrations in another way.
-{missing} Accuracies are in percent, means over seeds; *beside random* is the difference from random demonstrations in
+{missing}Accuracies are in percent, means over seeds; *beside random* is the difference from random demonstrations in
 points with its 95 % interval, bold where p is below 5 % after Holm's correction over the methods.
 
 {tables}
@@ -78,10 +76,10 @@ def page(evidence: Evidence, chosen: Sequence[Mapping[str, Any]], figures: Path)
         return NOTHING
     drawn = {kind: [(each, each.by(measure)) for each in found] for kind, measure in KINDS.items()}
     write(figures / "methods.png", plots.methods, drawn)
-    shown_tables = [f"## With {kind}\n\n{of_kind(found, measure)}" for kind, measure in KINDS.items()]
+    shown_tables = [f"## {kind}\n\n{of_kind(found, measure)}" for kind, measure in KINDS.items()]
     return PAGE.format(
         seeds=len({seed for _, seed in found[0].cells}),
-        found=" ".join(_sentences(found)),
+        found="".join(f"{each}\n\n" for each in _sentences(found)),
         missing=_missing(chosen),
         tables="\n\n".join(shown_tables),
     )
@@ -130,4 +128,4 @@ def _missing(chosen: Sequence[Mapping[str, Any]]) -> str:
     for line in chosen:
         lacking.setdefault(line["method"], []).append(sum(count == 0 for count in line["labels"].values()))
     parts = [f"{name} {fmean(counts):.1f}" for name, counts in lacking.items()]
-    return f"On average the demonstrations lack so many labels of their task: {', '.join(parts)}." if parts else ""
+    return f"On average the demonstrations lack so many labels of their task: {', '.join(parts)}.\n" if parts else ""
