@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from deepthink_cli.errors import InputError, Problems, option
-from deepthink_cli.experiments.results import FILE, Part, Result, Setting, read_results
+from deepthink_cli.experiments.results import FILE, Part, Result, Setting, grouped, read_results
 from deepthink_cli.experiments.same_data import check_agree
 from deepthink_cli.experiments.shards import with_shards
 from deepthink_cli.report.arms import SPLITTING, Arm
@@ -244,15 +244,6 @@ def _find_baselines(jobs: Iterable[JobResults], baselines: Baselines) -> None:
 
 
 T = TypeVar("T")
-Key = TypeVar("Key", bound=Hashable)
-
-
-def grouped(items: Iterable[T], key: Callable[[T], Key]) -> dict[Key, list[T]]:
-    """The items of each key, keys and items in the order of their first appearance."""
-    groups: dict[Key, list[T]] = {}
-    for item in items:
-        groups.setdefault(key(item), []).append(item)
-    return groups
 
 
 def different_seeds(seeds: Iterable[T], demonstrations: Callable[[T], Hashable]) -> list[T]:

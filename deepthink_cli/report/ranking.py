@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from deepthink_cli.experiments.results import Result
+from deepthink_cli.experiments.results import Result, grouped
 from deepthink_cli.report.arms import Arm, varying
 from deepthink_cli.report.baselines import on_common_inputs
-from deepthink_cli.report.job_results import JobResults, Seed, different_seeds, grouped
+from deepthink_cli.report.job_results import JobResults, Seed, different_seeds
 from deepthink_cli.report.tables import Score, in_order, scores_of
 
 FEWEST_METHODS, FEWEST_BLOCKS = 3, 5

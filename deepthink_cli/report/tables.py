@@ -10,9 +10,10 @@ from typing import Literal
 
 from deepthink_cli.errors import InputError
 from deepthink_cli.evaluation.metrics import ALPHA
+from deepthink_cli.experiments.results import grouped
 from deepthink_cli.report.arms import Arm
 from deepthink_cli.report.baselines import Comparison, mean_plain
-from deepthink_cli.report.job_results import JobResults, Seed, different_seeds, grouped
+from deepthink_cli.report.job_results import JobResults, Seed, different_seeds
 from deepthink_cli.report.significance import Discordant, Paired, Spread
 
 LARGE = 10  # the most tasks of a group that are shown one by one; larger groups are shown by their means
