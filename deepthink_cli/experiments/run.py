@@ -210,16 +210,12 @@ def distribute(jobs: Sequence[Prepared], mine: Sequence[Prepared], collector: Co
     return time.perf_counter() - started
 
 
-def _subject(job: Prepared) -> Subject:
-    return job.model
-
-
 class RunClient:
     """What the scheduler asks about the units of runs; see `Client` there."""
 
     def __init__(self, jobs: Sequence[Prepared], mine: Sequence[Prepared], collector: Collector, workers: int) -> None:
         self.jobs, self.collector, self.workers = jobs, collector, workers
-        self.mine = grouped(mine, _subject)
+        self.mine: dict[Subject, list[Prepared]] = dict(grouped(mine, lambda job: job.model).items())
         self.done = frozenset[str]()
 
     def refusal(self, subject: Subject, opened: Opened) -> str | None:
