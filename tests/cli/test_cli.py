@@ -77,14 +77,6 @@ def test_predict_writes_the_rows_of_the_contract(memory: Path, tmp_path: Path, c
     assert list(first["scores"]) == ["positive", "negative"]  # type: ignore[call-overload]
 
 
-def test_predict_takes_candidates_of_any_number_and_length(memory: Path, tmp_path: Path, capsys: Captured) -> None:
-    inputs = [{"review": "x", "candidates": ["good", "not at all good", "so so"]}, {"review": "y", "candidates": ["a"]}]
-    run(["predict", str(memory), str(write_rows(tmp_path / "in.jsonl", inputs))])
-    first, second = rows(capsys.readouterr().out)
-    assert list(first["scores"]) == inputs[0]["candidates"]  # type: ignore[call-overload]
-    assert (second["label"], second["probability"]) == ("a", 1.0)
-
-
 @pytest.mark.parametrize("at", ["all", "3,2", "2, 3,2"])
 def test_predict_gives_kept_iterations_on_request(at: str, memory: Path, tmp_path: Path, capsys: Captured) -> None:
     run(["predict", str(memory), str(write_rows(tmp_path / "in.jsonl", INPUTS)), "--at", at])
@@ -156,30 +148,6 @@ def test_doctor_can_be_pasted(capsys: Captured) -> None:
     assert "float32" in found["devices"][0]["dtypes"]  # type: ignore[index]
     assert run(["doctor"]) == 0
     assert "transformers" in capsys.readouterr().out
-
-
-def test_a_memory_finds_its_model_and_another_can_be_given(
-    memory: Path, tiny: str, tmp_path: Path, models: Models, capsys: Captured
-) -> None:
-    inputs = str(write_rows(tmp_path / "in.jsonl", INPUTS))
-    (tmp_path / "moved").symlink_to(tiny)
-    assert run(["predict", str(memory), inputs, "-m", str(tmp_path / "moved")]) == 0
-    capsys.readouterr()
-    assert run(["predict", str(memory), inputs, "-m", str(models("gpt2"))]) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert "made by another model: architecture and configuration and weights differ" in err
-
-
-def test_a_pipe_is_read(memory: Path, tmp_path: Path, forks: Forks) -> None:
-    inward, feeding = os.pipe()
-    os.write(feeding, b'{"review": "a [bold] film"}\n')
-    os.close(feeding)
-    with open(tmp_path / "out.jsonl", "wb") as out:
-        child = forks.start(["predict", str(memory), "-"], stdin=inward, stdout=out.fileno())
-    os.close(inward)
-    assert (child.wait(), child.said.read_text()) == (0, "")
-    assert rows((tmp_path / "out.jsonl").read_text())[0]["input"] == {"review": "a [bold] film"}
 
 
 def test_a_reader_that_leaves_ends_the_program_quietly(memory: Path, tmp_path: Path, forks: Forks) -> None:

@@ -6,8 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from conftest import Models
-from helpers.said import Captured, json_of
+from helpers.said import Captured
 
 from deepthink_cli.cli.main import run
 
@@ -19,22 +18,6 @@ NOWHERE = "./no-such-model"
 def config(folder: Path, model: str) -> str:
     (folder / "options.toml").write_text(f"model = {json.dumps(model)}\n")
     return str(folder / "options.toml")
-
-
-def test_a_flag_precedes_the_environment_which_precedes_a_file(
-    models: Models, demos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
-) -> None:
-    def model_of(*words: str) -> str:
-        return str(json_of(capsys, "think", demos, "--dry-run", "--json", "-T", "1", *words)["model"])
-
-    first, second = str(models("llama")), str(models("gpt2"))
-    file = config(tmp_path, first)
-    assert model_of() == "pocket"
-    assert model_of("--config", file) == first
-    monkeypatch.setenv("DEEPTHINK_MODEL", second)
-    assert model_of("--config", file) == second
-    assert model_of("--config", file, "-m", "pocket") == "pocket"
-    assert model_of() == second
 
 
 @pytest.mark.plugins

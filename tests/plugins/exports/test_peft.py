@@ -36,8 +36,8 @@ from deepthink_cli.plugins.exports.peft import write_peft
 
 peft = pytest.importorskip("peft", reason="peft is not installed")
 
-UNEQUAL = {"deepseek_v3", "gemma4_text", "gemma4_unified_text", "mimo_v2_flash"}
-WINDOWS = ["gemma2", "gemma3n_text", "gpt_neo", "gpt_oss", "llama4_text", "mistral", "qwen2"]  # others: benchmarks
+UNEQUAL = {"deepseek_v3", "gemma4_text"}
+WINDOWS = ["gemma2", "gemma3n_text", "gpt_neo", "gpt_oss", "llama4_text", "mistral"]  # others: benchmarks
 QUERIES = [Query("a quiet joy", ("positive", "negative", "positive and negative")), Query("so so", ("good", "bad"))]
 
 

@@ -121,15 +121,6 @@ def test_a_memory_whose_model_is_not_cached_is_quantized(path: Path, tmp_path: P
     assert made.change.tensors is not None
 
 
-def test_the_same_rows_are_labelled_with_both(path: Path, demos: Path) -> None:
-    rows = partial(rows_of_file, path=demos)
-    result = diff(open_memory(path, 1), open_memory(path, 3), rows)
-    changes = result.labels.changes
-    assert (changes.n, changes.labelled is not None) == (4, True)
-    same = diff(path, path, rows).labels
-    assert (same.changes.rows, same.changes.largest) == ((), 0.0)
-
-
 def test_a_quantized_memory_is_compared_with_its_source(path: Path, tmp_path: Path) -> None:
     small = save_quantized(open_memory(path).source.header, 8, tmp_path / "small.safetensors")  # type: ignore[union-attr]
     result = diff(path, small.path)
@@ -191,13 +182,6 @@ def test_changed_rows_are_counted_by_what_they_were_and_became() -> None:
     assert (changes.labelled.changes.fixed, changes.labelled.changes.broken) == (1, 2)
     assert changes.log_probability == pytest.approx(-0.75)
     assert changes.largest == pytest.approx(1.0)
-
-
-def test_rows_without_true_labels_have_no_accuracy() -> None:
-    tally = LabelChangeTally()
-    tally.add(0, query(None), ("yes", "no"), (YES, NO))
-    changes = tally.result()
-    assert (changes.n, len(changes.rows), changes.labelled, changes.log_probability_ci95) == (1, 1, None, None)
 
 
 def test_a_constant_that_is_added_to_all_scores_changes_nothing() -> None:

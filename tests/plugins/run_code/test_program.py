@@ -19,7 +19,6 @@ from deepthink_cli.plugins.run_code.sandbox import Program
 from deepthink_cli.tasks.catalogue import built_in
 from deepthink_cli.tasks.format import Free
 from deepthink_cli.tasks.items import query_of
-from deepthink_cli.tasks.judges import check_may_run
 
 PROBLEMS: list[dict[str, object]] = [
     {
@@ -55,15 +54,6 @@ def test_a_program_is_the_answer_with_columns_of_its_row(free: Free) -> None:
     assert right == Program("\n", "def answer():\n    return 3", "\nassert answer() == 3")
     with pytest.raises(InputError, match="the row has no column 'test_setup_code'"):
         program_of(free, "pass", {"test_list": []})
-
-
-def test_programs_run_only_if_they_may(data: Path, capsys: Captured) -> None:
-    with pytest.raises(InputError, match="run_code"):
-        check_may_run(built_in()["mbpp"], run_code=False)
-    assert run(["run", "--task", "mbpp", "--data-dir", str(data), "-o", str(data / "out"), "-q"]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert "task mbpp: its answers are programs" in line
-    assert not (data / "out" / "results.jsonl").exists()
 
 
 @pytest.mark.parametrize("way", ["bubblewrap", "namespaces", "limits"])

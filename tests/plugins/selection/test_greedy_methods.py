@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import combinations
 from typing import Any
 
 import numpy as np
 import pytest
-from helpers.feature_pools import choose, chosen, cosines, gradient_distances, pool_of
+from helpers.feature_pools import choose, cosines, gradient_distances, pool_of
 
 from deepthink_cli.plugins.selection import features, gradients
 from deepthink_cli.plugins.selection.gradients import Gradients
@@ -41,33 +40,11 @@ every_objective = pytest.mark.parametrize("method", OBJECTIVES)
 
 
 @every_objective
-@pytest.mark.parametrize("seed", range(5))
-def test_every_step_adds_the_row_that_adds_most(method: str, seed: int) -> None:
-    pool = pool_of(30, seed=seed)
-    value, choice = OBJECTIVES[method](pool), choose(method, pool, 6)
-    for step, row in enumerate(choice.rows):
-        before = list(choice.rows[:step])
-        gains = {other: value([*before, other]) - value(before) for other in range(30) if other not in before}
-        assert row == max(gains, key=gains.__getitem__)
-        assert choice.scores[row] == pytest.approx(gains[row], rel=1e-6)
-
-
-@every_objective
 def test_the_scores_of_other_rows_are_what_they_would_add_to_the_choice(method: str) -> None:
     pool = pool_of(20)
     value, choice = OBJECTIVES[method](pool), choose(method, pool, 4)
     for row in set(range(20)) - set(choice.rows):
         assert choice.scores[row] == pytest.approx(value([*choice.rows, row]) - value(choice.rows), rel=1e-6, abs=1e-6)
-
-
-@every_objective
-@pytest.mark.parametrize("seed", range(10))
-@pytest.mark.parametrize("shots", [1, 2, 3])
-def test_the_choice_is_nearly_as_good_as_the_best_of_all_sets(method: str, seed: int, shots: int) -> None:
-    pool = pool_of(12, seed=seed)
-    value = OBJECTIVES[method](pool)
-    best = max(value(rows) for rows in combinations(range(12), shots))
-    assert value(chosen(method, pool, shots)) >= (1 if shots == 1 else 1 - np.exp(-1)) * best - 1e-9
 
 
 @pytest.mark.parametrize("method", ["facility-location", "craig"])
