@@ -14,7 +14,7 @@ from scipy.stats import t as t_distribution
 from deepthink_cli.cli.main import run
 from deepthink_cli.experiments.results import Result
 from deepthink_cli.experiments.study import Origin
-from deepthink_cli.plugins.plots.figures import DIFFERENCE, _figure, _ticks, differences_from_first
+from deepthink_cli.plugins.plots.figures import DIFFERENCE, _figure, differences_from_first
 from deepthink_cli.report.curves import Panel, panels, with_gains
 from deepthink_cli.report.job_results import jobs_of
 from deepthink_cli.report.significance import Spread
@@ -109,20 +109,6 @@ def test_one_seed_has_no_band_and_names_its_model() -> None:
 def test_the_title_counts_the_tasks_of_every_arm() -> None:
     rows = [*curve([50], task="a"), *curve([50], task="b"), *curve([60], task="a", model=MODEL + "r")]
     assert _figure(panels_of(rows)).axes[-1].get_title() == "classic (mean of 1 to 2)"
-
-
-@pytest.mark.parametrize(
-    ("last", "ticks"),
-    [
-        (1, [1]),
-        (5, [1, 2, 3, 4, 5]),
-        (10, [1, 2, 4, 6, 8, 10]),
-        (15, [1, 5, 10, 15]),
-        (100, [1, 20, 40, 60, 80, 100]),
-    ],
-)
-def test_ticks_are_whole_and_few(last: int, ticks: list[int]) -> None:
-    assert _ticks(last) == ticks
 
 
 def test_the_same_run_gives_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
