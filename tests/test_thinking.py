@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from conftest import REVIEWS, TEMPLATE, Loaded, Models, read, readings_of, shared
+from conftest import REVIEWS, TEMPLATE, Loaded, Models, readings_of, shared
 from helpers.families import FAMILIES
 from helpers.oracle import GPT2Oracle, LlamaOracle, Oracle
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
@@ -81,20 +81,6 @@ def test_the_equations_hold_with_real_tokenizers(family: str, tokenizer: str, tm
 def test_the_equations_hold_for_real_weights() -> None:
     engine = load_model(str(shared("models/stories260K")))
     assert_as_the_paper_says(engine, LlamaOracle(engine.model.network), 0.0, "continued")
-
-
-def test_a_closed_gate_keeps_the_first_memory(llama: Engine, reviews: DemonstrationSet) -> None:
-    first, *later = think(llama, tokenize_demonstrations(llama.tokenizer, reviews), Method(4, Gate(0.0)))
-    for memory in later:
-        assert all(map(torch.equal, (*memory.keys, *memory.values), (*first.keys, *first.values)))
-
-
-def test_an_open_gate_stores_the_present(llama: Engine, reviews: DemonstrationSet) -> None:
-    demos = tokenize_demonstrations(llama.tokenizer, reviews)
-    first, second = think(llama, demos, Method(2, Gate(1.0)))
-    present = read(llama, demos.token_ids, first, start=first.length)
-    for found, expected in zip(second.values, present.values, strict=True):
-        torch.testing.assert_close(found, expected)
 
 
 def test_the_gate_accumulates_in_float32_where_the_model_is_bfloat16(models: Models, reviews: DemonstrationSet) -> None:

@@ -38,13 +38,6 @@ def rows(text: str) -> list[dict[str, object]]:
     return [json.loads(line) for line in text.splitlines()]
 
 
-def test_think_prints_one_object_with_json(tiny: str, demos: Path, tmp_path: Path, capsys: Captured) -> None:
-    run(["think", str(demos), "-m", tiny, "-T", "3", "--json", "-o", str(tmp_path / "out.safetensors")])
-    (found,) = rows(capsys.readouterr().out)
-    assert (found["iterations"], found["kept"], found["layers"]) == (3, [3], 2)
-    assert found["drift"].keys() == {"2", "3"}  # type: ignore[attr-defined]
-
-
 def test_a_dry_run_prints_the_plan_and_writes_nothing(
     models: Models, demos: Path, tmp_path: Path, capsys: Captured
 ) -> None:
@@ -93,14 +86,6 @@ def test_eval_reports_what_the_predictions_say(memory: Path, tmp_path: Path, cap
     for result in found["results"]:  # type: ignore[attr-defined]
         mine = [row for row in rows(samples.read_text()) if row["iteration"] == result["iteration"]]
         assert result["accuracy"] == pytest.approx(sum(row["label"] == row["gold"] for row in mine) / 3)
-
-
-def test_eval_shows_a_table_with_every_iteration(memory: Path, tmp_path: Path, capsys: Captured) -> None:
-    assert run(["eval", str(memory), str(write_rows(tmp_path / "in.jsonl", LABELLED))]) == 0
-    out = capsys.readouterr().out
-    assert "T = 1 is plain in-context learning" in out
-    assert "always answering 'positive': 66.7%" in out
-    assert [line.split()[0] for line in out.splitlines() if "%" in line and "to" in line][:4] == ["T", "1", "2", "3"]
 
 
 @pytest.mark.parametrize(

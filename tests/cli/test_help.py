@@ -13,7 +13,6 @@ from helpers.said import Captured, json_of, output
 
 from deepthink_cli.cli.about import PLUGINS, about_of
 from deepthink_cli.cli.command import WHICH
-from deepthink_cli.cli.list import REGISTRIES
 from deepthink_cli.cli.main import GROUPS, program, run
 
 PROGRAM: Any = program()
@@ -80,10 +79,6 @@ def test_the_list_of_commands_is_the_same_before_they_are_imported(capsys: Captu
     assert not {"deepthink_cli.cli.think", "deepthink_cli.plugins.chat.command"} & set(done.stderr.split())
 
 
-def test_a_command_of_another_package_that_names_no_group_is_one_of_the_plugins() -> None:
-    assert about_of(lambda: None).group == PLUGINS
-
-
 @pytest.mark.plugins
 def test_a_command_with_many_options_names_about_ten_that_come_first() -> None:
     for name, options in OPTIONS.items():
@@ -127,12 +122,6 @@ def test_only_help_all_says_where_an_option_has_no_meaning(capsys: Captured) -> 
     assert condition not in short
 
 
-def test_an_option_that_help_does_not_show_is_read(capsys: Captured) -> None:
-    assert "--dtype" not in listed(page(capsys, "think", "--help"))
-    assert run(["think", "--dtype", "float64"]) == 2
-    assert "'--dtype': 'float64' is not one of" in capsys.readouterr().err
-
-
 KINDS = {
     "published",
     "forms",
@@ -170,11 +159,6 @@ def test_without_a_kind_every_kind_is_followed_by_its_names_within_the_width_of_
     lines = output(capsys, "list").splitlines()
     assert "steps         truncate, score, reread, nearest" in lines
     assert max(map(len, lines)) <= 80
-
-
-def test_a_kind_of_which_nothing_is_installed_is_empty(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
-    monkeypatch.setattr(REGISTRIES["openers"], "_objects", {})
-    assert not output(capsys, "list", "openers").strip()
 
 
 def test_an_unknown_kind_is_answered_with_the_known_ones(capsys: Captured) -> None:

@@ -112,8 +112,6 @@ def test_eval_warns_of_demonstrations_among_the_rows(models: Models, tmp_path: P
     ("arguments", "message"),
     [
         (["think"], "DEMOS: no demonstrations"),
-        (["think", "--shots", "3"], "--shots 3: only with --task NAME"),
-        (["think", "--task", "sst2", "--labels", "a,b"], "--labels a,b: not with --task, which has its own"),
         (["think", "--task", "classic"], "a group of 5 tasks"),
         (["think", "--task", "sst2", "--data-dir", "/nowhere"], "--data-dir /nowhere: no such directory"),
     ],

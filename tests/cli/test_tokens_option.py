@@ -54,12 +54,6 @@ def test_predict_gives_queries_the_ids_that_the_memory_records(model: Path, tmp_
     assert scores[0] != pytest.approx(scores[1], abs=1e-3)
 
 
-def test_tokens_are_not_for_a_chat(model: Path, tmp_path: Path, capsys: Captured) -> None:
-    demos = write_rows(tmp_path / "demos.jsonl", [{"text": "a", "label": "b"}, {"text": "c", "label": "d"}])
-    assert run(["think", str(demos), "-m", str(model), "--chat", "--tokens", "parts"]) == 2
-    assert "--tokens parts: not with --chat" in capsys.readouterr().err
-
-
 @pytest.mark.plugins
 def test_the_official_recipe_has_the_ids_of_parts() -> None:
     assert open_study("paper/official-recipe").study.tokens == "parts"

@@ -117,11 +117,6 @@ def test_a_value_of_zero_takes_precedence_over_those_below_it(toml: Path) -> Non
     assert parsed("--config", str(written(toml, "eta = 0\n")))[0] == 0
 
 
-def test_an_unknown_option_suggests_the_one_that_was_meant(toml: Path) -> None:
-    message = refusal(written(toml, "momentum = 0\nmomentun = 1"))
-    assert message == f"{toml}:2: unknown option 'momentun'; did you mean momentum?"
-
-
 def test_a_configuration_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     assert refusal(tmp_path / "gone.toml") == f"config {tmp_path}/gone.toml: no such file"
     assert refusal(tmp_path) == f"config {tmp_path}: no such file"
@@ -212,13 +207,6 @@ def test_other_words_for_what_to_keep_are_refused(keep: str) -> None:
     assert refusals(keep=keep) == (f"keep {keep}: give last, all, or iterations as in 1,3,5",)
 
 
-@pytest.mark.parametrize("keep", ["0", "0,2", "2,5"])
-def test_an_iteration_that_is_not_reached_cannot_be_kept(keep: str) -> None:
-    with pytest.raises(InputError) as caught:
-        _ = MethodOptions.checked(iterations=4, keep=keep).kept
-    assert str(caught.value) == f"keep {keep}: iterations run from 1 to 4; raise iterations or name others"
-
-
 @pytest.mark.parametrize("device", ["auto", "cpu", "mps", "cuda", "cuda:0", "cuda:12"])
 def test_devices_have_the_names_that_torch_gives_them(device: str) -> None:
     assert ModelOptions.checked(device=device).device == device
@@ -227,15 +215,6 @@ def test_devices_have_the_names_that_torch_gives_them(device: str) -> None:
 @pytest.mark.parametrize("device", ["", "gpu", "CPU", "cuda:", "cuda:x", "cuda:0\n", "cpu:0", "xcuda"])
 def test_other_names_of_devices_are_refused(device: str) -> None:
     assert refusals(device=device) == (f"device {device}: use auto, cpu, cuda, cuda:N or mps",)
-
-
-def test_all_wrong_options_of_the_model_are_told_at_once() -> None:
-    assert refusals(model="gpt2", dtype="float64", device="tpu", device_map="balanced", quantize="2bit") == (
-        "dtype float64: use auto, float32, bfloat16 or float16",
-        "device tpu: use auto, cpu, cuda, cuda:N or mps",
-        "device_map balanced: use auto",
-        "quantize 2bit: use 8bit or 4bit",
-    )
 
 
 def test_a_number_alone_is_of_processes_here() -> None:

@@ -83,10 +83,6 @@ def test_standard_input_is_read_as_json_lines_and_called_by_its_name(
             next(rows)
 
 
-def test_a_csv_header_is_stripped_of_spaces_and_of_its_byte_order_mark(csv: Path) -> None:
-    assert read(csv, b"\xef\xbb\xbftext , label\na,b\n")[0].fields == {"text": "a", "label": "b"}
-
-
 @pytest.mark.parametrize("rows_before", [0, 1, 3000])
 def test_a_csv_in_latin_1_is_named_with_the_line_of_the_wrong_byte(csv: Path, rows_before: int) -> None:
     message = refusal(csv, b"text,label\n" + b"good,yes\n" * rows_before + b"caf\xe9,no\n")
@@ -99,8 +95,3 @@ def test_parquet_rows_are_numbered_through_all_batches(tmp_path: Path) -> None:
     rows = list(read_rows(str(path)))
     assert [row.fields["n"] for row in rows] == list(range(600))
     assert rows[599] == Row({"n": 599, "tags": ["x", "y"]}, f"{path}:600")
-
-
-@pytest.mark.parametrize("content", [b"", b"PAR1", b"PAR1" + b"\0" * 100 + b"PAR1"])
-def test_a_file_that_only_says_parquet_is_refused(tmp_path: Path, content: bytes) -> None:
-    assert refusal(tmp_path / "rows.parquet", content).startswith(f"{tmp_path}/rows.parquet: not a Parquet file (")

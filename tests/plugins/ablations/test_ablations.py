@@ -71,13 +71,6 @@ def test_every_rule_is_documented() -> None:
     assert documented >= RULES.keys()
 
 
-def test_with_a_gate_of_one_inverse_time_is_the_mean_of_all_readings_but_the_first() -> None:
-    memory, presents = random_memory(0), [random_memory(seed) for seed in (1, 2, 3)]
-    for present in presents:
-        memory, _ = memory.updated(present.copy(), parse_rule("inverse-time", Gate(1.0)))
-    torch.testing.assert_close(memory.keys[1], torch.stack([present.keys[1] for present in presents]).mean(0))
-
-
 @pytest.mark.parametrize("text", SHARES)
 def test_a_rule_has_one_text(text: str) -> None:
     rule = parse_rule(text, Gate(0.3, 0.5))

@@ -218,12 +218,8 @@ def test_a_bias_of_rows_needs_twenty_that_are_not_read(name: str) -> None:
     ("changes", "message"),
     [
         ({"eta": 2}, "^eta 2: the gate is a number in"),
-        ({"iterations": 0}, "^iterations 0: T counts readings"),
-        ({"positions": "here"}, "^positions here: use continued or restarted"),
-        ({"keep": "3"}, "^keep 3: iterations run from 1 to 2"),
         ({"eta": 0.1, "update": Gate(0.1, 0.9)}, "eta 0.1: not with update, .* omit one of the two"),
         ({"template": "no fields"}, "needs a text field and a label field"),
-        ({"calibrate": "platt"}, "calibrate platt: use none, contextual"),
         ({"scoring": {"score": "best"}}, "^score '?best'?: use sum, mean, end"),
         ({"shots": 4.5}, "^shots 4.5: a number of demonstrations, 1 or more"),
         ({"shots": 9}, "^shots 9: X has 4 rows to choose from"),

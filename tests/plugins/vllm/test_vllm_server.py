@@ -126,33 +126,6 @@ def test_clients_of_several_memories_at_once_get_what_each_gets_alone(
     assert max(map(farthest, found, expected)) < WITHIN
 
 
-def test_a_text_is_continued_after_the_memory_as_its_tokens_are(
-    server: VllmServer, engine: Engine, memories: dict[str, Path]
-) -> None:
-    asked = {"model": "continued", "max_tokens": 8, "temperature": 0}
-    (_, by_text), (_, by_ids) = (
-        server.ask("/v1/completions", prompt=prompt, **asked) for prompt in (QUERIES[0], prompts(engine)[0])
-    )
-    assert by_text["choices"][0]["text"] == by_ids["choices"][0]["text"]
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"echo": True}, "echo: would compute the demonstrations again"),
-        ({"prompt_logprobs": 1}, "prompt_logprobs: would compute the demonstrations again"),
-        ({"use_beam_search": True}, "use_beam_search: gives its continuations no cache_salt"),
-        ({"prompt": 7}, "prompt: must be a text"),
-    ],
-)
-def test_a_request_that_cannot_be_answered_after_a_memory_is_refused(
-    server: VllmServer, changes: dict[str, object], message: str
-) -> None:
-    status, answer = server.ask("/v1/completions", **{"model": "continued", "prompt": "Review:", **changes})
-    assert status == 400
-    assert answer["error"]["message"].startswith(message)
-
-
 @pytest.mark.parametrize("changes", [{}, {"prompt_logprobs": 1}], ids=["other demonstrations", "prompt_logprobs"])
 def test_a_salt_does_not_give_a_memory_to_another_prompt(
     server: VllmServer, engine: Engine, memories: dict[str, Path], changes: dict[str, object]
@@ -229,16 +202,6 @@ def test_a_folder_is_labelled_by_a_vllm_on_ray_as_by_our_engine(tmp_path: Path) 
         program = [sys.executable, "-m", "deepthink_cli", *words]
         subprocess.run(program, check=True, env=os.environ | {"VLLM_CPU_KVCACHE_SPACE": "1"})
     assert farthest(*(scores_in(tmp_path / f"{name}.parquet") for name in ("theirs", "ours"))) < WITHIN
-
-
-def test_a_memory_of_another_model_is_refused_before_anything_is_served(tmp_path: Path) -> None:
-    mine, other = (write_model(tmp_path / name, "llama", seed, **WIDE) for name, seed in (("mine", 0), ("other", 1)))
-    path = think(tmp_path / "mem.safetensors", "-T", "1", model=str(mine))
-    command = server_command([path])
-    command.words[4] = str(other)
-    with VllmServer(command, tmp_path / "log.txt") as server:
-        assert not server.starts()
-        assert f"{path}: made by another model: weights differ" in server.log.read_text()
 
 
 def test_a_trained_model_and_its_conversations_are_served(soak: Any, tmp_path: Path) -> None:
