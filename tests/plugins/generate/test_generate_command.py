@@ -21,6 +21,7 @@ from helpers.said import Captured, refused, rows_of
 from deepthink_cli import Decoding, generate, load_memory, load_model
 from deepthink_cli.artifact.opening import load_both
 from deepthink_cli.cli.main import run
+from deepthink_cli.data.rows import read_rows
 from deepthink_cli.errors import InputError
 from deepthink_cli.plugins.chat.dialogue import Dialogue
 from deepthink_cli.plugins.generate import files
@@ -269,3 +270,12 @@ def test_answers_to_rows_that_change_while_the_model_is_loaded_are_not_written(
     assert run(words(memory, inputs, "-o", str(tmp_path / "out.jsonl"))) == 1
     assert f"deepthink: {inputs}: has changed since its rows were checked" in capsys.readouterr().err
     assert not (tmp_path / "out.jsonl").exists()
+
+
+def test_the_suffix_is_the_format(memory: Path, inputs: Path, tmp_path: Path, capsys: Captured) -> None:
+    rows = rows_of(capsys, *words(memory, inputs))
+    for name in ("out.jsonl", "out.csv", "out.parquet"):
+        assert run(words(memory, inputs, "-o", str(tmp_path / name))) == 0
+        cells = [row.fields for row in read_rows(str(tmp_path / name))]
+        assert [cell["text"] for cell in cells] == [row["text"] for row in rows]
+    assert list(cells[0]) == ["index", "text", "tokens", "finish", "id", "review"]

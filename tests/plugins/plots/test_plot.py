@@ -14,7 +14,7 @@ from scipy.stats import t as t_distribution
 from deepthink_cli.cli.main import run
 from deepthink_cli.experiments.results import Result
 from deepthink_cli.experiments.study import Origin
-from deepthink_cli.plugins.plots.figures import DIFFERENCE, _figure, differences_from_first
+from deepthink_cli.plugins.plots.figures import DIFFERENCE, _figure, _ticks, differences_from_first
 from deepthink_cli.report.curves import Panel, panels, with_gains
 from deepthink_cli.report.job_results import jobs_of
 from deepthink_cli.report.significance import Spread
@@ -213,3 +213,17 @@ def test_a_study_has_a_figure_of_its_own(tmp_path: Path, capsys: Captured) -> No
         "panels": ["curves"],
     }
     assert (folder / "figure.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("last", "ticks"),
+    [
+        (1, [1]),
+        (5, [1, 2, 3, 4, 5]),
+        (10, [1, 2, 4, 6, 8, 10]),
+        (15, [1, 5, 10, 15]),
+        (100, [1, 20, 40, 60, 80, 100]),
+    ],
+)
+def test_ticks_are_whole_and_few(last: int, ticks: list[int]) -> None:
+    assert _ticks(last) == ticks
