@@ -58,23 +58,19 @@ def together(jobs: Iterable[Job], most: int) -> Iterator[list[Job]]:
         yield group
 
 
-def check_ids(engine: Engine, jobs: Iterable[Job]) -> None:
-    """Raise InputError for a token of the demonstrations that the model does not have."""
-    for job in jobs:
-        for member in job.members:
-            engine.check_ids(member.token_ids, f"task {job.label}: demonstrations")
-
-
 def work(engine: Engine, wanted: Mapping[Job, Sequence[Setting]], samples: bool = False) -> Iterator[JobEvent]:
     """Read jobs together, and make the rows that are wanted of each; yields nothing if there are none.
 
     Jobs without any are read all the same: rows do not depend on what is missing. As many memories are made together
-    as fit the free memory of the device.
+    as fit the free memory of the device. Raises InputError for a token of the demonstrations that the model lacks.
     """
     scorers = [JobScorer(engine, job, settings, samples) for job, settings in wanted.items()]
     jobs = [scorer.info for scorer in scorers if scorer.wanted]
     if not jobs:
         return
+    for job in wanted:
+        for member in job.members:
+            engine.check_ids(member.token_ids, f"task {job.label}: demonstrations")
     yield JobsStarted(jobs)
     yield from _read(engine, [scorer for scorer in scorers if scorer.job.tuning is None])
     for scorer in scorers:

@@ -20,7 +20,7 @@ from deepthink_cli.report.arms import Arm
 from deepthink_cli.report.job_results import JobResults, read_jobs
 from deepthink_cli.report.ranking import FEWEST_BLOCKS
 from deepthink_cli.report.style import COLUMN
-from deepthink_cli.report.tables import SeedScore, scores_of
+from deepthink_cli.report.tables import TaskScore, scores_of
 from research import encoding
 from research.evidence.discrimination import Difference, difference, holm
 from research.evidence.load import TASK_NAMES, stored_scores
@@ -143,17 +143,16 @@ def _answers(jobs: Sequence[JobResults], samples: Mapping[str, Path]) -> pd.Data
     lines: dict[tuple[str, str, int], dict[str, Floats]] = {}
     right = {result.key: _right(result, samples.get(result.key)) for job in jobs for result in _results(job)}
 
-    def put(each: SeedScore, kind: str, result: Result) -> None:
+    def put(each: TaskScore, kind: str, result: Result) -> None:
         line = lines.setdefault((_method(each.arm), each.task, each.seed.number), {})
         line[f"{kind} {each.arm.calibration}" if each.arm.calibration else kind] = right[result.key]
 
     for each in scores_of(jobs, None):
-        (compared,) = each.score.comparisons
-        put(each, "thinking", compared.result)
-        if each.arm.technique is None and compared.baseline is not None:
-            put(each, "plain", compared.baseline)
+        put(each, "thinking", each.comparison.result)
+        if each.arm.technique is None and each.comparison.baseline is not None:
+            put(each, "plain", each.comparison.baseline)
     for each in scores_of([job for job in jobs if job.arm.technique], 1):
-        put(each, "plain", each.score.comparisons[0].result)
+        put(each, "plain", each.comparison.result)
     rows = [
         {"method": method, "task": task, "seed": seed, **line}
         for (method, task, seed), line in lines.items()

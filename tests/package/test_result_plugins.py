@@ -26,7 +26,7 @@ from deepthink_cli.report.cells import Published
 from deepthink_cli.report.registry import Format, Reported
 
 def write_names(reported, file):
-    file.write("".join(f"{line.row.name}\\n" for line in reported.page.rows))
+    file.write("".join(f"{line.name}\\n" for line in reported.page.rows))
     return ["that was all"]
 
 def write_folder(reported, folder):
