@@ -367,9 +367,7 @@ def _scored(loaded: Loaded, rows: EvaluatedRows, skip: bool, tell: Tell) -> Iter
 
 def _usable(loaded: Loaded, rows: EvaluatedRows, skip: bool) -> Iterable[Query | Skipped]:
     """The queries of the rows; with `skip`, a row that a calibration does not support becomes `Skipped`."""
-    engine = loaded.engine
-    check = loaded.scorer.row_check(engine.tokenizer, engine.limits, engine.identity.id)
-    return skipping(rows.queries, check) if skip else rows.queries
+    return skipping(rows.queries, loaded.scorer.row_check(loaded.engine)) if skip else rows.queries
 
 
 def _skipped(skip: bool) -> Collection[str]:
