@@ -22,7 +22,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.calibration.estimates import log_fitted_with_slope
-from deepthink_cli.calibration.observed import observed
+from deepthink_cli.calibration.labelled import observed
 from deepthink_cli.calibration.registry import CALIBRATIONS, CENTROID, HEAD
 from deepthink_cli.data.examples import Query
 from deepthink_cli.data.same_input import input_groups

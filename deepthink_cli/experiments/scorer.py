@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from deepthink_cli.calibration.calibrator import Calibrator
-from deepthink_cli.calibration.labelled import LabelledRows, Measured
+from deepthink_cli.calibration.labelled import LabelledRows, Measured, check_labelled
 from deepthink_cli.calibration.registry import of_labelled
 from deepthink_cli.data.examples import Query, Skipped
 from deepthink_cli.engine.base import Engine
@@ -173,8 +173,11 @@ class JobScorer:
             one_by_one = [[memory] for memory in memories]
             predictions = Calibrator(self.engine, one_by_one, others, self.job.run.options.scoring)(predictions)
         if labelled:
-            dev = LabelledRows(measured["dev"], self.job.demonstrations, f"task {self.job.label}: its dev rows")
-            by_name = dev.corrections(labelled, None if part == "dev" else measured[part])
+            dev = LabelledRows(measured["dev"], self.job.demonstrations)
+            for method in labelled:
+                check_labelled(method, dev.queries, self.job.demonstrations, f"task {self.job.label}: its dev rows")
+            rows = None if part == "dev" else measured[part]
+            by_name = {method.name: dev.corrected(method, rows) for method in labelled}
             predictions = [
                 replace(each, calibrated={**each.calibrated, **{name: of[place] for name, of in by_name.items()}})
                 for place, each in enumerate(predictions)
