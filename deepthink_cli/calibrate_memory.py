@@ -10,17 +10,19 @@ from typing import TYPE_CHECKING, TypeVar
 
 from deepthink_cli.artifact.format import Header, read_header
 from deepthink_cli.calibration.basis import check_inputs
-from deepthink_cli.calibration.notes import check_supported
-from deepthink_cli.calibration.observed import (
+from deepthink_cli.calibration.labelled import (
     OWN_ROWS,
+    Measured,
+    by_memory,
+    calibrated_by_rows,
     check_demonstrations,
-    head_correction,
     observed,
     observed_demonstrations,
 )
-from deepthink_cli.calibration.registry import HEAD, NONE, THRESHOLDS, Calibration, calibration
+from deepthink_cli.calibration.notes import check_supported
+from deepthink_cli.calibration.registry import HEAD, NONE, THRESHOLDS, calibration
 from deepthink_cli.calibration.several_labels import thresholds_with_head
-from deepthink_cli.calibration.stored import calibrated_by_rows, calibrated_by_texts, check_storable
+from deepthink_cli.calibration.stored import calibrated_by_texts, check_storable
 from deepthink_cli.data.examples import Query, Skipped
 from deepthink_cli.data.same_input import is_among
 from deepthink_cli.data.source import RowSource
@@ -30,11 +32,11 @@ from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.multilabel import thresholds_of
 from deepthink_cli.prediction.scorer import Loaded, Scorer
 from deepthink_cli.scoring.pipeline import EVALUATED, UNSCORABLE
-from deepthink_cli.scoring.prediction import Prediction
 from deepthink_cli.scoring.scoring import PLAIN, Scoring
 from deepthink_cli.tasks.rows import EvaluatedRows, rows_of_file
 
 if TYPE_CHECKING:
+    from deepthink_cli.calibration.labelled import Observed
     from deepthink_cli.corrections import Calibrated, Thresholds
 
 
@@ -93,21 +95,39 @@ def calibrate(
 def _thresholds(loaded: Loaded, name: str, rows: EvaluatedRows, tell: Tell) -> Thresholds:
     """The thresholds of a memory, of the shares of label scores or of a head."""
     (memories,), scoring, source = loaded.members, loaded.scorer.scoring, Path(rows.split).name
+    measured = _measured(loaded, rows, name == HEAD, tell)
     if name == HEAD:
-        found = observed(loaded.engine, memories, _unread(rows), scoring)
-        return thresholds_with_head(list(_kept(found, rows.count, tell)), memories, source, scoring)
-    return thresholds_of(predictions_of(loaded, rows, tell), loaded.scorer.memory.provenance, source, scoring)
+        return thresholds_with_head(measured, memories, source, scoring)
+    predictions = chain.from_iterable(each.predictions for each in measured)
+    return thresholds_of(predictions, loaded.scorer.memory.provenance, source, scoring)
 
 
 def _correction(loaded: Loaded, name: str, rows: EvaluatedRows | None, tell: Tell) -> Calibrated:
-    """The correction of a memory by a calibration, estimated from texts or from rows."""
-    (memories,), scoring = loaded.members, loaded.scorer.scoring
-    if calibration(name).of_states:
-        return _by_head(loaded, rows, calibration(name), tell)
-    if rows is None:
+    """The correction of a memory by a calibration, estimated from texts, from rows or from the demonstrations."""
+    (memories,), scoring, method = loaded.members, loaded.scorer.scoring, calibration(name)
+    if not method.from_rows:
         return calibrated_by_texts(loaded.engine, memories, name, scoring)
-    found, source = predictions_of(loaded, rows, tell), Path(rows.split).name
-    return calibrated_by_rows(found, name, loaded.scorer.demonstrations, source, scoring)
+    source = OWN_ROWS if rows is None else Path(rows.split).name
+    measured = _measured(loaded, rows, method.of_states, tell)
+    return calibrated_by_rows(method, measured, memories, source, scoring)
+
+
+def _measured(loaded: Loaded, rows: EvaluatedRows | None, observes: bool, tell: Tell) -> list[Measured]:
+    """The rows, or the demonstrations, after each memory; warns of rows that are left out, such as demonstrations."""
+    (memories,), scoring = loaded.members, loaded.scorer.scoring
+    found: Iterable[Observed | Skipped]
+    if rows is None:
+        provenance, iterations = memories[-1].provenance, [memory.iteration for memory in memories]
+        assert provenance is not None
+        count = len(provenance.demonstrations.examples)
+        found = observed_demonstrations(loaded.engine, provenance, iterations, scoring, tell)
+    elif observes:
+        count, found = rows.count, observed(loaded.engine, memories, _unread(rows), scoring)
+    else:
+        count, progress = rows.count, Progress("calibrating", 0, rows.count)
+        parts = loaded(_unread(rows), size=EVALUATED, skip=UNSCORABLE, progress=progress, tell=tell)
+        found = (row if isinstance(row, Skipped) else (row, None) for row in chain.from_iterable(parts))
+    return by_memory(_kept(found, count, tell))
 
 
 def _save(
@@ -147,28 +167,6 @@ def _checked(scorer: Scorer, name: str, rows: str | Path | RowSource | None, lim
     method.check_count(evaluated.count)
     check_supported([name], evaluated.checked)
     return evaluated
-
-
-def predictions_of(loaded: Loaded, rows: EvaluatedRows, tell: Tell) -> Iterator[Prediction]:
-    """The predictions of each row by every memory; warns of rows that are left out, such as demonstrations."""
-    progress = Progress("calibrating", 0, rows.count)
-    parts = loaded(_unread(rows), size=EVALUATED, skip=UNSCORABLE, progress=progress, tell=tell)
-    return _kept(chain.from_iterable(parts), rows.count, tell)
-
-
-def _by_head(loaded: Loaded, rows: EvaluatedRows | None, method: Calibration, tell: Tell) -> Calibrated:
-    """The correction by the head of rows, or of the demonstrations."""
-    engine, (memories,), scoring = loaded.engine, loaded.members, loaded.scorer.scoring
-    provenance, iterations = memories[-1].provenance, [memory.iteration for memory in memories]
-    assert provenance is not None
-    if rows is None:
-        source, count = OWN_ROWS, len(provenance.demonstrations.examples)
-        found = observed_demonstrations(engine, provenance, iterations, scoring, tell)
-    else:
-        source, count = Path(rows.split).name, rows.count
-        found = observed(engine, memories, _unread(rows), scoring)
-    kept = list(_kept(found, count, tell))
-    return head_correction(method, kept, memories, source, scoring)
 
 
 def _kept(rows: Iterable[T | Skipped], count: int, tell: Tell) -> Iterator[T]:

@@ -9,9 +9,10 @@ multi-label classification).
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from statistics import fmean
 from typing import Any
 
@@ -65,23 +66,21 @@ class GivenLabels:
 
 
 @dataclass(frozen=True)
-class LabelCounts:
-    """The counts of one label: rows that have it and get it, rows that get it, and rows that have it."""
+class LabelMetrics:
+    """Precision, recall and F1 of a label, and the number of rows with this true label."""
 
-    right: int = 0
-    given: int = 0
-    support: int = 0
+    precision: float
+    recall: float
+    f1: float
+    support: int
 
-    @property
-    def f1(self) -> float:
-        """2 right / (given + support); 0 for a label that occurs nowhere."""
-        return 2 * self.right / (self.given + self.support) if self.given + self.support else 0.0
-
-    def as_json(self) -> dict[str, float]:
-        """Precision, recall, F1 and support; 0 where nothing is counted."""
-        precision = self.right / self.given if self.given else 0.0
-        recall = self.right / self.support if self.support else 0.0
-        return {"precision": precision, "recall": recall, "f1": self.f1, "support": self.support}
+    @classmethod
+    def of(cls, right: int, given: int, support: int) -> LabelMetrics:
+        """Of rows that have and get the label, that get it, and that have it; 0 where none are counted."""
+        precision = right / given if given else 0.0
+        recall = right / support if support else 0.0
+        f1 = 2 * right / (given + support) if given + support else 0.0
+        return cls(precision, recall, f1, support)
 
 
 @dataclass
@@ -94,20 +93,21 @@ class LabelSets:
     labels: Sequence[str]
     n: int = 0
     same: int = 0
-    counts: dict[str, LabelCounts] = field(default_factory=dict)
+    right: Counter[str] = field(default_factory=Counter)
+    given: Counter[str] = field(default_factory=Counter)
+    support: Counter[str] = field(default_factory=Counter)
 
     def add(self, true: AbstractSet[str], given: AbstractSet[str]) -> None:
         """Count one row."""
         self.n += 1
         self.same += true == given
-        for label in true | given:
-            old = self.counts.get(label, LabelCounts())
-            has, gets = label in true, label in given
-            self.counts[label] = LabelCounts(old.right + (has and gets), old.given + gets, old.support + has)
+        self.right.update(true & given)
+        self.given.update(given)
+        self.support.update(true)
 
-    def of(self, label: str) -> LabelCounts:
-        """The counts of one label."""
-        return self.counts.get(label, LabelCounts())
+    def of(self, label: str) -> LabelMetrics:
+        """The metrics of one label."""
+        return LabelMetrics.of(self.right[label], self.given[label], self.support[label])
 
     @property
     def subset_accuracy(self) -> float:
@@ -117,10 +117,7 @@ class LabelSets:
     @property
     def micro_f1(self) -> float:
         """F1 of the counts of all labels together."""
-        every = self.counts.values()
-        return LabelCounts(
-            sum(each.right for each in every), sum(each.given for each in every), sum(each.support for each in every)
-        ).f1
+        return LabelMetrics.of(self.right.total(), self.given.total(), self.support.total()).f1
 
     @property
     def macro_f1(self) -> float:
@@ -223,5 +220,5 @@ def metrics(sets: LabelSets) -> dict[str, Any]:
         "micro_f1": sets.micro_f1,
         "macro_f1": sets.macro_f1,
         "subset_accuracy": sets.subset_accuracy,
-        "per_label": {label: sets.of(label).as_json() for label in sets.labels},
+        "per_label": {label: asdict(sets.of(label)) for label in sets.labels},
     }

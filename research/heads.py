@@ -24,7 +24,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.calibration.estimates import log_fitted_with_slope
-from deepthink_cli.calibration.observed import Observed, observed
+from deepthink_cli.calibration.labelled import Observed, observed
 from deepthink_cli.calibration.registry import CALIBRATIONS, CENTROID, HEAD
 from deepthink_cli.data.examples import Query
 from deepthink_cli.data.same_input import input_groups
@@ -85,14 +85,13 @@ class Measured:
 
 
 def measured_rows(rows: Sequence[Observed], read: TokenizedDemonstrations) -> Measured:
-    """Rows as arrays; of several memories, by the first."""
+    """Rows after one memory as arrays."""
     import numpy as np
 
-    queries = [query for query, _ in rows]
-    named = [dict(zip(query.candidates, found[0][0].sums, strict=True)) for query, found in rows]
+    queries = [each.query for each, _ in rows]
     return Measured(
-        np.array([[each[label] for label in read.labels] for each in named]),
-        np.stack([found[0][1].numpy() for _, found in rows]),
+        np.array([[each.scores[label] for label in read.labels] for each, _ in rows]),
+        np.stack([states.numpy() for _, states in rows if states is not None]),
         [read.labels.index(str(query.gold)) for query in queries],
         input_groups(queries, read.template, read.labels),
     )

@@ -1,13 +1,15 @@
-"""The method against the paper's equations in float64 (tests/oracle.py)."""
+"""The method against the paper's equations in float64 (tests/helpers/oracle.py), one memory or several together."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from conftest import REVIEWS, TEMPLATE, Loaded, Models, read, readings_of, shared
+from conftest import REVIEWS, TEMPLATE, Loaded, Models, readings_of, shared
 from helpers.families import FAMILIES
 from helpers.oracle import GPT2Oracle, LlamaOracle, Oracle
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
@@ -25,8 +27,12 @@ from deepthink_cli import (
     tokenize_demonstrations,
     tokenize_queries,
 )
-from deepthink_cli.engine.base import Engine
+from deepthink_cli.engine.base import Engine, Reading
+from deepthink_cli.engine.packed import PackedEngine
+from deepthink_cli.engine.padded import PaddedEngine
 from deepthink_cli.method import Positions
+from deepthink_cli.provenance import TokenizedDemonstrations
+from deepthink_cli.thinking import think_together
 
 ORACLES: dict[str, type[Oracle]] = {"gpt2": GPT2Oracle, "llama": LlamaOracle}
 QUERY = Query("a strange but lovely film", ("positive", "negative", "very negative", "12"))
@@ -83,20 +89,6 @@ def test_the_equations_hold_for_real_weights() -> None:
     assert_as_the_paper_says(engine, LlamaOracle(engine.model.network), 0.0, "continued")
 
 
-def test_a_closed_gate_keeps_the_first_memory(llama: Engine, reviews: DemonstrationSet) -> None:
-    first, *later = think(llama, tokenize_demonstrations(llama.tokenizer, reviews), Method(4, Gate(0.0)))
-    for memory in later:
-        assert all(map(torch.equal, (*memory.keys, *memory.values), (*first.keys, *first.values)))
-
-
-def test_an_open_gate_stores_the_present(llama: Engine, reviews: DemonstrationSet) -> None:
-    demos = tokenize_demonstrations(llama.tokenizer, reviews)
-    first, second = think(llama, demos, Method(2, Gate(1.0)))
-    present = read(llama, demos.token_ids, first, start=first.length)
-    for found, expected in zip(second.values, present.values, strict=True):
-        torch.testing.assert_close(found, expected)
-
-
 def test_the_gate_accumulates_in_float32_where_the_model_is_bfloat16(models: Models, reviews: DemonstrationSet) -> None:
     engine = load_model(str(models("llama")), dtype="bfloat16")
     first, second = think(engine, tokenize_demonstrations(engine.tokenizer, reviews), Method(2, Gate(0.001)))
@@ -120,3 +112,59 @@ def test_drift_is_the_relative_change_of_keys_and_values(llama: Engine, reviews:
 def test_the_paper_fits_on_one_screen() -> None:
     source = Path(__file__).parent.parent / "deepthink_cli" / "thinking.py"
     assert len(source.read_text().splitlines()) <= 50
+
+
+@pytest.fixture
+def demonstrations(llama: PackedEngine, reviews: DemonstrationSet) -> TokenizedDemonstrations:
+    return tokenize_demonstrations(llama.tokenizer, reviews)
+
+
+@pytest.mark.parametrize("kind", [PackedEngine, PaddedEngine])
+def test_methods_that_share_passes_think_as_each_alone(
+    kind: type[PackedEngine], llama: PackedEngine, reviews: DemonstrationSet, demonstrations: TokenizedDemonstrations
+) -> None:
+    engine = kind(llama.model)
+    shorter = tokenize_demonstrations(engine.tokenizer, replace(reviews, examples=reviews.examples[:2]))
+    thoughts = [
+        (demonstrations, Method(4, Gate(0.1))),
+        (demonstrations, Method(4, Gate(0.01, 0.9))),
+        (shorter, Method(4, Gate(0.1), "restarted")),
+    ]
+    *_, together = think_together(engine, thoughts)
+    for memory, thought in zip(together, thoughts, strict=True):
+        *_, alone = think(engine, *thought)
+        assert (memory.provenance, memory.iteration) == (alone.provenance, 4)
+        for actual, expected in zip((*memory.keys, *memory.values), (*alone.keys, *alone.values), strict=True):
+            torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_methods_share_the_first_two_readings_and_every_pass(
+    llama: PackedEngine, demonstrations: TokenizedDemonstrations, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passes: list[list[int]] = []
+    whole = PackedEngine.read_pass
+
+    def counted(self: PackedEngine, readings: Sequence[Reading]) -> list[Memory]:
+        passes.append([len(reading) for reading in readings])
+        return whole(self, readings)
+
+    monkeypatch.setattr(PackedEngine, "read_pass", counted)
+    length = len(demonstrations.token_ids)
+    list(think_together(llama, [(demonstrations, Method(3, Gate(eta))) for eta in (0.001, 0.01, 0.1)]))
+    assert passes == [[length], [length], [length] * 3]
+
+
+def test_the_first_to_end_ends_all(llama: PackedEngine, demonstrations: TokenizedDemonstrations) -> None:
+    thoughts = [(demonstrations, Method(2, Gate(0.1))), (demonstrations, Method(5, Gate(0.1)))]
+    assert len(list(think_together(llama, thoughts))) == 2
+
+
+def test_a_list_that_is_emptied_changes_no_later_reading(
+    llama: PackedEngine, demonstrations: TokenizedDemonstrations
+) -> None:
+    thoughts = [(demonstrations, Method(3, Gate(0.1)))]
+    *_, kept = think_together(llama, thoughts)
+    for memories in think_together(llama, thoughts):
+        last = list(memories)
+        memories.clear()
+    assert all(map(torch.equal, last[0].keys, kept[0].keys))

@@ -110,13 +110,9 @@ def cross_validated(
 
     found = np.zeros(np.shape(logs))
     for own, rest in parted([str(label) for label in gold], groups):
-        of_rest = [gold[row] for row in rest]
-        if method.of_states:
-            assert states is not None
-            head = method.head(states[rest], logs[rest], of_rest, [groups[row] for row in rest])
-            found[own] = head.scores(states[own], logs[own])
-        else:
-            found[own] = method.corrected(logs[own], logs[rest], of_rest)
+        of_own, of_rest = (None if states is None else states[rows] for rows in (own, rest))
+        fitted = method.fitted(logs[rest], [gold[row] for row in rest], [groups[row] for row in rest], of_rest)
+        found[own] = fitted.scores(of_own, logs[own])
     return found
 
 

@@ -141,18 +141,30 @@ def estimated(
 
 def corrected(predictions: Sequence[Prediction], bias: Bias) -> list[Correction]:
     """Subtract a bias from predictions that have its candidates, in any order."""
-    logs: list[list[list[float]]] = (log_probabilities(predictions, bias.candidates) - bias.logs).tolist()
-    by_label: dict[str, float] = dict(zip(bias.candidates, bias.logs[0].tolist(), strict=True))
-    corrections = []
-    for prediction, kinds in zip(predictions, logs, strict=True):
-        query = prediction.query
-        places = [bias.candidates.index(candidate) for candidate in query.candidates]
-        sums, means = (tuple(values[place] for place in places) for values in kinds)
-        after = prediction_of(query, prediction.iteration, Scores(sums, means))
-        corrections.append(
-            Correction(after, {label: by_label[label] for label in query.candidates}, bias.inputs, bias.counted)
-        )
-    return corrections
+    sums, means = (log_probabilities(predictions, bias.candidates) - bias.logs).swapaxes(0, 1)
+    return corrections(predictions, bias.candidates, sums, means, bias.logs[0], bias.inputs, bias.counted)
+
+
+def corrections(
+    predictions: Sequence[Prediction],
+    labels: Candidates,
+    sums: Floats,
+    means: Floats,
+    bias: Floats | None,
+    inputs: int,
+    counted: Counted,
+) -> list[Correction]:
+    """The corrections by which `labels`, in any order the candidates of all, have these scores (n, C)."""
+    by_label = {} if bias is None else dict(zip(labels, bias.tolist(), strict=True))
+    found = []
+    for prediction, *kinds in zip(predictions, sums.tolist(), means.tolist(), strict=True):
+        candidates = prediction.query.candidates
+        places = [labels.index(candidate) for candidate in candidates]
+        scores = Scores(*(tuple(values[place] for place in places) for values in kinds))
+        after = prediction_of(prediction.query, prediction.iteration, scores)
+        of_row = {label: by_label[label] for label in candidates} if by_label else {}
+        found.append(Correction(after, of_row, inputs, counted))
+    return found
 
 
 def own_candidates(name: str, where: str) -> InputError:

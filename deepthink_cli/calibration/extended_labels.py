@@ -10,11 +10,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from deepthink_cli.calibration.registry import NONE
 from deepthink_cli.data.examples import Query, Skipped, Text
 from deepthink_cli.data.template import Template
 from deepthink_cli.errors import InputError, option
-from deepthink_cli.events import Tell, Warn, silent
+from deepthink_cli.events import Tell, Warn
 from deepthink_cli.model.tokens import TokenizedQuery, query_tokenizer
 from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.scoring.scoring import Scoring
@@ -99,29 +98,6 @@ class ExtendedLabels:
 
     def _warn(self, text: str, renamed: str) -> None:
         self._tell(Warn(f"{self._where}{text}; rename {renamed}{self._hint}"))
-
-
-def check_labels(
-    tokenizer: PreTrainedTokenizerBase,
-    demonstrations: TokenizedDemonstrations,
-    scoring: Scoring,
-    calibrate: Sequence[str],
-    tell: Tell,
-) -> ExtendedLabels | None:
-    """Warn of the label words of a memory that the scoring never chooses; returns the check of rows.
-
-    None for a mean per token, and if the first calibration gives the label. Raises InputError if the label words cannot
-    be tokenised for this score.
-    """
-    if not scoring.prefers_short:
-        return None
-    is_raw = "".join(calibrate[:1]) in ("", NONE)
-    extended = ExtendedLabels(
-        tokenizer, demonstrations, scoring, tell if is_raw else silent, options=other_score(scoring)
-    )
-    example = demonstrations.examples[0]
-    extended.check_labels(example.text, demonstrations.labels or (example.label,))
-    return extended if is_raw else None
 
 
 def other_score(scoring: Scoring, typed: str = "{option} {name}") -> str | None:

@@ -1,23 +1,44 @@
-"""Corrections that are fitted to labelled rows of one memory: of other rows, and of the labelled rows themselves."""
+"""Corrections that are fitted to rows after memories: those that memories store, and those of the rows of a run.
+
+The rows have true labels, but for a bias that needs none. Without rows, a head is fitted to the demonstrations, each
+input left out in turn.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeAlias
 
-from deepthink_cli.calibration.bounded import cross_validated
-from deepthink_cli.calibration.calibrator import corrected, estimated, log_probabilities
-from deepthink_cli.calibration.observed import check_rows
+from deepthink_cli.calibration.bounded import cross_validated, held_out
+from deepthink_cli.calibration.calibrator import corrections, estimated, log_probabilities
 from deepthink_cli.calibration.registry import FEWEST, Calibration
-from deepthink_cli.data.examples import DemonstrationSet, Query
+from deepthink_cli.calibration.stored import digest_of, stored_bias
+from deepthink_cli.corrections import Calibrated, HeldOut
+from deepthink_cli.data.examples import DemonstrationSet, Query, Skipped
 from deepthink_cli.data.same_input import input_groups
-from deepthink_cli.errors import InputError
-from deepthink_cli.provenance import TokenizedDemonstrations
-from deepthink_cli.scoring.prediction import Correction, Prediction, Scores, prediction_of
+from deepthink_cli.engine.base import Engine
+from deepthink_cli.errors import InputError, option
+from deepthink_cli.events import Progress, Tell
+from deepthink_cli.model.tokens import tokenize_demonstrations
+from deepthink_cli.provenance import Provenance, TokenizedDemonstrations
+from deepthink_cli.scoring.heads import LinearHead, observed_layers
+from deepthink_cli.scoring.likelihood import observe_each
+from deepthink_cli.scoring.pipeline import EVALUATED, UNSCORABLE, longest, planned
+from deepthink_cli.scoring.prediction import Correction, Prediction, prediction_of
+from deepthink_cli.scoring.scoring import Scoring
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
+    from deepthink_cli.memory import Memory
     from deepthink_cli.scoring.softmax import Floats
+
+# The prediction of a row by a memory, with the hidden states (L, W) before the label, if they are observed.
+Observed: TypeAlias = "tuple[Prediction, Tensor | None]"
+OWN_ROWS = "the demonstrations"
+LEAST = 2  # inputs of a label: each is judged by the others
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,63 +48,176 @@ class Measured:
     predictions: Sequence[Prediction]
     states: Floats | None = None
 
+    @property
+    def iteration(self) -> str:
+        """The iteration of the memory, as a name in its file."""
+        return str(self.predictions[0].iteration)
+
+
+def by_memory(rows: Iterable[Observed]) -> list[Measured]:
+    """The rows after each memory, in the order of the iterations; empty without rows."""
+    import numpy as np
+
+    found: dict[int, list[Observed]] = {}
+    for each in rows:
+        found.setdefault(each[0].iteration, []).append(each)
+    measured = []
+    for _, of_memory in sorted(found.items()):
+        states = [state.numpy() for _, state in of_memory if state is not None]
+        measured.append(Measured([each for each, _ in of_memory], np.stack(states) if states else None))
+    return measured
+
+
+def observed(
+    engine: Engine, memories: Sequence[Memory], rows: Iterable[Query | Skipped], scoring: Scoring
+) -> Iterator[Observed | Skipped]:
+    """Each row after every memory: its prediction and the hidden states that predict the label's first token."""
+    layers = observed_layers(len(memories[0].keys))
+    placed, last = [engine.place(memory) for memory in memories], longest(memories).provenance
+    assert last is not None
+    for chunk in planned(engine, last.demonstrations, rows, size=EVALUATED, scoring=scoring, skip=UNSCORABLE):
+        each = [zip(*observe_each(engine, memory, chunk.plan, layers, scoring), strict=True) for memory in placed]
+        by_query = zip(*each, strict=True)
+        for row in chunk.rows:
+            if isinstance(row, Skipped):
+                yield row
+                continue
+            for memory, (scores, states) in zip(memories, next(by_query), strict=True):
+                yield prediction_of(row, memory.iteration, scores), states
+
+
+def observed_demonstrations(
+    engine: Engine, provenance: Provenance, kept: Collection[int], scoring: Scoring, tell: Tell
+) -> Iterator[Observed | Skipped]:
+    """Each demonstration, as in `observed`, after memories of the other inputs' demonstrations.
+
+    The memories are made as the given memory was; their iterations are `kept`. K inputs cost K times its readings.
+    Raises as `think`.
+    """
+    from deepthink_cli.thinking import think
+
+    read = provenance.demonstrations
+    whole = DemonstrationSet(read.examples, read.template, read.labels, read.chat, apart=bool(read.parts))
+    method, inputs = replace(provenance.method, iterations=max(kept)), max(read.groups) + 1
+    for number in range(inputs):
+        own = [place for place, group in enumerate(read.groups) if group == number]
+        examples = tuple(example for place, example in enumerate(read.examples) if place not in own)
+        rest = tokenize_demonstrations(engine.tokenizer, replace(whole, examples=examples))
+        origin = replace(provenance, demonstrations=rest)
+        memories = [
+            replace(memory, provenance=origin) for memory in think(engine, rest, method) if memory.iteration in kept
+        ]
+        solved = [(place + 1, read.examples[place]) for place in own]
+        queries = [Query(each.text, read.labels, each.label, where=f"demonstration {n}") for n, each in solved]
+        yield from observed(engine, memories, queries, scoring)
+        tell(Progress("calibrating", number + 1, inputs))
+
 
 def check_labelled(
     method: Calibration, rows: Sequence[Query], demonstrations: DemonstrationSet | TokenizedDemonstrations, source: str
 ) -> None:
     """Raise InputError, naming the `source` of labelled rows, for rows to which a calibration cannot be fitted."""
-    labels = demonstrations.labels
-    groups = input_groups(rows, demonstrations.template, labels)
     if not method.of_states and len(rows) < FEWEST:
         raise InputError(f"{source}: {method.name} needs {FEWEST}, and there are {len(rows)}; give more")
-    check_rows(method, [str(row.gold) for row in rows], groups, labels, source)
+    labels = demonstrations.labels
+    gold, groups = [str(row.gold) for row in rows], input_groups(rows, demonstrations.template, labels)
+    _check_inputs(method, gold, groups, labels, source)
+
+
+def check_demonstrations(method: Calibration, provenance: Provenance, memory: str) -> None:
+    """Raise InputError, naming the memory, if its demonstrations cannot be left out one by one."""
+    demonstrations, technique = provenance.demonstrations, provenance.technique
+    one_each = len(demonstrations.parts) == len(demonstrations.examples)  # composed of single demonstrations
+    if not one_each and (demonstrations.parts or technique is not None):
+        made = "composed of several demonstrations each" if demonstrations.parts else f"made by {technique}"
+        raise InputError(
+            f"{memory}: {made}, whose demonstrations cannot be left out one by one; give {option('calibrate')} "
+            f"{method.name} a file of labelled rows"
+        )
+    gold = [each.label for each in demonstrations.examples]
+    _check_inputs(method, gold, demonstrations.groups, demonstrations.labels, OWN_ROWS)
+
+
+def _check_inputs(
+    method: Calibration, gold: Sequence[str], groups: Sequence[int], labels: Iterable[str], source: str
+) -> None:
+    """Raise InputError for a label of too few inputs; `groups` are the numbers of the rows' inputs."""
+    counts = Counter(label for label, _ in {*zip(gold, groups, strict=True)})
+    for label in labels:
+        if counts[label] < LEAST:
+            found = {0: "no row has", 1: "only one input has"}[counts[label]]
+            way = "give a file of rows" if source == OWN_ROWS else "give more"
+            raise InputError(f"{source}: {found} the label {label!r}; {method.name} needs {LEAST} of each, {way}")
 
 
 class LabelledRows:
-    """Rows with true labels, after the memory whose scores of other rows are corrected; `source` names them."""
+    """Rows with true labels after one memory, to which corrections are fitted."""
 
-    def __init__(self, rows: Measured, demonstrations: TokenizedDemonstrations, source: str) -> None:
-        self.rows, self.demonstrations, self.source = rows, demonstrations, source
-        self.labels = demonstrations.labels
+    def __init__(self, rows: Measured, demonstrations: TokenizedDemonstrations) -> None:
+        self.rows, self.states, self.labels = rows, rows.states, demonstrations.labels
         self.queries = [each.query for each in rows.predictions]
         self.gold = [self.labels.index(str(query.gold)) for query in self.queries]
         self.groups = input_groups(self.queries, demonstrations.template, self.labels)
         self.logs = log_probabilities(rows.predictions, self.labels)
 
-    def corrections(self, methods: Sequence[Calibration], rows: Measured | None) -> dict[str, list[Correction]]:
-        """The corrections of other rows by each method, or of the labelled rows, each by those of other folds.
+    def head(self, method: Calibration) -> LinearHead:
+        """The head of a calibration by hidden states."""
+        return method.fitted(self.logs[:, 0], self.gold, self.groups, self.states)
 
-        Raises InputError for labelled rows that do not suffice.
-        """
-        for method in methods:
-            check_labelled(method, self.queries, self.demonstrations, self.source)
-        return {
-            method.name: self._cross_validated(method) if rows is None else self._fitted(method, rows)
-            for method in methods
-        }
+    def held_out(self, method: Calibration) -> HeldOut:
+        """The probabilities of labels that a calibration gives inputs whose fold it has not seen."""
+        return held_out(method, self.logs[:, 0], self.gold, self.groups, self.states)
 
-    def _fitted(self, method: Calibration, rows: Measured) -> list[Correction]:
-        if not method.of_states:
-            return corrected(rows.predictions, estimated(method, self.labels, self.logs, self.gold))
-        assert self.rows.states is not None
-        assert rows.states is not None
-        head = method.head(self.rows.states, self.logs[:, 0], self.gold, self.groups)
+    def corrected(self, method: Calibration, rows: Measured | None) -> list[Correction]:
+        """The corrections of other rows, or of these rows, each by the rows of other folds."""
+        count, bias = len(self.queries), None
+        if rows is None:
+            sums, means = (
+                cross_validated(method, self.logs[:, kind], self.gold, self.groups, self.states) for kind in (0, 1)
+            )
+            return corrections(self.rows.predictions, self.labels, sums, means, bias, count, "rows")
         logs = log_probabilities(rows.predictions, self.labels)
-        found = head.scores(rows.states, logs[:, 0])
-        return self._corrections(rows.predictions, found, found)
+        if method.of_states:
+            sums = means = self.head(method).scores(rows.states, logs[:, 0])
+        else:
+            found = estimated(method, self.labels, self.logs, self.gold)
+            (sums, means), bias = (logs - found.logs).swapaxes(0, 1), found.logs[0]
+        return corrections(rows.predictions, self.labels, sums, means, bias, count, "rows")
 
-    def _cross_validated(self, method: Calibration) -> list[Correction]:
-        sums, means = (
-            cross_validated(method, self.logs[:, kind], self.gold, self.groups, self.rows.states) for kind in (0, 1)
-        )
-        return self._corrections(self.rows.predictions, sums, means)
 
-    def _corrections(self, predictions: Sequence[Prediction], sums: Floats, means: Floats) -> list[Correction]:
-        found = list[Correction]()
-        for prediction, *kinds in zip(predictions, sums.tolist(), means.tolist(), strict=True):
-            query = prediction.query
-            places = [self.labels.index(candidate) for candidate in query.candidates]
-            scores = Scores(*(tuple(values[place] for place in places) for values in kinds))
-            after = prediction_of(query, prediction.iteration, scores)
-            found.append(Correction(after, {}, len(self.queries), "rows"))
-        return found
+def calibrated_by_rows(
+    method: Calibration, rows: Sequence[Measured], memories: Sequence[Memory], source: str, scoring: Scoring
+) -> Calibrated:
+    """The correction that a calibration estimates from rows after T = 1 and the `memories` that will be kept.
+
+    `source` names the file of the rows. Raises InputError for too few rows, or for too few inputs of a label.
+    """
+    assert memories[0].provenance is not None
+    demonstrations = memories[0].provenance.demonstrations
+    labels, queries = demonstrations.labels, [each.query for each in rows[0].predictions] if rows else []
+    method.check_count(len(queries))
+    if method.of_states:
+        check_labelled(method, queries, demonstrations, source)
+    present = {query.gold for query in queries}
+    if method.labelled and (absent := [label for label in labels if label not in present]):
+        raise InputError(f"{source}: no row has the label {absent[0]!r}; {method.name} needs rows of every label")
+    fitted_to = [LabelledRows(each, demonstrations) for each in rows] if method.labelled else []
+    judged = fitted_to[-1].held_out(method) if fitted_to else None
+    count, digest = len(queries), _digest(queries, method.labelled)
+    if method.of_states:
+        layers = observed_layers(len(memories[0].keys))
+        heads = {each.rows.iteration: each.head(method).stored(layers, labels) for each in fitted_to}
+        used = scoring.correctable if any(head.of_scores for head in heads.values()) else scoring.of_states
+        return Calibrated(method.name, used, {}, count, digest, source, heads, judged)
+    gold = fitted_to[0].gold if fitted_to else None
+    biases = {
+        each.iteration: stored_bias(estimated(method, labels, log_probabilities(each.predictions, labels), gold))
+        for each in rows
+    }
+    return Calibrated(method.name, scoring.correctable, biases, count, digest, source, held_out=judged)
+
+
+def _digest(rows: Sequence[Query], labelled: bool) -> str:
+    """Digest of the rows' texts, or of pairs of a text and its label."""
+    texts = [row.text if isinstance(row.text, str) else dict(row.text) for row in rows]
+    return digest_of([[text, row.gold] for text, row in zip(texts, rows, strict=True)] if labelled else texts)

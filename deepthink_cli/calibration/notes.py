@@ -4,24 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
-from deepthink_cli.calibration.basis import BasisInputs
 from deepthink_cli.calibration.calibrator import own_candidates
-from deepthink_cli.calibration.registry import STORED, calibration, from_rows, from_texts
+from deepthink_cli.calibration.registry import STORED, calibration, from_rows
 from deepthink_cli.data.examples import Query, Skipped
 from deepthink_cli.errors import InputError, option
 from deepthink_cli.events import Note, Tell, Warn
-from deepthink_cli.model.limits import Limits
-from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.scoring.inputs import CheckedRows
-from deepthink_cli.scoring.likelihood import check_fits
 from deepthink_cli.scoring.prediction import Prediction
-from deepthink_cli.scoring.scoring import PLAIN, Scoring
 from deepthink_cli.scoring.softmax import shares
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
 
 CheckRow = Callable[[Query], None]
 ANSWERS, SHARE = 20, 0.9  # one label has this share of at least so many answers,
@@ -50,39 +41,6 @@ def check_count(calibrate: Sequence[str], rows: int) -> None:
     """Raise InputError for a calibration that cannot be estimated from so few rows."""
     for name in from_rows(calibrate):
         calibration(name).check_count(rows)
-
-
-def row_check(
-    calibrate: Sequence[str],
-    demonstrations: TokenizedDemonstrations,
-    tokenizer: PreTrainedTokenizerBase,
-    limits: Limits,
-    model: str,
-    scoring: Scoring = PLAIN,
-    same_labels: bool = False,
-) -> CheckRow:
-    """A function that raises InputError, naming the row, for candidates that a calibration does not support.
-
-    `model` is the model's name. With `same_labels`, all candidates must be labels of the memory.
-    """
-    labels = demonstrations.labels
-    texts = [BasisInputs(name, tokenizer, demonstrations, scoring) for name in from_texts(calibrate)]
-
-    def check(query: Query) -> None:
-        if set(query.candidates) == set(labels):
-            return
-        if same_labels and not set(query.candidates) <= set(labels):
-            raise InputError(f"{query.where}: has candidates of its own, which are no columns of a table; write .jsonl")
-        for name in of_labels(calibrate):
-            raise own_candidates(name, query.where)
-        try:
-            for inputs in texts:
-                for tokenized in inputs([query.candidates])[1]:
-                    check_fits(limits, model, demonstrations, tokenized)
-        except InputError as error:
-            raise InputError(*(f"{query.where}: {message}" for message in error.messages)) from error
-
-    return check
 
 
 def skipping(rows: Iterable[Query | Skipped], check: CheckRow) -> Iterator[Query | Skipped]:

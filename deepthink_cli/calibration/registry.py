@@ -59,14 +59,32 @@ class Calibration:
         found: LinearHead = loaded(self.estimate)(states, logs, gold, groups)
         return found
 
+    def fitted(
+        self, scores: Any, gold: Sequence[int] | None = None, groups: Sequence[int] = (), states: Floats | None = None
+    ) -> LinearHead:
+        """The correction by rows or texts with these scores (m, C) in nats, as a linear function that scores labels.
+
+        `gold` (m,) are the places of the true labels, for a calibration that needs them; a calibration `of_states` also
+        needs the numbers (m,) of the inputs, and the hidden states (m, L, W).
+        """
+        import numpy as np
+
+        from deepthink_cli.scoring.heads import LinearHead
+
+        if not self.of_states:
+            bias = self.bias(log_softmax(scores), gold)
+            return LinearHead(np.zeros((len(bias), 0, 0)), -bias, 1.0)
+        assert gold is not None
+        assert states is not None
+        return self.head(states, scores, gold, groups)
+
     def corrected(self, scores: Any, basis: Any = None, gold: Sequence[int] | None = None) -> Floats:
         """log p(y | x) - log b(y) (n, C), from scores in nats (n, C) and the scores (m, C) of the `basis` of b.
 
         Without a basis, b is estimated from the scores themselves. `gold` (m,) are the places of the true labels of the
         basis, if needed.
         """
-        logs = log_softmax(scores)
-        return logs - self.bias(logs if basis is None else log_softmax(basis), gold)
+        return self.fitted(scores if basis is None else basis, gold).scores(None, scores)
 
     def check_count(self, rows: int) -> None:
         """Raise InputError for too few rows, if the bias is estimated from rows.

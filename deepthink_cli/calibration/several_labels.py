@@ -15,15 +15,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from deepthink_cli.calibration.discriminants import discriminants
-from deepthink_cli.calibration.observed import LEAST, Observed
+from deepthink_cli.calibration.labelled import LEAST, Measured
 from deepthink_cli.calibration.registry import HEAD
-from deepthink_cli.corrections import Thresholds
+from deepthink_cli.corrections import Head, Thresholds
 from deepthink_cli.data.folds import parted
 from deepthink_cli.data.same_input import input_groups
 from deepthink_cli.errors import InputError
 from deepthink_cli.multilabel import thresholds_of
 from deepthink_cli.scoring.heads import LinearHead, observed_layers
-from deepthink_cli.scoring.prediction import Prediction, prediction_of
+from deepthink_cli.scoring.prediction import Prediction
 from deepthink_cli.scoring.scoring import Scoring
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 def thresholds_with_head(
-    rows: Sequence[Observed], memories: Sequence[Memory], source: str, scoring: Scoring
+    rows: Sequence[Measured], memories: Sequence[Memory], source: str, scoring: Scoring
 ) -> Thresholds:
     """The head and the thresholds that rows give, which were observed after each of `memories`.
 
@@ -48,21 +48,19 @@ def thresholds_with_head(
     provenance = memories[0].provenance
     assert provenance is not None
     template, labels = provenance.demonstrations.template, provenance.demonstrations.labels
-    queries = [query for query, _ in rows]
+    queries = [each.query for each in rows[0].predictions] if rows else []
     groups = input_groups(queries, template, labels)
     true = [template.labels_of(query.gold or "") for query in queries]
-    has_NC = np.array([[label in of_row for label in labels] for of_row in true])
+    has_NC = np.array([[label in of_row for label in labels] for of_row in true]).reshape(-1, len(labels))
     _check_counts(has_NC, groups, labels, source)
-    heads, predictions = {}, list[Prediction]()
-    for number, memory in enumerate(memories):
-        scores, states = zip(*(measured[number] for _, measured in rows), strict=True)
-        states_NLW = np.stack([state.numpy() for state in states])
-        layers = observed_layers(len(memory.keys))
-        heads[str(memory.iteration)] = each_against_rest(states_NLW, has_NC, groups).stored(layers, labels, apart=True)
-        held_out = _held_out(states_NLW, has_NC, groups).tolist()
-        for query, of_row, found in zip(queries, scores, held_out, strict=True):
-            by_head = dict(zip(labels, found, strict=True))
-            predictions.append(replace(prediction_of(query, memory.iteration, of_row), by_head=by_head))
+    layers, heads, predictions = observed_layers(len(memories[0].keys)), dict[str, Head](), list[Prediction]()
+    for memory, measured in zip(memories, rows, strict=True):
+        assert measured.states is not None
+        head = each_against_rest(measured.states, has_NC, groups)
+        heads[str(memory.iteration)] = head.stored(layers, labels, apart=True)
+        held_out = _held_out(measured.states, has_NC, groups).tolist()
+        for each, found in zip(measured.predictions, held_out, strict=True):
+            predictions.append(replace(each, by_head=dict(zip(labels, found, strict=True))))
     return thresholds_of(predictions, provenance, source, scoring, heads)
 
 

@@ -9,17 +9,13 @@ from typing import TYPE_CHECKING
 
 from deepthink_cli.artifact.opening import OpenedMemory
 from deepthink_cli.calibration.basis import check_calibrations
-from deepthink_cli.calibration.bounded import held_out
-from deepthink_cli.calibration.calibrator import TextBiases, estimated, log_probabilities
-from deepthink_cli.calibration.registry import NONE, STORED, calibration
+from deepthink_cli.calibration.calibrator import TextBiases
+from deepthink_cli.calibration.registry import NONE, STORED
 from deepthink_cli.corrections import Calibrated, StoredBias
-from deepthink_cli.data.examples import Query
-from deepthink_cli.data.same_input import input_groups
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError, option
 from deepthink_cli.io.text import canonical_json
 from deepthink_cli.provenance import TokenizedDemonstrations
-from deepthink_cli.scoring.prediction import Prediction
 from deepthink_cli.scoring.scoring import PLAIN, Scoring, as_options, check_stored
 
 if TYPE_CHECKING:
@@ -76,47 +72,10 @@ def calibrated_by_texts(engine: Engine, memories: Sequence[Memory], name: str, s
     assert memories[0].provenance is not None
     demonstrations = memories[0].provenance.demonstrations
     texts = TextBiases(name, engine, [[engine.place(memory) for memory in memories]], demonstrations, scoring)
-    biases = {iteration: bias for (iteration, _), bias in texts.of([demonstrations.labels]).items()}
-    digest = _digest(dict(text) if not isinstance(text, str) else text for text in texts.inputs.texts)
+    biases = {str(t): stored_bias(bias) for (t, _), bias in sorted(texts.of([demonstrations.labels]).items())}
+    digest = digest_of(dict(text) if not isinstance(text, str) else text for text in texts.inputs.texts)
     count = len(texts.inputs.texts)
-    return Calibrated(name, scoring.correctable, _stored(biases), count, digest)
-
-
-def calibrated_by_rows(
-    predictions: Iterable[Prediction],
-    name: str,
-    demonstrations: TokenizedDemonstrations,
-    source: str,
-    scoring: Scoring = PLAIN,
-) -> Calibrated:
-    """The correction that a calibration estimates from predictions of rows by T = 1 and the memories that will be kept.
-
-    `source` names the file of the rows. Raises InputError for too few rows, and for labels that no row has if true
-    labels are needed.
-    """
-    method, labels, by_iteration = calibration(name), demonstrations.labels, dict[int, list[Prediction]]()
-    for each in predictions:
-        by_iteration.setdefault(each.iteration, []).append(each)
-    rows = [each.query for each in next(iter(by_iteration.values()), [])]
-    method.check_count(len(rows))
-    gold = [labels.index(str(row.gold)) for row in rows] if method.labelled else None
-    if gold is not None and (absent := [label for place, label in enumerate(labels) if place not in gold]):
-        raise InputError(f"{source}: no row has the label {absent[0]!r}; {name} needs rows of every label")
-    biases = {
-        iteration: estimated(method, labels, log_probabilities(each, labels), gold=gold)
-        for iteration, each in by_iteration.items()
-    }
-    digest, judged = rows_digest(rows, method.labelled), None
-    if gold is not None:
-        logs = log_probabilities(by_iteration[max(by_iteration)], labels)[:, 0]
-        judged = held_out(method, logs, gold, input_groups(rows, demonstrations.template, labels))
-    return Calibrated(name, scoring.correctable, _stored(biases), len(rows), digest, source, held_out=judged)
-
-
-def rows_digest(rows: Sequence[Query], labelled: bool) -> str:
-    """Digest of the rows' texts, or of pairs of a text and its label."""
-    texts = [row.text if isinstance(row.text, str) else dict(row.text) for row in rows]
-    return _digest([[text, row.gold] for text, row in zip(texts, rows, strict=True)] if labelled else texts)
+    return Calibrated(name, scoring.correctable, biases, count, digest)
 
 
 def with_correction(memories: Iterable[Memory], calibrated: Calibrated | None) -> list[Memory]:
@@ -128,13 +87,11 @@ def with_correction(memories: Iterable[Memory], calibrated: Calibrated | None) -
     return corrected
 
 
-def _stored(biases: dict[int, Bias]) -> dict[str, StoredBias]:
-    """The biases as a file holds them, by iteration and label."""
-    return {
-        str(iteration): StoredBias(*(dict(zip(bias.candidates, kind.tolist(), strict=True)) for kind in bias.logs))
-        for iteration, bias in sorted(biases.items())
-    }
+def stored_bias(bias: Bias) -> StoredBias:
+    """A bias as a file holds it, by label."""
+    return StoredBias(*(dict(zip(bias.candidates, kind.tolist(), strict=True)) for kind in bias.logs))
 
 
-def _digest(inputs: Iterable[object]) -> str:
+def digest_of(inputs: Iterable[object]) -> str:
+    """Digest of the inputs of an estimate, as canonical JSON."""
     return hashlib.sha256(canonical_json(list(inputs)).encode()).hexdigest()

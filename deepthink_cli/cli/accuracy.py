@@ -144,7 +144,7 @@ def _show_details(result: EvaluationReport) -> None:
         report("", title, table("probability", "given", "of the rows", "wrong", rows=given))
     if result.coverage:
         given = [
-            [f"{each.bound.most:.0%}", str(each.given), f"{each.given / evaluation.n:.1%}", str(each.wrong)]
+            [f"{each.max_error:.0%}", str(each.given), f"{each.given / evaluation.n:.1%}", str(each.wrong)]
             for each in result.coverage
         ]
         title = f"Errors among the labels that {flag('max_error')} of predict gives:"
@@ -171,9 +171,9 @@ def show_label_sets(result: LabelSetsReport, json: bool) -> None:
         rows.append([str(t), f"{sets.micro_f1:.3f}", f"{sets.macro_f1:.3f}", f"{sets.subset_accuracy:.1%}", between])
     labels = []
     for label in result.last.labels:
-        each = result.last.of(label).as_json()
-        values = [f"{each[name]:.3f}" for name in ("precision", "recall", "f1")]
-        labels.append([named(label), *values, f"{each['support']:.0f}"])
+        each = result.last.of(label)
+        values = [f"{value:.3f}" for value in (each.precision, each.recall, each.f1)]
+        labels.append([named(label), *values, str(each.support)])
     report(
         f"{result.memory.name}: {result.split}: {result.last.n} rows with several labels",
         *(f"skipped {count}: {reason}" for reason, count in result.skipped.items()),

@@ -36,7 +36,6 @@ from deepthink_cli.cli.values import read_by
 from deepthink_cli.data.rows import check_rereadable
 from deepthink_cli.data.source import RowSource
 from deepthink_cli.errors import InputError, Problems
-from deepthink_cli.evaluation.progress import EvaluationEnded, EvaluationStarted, RowPredicted
 from deepthink_cli.evaluation.threshold import Threshold
 from deepthink_cli.experiments.experiment import RunCode
 from deepthink_cli.io.tables import check_suffix, writing_rows
@@ -227,6 +226,7 @@ class _TaskRows:
 
 def _evaluate(request: _Request) -> tuple[EvaluationReport | LabelSetsReport, RowCounts]:
     """Evaluate the memory on the rows that were chosen; also counts the rows that are skipped."""
+    from deepthink_cli.evaluation.evaluate import EvaluationEnded, EvaluationStarted, RowPredicted
     from deepthink_cli.evaluation.evaluate import evaluate as evaluation_of
     from deepthink_cli.evaluation.label_sets import LabelSetsReport, evaluate_label_sets
     from deepthink_cli.prediction.rows import RowCounts

@@ -6,28 +6,15 @@ Also the evaluation of the rows that are not among the demonstrations.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from statistics import fmean
 from typing import Any
 
 from deepthink_cli.calibration.registry import NONE
-from deepthink_cli.data.examples import Query
-from deepthink_cli.data.same_input import is_among
-from deepthink_cli.evaluation.metrics import (
-    Answer,
-    Changes,
-    ChangeTally,
-    Metrics,
-    Probabilities,
-    ProbabilityTally,
-    Table,
-    Tally,
-    table_by_iteration,
-)
+from deepthink_cli.evaluation.metrics import Answers, Changes, Metrics, Probabilities, Table, table_by_iteration
 from deepthink_cli.events import Tell, Warn
 from deepthink_cli.io.text import html_table
-from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.scoring.prediction import Prediction
-from deepthink_cli.scoring.softmax import log_share
 
 COUNTS = ("changed", "fixed", "broken")
 
@@ -99,58 +86,49 @@ class Evaluation:
 
 
 class Evaluator:
-    """Counts labelled predictions of every iteration, and their corrections by `calibrate`, in constant memory.
+    """Keeps the answers to labelled rows of every iteration, and their corrections by `calibrate`.
 
-    The predictions of a query by all iterations must come one after another, in any order.
+    The predictions of one iteration must come in the order of the rows, which is the same for all iterations.
     """
 
-    def __init__(self, iterations: Sequence[int], labels: Sequence[str], calibrate: Iterable[str] = ()) -> None:
+    def __init__(self, iterations: Iterable[int], labels: Sequence[str], calibrate: Iterable[str] = ()) -> None:
         ordered = sorted(iterations)
-        self.tallies = {iteration: Tally(labels) for iteration in ordered}
-        self.probabilities = {iteration: ProbabilityTally() for iteration in ordered}
-        self.changes = {iteration: ChangeTally() for iteration in ordered if ordered[0] == 1 < iteration}
-        self.calibrated = {name: Evaluator(iterations, labels) for name in calibrate if name != NONE}
-        self.chance = 0.0
-        self.memories = len(iterations)
-        self.answers: list[tuple[int, Answer]] = []  # the answers to the current query, each with its iteration
+        self.raw = {iteration: Answers(labels) for iteration in ordered}
+        self.calibrated = {name: {t: Answers(labels) for t in ordered} for name in calibrate if name != NONE}
 
     def add(self, prediction: Prediction) -> None:
-        """Count one prediction, whose query must have a true label."""
-        gold, iteration = prediction.query.gold, prediction.iteration
-        assert gold is not None
-        self.tallies[iteration].add(gold, prediction.label, prediction.label_mean_per_token, prediction.tied)
-        log_probability = 0.0
-        if prediction.scores:  # free answers have none
-            self.chance += 1 / len(prediction.scores)
-            log_probability = log_share(prediction.scores[gold], prediction.scores.values())
-            self.probabilities[iteration].add(log_probability, prediction.probability, prediction.label == gold)
-        self.answers.append((iteration, Answer(prediction.label, log_probability)))
-        if len(self.answers) == self.memories:
-            answers = dict(self.answers)
-            for later, changes in self.changes.items():
-                changes.add(gold, answers[1], answers[later])
-            self.answers.clear()
-        for name, evaluator in self.calibrated.items():
-            evaluator.add(prediction.calibrated[name].prediction)
+        """Keep one prediction, whose query must have a true label."""
+        self.raw[prediction.iteration].add(prediction)
+        for name, answers in self.calibrated.items():
+            answers[prediction.iteration].add(prediction.calibrated[name].prediction)
 
     @property
     def n(self) -> int:
-        """The number of rows counted so far."""
-        return self.tallies[max(self.tallies)].n
+        """The number of rows so far."""
+        return len(self.raw[max(self.raw)].gold)
+
+    def last(self, calibrate: Sequence[str]) -> Answers:
+        """The answers of the last iteration, by the first calibration, or by the raw scores without a calibration."""
+        answers = self.calibrated.get("".join(calibrate[:1]), self.raw)
+        return answers[max(answers)]
 
     def result(self) -> Evaluation:
-        """The metrics of all predictions counted so far."""
-        last = self.tallies[max(self.tallies)]
-        return Evaluation(
-            n=last.n,
-            results={iteration: tally.metrics() for iteration, tally in self.tallies.items()},
-            majority=last.majority(),
-            chance=self.chance / sum(tally.n for tally in self.tallies.values()),
-            confusion=last.table() if last.labels else {},
-            probabilities={t: tally.result() for t, tally in self.probabilities.items() if tally.log_probability.n},
-            changes={iteration: tally.result() for iteration, tally in self.changes.items()},
-            calibrated={name: evaluator.result() for name, evaluator in self.calibrated.items()},
-        )
+        """The metrics of all predictions so far."""
+        by_name = {name: _evaluation(answers) for name, answers in self.calibrated.items()}
+        return replace(_evaluation(self.raw), calibrated=by_name)
+
+
+def _evaluation(answers: Mapping[int, Answers]) -> Evaluation:
+    first, last = min(answers), answers[max(answers)]
+    return Evaluation(
+        n=len(last.gold),
+        results={iteration: each.metrics() for iteration, each in answers.items()},
+        majority=last.majority(),
+        chance=fmean(last.chances or [0.0]),
+        confusion=last.confusion(),
+        probabilities={iteration: each.quality() for iteration, each in answers.items() if each.probabilities},
+        changes={t: each.changes_since(answers[1]) for t, each in answers.items() if first == 1 < t},
+    )
 
 
 @dataclass(frozen=True)
@@ -164,48 +142,8 @@ class Overlap:
         """The overlap as JSON values."""
         return {"rows": self.rows, "rest": None if self.rest is None else self.rest.as_json()}
 
-
-class OverlapEvaluator:
-    """Evaluates the rows that are not among the demonstrations, in constant memory.
-
-    Rows are compared with the demonstrations as the memory's template writes both (`is_among`).
-    """
-
-    def __init__(
-        self,
-        demonstrations: Iterable[TokenizedDemonstrations],
-        iterations: Sequence[int],
-        calibrate: Sequence[str] = (),
-    ) -> None:
-        first, *others = demonstrations
-        examples = [example for each in (first, *others) for example in each.examples]
-        self.was_read = is_among(examples, first.template, first.labels)
-        self.rest = Evaluator(iterations, first.labels, calibrate)
-        self.memories, self.seen = len(iterations), 0
-        self.query: Query | None = None
-        self.known_query = False
-
-    def add(self, prediction: Prediction) -> None:
-        """Count one prediction; the predictions of a query by all iterations must come one after another."""
-        query = prediction.query
-        if query is not self.query:
-            self.query, self.known_query = query, self.was_read(query)
-        if self.known_query:
-            self.seen += 1
-        else:
-            self.rest.add(prediction)
-
-    def result(self) -> Overlap | None:
-        """The overlap; None if no row is a demonstration."""
-        if not self.seen:
-            return None
-        return Overlap(self.seen // self.memories, self.rest.result() if self.rest.n else None)
-
-
-def warn_of_overlap(overlap: Overlap | None, n: int, name: str, tell: Tell) -> None:
-    """Warn that some of `n` rows, or all, are demonstrations of the memory `name`."""
-    if overlap is None:
-        return
-    which = "all rows are" if overlap.rest is None else f"{overlap.rows} of {n} rows are"
-    means = "the accuracy says nothing about new rows" if overlap.rest is None else "the others are reported apart"
-    tell(Warn(f"{which} among the demonstrations of {name}: {means}"))
+    def warn(self, n: int, name: str, tell: Tell) -> None:
+        """Warn that some of `n` rows, or all, are demonstrations of the memory `name`."""
+        which = "all rows are" if self.rest is None else f"{self.rows} of {n} rows are"
+        means = "the accuracy says nothing about new rows" if self.rest is None else "the others are reported apart"
+        tell(Warn(f"{which} among the demonstrations of {name}: {means}"))

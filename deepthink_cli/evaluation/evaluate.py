@@ -14,17 +14,19 @@ from typing import TYPE_CHECKING, Any
 from deepthink_cli.advice import few_demonstrations, few_evaluated, no_better_than_constant, no_difference
 from deepthink_cli.artifact.metadata import rule_as_json
 from deepthink_cli.artifact.opening import OpenedMemory
+from deepthink_cli.calibration.bounded import SHOWN, Bound, bound
 from deepthink_cli.calibration.calibrator import RowCalibrator
 from deepthink_cli.calibration.notes import check_count, check_supported, skipping, warn_of_one_label
 from deepthink_cli.calibration.registry import NONE, STORED
 from deepthink_cli.data.examples import Query, Skipped
+from deepthink_cli.data.same_input import is_among
 from deepthink_cli.data.source import RowSource
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError
-from deepthink_cli.evaluation.by_iteration import Evaluation, Evaluator, Overlap, OverlapEvaluator, warn_of_overlap
-from deepthink_cli.evaluation.coverage import Coverage, CoverageEvaluator, Probable
+from deepthink_cli.evaluation.by_iteration import Evaluation, Evaluator, Overlap
+from deepthink_cli.evaluation.metrics import Probable
 from deepthink_cli.evaluation.threshold import ACCURACY, LOG_PROBABILITY, Judged
-from deepthink_cli.events import Progress, Tell, silent
+from deepthink_cli.events import Event, Progress, Tell, silent
 from deepthink_cli.generation.answers import answered
 from deepthink_cli.io.text import html_paragraphs
 from deepthink_cli.model.options import ModelOptions
@@ -39,6 +41,28 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
     from deepthink_cli.memory import Memory
+
+
+@dataclass(frozen=True)
+class EvaluationStarted(Event):
+    """The rows will now be scored with this memory, and corrected by these calibrations."""
+
+    memory: OpenedMemory
+    calibrate: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class RowPredicted(Event):
+    """A row was scored at one iteration; the events of its iterations come one after another."""
+
+    prediction: Prediction
+
+
+@dataclass(frozen=True)
+class EvaluationEnded(Event):
+    """All rows were scored."""
+
+    report: EvaluationReport
 
 
 @dataclass(frozen=True)
@@ -61,7 +85,7 @@ class EvaluationReport:
     overlap: Overlap | None = None
     unused_chat: bool = False
     metric: str = ACCURACY
-    coverage: tuple[Coverage, ...] = ()
+    coverage: tuple[Probable, ...] = ()
     probable: tuple[Probable, ...] = ()
 
     @property
@@ -190,19 +214,14 @@ def evaluate(
         scorer = replace(scorer, calibrate=())
     loaded, skipped = load_for(scorer, rows, options, skip is not None, tell, engine), Counter(rows.skipped)
     iterations = [memory.iteration for memory in loaded.members[0]]
-    evaluator = Evaluator(iterations, scorer.demonstrations.labels, scorer.calibrate)
-    overlap = OverlapEvaluator(
-        [each.provenance.demonstrations for each in scorer.memories], iterations, scorer.calibrate
-    )
-    coverage, truncated = CoverageEvaluator(scorer), 0
-    for row in without_skipped(scored_rows(loaded, rows, skip is not None, tell), rows, skipped, skip):
-        truncated += row.query.truncated > 0 and row.iteration == iterations[-1]
+    evaluator, rest = (Evaluator(iterations, scorer.demonstrations.labels, scorer.calibrate) for _ in range(2))
+    examples = [example for each in scorer.memories for example in each.provenance.demonstrations.examples]
+    was_read = is_among(examples, scorer.demonstrations.template, scorer.demonstrations.labels)
+    for row in evaluated(loaded, rows, skipped, observe, skip, tell):
         evaluator.add(row)
-        overlap.add(row)
-        coverage.add(row)
-        if observe is not None:
-            observe(row)
-    tell_of_truncated(truncated, tell)
+        if not was_read(row.query):
+            rest.add(row)
+    answers, read = evaluator.last(scorer.calibrate), evaluator.n - rest.n
     report = EvaluationReport(
         evaluator.result(),
         scorer,
@@ -211,14 +230,22 @@ def evaluate(
         rows.protocol,
         dict(skipped),
         time.perf_counter() - loaded.started,
-        overlap.result(),
+        Overlap(read, rest.result() if rest.n else None) if read else None,
         unused_chat=scorer.demonstrations.chat is None
         and bool(getattr(loaded.engine.tokenizer, "chat_template", None)),
-        coverage=tuple(coverage.found),
-        probable=tuple(coverage.probable),
+        coverage=tuple(answers.at_least(each.threshold, each.most) for each in _bounds(scorer)),
+        probable=tuple(answers.probable()),
     )
     _warn(report, tell)
     return report
+
+
+def _bounds(scorer: Scorer) -> list[Bound]:
+    """The bounds of errors that the labelled rows of the memory's own correction show, if it is in use."""
+    stored = scorer.memory.provenance.calibrated
+    if stored is None or stored.held_out is None or scorer.calibrate[:1] != (STORED,) or scorer.others:
+        return []
+    return [found for most in SHOWN if (found := bound(stored.held_out, most)) is not None]
 
 
 def probe_evaluation(
@@ -290,35 +317,41 @@ def _warn_of_extended(scorer: Scorer, tokenizer: PreTrainedTokenizerBase, rows: 
         extended.check_rows(rows.queries, rows.demonstrations.labels)
 
 
-def without_skipped(
-    scored: Iterable[Prediction | Skipped],
+def evaluated(
+    loaded: Loaded,
     rows: EvaluatedRows,
     skipped: Counter[str],
+    observe: Callable[[Prediction], None] | None,
     skip: Callable[[Skipped], None] | None,
+    tell: Tell,
 ) -> Iterator[Prediction]:
-    """Yield the predictions; count the skipped rows by their reasons, and give them to `skip`.
+    """Yield the predictions of the rows, each after `observe`; count skipped rows by their reasons, each after `skip`.
 
-    Raises InputError if no row is left.
+    Notes how many rows were shortened. Raises InputError if no row is left.
     """
-    counted, message = 0, ""
-    for row in scored:
+    counted, truncated, message, last = 0, 0, "", loaded.members[0][-1].iteration
+    for row in _scored(loaded, rows, skip is not None, tell):
         if isinstance(row, Skipped):
             skipped[row.reason] += 1
             message = message or row.error
             if skip is not None:
                 skip(row)
-        else:
-            counted += 1
-            yield row
+            continue
+        counted += 1
+        truncated += row.query.truncated > 0 and row.iteration == last
+        yield row
+        if observe is not None:
+            observe(row)
     if not counted:
         raise _nothing(rows, message)
+    tell_of_truncated(truncated, tell)
 
 
 def _nothing(rows: EvaluatedRows, message: str) -> InputError:
     return InputError(f"{rows.split}: no row can be evaluated; the first: {message}")
 
 
-def scored_rows(loaded: Loaded, rows: EvaluatedRows, skip: bool, tell: Tell) -> Iterator[Prediction | Skipped]:
+def _scored(loaded: Loaded, rows: EvaluatedRows, skip: bool, tell: Tell) -> Iterator[Prediction | Skipped]:
     """The corrected predictions of every row, in order, or its generated and judged answers."""
     if rows.free is not None:
         progress = Progress("generating", 0, rows.count)
@@ -334,9 +367,7 @@ def scored_rows(loaded: Loaded, rows: EvaluatedRows, skip: bool, tell: Tell) -> 
 
 def _usable(loaded: Loaded, rows: EvaluatedRows, skip: bool) -> Iterable[Query | Skipped]:
     """The queries of the rows; with `skip`, a row that a calibration does not support becomes `Skipped`."""
-    engine = loaded.engine
-    check = loaded.scorer.row_check(engine.tokenizer, engine.limits, engine.identity.id)
-    return skipping(rows.queries, check) if skip else rows.queries
+    return skipping(rows.queries, loaded.scorer.row_check(loaded.engine)) if skip else rows.queries
 
 
 def _skipped(skip: bool) -> Collection[str]:
@@ -352,4 +383,5 @@ def _warn(report: EvaluationReport, tell: Tell) -> None:
         warn_of_one_label(report.evaluation.confusion, memory.corrected_in, tell)
     elif corrected is not None:
         warn_of_one_label(corrected.confusion, None, tell, calibrate)
-    warn_of_overlap(report.overlap, report.evaluation.n, memory.name, tell)
+    if report.overlap is not None:
+        report.overlap.warn(report.evaluation.n, memory.name, tell)

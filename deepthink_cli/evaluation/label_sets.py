@@ -11,13 +11,13 @@ from typing import Any
 from deepthink_cli.artifact.opening import OpenedMemory
 from deepthink_cli.calibration.registry import NONE
 from deepthink_cli.data.examples import Skipped
-from deepthink_cli.evaluation.evaluate import load_for, scored_rows, without_skipped
+from deepthink_cli.evaluation.evaluate import evaluated, load_for
 from deepthink_cli.evaluation.metrics import wilson
 from deepthink_cli.evaluation.threshold import MICRO_F1, Judged
 from deepthink_cli.events import Tell, silent
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.multilabel import GivenLabels, LabelSets, metrics
-from deepthink_cli.prediction.predict import tell_of_several, tell_of_truncated
+from deepthink_cli.prediction.predict import tell_of_several
 from deepthink_cli.prediction.scorer import Scorer
 from deepthink_cli.scoring.prediction import Prediction
 from deepthink_cli.scoring.scoring import Scoring
@@ -92,14 +92,9 @@ def evaluate_label_sets(
     given = GivenLabels.of(memory.provenance, scorer.scoring, memory.name)
     tell_of_several(scorer, tell)
     loaded, skipped = load_for(scorer, rows, options, skip is not None, tell), Counter(rows.skipped)
-    iterations = [each.iteration for each in loaded.members[0]]
-    results, truncated = {t: LabelSets(demonstrations.labels) for t in sorted(iterations)}, 0
-    for row in without_skipped(scored_rows(loaded, rows, skip is not None, tell), rows, skipped, skip):
-        truncated += row.query.truncated > 0 and row.iteration == iterations[-1]
+    results = {t: LabelSets(demonstrations.labels) for t in sorted(each.iteration for each in loaded.members[0])}
+    for row in evaluated(loaded, rows, skipped, observe, skip, tell):
         true = demonstrations.template.labels_of(row.query.gold or "")
         results[row.iteration].add(frozenset(true), frozenset(given(row)))
-        if observe is not None:
-            observe(row)
-    tell_of_truncated(truncated, tell)
     seconds = time.perf_counter() - loaded.started
     return LabelSetsReport(memory, scorer.scoring, rows.split, results, dict(skipped), seconds)

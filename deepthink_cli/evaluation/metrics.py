@@ -1,26 +1,27 @@
-"""Metrics of predictions, and their tables: accuracy with its interval, F1, ties, calibration error, changes by T."""
+"""Figures of labelled rows, and their tables: accuracy with its interval, F1, ties, calibration error, changes by T."""
 
 from __future__ import annotations
 
 import math
+from array import array
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import eq, sub
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
+
+from deepthink_cli.multilabel import LabelMetrics
+from deepthink_cli.scoring.softmax import log_share
+
+if TYPE_CHECKING:
+    from deepthink_cli.scoring.prediction import Prediction
 
 Z95 = 1.959963984540054  # the normal distribution's 97.5 % point
 BINS = 10  # bins of equal width for the expected calibration error
 _EDGES = tuple(number / BINS for number in range(1, BINS))
-
-
-@dataclass(frozen=True)
-class LabelMetrics:
-    """Precision, recall and F1 of a label, and the number of rows with this true label."""
-
-    precision: float
-    recall: float
-    f1: float
-    support: int
+SHARES = (0.25, 0.5, 0.75, 0.9, 1.0)  # of the rows, of which the most probable labels are counted
 
 
 @dataclass(frozen=True)
@@ -43,81 +44,6 @@ class Metrics:
     predicted: dict[str, int]
 
 
-class Tally:
-    """Running counts of predictions, in constant memory.
-
-    `labels` are the label words of all inputs; empty if every input has its own candidates.
-    """
-
-    def __init__(self, labels: Sequence[str] = ()) -> None:
-        self.labels = tuple(labels)
-        self.confusion: Counter[tuple[str, str]] = Counter()
-        self.n = self.right = self.right_mean_per_token = self.ties = 0
-
-    def add(self, gold: str, predicted: str, predicted_mean_per_token: str, tied: bool) -> None:
-        """Count one prediction."""
-        self.n += 1
-        self.right += gold == predicted
-        self.right_mean_per_token += gold == predicted_mean_per_token
-        self.ties += tied
-        if self.labels:
-            self.confusion[gold, predicted] += 1
-
-    def metrics(self) -> Metrics:
-        """The metrics of all counted predictions; at least one is needed."""
-        accuracy = self.right / self.n
-        per_label = {label: self._label(label) for label in self._occurring()}
-        return Metrics(
-            accuracy=accuracy,
-            stderr=math.sqrt(accuracy * (1 - accuracy) / self.n),
-            ci95=wilson(accuracy, self.n),
-            accuracy_mean_per_token=self.right_mean_per_token / self.n,
-            macro_f1=sum(label.f1 for label in per_label.values()) / len(per_label) if per_label else None,
-            ties=self.ties,
-            per_label=per_label,
-            predicted={label: self._predicted(label) for label in per_label},
-        )
-
-    def majority(self) -> tuple[str, float] | None:
-        """The most frequent true label, and the accuracy of this answer to every row."""
-        if not self.labels:
-            return None
-        gold: Counter[str] = Counter()
-        for (label, _), count in self.confusion.items():
-            gold[label] += count
-        label = max(self._occurring(), key=lambda label: gold[label])
-        return label, gold[label] / self.n
-
-    def table(self) -> dict[str, dict[str, int]]:
-        """The confusion table, true label first: {gold: {predicted: count}}, in the order of the labels."""
-        order = dict.fromkeys([*self.labels, *self._occurring()])
-        return {gold: {guess: self.confusion[gold, guess] for guess in order} for gold in order}
-
-    def _occurring(self) -> list[str]:
-        occurring = {label for pair in self.confusion for label in pair}
-        return [label for label in self.labels if label in occurring] + sorted(occurring - set(self.labels))
-
-    def _predicted(self, label: str) -> int:
-        return sum(count for (_, guess), count in self.confusion.items() if guess == label)
-
-    def _label(self, label: str) -> LabelMetrics:
-        right = self.confusion[label, label]
-        support = sum(count for (gold, _), count in self.confusion.items() if gold == label)
-        guessed = self._predicted(label)
-        precision = right / guessed if guessed else 0.0
-        recall = right / support if support else 0.0
-        f1 = 2 * right / (guessed + support)
-        return LabelMetrics(precision, recall, f1, support)
-
-
-def wilson(share: float, n: int) -> tuple[float, float]:
-    """Wilson's 95 % interval for a share of n (Wilson 1927, eq. 2)."""
-    centre = share + Z95**2 / (2 * n)
-    spread = Z95 * math.sqrt(share * (1 - share) / n + Z95**2 / (4 * n**2))
-    scale = 1 + Z95**2 / n
-    return max(0.0, (centre - spread) / scale), min(1.0, (centre + spread) / scale)
-
-
 @dataclass(frozen=True)
 class Probabilities:
     """The quality of the probabilities of one iteration's predictions.
@@ -132,57 +58,6 @@ class Probabilities:
     log_probability_ci95: tuple[float, float] | None
     ece: float
     ece_bins: int = BINS
-
-
-class RunningMean:
-    """The mean of numbers and its interval, in constant memory (Welford 1962)."""
-
-    def __init__(self) -> None:
-        self.n, self.mean, self._squares = 0, 0.0, 0.0
-
-    def add(self, value: float) -> None:
-        """Count one number."""
-        self.n += 1
-        difference = value - self.mean
-        self.mean += difference / self.n
-        self._squares += difference * (value - self.mean)
-
-    @property
-    def ci95(self) -> tuple[float, float] | None:
-        """Student's 95 % interval for the mean; None for fewer than two numbers."""
-        if self.n < 2:
-            return None
-        from scipy.special import stdtrit
-
-        half = float(stdtrit(self.n - 1, 0.975)) * math.sqrt(self._squares / (self.n - 1) / self.n)
-        return self.mean - half, self.mean + half
-
-
-class ProbabilityTally:
-    """Running sums over predictions, in constant memory."""
-
-    def __init__(self) -> None:
-        self.log_probability = RunningMean()
-        self.excess = [0.0] * BINS  # for each bin, the sum over rows of probability - (1 if right else 0)
-
-    def add(self, log_probability: float, probability: float, right: bool) -> None:
-        """Count one prediction: the log-probability of the true label, and the probability of the predicted label."""
-        self.log_probability.add(log_probability)
-        self.excess[bisect_left(_EDGES, probability)] += probability - right
-
-    def result(self) -> Probabilities:
-        """The metrics of all counted predictions; at least one is needed."""
-        n = self.log_probability.n
-        ece = sum(map(abs, self.excess)) / n
-        return Probabilities(self.log_probability.mean, self.log_probability.ci95, ece)
-
-
-@dataclass(frozen=True)
-class Answer:
-    """The answer of one iteration to one row: its label, and the log-probability of the true label in nats."""
-
-    label: str
-    log_probability: float
 
 
 @dataclass(frozen=True)
@@ -206,6 +81,149 @@ class Changes:
         return mcnemar(self.fixed, self.broken)
 
 
+@dataclass(frozen=True)
+class Probable:
+    """The `given` labels with a probability of at least `threshold`, and how many of them are `wrong`, of `rows`.
+
+    With `max_error`, labelled rows show that at most this share of such labels is wrong.
+    """
+
+    threshold: float
+    given: int
+    wrong: int
+    rows: int
+    max_error: float | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """The share of rows that are given a label, or the bound of errors, and the counts, as JSON values."""
+        bound, coverage = {"max_error": self.max_error}, {"coverage": self.given / self.rows}
+        counts = {"threshold": self.threshold, "labelled": self.given, "wrong": self.wrong}
+        return {**(coverage if self.max_error is None else bound), **counts}
+
+
+class Answers:
+    """The answers of one iteration to rows with true labels, in a few numbers a row.
+
+    `labels` are the label words of all rows; empty if every row has its own candidates. `log_probabilities` are of the
+    true labels, in nats, `probabilities` of the labels that are given, and `chances` of a guess among the candidates;
+    generated answers have none of these.
+    """
+
+    def __init__(self, labels: Sequence[str] = ()) -> None:
+        self.labels, self.ties = tuple(labels), 0
+        self.gold, self.given, self.given_by_mean = list[str](), list[str](), list[str]()
+        self.log_probabilities, self.probabilities, self.chances = array("d"), array("d"), array("d")
+
+    def add(self, prediction: Prediction) -> None:
+        """Add the answer to a row, whose query must have a true label."""
+        gold, scores = prediction.query.gold, prediction.scores
+        assert gold is not None
+        self.gold.append(gold)
+        self.given.append(prediction.label)
+        self.given_by_mean.append(prediction.label_mean_per_token)
+        self.ties += prediction.tied
+        if scores:
+            self.log_probabilities.append(log_share(scores[gold], scores.values()))
+            self.probabilities.append(prediction.probability)
+            self.chances.append(1 / len(scores))
+
+    def confusion(self) -> dict[str, dict[str, int]]:
+        """{true label: {given label: count}}, in the order of the labels; empty if rows have their own candidates."""
+        if not self.labels:
+            return {}
+        counts = Counter(zip(self.gold, self.given, strict=True))
+        order = [*self.labels, *sorted({*self.gold, *self.given} - {*self.labels})]
+        return {gold: {given: counts[gold, given] for given in order} for gold in order}
+
+    def metrics(self) -> Metrics:
+        """The agreement with the true labels; at least one row is needed."""
+        rows, confusion = len(self.gold), self.confusion()
+        accuracy, by_mean = (sum(map(eq, self.gold, answers)) / rows for answers in (self.given, self.given_by_mean))
+        predicted = {label: sum(row[label] for row in confusion.values()) for label in confusion}
+        per_label = {
+            label: LabelMetrics.of(row[label], predicted[label], sum(row.values()))
+            for label, row in confusion.items()
+            if predicted[label] or any(row.values())
+        }
+        return Metrics(
+            accuracy=accuracy,
+            stderr=math.sqrt(accuracy * (1 - accuracy) / rows),
+            ci95=wilson(accuracy, rows),
+            accuracy_mean_per_token=by_mean,
+            macro_f1=sum(label.f1 for label in per_label.values()) / len(per_label) if per_label else None,
+            ties=self.ties,
+            per_label=per_label,
+            predicted={label: predicted[label] for label in per_label},
+        )
+
+    def majority(self) -> tuple[str, float] | None:
+        """The most frequent true label, the first of several, and the accuracy of this answer to every row."""
+        if not self.labels:
+            return None
+        true = {label: sum(row.values()) for label, row in self.confusion().items()}
+        label = max(true, key=lambda each: true[each])
+        return label, true[label] / len(self.gold)
+
+    def quality(self) -> Probabilities:
+        """The quality of the probabilities; at least one row with probabilities is needed."""
+        excess = [0.0] * BINS  # for each bin, the sum over rows of probability - (1 if right else 0)
+        for gold, given, probability in zip(self.gold, self.given, self.probabilities, strict=True):
+            excess[bisect_left(_EDGES, probability)] += probability - (gold == given)
+        ece = sum(map(abs, excess)) / len(self.gold)
+        return Probabilities(fmean(self.log_probabilities), mean_ci95(self.log_probabilities), ece)
+
+    def changes_since(self, first: Answers) -> Changes:
+        """The changes since other answers to the same rows, in the same order."""
+        differences = list(map(sub, self.log_probabilities, first.log_probabilities))
+        return changes(self.gold, first.given, self.given, differences)
+
+    def at_least(self, threshold: float, max_error: float | None = None) -> Probable:
+        """The labels with a probability of at least `threshold`, and the wrong labels among them."""
+        rows = zip(self.gold, self.given, self.probabilities, strict=True)
+        wrong = [gold != given for gold, given, probability in rows if probability >= threshold]
+        return Probable(threshold, len(wrong), sum(wrong), len(self.gold), max_error)
+
+    def probable(self) -> list[Probable]:
+        """The labels of each of `SHARES` of the rows, with all labels as probable as the last of them."""
+        ordered = sorted(self.probabilities, reverse=True)
+        thresholds = [ordered[math.ceil(share * len(ordered)) - 1] for share in SHARES if ordered]
+        return [self.at_least(threshold) for threshold in dict.fromkeys(thresholds)]
+
+
+def changes(gold: Sequence[str], first: Sequence[str], later: Sequence[str], differences: Sequence[float]) -> Changes:
+    """The changes from the labels `first` to `later`; `differences` are of the true labels' log-probabilities.
+
+    Generated answers have no differences.
+    """
+    rows = list(zip(gold, first, later, strict=True))
+    return Changes(
+        changed=sum(before != after for _, before, after in rows),
+        fixed=sum(before != true == after for true, before, after in rows),
+        broken=sum(before == true != after for true, before, after in rows),
+        log_probability=fmean(differences) if differences else 0.0,
+        log_probability_ci95=mean_ci95(differences),
+    )
+
+
+def mean_ci95(values: Sequence[float]) -> tuple[float, float] | None:
+    """Student's 95 % interval for the mean; None for fewer than two numbers."""
+    import numpy as np
+    from scipy.special import stdtrit
+
+    if len(values) < 2:
+        return None
+    mean, half = fmean(values), float(stdtrit(len(values) - 1, 0.975) * np.std(values, ddof=1)) / math.sqrt(len(values))
+    return mean - half, mean + half
+
+
+def wilson(share: float, n: int) -> tuple[float, float]:
+    """Wilson's 95 % interval for a share of n (Wilson 1927, eq. 2)."""
+    centre = share + Z95**2 / (2 * n)
+    spread = Z95 * math.sqrt(share * (1 - share) / n + Z95**2 / (4 * n**2))
+    scale = 1 + Z95**2 / n
+    return max(0.0, (centre - spread) / scale), min(1.0, (centre + spread) / scale)
+
+
 def mcnemar(gained: int, lost: int) -> float:
     """The exact two-sided p of McNemar's test (1947): a binomial test, with probability 1/2, of rows gained and lost.
 
@@ -222,26 +240,6 @@ ALPHA = 0.05  # chance does not explain a difference with a smaller p
 def by_chance(p: float) -> str:
     """Whether chance explains a difference, and the p of McNemar's exact test."""
     return f"{'within' if p >= ALPHA else 'beyond'} chance (exact McNemar p = {p:.2g})"
-
-
-class ChangeTally:
-    """Running counts of changes, in constant memory."""
-
-    def __init__(self) -> None:
-        self.changed = self.fixed = self.broken = 0
-        self.log_probability = RunningMean()
-
-    def add(self, gold: str, first: Answer, later: Answer) -> None:
-        """Count one row: its true label, and its answers at T = 1 and later."""
-        self.changed += first.label != later.label
-        self.fixed += first.label != gold == later.label
-        self.broken += first.label == gold != later.label
-        self.log_probability.add(later.log_probability - first.log_probability)
-
-    def result(self) -> Changes:
-        """The changes of all counted rows; at least one is needed."""
-        mean = self.log_probability
-        return Changes(self.changed, self.fixed, self.broken, mean.mean, mean.ci95)
 
 
 Table = tuple[Sequence[str], Sequence[Sequence[str]]]  # columns and rows

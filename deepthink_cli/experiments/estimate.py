@@ -22,7 +22,7 @@ from deepthink_cli.events import Progress, Tell, once, silent
 from deepthink_cli.experiments.crossing import Crossing, shown
 from deepthink_cli.experiments.experiment import Experiment
 from deepthink_cli.experiments.folder import found_in
-from deepthink_cli.experiments.jobs import Job, Prepared, known, of_runs, pending
+from deepthink_cli.experiments.jobs import Job, Prepared, known, pending
 from deepthink_cli.experiments.plan import (
     Run,
     planned,
@@ -33,7 +33,7 @@ from deepthink_cli.experiments.plan import (
     source_of_run,
 )
 from deepthink_cli.experiments.prepare import SharedRows, forget_training_rows, prepare_jobs, prepare_run
-from deepthink_cli.experiments.results import Setting
+from deepthink_cli.experiments.results import Setting, grouped
 from deepthink_cli.experiments.scorer import max_tokens_together, together
 from deepthink_cli.generation.answers import answered
 from deepthink_cli.io.hub import NotInCache
@@ -180,7 +180,7 @@ def estimate_runs(jobs: Sequence[Prepared], out: Path, may_load: bool = True, te
 def _missing(jobs: Sequence[Prepared], out: Path) -> Iterator[tuple[Job, list[Setting]]]:
     """The jobs with their settings that have no row yet; drawn demonstrations stand in for those to be chosen."""
     done = {row.key for row in found_in(out)}
-    for run, of_run in of_runs(jobs).items():
+    for run, of_run in grouped(jobs, lambda job: job.run).items():
         identity = run.spec.identify()
         for job in known(of_run):
             if missing := [setting for setting in job.settings(identity) if setting.key not in done]:

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from filelock import FileLock, Timeout
 
 from deepthink_cli.errors import DeepThinkError, InputError, Problem
 from deepthink_cli.experiments.results import FILE, Result, read_results
 from deepthink_cli.experiments.samples import FOLDER as SAMPLES
-from deepthink_cli.experiments.samples import without_samples
+from deepthink_cli.experiments.samples import without_samples, write_samples, write_texts
 from deepthink_cli.io.atomic import append, cut, refusals, sweep, whole_lines
+
+if TYPE_CHECKING:
+    from deepthink_cli.scoring.prediction import Prediction
 
 LOCK = ".lock"
 _NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
@@ -23,28 +28,65 @@ _NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
 class RunFolder:
     """The rows of a run, open for appending; created by `open_run_folder`.
 
-    `done` are the keys of rows that need not be made. With `samples`, a row whose samples are not whole is in
-    `unsampled` instead.
+    `done` are the keys of rows that need not be made; `written` counts those that were appended. With `samples`, rows
+    come with the scores of every input, and a row in the folder whose samples are not whole is in `unsampled` instead.
     """
 
     def __init__(self, folder: Path, samples: bool = False) -> None:
-        self.folder = folder
+        self.folder, self.samples = folder, samples
         self.found = read_results(folder)
-        self.rows = len(self.found)
         self.unsampled = without_samples(folder, self.found) if samples else {}
-        self.done = {row.key for row in self.found} - self.unsampled.keys()
+        self.lines = {row.key: _digest(row) for row in self.found}
+        self.done = self.lines.keys() - self.unsampled.keys()
+        self.written = 0
+
+    @property
+    def rows(self) -> int:
+        """The number of rows in the folder."""
+        return len(self.found) + self.written
+
+    def write(self, row: Result, predictions: Sequence[Prediction], name: str) -> bool:
+        """Write a row, or only its samples if it is there; False if there is nothing to write.
+
+        Raises DeepThinkError if that fails, and for a row of job `name` that exists with other contents.
+        """
+        if row.key in self.unsampled:
+            if self.unsampled[row.key].correct != row.correct:
+                raise DeepThinkError(
+                    f"{self.folder}: {name} (key {row.key}) has other labels now than in its row, so "
+                    "its samples are not written; use the versions and the device of that run, or a new folder"
+                )
+            self._write_samples(row, predictions)
+            del self.unsampled[row.key]
+            self.done.add(row.key)
+            return True
+        if (known := self.lines.get(row.key)) is not None:
+            if known != _digest(row):
+                raise DeepThinkError(
+                    f"{self.folder}: two workers made different rows of {name} (key {row.key}); the first is "
+                    "kept; check that all machines have the same versions and devices"
+                )
+            return False
+        if self.samples:
+            self._write_samples(row, predictions)
+        self.append(row)
+        return True
 
     def append(self, row: Result) -> None:
         """Write one row and sync it to disk; raises DeepThinkError if that fails, with earlier rows intact."""
         with _refusals(self.folder):
             append(self.folder / FILE, [row.line()])
-        self.rows += 1
+        self.lines[row.key] = _digest(row)
         self.done.add(row.key)
+        self.written += 1
 
-    def sampled(self, row: Result) -> None:
-        """Note that the samples of a row in the folder have been made again."""
-        del self.unsampled[row.key]
-        self.done.add(row.key)
+    def _write_samples(self, row: Result, predictions: Sequence[Prediction]) -> None:
+        write_samples(self.folder, row, predictions)
+        write_texts(self.folder, str(row.setting.rows_sha256), predictions)
+
+
+def _digest(row: Result) -> bytes:
+    return hashlib.blake2b(row.line().encode(), digest_size=16).digest()
 
 
 @contextmanager

@@ -47,6 +47,16 @@ class Prepared:
         return self.evaluated.task
 
     @property
+    def model(self) -> ModelOptions:
+        """The model that reads them."""
+        return self.run.spec.options
+
+    @property
+    def data(self) -> list[str]:
+        """The digests of the task, of the evaluated rows, and of the demonstrations or of their pool."""
+        raise NotImplementedError
+
+    @property
     def techniques(self) -> Sequence[Technique]:
         """The technique of each job."""
         return self.run.options.chosen_techniques
@@ -80,6 +90,11 @@ class Job(Prepared):
     members: tuple[TokenizedDemonstrations, ...]
     plain: TokenizedDemonstrations
     bound_by: str | None = None
+
+    @property
+    def data(self) -> list[str]:
+        """The digests of its task, its rows and its demonstrations."""
+        return [digest(self.task), *self.rows_sha256.values(), self.sha256]
 
     @property
     def techniques(self) -> Sequence[Technique]:
@@ -210,6 +225,11 @@ class PendingJobs(Prepared):
     pool: PoolRows
     request: Request
 
+    @property
+    def data(self) -> list[str]:
+        """The digests of their task, the evaluated rows and the pool."""
+        return [digest(self.task), self.evaluated.rows_sha256, self.pool.sha256]
+
     def jobs(self, engine: Engine, store: Store | None) -> Iterator[Job]:
         """Choose the demonstrations and yield a job for every technique; raises as `jobs_after`."""
         chosen = choose_demonstrations(engine, self.pool, self.request, store)
@@ -221,22 +241,6 @@ class PendingJobs(Prepared):
 def parts_of(setting: Setting) -> list[Part]:
     """The parts that are scored for a row: its own, and the dev rows to which its correction is fitted."""
     return [setting.part] if setting.labelled is None or setting.part == "dev" else [setting.part, "dev"]
-
-
-def of_runs(jobs: Iterable[Prepared]) -> dict[Run, list[Prepared]]:
-    """The jobs of every run, in their order."""
-    runs: dict[Run, list[Prepared]] = {}
-    for job in jobs:
-        runs.setdefault(job.run, []).append(job)
-    return runs
-
-
-def of_models(jobs: Iterable[Prepared]) -> dict[ModelOptions, list[Prepared]]:
-    """The jobs of every model, in the order in which the models occur first."""
-    models: dict[ModelOptions, list[Prepared]] = {}
-    for job in jobs:
-        models.setdefault(job.run.spec.options, []).append(job)
-    return models
 
 
 def known(jobs: Iterable[Prepared]) -> list[Job]:

@@ -12,10 +12,9 @@ from dataclasses import dataclass, replace
 
 from deepthink_cli.artifact.opening import OpenedMemory, warn_of_dtype
 from deepthink_cli.data.examples import Query, Skipped
-from deepthink_cli.engine.opening import describe_engine
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.events import Progress, Tell, silent
-from deepthink_cli.experiments.executors.base import Done, Executor, Opened, RowsLabelled, Unit, other_version
+from deepthink_cli.experiments.executors.base import Done, Executor, Opened, RowsLabelled, Subject, Unit
 from deepthink_cli.experiments.executors.scheduler import Scheduler
 from deepthink_cli.io.prefetch import chunks
 from deepthink_cli.model.options import ModelOptions
@@ -56,23 +55,11 @@ class RowLabels:
 
 
 @dataclass(frozen=True)
-class ChunkUnit:
+class ChunkUnit(Unit):
     """Chunk `number` of the rows that are labelled, from 0."""
 
-    subject: RowLabels
     number: int
     rows: Sequence[Query | Skipped]
-
-    @property
-    def digest(self) -> str:
-        """The number of the chunk."""
-        return str(self.number)
-
-    @property
-    def label(self) -> str:
-        """The number of its rows, and the place of the first one that can be read."""
-        first = next((row.where for row in self.rows if isinstance(row, Query)), "rows that cannot be read")
-        return f"{len(self.rows)} rows from {first}"
 
 
 class ChunkWorker:
@@ -88,7 +75,7 @@ class ChunkWorker:
         self.label = scorer.load(scorer.find(job.options, silent), silent)
         self.engine, self.skip = self.label.engine, EVERY_REASON if job.skip else NO_REASON
 
-    def do(self, unit: Unit, samples: bool) -> Iterator[RowsLabelled]:
+    def do(self, unit: Unit) -> Iterator[RowsLabelled]:
         """Label a chunk; an error of its rows, which another worker would meet, too, is part of what is yielded."""
         assert isinstance(unit, ChunkUnit)
         try:
@@ -140,29 +127,28 @@ class RowsClient:
     ) -> None:
         self.job, self.memories, self.most, self.tell = job, memories, most, tell
         self.chunks = enumerate(chunks(rows, CHUNK))
-        self.queue = deque[ChunkUnit]()
+        self.queue = deque[Unit]()
         self.labelled: dict[int, RowsLabelled] = {}
         self.read = self.given_back = 0
-        self.described = False
 
-    def units(self, subject: RowLabels, opened: Opened) -> deque[ChunkUnit]:
-        """The first chunks; others follow as chunks are given back."""
+    def refusal(self, subject: Subject, opened: Opened) -> str | None:
+        """Nothing: the memory itself refuses another model."""
+        return None
+
+    def units(self, subject: Subject, opened: Opened) -> deque[Unit]:
+        """The first chunks; others follow as chunks are given back. Warns as one process does of its own model."""
+        for memory in self.memories:
+            warn_of_dtype(memory, opened.identity.dtype, self.tell)
         self._read_ahead()
         return self.queue
 
-    def refusal(self, subject: RowLabels, opened: Opened) -> str | None:
-        """Why a worker is refused: another version of the package; the memory itself refuses another model."""
-        reason = other_version(opened)
-        if reason is None and not self.described:
-            self._describe(opened)
-        return reason
-
-    def happened(self, unit: ChunkUnit, event: Done) -> None:
+    def happened(self, unit: Unit, event: Done) -> None:
         """Keep the predictions of a chunk until it is its turn."""
+        assert isinstance(unit, ChunkUnit)
         assert isinstance(event, RowsLabelled)
         self.labelled[unit.number] = event
 
-    def missing(self, unit: ChunkUnit) -> ChunkUnit:
+    def missing(self, unit: Unit) -> Unit:
         """The chunk itself: it is labelled from its beginning."""
         return unit
 
@@ -177,12 +163,7 @@ class RowsClient:
 
     def _read_ahead(self) -> None:
         while self.read < self.given_back + self.most and (chunk := next(self.chunks, None)) is not None:
-            self.queue.append(ChunkUnit(self.job, *chunk))
+            number, rows = chunk
+            first = next((row.where for row in rows if isinstance(row, Query)), "rows that cannot be read")
+            self.queue.append(ChunkUnit(self.job, f"{len(rows)} rows from {first}", number, rows))
             self.read += 1
-
-    def _describe(self, opened: Opened) -> None:
-        """Tell of the first worker's model what one process tells of its own."""
-        self.described = True
-        describe_engine(opened, self.tell)
-        for memory in self.memories:
-            warn_of_dtype(memory, opened.identity.dtype, self.tell)

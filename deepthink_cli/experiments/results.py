@@ -8,11 +8,11 @@ evaluated rows have different keys.
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from pydantic import TypeAdapter, ValidationError, with_config
 
@@ -208,6 +208,16 @@ class Result:
 
 
 ADAPTER = TypeAdapter(Result)
+T = TypeVar("T")
+Key = TypeVar("Key", bound=Hashable)
+
+
+def grouped(items: Iterable[T], key: Callable[[T], Key]) -> dict[Key, list[T]]:
+    """The items of each key, keys and items in the order of their first appearance."""
+    groups: dict[Key, list[T]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return groups
 
 
 def bits(right: Sequence[bool]) -> str:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections import deque
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.engine.opening import describe_engine, load
-from deepthink_cli.errors import DeepThinkError
 from deepthink_cli.events import Note, Progress, Tell, Warn, once, silent
 from deepthink_cli.experiments.executors.base import (
     Done,
@@ -21,30 +18,29 @@ from deepthink_cli.experiments.executors.base import (
     Opened,
     RowMade,
     RowsLabelled,
-    other_version,
+    Subject,
+    Unit,
 )
-from deepthink_cli.experiments.executors.scheduler import Scheduler
+from deepthink_cli.experiments.executors.scheduler import Scheduler, another_model
 from deepthink_cli.experiments.folder import RunFolder, open_run_folder
-from deepthink_cli.experiments.jobs import Job, PendingJobs, Prepared, known, of_models, of_runs, pending
+from deepthink_cli.experiments.jobs import Job, PendingJobs, Prepared, known, pending
+from deepthink_cli.experiments.plan import Run
 from deepthink_cli.experiments.progress import (
     InputsScored,
-    JobInfo,
     JobsPlanned,
     JobsStarted,
     RowWritten,
     RunEnded,
     RunsPrepared,
 )
-from deepthink_cli.experiments.results import Result, Setting
-from deepthink_cli.experiments.samples import write_samples, write_texts
-from deepthink_cli.experiments.scorer import check_ids, max_tokens_together, work
-from deepthink_cli.experiments.shards import Shard, Share
-from deepthink_cli.experiments.units import Planner, RunUnit, tasks_of
-from deepthink_cli.model.options import ModelOptions
+from deepthink_cli.experiments.results import Setting, grouped
+from deepthink_cli.experiments.same_data import check_continues
+from deepthink_cli.experiments.scorer import max_tokens_together, together, work
+from deepthink_cli.experiments.shards import Shard
+from deepthink_cli.experiments.units import RunUnit, Wanted, data_digest, missing_rows
+from deepthink_cli.io.text import json_sha256
+from deepthink_cli.provenance import ModelIdentity
 from deepthink_cli.selection.store import Store
-
-if TYPE_CHECKING:
-    from deepthink_cli.scoring.prediction import Prediction
 
 
 @dataclass(frozen=True)
@@ -59,17 +55,17 @@ class RunSummary:
 
 
 class Collector:
-    """Writes rows into a folder, with the scores of every input if `samples`, and tells of the progress."""
+    """Writes rows into a folder, and tells of the progress."""
 
-    def __init__(self, folder: RunFolder, samples: bool, tell: Tell = silent) -> None:
-        self.folder, self.samples, self.tell, self.tell_once = folder, samples, tell, once(tell)
-        self.inputs = self.written = 0
-        self.lines = {row.key: _digest(row) for row in folder.found}
+    def __init__(self, folder: RunFolder, tell: Tell) -> None:
+        self.folder, self.tell, self.tell_once = folder, tell, once(tell)
+        self.inputs = 0
 
     def happened(self, event: JobEvent) -> None:
-        """Note an event; raises DeepThinkError if writing fails, and for a row that exists with other contents."""
+        """Note an event; raises as `RunFolder.write` does."""
         if isinstance(event, RowMade):
-            self._write(event.job, event.row, event.predictions)
+            if self.folder.write(event.row, event.predictions, event.job.label):
+                self.tell(RowWritten(event.job, event.row))
             return
         self.tell(event)
         if isinstance(event, InputsScored):
@@ -79,39 +75,23 @@ class Collector:
                 if text is not None:
                     self.tell_once(Note(text))
 
-    def _write(self, job: JobInfo, row: Result, predictions: Sequence[Prediction]) -> None:
-        folder, line = self.folder, _digest(row)
-        if row.key in folder.unsampled:
-            if folder.unsampled[row.key].correct != row.correct:
-                raise DeepThinkError(
-                    f"{folder.folder}: {job.label} (key {row.key}) has other labels now than in its row, so "
-                    "its samples are not written; use the versions and the device of that run, or a new folder"
-                )
-            self._write_samples(row, predictions)
-            folder.sampled(row)  # the row itself stays as it is
-            self.tell(RowWritten(job, row))
-            return
-        if (known := self.lines.get(row.key)) is not None:
-            if known != line:
-                raise DeepThinkError(
-                    f"{folder.folder}: two workers made different rows of {job.label} (key {row.key}); the first is "
-                    "kept; check that all machines have the same versions and devices"
-                )
-            return
-        if self.samples:
-            self._write_samples(row, predictions)
-        folder.append(row)
-        self.lines[row.key] = line
-        self.written += 1
-        self.tell(RowWritten(job, row))
+    def groups(
+        self, jobs: Sequence[Job], mine: Collection[Prepared], identity: ModelIdentity, most: int
+    ) -> list[Wanted]:
+        """The jobs of a run that are read together, `most` tokens in one pass, with the missing rows of `mine`.
 
-    def _write_samples(self, row: Result, predictions: Sequence[Prediction]) -> None:
-        write_samples(self.folder.folder, row, predictions)
-        write_texts(self.folder.folder, str(row.setting.rows_sha256), predictions)
-
-
-def _digest(row: Result) -> bytes:
-    return hashlib.blake2b(row.line().encode(), digest_size=16).digest()
+        Tells of the rows that are there and of those that are missing. Raises InputError if rows of the folder come
+        from other data.
+        """
+        planned = [setting for job in jobs if job in mine for setting in job.settings(identity)]
+        check_continues(self.folder.found, planned)
+        groups = [missing_rows(group, mine, identity, self.folder.done) for group in together(jobs, most)]
+        unfinished = [(job, settings) for group in groups for job, settings in group.items() if settings]
+        there = len(planned) - sum(len(settings) for _, settings in unfinished)
+        if there:
+            self.tell(Note(f"{self.folder.folder}: {there} of {len(planned)} rows are there already"))
+        self.tell(JobsPlanned(len(unfinished), sum(job.scorings(settings) for job, settings in unfinished)))
+        return [group for group in groups if any(group.values())]
 
 
 def execute(
@@ -129,57 +109,71 @@ def execute(
     `samples`, every input's scores are written as well. What methods read of pools is cached in `store`. Raises
     InputError if another process writes the same run, and an error with a line for each unit that could not be done.
     """
-    share = Share(shard)
-    tell(RunsPrepared(list(of_runs(jobs)), out))
+    mine = list(jobs) if shard is None else part_of(jobs, shard)
+    tell(RunsPrepared(list(dict.fromkeys(job.run for job in jobs)), out))
     with open_run_folder(out, samples) as folder:
-        share.begin(out)
+        if shard is not None:
+            shard.begin(out)
         if folder.unsampled:
             text = f"{out}: the samples of {len(folder.unsampled)} rows are missing or damaged"
             tell(Warn(f"{text}; those of this command are made again"))
-        collector = Collector(folder, samples, tell)
+        collector = Collector(folder, tell)
         try:
             if executor is None:
-                summary = run_here(jobs, collector, share, tell, store)
+                seconds = run_here(jobs, mine, collector, store)
             else:
-                summary = distribute(jobs, executor, collector, share, tell)
+                seconds = distribute(jobs, mine, collector, executor)
         except KeyboardInterrupt:
             tell(Note(f"{out}: {folder.rows} rows are kept; the same command continues the run"))
             raise
         finally:
             tell(RunEnded())
-        share.end(out)
-    return summary
+        if shard is not None:
+            shard.end(out, plan_digest(jobs))
+    return RunSummary(str(out), sum(job.rows for job in mine), folder.written, collector.inputs, seconds)
 
 
-def run_here(
-    jobs: Sequence[Prepared], collector: Collector, share: Share, tell: Tell, store: Store | None
-) -> RunSummary:
-    """Load each model and write the missing rows of its runs; raises what a job raises."""
-    planner, seconds = Planner(collector.folder, share, share.of, tell), 0.0
-    for of_model in of_models(jobs).values():
-        engine = load(of_model[0].run.spec, tell)
-        describe_engine(engine, tell)
+def part_of(jobs: Sequence[Prepared], shard: Shard) -> list[Prepared]:
+    """The jobs of a shard: neighbours, with about as many inputs as those of the other shards.
+
+    The jobs of one task whose demonstrations are chosen stay together: they are grouped only when they are chosen.
+    """
+    blocks = grouped(jobs, lambda job: (job.run, job.task.name) if isinstance(job, PendingJobs) else job)
+    taken = shard.takes([sum(job.inputs for job in block) for block in blocks.values()])
+    return [job for block, is_mine in zip(blocks.values(), taken, strict=True) if is_mine for job in block]
+
+
+def plan_digest(jobs: Sequence[Prepared]) -> str:
+    """The digest of the options, the models and the data of all jobs, wherever these are."""
+    planned = [
+        [
+            run.options.model_dump(mode="json", exclude={"models", "tasks", "data_dir", "demos"}),
+            run.spec.identify().contents_sha256,
+            data_digest(of_run),
+        ]
+        for run, of_run in grouped(jobs, lambda job: job.run).items()
+    ]
+    return json_sha256(planned)[:16]
+
+
+def run_here(jobs: Sequence[Prepared], mine: Sequence[Prepared], collector: Collector, store: Store | None) -> float:
+    """Load each model and write the missing rows of its runs; the seconds without loading. Raises what a job raises."""
+    seconds = 0.0
+    for of_model in grouped(mine, lambda job: job.model).values():
+        engine = load(of_model[0].run.spec, collector.tell)
+        describe_engine(engine, collector.tell)
         started = time.perf_counter()
-        for of_run in of_runs(of_model).values():
-            _write(of_run, engine, planner, collector, store)
+        for run, of_run in grouped(of_model, lambda job: job.run).items():
+            read, written = known(job for job in jobs if job.run is run), set(of_run)
+            if to_choose := pending(of_run):
+                read = _chosen(to_choose, engine, collector.tell, store)
+                written = set(read)
+            for wanted in collector.groups(read, written, engine.identity, max_tokens_together(engine)):
+                for event in work(engine, wanted, collector.folder.samples):
+                    collector.happened(event)
         seconds += time.perf_counter() - started
         del engine  # before the next model is loaded
-    return RunSummary(str(collector.folder.folder), planner.rows, collector.written, collector.inputs, seconds)
-
-
-def _write(
-    jobs: Sequence[Prepared], engine: Engine, planner: Planner, collector: Collector, store: Store | None
-) -> None:
-    """Write the missing rows of a run."""
-    to_choose, found = pending(jobs), known(jobs)
-    if to_choose:
-        tasks = {unit.task for unit in planner.pending(to_choose, engine.identity)}
-        found = _chosen([each for each in to_choose if each.task.name in tasks], engine, planner.tell, store)
-    units = planner.known(found, engine.identity, max_tokens_together(engine), is_mine=bool(to_choose))
-    check_ids(engine, (job for _, wanted in units for job in wanted))
-    for _, wanted in units:
-        for event in work(engine, wanted, collector.samples):
-            collector.happened(event)
+    return seconds
 
 
 def _chosen(jobs: Sequence[PendingJobs], engine: Engine, tell: Tell, store: Store | None) -> list[Job]:
@@ -188,20 +182,21 @@ def _chosen(jobs: Sequence[PendingJobs], engine: Engine, tell: Tell, store: Stor
     for number, each in enumerate(jobs):
         tell(Progress("choosing demonstrations", number, len(jobs), {"method": each.request.method}))
         chosen += each.jobs(engine, store)
-    if jobs:
-        tell(Progress("choosing demonstrations", len(jobs), len(jobs), {"method": ""}))
+    tell(Progress("choosing demonstrations", len(jobs), len(jobs), {"method": ""}))
     return chosen
 
 
-def distribute(
-    jobs: Sequence[Prepared], executor: Executor, collector: Collector, share: Share, tell: Tell
-) -> RunSummary:
-    """Write the missing rows of runs, made by workers; raises one error with a line for each unit that failed."""
-    started, out = time.perf_counter(), str(collector.folder.folder)
-    client = RunClient(jobs, collector, Planner(collector.folder, share, share.of * executor.workers, tell))
-    most = {model: len(known(of_model)) + len(tasks_of(pending(of_model))) for model, of_model in client.jobs.items()}
-    scheduler = Scheduler(executor, client, most, tell, collector.samples)
-    scheduler.run()
+def distribute(jobs: Sequence[Prepared], mine: Sequence[Prepared], collector: Collector, executor: Executor) -> float:
+    """Write the missing rows of runs, made by workers; the seconds that it took.
+
+    Raises one error with a line for each unit that failed.
+    """
+    started, folder, tell = time.perf_counter(), collector.folder, collector.tell
+    client = RunClient(jobs, mine, collector, executor.workers)
+    most = {model: len(client.mine[model]) for model in client.mine}
+    scheduler = Scheduler(executor, client, most, tell)
+    for _ in scheduler.steps():
+        pass
     counts = scheduler.counts
     tell(
         Note(
@@ -210,71 +205,81 @@ def distribute(
         )
     )
     if scheduler.failures:
-        tell(Note(f"{out}: {collector.folder.rows} rows are kept; the same command continues the run"))
+        tell(Note(f"{folder.folder}: {folder.rows} rows are kept; the same command continues the run"))
     scheduler.raise_failures()
-    seconds = time.perf_counter() - started
-    return RunSummary(out, client.planner.rows, collector.written, collector.inputs, seconds)
+    return time.perf_counter() - started
 
 
 class RunClient:
     """What the scheduler asks about the units of runs; see `Client` there."""
 
-    def __init__(self, jobs: Sequence[Prepared], collector: Collector, planner: Planner) -> None:
-        self.jobs, self.collector, self.planner, self.tell = of_models(jobs), collector, planner, planner.tell
-        self.first: dict[ModelOptions, Opened] = {}
+    def __init__(self, jobs: Sequence[Prepared], mine: Sequence[Prepared], collector: Collector, workers: int) -> None:
+        self.jobs, self.collector, self.workers = jobs, collector, workers
+        self.mine: dict[Subject, list[Prepared]] = dict(grouped(mine, lambda job: job.model).items())
+        self.done = frozenset[str]()
 
-    def units(self, model: ModelOptions, opened: Opened) -> deque[RunUnit]:
+    def refusal(self, subject: Subject, opened: Opened) -> str | None:
+        """Why the first worker with a model is refused: it has another model than this machine."""
+        differing = self.mine[subject][0].run.spec.identify().differences(opened.identity)
+        return another_model(subject, opened, "this machine", differing)
+
+    def units(self, subject: Subject, opened: Opened) -> deque[Unit]:
         """The units of a model with missing rows; raises InputError if rows of the folder come from other data."""
-        units: dict[str, RunUnit] = {}  # two requests may have a unit in common
-        for of_run in of_runs(self.jobs[model]).values():
-            to_choose = pending(of_run)
-            for unit in self._pending(to_choose, opened) if to_choose else self._known(known(of_run), opened):
-                units.setdefault(unit.digest, unit)
-        return deque(units.values())
+        units, self.done = deque[Unit](), frozenset(self.collector.folder.done)
+        for run, mine in grouped(self.mine[subject], lambda job: job.run).items():
+            units += self._pending(pending(mine)) if pending(mine) else self._known(run, mine, opened)
+        return units
 
-    def refusal(self, model: ModelOptions, opened: Opened) -> str | None:
-        """Why a worker is refused: another version of the package, or another model than the others have."""
-        if (reason := other_version(opened)) is not None:
-            return reason
-        first = self.first.get(model)
-        if first is None:
-            differing = self.jobs[model][0].run.spec.identify().differences(opened.identity)
-        else:
-            ours, others = asdict(first.identity), asdict(opened.identity)
-            differing = [name for name in ours if ours[name] != others[name]]
-        if differing:
-            return (
-                f"{opened.host} has another {model.model} than {'the other workers' if first else 'this machine'}: its "
-                f"{' and '.join(differing)} differs; give all machines the same files and options"
-            )
-        if first is None:
-            self.first[model] = opened
-            describe_engine(opened, self.tell)
-        return None
-
-    def happened(self, unit: RunUnit, event: Done) -> None:
+    def happened(self, unit: Unit, event: Done) -> None:
         """Write a row, or show progress."""
         assert not isinstance(event, RowsLabelled)
         self.collector.happened(event)
 
-    def missing(self, unit: RunUnit) -> RunUnit:
+    def missing(self, unit: Unit) -> Unit:
         """The unit without the rows that exist by now."""
-        return replace(unit, done=unit.done | self.collector.folder.done)
+        assert isinstance(unit, RunUnit)
+        return replace(unit, done=frozenset(self.collector.folder.done))
 
-    def _known(self, jobs: Sequence[Job], opened: Opened) -> list[RunUnit]:
+    def _known(self, run: Run, mine: Sequence[Prepared], opened: Opened) -> list[RunUnit]:
         """The units of jobs whose demonstrations are known, the longest first, so that workers end together."""
-        found = self.planner.known(jobs, opened.identity, opened.most)
-        units = [(sum(map(_tokens, wanted, wanted.values())), unit) for unit, wanted in found if any(wanted.values())]
+        jobs = known(job for job in self.jobs if job.run is run)
+        of_tasks = grouped(jobs, lambda job: job.task.name).values()
+        numbers = {job: number for of_task in of_tasks for number, job in enumerate(of_task)}
+        groups, units = self.collector.groups(jobs, set(mine), opened.identity, opened.most), []
+        for wanted in groups:
+            unfinished = [job for job, settings in wanted.items() if settings]
+            parts = min(len(unfinished), -(-self.workers // len(groups)))
+            for written in (unfinished[first::parts] for first in range(parts)):
+                more = f" and {len(written) - 1} more" if len(written) > 1 else ""
+                unit = self._unit(run, list(wanted), f"{written[0].label}{more}")
+                unit = replace(
+                    unit,
+                    jobs=tuple(numbers[job] for job in wanted),
+                    written=tuple(numbers[job] for job in written),
+                )
+                units.append((sum(_tokens(job, wanted[job]) for job in written), unit))
         return [unit for _, unit in sorted(units, key=lambda entry: -entry[0])]
 
-    def _pending(self, jobs: Sequence[PendingJobs], opened: Opened) -> list[RunUnit]:
-        """The units of tasks whose demonstrations are chosen by the workers."""
-        units = list(self.planner.pending(jobs, opened.identity))
-        mine = [each for each in jobs if each.task.name in {unit.task for unit in units}]
-        self.planner.rows += sum(each.rows for each in mine)
-        number = len(mine) * len(jobs[0].run.options.techniques)
-        self.tell(JobsPlanned(number, sum(each.inputs for each in mine)))
-        return units
+    def _pending(self, mine: Sequence[PendingJobs]) -> list[RunUnit]:
+        """A unit for each task whose demonstrations are chosen by the workers."""
+        number = len(mine) * len(mine[0].run.options.techniques)
+        self.collector.tell(JobsPlanned(number, sum(each.inputs for each in mine)))
+        tasks = grouped(mine, lambda job: job.task.name)
+        return [self._unit(mine[0].run, of_task, task) for task, of_task in tasks.items()]
+
+    def _unit(self, run: Run, read: Sequence[Prepared], label: str) -> RunUnit:
+        """The unit of all jobs of a task."""
+        return RunUnit(
+            subject=read[0].model,
+            label=label,
+            run=run.options,
+            task=read[0].task.name,
+            jobs=(),
+            written=(),
+            digest=data_digest(read),
+            done=self.done,
+            samples=self.collector.folder.samples,
+        )
 
 
 def _tokens(job: Job, wanted: Sequence[Setting]) -> float:

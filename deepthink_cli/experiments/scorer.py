@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from deepthink_cli.calibration.calibrator import Calibrator
-from deepthink_cli.calibration.labelled import LabelledRows, Measured
+from deepthink_cli.calibration.labelled import LabelledRows, Measured, check_labelled
 from deepthink_cli.calibration.registry import of_labelled
 from deepthink_cli.data.examples import Query, Skipped
 from deepthink_cli.engine.base import Engine
@@ -58,23 +58,19 @@ def together(jobs: Iterable[Job], most: int) -> Iterator[list[Job]]:
         yield group
 
 
-def check_ids(engine: Engine, jobs: Iterable[Job]) -> None:
-    """Raise InputError for a token of the demonstrations that the model does not have."""
-    for job in jobs:
-        for member in job.members:
-            engine.check_ids(member.token_ids, f"task {job.label}: demonstrations")
-
-
 def work(engine: Engine, wanted: Mapping[Job, Sequence[Setting]], samples: bool = False) -> Iterator[JobEvent]:
     """Read jobs together, and make the rows that are wanted of each; yields nothing if there are none.
 
     Jobs without any are read all the same: rows do not depend on what is missing. As many memories are made together
-    as fit the free memory of the device.
+    as fit the free memory of the device. Raises InputError for a token of the demonstrations that the model lacks.
     """
     scorers = [JobScorer(engine, job, settings, samples) for job, settings in wanted.items()]
     jobs = [scorer.info for scorer in scorers if scorer.wanted]
     if not jobs:
         return
+    for job in wanted:
+        for member in job.members:
+            engine.check_ids(member.token_ids, f"task {job.label}: demonstrations")
     yield JobsStarted(jobs)
     yield from _read(engine, [scorer for scorer in scorers if scorer.job.tuning is None])
     for scorer in scorers:
@@ -177,8 +173,11 @@ class JobScorer:
             one_by_one = [[memory] for memory in memories]
             predictions = Calibrator(self.engine, one_by_one, others, self.job.run.options.scoring)(predictions)
         if labelled:
-            dev = LabelledRows(measured["dev"], self.job.demonstrations, f"task {self.job.label}: its dev rows")
-            by_name = dev.corrections(labelled, None if part == "dev" else measured[part])
+            dev = LabelledRows(measured["dev"], self.job.demonstrations)
+            for method in labelled:
+                check_labelled(method, dev.queries, self.job.demonstrations, f"task {self.job.label}: its dev rows")
+            rows = None if part == "dev" else measured[part]
+            by_name = {method.name: dev.corrected(method, rows) for method in labelled}
             predictions = [
                 replace(each, calibrated={**each.calibrated, **{name: of[place] for name, of in by_name.items()}})
                 for place, each in enumerate(predictions)

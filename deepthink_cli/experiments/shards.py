@@ -1,18 +1,17 @@
-"""Shards of a run: each does its part of the units in a folder of its own, with nothing between them but the plan.
+"""Shards of a run: each does its part of the jobs in a folder of its own, with nothing between them but the plan.
 
-A shard that is done has a `shard.json` of what it planned, by which a report tells whether the shards belong together.
+A shard that is done has a `shard.json` with the digest of the plan, by which a report tells whether the shards belong
+together.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
-
-from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 
 from deepthink_cli.errors import InputError, option
 from deepthink_cli.experiments.results import FILE
@@ -39,15 +38,11 @@ class Shard:
             raise InputError.of("shard", text, "give I/N, part I of N from 1/N to N/N, as in 1/4")
         return shard
 
-    def has(self, place: int) -> bool:
-        """Whether the unit at this place of the plan, from 0, belongs to this shard: the shards take them in turn."""
-        return place % self.of == self.number - 1
-
     def folder(self, out: Path) -> Path:
         """`out/shard-I-of-N`; raises InputError if `out` holds a run, or shards of another number."""
         if (out / FILE).exists():
             raise InputError.of("output", out, "holds a run that is not divided into shards; name a new folder")
-        others = {int(_NAME.fullmatch(path.name)[2]) for path in _shard_folders(out)} - {self.of}  # type: ignore[index]
+        others = {_parts(path)[1] for path in _shard_folders(out)} - {self.of}
         if others:
             raise InputError.of(
                 "output",
@@ -56,50 +51,19 @@ class Shard:
             )
         return out / f"shard-{self.number}-of-{self.of}"
 
-
-@with_config(ConfigDict(extra="forbid", defer_build=True))
-@dataclass(frozen=True)
-class Manifest:
-    """What a shard planned: `units` and `rows` of all shards together, and the digest of the list of units."""
-
-    shard: int
-    of: int
-    units: int
-    rows: int
-    plan: str
-
-
-class Share:
-    """The units that this process is to do: those of a shard, or all of them; counts what it is asked about."""
-
-    def __init__(self, shard: Shard | None = None) -> None:
-        self.shard = shard
-        self.digests: list[str] = []
-        self.rows = 0
-
-    def takes(self, digest: str, rows: int) -> bool:
-        """Whether the next unit of the plan, with this digest and this number of rows, is to be done."""
-        self.digests.append(digest)
-        self.rows += rows
-        return self.shard is None or self.shard.has(len(self.digests) - 1)
-
-    @property
-    def of(self) -> int:
-        """The number of shards; 1 for a run that is not divided."""
-        return 1 if self.shard is None else self.shard.of
+    def takes(self, sizes: Sequence[int]) -> list[bool]:
+        """Which of some neighbouring blocks of work belong to this shard: about as much of it as to any other."""
+        middles = [after - size / 2 for after, size in zip(accumulate(sizes), sizes, strict=True)]
+        return [int(middle * self.of / sum(sizes)) == self.number - 1 for middle in middles]
 
     def begin(self, folder: Path) -> None:
-        """Remove what an earlier run of the shard planned, until it is done again."""
-        if self.shard is not None:
-            (folder / MANIFEST).unlink(missing_ok=True)
+        """Remove the plan of an earlier run of the shard, until it is done again."""
+        (folder / MANIFEST).unlink(missing_ok=True)
 
-    def end(self, folder: Path) -> None:
-        """Write what a shard that is done has planned; raises DeepThinkError if that fails."""
-        if self.shard is not None:
-            plan = hashlib.sha256("".join(sorted(self.digests)).encode()).hexdigest()[:16]
-            manifest = Manifest(self.shard.number, self.shard.of, len(self.digests), self.rows, plan)
-            with writing(folder / MANIFEST) as file:
-                file.write(json.dumps(asdict(manifest)) + "\n")
+    def end(self, folder: Path, plan: str) -> None:
+        """Write the digest of the plan of a shard that is done; raises DeepThinkError if that fails."""
+        with writing(folder / MANIFEST) as file:
+            file.write(json.dumps({"plan": plan}) + "\n")
 
 
 def with_shards(runs: Iterable[Path]) -> list[Path]:
@@ -116,41 +80,33 @@ def shard_warnings(runs: Iterable[Path]) -> list[str]:
 
 
 def _warnings(run: Path) -> list[str]:
-    folders = _shard_folders(run)
-    if not folders:
-        return []
-    manifests = [_manifest(folder / MANIFEST) for folder in folders if (folder / MANIFEST).is_file()]
-    of = int(_NAME.fullmatch(folders[0].name)[2])  # type: ignore[index]
-    missing = sorted(set(range(1, of + 1)) - {manifest.shard for manifest in manifests})
+    plans = {folder: _plan(folder / MANIFEST) for folder in _shard_folders(run) if (folder / MANIFEST).is_file()}
+    of = max((_parts(folder)[1] for folder in _shard_folders(run)), default=0)
+    missing = sorted(set(range(1, of + 1)) - {_parts(folder)[0] for folder in plans})
     lines = []
     if missing:
         lines.append(f"{run}: shard {', '.join(map(str, missing))} of {of} is not done: rows are missing")
-    if len({manifest.plan for manifest in manifests}) > 1:
+    if len(set(plans.values())) > 1:
         lines.append(
             f"{run}: its shards were planned differently (other options, data or devices), so rows may be missing; "
             "run all shards again with one command"
         )
-    rows = sum(_lines(folder / FILE) for folder in folders)
-    if not lines and rows < manifests[0].rows:
-        lines.append(f"{run}: {rows} of {manifests[0].rows} rows are there; run the shards again, which continues them")
     return lines
 
 
 def _shard_folders(run: Path) -> list[Path]:
     """The folders of a run's shards, in the order of their numbers."""
     folders = [path for path in run.iterdir() if _NAME.fullmatch(path.name)] if run.is_dir() else []
-    return sorted(folders, key=lambda path: [int(number) for number in _NAME.findall(path.name)[0]])
+    return sorted(folders, key=_parts)
 
 
-def _lines(path: Path) -> int:
-    return path.read_bytes().count(b"\n") if path.is_file() else 0
+def _parts(folder: Path) -> tuple[int, ...]:
+    """The number of a shard, and the number of all shards."""
+    return tuple(map(int, _NAME.findall(folder.name)[0]))
 
 
-def _manifest(path: Path) -> Manifest:
+def _plan(path: Path) -> str:
     try:
-        return _ADAPTER.validate_json(path.read_bytes())
-    except ValidationError as error:
+        return str(json.loads(path.read_bytes())["plan"])
+    except (ValueError, TypeError, KeyError) as error:
         raise InputError(f"{path}: is not what a shard writes; remove it and run the shard again") from error
-
-
-_ADAPTER = TypeAdapter(Manifest)

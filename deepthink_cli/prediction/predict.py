@@ -125,7 +125,7 @@ class Labelling:
         if extended and checked is not None and checked.own_candidates:
             rows = queries_or_skipped(source, demonstrations.template, demonstrations.labels)
             extended.check_rows(rows, demonstrations.labels)
-        check = scorer.row_check(spec.tokenizer, spec.limits, spec.id, same_labels)
+        check = scorer.row_check(spec, same_labels)
         return cls(scorer, source, spec, checked, skip, check, extended, tell)
 
     def here(self, loaded: Loaded | None = None, size: int = CHUNK, flush: bool = False) -> LabelRows:

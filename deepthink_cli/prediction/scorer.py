@@ -20,23 +20,23 @@ from deepthink_cli.artifact.opening import (
     opened,
     with_first_reading,
 )
-from deepthink_cli.calibration.basis import check_calibrations, check_inputs
-from deepthink_cli.calibration.calibrator import Calibrator
-from deepthink_cli.calibration.extended_labels import ExtendedLabels, check_labels
-from deepthink_cli.calibration.notes import CheckRow, row_check
-from deepthink_cli.calibration.registry import from_rows
+from deepthink_cli.calibration.basis import BasisInputs, check_calibrations, check_inputs
+from deepthink_cli.calibration.calibrator import Calibrator, own_candidates
+from deepthink_cli.calibration.extended_labels import ExtendedLabels, other_score
+from deepthink_cli.calibration.notes import CheckRow, of_labels
+from deepthink_cli.calibration.registry import NONE, from_rows, from_texts
 from deepthink_cli.calibration.stored import in_use
 from deepthink_cli.data.examples import Query, Skipped
 from deepthink_cli.data.source import RowSource
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError, Problems, option
 from deepthink_cli.events import Progress, Tell, silent
-from deepthink_cli.model.limits import Limits
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.multilabel import has_several
 from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.scoring.inputs import CheckedRows, check_tokens
+from deepthink_cli.scoring.likelihood import check_fits
 from deepthink_cli.scoring.pipeline import CHUNK, NO_REASON, Part, longest_of, predictions
 from deepthink_cli.scoring.probe import Probed, probe
 from deepthink_cli.scoring.scoring import PLAIN, Scoring
@@ -116,14 +116,47 @@ class Scorer:
                 check_tokens(each.provenance.demonstrations, spec, source, checked, self.scoring)
 
     def check_labels(self, tokenizer: PreTrainedTokenizerBase, tell: Tell) -> ExtendedLabels | None:
-        """Warn of labels that are never chosen; returns the check that warns of rows' own candidates."""
-        return check_labels(tokenizer, self.demonstrations, self.scoring, self.calibrate, tell)
+        """Warn of label words that the scoring never chooses; returns the check that warns of rows' own candidates.
 
-    def row_check(
-        self, tokenizer: PreTrainedTokenizerBase, limits: Limits, model: str, same_labels: bool = False
-    ) -> CheckRow:
-        """A function that raises InputError for a row that a calibration does not support (`row_check`)."""
-        return row_check(self.calibrate, self.demonstrations, tokenizer, limits, model, self.scoring, same_labels)
+        None for a mean per token, and if the first calibration gives the label. Raises InputError if the label words
+        cannot be tokenised for this score.
+        """
+        if not self.scoring.prefers_short:
+            return None
+        is_raw, demonstrations = "".join(self.calibrate[:1]) in ("", NONE), self.demonstrations
+        options, told = other_score(self.scoring), tell if is_raw else silent
+        extended = ExtendedLabels(tokenizer, demonstrations, self.scoring, told, options=options)
+        example = demonstrations.examples[0]
+        extended.check_labels(example.text, demonstrations.labels or (example.label,))
+        return extended if is_raw else None
+
+    def row_check(self, model: ModelSpec | Engine, same_labels: bool = False) -> CheckRow:
+        """A function that raises InputError, naming the row, for candidates that a calibration does not support.
+
+        With `same_labels`, all candidates must be labels of the memory.
+        """
+        demonstrations, limits = self.demonstrations, model.limits
+        labels, named = set(demonstrations.labels), model.id if isinstance(model, ModelSpec) else model.identity.id
+        texts = [
+            BasisInputs(name, model.tokenizer, demonstrations, self.scoring) for name in from_texts(self.calibrate)
+        ]
+
+        def check(query: Query) -> None:
+            if set(query.candidates) == labels:
+                return
+            if same_labels and not set(query.candidates) <= labels:
+                reason = "has candidates of its own, which are no columns of a table; write .jsonl"
+                raise InputError(f"{query.where}: {reason}")
+            for name in of_labels(self.calibrate):
+                raise own_candidates(name, query.where)
+            try:
+                for inputs in texts:
+                    for tokenized in inputs([query.candidates])[1]:
+                        check_fits(limits, named, demonstrations, tokenized)
+            except InputError as error:
+                raise InputError(*(f"{query.where}: {message}" for message in error.messages)) from error
+
+        return check
 
     def load(self, spec: ModelSpec, tell: Tell) -> Loaded:
         """Load the model's weights and the memories, and check that they fit; warns of a different compute dtype."""
@@ -178,19 +211,18 @@ class Loaded:
         progress: Progress | None = None,
         tell: Tell = silent,
     ) -> Iterator[Part]:
-        """Yield the predictions of every `size` rows, with the arguments of `scoring.pipeline.predictions`."""
-        raw = predictions(
-            self.engine,
-            self.members,
-            rows,
-            size=size,
-            flush=flush,
-            scoring=self.scorer.scoring,
-            skip=skip,
-            tell=tell,
-            progress=progress,
-        )
-        return self.calibrator.corrected(raw)
+        """Yield the predictions of every `size` rows, with the arguments of `scoring.pipeline.predictions`.
+
+        After each chunk, `tell` is called with the updated `progress`.
+        """
+        scoring, last = self.scorer.scoring, self.members[0][-1].iteration
+        raw = predictions(self.engine, self.members, rows, size=size, flush=flush, scoring=scoring, skip=skip)
+        for part in self.calibrator.corrected(raw):
+            if progress is not None:
+                done = sum(isinstance(row, Skipped) or row.iteration == last for row in part)
+                progress = replace(progress, done=progress.done + done)
+                tell(progress)
+            yield part
 
     def probe(
         self, rows: Iterable[Query | Skipped], count: int, *, size: int = CHUNK, skip: Collection[str] = NO_REASON

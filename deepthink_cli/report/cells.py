@@ -1,45 +1,19 @@
-"""One row of a report: as formatted text, as numbers, and beside published figures."""
+"""One row of a report, as formatted text and as numbers, and published figures beside it."""
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.registry import Registry, instance_of
 
 if TYPE_CHECKING:
     from deepthink_cli.report.significance import Spread
-    from deepthink_cli.report.tables import TableRow
-
+    from deepthink_cli.report.tables import PublishedFigure, TableRow
 
 NONE = "-"  # in place of a missing baseline
-
-
-class PublishedFigure(Protocol):
-    """One published accuracy, in percent, and the number of its table."""
-
-    @property
-    def accuracy(self) -> float: ...
-
-    @property
-    def table(self) -> int: ...
-
-
-@dataclass(frozen=True)
-class ReportLine:
-    """A row of a table, and two published figures for the same model and task, if any."""
-
-    row: TableRow
-    paper_plain: PublishedFigure | None = None
-    paper_thinking: PublishedFigure | None = None
-
-    @property
-    def table(self) -> int | None:
-        """The number of the published table."""
-        cell = self.paper_plain or self.paper_thinking
-        return cell.table if cell else None
 
 
 @dataclass(frozen=True)
@@ -52,7 +26,7 @@ class Published:
     """
 
     find: Callable[[TableRow], tuple[PublishedFigure | None, PublishedFigure | None]] | str
-    notes: Callable[[Sequence[ReportLine]], Sequence[str]] | str
+    notes: Callable[[Sequence[TableRow]], Sequence[str]] | str
     summary: str
     source: str
 
@@ -60,9 +34,9 @@ class Published:
 PUBLISHED: Registry[Published] = Registry("published", {}, instance_of(Published))
 
 
-def texts(line: ReportLine) -> dict[str, str]:
+def texts(row: TableRow) -> dict[str, str]:
     """The formatted cells by column heading; a cell without a value is empty."""
-    row, gain = line.row, line.row.gain
+    gain = row.gain
     ends = None if gain is None else gain.ci95
     return {
         "task": _name(row),
@@ -76,15 +50,15 @@ def texts(line: ReportLine) -> dict[str, str]:
         "p": "" if gain is None else _p(gain.wilcoxon_p),
         "McNemar": NONE if gain is None else f"{row.better} / {row.worse}",
         "oracle": _percent(row.oracle),
-        "paper: ICL": f"{line.paper_plain.accuracy:.1f}" if line.paper_plain else "",
-        "paper: D-T": f"{line.paper_thinking.accuracy:.1f}" if line.paper_thinking else "",
-        "table": str(line.table or ""),
+        "paper: ICL": f"{row.paper_plain.accuracy:.1f}" if row.paper_plain else "",
+        "paper: D-T": f"{row.paper_thinking.accuracy:.1f}" if row.paper_thinking else "",
+        "table": str(row.paper_table or ""),
     }
 
 
-def values(line: ReportLine) -> dict[str, Any]:
+def values(row: TableRow) -> dict[str, Any]:
     """The row's numbers, as `rounded`; accuracies are in [0, 1]."""
-    row, gain = line.row, line.row.gain
+    gain = row.gain
     low, high = (None if gain is None else gain.ci95) or (None, None)
     numbers = {
         **row.arm.values(),
@@ -93,7 +67,8 @@ def values(line: ReportLine) -> dict[str, Any]:
         "tasks": row.tasks,
         "tasks_known": row.known,
         "seeds": len(row.scores),
-        **{name: _common(row.settings(name)) for name in ("shots", "limit")},
+        "shots": _common({each.setting.shots for each in row.of_tasks}),
+        "limit": _common({each.setting.limit for each in row.of_tasks}),
         "n": row.inputs,
         "chosen_on_dev": row.on_dev,
         **_range("iteration", row.iterations),
@@ -104,12 +79,12 @@ def values(line: ReportLine) -> dict[str, Any]:
         "difference_low": low,
         "difference_high": high,
         "wilcoxon_p": None if gain is None else gain.wilcoxon_p,
-        "mcnemar_better": None if row.gain is None else row.better,
-        "mcnemar_worse": None if row.gain is None else row.worse,
+        "mcnemar_better": None if gain is None else row.better,
+        "mcnemar_worse": None if gain is None else row.worse,
         **_moments("oracle", row.oracle),
-        "paper_table": line.table,
-        "paper_icl": _share(line.paper_plain),
-        "paper_thinking": _share(line.paper_thinking),
+        "paper_table": row.paper_table,
+        "paper_icl": _share(row.paper_plain),
+        "paper_thinking": _share(row.paper_thinking),
     }
     return {name: rounded(value) for name, value in numbers.items()}
 

@@ -6,16 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import fmean
-from typing import get_args
 
-from deepthink_cli.experiments.results import Part
+from deepthink_cli.experiments.results import Part, grouped
 from deepthink_cli.report.arms import Arm
-from deepthink_cli.report.baselines import mean_plain
-from deepthink_cli.report.job_results import JobResults, different_seeds, grouped
+from deepthink_cli.report.job_results import PARTS, JobResults, different_seeds, mean_plain
 from deepthink_cli.report.significance import Paired, Spread, differences
 from deepthink_cli.report.tables import LARGE, groups_of, in_order, is_detail, names_of
-
-PARTS: tuple[Part, ...] = get_args(Part)
 
 
 @dataclass(frozen=True)

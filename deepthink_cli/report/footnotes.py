@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from deepthink_cli.experiments.results import Result
+from deepthink_cli.experiments.results import Result, grouped
 from deepthink_cli.report.arms import Arm, varying
-from deepthink_cli.report.job_results import JobResults, Seed, grouped
+from deepthink_cli.report.job_results import JobResults, Seed
 from deepthink_cli.report.tables import LARGE, span
 
 KINDS = {"skipped": "Inputs skipped", "left_out": "Training rows never used as demonstrations"}

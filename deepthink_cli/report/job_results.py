@@ -1,23 +1,29 @@
-"""The rows of runs that a report shows, grouped by job: all iterations of one model, task, seed and update rule."""
+"""The rows of runs that a report shows, grouped by job, each job with its baseline.
+
+A job has all iterations of one model, task, seed and update rule. Its baseline is the result at T = 1 of the same
+demonstrations, on the inputs that both have scored.
+"""
 
 from __future__ import annotations
 
 import difflib
 import re
 from collections import defaultdict
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import total_ordering
+from functools import cached_property, total_ordering
 from pathlib import Path
-from typing import Any, TypeVar
+from statistics import fmean
+from typing import Any, TypeVar, get_args
 
 from deepthink_cli.errors import InputError, Problems, option
-from deepthink_cli.experiments.results import FILE, Part, Result, Setting, read_results
+from deepthink_cli.experiments.results import FILE, Part, Result, Setting, grouped, read_results
 from deepthink_cli.experiments.same_data import check_agree
 from deepthink_cli.experiments.shards import with_shards
-from deepthink_cli.report.arms import SPLITTING, Arm
-from deepthink_cli.report.baselines import Baselines, Comparison
+from deepthink_cli.report.arms import READING, SPLITTING, Arm, is_rival, without_step
+from deepthink_cli.report.significance import Discordant, discordant
 from deepthink_cli.tasks.catalogue import built_in
+from deepthink_cli.techniques.registry import find_recorded
 
 
 class RowLimits:
@@ -118,6 +124,113 @@ def _text(value: object) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
+class Baselines:
+    """The baselines among rows: all rows of a folder, also if only some of them are shown.
+
+    The baseline of Deep-Thinking, and of techniques that change the labels, is their own T = 1. The baseline of other
+    techniques is plain in-context learning with the same demonstrations. Fields that affect only further readings, such
+    as eta, do not distinguish baselines.
+    """
+
+    def __init__(self, rows: Iterable[Result]) -> None:
+        self._rows: dict[Setting, list[Result]] = defaultdict(list)
+        for row in rows:
+            if row.setting.iteration == 1 and not is_rival(row.setting.technique):
+                self._rows[_compared_with(row.setting)].append(row)
+
+    def of(self, row: Result) -> Result | None:
+        """The baseline of a row; None if the rows have none with the same demonstrations and inputs.
+
+        Of several, the first with the row's own positions and update rule.
+        """
+        ours, others = row.setting, self._rows.get(_compared_with(row.setting), ())
+
+        def distance(each: Result) -> list[bool]:
+            return [getattr(each.setting, name) != getattr(ours, name) for name in READING]
+
+        return min((each for each in others if _agree(row, each)), key=distance, default=None)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A result and its baseline, or None."""
+
+    result: Result
+    baseline: Result | None
+
+    @cached_property
+    def answers(self) -> tuple[list[bool], list[bool]] | None:
+        """Whether the baseline and the result are right, for every input that both have; None without a baseline."""
+        if self.baseline is None:
+            return None
+        baseline, result = on_common_inputs([self.baseline, self.result])
+        return baseline, result
+
+    @property
+    def plain(self) -> float | None:
+        """The accuracy of the baseline."""
+        if self.answers is None or self.baseline is None:
+            return None
+        return _share(self.answers[0], self.baseline)
+
+    @property
+    def thinking(self) -> float:
+        """The accuracy of the result."""
+        return self.result.accuracy if self.answers is None else _share(self.answers[1], self.result)
+
+    @property
+    def discordant(self) -> Discordant | None:
+        """The inputs that only one of the two gets right."""
+        return None if self.answers is None else discordant(*self.answers)
+
+
+def mean_plain(comparisons: Sequence[Comparison]) -> float | None:
+    """The accuracy of the baselines, the mean over tasks; None if one is missing."""
+    known = [each.plain for each in comparisons if each.plain is not None]
+    return fmean(known) if len(known) == len(comparisons) else None
+
+
+def on_common_inputs(results: Sequence[Result]) -> list[list[bool]]:
+    """Whether each result on the same rows is right, for every input that all of them have."""
+    if len({tuple(each.unscored) for each in results}) == 1:
+        return [each.was_right() for each in results]
+    left_out = {place for each in results for place in each.unscored}
+    return [[right for place, right in _placed(each) if place not in left_out] for each in results]
+
+
+def _placed(row: Result) -> Iterable[tuple[int, bool]]:
+    unscored = set(row.unscored)
+    return zip((place for place in range(row.n + len(unscored)) if place not in unscored), row.was_right(), strict=True)
+
+
+def _share(answers: Sequence[bool], whole: Result) -> float:
+    return whole.accuracy if len(answers) == whole.n else sum(answers) / len(answers)
+
+
+def _compared_with(setting: Setting) -> Setting:
+    """The setting without the fields that may differ between a row and its baseline."""
+    return replace(
+        without_step(setting.without_digests),
+        technique=None if is_rival(setting.technique) else setting.technique,
+        iteration=1,
+        positions="",
+    )
+
+
+def _agree(row: Result, baseline: Result) -> bool:
+    """Whether two rows have the same demonstrations, inputs, labelled rows and weights."""
+    technique, digests = row.setting.technique, ("rows_sha256", "labelled_sha256", "weights_sha256")
+    if any(getattr(row.setting, name) != getattr(baseline.setting, name) for name in digests):
+        return False
+    if not is_rival(technique):
+        return row.demonstrations_sha256 == baseline.demonstrations_sha256
+    found = find_recorded(technique)
+    if row.plain_sha256 is None and found is not None and found.copies > 1:  # rows of Table 1 have none
+        return min(row.shots_used, row.setting.shots) == baseline.shots_used
+    return (row.plain_sha256 or row.demonstrations_sha256) == baseline.demonstrations_sha256
+
+
+PARTS: tuple[Part, ...] = get_args(Part)
 CONSTANT = ("model_sha256", "task_sha256", "split", "limit")
 
 
@@ -220,39 +333,25 @@ def jobs_of(results: Iterable[Result], among: Iterable[Result] | None = None) ->
     limits = RowLimits(rows)
     splitting = _splitting(rows, limits)
     jobs: dict[tuple[Arm, str, Seed], JobResults] = {}
+    constant: dict[tuple[Arm, str, Part], Setting] = {}
     for row in rows:
         setting, seed = row.setting, Seed(row.setting.seed, row.setting.order_seed)
         for limit in limits.of(row) if "limit" in splitting else (setting.limit,):
             arm = Arm.of(replace(setting, limit=limit), splitting)
             job = jobs.setdefault((arm, setting.task, seed), JobResults(arm, setting.task, row.groups, seed))
             rows_of_part = job.dev if setting.part == "dev" else job.test
-            if setting.iteration in rows_of_part:
-                _refuse_to_average(rows_of_part[setting.iteration], row)
+            _check_constant(constant.setdefault((arm, setting.task, setting.part), setting), setting)
             rows_of_part[setting.iteration] = row
-    _check_constant(jobs.values())
-    _find_baselines(jobs.values(), Baselines(every if among is None else among))
+    baselines = Baselines(every if among is None else among)
+    for job in jobs.values():
+        for part in PARTS:
+            first = next(iter(job.part(part).values()), None)
+            if first is not None and (baseline := baselines.of(first)) is not None:
+                job.baselines[part] = baseline
     return list(jobs.values())
 
 
-def _find_baselines(jobs: Iterable[JobResults], baselines: Baselines) -> None:
-    parts: tuple[Part, ...] = ("test", "dev")
-    for job in jobs:
-        for part in parts:
-            row = next(iter(job.part(part).values()), None)
-            if row is not None and (baseline := baselines.of(row)) is not None:
-                job.baselines[part] = baseline
-
-
 T = TypeVar("T")
-Key = TypeVar("Key", bound=Hashable)
-
-
-def grouped(items: Iterable[T], key: Callable[[T], Key]) -> dict[Key, list[T]]:
-    """The items of each key, keys and items in the order of their first appearance."""
-    groups: dict[Key, list[T]] = {}
-    for item in items:
-        groups.setdefault(key(item), []).append(item)
-    return groups
 
 
 def different_seeds(seeds: Iterable[T], demonstrations: Callable[[T], Hashable]) -> list[T]:
@@ -282,25 +381,12 @@ def _splitting(rows: Sequence[Result], limits: RowLimits) -> list[str]:
     return [*several, *(["limit"] if any(len(of_place) > 1 for of_place in limits.sizes.values()) else [])]
 
 
-def _refuse_to_average(first: Result, second: Result) -> None:
-    names = [name for name in CONSTANT if getattr(first.setting, name) != getattr(second.setting, name)]
-    values = "; ".join(f"{name} {getattr(first.setting, name)} and {getattr(second.setting, name)}" for name in names)
-    part = "dev" if first.setting.part == "dev" else "test"
-    raise InputError(
-        f"{first.setting.task}: its {part} rows differ ({values}) and cannot be averaged; choose some of "
-        f"them with {option('where')}, or run them into folders of their own"
-    )
-
-
-def _check_constant(jobs: Collection[JobResults]) -> None:
-    first: dict[tuple[Arm, str, str, str], object] = {}
-    for job in jobs:
-        for row in (*job.test.values(), *job.dev.values()):
-            for name in CONSTANT:
-                value = getattr(row.setting, name)
-                expected = first.setdefault((job.arm, job.task, row.setting.part, name), value)
-                if expected != value:
-                    raise InputError(
-                        f"{job.task}: rows of {job.arm.model} differ in {name} ({expected}, {value}) and cannot be "
-                        f"averaged; choose some of them with {option('where')}, or report their runs one at a time"
-                    )
+def _check_constant(expected: Setting, setting: Setting) -> None:
+    """Raise InputError if the settings of two rows of an arm on a task differ in what must not be averaged over."""
+    for name in CONSTANT:
+        first, value = getattr(expected, name), getattr(setting, name)
+        if first != value:
+            raise InputError(
+                f"{setting.task}: rows of {setting.model} differ in {name} ({first}, {value}) and cannot be averaged; "
+                f"choose some of them with {option('where')}, or report their runs one at a time"
+            )

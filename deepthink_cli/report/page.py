@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from deepthink_cli.errors import InputError
 from deepthink_cli.evaluation.metrics import ALPHA
 from deepthink_cli.io.text import html_paragraphs, html_table
 from deepthink_cli.registry import loaded
-from deepthink_cli.report.arms import title, varying
-from deepthink_cli.report.cells import PUBLISHED, ReportLine, rounded, texts, values
+from deepthink_cli.report.arms import Arm, title, varying
+from deepthink_cli.report.cells import PUBLISHED, rounded, texts, values
 from deepthink_cli.report.footnotes import footnotes, shortcomings
 from deepthink_cli.report.formats import Page
 from deepthink_cli.report.job_results import JobResults
@@ -28,13 +28,13 @@ class Report(Page):
     `brief` is the page without `DETAILS`, without the ranking, and with the notes on what is missing alone.
     """
 
-    rows: Sequence[ReportLine]
+    rows: Sequence[TableRow]
     brief: Page
     ranking: Ranking | None = None
 
     def records(self) -> list[dict[str, Any]]:
         """The numbers of every row, to six significant digits; accuracies are in [0, 1]."""
-        return [values(line) for line in self.rows]
+        return [values(row) for row in self.rows]
 
     def as_json(self) -> dict[str, Any]:
         """The rows with their legend and notes, as JSON values."""
@@ -70,17 +70,17 @@ def report_of(
     notes = footnotes(jobs)
     if not rows:
         raise InputError(f"{source}: no seed has test rows at the T to report; score it, see run --at", *notes)
-    lines = [ReportLine(row) for row in rows]
     ranking = ranking_of(jobs, iteration)
     if isinstance(ranking, str):
         notes.append(f"Ranking of the methods: {ranking}")
     about = list[str]()
     if published:
-        lines, about = _with_published(lines)
+        rows, about = _with_published(rows)
         notes += about
     arms = list(dict.fromkeys(row.arm for row in rows))
-    columns, sections = _by_task(lines) if set(varying(arms)) & set(COMPARED) else _by_arm(lines)
-    short, brief = _without_details(columns, sections)
+    columns, sections = _tables(rows)
+    same = len({len(row.scores) for row in rows}) == 1  # then the legend has the number of seeds
+    short, brief = _tables(rows, (*DETAILS, "seeds") if same else DETAILS)
     return Report(
         source=source,
         title=title(arms),
@@ -88,7 +88,7 @@ def report_of(
         sections=sections,
         legend=_legend(rows, columns, iteration),
         footnotes=notes,
-        rows=lines,
+        rows=rows,
         brief=Page(source, title(arms), short, brief, _legend(rows, short, iteration), [*shortcomings(jobs), *about]),
         ranking=ranking if isinstance(ranking, Ranking) else None,
         appendix=_ranked(source, ranking) if isinstance(ranking, Ranking) else None,
@@ -107,39 +107,22 @@ def _as_json(ranking: Ranking) -> dict[str, Any]:
     }
 
 
-def _by_arm(lines: Sequence[ReportLine]) -> tuple[list[str], Sections]:
-    """The columns, and a table for each arm with a row for each task."""
-    arms = list(dict.fromkeys(line.row.arm for line in lines))
-    cells = [texts(line) for line in lines]
-    columns = [name for name in cells[0] if any(row[name] for row in cells)]
-    return columns, [
-        (
-            arm.label(varying(arms)),
-            [[row[name] for name in columns] for line, row in zip(lines, cells, strict=True) if line.row.arm == arm],
-        )
-        for arm in arms
-    ]
+def _tables(rows: Sequence[TableRow], hidden: Collection[str] = ()) -> tuple[list[str], Sections]:
+    """The columns that have figures, without the `hidden` ones, and the tables.
 
-
-def _by_task(lines: Sequence[ReportLine]) -> tuple[list[str], Sections]:
-    """The columns, and a table for each task or mean with a row for each arm, named by its distinctive fields."""
-    varied = varying(list(dict.fromkeys(line.row.arm for line in lines)))
-    cells = [{"method": line.row.arm.label(varied, short=True), **texts(line)} for line in lines]
-    columns = [name for name in cells[0] if name != "task" and any(row[name] for row in cells)]
-    tasks = dict.fromkeys(row["task"] for row in cells)
-    return columns, [
-        (task, [[row[name] for name in columns] for row in cells if row["task"] == task]) for task in tasks
-    ]
-
-
-def _without_details(columns: Sequence[str], sections: Sections) -> tuple[list[str], Sections]:
-    """The columns and tables without `DETAILS`, and without the number of seeds where the legend has it."""
-    place = columns.index("seeds")
-    same = len({row[place] for _, rows in sections for row in rows}) == 1
-    kept = [place for place, name in enumerate(columns) if name not in DETAILS and not (same and name == "seeds")]
-    return [columns[place] for place in kept], [
-        (heading, [[row[place] for place in kept] for row in rows]) for heading, rows in sections
-    ]
+    There is a table for each arm with a row for each task; if arms differ in their methods, a table for each task or
+    mean with a row for each arm, named by its distinctive fields.
+    """
+    varied = varying(list(dict.fromkeys(row.arm for row in rows)))
+    by_task = bool(set(varied) & set(COMPARED))
+    cells = [{"method": row.arm.label(varied, short=True), **texts(row)} for row in rows]
+    left_out = {*hidden, "task" if by_task else "method"}
+    columns = [name for name in cells[0] if name not in left_out and any(each[name] for each in cells)]
+    tables: dict[Arm | str, tuple[str, list[list[str]]]] = {}
+    for row, each in zip(rows, cells, strict=True):
+        key, heading = (each["task"], each["task"]) if by_task else (row.arm, row.arm.label(varied))
+        tables.setdefault(key, (heading, []))[1].append([each[name] for name in columns])
+    return columns, list(tables.values())
 
 
 def _ranked(source: str, ranking: Ranking) -> Page:
@@ -164,17 +147,16 @@ def _ranked(source: str, ranking: Ranking) -> Page:
     return Page(source, "Methods by mean rank", ("method", "rank", "accuracy", "same"), [("", rows)], [legend], [])
 
 
-def _with_published(lines: Sequence[ReportLine]) -> tuple[list[ReportLine], list[str]]:
-    """The lines with figures of the first publication that has any for them, and its notes."""
-    shown, notes = list(lines), list[str]()
+def _with_published(rows: Sequence[TableRow]) -> tuple[list[TableRow], list[str]]:
+    """The rows with figures of the first publication that has any for them, and its notes."""
+    shown, notes = list(rows), list[str]()
     for published in PUBLISHED.values():
         found = {}
-        for place, line in enumerate(shown):
-            if line.paper_plain is None and line.paper_thinking is None:
-                figures = loaded(published.find)(line.row)
-                if any(each is not None for each in figures):
-                    found[place] = ReportLine(line.row, *figures)
-        shown = [found.get(place, line) for place, line in enumerate(shown)]
+        for place, row in enumerate(shown):
+            plain, thinking = (None, None) if row.paper_table else loaded(published.find)(row)
+            if plain is not None or thinking is not None:
+                found[place] = replace(row, paper_plain=plain, paper_thinking=thinking)
+        shown = [found.get(place, row) for place, row in enumerate(shown)]
         notes += loaded(published.notes)(list(found.values()))
     return shown, notes
 

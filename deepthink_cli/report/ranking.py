@@ -7,11 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from deepthink_cli.experiments.results import Result
-from deepthink_cli.report.arms import Arm, varying
-from deepthink_cli.report.baselines import on_common_inputs
-from deepthink_cli.report.job_results import JobResults, Seed, different_seeds, grouped
-from deepthink_cli.report.tables import Score, in_order, scores_of
+from deepthink_cli.experiments.results import Result, grouped
+from deepthink_cli.report.arms import varying
+from deepthink_cli.report.job_results import JobResults, Seed, different_seeds, on_common_inputs
+from deepthink_cli.report.tables import TaskScore, in_order, scores_of
 
 FEWEST_METHODS, FEWEST_BLOCKS = 3, 5
 
@@ -119,8 +118,8 @@ def methods_of(jobs: Sequence[JobResults], iteration: int | None = None) -> dict
     for arm in arms:
         for each in by_arm[arm]:
             block = each.task, each.seed
-            digests.setdefault(block, []).extend(each.score.demonstrations)
-            for name, result in _methods(arm, names, each.score):
+            digests.setdefault(block, []).append(each.demonstrations)
+            for name, result in _methods(names, each):
                 results.setdefault(name, {})[block] = result
     common = set.intersection(*(set(blocks) for blocks in results.values())) if results else set()
     ordered = [block for block in next(iter(results.values()), {}) if block in common]
@@ -130,9 +129,9 @@ def methods_of(jobs: Sequence[JobResults], iteration: int | None = None) -> dict
     return {name: [accuracies[place] for accuracies in known] for place, name in enumerate(results)}
 
 
-def _methods(arm: Arm, names: Sequence[str], score: Score) -> Iterator[tuple[str, Result]]:
+def _methods(names: Sequence[str], score: TaskScore) -> Iterator[tuple[str, Result]]:
     """The names of an arm's baseline, if any, and of the arm, with their results on one task."""
-    (comparison,) = score.comparisons
+    arm, comparison = score.arm, score.comparison
     if comparison.baseline is not None:
         yield ", ".join(filter(None, [arm.baseline_label(names, short=True), "T = 1"])), comparison.baseline
     last = [] if arm.is_read_once else ["T"]

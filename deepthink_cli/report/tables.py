@@ -6,13 +6,13 @@ import statistics
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Protocol
 
 from deepthink_cli.errors import InputError
 from deepthink_cli.evaluation.metrics import ALPHA
+from deepthink_cli.experiments.results import Setting, grouped
 from deepthink_cli.report.arms import Arm
-from deepthink_cli.report.baselines import Comparison, mean_plain
-from deepthink_cli.report.job_results import JobResults, Seed, different_seeds, grouped
+from deepthink_cli.report.job_results import Comparison, JobResults, Seed, different_seeds, mean_plain
 from deepthink_cli.report.significance import Discordant, Paired, Spread
 
 LARGE = 10  # the most tasks of a group that are shown one by one; larger groups are shown by their means
@@ -56,43 +56,76 @@ def span(numbers: Collection[int]) -> str:
 
 
 @dataclass(frozen=True)
-class Score:
-    """One seed's results on a task, or on the tasks of a group, each with its baseline.
+class TaskScore:
+    """The reported result of one arm with one seed on one task, and its baseline.
 
-    `oracle` is the best accuracy over T (and eta, if eta was chosen) on the test rows themselves, the mean over tasks.
-    `iterations` and `etas` are the reported T and eta of each task; `on_dev`: they were chosen on dev rows.
-    `demonstrations` has the digest of each task's demonstrations.
+    The arm has no eta if it was chosen among several; `on_dev`: T (and eta) were chosen on dev rows. `oracle` is the
+    best accuracy over T (and eta, if eta was chosen) on the test rows themselves.
     """
 
-    comparisons: tuple[Comparison, ...]
+    arm: Arm
+    task: str
+    seed: Seed
+    comparison: Comparison
     oracle: float
-    iterations: tuple[int, ...]
-    etas: tuple[float, ...]
     on_dev: bool
-    demonstrations: tuple[str, ...]
+
+    @property
+    def setting(self) -> Setting:
+        """What identifies the result."""
+        return self.comparison.result.setting
+
+    @property
+    def demonstrations(self) -> str:
+        """The digest of the demonstrations in their order."""
+        return self.comparison.result.demonstrations_sha256
+
+
+@dataclass(frozen=True)
+class Score:
+    """One seed's scores on a task, or on the tasks of a group."""
+
+    of_tasks: tuple[TaskScore, ...]
 
     @cached_property
     def plain(self) -> float | None:
         """The accuracy of the baselines, the mean over tasks; None if one is missing."""
-        return mean_plain(self.comparisons)
+        return mean_plain([each.comparison for each in self.of_tasks])
 
     @cached_property
     def thinking(self) -> float:
         """The accuracy at the reported T, the mean over tasks."""
-        return statistics.fmean(each.thinking for each in self.comparisons)
+        return statistics.fmean(each.comparison.thinking for each in self.of_tasks)
+
+    @cached_property
+    def oracle(self) -> float:
+        """The best accuracy over T, the mean over tasks."""
+        return statistics.fmean(each.oracle for each in self.of_tasks)
 
     @cached_property
     def answers(self) -> Discordant:
         """The inputs that only the baseline or only the reported T gets right, summed over tasks."""
-        known = [each.discordant for each in self.comparisons if each.discordant is not None]
+        found = [each.comparison.discordant for each in self.of_tasks]
+        known = [each for each in found if each is not None]
         return Discordant(sum(each.gained for each in known), sum(each.lost for each in known))
+
+
+class PublishedFigure(Protocol):
+    """One published accuracy, in percent, and the number of its table."""
+
+    @property
+    def accuracy(self) -> float: ...
+
+    @property
+    def table(self) -> int: ...
 
 
 @dataclass(frozen=True)
 class TableRow:
     """One arm on one task, or on the mean of `tasks` of the `known` tasks of a group, over its seeds.
 
-    `is_detail` marks a task of a large group, of which tables show only means by default.
+    `is_detail` marks a task of a large group, of which tables show only means by default. `paper_plain` and
+    `paper_thinking` are published figures for the same model and task, if any.
     """
 
     arm: Arm
@@ -102,6 +135,19 @@ class TableRow:
     is_mean: bool
     is_detail: bool
     scores: tuple[Score, ...]
+    paper_plain: PublishedFigure | None = None
+    paper_thinking: PublishedFigure | None = None
+
+    @property
+    def of_tasks(self) -> list[TaskScore]:
+        """The scores of every seed and task."""
+        return [each for score in self.scores for each in score.of_tasks]
+
+    @property
+    def paper_table(self) -> int | None:
+        """The number of the published table."""
+        figure = self.paper_plain or self.paper_thinking
+        return figure.table if figure else None
 
     @cached_property
     def plain(self) -> Spread | None:
@@ -128,11 +174,7 @@ class TableRow:
     @property
     def inputs(self) -> int:
         """The number of evaluated inputs of a seed, of all tasks together; the largest if seeds differ."""
-        return max(sum(each.result.n for each in score.comparisons) for score in self.scores)
-
-    def settings(self, name: Literal["shots", "limit"]) -> set[int | None]:
-        """The values of a field of the settings in the rows of all seeds and tasks."""
-        return {getattr(each.result.setting, name) for score in self.scores for each in score.comparisons}
+        return max(sum(each.comparison.result.n for each in score.of_tasks) for score in self.scores)
 
     @property
     def better(self) -> int:
@@ -147,17 +189,17 @@ class TableRow:
     @property
     def on_dev(self) -> bool:
         """Whether the reported T was chosen on dev rows."""
-        return any(score.on_dev for score in self.scores)
+        return any(each.on_dev for each in self.of_tasks)
 
     @property
     def iterations(self) -> list[int]:
         """The reported T of every seed and task."""
-        return [iteration for score in self.scores for iteration in score.iterations]
+        return [each.setting.iteration for each in self.of_tasks]
 
     @property
     def etas(self) -> list[float]:
-        """The reported eta of every seed and task."""
-        return [eta for score in self.scores for eta in score.etas]
+        """The reported eta of every seed and task; none of a trained memory."""
+        return [each.setting.eta for each in self.of_tasks if not each.setting.is_trained]
 
 
 def summarize(jobs: Sequence[JobResults], iteration: int | None = None) -> list[TableRow]:
@@ -175,37 +217,25 @@ def summarize(jobs: Sequence[JobResults], iteration: int | None = None) -> list[
     groups, names = groups_of(jobs), names_of(jobs)
     rows = []
     for arm in in_order(scores_by_arm, jobs):
-        by_seed = {
-            seed: {each.task: each.score for each in scores}
-            for seed, scores in sorted(grouped(scores_by_arm[arm], lambda each: each.seed).items())
-        }
+        by_seed = sorted(grouped(scores_by_arm[arm], lambda each: each.seed).items())
         measured = {each.task for each in scores_by_arm[arm]}
         for name in names:
             members = groups.get(name, [name])
             tasks = [task for task in members if task in measured]
-            whole = [[scores[task] for task in tasks] for scores in by_seed.values() if scores.keys() >= {*tasks}]
+            of_seeds = [[each for each in scores if each.task in tasks] for _, scores in by_seed]
+            whole = [Score(tuple(scores)) for scores in of_seeds if len(scores) == len(tasks)]
             if tasks and whole:
-                means = _comparable([_mean(scores) for scores in whole])
-                rows.append(
-                    TableRow(arm, name, len(tasks), len(members), name in groups, is_detail(name, groups), means)
-                )
+                known = [score for score in whole if score.plain is not None] or whole
+                different = different_seeds(known, lambda score: tuple(each.demonstrations for each in score.of_tasks))
+                detail = is_detail(name, groups)
+                rows.append(TableRow(arm, name, len(tasks), len(members), name in groups, detail, tuple(different)))
     return rows
 
 
 Option = tuple[int, float | None]  # T and eta
 
 
-@dataclass(frozen=True)
-class SeedScore:
-    """The score of one arm with one seed on one task; the arm has no eta if it was chosen among several."""
-
-    arm: Arm
-    task: str
-    seed: Seed
-    score: Score
-
-
-def scores_of(jobs: Sequence[JobResults], iteration: int | None) -> list[SeedScore]:
+def scores_of(jobs: Sequence[JobResults], iteration: int | None) -> list[TaskScore]:
     """The scores of every arm, task and seed that has the rows to report."""
     options = {} if iteration else _options(jobs)
     by_family = grouped(jobs, lambda job: job.arm.family)
@@ -222,14 +252,16 @@ def scores_of(jobs: Sequence[JobResults], iteration: int | None) -> list[SeedSco
 
     scores = []
     for (arm, task, seed), sharing in grouped(jobs, reported).items():
-        first = sharing[0]
-        if (chosen_among := options.get((first.arm.family, task))) is not None:
-            score = _score_on_dev(sharing, {option for option in chosen_among if arm.eta in (None, option[1])})
+        first, chosen_among = sharing[0], options.get((sharing[0].arm.family, task))
+        if chosen_among is not None:
+            chosen = _chosen_on_dev(sharing, {option for option in chosen_among if arm.eta in (None, option[1])})
         else:
             of_arm = last[first.arm, first.widest_group]
-            score = _score(sharing, first, of_arm if arm.is_read_once else iteration or of_arm, False)
-        if score is not None:
-            scores.append(SeedScore(arm, task, seed, score))
+            chosen = first, of_arm if arm.is_read_once else iteration or of_arm
+        if chosen is not None and chosen[1] in chosen[0].test:
+            oracle = max(row.accuracy for job in sharing for row in job.test.values())
+            comparison = chosen[0].compared(chosen[1])
+            scores.append(TaskScore(arm, task, seed, comparison, oracle, chosen_among is not None))
     return scores
 
 
@@ -242,8 +274,8 @@ def _options(jobs: Sequence[JobResults]) -> dict[tuple[Arm, str], set[Option]]:
     return {(job.arm.family, job.task): by_group[job.arm.family, job.widest_group] for job in jobs if job.dev}
 
 
-def _score_on_dev(jobs: Sequence[JobResults], needed: set[Option]) -> Score | None:
-    """The score at the best dev accuracy; ties go to the smaller T, then to the smaller eta.
+def _chosen_on_dev(jobs: Sequence[JobResults], needed: set[Option]) -> tuple[JobResults, int] | None:
+    """The job and T of the best dev accuracy; ties go to the smaller T, then to the smaller eta.
 
     None if some dev rows are missing: a choice among the others would not be comparable.
     """
@@ -253,36 +285,4 @@ def _score_on_dev(jobs: Sequence[JobResults], needed: set[Option]) -> Score | No
     if not measured or not needed <= measured.keys():
         return None
     _, t, _, job = min(measured.values(), key=lambda option: option[:3])
-    return _score(jobs, job, t, True)
-
-
-def _score(jobs: Sequence[JobResults], chosen: JobResults, iteration: int, on_dev: bool) -> Score | None:
-    """The score of one seed on one task; None if its row is missing."""
-    if iteration not in chosen.test:
-        return None
-    return Score(
-        comparisons=(chosen.compared(iteration),),
-        oracle=max(row.accuracy for job in jobs for row in job.test.values()),
-        iterations=(iteration,),
-        etas=() if chosen.arm.eta is None else (chosen.arm.eta,),
-        on_dev=on_dev,
-        demonstrations=(chosen.demonstrations,),
-    )
-
-
-def _mean(scores: Sequence[Score]) -> Score:
-    """The mean over the tasks of one seed."""
-    return Score(
-        comparisons=tuple(each for score in scores for each in score.comparisons),
-        oracle=statistics.fmean(score.oracle for score in scores),
-        iterations=tuple(t for score in scores for t in score.iterations),
-        etas=tuple(eta for score in scores for eta in score.etas),
-        on_dev=any(score.on_dev for score in scores),
-        demonstrations=tuple(digest for score in scores for digest in score.demonstrations),
-    )
-
-
-def _comparable(scores: Sequence[Score]) -> tuple[Score, ...]:
-    """The scores of different demonstrations: only scores with a baseline, or all if none has a baseline."""
-    known = [score for score in scores if score.plain is not None] or scores
-    return tuple(different_seeds(known, lambda score: score.demonstrations))
+    return job, t

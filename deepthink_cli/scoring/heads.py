@@ -5,7 +5,7 @@ from __future__ import annotations
 from base64 import b64decode, b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.corrections import Head
 from deepthink_cli.errors import InputError
@@ -33,18 +33,21 @@ class LinearHead:
     """score(y) = sum_l w_yl . h_l + b_y + a log p(y | x), for C labels and the hidden states h of L layers.
 
     `weights` are w (C, L, W), `bias` is b (C,), minus infinity for a label without rows, and `of_scores` is a. If
-    labels are compared, a constant in w or in b that all of them share has no effect.
+    labels are compared, a constant in w or in b that all of them share has no effect. Without layers (L = 0), and with
+    a = 1, it takes a bias off the scores.
     """
 
     weights: Floats
     bias: Floats
     of_scores: float = 0.0
 
-    def scores(self, states: Floats, logs: Floats) -> Floats:
-        """The scores (n, C) from hidden states (n, L, W) and log-probabilities (n, C) of the labels."""
+    def scores(self, states: Floats | None, logs: Any) -> Floats:
+        """The scores (n, C) from hidden states (n, L, W), if the head has weights, and scores (n, C) of the labels."""
         import numpy as np
 
-        found: Floats = np.einsum("nlw,clw->nc", np.asarray(states, dtype=np.float64), self.weights) + self.bias
+        found = self.bias
+        if self.weights.shape[1]:
+            found = np.einsum("nlw,clw->nc", np.asarray(states, dtype=np.float64), self.weights) + found
         return found + self.of_scores * log_softmax(logs) if self.of_scores else found
 
     def stored(self, layers: Sequence[int], labels: Sequence[str], apart: bool = False) -> Head:

@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, TypeVar
 from deepthink_cli.data.examples import Query, Skipped
 from deepthink_cli.engine.base import Engine, Likelihoods, ScoringPlan
 from deepthink_cli.errors import InputError
-from deepthink_cli.events import Progress, Tell, silent
 from deepthink_cli.io.prefetch import ahead, chunks
 from deepthink_cli.model.limits import Limits
 from deepthink_cli.model.tokens import QueryTokenizer, TokenizedQuery, query_tokenizer
@@ -76,8 +75,6 @@ def predictions(
     flush: bool = False,
     scoring: Scoring = PLAIN,
     skip: Collection[str] = NO_REASON,
-    tell: Tell = silent,
-    progress: Progress | None = None,
 ) -> Iterator[Part]:
     """Yield the predictions of every `size` rows, in order; at most three chunks are in memory.
 
@@ -86,16 +83,12 @@ def predictions(
     `members` has one member, or several for an ensemble. A member is the iterations of one memory; all members have the
     same iterations, template and labels. A query that cannot be scored is replaced by `Skipped` if its reason is in
     `skip`, and raises otherwise: InputError if it does not fit the tokenizer or the model's context, NotFiniteError if
-    its scores are NaN or infinite. After each chunk, `tell` is called with the updated `progress`.
+    its scores are NaN or infinite.
     """
     members = [[engine.place(memory) for memory in member] for member in members]
     plans = planned(engine, longest_of(members), rows, size=size, flush=flush, scoring=scoring, skip=skip)
     for chunk in ahead(plans):
-        part = scored(engine, members, chunk, skip)
-        if progress is not None:
-            progress = replace(progress, done=progress.done + len(chunk.rows))
-            tell(progress)
-        yield part
+        yield scored(engine, members, chunk, skip)
 
 
 def planned(

@@ -316,11 +316,7 @@ class _Scorer:
         for basis in self.bases:
             rows, texts = list(basis.rows), list(basis.texts)
             logs, of_texts = ([scored[place].sums for place in places] for places in (rows, texts))
-            if basis.method.of_states:
-                assert basis.gold is not None
-                head = basis.method.head(states_NLW[texts], np.array(of_texts), basis.gold, basis.groups)
-                found = head.scores(states_NLW[rows], np.array(logs))
-            else:
-                found = basis.method.corrected(logs, of_texts, basis.gold)
+            own, rest = (states_NLW[places] if basis.method.of_states else None for places in (rows, texts))
+            found = basis.method.fitted(of_texts, basis.gold, basis.groups, rest).scores(own, logs)
             for row, of_row in zip(rows, found, strict=True):
                 self.scores[basis.name][number, reading, row, : len(of_row)] = of_row

@@ -88,15 +88,11 @@ def _labels(scores: HeldOutScores, setting: Setting, fits: Sequence[Fit]) -> Int
     method, raw = calibration(setting.calibration), scores[NONE][setting.place]
     if not method.labelled:
         return np.asarray(method.corrected(raw).argmax(axis=-1))
-    labels = np.full(len(raw), -1)
+    labels, place = np.full(len(raw), -1), setting.place
     for fit in fits:
-        rows, basis = list(fit.rows), fit.scores[NONE][setting.place]
-        if method.of_states:
-            head = method.head(fit.scores[STATES][setting.place], basis, fit.gold, fit.groups)
-            found = head.scores(scores[STATES][setting.place][rows], raw[rows])
-        else:
-            found = method.corrected(raw[rows], basis, fit.gold)
-        labels[rows] = found.argmax(axis=-1)
+        own, rest = (each[STATES][place] if method.of_states else None for each in (scores, fit.scores))
+        rows, fitted = list(fit.rows), method.fitted(fit.scores[NONE][place], fit.gold, fit.groups, rest)
+        labels[rows] = fitted.scores(None if own is None else own[rows], raw[rows]).argmax(axis=-1)
     return labels
 
 

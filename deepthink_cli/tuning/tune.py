@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.artifact.format import Header
-from deepthink_cli.calibration.observed import Observed, head_correction, observed
+from deepthink_cli.calibration.labelled import Measured, by_memory, calibrated_by_rows, observed
 from deepthink_cli.calibration.registry import NONE, calibration, from_rows
-from deepthink_cli.calibration.stored import calibrated_by_rows, calibrated_by_texts, with_correction
+from deepthink_cli.calibration.stored import calibrated_by_texts, with_correction
 from deepthink_cli.corrections import Calibrated
 from deepthink_cli.data.examples import Query
 from deepthink_cli.engine.base import Engine
@@ -316,38 +316,14 @@ def _correction(
     engine: Engine, report: TuneReport, memories: Sequence[Memory], unread: Sequence[Query], scores: HeldOutScores
 ) -> Calibrated:
     """The correction that is estimated from the unread rows, or without unread rows, from the held-out scores."""
-    scoring = report.plan.rows.scoring
-    name, source = report.setting.calibration, Path(report.plan.rows.name).name
-    assert memories[0].provenance is not None
-    demonstrations = memories[0].provenance.demonstrations
-    if not calibration(name).of_states:
-        found = _held_out_predictions(engine, report, memories, scores[NONE])
-        if unread:
-            found = _predictions(engine, memories, unread, scoring)
-        return calibrated_by_rows(found, name, demonstrations, source, scoring)
-    if unread:
-        rows = predicted(observed(engine, memories, unread, scoring))
+    scoring, method = report.plan.rows.scoring, calibration(report.setting.calibration)
+    if not unread:
+        rows = [_held_out(engine, report, memory, scores) for memory in memories]
+    elif method.of_states:
+        rows = by_memory(predicted(observed(engine, memories, unread, scoring)))
     else:
-        rows = _held_out_observed(engine, report, memories, scores)
-    return head_correction(calibration(name), rows, memories, source, scoring)
-
-
-def _held_out_observed(
-    engine: Engine, report: TuneReport, memories: Sequence[Memory], scores: HeldOutScores
-) -> list[Observed]:
-    """All rows with their held-out scores and hidden states at the iterations of the memories."""
-    import torch
-
-    place, queries = report.setting.place[:3], report.plan.rows.queries
-    assert memories[0].provenance is not None
-    scoring = report.plan.rows.scoring
-    tokenized = query_tokenizer(engine.tokenizer, memories[0].provenance.demonstrations, scoring)(queries)
-    by_memory = []
-    for memory in memories:
-        sums, states = (scores[name][(*place, memory.iteration - 1)] for name in (NONE, STATES))
-        of_rows = [_scores(each, query, scoring) for each, query in zip(sums.tolist(), tokenized, strict=True)]
-        by_memory.append(zip(of_rows, torch.from_numpy(states), strict=True))
-    return [(query, list(each)) for query, *each in zip(queries, *by_memory, strict=True)]
+        rows = by_memory((each, None) for each in _predictions(engine, memories, unread, scoring))
+    return calibrated_by_rows(method, rows, memories, Path(report.plan.rows.name).name, scoring)
 
 
 def _predictions(
@@ -357,20 +333,20 @@ def _predictions(
     return chain.from_iterable(map(predicted, predictions(engine, [memories], rows, size=len(rows), scoring=scoring)))
 
 
-def _held_out_predictions(
-    engine: Engine, report: TuneReport, memories: Sequence[Memory], scores: Floats
-) -> Iterator[Prediction]:
-    """The predictions of all rows at the iterations of the memories, by memories that have not read the row's fold.
+def _held_out(engine: Engine, report: TuneReport, memory: Memory, scores: HeldOutScores) -> Measured:
+    """All rows at the iteration of the memory, by memories that have not read the row's fold.
 
     `scores` are the held-out scores (selections, techniques, methods, T, N, C).
     """
-    rows, (*place, _) = report.plan.rows.queries, report.setting.place
-    assert memories[0].provenance is not None
-    scoring = report.plan.rows.scoring
-    tokenized = query_tokenizer(engine.tokenizer, memories[0].provenance.demonstrations, scoring)(rows)
-    for memory in memories:
-        for row, query, sums in zip(rows, tokenized, scores[(*place, memory.iteration - 1)].tolist(), strict=True):
-            yield prediction_of(row, memory.iteration, _scores(sums, query, scoring))
+    rows, scoring, place = report.plan.rows.queries, report.plan.rows.scoring, report.setting.place
+    assert memory.provenance is not None
+    tokenized = query_tokenizer(engine.tokenizer, memory.provenance.demonstrations, scoring)(rows)
+    sums, *states = (scores[name][(*place[:3], memory.iteration - 1)] for name in (NONE, STATES) if name in scores)
+    predictions = [
+        prediction_of(row, memory.iteration, _scores(each, query, scoring))
+        for row, query, each in zip(rows, tokenized, sums.tolist(), strict=True)
+    ]
+    return Measured(predictions, *states)
 
 
 def _scores(compared: Sequence[float], query: TokenizedQuery, scoring: Scoring) -> Scores:

@@ -146,19 +146,6 @@ def test_the_figure_judged_is_that_of_the_answers_that_predict_gives(
     assert judged == {"metric": "accuracy", "value": right / len(true), "iteration": 2, "correction": first}
 
 
-def test_samples_hold_the_corrections(memory: Path, labelled: Path, tmp_path: Path) -> None:
-    samples = tmp_path / "samples.jsonl"
-    words = ["eval", str(memory), str(labelled), "-q", "-o", str(samples), "--calibrate", "batch,domain"]
-    assert run(words) == 0
-    rows = [json.loads(line) for line in samples.read_text().splitlines()]
-    assert [(row["index"], row["iteration"]) for row in rows] == [(n, t) for n in range(len(TEXTS)) for t in (1, 2)]
-    for row in rows:
-        assert list(row["calibrated"]) == ["batch", "domain"]
-        assert row["calibrated"]["batch"]["rows"] == len(TEXTS)
-        assert row["label"] == row["calibrated"]["batch"]["label"]
-        assert row["iteration"] == 1 or row["label"] == row["gold"]
-
-
 def test_rows_with_their_own_candidates_are_corrected_by_texts(
     predicted: Callable[..., list[dict[str, Any]]], tmp_path: Path
 ) -> None:

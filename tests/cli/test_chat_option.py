@@ -90,17 +90,6 @@ def test_a_chat_needs_a_template(
     assert f"--chat: the tokenizer of {model} has no chat template; " in line
 
 
-def test_a_system_message_needs_a_chat(demos: Path, tmp_path: Path, capsys: Captured) -> None:
-    expected = "--system 'Be brief.': only with --chat; add it, or omit this"
-    assert expected in refused(capsys, "think", demos, "--system", "Be brief.")
-    assert "--system" in refused(capsys, "think", demos, "--chat", "--system", "\udcff")
-
-
-def test_a_separator_is_not_for_a_chat(demos: Path, model: Path, capsys: Captured) -> None:
-    line = refused(capsys, "think", demos, "-m", model, "--chat", "--separator", "--")
-    assert "--separator --: not with --chat, whose template separates the turns" in line
-
-
 def test_a_run_carries_its_chat_and_continues(model: Path, tmp_path: Path, capsys: Captured) -> None:
     words = run_words(tmp_path, model, "-T", "2", "-q")
     assert run(words) == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -38,13 +39,6 @@ def rows(text: str) -> list[dict[str, object]]:
     return [json.loads(line) for line in text.splitlines()]
 
 
-def test_think_prints_one_object_with_json(tiny: str, demos: Path, tmp_path: Path, capsys: Captured) -> None:
-    run(["think", str(demos), "-m", tiny, "-T", "3", "--json", "-o", str(tmp_path / "out.safetensors")])
-    (found,) = rows(capsys.readouterr().out)
-    assert (found["iterations"], found["kept"], found["layers"]) == (3, [3], 2)
-    assert found["drift"].keys() == {"2", "3"}  # type: ignore[attr-defined]
-
-
 def test_a_dry_run_prints_the_plan_and_writes_nothing(
     models: Models, demos: Path, tmp_path: Path, capsys: Captured
 ) -> None:
@@ -77,14 +71,6 @@ def test_predict_writes_the_rows_of_the_contract(memory: Path, tmp_path: Path, c
     assert list(first["scores"]) == ["positive", "negative"]  # type: ignore[call-overload]
 
 
-def test_predict_takes_candidates_of_any_number_and_length(memory: Path, tmp_path: Path, capsys: Captured) -> None:
-    inputs = [{"review": "x", "candidates": ["good", "not at all good", "so so"]}, {"review": "y", "candidates": ["a"]}]
-    run(["predict", str(memory), str(write_rows(tmp_path / "in.jsonl", inputs))])
-    first, second = rows(capsys.readouterr().out)
-    assert list(first["scores"]) == inputs[0]["candidates"]  # type: ignore[call-overload]
-    assert (second["label"], second["probability"]) == ("a", 1.0)
-
-
 @pytest.mark.parametrize("at", ["all", "3,2", "2, 3,2"])
 def test_predict_gives_kept_iterations_on_request(at: str, memory: Path, tmp_path: Path, capsys: Captured) -> None:
     run(["predict", str(memory), str(write_rows(tmp_path / "in.jsonl", INPUTS)), "--at", at])
@@ -101,14 +87,6 @@ def test_eval_reports_what_the_predictions_say(memory: Path, tmp_path: Path, cap
     for result in found["results"]:  # type: ignore[attr-defined]
         mine = [row for row in rows(samples.read_text()) if row["iteration"] == result["iteration"]]
         assert result["accuracy"] == pytest.approx(sum(row["label"] == row["gold"] for row in mine) / 3)
-
-
-def test_eval_shows_a_table_with_every_iteration(memory: Path, tmp_path: Path, capsys: Captured) -> None:
-    assert run(["eval", str(memory), str(write_rows(tmp_path / "in.jsonl", LABELLED))]) == 0
-    out = capsys.readouterr().out
-    assert "T = 1 is plain in-context learning" in out
-    assert "always answering 'positive': 66.7%" in out
-    assert [line.split()[0] for line in out.splitlines() if "%" in line and "to" in line][:4] == ["T", "1", "2", "3"]
 
 
 @pytest.mark.parametrize(
@@ -156,30 +134,6 @@ def test_doctor_can_be_pasted(capsys: Captured) -> None:
     assert "float32" in found["devices"][0]["dtypes"]  # type: ignore[index]
     assert run(["doctor"]) == 0
     assert "transformers" in capsys.readouterr().out
-
-
-def test_a_memory_finds_its_model_and_another_can_be_given(
-    memory: Path, tiny: str, tmp_path: Path, models: Models, capsys: Captured
-) -> None:
-    inputs = str(write_rows(tmp_path / "in.jsonl", INPUTS))
-    (tmp_path / "moved").symlink_to(tiny)
-    assert run(["predict", str(memory), inputs, "-m", str(tmp_path / "moved")]) == 0
-    capsys.readouterr()
-    assert run(["predict", str(memory), inputs, "-m", str(models("gpt2"))]) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert "made by another model: architecture and configuration and weights differ" in err
-
-
-def test_a_pipe_is_read(memory: Path, tmp_path: Path, forks: Forks) -> None:
-    inward, feeding = os.pipe()
-    os.write(feeding, b'{"review": "a [bold] film"}\n')
-    os.close(feeding)
-    with open(tmp_path / "out.jsonl", "wb") as out:
-        child = forks.start(["predict", str(memory), "-"], stdin=inward, stdout=out.fileno())
-    os.close(inward)
-    assert (child.wait(), child.said.read_text()) == (0, "")
-    assert rows((tmp_path / "out.jsonl").read_text())[0]["input"] == {"review": "a [bold] film"}
 
 
 def test_a_reader_that_leaves_ends_the_program_quietly(memory: Path, tmp_path: Path, forks: Forks) -> None:
@@ -261,3 +215,30 @@ def test_a_window_is_named_beside_the_context(models: Models, demos: Path, capsy
     ):
         assert run(["think", str(demos), "-m", str(models(family)), "--dry-run"]) == 0
         assert words in capsys.readouterr().out
+
+
+REVIEWS = Path(__file__).resolve().parent.parent.parent / "examples" / "reviews"
+
+
+def test_the_demo_tells_the_whole_story_in_one_screen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(["demo"]) == 0
+    out, err = capsys.readouterr()
+    assert len((out + err).splitlines()) <= 60
+    labelled = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
+    assert [set(row["scores"]) for row in labelled] == [{"negative", "positive"}] * 4
+    assert f"/reviews/sentences.jsonl: {len((REVIEWS / 'sentences.jsonl').read_text().splitlines())} inputs" in out
+    assert re.findall(r"^(\d+) +\d+\.\d%", out, re.MULTILINE) == ["1", "2", "4", "8", "12"]
+    assert re.search(r"times as long, for the same scores \(largest difference \de-0[4-9] nats\)", out)
+    for step in ("Think:", "Predict:", "Evaluate:", "deepthink think demos.jsonl -m gpt2"):
+        assert step in err
+    assert "no model named" not in err
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_step_that_fails_ends_the_demo(tmp_path: Path, capsys: Captured) -> None:
+    assert run(["demo", "-m", str(tmp_path)]) == 2
+    out, err = capsys.readouterr()
+    assert (out, "no config.json in this directory" in err, "Predict:" in err) == ("", True, False)

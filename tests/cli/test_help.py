@@ -1,4 +1,4 @@
-"""Help pages: commands in groups, the options that come first, and every option with --help-all."""
+"""Help pages: commands in groups, the options that come first, every option with --help-all; and words completed."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.imports import HEAVY
 from helpers.said import Captured, json_of, output
 
 from deepthink_cli.cli.about import PLUGINS, about_of
 from deepthink_cli.cli.command import WHICH
-from deepthink_cli.cli.list import REGISTRIES
 from deepthink_cli.cli.main import GROUPS, program, run
 
 PROGRAM: Any = program()
@@ -80,10 +81,6 @@ def test_the_list_of_commands_is_the_same_before_they_are_imported(capsys: Captu
     assert not {"deepthink_cli.cli.think", "deepthink_cli.plugins.chat.command"} & set(done.stderr.split())
 
 
-def test_a_command_of_another_package_that_names_no_group_is_one_of_the_plugins() -> None:
-    assert about_of(lambda: None).group == PLUGINS
-
-
 @pytest.mark.plugins
 def test_a_command_with_many_options_names_about_ten_that_come_first() -> None:
     for name, options in OPTIONS.items():
@@ -127,12 +124,6 @@ def test_only_help_all_says_where_an_option_has_no_meaning(capsys: Captured) -> 
     assert condition not in short
 
 
-def test_an_option_that_help_does_not_show_is_read(capsys: Captured) -> None:
-    assert "--dtype" not in listed(page(capsys, "think", "--help"))
-    assert run(["think", "--dtype", "float64"]) == 2
-    assert "'--dtype': 'float64' is not one of" in capsys.readouterr().err
-
-
 KINDS = {
     "published",
     "forms",
@@ -172,11 +163,37 @@ def test_without_a_kind_every_kind_is_followed_by_its_names_within_the_width_of_
     assert max(map(len, lines)) <= 80
 
 
-def test_a_kind_of_which_nothing_is_installed_is_empty(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
-    monkeypatch.setattr(REGISTRIES["openers"], "_objects", {})
-    assert not output(capsys, "list", "openers").strip()
-
-
 def test_an_unknown_kind_is_answered_with_the_known_ones(capsys: Captured) -> None:
     assert run(["list", "rules"]) == 2
     assert capsys.readouterr().err.startswith("deepthink: rules: not a kind; use updates, techniques, ")
+
+
+LINES = {
+    "deepthink calib": ["calibrate"],
+    "deepthink think --format j": ["jsonl", "json"],
+    "deepthink think --mom": ["--momentum"],
+    "deepthink think --help-": ["--help-all"],
+}
+COMPLETING = """
+import os, sys
+from deepthink_cli.cli.main import program, run
+program()
+for line in sys.argv[1:]:
+    if not os.fork():
+        os.environ.update(COMP_WORDS=line, COMP_CWORD=str(line.count(" ")))
+        run([])
+        sys.exit(" ".join(name.split(".")[0] for name in sys.modules))
+    os.wait()
+    print(end="\\0", flush=True)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="runs each line in a copy of one process")
+def test_words_are_completed_without_torch(tmp_path: Path) -> None:
+    package = {"PYTHONPATH": str(Path(__file__).resolve().parent.parent.parent)}
+    environment = os.environ | package | {"_DEEPTHINK_COMPLETE": "complete_bash"}
+    program = [sys.executable, "-c", COMPLETING, *LINES]
+    done = subprocess.run(program, capture_output=True, text=True, cwd=tmp_path, env=environment, check=True)
+    offered = [words.split() for words in done.stdout.split("\0")[: len(LINES)]]
+    assert dict(zip(LINES, offered, strict=True)) == LINES
+    assert not set(done.stderr.split()) & (HEAVY | {"numpy"})

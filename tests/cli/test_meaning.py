@@ -255,7 +255,6 @@ def test_in_every_pair_an_option_changes_what_is_done_or_is_refused(
                 "--protocol paper: not with a file of demonstrations, which are read as they are; omit this",
             ],
         ),
-        ("think {file} --data-dir {data}", ["--data-dir {data}: only with --task NAME; add it, or omit this"]),
         (
             "think {file} --technique ct-kv --eta 0.1 --update keys-only --positions restarted --keep all",
             [
@@ -273,10 +272,7 @@ def test_in_every_pair_an_option_changes_what_is_done_or_is_refused(
             "run --task {task} --demos-by herding --demos {demos}",
             ["--demos {demos}: not with --demos-by, which chooses the demonstrations and their order; omit one of the"],
         ),
-        ("run --task {task} --demos {demos} --shots 2", ["--shots 2: not with a file of demonstrations"]),
-        ("run --task {task} --technique ct-kv:steps=3 --at 1", ["--at 1: not with --technique ct-kv alone"]),
         ("select {file} --demos-by first --shots 2 --seed 1", ["--seed 1: not with --demos-by first alone"]),
-        ("select {file} --demos-by random --shots 2 --protocol paper", ["--protocol paper: only with --task NAME"]),
         ("tune {file} --system Briefly. --demos-by first", ["--demos-by first: only with --shots K", "--system Brief"]),
     ],
 )

@@ -100,16 +100,6 @@ def test_a_command_that_loads_a_model_has_every_option_of_the_model(command: str
     )
 
 
-def test_an_option_of_the_model_is_in_no_other_command() -> None:
-    for command in COMMANDS.keys() - {*LOADING, *STUDIES}:
-        others = (
-            {"--offline"}
-            | ({"--model"} if command.startswith("study") else set())
-            | ({"--revision"} if (command, "revision") in DIFFERENT else set())
-        )
-        assert not options_of(command).keys() & (MODEL_OPTIONS - others)
-
-
 @pytest.mark.parametrize("command", STUDIES)
 def test_a_study_names_its_models_and_the_command_line_how_they_are_computed(command: str) -> None:
     options = options_of(command).keys()
@@ -121,12 +111,6 @@ def test_an_option_has_the_same_help_panel_and_variable_in_every_command() -> No
     for command, name, declaration in declarations():
         if (command, name) not in DIFFERENT and name not in ("output", "dry_run"):
             assert declared.setdefault(name, declaration) == declaration, f"{command}: {name}"
-
-
-def test_no_two_options_differ_by_a_plural_alone() -> None:
-    names = {name for command in COMMANDS for name in options_of(command)}
-    # --seeds counts seeds, or lists several; --score is how candidates are compared, --scores writes the numbers
-    assert {name for name in names if f"{name}s" in names} == {"--seed", "--score"}
 
 
 @pytest.mark.parametrize("kind", [ModelOptions, MethodOptions, TaskOptions, Experiment, TuneOptions, LabelOptions])

@@ -87,12 +87,6 @@ def test_files_with_other_columns_are_refused_by_name(tmp_path: Path) -> None:
     assert refusal(tmp_path).splitlines() == expected
 
 
-def test_a_damaged_file_is_named(tmp_path: Path) -> None:
-    write(tmp_path / "a.parquet", text=["x"])
-    (tmp_path / "b.parquet").write_bytes(b"PAR1")
-    assert refusal(tmp_path).startswith(f"{tmp_path}/b.parquet: not a Parquet file (")
-
-
 def test_a_folder_of_other_files_and_a_pattern_of_them_are_refused(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("text\nx\n")
     assert refusal(tmp_path) == f"{tmp_path}: has no .parquet files; name a .jsonl, .csv, .tsv or .arrow file in it"

@@ -15,8 +15,10 @@ from helpers.said import Captured, output
 from deepthink_cli.cli.accuracy import AXIS, LABELS, corrected, curve, distribution, probabilities
 from deepthink_cli.cli.console import counted, report, table
 from deepthink_cli.cli.main import run
+from deepthink_cli.data.examples import Query
 from deepthink_cli.evaluation.by_iteration import Evaluation
-from deepthink_cli.evaluation.metrics import Changes, Probabilities, Tally
+from deepthink_cli.evaluation.metrics import Answers, Changes, Probabilities
+from deepthink_cli.scoring.prediction import Scores, prediction_of
 
 LINES, COLUMNS = 30, 80
 TEXTS = [{"text": f"A film of {n} hours that never ends.", "mood": "dull" if n % 2 else "warm"} for n in range(1, 25)]
@@ -83,18 +85,19 @@ REVIEWS = Path(__file__).parent.parent.parent / "examples" / "reviews"
 def evaluation(pairs: dict[int, list[tuple[str, str]]], change: tuple[float, float] | None = None) -> Evaluation:
     """The evaluation of (true label, answer) at some T; `change` is the interval of the last log-probability's."""
     labels = list(dict.fromkeys(gold for gold, _ in pairs[1]))
-    tallies = {t: Tally(labels) for t in pairs}
-    for t, tally in tallies.items():
+    answers = {t: Answers(labels) for t in pairs}
+    for t, each in answers.items():
         for gold, answer in pairs[t]:
-            tally.add(gold, answer, answer, False)
+            each.add(prediction_of(Query("", (answer,), answer), t, Scores((0.0,), (0.0,))))
+            each.gold[-1] = gold
     last = max(pairs)
     middle = 0.0 if change is None else sum(change) / 2
     return Evaluation(
         n=len(pairs[1]),
-        results={t: tally.metrics() for t, tally in tallies.items()},
+        results={t: each.metrics() for t, each in answers.items()},
         majority=None,
         chance=0.5,
-        confusion=tallies[last].table(),
+        confusion=answers[last].confusion(),
         probabilities={t: Probabilities(-0.5, (-0.6, -0.4), 0.1) for t in pairs},
         changes={t: Changes(3, 2, 1, middle, change) for t in pairs if t > 1},
     )

@@ -122,17 +122,6 @@ def test_a_task_s_rows_are_chosen_and_can_be_thought_about(tmp_path: Path, capsy
         assert described["selected"]["pool"] == "tiny"
 
 
-def test_a_file_in_the_prompt_of_a_task_may_hold_no_evaluated_row(tmp_path: Path, capsys: Captured) -> None:
-    task, data = tiny_task(tmp_path)
-    write_rows(Path("mine.jsonl"), [{"text": "fine", "kind": "positive"}, {"text": "bad", "kind": "negative"}])
-    words = ["mine.jsonl", "--task", str(task), "--data-dir", str(data), "--demos-by", "first", "--shots", "2"]
-    assert run(["select", *words]) == 0
-    capsys.readouterr()
-    evaluated = {"text": "a dull film 6", "kind": "negative"}
-    write_rows(Path("mine.jsonl"), [{"text": "fine", "kind": "positive"}, evaluated])
-    assert "mine.jsonl:2: in split test, which task tiny evaluates" in refused(words, capsys)
-
-
 REFUSED = {
     "no method": (
         "pool.jsonl --shots 2",
@@ -140,19 +129,11 @@ REFUSED = {
     ),
     "no shots": ("pool.jsonl --demos-by random", "--shots: no number of rows"),
     "no rows": ("--demos-by random --shots 2", "POOL: no rows; give a file of labelled rows, or --task NAME"),
-    "shots below one": ("pool.jsonl --demos-by random --shots 0", "--shots 0: a number of demonstrations, 1 or more"),
-    "a pool that is too small": ("pool.jsonl --demos-by random --shots 13", "--shots 13: pool.jsonl has 12 rows"),
     "a sample that is too small": (
         "pool.jsonl --demos-by random --shots 6 --pool-size 5",
         "pool.jsonl has 5 rows to choose from; 7 not in the sample of the pool",
     ),
     "a sample of nothing": ("pool.jsonl --demos-by random --shots 2 --pool-size 0", "--pool-size 0: a number of rows"),
-    "an unknown method": ("pool.jsonl --demos-by herd --shots 2", "--demos-by herd: use random, stratified"),
-    "no model": ("pool.jsonl --demos-by farthest --shots 2", "--demos-by farthest: reads the rows with a model"),
-    "queries that are not read": (
-        "pool.jsonl --demos-by random --shots 2 --for pool.jsonl",
-        "--for: --demos-by random does not read the queries",
-    ),
     "an input as output": (
         "pool.jsonl --demos-by random --shots 2 -o pool.jsonl",
         "-o pool.jsonl: the same file as pool",
@@ -182,11 +163,6 @@ REFUSED = {
 def test_what_makes_no_sense_is_refused_in_one_line(case: str, capsys: Captured) -> None:
     words, message = REFUSED[case]
     assert message in refused(words.split(), capsys)
-
-
-def test_one_class_is_refused(capsys: Captured) -> None:
-    write_rows(Path("one.jsonl"), ROWS[::2])
-    assert "one.jsonl: one label only, 'good'" in refused(["one.jsonl", "--demos-by", "random", "--shots", "2"], capsys)
 
 
 def test_a_cache_that_cannot_be_written_is_an_error(models: Models, capsys: Captured) -> None:

@@ -14,7 +14,6 @@ from helpers.tiny import tiny_task
 from deepthink_cli.artifact.format import read_header
 from deepthink_cli.cli.main import run
 from deepthink_cli.tasks.catalogue import built_in
-from deepthink_cli.tasks.files import read_tasks
 
 
 def test_the_list_names_every_task(capsys: Captured) -> None:
@@ -42,21 +41,9 @@ def test_a_group_is_a_table(capsys: Captured) -> None:
     assert output(capsys, "tasks", "mmlu/stem").count("mmlu/") == 18
 
 
-def test_a_printed_task_file_is_the_task(tmp_path: Path, capsys: Captured) -> None:
-    path = tmp_path / "copy.yaml"
-    path.write_text(output(capsys, "tasks", "bbh/snarks", "--yaml"), encoding="utf-8")
-    assert read_tasks(path) == [built_in()["bbh/snarks"]]
-
-
 def test_rows_are_counted_from_the_data(capsys: Captured) -> None:
     counted = json_of(capsys, "tasks", "trec", "--data-dir", str(shared("data")), "--json")["counted"]["paper"]
     assert (counted["rows"], counted["labels"]["Entity"], counted["left_out"]) == (500, 94, {"also in test": 10})
-
-
-def test_a_right_task_file_validates(tmp_path: Path, capsys: Captured) -> None:
-    path, _ = tiny_task(tmp_path)
-    assert run(["tasks", "validate", str(path)]) == 0
-    assert "tiny is a task" in capsys.readouterr().err
 
 
 def test_a_task_whose_example_does_not_fit_is_not_shown(tmp_path: Path, capsys: Captured) -> None:
@@ -125,8 +112,6 @@ def test_eval_warns_of_demonstrations_among_the_rows(models: Models, tmp_path: P
     ("arguments", "message"),
     [
         (["think"], "DEMOS: no demonstrations"),
-        (["think", "--shots", "3"], "--shots 3: only with --task NAME"),
-        (["think", "--task", "sst2", "--labels", "a,b"], "--labels a,b: not with --task, which has its own"),
         (["think", "--task", "classic"], "a group of 5 tasks"),
         (["think", "--task", "sst2", "--data-dir", "/nowhere"], "--data-dir /nowhere: no such directory"),
     ],
@@ -142,11 +127,6 @@ def test_a_data_directory_in_the_environment_is_no_mistake(
     monkeypatch.setenv("DEEPTHINK_DATA_DIR", memory[1][3])
     assert run(["eval", str(memory[0]), *memory[1][:2], "-q"]) == 0
     assert run(["think", str(demos), "-T", "1", "-o", str(tmp_path / "other.safetensors"), "-q"]) == 0
-
-
-def test_offline_never_asks_the_hub(capsys: Captured) -> None:
-    error = refused(capsys, "think", "--task", "snli", "--offline", code=1)
-    assert "not in the cache, and --offline forbids downloads; omit --offline, or give --data-dir DIR" in error
 
 
 def test_tasks_whose_rows_are_not_there_are_listed_and_named(tmp_path: Path, capsys: Captured) -> None:

@@ -9,7 +9,6 @@ import re
 from pathlib import Path
 
 import pytest
-from conftest import Models, write_rows
 from helpers.said import Captured
 from helpers.synthetic import curve, write
 from helpers.tiny import tiny_task
@@ -69,32 +68,6 @@ def test_errors_do_not_steer(
     assert run(arguments) == 2
     _, err = safe(capsys)
     assert err.startswith("deepthink: ")
-
-
-@pytest.fixture
-def evil(models: Models, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> str:
-    """The file name of a memory whose labels, texts and fields are all hostile, in a hostile folder."""
-    (tmp_path / EVIL.replace("/", "")).mkdir()
-    monkeypatch.chdir(tmp_path / EVIL)
-    rows: list[dict[str, object]] = [{"te\x1bxt": f"{word} {EVIL} {KIND}", "label": f"{word} {EVIL}"} for word in "ab"]
-    write_rows(Path("rows.jsonl"), rows)
-    name = f"{EVIL}.safetensors"
-    assert run(["think", "rows.jsonl", "-m", str(models("bloom")), "-T", "2", "-v", "-o", name]) == 0
-    assert "wrote" in safe(capsys)[1]
-    return name
-
-
-def test_hostile_data_stay_the_same_data(evil: str, capsys: Captured) -> None:
-    given = [json.loads(line) for line in Path("rows.jsonl").read_text().splitlines()]
-    assert run(["predict", evil, "rows.jsonl"]) == 0
-    found = [json.loads(line) for line in safe(capsys)[0].splitlines()]
-    assert [row["input"] for row in found] == given
-    assert list(found[0]["scores"]) == [row["label"].strip() for row in given]
-    assert run(["inspect", evil, "--json"]) == 0
-    assert json.loads(safe(capsys)[0])["file"] == evil
-    assert run(["eval", evil, "rows.jsonl", "-o", "samples.jsonl", "--json"]) == 0
-    assert json.loads(safe(capsys)[0])["memory"]["file"] == evil
-    assert len(Path("samples.jsonl").read_text().splitlines()) == 4
 
 
 def test_a_printed_task_of_any_characters_is_still_the_task(tmp_path: Path, capsys: Captured) -> None:

@@ -100,12 +100,9 @@ def test_the_memory_says_how_it_was_tuned(
         ([], "rows.jsonl: 4 different rows; give 6 at least"),
         (["--technique", "ensemble-3"], "--technique ensemble-3: use deep-thinking"),
         (["--folds", "x"], "--folds x: a number of folds, 3 or more, or loo for as many as rows"),
-        (["--eta", "2", "-T", "0"], "--eta 2: gates are numbers in (0, 1]"),
-        (["--positions", "both"], "--positions both: use continued or restarted"),
         (["--calibrate", "batch,more"], "--calibrate more: use none, contextual"),
         (["--labels", "positive,negative,mixed"], "label 'mixed' has 0 rows, and every label needs 2"),
         (["--shots", "0"], "--shots 0: a number of demonstrations, 1 or more"),
-        (["-o", "rows.jsonl"], "-o rows.jsonl: the same file as rows.jsonl, which this command reads"),
     ],
 )
 def test_mistakes_are_one_line_and_exit_2(

@@ -6,8 +6,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pyarrow
-import pyarrow.parquet
 import pytest
 
 from deepthink_cli.data.examples import DemonstrationSet, Example, Query, read_demonstrations, read_queries
@@ -81,20 +79,6 @@ def test_a_set_made_in_python_takes_the_labels_it_sees() -> None:
     assert DemonstrationSet.of(made.examples, made.template, ["p", "q"]).labels == ("p", "q")
 
 
-def test_one_label_only_is_refused(path: Path) -> None:
-    hint = "give a demonstration of another, or name all with labels"
-    assert refusals(path, row("a", "yes"), row("b", "yes")) == (f"{path}: one label only, 'yes'; {hint}",)
-
-
-def test_a_label_that_is_not_in_labels_is_named_with_its_line(path: Path) -> None:
-    messages = refusals(path, row("a", "yes"), row("b", "maybe"), labels=["yes", "no"])
-    assert messages == (f"{path}:2: label 'maybe' is not one of yes, no",)
-
-
-def test_a_label_given_twice_is_refused(path: Path) -> None:
-    assert refusals(path, row("a", "x"), labels=["x", "y", "x"]) == ("labels: 'x' is duplicated; keep one",)
-
-
 @pytest.mark.parametrize(
     ("labels", "words"),
     [
@@ -112,48 +96,6 @@ def test_numbers_and_booleans_are_labels_as_json_writes_them(
     assert given.examples[1] == Example("7", words[1])
 
 
-@pytest.mark.parametrize(
-    ("value", "reason"),
-    [
-        (None, "'text' is empty; fill it or omit the row"),
-        ("", "'text' is empty; fill it or omit the row"),
-        (" \n", "'text' is empty; fill it or omit the row"),
-        (["a"], "'text' is a list; use a string"),
-        ({"a": 1}, "'text' is a dict; use a string"),
-    ],
-)
-def test_a_text_that_is_none_is_named_with_its_line(path: Path, value: Any, reason: str) -> None:
-    assert refusals(path, row("a", "x"), row(value, "y")) == (f"{path}:2: {reason}",)
-    assert query_refusal(path, {"text": value}) == f"{path}:1: {reason}"
-
-
-def test_a_missing_field_is_named_with_those_the_row_has(path: Path) -> None:
-    messages = refusals(path, row("a", "x"), {"label": "y", "body": "b"}, {})
-    assert messages == (
-        f"{path}:2: field 'text' is missing; the row has label, body",
-        f"{path}:3: field 'text' is missing; the row has none",
-        f"{path}:3: field 'label' is missing; the row has none",
-    )
-
-
-def test_every_mistake_of_every_row_is_told_at_once(path: Path) -> None:
-    path.write_text('{"text": "a", "label": "x"}\nwrong\n{"text": "", "label": null}\n{"text": "b", "label": []}\n')
-    with pytest.raises(InputError) as caught:
-        read_demonstrations(str(path))
-    assert [message.split(";")[0].split(" (")[0] for message in caught.value.messages] == [
-        f"{path}:2: not JSON",
-        f"{path}:3: 'text' is empty",
-        f"{path}:3: 'label' is empty",
-        f"{path}:4: 'label' is a list",
-    ]
-
-
-def test_a_label_field_that_no_row_has_is_refused(path: Path) -> None:
-    assert refusals(path, row("a", "x"), label_field="gold") == (
-        f"label_field gold: {path}:1 has the fields text, label",
-    )
-
-
 def test_a_label_field_must_be_the_templates_last(path: Path) -> None:
     messages = refusals(path, row("a", "x"), pattern="{label}: {text}", label_field="label")
     assert messages == ("label_field label: the template ends with {text}; end it with {label}",)
@@ -169,22 +111,6 @@ def test_demonstrations_with_candidates_of_their_own_share_no_labels(path: Path)
 def test_a_demonstrations_own_candidates_go_before_the_labels(path: Path) -> None:
     given = demonstrations(path, row("a", "x", candidates=["x", "y"]), row("b", "z"), labels=["z", "w"])
     assert given.labels == ("z", "w")
-
-
-@pytest.mark.parametrize(
-    ("candidates", "reason"),
-    [
-        ([], '"candidates" must be a list of strings, as in ["yes", "no"]'),
-        ("x", '"candidates" must be a list of strings, as in ["yes", "no"]'),
-        (["x", " x"], "candidates: 'x' is duplicated; keep one"),
-        (["y", "z"], "label 'x' is not one of y, z"),
-        (["x", None], "'candidates' is empty; fill it or omit the row"),
-        (["x", ["y"]], "'candidates' is a list; use a string"),
-    ],
-)
-def test_wrong_candidates_are_named_with_their_line(path: Path, candidates: Any, reason: str) -> None:
-    assert refusals(path, row("a", "x", candidates=candidates)) == (f"{path}:1: {reason}",)
-    assert query_refusal(path, row("a", "x", candidates=candidates), labelled=True) == f"{path}:1: {reason}"
 
 
 def test_a_query_takes_the_memorys_labels_unless_it_has_candidates(path: Path) -> None:
@@ -212,18 +138,6 @@ def test_bad_queries_are_collected_while_the_good_ones_go_on(path: Path) -> None
     problems = Problems()
     assert [query.text for query in read_queries(str(path), TEMPLATE, ["yes", "no"], problems=problems)] == ["a", "b"]
     assert [message.split(": ")[0] for message in [str(each) for each in problems.found]] == [f"{path}:2", f"{path}:3"]
-
-
-def test_parquet_tells_null_from_not_a_number(tmp_path: Path) -> None:
-    path = tmp_path / "rows.parquet"
-    columns = {"text": [1.5, float("nan"), None], "label": ["x", "y", "z"]}
-    pyarrow.parquet.write_table(pyarrow.table(columns), path)
-    with pytest.raises(InputError) as caught:
-        read_demonstrations(str(path))
-    assert caught.value.messages == (
-        f"{path}:2: 'text' is nan; use a string",
-        f"{path}:3: 'text' is empty; fill it or omit the row",
-    )
 
 
 @pytest.mark.parametrize("field", ["text", "candidates"])

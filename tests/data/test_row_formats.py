@@ -124,20 +124,6 @@ def test_a_quoted_comma_in_a_header_does_not_separate_cells(tmp_path: Path) -> N
     assert fields(str(tmp_path / "rows.csv")) == [{"text, in full": "one, two", "label": "good"}]
 
 
-@pytest.mark.parametrize(
-    ("name", "header", "reason"),
-    [
-        ("a.csv", "a;b,c", "commas and semicolons in the header 'a;b,c'; put the column names that hold one in "),
-        ("a.csv", "a\tb", "tabs in the header, and no comma; for TSV, use format tsv"),
-        ("a.tsv", "a,b", "no tab in the header, but 'a,b'; for CSV, use format csv"),
-    ],
-)
-def test_a_header_whose_delimiter_cannot_be_told_is_refused(
-    tmp_path: Path, name: str, header: str, reason: str
-) -> None:
-    assert refusal(tmp_path / name, f"\n{header}\n1\n".encode()).startswith(f":2: {reason}")
-
-
 def test_rows_of_an_array_name_the_line_where_they_begin(tmp_path: Path) -> None:
     path = tmp_path / "rows.json"
     path.write_text('\ufeff\n[\n{"a": 1}, {"a":\n2},\n\n{"a": 3}\n]\n', encoding="utf-8")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from pathlib import Path
 
@@ -48,43 +47,6 @@ def test_every_name_of_json_lines_is_read_as_json_lines(tmp_path: Path, suffix: 
     assert read(tmp_path / f"rows{suffix}", '{"a": 1}\n')[0].fields == {"a": 1}
 
 
-@pytest.mark.parametrize(
-    ("line", "reason"),
-    [
-        ("nonsense", "not JSON (Expecting value): nonsense; write one object a line"),
-        ('{"a": 1', "not JSON (Expecting ',' delimiter): {\"a\": 1; write one object a line"),
-        ("[" * 100_000, "not JSON (nested too deeply): " + "[" * 57 + "...; write one object a line"),
-        ('"text"', 'not an object: "text"; write rows like {"text": "...", "label": "..."}'),
-        ("[1, 2]", 'not an object: [1, 2]; write rows like {"text": "...", "label": "..."}'),
-        ('{"a": NaN}', "NaN is not a finite number; use a number or a string"),
-        ('{"a": -Infinity}', "-Infinity is not a finite number; use a number or a string"),
-        ('{"a": [1e999]}', "1e999 is not a finite number; use a number or a string"),
-        ('{"a": 1, "b": 2, "a": 3}', "field 'a' is duplicated; keep one"),
-        ('{"a": {"b": 1, "b": 1}}', "field 'b' is duplicated; keep one"),
-        ('{"a": ' + "7" * 5000 + "}", 'a number is too long: {"a": ' + "7" * 51 + "..."),
-    ],
-)
-def test_a_row_that_is_not_a_json_object_is_named_with_its_line(jsonl: Path, line: str, reason: str) -> None:
-    assert refusal(jsonl, f'{{"a": 0}}\n{line}\n') == f"{jsonl}:2: {reason}"
-
-
-@pytest.mark.parametrize(
-    ("line", "field"),
-    [
-        (r'{"text": "a\ud800b"}', "'text'"),
-        (r'{"text": "a", "tags": ["b", "\uD800"]}', "'tags'"),
-        (r'{"\ud800": "a"}', r"'\ud800'"),
-    ],
-)
-def test_a_lone_surrogate_is_named_with_its_line(jsonl: Path, line: str, field: str) -> None:
-    assert refusal(jsonl, f"\n{line}") == rf"{jsonl}:2: {field} holds the lone surrogate '\ud800'; remove it"
-
-
-def test_bytes_that_are_not_utf_8_are_named_with_their_line(jsonl: Path) -> None:
-    message = refusal(jsonl, b'{"a": 1}\n{"a": "caf\xe9"}\n')
-    assert message == f"{jsonl}:2: not UTF-8 (byte 0xe9); save the file as UTF-8"
-
-
 def test_of_very_many_mistakes_twenty_are_shown_and_the_others_counted(jsonl: Path) -> None:
     jsonl.write_text("wrong\n" * 25)
     problems = Problems()
@@ -121,27 +83,6 @@ def test_standard_input_is_read_as_json_lines_and_called_by_its_name(
             next(rows)
 
 
-def test_empty_standard_input_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    with open(os.devnull, encoding="utf-8") as nothing:
-        monkeypatch.setattr(sys, "stdin", nothing)
-        with pytest.raises(InputError, match=r"^standard input: no rows; give at least one$"):
-            list(read_rows("-"))
-
-
-def test_a_csv_header_is_stripped_of_spaces_and_of_its_byte_order_mark(csv: Path) -> None:
-    assert read(csv, b"\xef\xbb\xbftext , label\na,b\n")[0].fields == {"text": "a", "label": "b"}
-
-
-def test_csv_rows_with_the_wrong_number_of_cells_are_reported_together(csv: Path) -> None:
-    csv.write_text("text,label\na,b,c\nd,e\nf\n")
-    problems = Problems()
-    assert [row.fields["text"] for row in read_rows(str(csv), problems)] == ["d"]
-    assert [str(each) for each in problems.found] == [
-        f"{csv}:2: 3 cells under 2 columns; quote cells that hold ','",
-        f"{csv}:4: 1 cells under 2 columns; quote cells that hold ','",
-    ]
-
-
 @pytest.mark.parametrize("rows_before", [0, 1, 3000])
 def test_a_csv_in_latin_1_is_named_with_the_line_of_the_wrong_byte(csv: Path, rows_before: int) -> None:
     message = refusal(csv, b"text,label\n" + b"good,yes\n" * rows_before + b"caf\xe9,no\n")
@@ -154,8 +95,3 @@ def test_parquet_rows_are_numbered_through_all_batches(tmp_path: Path) -> None:
     rows = list(read_rows(str(path)))
     assert [row.fields["n"] for row in rows] == list(range(600))
     assert rows[599] == Row({"n": 599, "tags": ["x", "y"]}, f"{path}:600")
-
-
-@pytest.mark.parametrize("content", [b"", b"PAR1", b"PAR1" + b"\0" * 100 + b"PAR1"])
-def test_a_file_that_only_says_parquet_is_refused(tmp_path: Path, content: bytes) -> None:
-    assert refusal(tmp_path / "rows.parquet", content).startswith(f"{tmp_path}/rows.parquet: not a Parquet file (")

@@ -9,18 +9,14 @@ import pytest
 import torch
 from conftest import Loaded, Models
 from helpers.families import EVERY_FAMILY, random_network
-from queries import plain_scores
 
 from deepthink_cli import (
     DemonstrationSet,
     Gate,
     Method,
-    Query,
     load_model,
-    score,
     think,
     tokenize_demonstrations,
-    tokenize_queries,
 )
 from deepthink_cli.engine.batches import BatchedEngine
 from deepthink_cli.engine.network import LanguageModel
@@ -102,22 +98,6 @@ def test_masked_vocabulary_rows_do_not_hide_a_disagreement(models: Models, monke
     monkeypatch.setattr(LanguageModel, "inputs", lambda self, ids, past, start: inputs(self, ids, past, start + 9))
     with pytest.raises(InputError, match="differently than after the same text"):
         check_plain_pass(model, TEXT, QUERY)
-
-
-QUERIES = [
-    Query("a quiet joy", ("positive", "negative", "neither of these")),
-    Query("so so", ("good", "bad", "goodness")),
-]
-
-
-@pytest.mark.parametrize("family", EVERY_FAMILY)
-def test_one_reading_is_plain_in_context_learning(family: str, loaded: Loaded, reviews: DemonstrationSet) -> None:
-    engine = loaded(family)
-    demos = tokenize_demonstrations(engine.tokenizer, reviews)
-    (memory,) = think(engine, demos, Method(1))
-    queries = tokenize_queries(engine.tokenizer, reviews.template, QUERIES)
-    for query, found in zip(queries, score(engine, memory, queries), strict=True):
-        assert found.sums == pytest.approx(plain_scores(engine, demos.token_ids, query), abs=1e-4)
 
 
 @pytest.mark.parametrize("family", EVERY_FAMILY)

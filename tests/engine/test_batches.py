@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import random
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -55,15 +54,6 @@ def test_every_family_reads_together_as_it_reads_alone(family: str, loaded: Load
     for tokens in (1, 45, 4096):  # one a pass, two a pass, all together
         for present, expected in zip(with_passes_of(engine, tokens).read(readings), alone, strict=True):
             assert_close(present, expected)
-
-
-def test_many_queries_score_as_each_alone(llama: BatchedEngine) -> None:
-    pick = random.Random(0)
-    queries = [TokenizedQuery(tuple(pick.choices(range(3, 300), k=1 + n % 9)), SHARED) for n in range(200)]
-    memory = read(llama, DEMOS)
-    together = score(llama, memory, queries)
-    for number in range(0, 200, 23):
-        assert score(llama, memory, [queries[number]])[0].sums == pytest.approx(together[number].sums, abs=1e-5)
 
 
 def test_a_plan_without_rows_is_scored_from_its_queries(llama: BatchedEngine) -> None:

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 import torch
 from conftest import Models, read, write_rows
-from helpers.families import EVERY_FAMILY
 from helpers.said import Captured, output
-from queries import DEMOS, NOT_PACKED, QUERIES, plain_scores
+from queries import DEMOS, QUERIES, plain_scores
 
 from deepthink_cli import load_model, score
 from deepthink_cli.cli.main import run
@@ -52,13 +51,6 @@ def break_kernel(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
 def assert_scores_are_right(engine: BatchedEngine) -> None:
     expected = plain_scores(engine, DEMOS, QUERY)
     assert score(engine, read(engine, DEMOS), [QUERY])[0].sums == pytest.approx(expected, abs=1e-4)
-
-
-@pytest.mark.parametrize("family", EVERY_FAMILY)
-def test_a_family_gets_the_packed_engine_where_the_probe_finds_it_right(family: str, models: Models) -> None:
-    engine = load_model(str(models(family)))
-    assert type(engine) is (PaddedEngine if family in NOT_PACKED else PackedEngine)
-    assert engine.description.startswith(f"{engine.name} engine")
 
 
 def test_the_packed_engine_is_shown_with_the_size_of_its_passes_and_what_the_probe_measured(

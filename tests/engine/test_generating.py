@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import product
 from typing import Any
 
@@ -83,18 +83,6 @@ def test_sampled_tokens_are_those_of_transformers_with_the_same_seed(
     fields: dict[str, Any] = {"do_sample": True, "temperature": 1.5, "top_p": top_p, "top_k": 0}
     theirs = [by_transformers(engine, memory, prompt, **fields) for prompt in prompts]
     assert [generated(engine, memory, [prompt], temperature=1.5, top_p=top_p)[0] for prompt in prompts] == theirs
-
-
-@pytest.mark.parametrize("family", FAMILIES_TRIED)
-def test_one_reading_generates_as_without_a_cache(family: str, loaded: Loaded, reviews: DemonstrationSet) -> None:
-    engine: Any = loaded(family)
-    memory, (prompt, *_) = memory_of(engine, reviews, 1), prompts_of(engine)
-    ids = [*memory.provenance.demonstrations.token_ids, *prompt.ids]
-    start = len(ids)
-    with torch.inference_mode():
-        while len(ids) < start + NEW and ids[-1] != 0:
-            ids.append(int(engine.model.network(torch.tensor([ids]), use_cache=False).logits[0, -1].argmax()))
-    assert generated(engine, memory, [prompt]) == [ids[start:]]
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.3])
@@ -195,9 +183,3 @@ def test_history_read_before_a_prompt_changes_nothing(llama: Engine, reviews: De
     memory, (first, second, *_) = memory_of(llama, reviews, 1), prompts_of(llama)
     longer = memory.followed_by(read(llama, first.ids, memory, memory.length))
     assert generated(llama, longer, [second]) == generated(llama, memory, [Prompt(first.ids + second.ids)])
-
-
-def test_tokens_come_one_by_one(llama: Engine, reviews: DemonstrationSet) -> None:
-    tokens: Iterator[NewToken] = llama.generate(memory_of(llama, reviews, 1), prompts_of(llama)[:1], Decoding())
-    assert next(tokens).finish is None
-    assert next(tokens).place == 0

@@ -8,27 +8,17 @@ import pytest
 import torch
 from conftest import Loaded, Models, read
 from helpers.families import write_model
-from queries import DEMOS, NOT_PACKED, QUERIES, SHARED, assert_close, plain_scores
+from queries import DEMOS, NOT_PACKED, QUERIES, SHARED
 from torch import Tensor
 from transformers.activations import NewGELUActivation
 
 from deepthink_cli import load_model, score
 from deepthink_cli.engine import kernels
 from deepthink_cli.engine.attention import over_memory
-from deepthink_cli.engine.base import Reading
 from deepthink_cli.engine.batches import BatchedEngine
 from deepthink_cli.engine.hooks import fused_activations
 from deepthink_cli.engine.packed import PackedEngine
-from deepthink_cli.engine.padded import PaddedEngine
 from deepthink_cli.errors import InputError
-
-
-def test_half_precision_is_packed_too(models: Models) -> None:
-    engine, full = load_model(str(models("llama")), dtype="bfloat16"), load_model(str(models("llama")))
-    assert isinstance(engine, PackedEngine)
-    halved, expected = (score(each, read(each, DEMOS), QUERIES) for each in (engine, full))
-    for scores, right in zip(halved, expected, strict=True):
-        assert scores.sums == pytest.approx(right.sums, rel=0.05, abs=0.2)
 
 
 def test_a_deep_model_in_half_precision_is_packed_for_all_its_rounding(tmp_path: Path) -> None:
@@ -106,19 +96,6 @@ def test_a_plan_has_one_row_a_query_with_its_candidates_as_branches(llama: Batch
     assert sorted(row.query for row in rows) == list(range(len(QUERIES)))
     assert len(rows[0]) == len(QUERIES[3].prefix) + 2  # of SHARED, only 9 and 9, 10 are continued
     assert len(SHARED) == len({candidate for _, _, candidate in rows[0].asked})
-
-
-@pytest.mark.parametrize("family", ["llama", "gpt2", "gemma2"])
-def test_it_scores_and_reads_as_the_packed_engine_does(family: str, loaded: Loaded) -> None:
-    packed = loaded(family)
-    padded = PaddedEngine(packed.model)
-    assert isinstance(packed, PackedEngine)
-    memory = read(padded, DEMOS)
-    for scores, query in zip(score(padded, memory, QUERIES), QUERIES, strict=True):
-        assert scores.sums == pytest.approx(plain_scores(packed, DEMOS, query), abs=1e-4)
-    readings = [Reading(DEMOS[::-1], memory, len(DEMOS)), Reading((5, 6)), Reading(DEMOS, memory)]
-    for present, expected in zip(padded.read(readings), packed.read(readings), strict=True):
-        assert_close(present, expected)
 
 
 def test_every_distinct_sequence_is_one_row(loaded: Loaded) -> None:

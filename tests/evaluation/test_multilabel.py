@@ -103,10 +103,8 @@ def test_metrics_are_those_of_scikit_learn() -> None:
     assert sets.subset_accuracy == pytest.approx(sklearn.accuracy_score(true, given))
     precision, recall, f1, _ = sklearn.precision_recall_fscore_support(true, given)
     for place, label in enumerate(LABELS):
-        found = sets.of(label).as_json()
-        assert [found["precision"], found["recall"], found["f1"]] == pytest.approx(
-            [precision[place], recall[place], f1[place]]
-        )
+        found = sets.of(label)
+        assert [found.precision, found.recall, found.f1] == pytest.approx([precision[place], recall[place], f1[place]])
 
 
 def test_held_out_rows_of_shares_that_separate_get_exactly_their_labels() -> None:

@@ -9,17 +9,16 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from deepthink_cli.evaluation.metrics import BINS, ProbabilityTally, RunningMean
+from deepthink_cli.evaluation.metrics import BINS, Answers, mean_ci95
 from deepthink_cli.scoring.softmax import log_share
 
 
-def tally(
-    log_probabilities: NDArray[np.float64], shares: NDArray[np.float64], right: NDArray[np.bool_]
-) -> ProbabilityTally:
-    counted = ProbabilityTally()
-    for values in zip(log_probabilities.tolist(), shares.tolist(), right.tolist(), strict=True):
-        counted.add(*values)
-    return counted
+def answers(log_probabilities: NDArray[np.float64], shares: NDArray[np.float64], right: NDArray[np.bool_]) -> Answers:
+    made = Answers()
+    made.log_probabilities.extend(log_probabilities.tolist())
+    made.probabilities.extend(shares.tolist())
+    made.gold, made.given = ["a"] * len(right), ["a" if each else "b" for each in right]
+    return made
 
 
 def test_the_share_of_a_candidate_is_its_probability_among_all() -> None:
@@ -34,19 +33,18 @@ def test_a_share_of_very_small_probabilities_does_not_underflow() -> None:
 
 
 def test_the_calibration_error_of_four_rows_worked_out_by_hand() -> None:
-    counted = ProbabilityTally()
-    for share, right in [(0.55, True), (0.59, False), (0.92, True), (0.98, True)]:
-        counted.add(math.log(share if right else 1 - share), share, right)
+    shares, right = np.array([0.55, 0.59, 0.92, 0.98]), np.array([True, False, True, True])
+    quality = answers(np.log(shares), shares, right).quality()
     # Bin 0.5 to 0.6: accuracy 0.5, mean probability 0.57; bin 0.9 to 1: accuracy 1, mean probability 0.95.
-    assert counted.result().ece == pytest.approx(2 / 4 * 0.07 + 2 / 4 * 0.05)
-    assert counted.result().ece_bins == BINS == 10
+    assert quality.ece == pytest.approx(2 / 4 * 0.07 + 2 / 4 * 0.05)
+    assert quality.ece_bins == BINS == 10
 
 
 def test_metrics_of_many_rows_are_those_of_numpy() -> None:
     random = np.random.default_rng(0)
     shares, right = random.uniform(0.2, 1, 500), random.random(500) < 0.6
     log_probabilities = np.log(random.uniform(0.01, 1, 500))
-    result = tally(log_probabilities, shares, right).result()
+    result = answers(log_probabilities, shares, right).quality()
     bins = np.digitize(shares, np.arange(1, 10) / 10, right=True)
     expected = sum(
         (bins == number).mean() * abs(right[bins == number].mean() - shares[bins == number].mean())
@@ -59,10 +57,8 @@ def test_metrics_of_many_rows_are_those_of_numpy() -> None:
 
 
 def test_certain_and_right_has_no_calibration_error() -> None:
-    assert tally(np.zeros(3), np.ones(3), np.ones(3, dtype=bool)).result().ece == 0
+    assert answers(np.zeros(3), np.ones(3), np.ones(3, dtype=bool)).quality().ece == 0
 
 
-def test_one_number_has_a_mean_and_no_interval() -> None:
-    mean = RunningMean()
-    mean.add(0.25)
-    assert (mean.mean, mean.ci95) == (0.25, None)
+def test_one_number_has_no_interval() -> None:
+    assert mean_ci95([0.25]) is None

@@ -15,7 +15,7 @@ from helpers.inline_workers import InlineExecutor, labelling_inline
 from helpers.said import Captured
 
 from deepthink_cli.cli.main import run
-from deepthink_cli.experiments.executors.base import Died, Do
+from deepthink_cli.experiments.executors.base import Died, Unit
 from deepthink_cli.scoring.pipeline import CHUNK
 
 Inline = Callable[..., InlineExecutor]
@@ -67,7 +67,7 @@ def test_workers_write_the_bytes_of_one_process(
     executor = inline()
     assert labels(folder, name, divided, *more, "--workers", "2") == 0
     assert divided.read_bytes() == alone.read_bytes()
-    assert sum(isinstance(message, Do) for _, message in executor.messages) == 3
+    assert sum(isinstance(message, Unit) for _, message in executor.messages) == 3
 
 
 def test_processes_write_the_bytes_of_one_process(folder: Path, tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_a_chunk_whose_worker_died_is_labelled_by_another_one(
     folder: Path, inline: Inline, tmp_path: Path, capsys: Captured
 ) -> None:
     def change(life: int, message: Any, event: Any) -> list[Any]:
-        return [Died("was killed")] if life == 1 and isinstance(message, Do) else [event]
+        return [Died("was killed")] if life == 1 and isinstance(message, Unit) else [event]
 
     executor = inline(change)
     assert labels(folder, "in.jsonl", tmp_path / "out.jsonl", "--workers", "2") == 0

@@ -16,12 +16,13 @@ from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.events import Event as Told
 from deepthink_cli.events import Warn, silent
 from deepthink_cli.experiments.crossing import cross
-from deepthink_cli.experiments.executors.base import Died, Do, Event, Failed, Message, Open, Opened, RowMade
+from deepthink_cli.experiments.executors.base import Died, Event, Failed, Message, Open, Opened, RowMade, Unit
 from deepthink_cli.experiments.experiment import Experiment
 from deepthink_cli.experiments.jobs import Prepared as Job
 from deepthink_cli.experiments.prepare import prepare
 from deepthink_cli.experiments.results import FILE
 from deepthink_cli.experiments.run import RunSummary, execute
+from deepthink_cli.experiments.units import RunUnit
 from deepthink_cli.model.options import ModelOptions
 
 
@@ -123,14 +124,14 @@ def test_a_dead_worker_is_replaced_and_loses_and_doubles_nothing(prepared: Prepa
 
 def test_a_unit_that_kills_its_workers_is_named_and_the_others_are_done(prepared: Prepare) -> None:
     def dies_of_first(life: int, message: Message, event: Event) -> Iterable[Event]:
-        return [Died("was killed")] if isinstance(message, Do) and message.unit.task == "first" else [event]
+        return [Died("was killed")] if isinstance(message, RunUnit) and message.task == "first" else [event]
 
     run, executor = prepared("out", seeds="1"), InlineExecutor(2, dies_of_first)
     with pytest.raises(DeepThinkError, match="first, seed 0: not done: 3 workers ended while doing it") as caught:
         do(run, executor=executor)
     assert not isinstance(caught.value, InputError)
     assert len(rows(run)) == 2  # those of the second task
-    units = [message.unit.task for _, message in messages(executor, Do) if isinstance(message, Do)]
+    units = [message.task for _, message in messages(executor, Unit) if isinstance(message, RunUnit)]
     assert units.count("first") == 3
     do(run, executor=InlineExecutor(2))
     assert len(rows(run)) == 4
@@ -138,13 +139,13 @@ def test_a_unit_that_kills_its_workers_is_named_and_the_others_are_done(prepared
 
 def test_an_error_that_every_worker_would_meet_is_not_tried_again(prepared: Prepare) -> None:
     def refuses(life: int, message: Message, event: Event) -> Iterable[Event]:
-        of_first = isinstance(message, Do) and message.unit.task == "first"
+        of_first = isinstance(message, RunUnit) and message.task == "first"
         return [Failed(("task first: no query fits",), True)] if of_first else [event]
 
     run, executor = prepared("out", seeds="1"), InlineExecutor(1, refuses)
     with pytest.raises(InputError, match="task first: no query fits"):
         do(run, executor=executor)
-    assert len(messages(executor, Do)) == 2
+    assert len(messages(executor, Unit)) == 2
 
 
 def test_workers_that_cannot_load_the_model_are_given_up(prepared: Prepare) -> None:
@@ -167,7 +168,7 @@ def test_a_worker_with_another_package_or_model_is_refused(prepared: Prepare, ot
     run, executor = prepared("out"), InlineExecutor(2, differs)
     do(run, tell=told.append, executor=executor)
     assert len(rows(run)) == 8
-    assert {life for life, _ in messages(executor, Do)} == {1}
+    assert {life for life, _ in messages(executor, Unit)} == {1}
     (warning,) = [event.text for event in told if isinstance(event, Warn) and "not used any more" in event.text]
     assert {"package": "install the same version", "model": "config_sha256", "dtype": "dtype"}[other] in warning
 

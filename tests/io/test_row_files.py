@@ -110,22 +110,6 @@ def test_a_value_without_a_column_is_an_error_and_leaves_no_file(tmp_path: Path)
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("suffix", [".jsonl", ".json", ".csv", ".parquet"])
-def test_a_full_disk_is_an_error_that_names_the_file(
-    suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import errno
-    import os
-
-    def full(*_: object) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(DeepThinkError, match=r"out\.[a-z]+: cannot be written: No space left on device"):
-        written(tmp_path / f"out{suffix}", [{"n": 1}], {"n": "integer"})
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_rows_follow_each_other(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     append(path, ["one\n", "zwei é\n"])

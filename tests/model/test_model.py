@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from conftest import Models, read, write_rows
 from helpers.said import Captured
 from transformers import AutoConfig
@@ -138,10 +137,6 @@ def test_a_model_in_the_hubs_cache_is_found_by_its_id(
     engine = load_model("team/tiny", offline=True)
     assert (engine.identity.id, engine.identity.revision) == ("team/tiny", commit)
     assert engine.identity.weights_sha256 == load_model(str(models("llama"))).identity.weights_sha256
-
-
-def test_every_layers_device_is_known(llama: Engine) -> None:
-    assert llama.model.layer_devices == (torch.device("cpu"), torch.device("cpu"))
 
 
 @pytest.mark.parametrize(

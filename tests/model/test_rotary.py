@@ -7,15 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from conftest import read, write_rows
+from engine.queries import plain_scores
 from helpers.families import write_model
 from helpers.said import Captured
 from transformers import AutoConfig
 
 from deepthink_cli import load_model, score
 from deepthink_cli.cli.main import run
-from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError
 from deepthink_cli.model.limits import limits_of
 from deepthink_cli.model.tokens import TokenizedQuery
@@ -59,17 +58,6 @@ def tokens(count: int, first: int = 5) -> tuple[int, ...]:
     return tuple(5 + (first + 7 * number) % 250 for number in range(count))
 
 
-def plain(engine: Engine, ids: tuple[int, ...], query: TokenizedQuery) -> list[float]:
-    """Log-probabilities of whole prompts, each in one pass without cache and without positions."""
-    sums = []
-    for answer in query.answers:
-        whole = torch.tensor([[*ids, *query.prefix, *answer]])
-        found = engine.model.network(input_ids=whole, use_cache=False).logits[0].double().log_softmax(-1)
-        first = len(ids) + len(query.prefix) - 1
-        sums.append(sum(float(found[first + number, token]) for number, token in enumerate(answer)))
-    return sums
-
-
 @pytest.mark.parametrize(
     ("kind", "length"), [*((kind, BOUNDARY + 20) for kind in TYPES if kind != "longrope"), ("longrope", 18)]
 )
@@ -81,7 +69,7 @@ def test_scores_are_those_of_one_plain_pass_whatever_the_company(
     queries = [TokenizedQuery(tokens(size, size), ANSWERS) for size in (4, 42, 9)]
     for query, found in zip(queries, score(engine, memory, queries), strict=True):
         assert found.sums == pytest.approx(score(engine, memory, [query])[0].sums, abs=1e-4)
-        assert found.sums == pytest.approx(plain(engine, tokens(length), query), abs=1e-4)
+        assert found.sums == pytest.approx(plain_scores(engine, tokens(length), query), abs=1e-4)
 
 
 def test_a_query_that_needs_the_long_factors_is_refused_by_name(made: Callable[[str], Path]) -> None:

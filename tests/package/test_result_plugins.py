@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from deepthink_cli.errors import InputError
-from deepthink_cli.evaluation.progress import EvaluationEnded, RowPredicted
+from deepthink_cli.evaluation.evaluate import EvaluationEnded, RowPredicted
 from deepthink_cli.events import Note
 from deepthink_cli.experiments.figure import FigureForm, FigureOptions
 from deepthink_cli.experiments.progress import RowWritten
@@ -26,7 +26,7 @@ from deepthink_cli.report.cells import Published
 from deepthink_cli.report.registry import Format, Reported
 
 def write_names(reported, file):
-    file.write("".join(f"{line.row.name}\\n" for line in reported.page.rows))
+    file.write("".join(f"{line.name}\\n" for line in reported.page.rows))
     return ["that was all"]
 
 def write_folder(reported, folder):

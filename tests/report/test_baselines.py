@@ -68,7 +68,7 @@ def test_a_technique_without_rows_of_plain_in_context_learning_has_no_baseline(
 
 def test_a_run_without_t_1_has_no_baseline_and_says_what_to_run() -> None:
     report = report_of("run", jobs_of([row for row in seeds([[50, 60]] * 2) if row.setting.iteration == 2]))
-    assert [report.rows[0].row.plain, report.rows[0].row.gain] == [None, None]
+    assert [report.rows[0].plain, report.rows[0].gain] == [None, None]
     assert any(
         "no rows of T = 1 with the same demonstrations" in note and "--at 1:" in note for note in report.footnotes
     )

@@ -17,8 +17,8 @@ from deepthink_cli.report.formats import markdown
 def test_a_report_holds_rows_and_the_text_around_them(tmp_path: Path) -> None:
     page = report([write(tmp_path / "run", seeds(THREE))])
     (line,) = page.rows
-    assert line.row.thinking.mean == pytest.approx(0.65)
-    assert page.records()[0]["thinking_mean"] == line.row.thinking.mean
+    assert line.thinking.mean == pytest.approx(0.65)
+    assert page.records()[0]["thinking_mean"] == line.thinking.mean
     assert page.title.startswith("openai-community/gpt2-large, float32")
     assert page.footnotes == ["Inputs evaluated: sst2 100", "Demonstrations (shots): 8"]
 

@@ -19,6 +19,7 @@ from deepthink_cli.engine.logits import float32_head
 from deepthink_cli.engine.packed import PackedEngine
 from deepthink_cli.errors import InputError
 from deepthink_cli.events import Event, Progress
+from deepthink_cli.prediction.scorer import Loaded, Scorer
 from deepthink_cli.scoring.likelihood import NotFiniteError
 from deepthink_cli.scoring.pipeline import (
     EVERY_REASON,
@@ -232,5 +233,6 @@ def test_only_what_is_to_be_skipped_is(engine: Engine, memories: list[Memory]) -
 def test_progress_counts_every_row_of_a_chunk(engine: Engine, memories: list[Memory]) -> None:
     told, start = list[Event](), Progress("scoring", 10, 16)
     rows = [*BAD, *GOOD]
-    list(predictions(engine, [memories], rows, size=4, skip=EVERY_REASON, tell=told.append, progress=start))
+    loaded = Loaded(Scorer.open(memories), engine, [memories])
+    list(loaded(rows, size=4, skip=EVERY_REASON, tell=told.append, progress=start))
     assert told == [Progress("scoring", 14, 16), Progress("scoring", 16, 16)]

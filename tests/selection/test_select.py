@@ -28,7 +28,6 @@ from deepthink_cli.selection.select import (
     write_scores,
     write_selection,
 )
-from deepthink_cli.selection.store import Store
 from deepthink_cli.tasks.catalogue import find_task
 from deepthink_cli.tasks.rows import pool_of_task
 from deepthink_cli.tasks.sources import Source
@@ -168,12 +167,3 @@ def test_queries_that_the_task_evaluates_are_refused(tmp_path: Path) -> None:
     rows = write_rows(tmp_path / "queries.jsonl", [{"text": "a new film"}, {"text": next(iter(evaluated)).text}])
     with pytest.raises(InputError, match=r"for .*queries.jsonl:2: in split test, which task tiny evaluates"):
         queries_of_file(str(rows), pool)
-
-
-def test_a_method_that_reads_the_model_says_so_without_one(pool: PoolRows, monkeypatch: pytest.MonkeyPatch) -> None:
-    from deepthink_cli.selection.base import SelectionMethod
-    from deepthink_cli.selection.registry import METHODS
-
-    monkeypatch.setitem(METHODS, "reader", SelectionMethod("nowhere:choose", "reads", "this test", ("hidden",)))
-    with pytest.raises(InputError, match="demos_by reader: reads the rows with a model; name one with model"):
-        select(pool, SelectOptions(demos_by="reader", shots=2), store=Store(Path("nowhere")))

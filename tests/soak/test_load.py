@@ -106,18 +106,6 @@ def test_memory_does_not_grow_with_the_inputs_and_their_order_is_kept(
     assert large <= 1.1 * small
 
 
-def test_a_reader_that_closes_early_ends_it_quietly(forks: Forks, memory: str, soak: Soak, tmp_path: Path) -> None:
-    draw, errors = soak.draw("closing"), tmp_path / "errors"
-    for _ in range(8):
-        with predicting(forks, memory, inputs(count()), errors) as started:
-            for number in range(draw.choice([0, 1, draw.randrange(2000)])):
-                check(started.stdout.readline(), number)
-            time.sleep(draw.choice([0.0, draw.random()]))
-            started.stdout.close()
-            assert started.child.wait(60) == 1
-        assert errors.read_bytes() == b""
-
-
 def wait_until_full(pipe: IO[bytes]) -> None:
     """Wait until nothing more is written to a pipe that nobody reads."""
     waiting, before = bytearray(4), b""

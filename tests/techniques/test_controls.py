@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from conftest import REVIEWS, write_rows
+from conftest import REVIEWS
 from helpers.families import write_model
 from helpers.said import Captured
 from helpers.tiny import tiny_task
@@ -184,14 +184,6 @@ def test_demonstrations_that_fit_once_and_not_twice_are_left_out_whole_with_a_wa
     assert read == [text for text, _ in REVIEWS[-fit:]] * 2
     assert f"{fit} of 4 demonstrations fit " in line
     assert line.endswith(f" with repeat-2; the first {4 - fit} are left out")
-
-
-def test_what_does_not_fit_once_is_refused_in_numbers_of_demonstrations(
-    tmp_path: Path, short: list[str], capsys: Captured
-) -> None:
-    rows = write_rows(tmp_path / "rows.jsonl", [{"text": f"play {n}", "kind": "ab"[n % 2]} for n in range(30)])
-    assert run(["think", str(rows), *short, "--technique", "repeat-2"]) == 2
-    assert "of 30 demonstrations would fit" in capsys.readouterr().err
 
 
 def test_more_copies_than_any_demonstration_fits_are_refused_before_the_model_is_loaded(

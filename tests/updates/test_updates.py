@@ -28,7 +28,7 @@ from deepthink_cli import (
 from deepthink_cli.artifact.container import KEY
 from deepthink_cli.engine.batches import BatchedEngine
 from deepthink_cli.errors import DeepThinkError, InputError
-from deepthink_cli.updates.registry import RULES, name_of, rule_of, values_of
+from deepthink_cli.updates.registry import RULES
 from deepthink_cli.updates.rules import Place, UpdateRule
 
 
@@ -181,11 +181,6 @@ def test_memories_of_different_rules_do_not_share_a_file(
     first, second = thought(Method(2, RunningMean()))[0], thought(Method(2))[1]
     with pytest.raises(InputError, match="different runs"):
         save_memory([first, second], tmp_path / "mem.safetensors")
-
-
-@pytest.mark.parametrize("rule", [Gate(), Gate(0.5, 0.9)])
-def test_a_rule_comes_back_from_its_name_and_its_parameters(rule: Gate) -> None:
-    assert rule_of(name_of(rule), values_of(rule)) == rule
 
 
 @dataclass(frozen=True)

@@ -31,20 +31,16 @@ class Subject(Protocol):
         """Its name in messages."""
 
 
-class Unit(Protocol):
-    """What a worker does at a time; `digest` tells units apart, and `label` names them in messages."""
+@dataclass(frozen=True)
+class Unit:
+    """What a worker does at a time, with its subject open; `tries` counts the workers that ended while doing it.
 
-    @property
-    def subject(self) -> Subject:
-        """What has to be open."""
+    `label` names it in messages.
+    """
 
-    @property
-    def digest(self) -> str:
-        """The same in all processes."""
-
-    @property
-    def label(self) -> str:
-        """Its name in messages."""
+    subject: Subject
+    label: str
+    tries: int = field(default=0, kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -53,14 +49,6 @@ class Open:
 
     subject: Subject
     naming: Naming = field(default_factory=current_naming)
-
-
-@dataclass(frozen=True)
-class Do:
-    """Do a unit of the open subject; with `samples`, return the predictions of its rows as well."""
-
-    unit: Unit
-    samples: bool = False
 
 
 @dataclass(frozen=True)
@@ -124,7 +112,7 @@ class Died:
 
 JobEvent = JobsStarted | InputsScored | RowMade | JobsDone
 Done = JobEvent | RowsLabelled
-Message = Open | Do
+Message = Open | Unit
 Event = Done | Opened | Finished | Failed | Died
 
 
@@ -151,15 +139,6 @@ def module_path(variables: Mapping[str, str]) -> str:
     """PYTHONPATH of a worker: the package, and what the user names; an empty name would be the working directory."""
     named = filter(None, variables.get("PYTHONPATH", "").split(os.pathsep))
     return os.pathsep.join([str(PACKAGE.parent), *map(os.path.abspath, named)])
-
-
-def other_version(opened: Opened) -> str | None:
-    """Why a worker with another version of the package is refused; None if it has the same."""
-    if opened.package == this_version():
-        return None
-    return (
-        f"{opened.host} has deepthink {opened.package}, this machine {this_version()}; install the same version on all"
-    )
 
 
 Deliver = Callable[[Event], None]  # called from any thread; `Died` is the last event of a worker

@@ -1,4 +1,4 @@
-"""What a worker does with messages: it holds a model and the jobs of its tasks, prepared again, and does units."""
+"""What a worker does with messages: it opens a subject, and does units of it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from warnings import catch_warnings, simplefilter
 
 import torch
 
-from deepthink_cli.engine.base import Engine
 from deepthink_cli.engine.opening import load_model
 from deepthink_cli.errors import (
     DeepThinkError,
@@ -25,68 +24,18 @@ from deepthink_cli.experiments.executors.base import (
     Event,
     Failed,
     Finished,
-    JobEvent,
     Message,
     Open,
     Opened,
     Subject,
-    Unit,
     this_version,
 )
-from deepthink_cli.experiments.jobs import Prepared, known, pending
 from deepthink_cli.experiments.label_rows import ChunkWorker, RowLabels
-from deepthink_cli.experiments.plan import Run, planned
-from deepthink_cli.experiments.prepare import prepare_jobs
-from deepthink_cli.experiments.scorer import check_ids, max_tokens_together, together, work
-from deepthink_cli.experiments.units import RunUnit, jobs_digest, pending_digest
+from deepthink_cli.experiments.scorer import max_tokens_together
+from deepthink_cli.experiments.units import RunWorker
 from deepthink_cli.model.opening import open_model
 from deepthink_cli.model.options import ModelOptions
-from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.selection.store import Store
-
-
-class UnitRunner:
-    """A model and the jobs of the tasks of one run, which are kept for the units that follow."""
-
-    def __init__(self, spec: ModelSpec, engine: Engine, store: Store | None) -> None:
-        self.spec, self.engine, self.store = spec, engine, store
-        self.run: Run | None = None
-        self.prepared: dict[str, list[Prepared]] = {}  # by task
-
-    def do(self, unit: Unit, samples: bool) -> Iterator[JobEvent]:
-        """Make the missing rows of a unit; raises InputError if its jobs are others on this machine."""
-        assert isinstance(unit, RunUnit)
-        jobs, identity = self._jobs(unit), self.engine.identity
-        if unit.jobs:
-            groups = [known(jobs[number] for number in unit.jobs)]
-            _check(unit, jobs_digest(job.settings(identity) for job in groups[0]))
-        else:
-            _check(unit, pending_digest(pending(jobs), identity))
-            chosen = [job for each in pending(jobs) for job in each.jobs(self.engine, self.store)]
-            groups = list(together(chosen, max_tokens_together(self.engine)))
-        check_ids(self.engine, (job for group in groups for job in group))
-        for group in groups:
-            wanted = {job: [each for each in job.settings(identity) if each.key not in unit.done] for job in group}
-            yield from work(self.engine, wanted, samples)
-
-    def _jobs(self, unit: RunUnit) -> list[Prepared]:
-        """The jobs of the unit's task."""
-        if self.run is None or self.run.options != unit.run:
-            self.run = planned(unit.run, self.spec)
-            self.prepared.clear()
-        if unit.task not in self.prepared:
-            task = next(task for task in self.run.tasks if task.name == unit.task)
-            self.prepared[unit.task] = list(prepare_jobs(self.run, task))
-        return self.prepared[unit.task]
-
-
-def _check(unit: RunUnit, digest: str) -> None:
-    """Raise InputError unless this worker's jobs are those that were asked for."""
-    if digest != unit.group:
-        raise InputError(
-            f"{unit.label}: its rows, demonstrations or model on {socket.gethostname()} are others than those of this "
-            "run (their digests differ); give every machine the same data, model and versions"
-        )
 
 
 class MessageHandler:
@@ -95,7 +44,7 @@ class MessageHandler:
     def __init__(self, store: Store | None = None) -> None:
         self.store = store
         self.naming: Naming = parameter
-        self.work: UnitRunner | ChunkWorker | None = None
+        self.work: RunWorker | ChunkWorker | None = None
 
     def handle(self, message: Message) -> Iterator[Event]:
         """Do what a message asks; every error becomes the event `Failed`."""
@@ -107,7 +56,7 @@ class MessageHandler:
                     yield self._opened(message.subject)
                 else:
                     assert self.work is not None
-                    yield from self.work.do(message.unit, message.samples)
+                    yield from self.work.do(message)
                     yield Finished()
         except DeepThinkError as error:
             yield Failed(error.problems, isinstance(error, InputError))
@@ -136,9 +85,9 @@ class MessageHandler:
             host=socket.gethostname(),
         )
 
-    def _work_of(self, subject: Subject) -> UnitRunner | ChunkWorker:
+    def _work_of(self, subject: Subject) -> RunWorker | ChunkWorker:
         if isinstance(subject, RowLabels):
             return ChunkWorker(subject)
         assert isinstance(subject, ModelOptions)
         spec = open_model(subject)
-        return UnitRunner(spec, load_model(spec), self.store)
+        return RunWorker(spec, load_model(spec), self.store)

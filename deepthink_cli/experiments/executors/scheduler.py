@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, replace
 from queue import Empty, SimpleQueue
-from typing import Generic, Protocol, TypeVar, cast
+from typing import Protocol
 
+from deepthink_cli.engine.opening import describe_engine
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.events import Tell, Warn
 from deepthink_cli.experiments.executors.base import (
     Died,
-    Do,
     Done,
     Event,
     Executor,
@@ -27,30 +27,27 @@ from deepthink_cli.experiments.executors.base import (
     Subject,
     Unit,
     Worker,
+    this_version,
 )
 from deepthink_cli.experiments.progress import InputsScored, JobsDone, JobsStarted
 
 RETRIES = 2  # how often a unit is tried again, and a worker replaced without having finished a unit
 TICK = 1.0  # seconds of a wait for events
 
-U = TypeVar("U", bound=Unit)
-S = TypeVar("S", bound=Subject)
-S_contra = TypeVar("S_contra", bound=Subject, contravariant=True)
 
-
-class Client(Protocol[S_contra, U]):
+class Client(Protocol):
     """The driver of workers: it knows the units, and writes the rows of a run."""
 
-    def units(self, subject: S_contra, opened: Opened) -> deque[U]:
+    def refusal(self, subject: Subject, opened: Opened) -> str | None:
+        """Why the first worker that has opened a subject may not take part; None if it may."""
+
+    def units(self, subject: Subject, opened: Opened) -> deque[Unit]:
         """The units of a subject that a worker has opened; the client may add others while these are done."""
 
-    def refusal(self, subject: S_contra, opened: Opened) -> str | None:
-        """Why a worker may not take part; None if it may."""
-
-    def happened(self, unit: U, event: Done) -> None:
+    def happened(self, unit: Unit, event: Done) -> None:
         """Note progress, or write a row."""
 
-    def missing(self, unit: U) -> U:
+    def missing(self, unit: Unit) -> Unit:
         """A unit that was interrupted, with the rows that it has made among those that are done."""
 
 
@@ -67,8 +64,7 @@ class _Slot:
     is_closed: bool = False
 
 
-@dataclass(eq=False)
-class Scheduler(Generic[S, U]):
+class Scheduler:
     """Does all units of some subjects, which are given with the largest number of units that each may have.
 
     A worker keeps its subject open as long as there are units of it, so that weights are loaded once. `failures` has a
@@ -77,30 +73,20 @@ class Scheduler(Generic[S, U]):
     units retried.
     """
 
-    executor: Executor
-    client: Client[S, U]
-    subjects: Mapping[S, int]
-    tell: Tell
-    samples: bool = False
-    counts: Counter[str] = field(default_factory=Counter)
-    failures: list[str] = field(default_factory=list)
-    are_input: bool = True
-
-    def __post_init__(self) -> None:
+    def __init__(self, executor: Executor, client: Client, subjects: Mapping[Subject, int], tell: Tell) -> None:
+        self.executor, self.client, self.subjects, self.tell = executor, client, subjects, tell
+        self.counts: Counter[str] = Counter()
+        self.failures: list[str] = []
+        self.are_input = True
         self.events: SimpleQueue[tuple[_Slot, int, Event]] = SimpleQueue()
-        self.queues: dict[Subject, deque[U]] = {}
+        self.first: dict[Subject, Opened] = {}  # by the first worker
+        self.queues: dict[Subject, deque[Unit]] = {}
         self.given_up: set[Subject] = set()
-        self.tries: Counter[str] = Counter()  # by the digest of the unit
         self.last_reason = ""  # why the last worker that was closed is not used
-        self.slots = [_Slot(number) for number in range(self.executor.workers)]
-
-    def run(self) -> None:
-        """Do all units; raises what the client raises, with every worker stopped."""
-        for _ in self.steps():
-            pass
+        self.slots = [_Slot(number) for number in range(executor.workers)]
 
     def steps(self) -> Iterator[None]:
-        """Do all units, and return to the caller after each event; raises as `run` does.
+        """Do all units, and return to the caller after each event; raises what the client raises.
 
         The workers are stopped in the end, also if the caller ends before.
         """
@@ -139,13 +125,13 @@ class Scheduler(Generic[S, U]):
     def _message_for(self, slot: _Slot) -> Message | None:
         """The next unit of the worker's subject, or else the subject with the fewest workers that could have more."""
         if slot.subject is not None and (queue := self.queues.get(slot.subject)):
-            return Do(queue.popleft(), self.samples)
+            return queue.popleft()
         wanting = [subject for subject in self.subjects if self._wanting(subject) > 0]
         if not wanting:
             return None
         return Open(min(wanting, key=lambda one: sum(each.subject == one for each in self.slots if each.message)))
 
-    def _wanting(self, subject: S) -> int:
+    def _wanting(self, subject: Subject) -> int:
         """The number of further workers that a subject could have a unit for."""
         if subject in self.given_up:
             return 0
@@ -184,26 +170,40 @@ class Scheduler(Generic[S, U]):
             case Died(reason):
                 self._replace(slot, reason)
             case JobsStarted() | InputsScored() | RowMade() | JobsDone() | RowsLabelled():
-                assert isinstance(message, Do)
-                self.client.happened(cast("U", message.unit), event)
+                assert isinstance(message, Unit)
+                self.client.happened(message, event)
 
     def _opened(self, slot: _Slot, opened: Opened) -> None:
         assert isinstance(slot.message, Open)
-        subject = cast("S", slot.message.subject)
+        subject = slot.message.subject
         self.counts["loads"] += 1
-        if reason := self.client.refusal(subject, opened):
+        if reason := self._refusal(subject, opened):
             self._stop(slot)
             self._close(slot, reason)
             return
         slot.subject, slot.message = subject, None
-        if subject not in self.queues:
+        if subject not in self.first:
+            self.first[subject] = opened
+            describe_engine(opened, self.tell)
             self.queues[subject] = self.client.units(subject, opened)
+
+    def _refusal(self, subject: Subject, opened: Opened) -> str | None:
+        """Why a worker may not take part: another version of the package, or another model than the first one has."""
+        if opened.package != this_version():
+            here = f"this machine {this_version()}"
+            return f"{opened.host} has deepthink {opened.package}, {here}; install the same version on all"
+        if subject not in self.first:
+            return self.client.refusal(subject, opened)
+        ours, others = asdict(self.first[subject].identity), asdict(opened.identity)
+        return another_model(
+            subject, opened, "the other workers", [name for name in ours if ours[name] != others[name]]
+        )
 
     def _fail_for_good(self, message: Message | None, reason: str) -> None:
         """Note an error that every worker would meet."""
-        if isinstance(message, Do):
-            named = reason.startswith(("task ", message.unit.label))
-            self.failures.append(reason if named else f"{message.unit.label}: {reason}")
+        if isinstance(message, Unit):
+            named = reason.startswith(("task ", message.label))
+            self.failures.append(reason if named else f"{message.label}: {reason}")
         elif isinstance(message, Open) and message.subject not in self.given_up:
             self.given_up.add(message.subject)
             self.failures.append(reason)
@@ -215,22 +215,20 @@ class Scheduler(Generic[S, U]):
         slot.failures += 1
         self.counts["replaced"] += 1
         doing = "waiting" if message is None else "loading the model"
-        if isinstance(message, Do):
-            doing = self._again(cast("U", message.unit), reason)
+        if isinstance(message, Unit):
+            doing = self._again(message, reason)
         self.tell(Warn(f"worker {slot.number + 1} {reason}; it was {doing}"))
         if slot.failures > RETRIES:
             self._close(slot, reason)
 
-    def _again(self, unit: U, reason: str) -> str:
+    def _again(self, unit: Unit, reason: str) -> str:
         """Queue a unit again, at most twice; returns what was done, for a message."""
-        unit, first = self.client.missing(unit), unit
-        self.tries[unit.digest] += 1
-        if self.tries[unit.digest] > RETRIES:
+        if unit.tries == RETRIES:
             ended = f"{RETRIES + 1} workers ended while doing it"
             self.failures.append(f"{unit.label}: not done: {ended}; the last {reason}")
             self.are_input = False
             return f"doing {unit.label}, which is given up"
-        self.queues[first.subject].appendleft(unit)
+        self.queues[unit.subject].appendleft(replace(self.client.missing(unit), tries=unit.tries + 1))
         self.counts["retried"] += 1
         return f"doing {unit.label}, which is tried again"
 
@@ -253,3 +251,13 @@ class Scheduler(Generic[S, U]):
         """Raise one error with a line for each unit that was not done."""
         if self.failures:
             raise (InputError if self.are_input else DeepThinkError)(*dict.fromkeys(self.failures))
+
+
+def another_model(subject: Subject, opened: Opened, than: str, differing: Sequence[str]) -> str | None:
+    """Why a worker whose model differs from that of others is refused; None if nothing differs."""
+    if not differing:
+        return None
+    return (
+        f"{opened.host} has another {subject.name} than {than}: its {' and '.join(differing)} differs; "
+        "give all machines the same files and options"
+    )

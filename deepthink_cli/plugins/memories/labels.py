@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
+from operator import eq
+from statistics import fmean
 
 from deepthink_cli.artifact.opening import OpenedMemory
 from deepthink_cli.calibration.notes import check_supported
 from deepthink_cli.calibration.stored import in_use
 from deepthink_cli.data.examples import Query, Skipped
 from deepthink_cli.errors import InputError
-from deepthink_cli.evaluation.metrics import Answer, Changes, ChangeTally, RunningMean
+from deepthink_cli.evaluation.metrics import Changes, changes, mean_ci95
 from deepthink_cli.events import Note, Progress, Tell, silent
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.model.spec import ModelSpec
@@ -68,14 +71,13 @@ class LabelChanges:
 
 
 class LabelChangeTally:
-    """Running counts over rows; only the rows whose label changed are in memory."""
+    """Keeps a few numbers of every row, and the rows whose label changed."""
 
     def __init__(self) -> None:
         self.rows: list[ChangedRow] = []
-        self.log_probability = RunningMean()
-        self.largest = 0.0
-        self.labelled = ChangeTally()
-        self.right = [0, 0]  # before and after
+        self.log_probabilities, self.largest = array("d"), 0.0  # the changes of the first labels'
+        self.gold, self.before, self.after = list[str](), list[str](), list[str]()
+        self.of_gold = array("d")  # the changes of the true labels' log-probabilities
 
     def add(
         self,
@@ -88,18 +90,22 @@ class LabelChangeTally:
         if labels[0] != labels[1]:
             self.rows.append(ChangedRow(index, query, *labels))
         before, after = ({label: log_share(score, each.values()) for label, score in each.items()} for each in scores)
-        self.log_probability.add(after[labels[0]] - before[labels[0]])
+        self.log_probabilities.append(after[labels[0]] - before[labels[0]])
         self.largest = max(self.largest, *(abs(after[label] - before[label]) for label in before))
         if (gold := query.gold) is not None:
-            self.labelled.add(gold, Answer(labels[0], before[gold]), Answer(labels[1], after[gold]))
-            self.right = [count + (label == gold) for count, label in zip(self.right, labels, strict=True)]
+            self.gold.append(gold)
+            self.before.append(labels[0])
+            self.after.append(labels[1])
+            self.of_gold.append(after[gold] - before[gold])
 
     def result(self) -> LabelChanges:
         """The differences of all counted rows; at least one is needed."""
-        mean, labelled = self.log_probability, None
-        if count := self.labelled.log_probability.n:
-            labelled = Labelled(self.right[0] / count, self.right[1] / count, self.labelled.result())
-        return LabelChanges(mean.n, tuple(self.rows), mean.mean, mean.ci95, self.largest, labelled)
+        mean, labelled = fmean(self.log_probabilities), None
+        if self.gold:
+            before, after = (fmean(map(eq, self.gold, labels)) for labels in (self.before, self.after))
+            labelled = Labelled(before, after, changes(self.gold, self.before, self.after, self.of_gold))
+        interval = mean_ci95(self.log_probabilities)
+        return LabelChanges(len(self.log_probabilities), tuple(self.rows), mean, interval, self.largest, labelled)
 
 
 @dataclass(frozen=True)
@@ -193,7 +199,7 @@ def compare_labels(planned: LabelComparison, tell: Tell) -> ComparedLabels:
     ]
     for number, pair in enumerate(zip(*labelled, strict=True)):
         _count(tally, skipped, number, pair)
-    if not tally.log_probability.n:
+    if not tally.log_probabilities:
         raise InputError(f"{rows[0].split}: no row can be scored by both memories: {'; '.join(skipped)}")
     return ComparedLabels(tally.result(), rows[0].split, rows[0].task, dict(skipped))
 

@@ -12,7 +12,6 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 if TYPE_CHECKING:
     from deepthink_cli.report.arms import Arm
-    from deepthink_cli.report.cells import ReportLine
     from deepthink_cli.report.tables import TableRow
 
 OURS = "Deep-Thinking"
@@ -161,20 +160,20 @@ def is_papers(arm: Arm) -> bool:
     return not (arm.technique or arm.calibration or arm.scoring or arm.update)
 
 
-def notes_on(lines: Sequence[ReportLine]) -> list[str]:
+def notes_on(rows: Sequence[TableRow]) -> list[str]:
     """The sources of the paper's figures, and their differences in kind from the run's figures."""
-    if not lines:
+    if not rows:
         return ["The paper has no figures for these models and tasks"]
-    paper, numbers = published(), sorted({line.table for line in lines if line.table})
+    paper, numbers = published(), sorted({row.paper_table for row in rows if row.paper_table})
     notes = [f"Paper: {paper.source}, Table {' and '.join(map(str, numbers))}; means of ten seeds"]
     if any(number > 1 for number in numbers):
         notes.append("Paper: Tables 2 and 3 do not say whether T was chosen on a dev set")
-    cells = [cell for line in lines for cell in (line.paper_plain, line.paper_thinking) if isinstance(cell, Cell)]
+    cells = [cell for row in rows for cell in (row.paper_plain, row.paper_thinking) if isinstance(cell, Cell)]
     notes += [f"Paper: {cell.note}" for cell in cells if cell.note]
-    for line in lines:
-        tasks = paper.tasks_of_mean(line.row.name)
-        if tasks not in (None, line.row.tasks):
-            notes.append(f"Paper: {line.row.name} is a mean of {tasks} tasks there, of {line.row.tasks} here")
+    for row in rows:
+        tasks = paper.tasks_of_mean(row.name)
+        if tasks not in (None, row.tasks):
+            notes.append(f"Paper: {row.name} is a mean of {tasks} tasks there, of {row.tasks} here")
     return list(dict.fromkeys(notes))
 
 

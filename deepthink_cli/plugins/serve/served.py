@@ -61,7 +61,7 @@ class ServedMemory:
         self.scorer.check_labels(spec.tokenizer, tell)
         self._label = self.scorer.load(spec, tell)
         self.engine = self._label.engine
-        self._check = self.scorer.row_check(spec.tokenizer, spec.limits, spec.id)
+        self._check = self.scorer.row_check(spec)
         self.loaded = True
 
     def rows(self, body: bytes, most: int) -> list[Query | Skipped]:

@@ -286,9 +286,9 @@ class DeepThinkingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
 
     def _correction(self, memories: Sequence[Memory], rows: Sequence[Query]) -> Calibrated | None:
         """The correction of memories by the calibration, if any; raises InputError for too few rows."""
-        from deepthink_cli.calibration.observed import head_correction, observed
+        from deepthink_cli.calibration.labelled import by_memory, calibrated_by_rows, observed
         from deepthink_cli.calibration.registry import FEWEST
-        from deepthink_cli.calibration.stored import calibrated_by_rows, calibrated_by_texts, check_storable
+        from deepthink_cli.calibration.stored import calibrated_by_texts, check_storable
         from deepthink_cli.data.same_input import is_among
         from deepthink_cli.scoring.pipeline import predicted, predictions
 
@@ -310,11 +310,11 @@ class DeepThinkingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
                 f"than {option('shots')}, or use contextual",
             )
         if method.of_states:
-            measured = predicted(observed(engine, memories, others, scoring))
-            return head_correction(method, measured, memories, "X", scoring)
-        parts = predictions(engine, [memories], others, scoring=scoring)
-        scored = [prediction for part in parts for prediction in predicted(part)]
-        return calibrated_by_rows(scored, method.name, read, "X", scoring)
+            measured = by_memory(predicted(observed(engine, memories, others, scoring)))
+        else:
+            parts = predictions(engine, [memories], others, scoring=scoring)
+            measured = by_memory((prediction, None) for part in parts for prediction in predicted(part))
+        return calibrated_by_rows(method, measured, memories, "X", scoring)
 
     def _log_probabilities(self, X: Any, memories: Sequence[Memory]) -> list[Floats]:
         """Log-probabilities (n, C) among the labels, after each of the memories."""

@@ -1,4 +1,4 @@
-"""The ablations of the gate, against equations that are written out here."""
+"""The ablations of the gate, against equations that are written out here, and in runs."""
 
 from __future__ import annotations
 
@@ -10,8 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from conftest import Models
+from helpers.said import Captured, output
+from helpers.tiny import run_words
 
 from deepthink_cli import Gate, Memory
+from deepthink_cli.cli.main import run
+from deepthink_cli.experiments.results import read_results
 from deepthink_cli.memory import State
 from deepthink_cli.registry import split_names
 from deepthink_cli.updates.registry import RULES, checked_rule, parse_rule, rule_text, values_of
@@ -71,13 +76,6 @@ def test_every_rule_is_documented() -> None:
     assert documented >= RULES.keys()
 
 
-def test_with_a_gate_of_one_inverse_time_is_the_mean_of_all_readings_but_the_first() -> None:
-    memory, presents = random_memory(0), [random_memory(seed) for seed in (1, 2, 3)]
-    for present in presents:
-        memory, _ = memory.updated(present.copy(), parse_rule("inverse-time", Gate(1.0)))
-    torch.testing.assert_close(memory.keys[1], torch.stack([present.keys[1] for present in presents]).mean(0))
-
-
 @pytest.mark.parametrize("text", SHARES)
 def test_a_rule_has_one_text(text: str) -> None:
     rule = parse_rule(text, Gate(0.3, 0.5))
@@ -123,3 +121,47 @@ def test_the_cosine_is_a_cosine() -> None:
     assert [SHARES["cosine:readings=4"](t, 0, "keys") for t in (2, 3, 4, 5)] == pytest.approx(
         [(1 + math.cos(math.pi * n / 3)) / 2 for n in range(4)]
     )
+
+
+@pytest.fixture
+def words(models: Models, tmp_path: Path) -> Callable[..., list[str]]:
+    command = run_words(tmp_path, models("llama"), "-T", "2", "--quiet", "--eta", "0.5")
+    return lambda *more: [*command, *more]
+
+
+def test_every_rule_has_its_own_rows_and_they_share_the_first_reading(
+    words: Callable[..., list[str]], tmp_path: Path
+) -> None:
+    rules = "gate,values-only,layer-ramp:last=0,first=1,inverse-time"
+    assert run(words("--update", rules, "--eta", "0.1,0.5", "--seeds", "2")) == 0
+    rows = read_results(tmp_path / "out")
+    assert len({row.key for row in rows}) == len(rows) == 4 * 2 * 2 * 2
+    assert [*dict.fromkeys(row.setting.update for row in rows)] == [
+        None,
+        "values-only",
+        "layer-ramp:first=1,last=0",
+        "inverse-time",
+    ]
+    assert len({row.correct for row in rows if row.setting.iteration == 1 and row.setting.seed == 0}) == 1
+    assert {row.drift[0] for row in rows if row.drift and row.setting.update == "values-only"} == {0.0}
+
+
+@pytest.mark.parametrize(
+    ("rule", "message"),
+    [
+        ("keyes-only", "--update keyes-only: update rule 'keyes-only' is unknown here; the known ones are gate"),
+        ("gate,cosine:readings=0", "update rule 'cosine': readings: must be 2 or more"),
+    ],
+)
+def test_a_rule_that_cannot_be_used_is_refused(
+    words: Callable[..., list[str]], capsys: Captured, rule: str, message: str
+) -> None:
+    assert run(words("--update", rule)) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_memory_says_by_which_rule_it_was_made(models: Models, demos: Path, tmp_path: Path, capsys: Captured) -> None:
+    memory = str(tmp_path / "mem.safetensors")
+    rule = ["--update", "cosine:readings=3", "--eta", "0.5"]
+    assert run(["think", str(demos), "-m", str(models("llama")), "-T", "2", *rule, "-o", memory]) == 0
+    assert "cosine, eta 0.5, momentum 0.0, readings 3" in output(capsys, "inspect", memory)

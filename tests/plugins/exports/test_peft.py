@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import REVIEWS, TEMPLATE, Loaded, Models, readings_of, shared
+from conftest import REVIEWS, TEMPLATE, Loaded, Models, readings_of
 from helpers.chats import chat_tokenizer
 from helpers.families import FAMILIES, OF_EACH_KIND, WINDOWED, write_model
 from helpers.soak import with_soak
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM
 
 from deepthink_cli import (
     Chat,
@@ -30,14 +30,14 @@ from deepthink_cli import (
     tokenize_demonstrations,
     tokenize_queries,
 )
-from deepthink_cli.errors import DeepThinkError, InputError
+from deepthink_cli.errors import InputError
 from deepthink_cli.model.tokens import TokenizedQuery
 from deepthink_cli.plugins.exports.peft import write_peft
 
 peft = pytest.importorskip("peft", reason="peft is not installed")
 
-UNEQUAL = {"deepseek_v3", "gemma4_text", "gemma4_unified_text", "mimo_v2_flash"}
-WINDOWS = ["gemma2", "gemma3n_text", "gpt_neo", "gpt_oss", "llama4_text", "mistral", "qwen2"]  # others: benchmarks
+UNEQUAL = {"deepseek_v3", "gemma4_text"}
+WINDOWS = ["gemma2", "gemma3n_text", "gpt_neo", "gpt_oss", "llama4_text", "mistral"]  # others: benchmarks
 QUERIES = [Query("a quiet joy", ("positive", "negative", "positive and negative")), Query("so so", ("good", "bad"))]
 
 
@@ -134,23 +134,6 @@ def test_an_adapter_is_replaced_and_other_files_are_not(llama: Engine, tmp_path:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["adapter"]
 
 
-def test_a_failed_write_leaves_the_old_adapter(llama: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    memory = memories(llama, Method(1))[0]
-    write_peft(memory, tmp_path / "adapter")
-    before = {file.name: file.read_bytes() for file in (tmp_path / "adapter").iterdir()}
-    monkeypatch.setattr(Path, "write_bytes", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
-    with pytest.raises(DeepThinkError, match="cannot be written: No space left on device"):
-        write_peft(memory, tmp_path / "adapter")
-    assert {file.name: file.read_bytes() for file in (tmp_path / "adapter").iterdir()} == before
-    assert [path.name for path in tmp_path.iterdir()] == ["adapter"]
-
-
-def test_an_exported_memory_is_no_model(llama: Engine, tmp_path: Path) -> None:
-    write_peft(memories(llama, Method(1))[0], tmp_path / "adapter")
-    with pytest.raises(InputError, match="holds an adapter; merge it into its model first"):
-        load_model(str(tmp_path / "adapter"))
-
-
 PROMPTS = ["Review: a quiet joy\nSentiment:", "Review: so so\nSentiment:"]
 ANSWERS = (" positive", " negative")
 
@@ -195,12 +178,3 @@ def test_lm_evaluation_harness_scores_as_we_do_without_a_bos(
     expected = ours(llama, memory)
     assert harness(models("llama"), adapter, add_bos_token=False) == pytest.approx(expected, abs=1e-4)
     assert harness(models("llama"), adapter) != pytest.approx(expected, abs=1e-2)
-
-
-def test_a_llama_tokenizer_adds_a_bos_to_the_query_until_it_is_turned_off() -> None:
-    folder = shared("tokenizers/llama2")
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-    assert tokenizer(PROMPTS[0])["input_ids"][0] == tokenizer.bos_token_id
-    assert tokenizer.bos_token_id not in tokenizer(PROMPTS[0], add_special_tokens=False)["input_ids"]
-    silent = AutoTokenizer.from_pretrained(folder, add_bos_token=False)
-    assert silent.bos_token_id not in silent(PROMPTS[0])["input_ids"]

@@ -244,16 +244,6 @@ def test_kept_memories_are_not_read_again_unless_the_method_differs(models: Mode
         assert responses(ours(models("llama"), keep=keep, **arguments), task)
 
 
-def test_results_say_what_was_read(models: Models, data: Path) -> None:
-    with prepared_tasks():
-        results = simple_evaluate(
-            model=ours(models("llama"), iterations=3, eta=0.2), tasks=[harness_task(data, "fixed-words")], **EXTRA
-        )
-    described = results["config"]["deepthink"]
-    assert (described["iterations"], described["eta"], described["readings"]) == (3, 0.2, 1)
-    assert described["splits"] == {"fixed-words": "exact"}
-
-
 @pytest.fixture
 def logged(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """What the package logs for the harness."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import pty
-import struct
 import sys
 from collections.abc import Callable, Iterator
 from copy import deepcopy
@@ -245,12 +244,7 @@ def with_config(files: dict[str, bytes], **changes: Any) -> None:
 
 DAMAGES: dict[str, Callable[[dict[str, bytes], HubState], object]] = {
     "a byte of a tensor": lambda files, _: files.update({MEMORY: flipped(files[MEMORY], -1)}),
-    "a byte of the metadata": lambda files, _: files.update({MEMORY: flipped(files[MEMORY], 300)}),
-    "cut": lambda files, _: files.update({MEMORY: files[MEMORY][:-8]}),
     "not a memory": lambda files, _: files.update({MEMORY: safetensors.torch.save({})}),
-    "a pickle": lambda files, _: files.update({MEMORY: b"\x80\x04cos\nsystem\n."}),
-    "a header of 2^60 bytes": lambda files, _: files.update({MEMORY: struct.pack("<Q", 2**60) + b"{}"}),
-    "empty": lambda files, _: files.update({MEMORY: b""}),
     "another file is served": lambda files, state: state.served.update({MEMORY: flipped(files[MEMORY], -1)}),
     "another adapter": lambda files, _: files.update(
         {"adapter_model.safetensors": flipped(files["adapter_model.safetensors"], -1)}

@@ -141,11 +141,6 @@ def test_eval_says_how_many_demonstrations_a_query_attends_to(memory: Path, rows
     assert (told["nearest"], "nearest" in plain) == (2, False)
 
 
-def test_as_many_as_there_are_or_more_are_all(llama: PackedEngine, reviews: DemonstrationSet) -> None:
-    alike = [labelled(llama, reviews, nearest) for nearest in (None, 4, 9)]
-    assert alike[0] == alike[1] == alike[2]
-
-
 def test_what_holds_for_the_whole_memory_alone_is_refused_by_name(
     memory: Path,
     rows: Path,

@@ -64,11 +64,6 @@ def test_the_suffix_of_the_output_asks_for_the_page_alone(
     assert file.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
 
 
-def test_the_page_is_not_written_into_a_run(grid: Path, capsys: Captured) -> None:
-    assert run(["report", str(grid), "--html", str(grid / "report.html")]) == 2
-    assert "holds a run, and only deepthink run writes there" in capsys.readouterr().err
-
-
 def test_an_evaluation_is_written_as_a_page(memory: Path, labelled: Path, tmp_path: Path, capsys: Captured) -> None:
     file = tmp_path / "eval.html"
     result = json_of(capsys, "eval", memory, labelled, "--html", file, "-q", "--json")

@@ -111,20 +111,6 @@ def test_the_title_counts_the_tasks_of_every_arm() -> None:
     assert _figure(panels_of(rows)).axes[-1].get_title() == "classic (mean of 1 to 2)"
 
 
-@pytest.mark.parametrize(
-    ("last", "ticks"),
-    [
-        (1, [1]),
-        (5, [1, 2, 3, 4, 5]),
-        (10, [1, 2, 4, 6, 8, 10]),
-        (15, [1, 5, 10, 15]),
-        (100, [1, 20, 40, 60, 80, 100]),
-    ],
-)
-def test_ticks_are_whole_and_few(last: int, ticks: list[int]) -> None:
-    assert _ticks(last) == ticks
-
-
 def test_the_same_run_gives_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import matplotlib
 
@@ -227,3 +213,17 @@ def test_a_study_has_a_figure_of_its_own(tmp_path: Path, capsys: Captured) -> No
         "panels": ["curves"],
     }
     assert (folder / "figure.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("last", "ticks"),
+    [
+        (1, [1]),
+        (5, [1, 2, 3, 4, 5]),
+        (10, [1, 2, 4, 6, 8, 10]),
+        (15, [1, 5, 10, 15]),
+        (100, [1, 20, 40, 60, 80, 100]),
+    ],
+)
+def test_ticks_are_whole_and_few(last: int, ticks: list[int]) -> None:
+    assert _ticks(last) == ticks

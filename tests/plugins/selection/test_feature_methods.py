@@ -1,17 +1,22 @@
-"""Methods on hidden states and probabilities, against their definitions."""
+"""Methods on hidden states and probabilities, against their definitions and against other programs."""
 
 from __future__ import annotations
 
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from helpers.feature_pools import choose, chosen, cosines, gradients, part_of, pool_of
 
+from deepthink_cli.data.examples import Query
+from deepthink_cli.plugins.selection import features, gradients
 from deepthink_cli.plugins.selection.gradients import PENALTY, Gradients, nonnegative
-from deepthink_cli.selection.base import Pool
+from deepthink_cli.selection.base import Choice, Pool
+from deepthink_cli.selection.registry import METHODS
 
 UNCERTAIN = ("entropy", "least-confidence", "margin")
 METHODS_OF_FEATURES = (
@@ -20,6 +25,51 @@ METHODS_OF_FEATURES = (
 )
 every_method = pytest.mark.parametrize("method", METHODS_OF_FEATURES)
 SEEDS = pytest.mark.parametrize("seed", range(5))
+
+
+def pool_of(rows: int, labels: int = 3, width: int = 5, seed: int = 0, scale: float = 1.0) -> Pool:
+    """A pool with hidden states from a normal distribution, and probabilities that are independent of them."""
+    rng = np.random.default_rng(seed)
+    names = tuple(f"label {label}" for label in range(labels))
+    queries = [Query(f"text {row}", names, names[label]) for row, label in enumerate(rng.integers(labels, size=rows))]
+    hidden = (scale * rng.normal(size=(rows, width)) + 0.3).astype(np.float32)
+    return Pool(queries, hidden, rng.dirichlet(np.ones(labels), size=rows))
+
+
+def choose(method: str, pool: Pool, shots: int, seed: int = 0) -> Choice:
+    """What a registered method chooses."""
+    return METHODS[method](pool, shots, random.Random(seed))
+
+
+def chosen(method: str, pool: Pool, shots: int, seed: int = 0) -> list[int]:
+    """The rows that a registered method chooses, in the order in which it chooses them."""
+    return list(choose(method, pool, shots, seed).rows)
+
+
+def part_of(pool: Pool, rows: list[int]) -> Pool:
+    """Some rows of a pool, in this order."""
+    queries = [pool.rows[row] for row in rows]
+    return replace(pool, rows=queries, hidden=pool.hidden[rows], probabilities=pool.probabilities[rows])
+
+
+def explicit_gradients(pool: Pool) -> Array:
+    """The vectors g_i = [d_i ; d_i (x) h_i] (n, C (1 + W)) in float64."""
+    residuals = pool.probabilities - np.eye(pool.probabilities.shape[1])[pool.gold]
+    outer = residuals[:, :, None] * pool.hidden.astype(np.float64)[:, None, :]
+    return np.concatenate([residuals, outer.reshape(len(pool), -1)], axis=1)
+
+
+def cosines(pool: Pool) -> Array:
+    """s_ij = 1/2 + 1/2 cos(g_i, g_j) (n, n)."""
+    vectors = explicit_gradients(pool)
+    unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    return 0.5 + 0.5 * unit @ unit.T
+
+
+def gradient_distances(pool: Pool) -> Array:
+    """||g_i - g_j|| (n, n)."""
+    vectors = explicit_gradients(pool)
+    return np.linalg.norm(vectors[:, None] - vectors[None], axis=2)
 
 
 @every_method
@@ -149,7 +199,7 @@ def test_gradmatch_is_orthogonal_matching_pursuit_on_the_explicit_gradients(seed
     from scipy.optimize import lsq_linear
 
     pool = pool_of(30, seed=seed)
-    vectors = gradients(pool)
+    vectors = explicit_gradients(pool)
     mean, rows = vectors.mean(axis=0), list[int]()
     weights = np.zeros(0)
     for _ in range(8):
@@ -222,7 +272,7 @@ def test_sets_by_gradients_are_those_of_submodlib(method: str, labels: int) -> N
     submodlib = pytest.importorskip("submodlib")
     pool = pool_of(ROWS, labels=labels)
     if method == "craig":
-        vectors = gradients(pool)
+        vectors = explicit_gradients(pool)
         squares = (vectors**2).sum(axis=1)
         distances = np.sqrt(np.maximum(squares[:, None] + squares - 2 * vectors @ vectors.T, 0))
         kernel = distances.max() - distances
@@ -236,3 +286,64 @@ def test_sets_by_gradients_are_those_of_submodlib(method: str, labels: int) -> N
     choice = choose(method, pool, SHOTS)
     assert list(choice.rows) == rows
     np.testing.assert_allclose(choice.scores[rows], gains, rtol=1e-4)
+
+
+Value = Callable[[Sequence[int]], float]
+
+
+def covered(similar: Any) -> Value:
+    """sum_i max_{j in S} s_ij."""
+    return lambda rows: float(similar[:, list(rows)].max(axis=1).sum()) if len(rows) else 0.0
+
+
+def facility(pool: Pool) -> Value:
+    return covered(cosines(pool))
+
+
+def craig(pool: Pool) -> Value:
+    distances = gradient_distances(pool)
+    return covered(distances.max() - distances)
+
+
+def graph_cut(pool: Pool) -> Value:
+    similar = cosines(pool)
+    return lambda rows: float(similar[:, list(rows)].sum() - similar[np.ix_(list(rows), list(rows))].sum())
+
+
+OBJECTIVES = {"facility-location": facility, "craig": craig, "graph-cut": graph_cut}
+every_objective = pytest.mark.parametrize("method", OBJECTIVES)
+
+
+@every_objective
+def test_the_scores_of_other_rows_are_what_they_would_add_to_the_choice(method: str) -> None:
+    pool = pool_of(20)
+    value, choice = OBJECTIVES[method](pool), choose(method, pool, 4)
+    for row in set(range(20)) - set(choice.rows):
+        assert choice.scores[row] == pytest.approx(value([*choice.rows, row]) - value(choice.rows), rel=1e-6, abs=1e-6)
+
+
+@pytest.mark.parametrize("method", ["facility-location", "craig"])
+def test_large_pools_are_computed_in_less_memory_with_the_same_choice(
+    method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool = pool_of(50)
+    exact = choose(method, pool, 6)
+    monkeypatch.setattr(features, "STEP", 7)
+    monkeypatch.setattr(gradients, "STEP", 7)
+    for kept in (50, 49):  # in float32, and computed again for every row
+        monkeypatch.setattr(gradients, "EXACT", 0)
+        monkeypatch.setattr(gradients, "KEPT", kept)
+        again = choose(method, pool, 6)
+        assert again.rows == exact.rows
+        np.testing.assert_allclose(again.scores, exact.scores, rtol=1e-6, atol=1e-5)
+
+
+def test_a_row_without_a_gradient_is_half_similar_to_all_rows() -> None:
+    pool = pool_of(10)
+    pool.probabilities[3] = np.eye(3)[pool.gold[3]]
+    assert not Gradients.of(pool).unit().inner(slice(3, 4)).any()
+    for method in OBJECTIVES:
+        assert np.isfinite(choose(method, pool, 9).scores).all()
+
+
+Array = Any

@@ -80,13 +80,6 @@ def made(contributions: list[list[float]]) -> Candidates:
     return Candidates(np.arange(len(values)), values, values.mean(axis=1))
 
 
-def test_substitution_prefers_a_row_that_helps_other_inputs() -> None:
-    pool, _ = fake_pool(4)
-    candidates = made([[0.5, 0.0], [0.9, 0.0], [0.0, 0.4], [0.0, 0.3]])
-    # s(0) = 0.5 - 1 and s(2) = 0.4 - 0, after row 1.
-    assert substitute(pool, candidates, (1, 3), 1) == (1, 2)
-
-
 def test_substitution_is_the_best_by_its_definition() -> None:
     pool, _ = fake_pool(9)
     values = np.random.default_rng(0).normal(size=(9, 5)) / 3

@@ -143,15 +143,6 @@ def test_influence_is_the_mean_accuracy_of_sets_with_a_row_less_that_of_sets_wit
         assert set(choice.rows) == set(np.argsort(expected)[-6:].tolist())
 
 
-def test_influence_finds_the_rows_that_help() -> None:
-    pool, trials = fake_pool(60)
-    trials.pull[:] = 0.0
-    helpful = [3, 10, 17]  # one of each label
-    for row in helpful:
-        trials.pull[row] = [4.0 if trials.gold[row] == gold else -4.0 for gold in trials.gold]
-    assert set(chosen("influence", pool, 3)) == set(helpful)
-
-
 @pytest.mark.parametrize(
     ("probabilities", "in_all", "on_average"),
     [

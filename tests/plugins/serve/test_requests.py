@@ -16,7 +16,7 @@ from starlette.testclient import TestClient
 from deepthink_cli.cli.main import run
 from deepthink_cli.errors import InputError
 from deepthink_cli.plugins.serve.app import Server
-from deepthink_cli.plugins.serve.batches import Batches, Overloaded
+from deepthink_cli.plugins.serve.batches import Batches
 from deepthink_cli.plugins.serve.options import ServeOptions
 from deepthink_cli.plugins.serve.served import ServedMemory
 from deepthink_cli.prediction.scorer import Scorer
@@ -246,18 +246,6 @@ def test_waiting_requests_share_a_call_unless_one_is_to_be_alone() -> None:
     held.released.set()
     assert [each.result(10) for each in (first, *others)] == [[row * row for row in rows] for rows in requests]
     assert held.calls == [[1], [2, 3], [4], [5, 6], [7, 7], [8], [9]]
-
-
-def test_a_request_too_many_is_refused_and_those_that_wait_are_answered() -> None:
-    held = Held()
-    batches = Batches(held, most=4, waiting=1)
-    first = batches.submit([1], alone=False)
-    assert held.entered.wait(10)
-    second = batches.submit([2], alone=False)
-    with pytest.raises(Overloaded):
-        batches.submit([3], alone=False)
-    held.released.set()
-    assert [first.result(10), second.result(10)] == [[1], [4]]
 
 
 def test_an_error_ends_its_requests_and_not_the_thread() -> None:

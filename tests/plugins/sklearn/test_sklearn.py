@@ -34,7 +34,7 @@ from deepthink_cli import (
     tokenize_demonstrations,
 )
 from deepthink_cli.data.template import Template
-from deepthink_cli.errors import DeepThinkError, InputError
+from deepthink_cli.errors import InputError
 from deepthink_cli.plugins.sklearn import classifier as sklearn
 from deepthink_cli.plugins.sklearn import kept_models as thinking_cache
 from deepthink_cli.plugins.sklearn.classifier import DeepThinkingClassifier, shared_cache
@@ -94,11 +94,6 @@ def test_the_stages_are_the_stored_iterations(fitted: DeepThinkingClassifier) ->
     assert first == pytest.approx(classifier(iterations=1).fit(TEXTS, LABELS).predict_proba(QUERIES))
     assert [each.tolist() for each in fitted.staged_predict(QUERIES)][1] == fitted.predict(QUERIES).tolist()
     assert [memory.iteration for memory in fitted.memories_] == [1, 2]
-
-
-def test_a_memory_of_the_classifier_can_be_saved(fitted: DeepThinkingClassifier, tmp_path: Path) -> None:
-    save_memory(fitted.memories_, tmp_path / "mem.safetensors")
-    assert load_memory(tmp_path / "mem.safetensors").provenance == fitted.memory_.provenance
 
 
 def test_probabilities_are_those_of_the_sorted_classes(fitted: DeepThinkingClassifier) -> None:
@@ -223,12 +218,8 @@ def test_a_bias_of_rows_needs_twenty_that_are_not_read(name: str) -> None:
     ("changes", "message"),
     [
         ({"eta": 2}, "^eta 2: the gate is a number in"),
-        ({"iterations": 0}, "^iterations 0: T counts readings"),
-        ({"positions": "here"}, "^positions here: use continued or restarted"),
-        ({"keep": "3"}, "^keep 3: iterations run from 1 to 2"),
         ({"eta": 0.1, "update": Gate(0.1, 0.9)}, "eta 0.1: not with update, .* omit one of the two"),
         ({"template": "no fields"}, "needs a text field and a label field"),
-        ({"calibrate": "platt"}, "calibrate platt: use none, contextual"),
         ({"scoring": {"score": "best"}}, "^score '?best'?: use sum, mean, end"),
         ({"shots": 4.5}, "^shots 4.5: a number of demonstrations, 1 or more"),
         ({"shots": 9}, "^shots 9: X has 4 rows to choose from"),
@@ -245,11 +236,6 @@ def test_a_wrong_parameter_is_an_error_of_value_at_fit(changes: dict[str, Any], 
     with pytest.raises(ValueError, match=message) as error:
         classifier(**changes).fit(TEXTS, LABELS)
     assert isinstance(error.value, InputError)
-
-
-def test_a_model_that_cannot_be_had_is_a_known_error() -> None:
-    with pytest.raises(DeepThinkError, match="no/such-model: not in the cache, and offline forbids downloads"):
-        classifier(model="no/such-model", model_options={"offline": True}).fit(TEXTS, LABELS)
 
 
 @pytest.mark.parametrize(

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import socket
 import subprocess
 import sys
+import time
+import urllib.error
+import urllib.request
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import pytest
 from conftest import TEMPLATE, write_reviews
+
+from deepthink_cli.plugins.vllm.settings import ServerCommand
 
 pytest.importorskip("vllm", reason="vLLM is not installed: run `make serving`", exc_type=ImportError)
 
@@ -21,7 +29,6 @@ if TYPE_CHECKING:
 
 from helpers.families import write_model
 from helpers.folders import memory_and_folder, scores_in
-from helpers.vllm_server import VllmServer
 
 from deepthink_cli import load_memory, load_model
 from deepthink_cli.cli.main import run
@@ -35,6 +42,87 @@ QUERIES = [
     "Review: far too loud, and I left\nSentiment:",
     "Review: fine\nSentiment:",
 ]
+
+
+_SMALL = ("--enforce-eager", "--max-model-len", "512", "--block-size", "32", "--host", "127.0.0.1")
+
+
+_SETTINGS = {"VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
+
+
+class VllmServer:
+    """Runs the printed command, inside a `with` block; `log` is what the server writes."""
+
+    def __init__(self, command: ServerCommand, log: Path, *more: str) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = str(free.getsockname()[1])
+        self.address, self.log = f"http://127.0.0.1:{port}", log
+        # The program `vllm` of the package vllm-cpu does not start: it asks for the version of the package vllm.
+        start = [
+            *command.words[:2],
+            sys.executable,
+            "-m",
+            "vllm.entrypoints.openai.api_server",
+            "--model",
+            *command.words[4:],
+        ]
+        with log.open("w") as file:
+            self.process = subprocess.Popen(
+                [*start, *_SMALL, "--port", port, *more],
+                stdout=file,
+                stderr=file,
+                env=os.environ | _SETTINGS,
+                start_new_session=True,
+            )
+
+    def starts(self) -> bool:
+        """Whether the server answers, once it does or has ended."""
+        while self.process.poll() is None:
+            try:
+                with urllib.request.urlopen(f"{self.address}/health", timeout=10):
+                    return True
+            except OSError:
+                time.sleep(0.2)
+        return False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.kill()
+
+    def kill(self) -> None:
+        """End the server and its workers at once."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+    def ask(self, path: str, **body: Any) -> tuple[int, Any]:
+        """Send one request; returns the status and the answer."""
+        request = urllib.request.Request(
+            self.address + path, json.dumps(body).encode(), {"Content-Type": "application/json"}
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=300) as answer:
+                return answer.status, json.load(answer)
+        except urllib.error.HTTPError as error:
+            return error.code, json.load(error)
+
+    def scores(self, model: str, prompt: Sequence[int], ids: Sequence[int], **more: Any) -> list[float]:
+        """The log-probability of each of the ids after the prompt of a model or a memory."""
+        status, answer = self.ask(
+            "/v1/completions",
+            model=model,
+            prompt=list(prompt),
+            max_tokens=1,
+            temperature=0,
+            logprobs=len(ids),
+            **{"logprob_token_ids": list(ids), "return_tokens_as_token_ids": True, **more},
+        )
+        assert status == 200, answer
+        (found,) = answer["choices"][0]["logprobs"]["top_logprobs"]
+        return [found[f"token_id:{token}"] for token in ids]
 
 
 def think(path: Path, *options: str, model: str = "pocket") -> Path:
@@ -126,33 +214,6 @@ def test_clients_of_several_memories_at_once_get_what_each_gets_alone(
     assert max(map(farthest, found, expected)) < WITHIN
 
 
-def test_a_text_is_continued_after_the_memory_as_its_tokens_are(
-    server: VllmServer, engine: Engine, memories: dict[str, Path]
-) -> None:
-    asked = {"model": "continued", "max_tokens": 8, "temperature": 0}
-    (_, by_text), (_, by_ids) = (
-        server.ask("/v1/completions", prompt=prompt, **asked) for prompt in (QUERIES[0], prompts(engine)[0])
-    )
-    assert by_text["choices"][0]["text"] == by_ids["choices"][0]["text"]
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"echo": True}, "echo: would compute the demonstrations again"),
-        ({"prompt_logprobs": 1}, "prompt_logprobs: would compute the demonstrations again"),
-        ({"use_beam_search": True}, "use_beam_search: gives its continuations no cache_salt"),
-        ({"prompt": 7}, "prompt: must be a text"),
-    ],
-)
-def test_a_request_that_cannot_be_answered_after_a_memory_is_refused(
-    server: VllmServer, changes: dict[str, object], message: str
-) -> None:
-    status, answer = server.ask("/v1/completions", **{"model": "continued", "prompt": "Review:", **changes})
-    assert status == 400
-    assert answer["error"]["message"].startswith(message)
-
-
 @pytest.mark.parametrize("changes", [{}, {"prompt_logprobs": 1}], ids=["other demonstrations", "prompt_logprobs"])
 def test_a_salt_does_not_give_a_memory_to_another_prompt(
     server: VllmServer, engine: Engine, memories: dict[str, Path], changes: dict[str, object]
@@ -229,16 +290,6 @@ def test_a_folder_is_labelled_by_a_vllm_on_ray_as_by_our_engine(tmp_path: Path) 
         program = [sys.executable, "-m", "deepthink_cli", *words]
         subprocess.run(program, check=True, env=os.environ | {"VLLM_CPU_KVCACHE_SPACE": "1"})
     assert farthest(*(scores_in(tmp_path / f"{name}.parquet") for name in ("theirs", "ours"))) < WITHIN
-
-
-def test_a_memory_of_another_model_is_refused_before_anything_is_served(tmp_path: Path) -> None:
-    mine, other = (write_model(tmp_path / name, "llama", seed, **WIDE) for name, seed in (("mine", 0), ("other", 1)))
-    path = think(tmp_path / "mem.safetensors", "-T", "1", model=str(mine))
-    command = server_command([path])
-    command.words[4] = str(other)
-    with VllmServer(command, tmp_path / "log.txt") as server:
-        assert not server.starts()
-        assert f"{path}: made by another model: weights differ" in server.log.read_text()
 
 
 def test_a_trained_model_and_its_conversations_are_served(soak: Any, tmp_path: Path) -> None:

@@ -81,10 +81,6 @@ def test_control_characters_are_shown_as_escapes() -> None:
     assert "<p>half \\udc80</p>" in text
 
 
-def test_the_same_page_is_the_same_text() -> None:
-    assert render(web_page()) == render(web_page())
-
-
 def test_curves_are_pictures_where_scripts_are_off() -> None:
     text = render(web_page())
     assert f'<noscript><img src="{picture_of(chart())}"' in text.replace("&#43;", "+")
