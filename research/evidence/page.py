@@ -7,6 +7,7 @@ import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -52,14 +53,15 @@ point of zero.
 - *accuracy* decides whether more labels are right. The cell begins with the accuracy that is reached.
 - *pairs* decides whether labels are separated better: the area under the ROC curve between two labels, mean over
   their pairs. Giving a label more often does not change it.
-- *matched*: first a constant for each label makes T = 1 give every label as often as the method does. The cell is the
-  method's accuracy minus that of this T = 1.
-- *after a fitted bias*: a bias of each label is fitted on the same {dev} labelled rows, for the method and for T = 1,
-  and taken off. The cell is the difference that remains.
+- *matched*: T = 1 gets a constant for each label, so that it gives every label as often as the method does. The cell
+  is the method's accuracy minus that of this T = 1.
+- *after a fitted bias*: a bias of each label is fitted on the same {dev} labelled rows, the *dev rows*, for the method
+  and for T = 1, and subtracted. The last three lines are left as they are, since they are fitted on these rows.
 
-Cells are differences from T = 1, which has {first} %, in points with 95 % intervals. Bold marks differences in
-*accuracy* and *pairs* that remain significant after Holm's correction, over the lines of thinking and over the
-others. *Dev rows* are the {dev} labelled rows. T = 5 and `ensemble-4` are in the details."""
+Cells are differences from T = 1, which has {first} %, in points with 95 % intervals. A line with fewer seeds is
+compared with T = 1 on these. Bold marks differences in *accuracy* and *pairs* that remain significant after Holm's
+correction, which is made for the lines of thinking and for the others. [Techniques](think.md#other-techniques),
+[choices](choose.md#methods) and [corrections](predict.md#calibration) have pages of their own."""
 RESTS = """\
 ## What it rests on
 
@@ -105,7 +107,8 @@ def page(study: Study, figures: Path) -> str:
     found = study.lines
     if not found:
         return f"{TITLE}\n\n{NOTHING}\n"
-    write(figures / "question.png", plots.question, found)
+    listed = [each for each in found if each.name not in ELSEWHERE]
+    write(figures / "question.png", plots.question, listed)
     model = " and ".join(map(described, study.evidence.models))
     test = max(len(parts["test"].gold) for parts in found[0].before.values())
     parts = [
@@ -116,7 +119,7 @@ def page(study: Study, figures: Path) -> str:
         READING.format(
             margin=f"{100 * MARGIN:g}", dev=DEV_ROWS, first=percent(found[0].differences["accuracy"].before)
         ),
-        of_lines([each for each in found if each.name not in ELSEWHERE], study.p_values),
+        of_lines(listed, study.p_values),
         RESTS.format(
             model=model,
             test=test,
@@ -176,10 +179,10 @@ def _of_restarted(study: Study) -> str:
         return ""
     p = study.p_values[RESTARTED, "accuracy"]
     gain = "gains" if p < ALPHA and accuracy.mean > 0 else "changes accuracy by"
-    left = "a gain is left" if fitted.interval[0] > 0 else "no gain is shown to be left"
+    left = "a gain is left" if fitted.interval[0] > 0 else "no gain is shown"
     return (
         "A variant with restarted [positions](concepts.md#positions), and with T and eta chosen by labelled rows, "
-        f"{gain} {_with_unit(accuracy)}. After a bias of each label that is fitted on those rows, {left}: "
+        f"{gain} {_with_unit(accuracy)}. After a bias of each label is fitted on those rows and subtracted, {left}: "
         f"{shown(fitted)}."
     )
 
@@ -187,8 +190,8 @@ def _of_restarted(study: Study) -> str:
 def _of_corrections(study: Study) -> str:
     """What corrections of T = 1 gain."""
     known = {name: study.change(name, "accuracy") for name in (BATCH, FITTED, NEAREST, OF_HEAD)}
-    parts = [f"{name} {shown(change)}" for name, change in known.items() if change is not None]
-    return f"Turning one reading into labels in another way gains more: {'; '.join(parts)}." if parts else ""
+    parts = [f"{name} {points(change.mean)}" for name, change in known.items() if change is not None]
+    return f"Other ways to turn one reading into labels gain more: {'; '.join(parts)}." if parts else ""
 
 
 def _with_unit(change: Difference) -> str:
@@ -197,13 +200,12 @@ def _with_unit(change: Difference) -> str:
 
 def shared(overlap: Sequence[dict[str, Any]]) -> str:
     """How many sentences the sentiment tasks share."""
-    parts = [
-        f"{line['shared']} of the {line['sentences']:,} test sentences of {names([line['test']])} are in "
-        f"{names([line['among']])}"
-        for line in overlap
-    ]
+    parts = []
+    for (test, sentences), of_test in groupby(overlap, lambda line: (line["test"], line["sentences"])):
+        among = " and ".join(f"{line['shared']:,} are in {names([line['among']])}" for line in of_test)
+        parts.append(f"{names([test])} ({sentences:,}) {among}")
     said = "SST-2, SST-5 and MR share most of their sentences, and are not three independent tasks"
-    return f"{said}: {'; '.join(parts)}." if parts else "Tasks may share sentences."
+    return f"{said}. Of the test sentences of {'; of '.join(parts)}." if parts else "Tasks may share sentences."
 
 
 def by_family(found: Sequence[Compared]) -> str:

@@ -100,7 +100,7 @@ def test_pages_are_written_from_incomplete_evidence(tmp_path: Path, what: str) -
     assert "Nothing has been run yet." in _files(evidence)["evidence.md"].decode()
 
 
-@pytest.mark.parametrize(("fitted", "said"), [(0.005, "no gain is shown to be left"), (0.05, "a gain is left")])
+@pytest.mark.parametrize(("fitted", "said"), [(0.005, "subtracted, no gain is shown"), (0.05, "a gain is left")])
 def test_what_labelled_rows_leave_of_a_gain_decides_what_the_answer_says(
     evidence: Evidence, fitted: float, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
