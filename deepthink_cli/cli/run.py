@@ -22,8 +22,7 @@ from deepthink_cli.cli.scoring_options import WITHOUT_PARTS, ScoringOptions
 from deepthink_cli.cli.values import check_given, read_by
 from deepthink_cli.errors import Problems
 from deepthink_cli.events import Event, telling_all
-from deepthink_cli.experiments.experiment import Experiment
-from deepthink_cli.experiments.progress import (
+from deepthink_cli.experiments.executors.base import (
     InputsScored,
     JobInfo,
     JobsDone,
@@ -32,6 +31,7 @@ from deepthink_cli.experiments.progress import (
     RowWritten,
     RunEnded,
 )
+from deepthink_cli.experiments.experiment import Experiment
 from deepthink_cli.io.text import printable
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.options import DATA, OUTPUT, Flag, Options
@@ -98,8 +98,7 @@ def run(
     common: CommonArguments,
 ) -> None:
     """Think once for every task and seed, and score every T."""
-    from deepthink_cli.experiments.crossing import cross
-    from deepthink_cli.experiments.plan import run_tasks
+    from deepthink_cli.experiments.crossing import cross, run_tasks
     from deepthink_cli.outputs import check_run_apart
     from deepthink_cli.tasks.sources import source_of
 

@@ -15,10 +15,9 @@ from deepthink_cli.data.examples import Query, Skipped
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError, option
 from deepthink_cli.evaluation.by_iteration import Evaluator
-from deepthink_cli.experiments.executors.base import JobEvent, RowMade
+from deepthink_cli.experiments.executors.base import InputsScored, JobEvent, JobInfo, JobsDone, JobsStarted, RowMade
 from deepthink_cli.experiments.jobs import Job, parts_of
-from deepthink_cli.experiments.progress import InputsScored, JobInfo, JobsDone, JobsStarted
-from deepthink_cli.experiments.results import Corrected, Part, Point, Result, Setting, bits
+from deepthink_cli.experiments.results import Corrected, Part, Point, Result, Setting, bits, corrections_of
 from deepthink_cli.generation.answers import answered
 from deepthink_cli.method import Method
 from deepthink_cli.scoring.heads import observed_layers
@@ -269,13 +268,6 @@ class JobScorer:
             drift=(memory.drift[-1].mean_keys, memory.drift[-1].mean_values) if memory.drift else None,
             corrected=None if corrections is None else _corrected(corrections, bool(demonstrations.labels)),
         )
-
-
-def corrections_of(setting: Setting, predictions: Sequence[Prediction]) -> list[Correction] | None:
-    """The corrections of the predictions that a setting asks for; None if it is of raw scores."""
-    if setting.calibration is None:
-        return None
-    return [prediction.calibrated[setting.calibration] for prediction in predictions]
 
 
 def _corrected(corrections: Sequence[Correction], shared: bool) -> Corrected:

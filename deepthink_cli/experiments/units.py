@@ -15,8 +15,7 @@ from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError
 from deepthink_cli.experiments.executors.base import JobEvent, Unit
 from deepthink_cli.experiments.experiment import Experiment
-from deepthink_cli.experiments.jobs import Job, Prepared, known, pending
-from deepthink_cli.experiments.plan import Run, planned
+from deepthink_cli.experiments.jobs import Job, Prepared, Run, known, pending, planned
 from deepthink_cli.experiments.prepare import prepare_jobs
 from deepthink_cli.experiments.results import Setting
 from deepthink_cli.experiments.scorer import max_tokens_together, together, work
