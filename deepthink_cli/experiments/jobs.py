@@ -295,6 +295,11 @@ def parts_of(setting: Setting) -> list[Part]:
     return [setting.part] if setting.labelled is None or setting.part == "dev" else [setting.part, "dev"]
 
 
+def data_digest(jobs: Iterable[Prepared]) -> str:
+    """The digest of the tasks, the evaluated rows and the demonstrations of jobs, or the pools that they come from."""
+    return json_sha256([job.data for job in jobs])[:16]
+
+
 def known(jobs: Iterable[Prepared]) -> list[Job]:
     """The jobs whose demonstrations are known."""
     return [job for job in jobs if isinstance(job, Job)]
