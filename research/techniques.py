@@ -35,8 +35,7 @@ from deepthink_cli.engine.packed import PackedEngine
 from deepthink_cli.events import silent
 from deepthink_cli.experiments.executors.base import RowMade
 from deepthink_cli.experiments.experiment import Experiment
-from deepthink_cli.experiments.jobs import Job, known, pending
-from deepthink_cli.experiments.plan import planned
+from deepthink_cli.experiments.jobs import Job, known, pending, planned
 from deepthink_cli.experiments.prepare import SharedRows, prepare_run
 from deepthink_cli.experiments.scorer import work
 from deepthink_cli.io.atomic import append, cut, replacing, whole_lines

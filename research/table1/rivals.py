@@ -23,8 +23,7 @@ from deepthink_cli.engine.base import Engine
 from deepthink_cli.engine.opening import find_model, load
 from deepthink_cli.events import silent
 from deepthink_cli.experiments.experiment import Experiment
-from deepthink_cli.experiments.jobs import Job, pending
-from deepthink_cli.experiments.plan import planned
+from deepthink_cli.experiments.jobs import Job, pending, planned
 from deepthink_cli.experiments.prepare import prepare_run
 from deepthink_cli.experiments.results import bits
 from deepthink_cli.model.options import ModelOptions

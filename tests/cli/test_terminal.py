@@ -91,7 +91,7 @@ def test_no_name_breaks_out_of_a_table(tmp_path: Path, capsys: Captured) -> None
 def test_a_progress_bar_shows_hostile_names_safely() -> None:
     from rich.console import Console
 
-    shown = progress(False, "more", left=True)
+    shown = progress(False, "more")
     screen = io.StringIO()
     shown.live.console = Console(file=screen, width=200, force_terminal=False)
     shown.add_task(f"reading {EVIL}", total=2, more=EVIL)
