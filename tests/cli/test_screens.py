@@ -12,7 +12,7 @@ import pytest
 from conftest import write_rows
 from helpers.said import Captured, output
 
-from deepthink_cli.cli.accuracy import AXIS, corrected, curve, distribution, probabilities
+from deepthink_cli.cli.accuracy import AXIS, corrected, curve, probabilities
 from deepthink_cli.cli.console import counted, report, table
 from deepthink_cli.cli.main import run
 from deepthink_cli.evaluation.by_iteration import Evaluation
@@ -143,11 +143,6 @@ def test_a_change_within_noise_is_said_to_be_none(
     lines = printed(capsys, *probabilities(evaluation({1: HALF, 2: HALF}, interval)))
     assert verdict in lines
     assert "ECE is the expected calibration error, over 10 bins of equal width" in lines
-
-
-def test_the_distribution_of_labels_stands_beside_the_true_one(capsys: Captured) -> None:
-    lines = printed(capsys, *distribution(evaluation({1: HALF, 3: [("a", "b")] * 50 + [("b", "b")] * 50})))
-    assert [line.split() for line in lines[2:]] == [["a", "50.0%", "100.0%", "0.0%"], ["b", "50.0%", "0.0%", "100.0%"]]
 
 
 def test_the_output_fits_a_screen_and_its_details_80_columns(tmp_path: Path, capsys: Captured) -> None:
