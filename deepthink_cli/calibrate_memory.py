@@ -117,8 +117,7 @@ def _measured(loaded: Loaded, rows: EvaluatedRows | None, observes: bool, tell: 
     (memories,), scoring = loaded.members, loaded.scorer.scoring
     found: Iterable[Observed | Skipped]
     if rows is None:
-        provenance, iterations = memories[-1].provenance, [memory.iteration for memory in memories]
-        assert provenance is not None
+        provenance, iterations = memories[-1].origin, [memory.iteration for memory in memories]
         count = len(provenance.demonstrations.examples)
         found = observed_demonstrations(loaded.engine, provenance, iterations, scoring, tell)
     elif observes:

@@ -87,8 +87,7 @@ class Calibrator(RowCalibrator):
         names: Iterable[str],
         scoring: Scoring = PLAIN,
     ) -> None:
-        provenance = members[0][0].provenance
-        assert provenance is not None
+        provenance = members[0][0].origin
         demonstrations = provenance.demonstrations
         super().__init__((), demonstrations.labels)
         for name in names:
@@ -295,8 +294,7 @@ def _stored_bias(memory: Memory) -> Bias:
     """The bias that a memory's iteration stores."""
     import numpy as np
 
-    assert memory.provenance is not None
-    stored = memory.provenance.calibrated
+    stored = memory.origin.calibrated
     assert stored is not None
     bias = stored.bias[str(memory.iteration)]
     labels = tuple(bias.compared)

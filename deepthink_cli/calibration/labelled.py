@@ -73,9 +73,8 @@ def observed(
 ) -> Iterator[Observed | Skipped]:
     """Each row after every memory: its prediction and the hidden states that predict the label's first token."""
     layers = observed_layers(len(memories[0].keys))
-    placed, last = [engine.place(memory) for memory in memories], longest(memories).provenance
-    assert last is not None
-    for chunk in planned(engine, last.demonstrations, rows, size=EVALUATED, scoring=scoring, skip=UNSCORABLE):
+    placed, read = [engine.place(memory) for memory in memories], longest(memories).origin.demonstrations
+    for chunk in planned(engine, read, rows, size=EVALUATED, scoring=scoring, skip=UNSCORABLE):
         each = [zip(*observe_each(engine, memory, chunk.plan, layers, scoring), strict=True) for memory in placed]
         by_query = zip(*each, strict=True)
         for row in chunk.rows:
@@ -192,8 +191,7 @@ def calibrated_by_rows(
 
     `source` names the file of the rows. Raises InputError for too few rows, or for too few inputs of a label.
     """
-    assert memories[0].provenance is not None
-    demonstrations = memories[0].provenance.demonstrations
+    demonstrations = memories[0].origin.demonstrations
     labels, queries = demonstrations.labels, [each.query for each in rows[0].predictions] if rows else []
     method.check_count(len(queries))
     if method.of_states:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from deepthink_cli.artifact.opening import OpenedMemory
@@ -69,22 +68,12 @@ def calibrated_by_texts(engine: Engine, memories: Sequence[Memory], name: str, s
 
     Raises InputError for texts that do not fit the tokenizer, and NotFiniteError for scores that are not finite.
     """
-    assert memories[0].provenance is not None
-    demonstrations = memories[0].provenance.demonstrations
+    demonstrations = memories[0].origin.demonstrations
     texts = TextBiases(name, engine, [[engine.place(memory) for memory in memories]], demonstrations, scoring)
     biases = {str(t): stored_bias(bias) for (t, _), bias in sorted(texts.of([demonstrations.labels]).items())}
     digest = digest_of(dict(text) if not isinstance(text, str) else text for text in texts.inputs.texts)
     count = len(texts.inputs.texts)
     return Calibrated(name, scoring.correctable, biases, count, digest)
-
-
-def with_correction(memories: Iterable[Memory], calibrated: Calibrated | None) -> list[Memory]:
-    """The memories with a correction in their provenance, or without one."""
-    corrected = []
-    for memory in memories:
-        assert memory.provenance is not None
-        corrected.append(replace(memory, provenance=replace(memory.provenance, calibrated=calibrated)))
-    return corrected
 
 
 def stored_bias(bias: Bias) -> StoredBias:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from deepthink_cli.artifact.format import Header
 from deepthink_cli.calibration.labelled import Measured, by_memory, calibrated_by_rows, observed
 from deepthink_cli.calibration.registry import NONE, calibration, from_rows
-from deepthink_cli.calibration.stored import calibrated_by_texts, with_correction
+from deepthink_cli.calibration.stored import calibrated_by_texts
 from deepthink_cli.corrections import Calibrated
 from deepthink_cli.data.examples import Query
 from deepthink_cli.engine.base import Engine
@@ -294,9 +294,7 @@ def _make_memory(
     def keep(_: Sequence[int], memories: Sequence[Memory]) -> Iterator[int]:
         (memory,) = memories
         if memory.iteration in (1, setting.method.iterations):
-            assert memory.provenance is not None
-            made_by = replace(memory.provenance, tuned=report.tuned, selected=whole.selected, technique=recorded)
-            first_and_last.append(replace(memory, provenance=made_by))
+            first_and_last.append(memory.recorded(tuned=report.tuned, selected=whole.selected, technique=recorded))
         yield memory.iteration
 
     for iteration in memories_of(engine, setting.technique, [(demonstrations, setting.method)], keep):
@@ -307,7 +305,7 @@ def _make_memory(
             correction = _correction(engine, report, first_and_last, read, scores)
         else:
             correction = calibrated_by_texts(engine, first_and_last, report.stored, report.plan.rows.scoring)
-        first_and_last = with_correction(first_and_last, correction)
+        first_and_last = [memory.recorded(calibrated=correction) for memory in first_and_last]
     return save_memory(first_and_last[-1], output), first_and_last[-1]
 
 
@@ -338,8 +336,7 @@ def _held_out(engine: Engine, report: TuneReport, memory: Memory, scores: HeldOu
     `scores` are the held-out scores (selections, techniques, methods, T, N, C).
     """
     rows, scoring, place = report.plan.rows.queries, report.plan.rows.scoring, report.setting.place
-    assert memory.provenance is not None
-    tokenized = query_tokenizer(engine.tokenizer, memory.provenance.demonstrations, scoring)(rows)
+    tokenized = query_tokenizer(engine.tokenizer, memory.origin.demonstrations, scoring)(rows)
     sums, *states = (scores[name][(*place[:3], memory.iteration - 1)] for name in (NONE, STATES) if name in scores)
     predictions = [
         prediction_of(row, memory.iteration, _scores(each, query, scoring))

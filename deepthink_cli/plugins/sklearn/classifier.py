@@ -177,7 +177,9 @@ class DeepThinkingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             correction = self._correction([memories[iteration - 1] for iteration in sorted({1, *kept})], queries)
         self.classes_ = classes
         self.n_features_in_ = len(template.text_fields)
-        self.memories_ = tuple(_recorded(memories[iteration - 1], selected, correction) for iteration in kept)
+        self.memories_ = tuple(
+            memories[iteration - 1].recorded(selected=selected, calibrated=correction) for iteration in kept
+        )
         return self
 
     def predict(self, X: Any) -> Any:
@@ -294,8 +296,7 @@ class DeepThinkingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
 
         if (method := self._calibration()) is None:
             return None
-        assert memories[0].provenance is not None
-        read, engine, scoring = memories[0].provenance.demonstrations, self._engine(), self._scoring()
+        read, engine, scoring = memories[0].origin.demonstrations, self._engine(), self._scoring()
         check_storable(method.name, read, "the template")
         if not method.from_rows:
             return calibrated_by_texts(engine, memories, method.name, scoring)
@@ -339,9 +340,3 @@ def _warn(event: Event) -> None:
 
     if isinstance(event, Warn):
         warn(event.text, UserWarning, stacklevel=2)
-
-
-def _recorded(memory: Memory, selected: Selected | None, calibrated: Calibrated | None) -> Memory:
-    """The memory with the choice of its demonstrations and the correction of its scores in its provenance."""
-    assert memory.provenance is not None
-    return replace(memory, provenance=replace(memory.provenance, selected=selected, calibrated=calibrated))
