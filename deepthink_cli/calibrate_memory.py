@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from deepthink_cli.artifact.format import Header, read_header
 from deepthink_cli.calibration.basis import check_inputs
+from deepthink_cli.calibration.calibrator import calibrated_by_texts
 from deepthink_cli.calibration.labelled import (
     OWN_ROWS,
     Measured,
@@ -19,10 +20,9 @@ from deepthink_cli.calibration.labelled import (
     observed,
     observed_demonstrations,
 )
-from deepthink_cli.calibration.notes import check_supported
+from deepthink_cli.calibration.notes import check_storable, check_supported
 from deepthink_cli.calibration.registry import HEAD, NONE, THRESHOLDS, calibration
 from deepthink_cli.calibration.several_labels import thresholds_with_head
-from deepthink_cli.calibration.stored import calibrated_by_texts, check_storable
 from deepthink_cli.data.examples import Query, Skipped
 from deepthink_cli.data.same_input import is_among
 from deepthink_cli.data.source import RowSource

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.artifact.format import Header
+from deepthink_cli.calibration.calibrator import calibrated_by_texts
 from deepthink_cli.calibration.labelled import Measured, by_memory, calibrated_by_rows, observed
 from deepthink_cli.calibration.registry import NONE, calibration, from_rows
-from deepthink_cli.calibration.stored import calibrated_by_texts
 from deepthink_cli.corrections import Calibrated
 from deepthink_cli.data.examples import Query
 from deepthink_cli.engine.base import Engine

@@ -288,9 +288,10 @@ class DeepThinkingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
 
     def _correction(self, memories: Sequence[Memory], rows: Sequence[Query]) -> Calibrated | None:
         """The correction of memories by the calibration, if any; raises InputError for too few rows."""
+        from deepthink_cli.calibration.calibrator import calibrated_by_texts
         from deepthink_cli.calibration.labelled import by_memory, calibrated_by_rows, observed
+        from deepthink_cli.calibration.notes import check_storable
         from deepthink_cli.calibration.registry import FEWEST
-        from deepthink_cli.calibration.stored import calibrated_by_texts, check_storable
         from deepthink_cli.data.same_input import is_among
         from deepthink_cli.scoring.pipeline import predicted, predictions
 
