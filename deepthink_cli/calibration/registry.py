@@ -172,7 +172,7 @@ _ALL = (
     ),
     Calibration(
         CENTROID,
-        f"{_HERE}.nearest_mean:nearest_mean",
+        f"{_HERE}.discriminants:nearest_mean",
         "labelled",
         "the label whose rows' mean hidden state is nearest (deepthink calibrate, tune)",
         "Cho et al. 2025, arXiv 2406.16535",
