@@ -8,7 +8,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, TypeVar
 
 from deepthink_cli.calibration.basis import BasisInputs
-from deepthink_cli.calibration.registry import CALIBRATIONS, NONE, STORED, Calibration, from_rows, unlabelled
+from deepthink_cli.calibration.registry import CALIBRATIONS, NONE, STORED, Calibration, calibration, from_rows
 from deepthink_cli.corrections import Calibrated, StoredBias
 from deepthink_cli.data.examples import Skipped
 from deepthink_cli.engine.base import Engine
@@ -97,7 +97,7 @@ class Calibrator(RowCalibrator):
                 assert stored is not None
                 by_head = stored.head is not None
                 self._correct[name] = _ByHead(stored, demonstrations.labels) if by_head else _Stored(members)
-            elif name != NONE and unlabelled(name).from_rows:
+            elif name != NONE and calibration(name, labelled=False).from_rows:
                 self._correct[name] = _FromRows(name, demonstrations.labels)
             elif name != NONE:
                 self._correct[name] = TextBiases(name, engine, members, demonstrations, scoring)
@@ -209,7 +209,7 @@ class _FromRows:
     """Corrections by the bias of all rows so far, for each iteration."""
 
     def __init__(self, name: str, labels: Candidates) -> None:
-        self.name, self.method, self.labels = name, unlabelled(name), labels
+        self.name, self.method, self.labels = name, calibration(name, labelled=False), labels
         self.rows: dict[int, _Rows] = {}
 
     def __call__(self, predictions: Sequence[Prediction]) -> list[Correction]:
@@ -319,7 +319,12 @@ class TextBiases:
         demonstrations: TokenizedDemonstrations,
         scoring: Scoring,
     ) -> None:
-        self.method, self.engine, self.members, self.scoring = unlabelled(name), engine, members, scoring
+        self.method, self.engine, self.members, self.scoring = (
+            calibration(name, labelled=False),
+            engine,
+            members,
+            scoring,
+        )
         self.inputs = BasisInputs(name, engine.tokenizer, demonstrations, scoring)
         self.labels = demonstrations.labels
         self.shared: dict[tuple[int, Candidates], Bias] = {}  # the biases of the label words, for every call

@@ -19,8 +19,8 @@ not seen. s is the value of `SHRINKAGES`, the same for all layers, for which tha
 
 W exceeds n, so everything is computed from the inner products (n, n) of the rows' states.
 
-With s = 1, the last layer alone and without log n_y / n, the label is that of the nearest mean: hidden calibration (Cho et
-al. 2025, arXiv 2406.16535).
+With s = 1, the last layer alone and without log n_y / n, the label is that of the nearest mean: hidden calibration
+(Cho et al. 2025, arXiv 2406.16535).
 """
 
 from __future__ import annotations
