@@ -5,6 +5,7 @@ A job has its demonstrations that fit the model, drawn before it is loaded or ch
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -86,7 +87,7 @@ def source_of_run(options: Experiment) -> Source:
 
 
 @dataclass(frozen=True, eq=False)
-class Prepared:
+class Prepared(ABC):
     """What has been prepared of a task with one seed, without the weights: one job, or those of a choice."""
 
     run: Run
@@ -104,9 +105,9 @@ class Prepared:
         return self.run.spec.options
 
     @property
+    @abstractmethod
     def data(self) -> list[str]:
         """The digests of the task, of the evaluated rows, and of the demonstrations or of their pool."""
-        raise NotImplementedError
 
     @property
     def techniques(self) -> Sequence[Technique]:
