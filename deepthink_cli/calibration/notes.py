@@ -154,18 +154,12 @@ class OneLabelWarning:
 
     def end(self) -> None:
         """Judge the answers so far, unless they were judged early."""
-        if not self.done and (most := _one_label(self.answers)) is not None:
-            self.tell(_warning(*most, self.memory))
+        total = self.answers.total()
+        if not self.done and total >= ANSWERS:
+            ((label, count),) = self.answers.most_common(1)
+            if count >= SHARE * total:
+                self.tell(_warning(label, count / total, self.memory))
         self.done = True
-
-
-def _one_label(answers: Counter[str]) -> tuple[str, float] | None:
-    """The label that has nearly all answers, and its share."""
-    total = answers.total()
-    if total < ANSWERS:
-        return None
-    ((label, count),) = answers.most_common(1)
-    return (label, count / total) if count >= SHARE * total else None
 
 
 def _still(label: str, share: float, corrected: Sequence[str], rows: str) -> Warn:
