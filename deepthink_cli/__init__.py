@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from deepthink_cli.engine.base import Engine as Engine
     from deepthink_cli.engine.decoding import Decoding as Decoding
     from deepthink_cli.engine.opening import load_model as load_model
-    from deepthink_cli.evaluation.evaluate import EvaluationReport as EvaluationReport
     from deepthink_cli.evaluation.evaluate import evaluate as evaluate
+    from deepthink_cli.evaluation.report import EvaluationReport as EvaluationReport
     from deepthink_cli.generation.generation import Generation as Generation
     from deepthink_cli.generation.generation import generate as generate
     from deepthink_cli.memory import Memory as Memory
@@ -53,7 +53,7 @@ _HOME = {
     "Decoding": "engine.decoding",
     "DemonstrationSet": "data.examples",
     "Engine": "engine.base",
-    "EvaluationReport": "evaluation.evaluate",
+    "EvaluationReport": "evaluation.report",
     "Example": "data.examples",
     "Gate": "updates.rules",
     "Generation": "generation.generation",

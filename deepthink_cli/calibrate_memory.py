@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from deepthink_cli.artifact.format import Header, read_header
 from deepthink_cli.calibration.basis import check_inputs
+from deepthink_cli.calibration.calibrator import calibrated_by_texts
 from deepthink_cli.calibration.labelled import (
     OWN_ROWS,
     Measured,
@@ -19,10 +20,9 @@ from deepthink_cli.calibration.labelled import (
     observed,
     observed_demonstrations,
 )
-from deepthink_cli.calibration.notes import check_supported
+from deepthink_cli.calibration.notes import check_storable, check_supported
 from deepthink_cli.calibration.registry import HEAD, NONE, THRESHOLDS, calibration
 from deepthink_cli.calibration.several_labels import thresholds_with_head
-from deepthink_cli.calibration.stored import calibrated_by_texts, check_storable
 from deepthink_cli.data.examples import Query, Skipped
 from deepthink_cli.data.same_input import is_among
 from deepthink_cli.data.source import RowSource
@@ -117,8 +117,7 @@ def _measured(loaded: Loaded, rows: EvaluatedRows | None, observes: bool, tell: 
     (memories,), scoring = loaded.members, loaded.scorer.scoring
     found: Iterable[Observed | Skipped]
     if rows is None:
-        provenance, iterations = memories[-1].provenance, [memory.iteration for memory in memories]
-        assert provenance is not None
+        provenance, iterations = memories[-1].origin, [memory.iteration for memory in memories]
         count = len(provenance.demonstrations.examples)
         found = observed_demonstrations(loaded.engine, provenance, iterations, scoring, tell)
     elif observes:

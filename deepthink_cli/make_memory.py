@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,9 +14,10 @@ from deepthink_cli.advice import few_demonstrations, strong_bias
 from deepthink_cli.artifact.format import Header
 from deepthink_cli.artifact.metadata import rule_as_json
 from deepthink_cli.calibration.basis import check_inputs
+from deepthink_cli.calibration.calibrator import calibrated_by_texts
 from deepthink_cli.calibration.extended_labels import ExtendedLabels, other_score
+from deepthink_cli.calibration.notes import check_storable
 from deepthink_cli.calibration.registry import CorrectionOptions
-from deepthink_cli.calibration.stored import calibrated_by_texts, check_storable, with_correction
 from deepthink_cli.data.examples import DemonstrationSet
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.engine.opening import describe_engine, find_model, load
@@ -188,10 +189,10 @@ def think_and_save(plan: ThinkPlan, output: str | Path, tell: Tell = silent) -> 
     else:
         memories = [_trained(engine, plan.demonstrations, plan.tuning, tell)]
     seconds = time.perf_counter() - started
-    memories = [_recorded(memory, plan) for memory in memories]
+    memories = [memory.recorded(**vars(plan.origin), technique=plan.technique) for memory in memories]
     if plan.calibrate is not None:
         correction = calibrated_by_texts(engine, memories, plan.calibrate)
-        memories = with_correction([memory for memory in memories if memory.iteration in plan.kept], correction)
+        memories = [memory.recorded(calibrated=correction) for memory in memories if memory.iteration in plan.kept]
     header = save_memory(memories, output)
     return ThinkResult(header, seconds, _advice(engine, plan, memories[-1], str(output)))
 
@@ -216,12 +217,6 @@ def _advice(engine: Engine, plan: ThinkPlan, memory: Memory, output: str) -> lis
             bias = calibrated_by_texts(engine, [memory], "contextual").bias[str(memory.iteration)].compared
             advice += strong_bias({label: math.exp(value) for label, value in bias.items()}, output)
     return advice
-
-
-def _recorded(memory: Memory, plan: ThinkPlan) -> Memory:
-    """The memory with the plan's facts about its origin."""
-    assert memory.provenance is not None
-    return replace(memory, provenance=replace(memory.provenance, **vars(plan.origin), technique=plan.technique))
 
 
 def _kept(engine: Engine, plan: ThinkPlan, started: float, tell: Tell) -> list[Memory]:

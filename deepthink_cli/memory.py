@@ -44,6 +44,16 @@ class Memory:
         return self.keys[0].shape[1]
 
     @property
+    def origin(self) -> Provenance:
+        """The provenance, of a memory that has one."""
+        assert self.provenance is not None
+        return self.provenance
+
+    def recorded(self, **changes: Any) -> Memory:
+        """The memory with these fields of its provenance changed."""
+        return replace(self, provenance=replace(self.origin, **changes))
+
+    @property
     def parts(self) -> tuple[Memory, ...]:
         """The parts that the model read without the others, as views; the memory itself if it read all together."""
         lengths = self.provenance.demonstrations.parts if self.provenance else ()

@@ -124,6 +124,15 @@ class LabelSets:
         """The mean F1 of the labels."""
         return fmean(self.of(label).f1 for label in self.labels)
 
+    def as_json(self) -> dict[str, Any]:
+        """The metrics as JSON values."""
+        return {
+            "micro_f1": self.micro_f1,
+            "macro_f1": self.macro_f1,
+            "subset_accuracy": self.subset_accuracy,
+            "per_label": {label: asdict(self.of(label)) for label in self.labels},
+        }
+
 
 def best_threshold(values: Sequence[float], true: Sequence[bool]) -> float:
     """The threshold with the best F1 of a label; the largest of several.
@@ -212,13 +221,3 @@ def thresholds_of(
         judged.subset_accuracy,
         heads,
     )
-
-
-def metrics(sets: LabelSets) -> dict[str, Any]:
-    """The metrics of sets of labels as JSON values."""
-    return {
-        "micro_f1": sets.micro_f1,
-        "macro_f1": sets.macro_f1,
-        "subset_accuracy": sets.subset_accuracy,
-        "per_label": {label: asdict(sets.of(label)) for label in sets.labels},
-    }

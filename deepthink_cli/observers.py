@@ -19,8 +19,8 @@ class Observer:
     `check` is called before anything is loaded or written, with the options, the files and folders that the command
     reads, and the folders of its runs; it raises InputError for wrong options. `start` is called when the work begins,
     with the options, the command line and the receiver of messages; it gives the receiver of all events: of
-    `experiments/progress.py`, of `evaluation/evaluate.py`, and `Reported` of `report/registry.py`. Both are functions,
-    or places of functions (`module:function`).
+    `experiments/executors/base.py`, of `evaluation/report.py`, and `Reported` of `report/registry.py`. Both are
+    functions, or places of functions (`module:function`).
     """
 
     commands: tuple[str, ...]

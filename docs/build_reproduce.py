@@ -12,10 +12,9 @@ from pathlib import Path
 
 from pages import ROOT, write_or_check
 
-from deepthink_cli.experiments.crossing import cross_study, shown
+from deepthink_cli.experiments.crossing import cross_study, run_tasks, shown
 from deepthink_cli.experiments.estimate import amount_of, lengths_of
 from deepthink_cli.experiments.experiment import Experiment
-from deepthink_cli.experiments.plan import run_tasks
 from deepthink_cli.experiments.study import OpenedStudy, open_study, packaged
 from deepthink_cli.io.documents import read_document
 from deepthink_cli.model.options import ModelOptions

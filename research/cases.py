@@ -12,8 +12,7 @@ from deepthink_cli.engine.base import Engine
 from deepthink_cli.engine.opening import find_model, load
 from deepthink_cli.events import silent
 from deepthink_cli.experiments.experiment import Experiment
-from deepthink_cli.experiments.jobs import Job, known, pending
-from deepthink_cli.experiments.plan import planned
+from deepthink_cli.experiments.jobs import Job, known, pending, planned
 from deepthink_cli.experiments.prepare import SharedRows, prepare_run
 from deepthink_cli.io.atomic import whole_lines
 from deepthink_cli.model.options import ModelOptions

@@ -170,8 +170,7 @@ def _stored(artifact: Artifact, name: str) -> torch.Tensor:
 
 def _metadata(memories: Sequence[Memory]) -> Metadata:
     last = memories[-1]
-    provenance = last.provenance
-    assert provenance is not None
+    provenance = last.origin
     for each in memories[:-1]:
         if each.provenance != provenance:
             raise InputError("these memories come from different runs; save each in its own file")

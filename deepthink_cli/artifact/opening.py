@@ -165,8 +165,7 @@ def with_first_reading(engine: Engine, memories: Sequence[Memory]) -> list[Memor
 
     if any(memory.iteration == 1 for memory in memories):
         return list(memories)
-    provenance = memories[0].provenance
-    assert provenance is not None
+    provenance = memories[0].origin
     first = next(think(engine, provenance.demonstrations, provenance.method))
     return [replace(first, provenance=provenance), *memories]
 

@@ -8,11 +8,12 @@ from itertools import chain
 from typing import TYPE_CHECKING, TypeVar
 
 from deepthink_cli.calibration.basis import BasisInputs
-from deepthink_cli.calibration.registry import CALIBRATIONS, NONE, STORED, Calibration, from_rows, unlabelled
-from deepthink_cli.corrections import Calibrated
+from deepthink_cli.calibration.registry import CALIBRATIONS, NONE, STORED, Calibration, calibration, from_rows
+from deepthink_cli.corrections import Calibrated, StoredBias
 from deepthink_cli.data.examples import Skipped
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError, option
+from deepthink_cli.io.text import json_sha256
 from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.scoring.pipeline import Chunk, Part, predicted, scored
 from deepthink_cli.scoring.prediction import Correction, Counted, Prediction, Scores, prediction_of
@@ -87,8 +88,7 @@ class Calibrator(RowCalibrator):
         names: Iterable[str],
         scoring: Scoring = PLAIN,
     ) -> None:
-        provenance = members[0][0].provenance
-        assert provenance is not None
+        provenance = members[0][0].origin
         demonstrations = provenance.demonstrations
         super().__init__((), demonstrations.labels)
         for name in names:
@@ -97,7 +97,7 @@ class Calibrator(RowCalibrator):
                 assert stored is not None
                 by_head = stored.head is not None
                 self._correct[name] = _ByHead(stored, demonstrations.labels) if by_head else _Stored(members)
-            elif name != NONE and unlabelled(name).from_rows:
+            elif name != NONE and calibration(name, labelled=False).from_rows:
                 self._correct[name] = _FromRows(name, demonstrations.labels)
             elif name != NONE:
                 self._correct[name] = TextBiases(name, engine, members, demonstrations, scoring)
@@ -115,6 +115,23 @@ class Bias:
     logs: Floats
     inputs: int
     counted: Counted
+
+    @classmethod
+    def of(cls, memory: Memory) -> Bias:
+        """The bias that a memory's iteration stores."""
+        import numpy as np
+
+        stored = memory.origin.calibrated
+        assert stored is not None
+        bias = stored.bias[str(memory.iteration)]
+        labels = tuple(bias.compared)
+        logs = np.array([[kind[label] for label in labels] for kind in (bias.compared, bias.per_token)])
+        return cls(labels, logs, stored.inputs, stored.counted)
+
+    @property
+    def stored(self) -> StoredBias:
+        """The bias as a file holds it, by label."""
+        return StoredBias(*(dict(zip(self.candidates, kind.tolist(), strict=True)) for kind in self.logs))
 
 
 def log_probabilities(predictions: Sequence[Prediction], order: Sequence[str]) -> Floats:
@@ -192,7 +209,7 @@ class _FromRows:
     """Corrections by the bias of all rows so far, for each iteration."""
 
     def __init__(self, name: str, labels: Candidates) -> None:
-        self.name, self.method, self.labels = name, unlabelled(name), labels
+        self.name, self.method, self.labels = name, calibration(name, labelled=False), labels
         self.rows: dict[int, _Rows] = {}
 
     def __call__(self, predictions: Sequence[Prediction]) -> list[Correction]:
@@ -258,7 +275,7 @@ class _Stored:
 
         self.biases: dict[int, Bias] = {}
         for memories in zip(*members, strict=True):
-            biases = [_stored_bias(memory) for memory in memories]
+            biases = [Bias.of(memory) for memory in memories]
             order = biases[0].candidates
             logs = [each.logs[:, [each.candidates.index(label) for label in order]] for each in biases]
             self.biases[memories[0].iteration] = replace(biases[0], logs=np.mean(logs, axis=0))
@@ -291,19 +308,6 @@ class _ByHead:
         return Correction(after, {}, self.stored.inputs, self.stored.counted)
 
 
-def _stored_bias(memory: Memory) -> Bias:
-    """The bias that a memory's iteration stores."""
-    import numpy as np
-
-    assert memory.provenance is not None
-    stored = memory.provenance.calibrated
-    assert stored is not None
-    bias = stored.bias[str(memory.iteration)]
-    labels = tuple(bias.compared)
-    logs = np.array([[kind[label] for label in labels] for kind in (bias.compared, bias.per_token)])
-    return Bias(labels, logs, stored.inputs, stored.counted)
-
-
 class TextBiases:
     """Corrections by a bias that is estimated from texts, for each iteration and list of candidates."""
 
@@ -315,7 +319,12 @@ class TextBiases:
         demonstrations: TokenizedDemonstrations,
         scoring: Scoring,
     ) -> None:
-        self.method, self.engine, self.members, self.scoring = unlabelled(name), engine, members, scoring
+        self.method, self.engine, self.members, self.scoring = (
+            calibration(name, labelled=False),
+            engine,
+            members,
+            scoring,
+        )
         self.inputs = BasisInputs(name, engine.tokenizer, demonstrations, scoring)
         self.labels = demonstrations.labels
         self.shared: dict[tuple[int, Candidates], Bias] = {}  # the biases of the label words, for every call
@@ -346,6 +355,19 @@ class TextBiases:
                 of_texts = of_memory[number * texts : (number + 1) * texts]
                 biases[of_texts[0].iteration, each] = estimated(self.method, each, log_probabilities(of_texts, each))
         return biases
+
+
+def calibrated_by_texts(engine: Engine, memories: Sequence[Memory], name: str, scoring: Scoring = PLAIN) -> Calibrated:
+    """The correction that a calibration estimates from texts, through T = 1 and the memories that will be kept.
+
+    Raises InputError for texts that do not fit the tokenizer, and NotFiniteError for scores that are not finite.
+    """
+    demonstrations = memories[0].origin.demonstrations
+    texts = TextBiases(name, engine, [[engine.place(memory) for memory in memories]], demonstrations, scoring)
+    biases = {str(t): bias.stored for (t, _), bias in sorted(texts.of([demonstrations.labels]).items())}
+    digest = json_sha256([text if isinstance(text, str) else dict(text) for text in texts.inputs.texts])
+    count = len(texts.inputs.texts)
+    return Calibrated(name, scoring.correctable, biases, count, digest)
 
 
 def _by_group(

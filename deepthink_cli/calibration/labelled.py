@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, TypeAlias
 from deepthink_cli.calibration.bounded import cross_validated, held_out
 from deepthink_cli.calibration.calibrator import corrections, estimated, log_probabilities
 from deepthink_cli.calibration.registry import FEWEST, Calibration
-from deepthink_cli.calibration.stored import digest_of, stored_bias
 from deepthink_cli.corrections import Calibrated, HeldOut
 from deepthink_cli.data.examples import DemonstrationSet, Query, Skipped
 from deepthink_cli.data.same_input import input_groups
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError, option
 from deepthink_cli.events import Progress, Tell
+from deepthink_cli.io.text import json_sha256
 from deepthink_cli.model.tokens import tokenize_demonstrations
 from deepthink_cli.provenance import Provenance, TokenizedDemonstrations
 from deepthink_cli.scoring.heads import LinearHead, observed_layers
@@ -73,9 +73,8 @@ def observed(
 ) -> Iterator[Observed | Skipped]:
     """Each row after every memory: its prediction and the hidden states that predict the label's first token."""
     layers = observed_layers(len(memories[0].keys))
-    placed, last = [engine.place(memory) for memory in memories], longest(memories).provenance
-    assert last is not None
-    for chunk in planned(engine, last.demonstrations, rows, size=EVALUATED, scoring=scoring, skip=UNSCORABLE):
+    placed, read = [engine.place(memory) for memory in memories], longest(memories).origin.demonstrations
+    for chunk in planned(engine, read, rows, size=EVALUATED, scoring=scoring, skip=UNSCORABLE):
         each = [zip(*observe_each(engine, memory, chunk.plan, layers, scoring), strict=True) for memory in placed]
         by_query = zip(*each, strict=True)
         for row in chunk.rows:
@@ -192,8 +191,7 @@ def calibrated_by_rows(
 
     `source` names the file of the rows. Raises InputError for too few rows, or for too few inputs of a label.
     """
-    assert memories[0].provenance is not None
-    demonstrations = memories[0].provenance.demonstrations
+    demonstrations = memories[0].origin.demonstrations
     labels, queries = demonstrations.labels, [each.query for each in rows[0].predictions] if rows else []
     method.check_count(len(queries))
     if method.of_states:
@@ -211,7 +209,7 @@ def calibrated_by_rows(
         return Calibrated(method.name, used, {}, count, digest, source, heads, judged)
     gold = fitted_to[0].gold if fitted_to else None
     biases = {
-        each.iteration: stored_bias(estimated(method, labels, log_probabilities(each.predictions, labels), gold))
+        each.iteration: estimated(method, labels, log_probabilities(each.predictions, labels), gold).stored
         for each in rows
     }
     return Calibrated(method.name, scoring.correctable, biases, count, digest, source, held_out=judged)
@@ -220,4 +218,4 @@ def calibrated_by_rows(
 def _digest(rows: Sequence[Query], labelled: bool) -> str:
     """Digest of the rows' texts, or of pairs of a text and its label."""
     texts = [row.text if isinstance(row.text, str) else dict(row.text) for row in rows]
-    return digest_of([[text, row.gold] for text, row in zip(texts, rows, strict=True)] if labelled else texts)
+    return json_sha256([[text, row.gold] for text, row in zip(texts, rows, strict=True)] if labelled else texts)

@@ -1,17 +1,21 @@
-"""Messages of predict and eval about calibrations: not supported, the estimated bias, and where one would help."""
+"""Messages about calibrations: what memories and rows do not support, the estimated bias, and where one would help."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+from deepthink_cli.artifact.opening import OpenedMemory
+from deepthink_cli.calibration.basis import check_calibrations
 from deepthink_cli.calibration.calibrator import own_candidates
-from deepthink_cli.calibration.registry import STORED, calibration, from_rows
+from deepthink_cli.calibration.registry import NONE, STORED, calibration, from_rows
 from deepthink_cli.data.examples import Query, Skipped
 from deepthink_cli.errors import InputError, option
 from deepthink_cli.events import Note, Tell, Warn
+from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.scoring.inputs import CheckedRows
 from deepthink_cli.scoring.prediction import Prediction
+from deepthink_cli.scoring.scoring import PLAIN, Scoring, as_options, check_stored
 from deepthink_cli.scoring.softmax import shares
 
 CheckRow = Callable[[Query], None]
@@ -20,6 +24,47 @@ EXCESS = 0.1  # and exceeds its share of the true labels, where they are known, 
 LARGE = 0.2  # or any share exceeds it by this
 FIRST = 256  # the rows of a stream after which the user is warned
 _SHOWN = 6  # labels in a note
+
+
+def in_use(calibrate: Sequence[str], memories: Sequence[OpenedMemory], scoring: Scoring = PLAIN) -> tuple[str, ...]:
+    """The calibrations that correct the scores of memories: the named calibrations, or the stored correction.
+
+    Raises InputError, naming the memory, for a stored correction that some memories of an ensemble lack, or that was
+    estimated by another scoring.
+    """
+    names = tuple(calibrate)
+    if not names and any(memory.provenance.calibrated for memory in memories):
+        names = (STORED,)
+    if STORED in names:
+        _check_stored(memories, scoring)
+    return names
+
+
+def _check_stored(memories: Sequence[OpenedMemory], scoring: Scoring) -> None:
+    without, methods = f"or use {option('calibrate')} {NONE}", set[str]()
+    for memory in memories:
+        if (stored := memory.provenance.calibrated) is None:
+            raise InputError(
+                f"{memory.name}: stores no correction; store one with deepthink calibrate {memory.name}"
+                f"{as_options(scoring.correctable)}, {without}"
+            )
+        used = scoring.of_states if stored.of_states else scoring.correctable
+        how = "" if stored.source is None else f" ROWS {option('calibrate')} {stored.method}"
+        check_stored(stored.scoring, used, "the correction", memory.name, f"{how}, {without}")
+        methods.add(stored.method)
+    if len(methods) > 1:
+        names = " and ".join(sorted(methods))
+        raise InputError.of("ensemble", None, f"the memories store corrections by {names}; store one kind, {without}")
+
+
+def check_storable(name: str, demonstrations: TokenizedDemonstrations, memory: str) -> None:
+    """Raise InputError if a memory without label words cannot store the correction, which is of labels."""
+    if not demonstrations.labels:
+        raise InputError(
+            f"{option('calibrate')} {name}: {memory} has no label words, every row has candidates of its own; correct "
+            f"them where they are labelled, with deepthink predict {option('calibrate')} contextual"
+        )
+    check_calibrations([name], demonstrations, memory)
 
 
 def check_supported(calibrate: Sequence[str], checked: CheckedRows | None) -> None:
@@ -109,18 +154,12 @@ class OneLabelWarning:
 
     def end(self) -> None:
         """Judge the answers so far, unless they were judged early."""
-        if not self.done and (most := _one_label(self.answers)) is not None:
-            self.tell(_warning(*most, self.memory))
+        total = self.answers.total()
+        if not self.done and total >= ANSWERS:
+            ((label, count),) = self.answers.most_common(1)
+            if count >= SHARE * total:
+                self.tell(_warning(label, count / total, self.memory))
         self.done = True
-
-
-def _one_label(answers: Counter[str]) -> tuple[str, float] | None:
-    """The label that has nearly all answers, and its share."""
-    total = answers.total()
-    if total < ANSWERS:
-        return None
-    ((label, count),) = answers.most_common(1)
-    return (label, count / total) if count >= SHARE * total else None
 
 
 def _still(label: str, share: float, corrected: Sequence[str], rows: str) -> Warn:

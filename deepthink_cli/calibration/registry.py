@@ -172,7 +172,7 @@ _ALL = (
     ),
     Calibration(
         CENTROID,
-        f"{_HERE}.nearest_mean:nearest_mean",
+        f"{_HERE}.discriminants:nearest_mean",
         "labelled",
         "the label whose rows' mean hidden state is nearest (deepthink calibrate, tune)",
         "Cho et al. 2025, arXiv 2406.16535",
@@ -204,22 +204,16 @@ def choices() -> tuple[str, ...]:
     return (NONE, *(name for name in CALIBRATIONS if name not in {each.name for each in _ALL if each.labelled}))
 
 
-def calibration(name: str) -> Calibration:
-    """The calibration of this name; raises InputError for an unknown name."""
-    if name not in CALIBRATIONS:
-        raise InputError.of(
-            "calibrate", name, f"use {', '.join((NONE, *CALIBRATIONS))}, or several separated by commas"
-        )
-    return CALIBRATIONS[name]
+def calibration(name: str, labelled: bool = True) -> Calibration:
+    """The calibration of this name; raises InputError for an unknown name.
 
-
-def unlabelled(name: str) -> Calibration:
-    """The calibration of this name; raises InputError for an unknown name, and if it needs true labels."""
+    Unless rows are `labelled`, also raises InputError for a calibration that needs true labels.
+    """
     if name not in CALIBRATIONS:
-        usable = ", ".join((NONE, *(other for other, each in CALIBRATIONS.items() if not each.labelled)))
-        raise InputError.of("calibrate", name, f"use {usable}, or several separated by commas")
+        usable = (NONE, *(other for other, each in CALIBRATIONS.items() if labelled or not each.labelled))
+        raise InputError.of("calibrate", name, f"use {', '.join(usable)}, or several separated by commas")
     found = CALIBRATIONS[name]
-    if found.labelled:
+    if found.labelled and not labelled:
         raise InputError.of(
             "calibrate", name, "needs rows with true labels: store it with deepthink calibrate MEMORY ROWS"
         )
@@ -235,7 +229,7 @@ def calibrations(text: str | None, stored: bool = False, labelled: bool = False)
     names = tuple(name.strip() for name in text.split(",")) if text is not None else ()
     for name in names:
         if name != NONE and not (stored and name == STORED):
-            (calibration if labelled else unlabelled)(name)
+            calibration(name, labelled)
         if names.count(name) > 1:
             raise InputError.of("calibrate", text, f"{name} is duplicated; name each once")
     return names

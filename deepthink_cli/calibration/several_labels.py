@@ -45,8 +45,7 @@ def thresholds_with_head(
     """
     import numpy as np
 
-    provenance = memories[0].provenance
-    assert provenance is not None
+    provenance = memories[0].origin
     template, labels = provenance.demonstrations.template, provenance.demonstrations.labels
     queries = [each.query for each in rows[0].predictions] if rows else []
     groups = input_groups(queries, template, labels)

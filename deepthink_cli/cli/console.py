@@ -144,18 +144,14 @@ def table(*columns: str, rows: Sequence[Sequence[str]], left: int = 1) -> Table:
     return layout
 
 
-def progress(quiet: bool, *columns: str, left: bool = False) -> Bar:
-    """A progress bar on stderr; `columns` are names of the task's fields to show.
-
-    It also shows the completed part and the elapsed time; with `left`, only the estimated time left.
-    """
-    from rich.progress import BarColumn, Progress, SpinnerColumn, TimeElapsedColumn, TimeRemainingColumn
+def progress(quiet: bool, *columns: str) -> Bar:
+    """A progress bar on stderr, with the completed part and the elapsed time; `columns` are the task's fields."""
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TimeElapsedColumn
 
     fields = [_column("{task.fields[" + name + "]}") for name in columns]
     counted = [_column("{task.completed}/{task.total}"), *fields, TimeElapsedColumn()]
-    ends = [*fields, TimeRemainingColumn(), _column("left")] if left else counted
     console = screen(sys.stderr, highlight=False)
-    shown = [SpinnerColumn(), _column("{task.description}"), BarColumn(bar_width=24), *ends]
+    shown = [SpinnerColumn(), _column("{task.description}"), BarColumn(bar_width=24), *counted]
     return Progress(*shown, console=console, disable=quiet or not console.is_terminal, transient=True)
 
 
@@ -239,7 +235,7 @@ class Show:
             self.bar, self.what = progress(self.hidden, *event.fields), event.what
             self.task = self.bar.add_task(event.what, total=event.total, **fields)
             self.bar.start()
-        self.bar.update(self.task, completed=event.done, **fields)
+        self.bar.update(self.task, completed=event.done, total=event.total, **fields)
         if event.done == event.total:
             self._stop()
 

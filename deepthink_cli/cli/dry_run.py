@@ -40,12 +40,12 @@ def show_estimate(probed: Probed, json: bool) -> None:
         write_json(probed.as_json())
         return
     rates, seconds = "no row can be timed", probed.timed_seconds
-    if probed.places:
-        rates = f"{len(probed.places) / seconds:,.1f} rows/s, {probed.timed_tokens / seconds:,.0f} tokens/s"
+    if probed.probed:
+        rates = f"{probed.probed / seconds:,.1f} rows/s, {probed.timed_tokens / seconds:,.0f} tokens/s"
     report(
         f"rows     {probed.rows:,}, {len(probed.skipped):,} of them skipped",
         f"tokens   {'' if probed.exact else 'about '}{probed.tokens:,}, all candidates included",
         f"time     about {duration(probed.seconds)}, of which loading takes {probed.loading:.1f} s",
-        f"probe    {len(probed.places)} rows in {seconds:.2f} s: {rates}",
+        f"probe    {probed.probed} rows in {seconds:.2f} s: {rates}",
         "output   not written: this is a dry run",
     )

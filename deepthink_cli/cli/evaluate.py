@@ -48,8 +48,7 @@ from deepthink_cli.selection.options import Limit, TaskOptions
 if TYPE_CHECKING:
     from deepthink_cli.artifact.opening import OpenedMemory
     from deepthink_cli.data.examples import Skipped
-    from deepthink_cli.evaluation.evaluate import EvaluationReport
-    from deepthink_cli.evaluation.label_sets import LabelSetsReport
+    from deepthink_cli.evaluation.report import EvaluationReport, LabelSetsReport
     from deepthink_cli.events import Tell
     from deepthink_cli.prediction.rows import RowCounts
     from deepthink_cli.prediction.scorer import Scorer
@@ -125,7 +124,7 @@ def evaluate(
     T = 1 is plain in-context learning.
     """
     from deepthink_cli.artifact.opening import open_for_scoring
-    from deepthink_cli.evaluation.label_sets import LabelSetsReport
+    from deepthink_cli.evaluation.report import LabelSetsReport
     from deepthink_cli.prediction.scorer import Scorer
     from deepthink_cli.scoring.inputs import check_rows
     from deepthink_cli.tasks.rows import in_columns
@@ -226,9 +225,9 @@ class _TaskRows:
 
 def _evaluate(request: _Request) -> tuple[EvaluationReport | LabelSetsReport, RowCounts]:
     """Evaluate the memory on the rows that were chosen; also counts the rows that are skipped."""
-    from deepthink_cli.evaluation.evaluate import EvaluationEnded, EvaluationStarted, RowPredicted
     from deepthink_cli.evaluation.evaluate import evaluate as evaluation_of
-    from deepthink_cli.evaluation.label_sets import LabelSetsReport, evaluate_label_sets
+    from deepthink_cli.evaluation.evaluate import evaluate_label_sets
+    from deepthink_cli.evaluation.report import EvaluationEnded, EvaluationStarted, LabelSetsReport, RowPredicted
     from deepthink_cli.prediction.rows import RowCounts
 
     _check_model(request)

@@ -21,7 +21,7 @@ from deepthink_cli.registry import loaded
 
 if TYPE_CHECKING:
     from deepthink_cli.experiments.executors.base import Executor
-    from deepthink_cli.experiments.shards import Shard
+    from deepthink_cli.experiments.folder import Shard
 
 MOST = 10_000  # the most workers, or shards of a queue
 _WORKERS = re.compile(
@@ -97,7 +97,7 @@ class Machines:
 
         `demonstrations` names a file of them, which every worker must be able to read.
         """
-        from deepthink_cli.experiments.shards import Shard
+        from deepthink_cli.experiments.folder import Shard
 
         problems = Problems()
         place = problems.tried(place_of, divided.workers, queues=True)
@@ -117,7 +117,7 @@ class Machines:
 
         Raises InputError if `out` holds a run, or shards of another number.
         """
-        from deepthink_cli.experiments.shards import Shard
+        from deepthink_cli.experiments.folder import Shard
 
         shard = self.shard if self.queue is None else Shard(1, self.shards)
         return out if shard is None else shard.folder(out)

@@ -117,7 +117,7 @@ def report(
     common: Annotated[CommonArguments, Without("verbose")],
 ) -> None:
     """Print tables of runs or of a study, against T = 1."""
-    from deepthink_cli.experiments.shards import shard_warnings
+    from deepthink_cli.experiments.folder import shard_warnings
     from deepthink_cli.io.atomic import writing
     from deepthink_cli.outputs import check_apart
     from deepthink_cli.report.job_results import read_jobs
@@ -181,14 +181,12 @@ def study_of(runs: Sequence[Path], quiet: bool) -> OpenedStudy | None:
 def tell_of_missing(opened: OpenedStudy | None, runs: Sequence[Path], quiet: bool) -> None:
     """Note that rows of a study are missing, counted by the definitions of its tasks."""
     from deepthink_cli.experiments.crossing import cross_study
-    from deepthink_cli.experiments.folder import found_in
-    from deepthink_cli.experiments.plan import rows_of
-    from deepthink_cli.experiments.shards import with_shards
+    from deepthink_cli.experiments.folder import found_in, with_shards
 
     if opened is None:
         return
     try:
-        expected = sum(rows_of(run) for run in cross_study(opened).runs)
+        expected = cross_study(opened).rows
     except InputError as error:
         note(f"{opened.study.name}: whether rows are missing is not known: {error.messages[0]}", quiet)
         return

@@ -12,7 +12,7 @@ import typer
 
 from deepthink_cli.calibration.registry import NONE
 from deepthink_cli.cli.about import about
-from deepthink_cli.cli.console import Show, duration, note, progress, report, write_json
+from deepthink_cli.cli.console import Show, duration, note, report, write_json
 from deepthink_cli.cli.data_options import ChatArguments, DataDir, TaskNames
 from deepthink_cli.cli.executor_options import ExecutorArguments, Machines
 from deepthink_cli.cli.grouped import Given, Without, grouped
@@ -21,26 +21,22 @@ from deepthink_cli.cli.output_options import Watching, observed
 from deepthink_cli.cli.scoring_options import WITHOUT_PARTS, ScoringOptions
 from deepthink_cli.cli.values import check_given, read_by
 from deepthink_cli.errors import Problems
-from deepthink_cli.events import Event, telling_all
-from deepthink_cli.experiments.experiment import Experiment
-from deepthink_cli.experiments.progress import (
+from deepthink_cli.events import Event, Note, Progress, Tell, silent, telling_all
+from deepthink_cli.experiments.executors.base import (
     InputsScored,
     JobInfo,
     JobsDone,
     JobsPlanned,
     JobsStarted,
     RowWritten,
-    RunEnded,
 )
-from deepthink_cli.io.text import printable
+from deepthink_cli.experiments.experiment import Experiment
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.options import DATA, OUTPUT, Flag, Options
 from deepthink_cli.scoring.scoring import Scoring
 from deepthink_cli.updates.registry import brief
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
-
     from deepthink_cli.experiments.crossing import Crossing
     from deepthink_cli.experiments.estimate import Estimate
     from deepthink_cli.experiments.results import Result
@@ -98,8 +94,7 @@ def run(
     common: CommonArguments,
 ) -> None:
     """Think once for every task and seed, and score every T."""
-    from deepthink_cli.experiments.crossing import cross
-    from deepthink_cli.experiments.plan import run_tasks
+    from deepthink_cli.experiments.crossing import cross, run_tasks
     from deepthink_cli.outputs import check_run_apart
     from deepthink_cli.tasks.sources import source_of
 
@@ -153,7 +148,7 @@ def do_runs(
             return
         if origin is not None:
             origin.write(folder)
-        told = telling_all(tell, RunProgress(common.quiet or common.as_json), observers.start(tell))
+        told = telling_all(tell, RunProgress(silent if common.as_json else tell), observers.start(tell))
         summary = execute(jobs, folder, samples, told, Store(cache), executor, machines.shard)
     if common.as_json:
         write_json(asdict(summary))
@@ -191,24 +186,25 @@ def _time(estimated: Estimate) -> str:
 
 
 class RunProgress:
-    """A progress bar over all inputs of a run, on stderr; without a terminal, only the lines of the jobs."""
+    """Tells of the inputs of a run that are scored, and of every job that is done."""
 
-    def __init__(self, quiet: bool) -> None:
-        self.quiet = quiet
+    def __init__(self, tell: Tell) -> None:
+        self.tell = tell
         self.done = self.inputs = self.jobs = self.total = 0
-        self.bar: Progress | None = None
-        self.shown: Any = None
+        self.label = "starting"
+        self.started: float | None = None
         self.rows: dict[JobInfo, list[Result]] = defaultdict(list)  # the test rows with the first calibration
 
     def __call__(self, event: Event) -> None:
         match event:
             case JobsPlanned(jobs, inputs):
-                self._begin(jobs, inputs)
+                self.started = self.started or time.perf_counter()
+                self.jobs += jobs
+                self.total += inputs
             case JobsStarted(jobs):
-                self._update(description=printable(jobs[0].label), jobs=f"{self.done} of {self.jobs} jobs done")
+                self.label = jobs[0].label
             case InputsScored(_, inputs):
                 self.inputs += inputs
-                self._update(advance=inputs, speed=f"{self._speed:,.0f} inputs/s")
             case RowWritten(job, row) if (row.setting.part, row.setting.calibration or NONE) == (
                 "test",
                 job.calibration,
@@ -217,34 +213,25 @@ class RunProgress:
             case JobsDone(jobs):
                 for job in jobs:
                     self.done += 1
-                    self._tell(job)
-            case RunEnded() if self.bar is not None:
-                self.bar.stop()
-
-    def _begin(self, jobs: int, inputs: int) -> None:
-        """Start the bar, or extend it by the jobs of another model."""
-        self.jobs += jobs
-        self.total += inputs
-        if self.bar is not None:
-            self.bar.update(self.shown, total=self.total)
-            return
-        self.bar = progress(self.quiet, "jobs", "speed", left=True)
-        self.shown = self.bar.add_task("starting", total=self.total, jobs=f"0 of {self.jobs} jobs done", speed="")
-        self.started = time.perf_counter()
-        self.bar.start()
+                    self._tell_of(job)
+        if isinstance(event, JobsPlanned | JobsStarted | InputsScored) and self.total:
+            left = duration((self.total - self.inputs) / self._speed) if self.inputs else ""
+            fields = {
+                "job": self.label,
+                "jobs": f"{self.done} of {self.jobs} jobs done",
+                "speed": f"{self._speed:,.0f} inputs/s",
+                "left": left and f"{left} left",
+            }
+            self.tell(Progress("scoring", self.inputs, self.total, fields))
 
     @property
     def _speed(self) -> float:
-        return self.inputs / (time.perf_counter() - self.started)
+        return self.inputs / (time.perf_counter() - (self.started or 0.0))
 
-    def _update(self, **values: Any) -> None:
-        if self.bar is not None:
-            self.bar.update(self.shown, **values)
-
-    def _tell(self, job: JobInfo) -> None:
-        """Print a line for a finished job, with the speed of the run so far."""
+    def _tell_of(self, job: JobInfo) -> None:
+        """Tell a line of a finished job, with the speed of the run so far."""
         rows = self.rows.pop(job, None)
-        if self.quiet or not rows:
+        if not rows:
             return
         row, setting = rows[-1], rows[-1].setting
         before = [each for each in rows if each.setting.iteration == 1 < setting.iteration]
@@ -252,8 +239,4 @@ class RunProgress:
         gate = f", {brief(setting.gate)}" if job.gates > 1 else ""
         skipped = f", {sum(row.skipped.values())} skipped" if row.skipped else ""
         found = f"{first}T = {setting.iteration}: {row.accuracy:.1%} of {row.n}{gate}{skipped}"
-        line = f"{job.label}: {found} ({self._speed:,.0f} inputs/s, job {self.done} of {self.jobs})"
-        if self.bar is not None and not self.bar.disable:
-            self.bar.console.print(printable(line), markup=False)
-        else:
-            note(line)
+        self.tell(Note(f"{job.label}: {found} ({self._speed:,.0f} inputs/s, job {self.done} of {self.jobs})"))

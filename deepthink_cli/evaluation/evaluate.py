@@ -5,14 +5,12 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from itertools import chain
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from deepthink_cli.advice import few_demonstrations, few_evaluated, no_better_than_constant, no_difference
-from deepthink_cli.artifact.metadata import rule_as_json
 from deepthink_cli.artifact.opening import OpenedMemory
 from deepthink_cli.calibration.bounded import SHOWN, Bound, bound
 from deepthink_cli.calibration.calibrator import RowCalibrator
@@ -23,14 +21,13 @@ from deepthink_cli.data.same_input import is_among
 from deepthink_cli.data.source import RowSource
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError
-from deepthink_cli.evaluation.by_iteration import Evaluation, Evaluator, Overlap
-from deepthink_cli.evaluation.metrics import Probable
-from deepthink_cli.evaluation.threshold import ACCURACY, LOG_PROBABILITY, Judged
-from deepthink_cli.events import Event, Progress, Tell, silent
+from deepthink_cli.evaluation.by_iteration import Evaluator, Overlap
+from deepthink_cli.evaluation.report import EvaluationReport, LabelSetsReport
+from deepthink_cli.events import Progress, Tell, silent
 from deepthink_cli.generation.answers import answered
-from deepthink_cli.io.text import html_paragraphs
 from deepthink_cli.model.options import ModelOptions
-from deepthink_cli.prediction.predict import tell_of_truncated
+from deepthink_cli.multilabel import GivenLabels, LabelSets
+from deepthink_cli.prediction.predict import tell_of_several, tell_of_truncated
 from deepthink_cli.prediction.scorer import Loaded, Scorer
 from deepthink_cli.scoring.pipeline import EVALUATED, EVERY_REASON, UNSCORABLE
 from deepthink_cli.scoring.prediction import Prediction
@@ -41,143 +38,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
     from deepthink_cli.memory import Memory
-
-
-@dataclass(frozen=True)
-class EvaluationStarted(Event):
-    """The rows will now be scored with this memory, and corrected by these calibrations."""
-
-    memory: OpenedMemory
-    calibrate: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class RowPredicted(Event):
-    """A row was scored at one iteration; the events of its iterations come one after another."""
-
-    prediction: Prediction
-
-
-@dataclass(frozen=True)
-class EvaluationEnded(Event):
-    """All rows were scored."""
-
-    report: EvaluationReport
-
-
-@dataclass(frozen=True)
-class EvaluationReport:
-    """The content of `deepthink eval --json`: the metrics of every iteration, the rows and the memory.
-
-    `applied`, `judged` and `accuracy` are by the first calibration of the scorer, or by the raw scores. `overlap` is
-    set if rows are among the demonstrations. `unused_chat`: the model has a chat template that the memory does not use.
-    `metric` is the name of the judged metric. `coverage` has the bounds of errors that the memory's labelled rows show,
-    `probable` the errors among the most probable labels of the evaluated rows.
-    """
-
-    evaluation: Evaluation
-    scorer: Scorer
-    task: str | None
-    split: str
-    protocol: str | None
-    skipped: dict[str, int]
-    seconds: float
-    overlap: Overlap | None = None
-    unused_chat: bool = False
-    metric: str = ACCURACY
-    coverage: tuple[Probable, ...] = ()
-    probable: tuple[Probable, ...] = ()
-
-    @property
-    def memory(self) -> OpenedMemory:
-        """The memory that was evaluated."""
-        return self.scorer.memory
-
-    @property
-    def calibrate(self) -> tuple[str, ...]:
-        """The names of the calibrations."""
-        return self.scorer.calibrate
-
-    @property
-    def ensemble(self) -> tuple[str, ...]:
-        """The names of the memories whose log-probabilities were averaged with the memory's."""
-        return tuple(each.name for each in self.scorer.others)
-
-    @property
-    def inputs_per_second(self) -> float:
-        """Evaluated rows per second, including the time to load the model, if it was loaded."""
-        return self.evaluation.n / self.seconds
-
-    @property
-    def applied(self) -> Evaluation:
-        """The evaluation of the predictions by the first calibration, or by the raw scores without a calibration."""
-        return self.evaluation.calibrated.get("".join(self.calibrate[:1]), self.evaluation)
-
-    @property
-    def judged(self) -> Judged:
-        """The metric of the last iteration, by the first calibration; `--fail-under` compares it."""
-        found = self.applied.probabilities if self.metric == LOG_PROBABILITY else self.applied.results
-        return Judged.of(found, self.metric, self.applied.n, (*self.calibrate, NONE)[0])
-
-    @property
-    def accuracy(self) -> float:
-        """The accuracy of the last iteration, by the first calibration."""
-        return self.applied.last.accuracy
-
-    @property
-    def advice(self) -> list[str]:
-        """Advice for the next step, a sentence for each sign: few rows of a label, no use, no effect of T."""
-        applied, demonstrations = self.applied, self.memory.provenance.demonstrations
-        last = max(applied.results)
-        changes = applied.changes.get(last)
-        useless = no_better_than_constant(applied.last.accuracy, applied.majority, self.unused_chat)
-        return [
-            *few_demonstrations(demonstrations.label_counts),
-            *few_evaluated(applied.true_labels),
-            *(useless or ([] if changes is None else no_difference(last, changes.p))),
-        ]
-
-    def _repr_html_(self) -> str:
-        """The memory, the rows and the tables of the evaluation, for notebooks."""
-        made = self.memory.provenance
-        lines = [
-            f"{self.memory.name}: {len(made.demonstrations.examples)} demonstrations, {made.model.id}",
-            f"{self.task or made.task or 'rows'}, {self.split}",
-            *(f"skipped {count}: {reason}" for reason, count in self.skipped.items()),
-        ]
-        return html_paragraphs(lines) + "\n" + self.evaluation._repr_html_()
-
-    def as_json(self) -> dict[str, Any]:
-        """The report as JSON values."""
-        provenance, method = self.memory.provenance, self.memory.provenance.method
-        memory = {
-            "file": self.memory.name,
-            "model": provenance.model.id,
-            **rule_as_json(method.update),
-            "positions": method.positions,
-            "iterations": method.iterations,
-            "kept": list(self.memory.kept),
-            "shots": len(provenance.demonstrations.examples),
-            "sha256": self.memory.sha256,
-            **({"technique": str(provenance.technique)} if provenance.technique else {}),
-        }
-        return {
-            "task": self.task or provenance.task,
-            "split": self.split,
-            "protocol": self.protocol,
-            "skipped": self.skipped,
-            **self.scorer.scoring.recorded,
-            "judged": asdict(self.judged),
-            **self.evaluation.as_json(),
-            **({"demonstrations_among_rows": self.overlap.as_json()} if self.overlap else {}),
-            **({"coverage": [each.as_json() for each in self.coverage]} if self.coverage else {}),
-            **({"error_by_coverage": [each.as_json() for each in self.probable]} if self.probable else {}),
-            "memory": memory,
-            **({"ensemble": list(self.ensemble)} if self.ensemble else {}),
-            "seconds": self.seconds,
-            "inputs_per_second": self.inputs_per_second,
-            "next": self.advice,
-        }
 
 
 def evaluate(
@@ -238,6 +98,31 @@ def evaluate(
     )
     _warn(report, tell)
     return report
+
+
+def evaluate_label_sets(
+    scorer: Scorer,
+    rows: EvaluatedRows,
+    *,
+    options: ModelOptions | None = None,
+    observe: Callable[[Prediction], None] | None = None,
+    skip: Callable[[Skipped], None] | None = None,
+    tell: Tell = silent,
+) -> LabelSetsReport:
+    """Evaluate a memory on rows with several labels, next to plain in-context learning (T = 1).
+
+    The arguments are as in `evaluate`. Raises InputError for rows or thresholds that do not fit the memory.
+    """
+    memory, demonstrations = scorer.memory, scorer.demonstrations
+    given = GivenLabels.of(memory.provenance, scorer.scoring, memory.name)
+    tell_of_several(scorer, tell)
+    loaded, skipped = load_for(scorer, rows, options, skip is not None, tell), Counter(rows.skipped)
+    results = {t: LabelSets(demonstrations.labels) for t in sorted(each.iteration for each in loaded.members[0])}
+    for row in evaluated(loaded, rows, skipped, observe, skip, tell):
+        true = demonstrations.template.labels_of(row.query.gold or "")
+        results[row.iteration].add(frozenset(true), frozenset(given(row)))
+    seconds = time.perf_counter() - loaded.started
+    return LabelSetsReport(memory, scorer.scoring, rows.split, results, dict(skipped), seconds)
 
 
 def _bounds(scorer: Scorer) -> list[Bound]:

@@ -259,7 +259,8 @@ def table_by_iteration(
                 f"{metrics.accuracy:.1%}",
                 "{:.1%} to {:.1%}".format(*metrics.ci95),
                 f"{of_probabilities.log_probability:.3f}" if of_probabilities else "",
-                *(_since_first(change, of_probabilities is not None) if change else [""] * 4),
+                f"{change.log_probability:+.3f}" if change and of_probabilities else "",
+                *(map(str, (change.changed, change.fixed, change.broken)) if change else [""] * 3),
                 f"{of_probabilities.ece:.3f}" if of_probabilities else "",
                 f"{metrics.accuracy_mean_per_token:.1%}",
                 "" if metrics.macro_f1 is None else f"{metrics.macro_f1:.3f}",
@@ -267,11 +268,6 @@ def table_by_iteration(
             ]
         )
     return [*columns, "mean/token", "macro-F1", "ties"], rows
-
-
-def _since_first(changes: Changes, scored: bool) -> list[str]:
-    counts = (changes.changed, changes.fixed, changes.broken)
-    return [f"{changes.log_probability:+.3f}" if scored else "", *map(str, counts)]
 
 
 def confusion_table(confusion: Mapping[str, Mapping[str, int]], metrics: Metrics) -> Table:

@@ -11,9 +11,8 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from deepthink_cli.errors import InputError, Problem, Problems, naming_options, parameter
+from deepthink_cli.errors import InputError, Problem, Problems, naming_options, option, parameter
 from deepthink_cli.experiments.experiment import AXES, BETWEEN_RUNS, IN_ONE_RUN, Experiment
-from deepthink_cli.experiments.plan import run_tasks
 from deepthink_cli.experiments.study import SUFFIXES, OpenedStudy, Study, is_path
 from deepthink_cli.meaning import meaningless
 from deepthink_cli.model.options import ModelOptions
@@ -128,6 +127,24 @@ class Crossing:
         shared = {name: getattr(self.experiment, name) for name in Experiment.model_fields}
         boxes = ({**box, "demos_by": tuple(filter(None, box["demos_by"]))} for box in self.boxes)
         return [Experiment.model_construct(None, **{**shared, **box}) for box in boxes]
+
+    @property
+    def rows(self) -> int:
+        """The number of rows of all runs."""
+        return sum(
+            len(run_tasks(run.tasks))
+            * len(run.seeds)
+            * max(1, len(run.demos_by))
+            * sum(map(run.rows_of_job, run.chosen_techniques))
+            for run in self.runs
+        )
+
+
+def run_tasks(names: Sequence[str]) -> list[Task]:
+    """The tasks of a run by their names; raises InputError if there are none, and for unknown ones."""
+    if not names:
+        raise InputError.of("task", None, f"no task; name one or more, as in {option('task')} classic")
+    return find_tasks(names)
 
 
 def cross(experiment: Experiment) -> Crossing:
@@ -306,9 +323,9 @@ def _conditions(opened: OpenedStudy) -> Iterator[str]:
     study = opened.study
     values = {_OPTIONS.get(field, field): getattr(study, field) for field in type(study).model_fields}
     given = [_OPTIONS.get(field, field) for field in type(study).model_fields if opened.written(field) is not None]
-    for option, rule in meaningless("study", given, values):
-        field = _FIELDS.get(option, option)
-        yield f"{opened.where(field)}: {field}: {rule.refusal(lambda name: _FIELDS.get(name, name))}"
+    for name, rule in meaningless("study", given, values):
+        field = _FIELDS.get(name, name)
+        yield f"{opened.where(field)}: {field}: {rule.refusal(lambda each: _FIELDS.get(each, each))}"
 
 
 def _protocols(opened: OpenedStudy, tasks: Tasks) -> Iterator[str]:

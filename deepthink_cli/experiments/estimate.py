@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
-from statistics import fmean
 from typing import TYPE_CHECKING
 
 from deepthink_cli.data.examples import Query, Skipped
@@ -19,26 +18,16 @@ from deepthink_cli.engine.base import Engine
 from deepthink_cli.engine.opening import find_model, load
 from deepthink_cli.errors import DeepThinkError, option
 from deepthink_cli.events import Progress, Tell, once, silent
-from deepthink_cli.experiments.crossing import Crossing, shown
+from deepthink_cli.experiments.crossing import Crossing, run_tasks, shown
 from deepthink_cli.experiments.experiment import Experiment
 from deepthink_cli.experiments.folder import found_in
-from deepthink_cli.experiments.jobs import Job, Prepared, known, pending
-from deepthink_cli.experiments.plan import (
-    Run,
-    planned,
-    points,
-    rows_of_job,
-    run_tasks,
-    scorings,
-    source_of_run,
-)
+from deepthink_cli.experiments.jobs import Job, Prepared, known, pending, planned, source_of_run
 from deepthink_cli.experiments.prepare import SharedRows, forget_training_rows, prepare_jobs, prepare_run
 from deepthink_cli.experiments.results import Setting, grouped
 from deepthink_cli.experiments.scorer import max_tokens_together, together
 from deepthink_cli.generation.answers import answered
 from deepthink_cli.io.hub import NotInCache
 from deepthink_cli.method import Method
-from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.scoring.pipeline import EVALUATED, UNSCORABLE, predictions
 from deepthink_cli.scoring.prediction import Prediction
 from deepthink_cli.scoring.probe import probe
@@ -51,12 +40,9 @@ from deepthink_cli.techniques.together import COPIES, think_in_batches
 if TYPE_CHECKING:
     from deepthink_cli.memory import Memory
 
-BUDGET = 30.0  # seconds after which no further task is timed
 _CHARACTERS = 4  # of English text in a token, about
 _TRAINING = 3  # passes forward that a gradient step costs
 _ANSWERS = 8  # answers that are generated to time one
-Rates = tuple[float, float, float]  # seconds for each token that is read, input that is scored and training step
-Work = tuple[int, int, int, float]  # the numbers of these three, and about the tokens of all of them
 
 
 @dataclass(frozen=True)
@@ -128,8 +114,8 @@ def _of_task(options: Experiment, task: Task) -> tuple[int, int, float]:
         passes = (1 + (options.scored[-1] - 1) * len(options.rules)) * technique.members
         if isinstance(technique, Trained):
             passes = 1 + _TRAINING * technique.steps
-        rows += rows_of_job(options, technique)
-        inputs += scorings(options, count, technique.members, points(options, technique))
+        rows += options.rows_of_job(technique)
+        inputs += options.scorings(count, technique.members, options.points(technique))
         read += passes * (options.shots[0] or task.shots) * demonstration
     jobs = len(options.seeds) * max(1, len(options.demos_by))
     return jobs * rows, jobs * inputs, jobs * (read + inputs * scored)
@@ -144,18 +130,15 @@ def lengths_of(task: Task) -> tuple[float, float]:
 
 
 def estimate_runs(jobs: Sequence[Prepared], out: Path, may_load: bool = True, tell: Tell = silent) -> Estimate:
-    """Load the model that the jobs share, and time readings and scored inputs of their own sizes.
+    """Load the model that the jobs share, and time readings and scored inputs of the task with the most inputs.
 
-    Demonstrations that a method would choose are stood in for by drawn ones, and choosing them is not timed.
+    Demonstrations that a method would choose are stood in for by drawn ones, and choosing them is not timed. Answers
+    that are written are timed apart from labels.
     """
-    missing, by_task = list(_missing(jobs, out)), defaultdict[tuple[Run, str], list[tuple[Job, Work]]](list)
-    for job, wanted in missing:
-        by_task[job.run, job.task.name].append((job, _work(job, wanted)))
-    totals = {key: [sum(each) for each in zip(*(work for _, work in by_task[key]), strict=True)] for key in by_task}
-    rows, inputs = sum(len(wanted) for _, wanted in missing), sum(total[1] for total in totals.values())
-    found = Estimate(
-        rows, sum(job.rows for job in jobs) - rows, inputs, round(sum(each[3] for each in totals.values()))
-    )
+    missing = list(_missing(jobs, out))
+    rows, inputs = sum(len(wanted) for _, wanted in missing), sum(job.scorings(wanted) for job, wanted in missing)
+    tokens = sum(tokens_read(job, wanted) + tokens_scored(job, wanted) for job, wanted in missing)
+    found = Estimate(rows, sum(job.rows for job in jobs) - rows, inputs, round(tokens))
     if not rows:
         return replace(found, seconds=0.0)
     if not may_load:
@@ -164,16 +147,14 @@ def estimate_runs(jobs: Sequence[Prepared], out: Path, may_load: bool = True, te
         return replace(found, reason="the weights are not on this machine, and a dry run downloads nothing")
     started = time.perf_counter()
     engine = load(jobs[0].run.spec, tell)
-    loading, rates = time.perf_counter() - started, dict[tuple[Run, str], Rates]()
-    for key in sorted(totals, key=lambda key: -totals[key][1]):
-        tell(Progress("timing", len(rates), len(totals), {"task": key[1]}))
-        rates[key] = measure(engine, [job for job, _ in by_task[key]])
-        if time.perf_counter() - started - loading > BUDGET:
-            break
-    tell(Progress("timing", len(totals), len(totals), {"task": ""}))
-    mean = [*map(fmean, zip(*rates.values(), strict=True))]
-    work = ((rates.get(key, mean), total) for key, total in totals.items())
-    seconds = sum(rate * number for of_task, total in work for rate, number in zip(of_task, total, strict=False))
+    loading, seconds = time.perf_counter() - started, 0.0
+    for of_kind in grouped(missing, lambda each: each[0].task.free is None).values():
+        largest, _ = max(of_kind, key=lambda each: each[0].scorings(each[1]))
+        tell(Progress("timing", 0, 1, {"task": largest.task.name}))
+        same = [job for job, _ in of_kind if job.run is largest.run and job.task.name == largest.task.name]
+        reading, scoring = measure(engine, same)
+        seconds += sum(reading * tokens_read(*each) + scoring * tokens_scored(*each) for each in of_kind)
+    tell(Progress("timing", 1, 1, {"task": ""}))
     return replace(found, seconds=loading + seconds, loading=loading)
 
 
@@ -191,21 +172,24 @@ def _missing(jobs: Sequence[Prepared], out: Path) -> Iterator[tuple[Job, list[Se
             yield from [(job, job.settings(identity)) for job in drawn_jobs] * len(run.options.demos_by)
 
 
-def _work(job: Job, wanted: Sequence[Setting]) -> Work:
-    """What a job repeats: tokens that it reads, inputs that it scores and training steps."""
-    read, inputs, steps = sum(len(member.token_ids) for member in job.members), job.scorings(wanted), 0
+def tokens_read(job: Job, wanted: Sequence[Setting]) -> int:
+    """The tokens of all readings of a job; a step of training counts as several readings."""
+    once = sum(len(member.token_ids) for member in job.members)
     if job.tuning is not None:
-        steps = job.tuning.steps
-    else:
-        read *= 1 + (max(setting.iteration for setting in wanted) - 1) * len(job.run.options.rules)
-    return read, inputs, steps, read * (1 + _TRAINING * steps) + inputs * lengths_of(job.task)[1]
+        return once * (1 + _TRAINING * job.tuning.steps)
+    return once * (1 + (max(setting.iteration for setting in wanted) - 1) * len(job.run.options.rules))
 
 
-def measure(engine: Engine, jobs: Sequence[Job]) -> Rates:
-    """The rates of one task's jobs: the first of those that are read together, with two readings and some inputs."""
+def tokens_scored(job: Job, wanted: Sequence[Setting]) -> float:
+    """About the tokens of the inputs that a job scores."""
+    return job.scorings(wanted) * lengths_of(job.task)[1]
+
+
+def measure(engine: Engine, jobs: Sequence[Job]) -> tuple[float, float]:
+    """Seconds for a token that is read and for one that is scored, by the first of a task's jobs read together."""
     group, options = next(iter(together(jobs, max_tokens_together(engine)))), jobs[0].run.options
     iterations = min(2, options.iterations)
-    methods = [Method(iterations, gate, jobs[0].run.options.positions[0]) for gate in options.rules]
+    methods = [Method(iterations, gate, options.positions[0]) for gate in options.rules]
     thoughts = [(member, method) for job in group for method in methods for member in job.members]
     longest = max(len(member.token_ids) for member, _ in thoughts)
     thoughts = thoughts[: max(1, engine.tokens_held(COPIES) // longest)]
@@ -214,8 +198,7 @@ def measure(engine: Engine, jobs: Sequence[Job]) -> Rates:
     started = time.perf_counter()
     *_, memory = think_in_batches(engine, thoughts, lambda _, read: iter(read[:1]))
     reading = (time.perf_counter() - started) / tokens
-    training = (_step(engine, job.tuning, job.demonstrations) for job in jobs if job.tuning is not None)
-    return reading, _scoring(engine, group[0], memory), next(training, 0.0)
+    return reading, _scoring(engine, group[0], memory) / lengths_of(group[0].task)[1]
 
 
 def _scoring(engine: Engine, job: Job, memory: Memory) -> float:
@@ -232,12 +215,3 @@ def _scoring(engine: Engine, job: Job, memory: Memory) -> float:
 
     count = len(job.evaluated)
     return probe(engine, job.demonstrations, queries, count, label, scoring=scoring, skip=UNSCORABLE).seconds / count
-
-
-def _step(engine: Engine, tuning: Trained, demonstrations: TokenizedDemonstrations) -> float:
-    """Seconds of a training step: the second one."""
-    steps = iter(tuning.training(engine, demonstrations))
-    next(steps)
-    started = time.perf_counter()
-    next(steps)
-    return time.perf_counter() - started

@@ -7,14 +7,17 @@ its part of one. A new option of all of them is a field here, and a field of the
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
+from itertools import product
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, PlainSerializer, PlainValidator, field_validator
 
 from deepthink_cli.calibration.registry import CALIBRATIONS, NONE, calibration
 from deepthink_cli.errors import InputError, parameter
+from deepthink_cli.experiments.results import Part, Point
 from deepthink_cli.io.records import Natural
 from deepthink_cli.method import ITERATIONS, POSITIONS, GateOptions, Positions
 from deepthink_cli.model.options import ModelOptions
@@ -23,7 +26,7 @@ from deepthink_cli.registry import installed, split_names
 from deepthink_cli.scoring.scoring import PLAIN, Scoring
 from deepthink_cli.selection.options import BALANCE, ORDER_SEED, POOL_SIZE, SAMPLING, SHOTS, Limit
 from deepthink_cli.selection.registry import Sampling, selection_method
-from deepthink_cli.techniques.base import Technique
+from deepthink_cli.techniques.base import Technique, Trained
 from deepthink_cli.techniques.registry import DEEP_THINKING, TECHNIQUES, technique_of
 from deepthink_cli.updates.registry import GATE, RULES, RuleText, parse_rule
 from deepthink_cli.updates.rules import UpdateRule
@@ -230,3 +233,24 @@ class Experiment(GateOptions):
     def scored(self) -> tuple[int, ...]:
         """The iterations that are scored, in order; raises InputError for one beyond T."""
         return chosen_iterations("at", self.at, self.iterations)
+
+    def points(self, technique: Technique) -> list[Point]:
+        """What is scored of a job, in the order of its rows; a trained memory has one gate and one T."""
+        parts: tuple[Part, ...] = ("test", "dev") if self.choose_on else ("test",)
+        if isinstance(technique, Trained):
+            return list(product(parts, self.rules[:1], (1,)))
+        return list(product(parts, self.rules, self.scored))
+
+    def scorings(self, evaluated: int, members: int, scored: Iterable[Point]) -> int:
+        """The number of inputs to score for these points: T = 1 once for all gates, dev sets in full.
+
+        `evaluated` counts the test rows; each of the `members` of an ensemble scores them. Corrections use the same
+        scores.
+        """
+        sizes = {"test": evaluated, "dev": self.dev_size or evaluated}
+        once = {(part, iteration, iteration > 1 and gate) for part, gate, iteration in scored}
+        return members * sum(sizes[part] for part, _, _ in once)
+
+    def rows_of_job(self, technique: Technique) -> int:
+        """The number of rows of a job."""
+        return len(self.points(technique)) * len(self.calibrations)

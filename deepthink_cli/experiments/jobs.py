@@ -1,24 +1,32 @@
-"""The jobs of a run: each has its demonstrations that fit the model, drawn before it is loaded or chosen with it."""
+"""A run of an experiment by one model, and its jobs.
+
+A job has its demonstrations that fit the model, drawn before it is loaded or chosen with it.
+"""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from itertools import cycle
+from pathlib import Path
 
 from deepthink_cli.calibration.labelled import check_labelled
 from deepthink_cli.calibration.registry import FEWEST, NONE, of_labelled
+from deepthink_cli.data.chat import Chat
 from deepthink_cli.data.examples import DemonstrationSet, Query
 from deepthink_cli.data.same_input import row_digest, rows_digest, same_rows
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError, option
-from deepthink_cli.experiments.plan import Run, points, rows_of_job, scorings
+from deepthink_cli.experiments.crossing import run_tasks
+from deepthink_cli.experiments.experiment import Experiment
 from deepthink_cli.experiments.results import Part, Setting
 from deepthink_cli.io.text import json_sha256
 from deepthink_cli.model.limits import SHARE, count_tokens, last_of, max_demonstrations
 from deepthink_cli.model.options import ModelOptions
+from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.model.tokens import tokenize_demonstrations
 from deepthink_cli.provenance import ModelIdentity, TokenizedDemonstrations
 from deepthink_cli.selection.choice import Request, choose_demonstrations
@@ -26,6 +34,8 @@ from deepthink_cli.selection.pool import PoolRows
 from deepthink_cli.selection.store import Store
 from deepthink_cli.tasks.catalogue import digest
 from deepthink_cli.tasks.format import Task
+from deepthink_cli.tasks.items import demonstrations_for
+from deepthink_cli.tasks.sources import Source, source_of
 from deepthink_cli.tasks.splits import Drawn, EvaluationSet, dev_set
 from deepthink_cli.techniques.base import Technique, Trained
 from deepthink_cli.techniques.registry import DEEP_THINKING, technique_of
@@ -34,7 +44,50 @@ from deepthink_cli.updates.rules import gate_values
 
 
 @dataclass(frozen=True, eq=False)
-class Prepared:
+class Run:
+    """A run of an experiment by one model: every task with every seed, technique and gate.
+
+    `options` have one value in each axis that a run does not cross. `demonstrations` replace those drawn with seeds.
+    With a `chat`, all demonstrations are turns of a conversation.
+    """
+
+    options: Experiment
+    spec: ModelSpec
+    tasks: tuple[Task, ...]
+    source: Source
+    demonstrations: DemonstrationSet | None = None
+    chat: Chat | None = None
+
+
+def planned(options: Experiment, spec: ModelSpec, given: DemonstrationSet | None = None) -> Run:
+    """Find the tasks of a run, and read the file of demonstrations if there is one and they are not `given`.
+
+    Raises InputError for no task, an unknown one, a data directory that does not exist, iterations beyond T, and wrong
+    demonstrations.
+    """
+    tasks, source = tuple(run_tasks(options.tasks)), source_of_run(options)
+    _ = options.scored  # refuses iterations beyond T
+    if options.scoring.of_parts:
+        raise InputError(
+            f"scoring {options.scoring}: attends to parts of composed memories, and runs make others, too; use "
+            "deepthink eval with such a memory"
+        )
+    if options.demos is not None and given is None:
+        if len(tasks) > 1 or len(options.seeds) > 1:
+            reason = f"only for one task and one seed; name one task and omit {option('seeds')}"
+            raise InputError.of("demos", options.demos, reason)
+        given = demonstrations_for(tasks[0], options.demos)
+    chat = Chat(options.system) if options.chat else None  # raises for a wrong system message
+    return Run(options, spec, tasks, source, given, chat)
+
+
+def source_of_run(options: Experiment) -> Source:
+    """Where the rows of a run come from; raises InputError for a data directory that does not exist."""
+    return source_of(None if options.data_dir is None else Path(options.data_dir), options.models[0].offline)
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared(ABC):
     """What has been prepared of a task with one seed, without the weights: one job, or those of a choice."""
 
     run: Run
@@ -52,9 +105,9 @@ class Prepared:
         return self.run.spec.options
 
     @property
+    @abstractmethod
     def data(self) -> list[str]:
         """The digests of the task, of the evaluated rows, and of the demonstrations or of their pool."""
-        raise NotImplementedError
 
     @property
     def techniques(self) -> Sequence[Technique]:
@@ -64,13 +117,13 @@ class Prepared:
     @property
     def rows(self) -> int:
         """The number of rows."""
-        return sum(rows_of_job(self.run.options, technique) for technique in self.techniques)
+        return sum(map(self.run.options.rows_of_job, self.techniques))
 
     @property
     def inputs(self) -> int:
         """The number of inputs to score for all rows, without those of a choice."""
         options, number = self.run.options, len(self.evaluated)
-        return sum(scorings(options, number, each.members, points(options, each)) for each in self.techniques)
+        return sum(options.scorings(number, each.members, options.points(each)) for each in self.techniques)
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,7 +211,7 @@ class Job(Prepared):
     def scorings(self, wanted: Iterable[Setting]) -> int:
         """The number of inputs to score for the wanted rows, dev rows for their corrections included."""
         scored = [(part, *setting.point[1:]) for setting in wanted for part in parts_of(setting)]
-        return scorings(self.run.options, len(self.evaluated), len(self.members), scored)
+        return self.run.options.scorings(len(self.evaluated), len(self.members), scored)
 
     def queries(self, part: Part) -> Iterator[Query]:
         """The queries of the test part, or of the dev part that chooses T and eta, read again.
@@ -213,7 +266,7 @@ class Job(Prepared):
                 labelled=dev_size if of_labelled([calibration]) else None,
                 labelled_sha256=self.rows_sha256["dev"] if of_labelled([calibration]) else None,
             ).applied
-            for part, gate, iteration in points(options, self.technique)
+            for part, gate, iteration in options.points(self.technique)
             for calibration in options.calibrations
         ]
 
@@ -241,6 +294,11 @@ class PendingJobs(Prepared):
 def parts_of(setting: Setting) -> list[Part]:
     """The parts that are scored for a row: its own, and the dev rows to which its correction is fitted."""
     return [setting.part] if setting.labelled is None or setting.part == "dev" else [setting.part, "dev"]
+
+
+def data_digest(jobs: Iterable[Prepared]) -> str:
+    """The digest of the tasks, the evaluated rows and the demonstrations of jobs, or the pools that they come from."""
+    return json_sha256([job.data for job in jobs])[:16]
 
 
 def known(jobs: Iterable[Prepared]) -> list[Job]:

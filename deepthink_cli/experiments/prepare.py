@@ -19,9 +19,8 @@ from deepthink_cli.events import Note, Progress, Tell, once, silent
 from deepthink_cli.experiments.crossing import Crossing, shown
 from deepthink_cli.experiments.experiment import Experiment
 from deepthink_cli.experiments.folder import found_in
-from deepthink_cli.experiments.jobs import Job, PendingJobs, Prepared, jobs_after, known, pending
-from deepthink_cli.experiments.plan import Run, planned
-from deepthink_cli.experiments.same_data import check_continues
+from deepthink_cli.experiments.jobs import Job, PendingJobs, Prepared, Run, jobs_after, known, pending, planned
+from deepthink_cli.experiments.results import check_continues
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.selection.choice import Request, check_request

@@ -14,30 +14,25 @@ from deepthink_cli.events import Note, Progress, Tell, Warn, once, silent
 from deepthink_cli.experiments.executors.base import (
     Done,
     Executor,
+    InputsScored,
     JobEvent,
+    JobsPlanned,
+    JobsStarted,
     Opened,
     RowMade,
     RowsLabelled,
-    Subject,
-    Unit,
-)
-from deepthink_cli.experiments.executors.scheduler import Scheduler, another_model
-from deepthink_cli.experiments.folder import RunFolder, open_run_folder
-from deepthink_cli.experiments.jobs import Job, PendingJobs, Prepared, known, pending
-from deepthink_cli.experiments.plan import Run
-from deepthink_cli.experiments.progress import (
-    InputsScored,
-    JobsPlanned,
-    JobsStarted,
     RowWritten,
     RunEnded,
     RunsPrepared,
+    Subject,
+    Unit,
 )
-from deepthink_cli.experiments.results import Setting, grouped
-from deepthink_cli.experiments.same_data import check_continues
-from deepthink_cli.experiments.scorer import max_tokens_together, together, work
-from deepthink_cli.experiments.shards import Shard
-from deepthink_cli.experiments.units import RunUnit, Wanted, data_digest, missing_rows
+from deepthink_cli.experiments.executors.handler import RunUnit
+from deepthink_cli.experiments.executors.scheduler import Scheduler, another_model
+from deepthink_cli.experiments.folder import RunFolder, Shard, open_run_folder
+from deepthink_cli.experiments.jobs import Job, PendingJobs, Prepared, Run, data_digest, known, pending
+from deepthink_cli.experiments.results import Setting, check_continues, grouped
+from deepthink_cli.experiments.scorer import Wanted, max_tokens_together, missing_rows, together, work
 from deepthink_cli.io.text import json_sha256
 from deepthink_cli.provenance import ModelIdentity
 from deepthink_cli.selection.store import Store
@@ -251,9 +246,9 @@ class RunClient:
             parts = min(len(unfinished), -(-self.workers // len(groups)))
             for written in (unfinished[first::parts] for first in range(parts)):
                 more = f" and {len(written) - 1} more" if len(written) > 1 else ""
-                unit = self._unit(run, list(wanted), f"{written[0].label}{more}")
-                unit = replace(
-                    unit,
+                unit = self._unit(
+                    list(wanted),
+                    f"{written[0].label}{more}",
                     jobs=tuple(numbers[job] for job in wanted),
                     written=tuple(numbers[job] for job in written),
                 )
@@ -265,17 +260,19 @@ class RunClient:
         number = len(mine) * len(mine[0].run.options.techniques)
         self.collector.tell(JobsPlanned(number, sum(each.inputs for each in mine)))
         tasks = grouped(mine, lambda job: job.task.name)
-        return [self._unit(mine[0].run, of_task, task) for task, of_task in tasks.items()]
+        return [self._unit(of_task, task) for task, of_task in tasks.items()]
 
-    def _unit(self, run: Run, read: Sequence[Prepared], label: str) -> RunUnit:
-        """The unit of all jobs of a task."""
+    def _unit(
+        self, read: Sequence[Prepared], label: str, jobs: tuple[int, ...] = (), written: tuple[int, ...] = ()
+    ) -> RunUnit:
+        """The unit of jobs that are read together; without numbers, of all jobs of a task."""
         return RunUnit(
             subject=read[0].model,
             label=label,
-            run=run.options,
+            run=read[0].run.options,
             task=read[0].task.name,
-            jobs=(),
-            written=(),
+            jobs=jobs,
+            written=written,
             digest=data_digest(read),
             done=self.done,
             samples=self.collector.folder.samples,

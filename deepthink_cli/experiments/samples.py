@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.data.examples import Text
 from deepthink_cli.errors import DeepThinkError, InputError, option
-from deepthink_cli.experiments.results import Result
+from deepthink_cli.experiments.results import Result, corrections_of
 from deepthink_cli.io.atomic import replacing
 
 if TYPE_CHECKING:
@@ -48,8 +48,6 @@ def write_samples(folder: Path, row: Result, predictions: Sequence[Prediction]) 
     corrected ones and what was taken off; `scoring` is that of the setting, if it has one. Free answers have a `text`,
     and neither candidates nor scores. Raises DeepThinkError if the write fails.
     """
-    from deepthink_cli.experiments.scorer import corrections_of  # not at the top: reports find samples without torch
-
     corrections = corrections_of(row.setting, predictions)
     labelled = predictions if corrections is None else [correction.prediction for correction in corrections]
     columns: dict[str, list[Any]] = {

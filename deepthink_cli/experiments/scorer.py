@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING
@@ -15,12 +15,12 @@ from deepthink_cli.data.examples import Query, Skipped
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError, option
 from deepthink_cli.evaluation.by_iteration import Evaluator
-from deepthink_cli.experiments.executors.base import JobEvent, RowMade
-from deepthink_cli.experiments.jobs import Job, parts_of
-from deepthink_cli.experiments.progress import InputsScored, JobInfo, JobsDone, JobsStarted
-from deepthink_cli.experiments.results import Corrected, Part, Point, Result, Setting, bits
+from deepthink_cli.experiments.executors.base import InputsScored, JobEvent, JobInfo, JobsDone, JobsStarted, RowMade
+from deepthink_cli.experiments.jobs import Job, Prepared, parts_of
+from deepthink_cli.experiments.results import Corrected, Part, Point, Result, Setting, bits, corrections_of
 from deepthink_cli.generation.answers import answered
 from deepthink_cli.method import Method
+from deepthink_cli.provenance import ModelIdentity
 from deepthink_cli.scoring.heads import observed_layers
 from deepthink_cli.scoring.likelihood import observe_each
 from deepthink_cli.scoring.pipeline import EVALUATED, UNSCORABLE, Chunk, planned, predicted, scored
@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from deepthink_cli.memory import Memory
+
+
+Wanted = dict[Job, list[Setting]]  # jobs that are read together, with the rows that are to be made of each
 
 
 def max_tokens_together(engine: Engine) -> int:
@@ -56,6 +59,16 @@ def together(jobs: Iterable[Job], most: int) -> Iterator[list[Job]]:
             group.append(job)
             tokens += length
         yield group
+
+
+def missing_rows(
+    group: Iterable[Job], written: Collection[Prepared], identity: ModelIdentity, done: Collection[str]
+) -> Wanted:
+    """Jobs that are read together, with the rows that are not `done` of those that are to be `written`."""
+    return {
+        job: [each for each in job.settings(identity) if each.key not in done] if job in written else []
+        for job in group
+    }
 
 
 def work(engine: Engine, wanted: Mapping[Job, Sequence[Setting]], samples: bool = False) -> Iterator[JobEvent]:
@@ -272,13 +285,6 @@ class JobScorer:
             drift=(memory.drift[-1].mean_keys, memory.drift[-1].mean_values) if memory.drift else None,
             corrected=None if corrections is None else _corrected(corrections, bool(demonstrations.labels)),
         )
-
-
-def corrections_of(setting: Setting, predictions: Sequence[Prediction]) -> list[Correction] | None:
-    """The corrections of the predictions that a setting asks for; None if it is of raw scores."""
-    if setting.calibration is None:
-        return None
-    return [prediction.calibrated[setting.calibration] for prediction in predictions]
 
 
 def _corrected(corrections: Sequence[Correction], shared: bool) -> Corrected:

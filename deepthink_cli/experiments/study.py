@@ -25,8 +25,7 @@ from pydantic_core import PydanticKnownError
 from deepthink_cli.errors import InputError, Problems
 from deepthink_cli.experiments.experiment import AXES, Experiment, Word
 from deepthink_cli.experiments.figure import FORMS, FigureOptions
-from deepthink_cli.experiments.folder import open_run_folder
-from deepthink_cli.experiments.shards import with_shards
+from deepthink_cli.experiments.folder import open_run_folder, with_shards
 from deepthink_cli.io.atomic import writing
 from deepthink_cli.io.documents import Document, check_allows_no_code, read_document
 from deepthink_cli.io.mistakes import place, reason

@@ -17,9 +17,8 @@ from statistics import fmean
 from typing import Any, TypeVar, get_args
 
 from deepthink_cli.errors import InputError, Problems, option
-from deepthink_cli.experiments.results import FILE, Part, Result, Setting, grouped, read_results
-from deepthink_cli.experiments.same_data import check_agree
-from deepthink_cli.experiments.shards import with_shards
+from deepthink_cli.experiments.folder import with_shards
+from deepthink_cli.experiments.results import FILE, Part, Result, Setting, check_agree, grouped, read_results
 from deepthink_cli.report.arms import READING, SPLITTING, Arm, is_rival, without_step
 from deepthink_cli.report.significance import Discordant, discordant
 from deepthink_cli.tasks.catalogue import built_in

@@ -176,9 +176,7 @@ def longest(memories: Sequence[Memory]) -> Memory:
 
 def longest_of(members: Sequence[Sequence[Memory]]) -> TokenizedDemonstrations:
     """The demonstrations of the member with the most tokens."""
-    provenance = longest([member[0] for member in members]).provenance
-    assert provenance is not None
-    return provenance.demonstrations
+    return longest([member[0] for member in members]).origin.demonstrations
 
 
 def _predicted(engine: Engine, members: Sequence[Sequence[Memory]], chunk: Chunk) -> list[list[Prediction]]:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from deepthink_cli.data.examples import Query, Skipped
 from deepthink_cli.engine.base import Engine
+from deepthink_cli.model.tokens import TokenizedQuery
 from deepthink_cli.provenance import TokenizedDemonstrations
-from deepthink_cli.scoring.pipeline import NO_REASON, Chunk, planned
+from deepthink_cli.scoring.pipeline import NO_REASON, planned
 from deepthink_cli.scoring.scoring import PLAIN, Scoring
 
 PROBE = 64  # rows that are timed
 EXACT = 10_000  # rows up to which all are tokenised
-_WARM_UP = 8  # rows that are scored before the sample: the first pass allocates
+_WARM_UP = 8  # rows that are scored before the sample
 
 Label = Callable[[Iterable[Query | Skipped]], Iterable[object]]
 
@@ -26,15 +27,15 @@ class Probed:
 
     `skipped` has the rows that cannot be scored, with their places. `tokens` is the number of tokens of the other rows
     with all their candidates. If `exact` is False, not all rows were tokenised: `tokens` is then extrapolated from the
-    sample, and rows that only the tokenizer refuses are not found. The rows of the sample, at `places`, have
-    `timed_tokens` and took `timed_seconds`; loading the model and the memories took `loading` seconds.
+    sample, and rows that only the tokenizer refuses are not found. The `probed` rows of the sample have `timed_tokens`
+    and took `timed_seconds`; loading the model and the memories took `loading` seconds.
     """
 
     rows: int
     skipped: Sequence[tuple[int, Skipped]]
     tokens: int
     exact: bool
-    places: Sequence[int]
+    probed: int
     timed_tokens: int
     timed_seconds: float
     loading: float = 0.0
@@ -51,7 +52,7 @@ class Probed:
 
     def as_json(self) -> dict[str, Any]:
         """The estimate as JSON values."""
-        timed, probed = self.timed_seconds, len(self.places)
+        timed, probed = self.timed_seconds, self.probed
         return {
             "rows": self.rows,
             "skipped": len(self.skipped),
@@ -78,67 +79,41 @@ def probe(
 ) -> Probed:
     """The estimate for `count` rows after these demonstrations: at most `PROBE`, evenly spaced, are labelled and timed.
 
-    A bad row is replaced in the sample by the next good row. Up to `EXACT` rows, all are tokenised. Queries that cannot
-    be scored are skipped or raise InputError, as in `predictions`.
+    Up to `EXACT` rows, all are tokenised. Queries that cannot be scored are skipped or raise InputError, as in
+    `predictions`.
     """
-    exact = count <= EXACT
-    reading = _Reading(count, exact)
-    tokens = 0
-    for chunk in planned(engine, demonstrations, reading.read(rows), scoring=scoring, skip=skip):
-        reading.planned(chunk)
-        tokens += _tokens(chunk)
-    sample = [query for _, query in reading.sample]
+    exact, skipped, read = count <= EXACT, list[tuple[int, Skipped]](), list[tuple[int, Query]]()
+    for place, row in enumerate(rows):
+        if isinstance(row, Skipped):
+            skipped.append((place, row))
+        elif exact or place * PROBE >= len(read) * count:
+            read.append((place, row))
+    good, places = list[tuple[Query, int]](), iter(read)
+    for chunk in planned(engine, demonstrations, [row for _, row in read], scoring=scoring, skip=skip):
+        tokens = map(_tokens, chunk.plan.queries)
+        for row in chunk.rows:
+            place, query = next(places)
+            if isinstance(row, Skipped):
+                skipped.append((place, row))
+            else:
+                good.append((query, next(tokens)))
+    probed = min(PROBE, len(good))
+    sample = [good[number * len(good) // probed] for number in range(probed)]
+    seconds = _seconds(label, [query for query, _ in sample])
+    timed, scored = sum(tokens for _, tokens in sample), count - len(skipped)
+    total = sum(tokens for _, tokens in good) if exact else round(timed * scored / max(1, probed))
+    return Probed(count, skipped, total, exact, probed, timed, seconds)
+
+
+def _seconds(label: Label, sample: Sequence[Query]) -> float:
+    """The seconds that a sample takes, after some of its rows: the first pass allocates."""
     for _ in label(sample[:: max(1, len(sample) // _WARM_UP)]):
         pass
     started = time.perf_counter()
     for _ in label(sample):
         pass
-    seconds = time.perf_counter() - started
-    timed = (
-        tokens if not exact else sum(map(_tokens, planned(engine, demonstrations, sample, scoring=scoring, skip=skip)))
-    )
-    scored = count - len(reading.skipped)
-    return Probed(
-        count,
-        reading.skipped,
-        tokens if exact else round(timed * scored / max(1, len(sample))),
-        exact,
-        [place for place, _ in reading.sample],
-        timed,
-        seconds,
-    )
+    return time.perf_counter() - started
 
 
-class _Reading:
-    """The rows that are tokenised, which are all rows or the sample, and the counts of the other rows."""
-
-    def __init__(self, count: int, exact: bool) -> None:
-        self.count, self.exact = count, exact
-        self.skipped, self.sample = list[tuple[int, Skipped]](), list[tuple[int, Query]]()
-        self._places: list[int] = []  # the places of the rows that were given to the plan
-        self._done = 0
-
-    def read(self, rows: Iterable[Query | Skipped]) -> Iterator[Query | Skipped]:
-        """The rows to be tokenised."""
-        for place, row in enumerate(rows):
-            due = place * PROBE >= len(self.sample) * self.count
-            if isinstance(row, Skipped):
-                self.skipped.append((place, row))
-                continue
-            if due:
-                self.sample.append((place, row))
-            if due or self.exact:
-                self._places.append(place)
-                yield row
-
-    def planned(self, chunk: Chunk) -> None:
-        """Leave out of the sample the rows that the plan skipped."""
-        places = self._places[self._done : self._done + len(chunk.rows)]
-        self._done += len(places)
-        bad = {place: row for place, row in zip(places, chunk.rows, strict=True) if isinstance(row, Skipped)}
-        self.skipped += bad.items()
-        self.sample = [(place, query) for place, query in self.sample if place not in bad]
-
-
-def _tokens(chunk: Chunk) -> int:
-    return sum(len(query.prefix) + sum(map(len, query.answers)) for query in chunk.plan.queries)
+def _tokens(query: TokenizedQuery) -> int:
+    return len(query.prefix) + sum(map(len, query.answers))

@@ -38,14 +38,6 @@ STATES = "states"
 
 
 @dataclass(frozen=True, eq=False)
-class NestedChoice:
-    """The result of a nested cross-validation: the setting chosen for each fold, and whether each row (N,) is right."""
-
-    chosen: tuple[int, ...]
-    right: Bools
-
-
-@dataclass(frozen=True, eq=False)
 class Fit:
     """The places of rows that are labelled with a bias, and the scores of the other rows on which it is fitted.
 
@@ -124,8 +116,8 @@ def best(right: Bools, first: int | None = None) -> int:
 
 def choose_nested(
     outer: Bools, inner: Sequence[Bools], folds: Sequence[Sequence[int]], first: int | None = None
-) -> NestedChoice:
-    """For every fold, the setting that is best on the other folds, and whether it labels the fold's rows right.
+) -> tuple[tuple[int, ...], Bools]:
+    """The setting for each fold that is best on the other folds, and whether (N,) it labels the fold's rows right.
 
     `outer` (S, N): whether a row is right after a memory of all rows outside its fold. `inner[i]` (S, N - n_i): whether
     a row outside fold i, in order, is right after a memory of the rows outside fold i and outside its own fold.
@@ -137,7 +129,7 @@ def choose_nested(
     for of_fold, rows in zip(inner, folds, strict=True):
         chosen.append(best(of_fold, first))
         right[list(rows)] = outer[chosen[-1], list(rows)]
-    return NestedChoice(tuple(chosen), right)
+    return tuple(chosen), right
 
 
 LEVEL = 0.025  # the level of the one-sided test

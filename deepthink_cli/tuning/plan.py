@@ -158,13 +158,8 @@ def _calibrations(
             left_out = ", ".join(few)
             tell(Note(f"not tried: {left_out}: they need {FEWEST} rows {which}, and there are {remaining}"))
             names = tuple(name for name in names if name not in few)
-    simplest = sorted({*names} - {NONE}, key=lambda name: (_needs(name), tuple(CALIBRATIONS).index(name)))
-    return (NONE, *simplest)
-
-
-def _needs(name: str) -> tuple[bool, bool]:
-    """Whether a calibration needs true labels, and whether it needs rows."""
-    return calibration(name).labelled, calibration(name).from_rows
+    methods = [calibration(name) for name in CALIBRATIONS if name in {*names} - {NONE}]
+    return (NONE, *(each.name for each in sorted(methods, key=lambda each: (each.labelled, each.from_rows))))
 
 
 def tokenized(plan: TunePlan, demonstrations: DemonstrationSet) -> tuple[TokenizedDemonstrations, ...]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
@@ -120,19 +119,12 @@ def embeddings(
     from sentence_transformers import SentenceTransformer
 
     texts = ["\n".join(template.values(query.text).values()) for query in queries]
-    with loading(encoder):
-        found = SentenceTransformer(encoder, device="cpu").encode(texts, show_progress_bar=False)
-    return standardised, list(found)
-
-
-@contextmanager
-def loading(encoder: str) -> Iterator[None]:
-    """Raise InputError, naming the encoder, if it cannot be loaded."""
     try:
-        yield
+        found = SentenceTransformer(encoder, device="cpu").encode(texts, show_progress_bar=False)
     except (OSError, ValueError) as error:
         reason = str(error).strip().splitlines()[0]
         raise InputError.of("rival", encoder, f"cannot be loaded as a sentence encoder: {reason}") from error
+    return standardised, list(found)
 
 
 RIVALS: dict[str, Callable[..., tuple[Untrained, Inputs]]] = {

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.artifact.format import Header
+from deepthink_cli.calibration.calibrator import calibrated_by_texts
 from deepthink_cli.calibration.labelled import Measured, by_memory, calibrated_by_rows, observed
 from deepthink_cli.calibration.registry import NONE, calibration, from_rows
-from deepthink_cli.calibration.stored import calibrated_by_texts, with_correction
 from deepthink_cli.corrections import Calibrated
 from deepthink_cli.data.examples import Query
 from deepthink_cli.engine.base import Engine
@@ -46,7 +46,7 @@ from deepthink_cli.tuning.rivals import Rival, judge_rivals
 if TYPE_CHECKING:
     from deepthink_cli.memory import Memory
     from deepthink_cli.scoring.softmax import Floats
-    from deepthink_cli.tuning.nested import HeldOutScores
+    from deepthink_cli.tuning.nested import Bools, HeldOutScores
 
 TIMED = 32  # rows that are labelled to learn the time of a row
 
@@ -191,28 +191,16 @@ def tune(
     tell(Detail(f"{len(sets)} sets of rows, without one or two of {len(plan.folds)} folds"))
     tried = held_out_scores(engine, plan.rows, sets, plan.grid, tell, budget)
     plan = replace(plan, grid=tried.grid)
-    settings = plan.grid.settings
     whole, without = _arranged(plan, sets, tried.scores)
-    gold, others, groups = _gold(plan), _others(plan), plan.rows.groups
-    # The bias for a fold is fitted on scores after memories that have not read the fold.
-    fits = [
-        Fit(fold, scores, gold[rows].tolist(), [groups[row] for row in rows])
-        for fold, scores, rows in zip(plan.folds, without, others, strict=True)
-    ]
-    outer = correctness(whole, gold, settings, fits)
-    inner = []
-    for fold, scores, rows in zip(plan.folds, without, others, strict=True):
-        parts = [[rows.index(row) for row in other] for other in plan.folds if other != fold]
-        of_fold, inputs = gold[rows], [groups[row] for row in rows]
-        inner.append(correctness(scores, of_fold, settings, fits_within(scores, of_fold, inputs, parts)))
-    first = first_choice(settings)
-    nested = choose_nested(outer, inner, plan.folds, first)
+    outer, inner = _judged(plan, whole, without)
+    first = first_choice(plan.grid.settings)
+    chosen, right = choose_nested(outer, inner, plan.folds, first)
     report = TuneReport(
         plan,
         tuple(int(count) for count in outer.sum(axis=1)),
         best(outer, first),
-        nested.chosen,
-        Comparison.of(nested.right.tolist(), outer[0].tolist()),
+        chosen,
+        Comparison.of(right.tolist(), outer[0].tolist()),
         tried.seconds,
         time.perf_counter() - started,
         rivals,
@@ -227,6 +215,23 @@ def tune(
     return replace(report, header=header, seconds_per_row=(time.perf_counter() - began) / len(sample))
 
 
+def _judged(plan: TunePlan, whole: HeldOutScores, without: Sequence[HeldOutScores]) -> tuple[Bools, list[Bools]]:
+    """Whether every setting labels each row right (S, N), by the scores of `_arranged`; and the rows outside each fold.
+
+    The bias for a fold is fitted on scores after memories that have not read the fold.
+    """
+    import numpy as np
+
+    gold, groups, settings = np.array(plan.rows.gold), plan.rows.groups, plan.grid.settings
+    fits, inner = list[Fit](), []
+    for fold, scores, rows in zip(plan.folds, without, _others(plan), strict=True):
+        of_fold, inputs = gold[rows], [groups[row] for row in rows]
+        fits.append(Fit(fold, scores, of_fold.tolist(), inputs))
+        parts = [[rows.index(row) for row in other] for other in plan.folds if other != fold]
+        inner.append(correctness(scores, of_fold, settings, fits_within(scores, of_fold, inputs, parts)))
+    return correctness(whole, gold, settings, fits), inner
+
+
 def _excess(plan: TunePlan, scores: HeldOutScores) -> Excess | None:
     """The label that plain in-context learning gives in excess; None for rows with candidates of their own."""
     names = plan.rows.labels
@@ -234,12 +239,6 @@ def _excess(plan: TunePlan, scores: HeldOutScores) -> Excess | None:
         return None
     given = scores[NONE][plan.grid.settings[0].place].argmax(axis=-1)
     return excess([names[label] for label in given], [names[label] for label in plan.rows.gold])
-
-
-def _gold(plan: TunePlan) -> Any:
-    import numpy as np
-
-    return np.array(plan.rows.gold)
 
 
 def _others(plan: TunePlan) -> list[list[int]]:
@@ -295,9 +294,7 @@ def _make_memory(
     def keep(_: Sequence[int], memories: Sequence[Memory]) -> Iterator[int]:
         (memory,) = memories
         if memory.iteration in (1, setting.method.iterations):
-            assert memory.provenance is not None
-            made_by = replace(memory.provenance, tuned=report.tuned, selected=whole.selected, technique=recorded)
-            first_and_last.append(replace(memory, provenance=made_by))
+            first_and_last.append(memory.recorded(tuned=report.tuned, selected=whole.selected, technique=recorded))
         yield memory.iteration
 
     for iteration in memories_of(engine, setting.technique, [(demonstrations, setting.method)], keep):
@@ -308,7 +305,7 @@ def _make_memory(
             correction = _correction(engine, report, first_and_last, read, scores)
         else:
             correction = calibrated_by_texts(engine, first_and_last, report.stored, report.plan.rows.scoring)
-        first_and_last = with_correction(first_and_last, correction)
+        first_and_last = [memory.recorded(calibrated=correction) for memory in first_and_last]
     return save_memory(first_and_last[-1], output), first_and_last[-1]
 
 
@@ -339,8 +336,7 @@ def _held_out(engine: Engine, report: TuneReport, memory: Memory, scores: HeldOu
     `scores` are the held-out scores (selections, techniques, methods, T, N, C).
     """
     rows, scoring, place = report.plan.rows.queries, report.plan.rows.scoring, report.setting.place
-    assert memory.provenance is not None
-    tokenized = query_tokenizer(engine.tokenizer, memory.provenance.demonstrations, scoring)(rows)
+    tokenized = query_tokenizer(engine.tokenizer, memory.origin.demonstrations, scoring)(rows)
     sums, *states = (scores[name][(*place[:3], memory.iteration - 1)] for name in (NONE, STATES) if name in scores)
     predictions = [
         prediction_of(row, memory.iteration, _scores(each, query, scoring))

@@ -14,7 +14,7 @@ from collections import Counter
 from itertools import product
 
 from deepthink_cli.io.atomic import append
-from deepthink_cli.selection.store import Store
+from deepthink_cli.selection.store import Store, default_folder
 from research.cases import cases, rows_of
 from research.packing import TABLES
 
@@ -34,7 +34,7 @@ def main() -> None:
     case_of = cases(args.model, args.data_dir)
     for seed, task, method in product(SEEDS, TASKS, METHODS):
         if (method, task, seed) not in there:
-            read = case_of(task, seed).job(Store.default(), demos_by=(method,), iterations=1, at="1").demonstrations
+            read = case_of(task, seed).job(Store(default_folder()), demos_by=(method,), iterations=1, at="1").demonstrations
             counts = Counter(example.label for example in read.examples)
             labels = {label: counts[label] for label in read.labels}
             append(FILE, [json.dumps({"method": method, "task": task, "seed": seed, "labels": labels}) + "\n"])

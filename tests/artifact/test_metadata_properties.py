@@ -181,13 +181,9 @@ def codes_of_commands(bases: Bases, path: Path) -> dict[str, int]:
 @pytest.mark.parametrize(
     ("number", "place", "value"),
     [
-        (0, ("calibrated", "bias", "2", "compared", "positive"), 1e308),
-        (0, ("calibrated", "bias", "2", "per_token", "negative"), -1e300),
-        (0, ("calibrated", "sha256"), "x"),
         (0, ("demonstrations", "labels", 0), "other"),
         (0, ("dtypes", "memory"), "float16"),
         (0, ("labels",), ["positive", "positive"]),
-        (0, ("demonstrations", "sha256"), "x"),
         (0, ("demonstrations", "sha256"), DIGEST),
         (0, ("demonstrations", "texts", 0), {"other": "x"}),
         (0, ("model", "tokenizer_sha256"), "²"),
@@ -202,7 +198,6 @@ def codes_of_commands(bases: Bases, path: Path) -> dict[str, int]:
         (1, ("calibrated", "head", "2", "layers"), [2, 1]),
         (2, ("thresholds", "head", "2", "layers"), [2, 1]),
         (2, ("thresholds", "head"), {}),
-        (1, ("calibrated", "method"), "²"),
         (2, ("thresholds", "at", "2", "positive"), 1.5),
         (2, ("thresholds", "folds"), 10**39),
         (2, ("thresholds", "micro_f1"), -0.5),

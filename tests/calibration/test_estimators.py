@@ -13,8 +13,7 @@ from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 
 from deepthink_cli.calibration import estimates
-from deepthink_cli.calibration.discriminants import SHRINKAGES, discriminants
-from deepthink_cli.calibration.nearest_mean import nearest_mean
+from deepthink_cli.calibration.discriminants import SHRINKAGES, discriminants, nearest_mean
 from deepthink_cli.calibration.registry import CALIBRATIONS, calibrations
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.scoring.heads import LinearHead, observed_layers

@@ -118,3 +118,9 @@ def test_rows_that_are_too_long_as_turns_are_found_before_the_weights(
     rows = write_rows(tmp_path / "rows.jsonl", [{"review": "x" * (limit - 10)}])
     assert len(f"{'x' * (limit - 10)} negative") < limit
     assert f"{rows}:1: too long" in refused(capsys, "predict", memory, rows, "-q")
+
+
+def test_a_system_message_needs_a_chat(demos: Path, tmp_path: Path, capsys: Captured) -> None:
+    expected = "--system 'Be brief.': only with --chat; add it, or omit this"
+    assert expected in refused(capsys, "think", demos, "--system", "Be brief.")
+    assert "--system" in refused(capsys, "think", demos, "--chat", "--system", "\udcff")

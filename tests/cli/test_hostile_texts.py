@@ -19,7 +19,6 @@ from deepthink_cli import DemonstrationSet, Method, load_model, predict
 from deepthink_cli.cli.main import run
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.engine.opening import choose_engine
-from deepthink_cli.model.boundary import encode
 
 PLAIN = ["a warm film", "long and dull", "wise", "so so, and then again not so bad at all"]
 HOSTILE = [
@@ -97,11 +96,3 @@ def test_a_row_of_ten_megabytes_is_refused_before_it_is_tokenised(
     assert out == ""
     where = inputs if source == "file" else "standard input"
     assert err == f"deepthink: {where}:2: {TOO_LARGE.format('review')}\n"
-
-
-def test_special_tokens_in_a_text_stay_text(engine: Engine) -> None:
-    special = set(engine.tokenizer.all_special_ids)
-    names = [*engine.tokenizer.all_special_tokens, *HOSTILE]
-    for text, ids in zip(names, encode(engine.tokenizer, names, special=False), strict=True):
-        assert not special & set(ids), text
-        assert ids

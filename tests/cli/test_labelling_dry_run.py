@@ -104,11 +104,6 @@ def test_standard_input_is_refused(memory: Path, capsys: Captured) -> None:
     assert "--dry-run: standard input can be read only once" in capsys.readouterr().err
 
 
-def test_predict_has_json_for_the_estimate_only(memory: Path, inputs: Path, capsys: Captured) -> None:
-    assert run(["predict", str(memory), str(inputs), "--json"]) == 2
-    assert "only with --dry-run" in capsys.readouterr().err
-
-
 def test_json_for_all_commands_does_not_hinder_predict(
     memory: Path, inputs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -24,8 +24,7 @@ from deepthink_cli.events import silent
 from deepthink_cli.experiments import prepare
 from deepthink_cli.experiments.crossing import Crossing
 from deepthink_cli.experiments.jobs import Job
-from deepthink_cli.experiments.plan import planned as plan_run
-from deepthink_cli.experiments.plan import points
+from deepthink_cli.experiments.jobs import planned as plan_run
 from deepthink_cli.experiments.prepare import prepare_jobs
 from deepthink_cli.experiments.results import read_results
 from deepthink_cli.make_memory import ThinkPlan
@@ -147,13 +146,13 @@ def effect_of_run(crossing: Crossing) -> Any:
         else:
             done += [job.pool.sha256, job.pool.queries, job.request, job.evaluated.rows_sha256, options.tokens]
             techniques = options.chosen_techniques
-            done += [(each.name, points(options, each), options.dev_size) for each in techniques]
+            done += [(each.name, options.points(each), options.dev_size) for each in techniques]
             done += [each for each in techniques if isinstance(each, Trained)]
     return repr(done)
 
 
 def _points(job: Job) -> list[Any]:
-    scored = points(job.run.options, job.technique)
+    scored = job.run.options.points(job.technique)
     return [(part, iteration, job.tuning or (gate, job.run.options.positions[0])) for part, gate, iteration in scored]
 
 

@@ -26,15 +26,6 @@ from deepthink_cli.selection.options import TaskOptions
 from deepthink_cli.tuning.options import TuneOptions
 
 PROGRAM: Any = main.program()
-LOADING = (
-    *("think", "predict", "serve", "generate", "chat", "eval", "run", "doctor", "demo", "select", "tune"),
-    *("export", "diff", "quantize", "calibrate", "vectors"),
-)
-STUDIES = ("study plan", "study run")
-MODEL_OPTIONS = {
-    *("--model", "--revision", "--dtype", "--device", "--device-map", "--quantize", "--engine", "--offline"),
-    "--trust-remote-code",
-}
 # The same name, but several values or another object in one of the commands.
 DIFFERENT = {
     (command, name)
@@ -86,24 +77,6 @@ def declarations() -> Iterator[tuple[str, str, tuple[Any, ...]]]:
         for parameter in dict.fromkeys(options_of(command).values()):
             declaration = (parameter.opts, parameter.help, parameter.rich_help_panel, parameter.envvar)
             yield command, parameter.name, declaration
-
-
-@pytest.mark.plugins
-@pytest.mark.parametrize("command", LOADING)
-def test_a_command_that_loads_a_model_has_every_option_of_the_model(command: str) -> None:
-    options = options_of(command)
-    names = MODEL_OPTIONS - ({"--engine"} if command == "run" else set())
-    assert options.keys() >= names
-    assert {options[name].rich_help_panel for name in names} == {"Model"}
-    assert ("--batch-tokens" in options) == (
-        command in ("predict", "serve", "generate", "eval", "run", "select", "tune", "diff", "quantize", "calibrate")
-    )
-
-
-@pytest.mark.parametrize("command", STUDIES)
-def test_a_study_names_its_models_and_the_command_line_how_they_are_computed(command: str) -> None:
-    options = options_of(command).keys()
-    assert options & MODEL_OPTIONS == MODEL_OPTIONS - {"--revision"}
 
 
 def test_an_option_has_the_same_help_panel_and_variable_in_every_command() -> None:

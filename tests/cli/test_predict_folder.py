@@ -185,3 +185,9 @@ def test_options_of_other_formats_are_refused(given: Given, tmp_path: Path, caps
     assert f"--format csv: {folder} is read as Parquet files; omit it" in capsys.readouterr().err
     assert labels(memory, folder, tmp_path / "out.jsonl", "--no-header") == 2
     assert "is read as parquet" in capsys.readouterr().err
+
+
+def test_a_damaged_file_is_named(tmp_path: Path) -> None:
+    write(tmp_path / "a.parquet", text=["x"])
+    (tmp_path / "b.parquet").write_bytes(b"PAR1")
+    assert refusal(tmp_path).startswith(f"{tmp_path}/b.parquet: not a Parquet file (")

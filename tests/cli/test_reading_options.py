@@ -11,14 +11,13 @@ from conftest import write_rows
 from helpers.said import Captured, json_of, output
 
 from deepthink_cli.artifact.opening import open_memory
-from deepthink_cli.cli.main import program, run
+from deepthink_cli.cli.main import run
 
 KINDS = {"positive": ("warm", "wise", "tender", "lively"), "negative": ("dull", "flat", "cold", "stale")}
 ROWS = [(f"a {word} film", label) for label, words in KINDS.items() for word in words]
 CODED = "text,label\n" + "".join(f"{text},{int(label == 'positive')}\n" for text, label in ROWS)
 MAPPED = ["--labels", "0=negative,1=positive"]
 OTHERS = [(f"{text} number {number}", label) for number in range(3) for text, label in ROWS]  # 24 rows
-READ_ROWS = ("think", "predict", "eval", "calibrate", "tune", "select", "vectors", "generate", "diff", "quantize")
 
 
 @pytest.fixture(autouse=True)
@@ -32,14 +31,6 @@ def made(*words: str) -> tuple[str, ...]:
     """The labels of the demonstrations of a memory that `think` makes with these words."""
     assert run(["think", *words, "-T", "1", "-q", "-o", "mem.safetensors"]) == 0
     return tuple(example.label for example in open_memory("mem.safetensors").provenance.demonstrations.examples)
-
-
-@pytest.mark.plugins
-@pytest.mark.parametrize("command", READ_ROWS)
-def test_every_command_that_reads_rows_has_the_options_of_reading(command: str) -> None:
-    options = {flag for each in program().commands[command].params for flag in each.opts}
-    assert {"--format", "--map", "--no-header", "--quotes"} <= options
-    assert ("--labels" in options) == (command not in ("predict", "generate"))
 
 
 def test_values_of_labels_are_mapped_wherever_labels_are_read(capsys: Captured) -> None:

@@ -12,7 +12,7 @@ import pytest
 from conftest import write_rows
 from helpers.said import Captured, output
 
-from deepthink_cli.cli.accuracy import AXIS, LABELS, corrected, curve, distribution, probabilities
+from deepthink_cli.cli.accuracy import AXIS, corrected, curve, probabilities
 from deepthink_cli.cli.console import counted, report, table
 from deepthink_cli.cli.main import run
 from deepthink_cli.data.examples import Query
@@ -146,20 +146,6 @@ def test_a_change_within_noise_is_said_to_be_none(
     lines = printed(capsys, *probabilities(evaluation({1: HALF, 2: HALF}, interval)))
     assert verdict in lines
     assert "ECE is the expected calibration error, over 10 bins of equal width" in lines
-
-
-def test_the_distribution_of_labels_stands_beside_the_true_one(capsys: Captured) -> None:
-    lines = printed(capsys, *distribution(evaluation({1: HALF, 3: [("a", "b")] * 50 + [("b", "b")] * 50})))
-    assert [line.split() for line in lines[2:]] == [["a", "50.0%", "100.0%", "0.0%"], ["b", "50.0%", "0.0%", "100.0%"]]
-
-
-def test_of_many_labels_those_are_shown_that_differ_most(capsys: Captured) -> None:
-    names = [f"l{number:02}" for number in range(20)]
-    pairs = [(name, name) for name in names[:-1]] + [("l19", "l00")]
-    title, _, *lines = printed(capsys, *distribution(evaluation({1: pairs})))
-    assert f"the {LABELS} of 20 that differ most" in title
-    assert len(lines) == LABELS
-    assert {"l00", "l19"} <= {line.split()[0] for line in lines}
 
 
 def test_the_output_fits_a_screen_and_its_details_80_columns(tmp_path: Path, capsys: Captured) -> None:

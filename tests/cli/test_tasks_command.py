@@ -14,6 +14,7 @@ from helpers.tiny import tiny_task
 from deepthink_cli.artifact.format import read_header
 from deepthink_cli.cli.main import run
 from deepthink_cli.tasks.catalogue import built_in
+from deepthink_cli.tasks.files import read_tasks
 
 
 def test_the_list_names_every_task(capsys: Captured) -> None:
@@ -143,3 +144,9 @@ def test_several_tasks_are_no_task_file(capsys: Captured) -> None:
 def test_validate_answers_scripts_too(tmp_path: Path, capsys: Captured) -> None:
     path, _ = tiny_task(tmp_path)
     assert json_of(capsys, "tasks", "validate", path, "--json")["tasks"] == ["tiny"]
+
+
+def test_a_printed_task_file_is_the_task(tmp_path: Path, capsys: Captured) -> None:
+    path = tmp_path / "copy.yaml"
+    path.write_text(output(capsys, "tasks", "bbh/snarks", "--yaml"), encoding="utf-8")
+    assert read_tasks(path) == [built_in()["bbh/snarks"]]

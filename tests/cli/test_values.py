@@ -12,7 +12,7 @@ import typer
 from helpers.said import Captured
 from typer.testing import CliRunner
 
-from deepthink_cli.cli.console import bar, interval_bar, note, report, table, write_json
+from deepthink_cli.cli.console import bar, interval_bar, report, table, write_json
 from deepthink_cli.cli.data_options import PromptArguments
 from deepthink_cli.cli.executor_options import place_of
 from deepthink_cli.cli.grouped import Given, Without, grouped
@@ -127,19 +127,6 @@ def test_a_configuration_file_of_another_format_is_refused(tmp_path: Path) -> No
     assert message == f"config {tmp_path}/a.ini: unknown format '.ini'; use .toml, .yaml or .yml"
 
 
-def test_notes_go_to_stderr_unless_quiet(capsys: Captured) -> None:
-    note("said [bold]plainly[/bold]")
-    note("not said", quiet=True)
-    assert capsys.readouterr() == ("", "said [bold]plainly[/bold]\n")
-
-
-def test_json_goes_to_stdout_on_one_line_as_it_is(capsys: Captured) -> None:
-    write_json({"text": "é\n" + "long " * 100})
-    out, err = capsys.readouterr()
-    assert (out.count("\n"), err) == (1, "")
-    assert out.startswith('{"text": "é\\nlong long ')
-
-
 def test_json_holds_no_nan() -> None:
     with pytest.raises(ValueError, match="not JSON compliant"):
         write_json({"accuracy": float("nan")})
@@ -189,11 +176,6 @@ def test_the_defaults_are_the_papers() -> None:
     assert method.kept == (5,)
 
 
-@pytest.mark.parametrize("eta", [1, 1e-9])
-def test_the_ends_of_etas_interval_are_taken_as_they_are(eta: float) -> None:
-    assert MethodOptions.checked(eta=eta).eta == eta
-
-
 @pytest.mark.parametrize(
     ("keep", "kept"),
     [("last", (9,)), ("all", (1, 2, 3, 4, 5, 6, 7, 8, 9)), ("2", (2,)), ("9,1", (1, 9)), ("1, 4 ,4", (1, 4))],
@@ -205,11 +187,6 @@ def test_the_kept_iterations_are_sorted_and_distinct(keep: str, kept: tuple[int,
 @pytest.mark.parametrize("keep", ["", "first", "1,,2", "-1", "1.5", "1;2", "last,1"])
 def test_other_words_for_what_to_keep_are_refused(keep: str) -> None:
     assert refusals(keep=keep) == (f"keep {keep}: give last, all, or iterations as in 1,3,5",)
-
-
-@pytest.mark.parametrize("device", ["auto", "cpu", "mps", "cuda", "cuda:0", "cuda:12"])
-def test_devices_have_the_names_that_torch_gives_them(device: str) -> None:
-    assert ModelOptions.checked(device=device).device == device
 
 
 @pytest.mark.parametrize("device", ["", "gpu", "CPU", "cuda:", "cuda:x", "cuda:0\n", "cpu:0", "xcuda"])

@@ -42,12 +42,6 @@ def made(llama: BatchedEngine, family: str, dtype: torch.dtype, **fields: Any) -
     return replace(llama.model, network=network, identity=replace(llama.identity, architecture=type(network).__name__))
 
 
-@pytest.mark.parametrize("family", EVERY_FAMILY)
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", pytest.param("float16", marks=pytest.mark.soak)])
-def test_every_family_agrees_with_a_plain_pass(family: str, dtype: str, models: Models) -> None:
-    check_plain_pass(load_model(str(models(family)), dtype=dtype).model, TEXT, QUERY)
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("family", ["bert", "roberta", "electra"])
 def test_an_encoder_that_sees_what_follows_is_refused_by_name(

@@ -76,13 +76,6 @@ def test_an_attention_argument_that_is_not_known_is_a_reason_not_to_pack() -> No
         refuse_unknown({"bias": torch.ones(1), "dropout": 0.0, "position_bias": None})
 
 
-@pytest.mark.parametrize("family", ["bloom", "gpt_neo", "falcon", "mpt"])
-def test_a_model_with_attention_of_its_own_says_so_without_a_warning(family: str, models: Models) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert "its attention is custom code" in load_model(str(models(family))).description
-
-
 def test_layers_that_share_keys_and_values_are_a_reason_not_to_pack(models: Models) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error", RuntimeWarning)
@@ -141,12 +134,6 @@ def test_the_padded_engine_is_given_where_it_is_asked_for(family: str, models: M
     engine = choose_engine(without_engine(models(family)), "padded")
     assert isinstance(engine, PaddedEngine)
     assert_scores_are_right(engine)
-
-
-@pytest.mark.parametrize("family", ["bloom", "gpt_neo"])
-def test_a_network_that_cannot_be_packed_is_refused_where_packing_is_asked_for(family: str, models: Models) -> None:
-    with pytest.raises(InputError, match=r"^engine packed: its attention is custom code .*; use engine padded$"):
-        load_model(str(models(family)), engine="packed")
 
 
 def test_an_unknown_engine_is_refused_with_the_names_of_the_known_ones(models: Models) -> None:

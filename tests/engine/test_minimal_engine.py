@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import Models
+from conftest import REVIEWS, Models
 from helpers.tiny import run_files, run_words
 from transformers import PreTrainedTokenizerBase
 
@@ -103,3 +103,12 @@ def test_a_run_makes_its_rows_with_it(models: Models, tmp_path: Path, monkeypatc
     rows = [json.loads(line) for line in run_files(tmp_path / "out")["results.jsonl"].splitlines()]
     assert len(rows) == 2 * 2 * 2 * 3  # parts, seeds, etas, iterations
     assert {row["n"] for row in rows} == {12}
+
+
+def test_what_it_leaves_out_has_a_default(engine: Similarity, memories: list[Memory]) -> None:
+    assert (engine.device, engine.notice, engine.warning, engine.tokens_together) == ("cpu", None, None, 1)
+    assert engine.tokens_held(3) > 10**6 * len(REVIEWS)
+    assert engine.place(memories[0]) is memories[0]
+    engine.check_ids([10**9], "a query")
+    engine.check_memory(memories[0])
+    assert "dtype float32" in engine.advice()

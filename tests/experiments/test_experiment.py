@@ -6,7 +6,6 @@ import json
 import pickle
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -22,8 +21,7 @@ from deepthink_cli.errors import InputError
 from deepthink_cli.experiments import estimate
 from deepthink_cli.experiments.crossing import Box, count, cross, split, without
 from deepthink_cli.experiments.experiment import Experiment
-from deepthink_cli.experiments.jobs import Job, known
-from deepthink_cli.experiments.plan import Run
+from deepthink_cli.experiments.jobs import Job, Run, known
 from deepthink_cli.experiments.prepare import prepare_run
 from deepthink_cli.model.opening import open_model
 from deepthink_cli.model.options import ModelOptions
@@ -111,28 +109,18 @@ def prepared(models: Models, tmp_path: Path) -> list[Job]:
     return known(prepare_run(Run(options, spec, tuple(find_tasks([str(task)])), Source(data)), tmp_path / "out"))
 
 
-def test_what_is_repeated_are_tokens_inputs_and_steps(
+def test_what_is_repeated_are_tokens_that_are_read_and_scored(
     prepared: list[Job], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     length = sum(len(job.demonstrations.token_ids) for job in prepared)
+    of_input = estimate.lengths_of(prepared[0].task)[1]
     found = []
-    for rates in ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0)):
+    for rates in ((1.0, 0.0), (0.0, 1.0)):
         monkeypatch.setattr(estimate, "measure", lambda *_, rates=rates: rates)
         estimated = estimate.estimate_runs(prepared, tmp_path / "out")
         assert estimated.seconds is not None
         found.append(round(estimated.seconds - estimated.loading, 6))
-    assert found == [(1 + 2 * 2) * length, 2 * 12 * 5, 0]
-
-
-def test_tasks_that_are_not_timed_are_like_the_mean(
-    prepared: list[Job], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(estimate, "measure", lambda *_: (0.0, 1.0, 0.0))
-    monkeypatch.setattr(estimate, "BUDGET", -1.0)
-    again = known(prepare_run(replace(prepared[0].run), tmp_path / "out"))
-    estimated = estimate.estimate_runs([*prepared, *again], tmp_path / "out")
-    assert estimated.inputs == 2 * 2 * 12 * 5
-    assert estimated.seconds == pytest.approx(estimated.inputs + estimated.loading)
+    assert found == [(1 + 2 * 2) * length, 2 * 12 * 5 * of_input]
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(0, "0 s"), (99.4, "99 s"), (270, "4.5 minutes"), (26_000, "7.2 hours")])

@@ -25,8 +25,8 @@ from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.events import Event
 from deepthink_cli.experiments import scorer
+from deepthink_cli.experiments.executors.base import JobsStarted
 from deepthink_cli.experiments.folder import LOCK, open_run_folder
-from deepthink_cli.experiments.progress import JobsStarted
 from deepthink_cli.experiments.results import FILE, read_results
 from deepthink_cli.scoring.pipeline import SAME_TOKENS, TOO_LONG, UNSCORABLE, planned
 from deepthink_cli.thinking import think_together

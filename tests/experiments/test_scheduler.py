@@ -17,12 +17,12 @@ from deepthink_cli.events import Event as Told
 from deepthink_cli.events import Warn, silent
 from deepthink_cli.experiments.crossing import cross
 from deepthink_cli.experiments.executors.base import Died, Event, Failed, Message, Open, Opened, RowMade, Unit
+from deepthink_cli.experiments.executors.handler import RunUnit
 from deepthink_cli.experiments.experiment import Experiment
 from deepthink_cli.experiments.jobs import Prepared as Job
 from deepthink_cli.experiments.prepare import prepare
 from deepthink_cli.experiments.results import FILE
 from deepthink_cli.experiments.run import RunSummary, execute
-from deepthink_cli.experiments.units import RunUnit
 from deepthink_cli.model.options import ModelOptions
 
 

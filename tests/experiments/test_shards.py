@@ -15,8 +15,8 @@ from helpers.tiny import run_words
 from deepthink_cli.cli.main import run
 from deepthink_cli.errors import InputError
 from deepthink_cli.experiments.executors import local
+from deepthink_cli.experiments.folder import MANIFEST, Shard
 from deepthink_cli.experiments.results import FILE
-from deepthink_cli.experiments.shards import MANIFEST, Shard
 
 
 @pytest.fixture

@@ -23,6 +23,8 @@ from deepthink_cli.model.fingerprint import weight_files, weights_sha256
 from deepthink_cli.model.opening import open_model
 from deepthink_cli.model.options import ModelOptions
 
+pytestmark = pytest.mark.usefixtures("loaded_anew")
+
 
 @pytest.fixture
 def model(models: Models, tmp_path: Path) -> Path:
@@ -113,9 +115,6 @@ def test_tensors_that_share_bytes_are_damage(model: Path) -> None:
     (model / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + bytes(999))
     with pytest.raises(DeepThinkError, match=r"its tensors are larger than the file; get the whole checkpoint"):
         weights_sha256([model / "model.safetensors"])
-
-
-pytestmark = pytest.mark.usefixtures("loaded_anew")
 
 
 @pytest.fixture

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import REVIEWS, Models, read, readings_of, shared, write_rows
+from conftest import REVIEWS, read, shared, write_rows
 from helpers.families import BOS, build_tokenizer, write_model
 from helpers.said import Captured, refused
 from helpers.tiny import run_words
 from tokenizers import processors
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
-from deepthink_cli import DemonstrationSet, Example, Method, Query, load_model, score, tokenize_queries
+from deepthink_cli import DemonstrationSet, Example, load_model
 from deepthink_cli.cli.main import run
 from deepthink_cli.errors import InputError
 from deepthink_cli.model.boundary import demonstration_ids, encode, special_ids
@@ -68,20 +68,6 @@ def test_llama_with_eos_reads_the_demonstrations_without_it() -> None:
     )
     assert ending(TEXT)["input_ids"][-1] == ending.eos_token_id
     assert demonstration_ids(ending, TEXT) == demonstration_ids(plain, TEXT) == plain(TEXT)["input_ids"]
-
-
-def test_one_reading_is_plain_in_context_learning_where_the_tokenizer_appends(
-    models: Models, reviews: DemonstrationSet, tmp_path: Path
-) -> None:
-    folder = write_model(tmp_path, "llama")
-    ruled(f"{BOS} $A {BOS}").save_pretrained(folder)
-    (query,) = tokenize_queries(build_tokenizer(), reviews.template, [Query("a joy", ("positive", "negative"))])
-    scores = []
-    for source in (models("llama"), folder):
-        engine = load_model(str(source))
-        (memory,) = readings_of(engine, reviews, Method(1))
-        scores.append(score(engine, memory, [query])[0].sums)
-    assert scores[0] == scores[1]
 
 
 @pytest.fixture

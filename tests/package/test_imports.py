@@ -8,7 +8,6 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
-from conftest import readings_of
 from helpers.forks import Forks
 from helpers.imports import HEAVY, ORDER, modules_after, modules_of
 
@@ -123,15 +122,6 @@ def test_the_registries_and_the_header_of_a_memory_do_not_import_torch() -> None
     names = ("updates", "techniques", "calibration", "selection", "engine")
     modules = (*(f"{name}.registry" for name in names), "export", "artifact.format", "tasks.catalogue")
     assert not modules_of("".join(f"import deepthink_cli.{name}\n" for name in modules)) & HEAVY
-
-
-def test_inspect_does_not_import_torch(tmp_path: Path) -> None:
-    from deepthink_cli import DemonstrationSet, Example, load_model, save_memory
-
-    engine = load_model()
-    given = DemonstrationSet.of([Example("good", "yes"), Example("bad", "no")], "{text}: {label}")
-    save_memory(next(readings_of(engine, given)), tmp_path / "mem.safetensors")
-    assert not modules_after(["inspect", "--verify", str(tmp_path / "mem.safetensors")]) & HEAVY
 
 
 IMPORT_ALL = """

@@ -1,4 +1,4 @@
-"""Packages of other people: what they add by entry points is known wherever names are; a broken one is a warning."""
+"""Packages of other people: what they add by entry points is known wherever names are, with options of its own."""
 
 from __future__ import annotations
 
@@ -10,12 +10,19 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from inspect import signature
 from pathlib import Path
+from typing import Annotated
 
 import pytest
 from helpers.forks import Forks
 from helpers.guests import TASK, Guest, install
 from helpers.imports import HEAVY
+from helpers.said import Captured
+
+from deepthink_cli.cli.grouped import Given, grouped
+from deepthink_cli.cli.options import CommonArguments
+from deepthink_cli.options import OUTPUT, Flag, Options, joined
 
 MODULE = '''
 import json
@@ -25,9 +32,7 @@ from typing import Annotated
 
 from deepthink_cli.calibration.registry import Calibration
 from deepthink_cli.artifact.container import Described, Opener
-from deepthink_cli.export import Exporter, Written
 from deepthink_cli.options import METHOD, Flag, Options
-from deepthink_cli.selection.base import Choice, SelectionMethod
 from deepthink_cli.tasks.judges import Judge
 from deepthink_cli.techniques.base import Technique
 from deepthink_cli.plugins.context_tuning.technique import ContextTuning
@@ -40,14 +45,6 @@ class Mirrored(Technique):
 
     def change(self, demonstrations):
         return replace(demonstrations, examples=demonstrations.examples + demonstrations.examples[::-1])
-
-class Last(Technique):
-    summary = "the last K demonstrations"
-    source = "this test"
-    parameter = "K"
-
-    def change(self, demonstrations):
-        return replace(demonstrations, examples=demonstrations.examples[-self.number :])
 
 @dataclass(frozen=True)
 class Whole(ContextTuning):
@@ -64,11 +61,6 @@ class Halfway(UpdateRule):
         return history.lerp(present, self.share), None
 
 level = Calibration("level", lambda logs: 0 * logs.mean(axis=0), "batch", "no correction", "this test")
-last = SelectionMethod(lambda pool, shots, draw: Choice(range(len(pool))[-shots:]), "the last rows", "this test")
-
-def write_shapes(export):
-    export.output.write_text(str([tuple(tensor.shape) for tensor in export.memory.keys]))
-    return Written({"layers_written": len(export.memory.keys)}, ["shapes of every layer"])
 
 class Brief(Judge):
     summary = "the answer has no more words than asked for"
@@ -97,7 +89,6 @@ def describe(path, verify):
 
 links = Opener(follow, describe, "links", "the name of a memory", "this test", LinkOptions)
 
-shapes = Exporter(write_shapes, "list of shapes", "the shapes of the keys", "this test")
 task = Path(__file__).parent / "weather.yaml"
 
 def hello(name: str = "you") -> None:
@@ -113,25 +104,89 @@ class Own(PaddedEngine):
     def description(self):
         return "an engine of somebody else's"
 """
+COMMAND = '''
+import typer
+from typing import Annotated
+
+from deepthink_cli.cli.about import about
+from deepthink_cli.cli.console import note, report, write_json
+from deepthink_cli.cli.grouped import Given, grouped
+from deepthink_cli.cli.options import CommonArguments
+from deepthink_cli.errors import InputError
+from deepthink_cli.model.options import ModelOptions
+
+@about("count 3 --json", group="Counting", first="as_json quiet")
+@grouped
+def count(
+    to: Annotated[int, typer.Argument()], *, model: Given[ModelOptions], common: CommonArguments
+) -> None:
+    """Count to a number."""
+    if to < 0:
+        raise InputError.of("to", to, "cannot be counted to; give 0 or more")
+    1 / to
+    note("counting", common.quiet)
+    write_json({"to": to, "model": model.model}) if common.as_json else report(str(to))
+'''
+OBJECTS = '''
+from typing import Annotated
+from pydantic import Field
+
+from deepthink_cli.calibration.registry import Calibration
+from deepthink_cli.export import Exporter
+from deepthink_cli.options import DATA, OUTPUT, Flag, Options
+from deepthink_cli.calibration.discriminants import nearest_mean
+from deepthink_cli.selection.base import Choice, SelectionMethod
+from deepthink_cli.techniques.base import Technique
+
+class FirstOnes(Technique):
+    """The first K demonstrations."""
+
+    summary, source, parameter, smallest = "the first K demonstrations", "this test", "K", 1
+
+    def change(self, demonstrations):
+        from dataclasses import replace
+        return replace(demonstrations, examples=demonstrations.examples[: self.number])
+
+class Words(Options):
+    words: Annotated[Annotated[int, Field(ge=1)], Flag(DATA, "The most words of a text.", "N")] = 3
+
+def short(pool, shots, draw, words):
+    return Choice([n for n, row in enumerate(pool.rows) if len(str(row.text).split()) <= words][:shots])
+
+brief = SelectionMethod(short, "short texts", "this test", options=Words)
+
+class Separator(Options):
+    between: Annotated[str, Flag(OUTPUT, "What stands between labels.", "TEXT", hint="TEXT, as in --between ,")]
+
+def write(export):
+    export.output.write_text(export.options.between.join(export.memory.provenance.demonstrations.labels))
+
+labels = Exporter(write, "labels", "the labels of a memory", "this test", options=Separator)
+near = Calibration("near", nearest_mean, "labelled", "the nearest label", "this test", of_states=True)
+'''
 ENTRIES = {
     "updates": "halfway = guest:Halfway",
-    "calibrations": "level = guest:level",
-    "selections": "last = guest:last",
+    "calibrations": "level = guest:level\nnear = doors:near",
+    "selections": "brief = doors:brief",
     "tasks": "weather = guest:task",
     "engines": "own = guest_engine:Own",
-    "techniques": "mirrored = guest:Mirrored\nlast = guest:Last\nwhole = guest:Whole",
-    "exporters": "shapes = guest:shapes",
+    "techniques": "mirrored = guest:Mirrored\nfirst-ones = doors:FirstOnes\nwhole = guest:Whole",
+    "exporters": "labels = doors:labels",
     "judges": "brief = guest:brief",
     "openers": "guest-link = guest:links",
-    "commands": "hello = guest:hello",
+    "commands": "hello = guest:hello\ncount = doors_command:count",
 }
+ROWS = [("sun", "yes"), ("rain", "no"), ("sun all day long", "yes"), ("rain again", "no"), ("warm", "yes")]
 
 
 @pytest.fixture(scope="module")
 def guest(tmp_path_factory: pytest.TempPathFactory, libraries: Forks) -> Iterator[Guest]:
     """A folder with an installed package, a task file of it, and demonstrations."""
     folder = tmp_path_factory.mktemp("guest")
-    installed = install(folder, libraries, ENTRIES, guest=MODULE, guest_engine=ENGINE)
+    modules = {"guest": MODULE, "guest_engine": ENGINE, "doors": OBJECTS, "doors_command": COMMAND}
+    installed = install(folder, libraries, ENTRIES, **modules)
+    solved = [json.dumps({"text": f"{text} {n}", "label": label}) for n in range(3) for text, label in ROWS]
+    (folder / "rows.jsonl").write_text("\n".join(solved) + "\n")
     (folder / "weather.yaml").write_text(TASK)
     (folder / "weather").mkdir()
     for split in ("train", "test"):
@@ -169,13 +224,13 @@ def test_techniques_of_another_package_make_memories(guest: Guest) -> None:
 
 def test_techniques_of_another_package_are_run_and_reported(guest: Guest) -> None:
     done = guest.run(
-        "run --task weather --data-dir . -T 2 --technique deep-thinking,mirrored,last-2,whole:steps=2 -o runs",
+        "run --task weather --data-dir . -T 2 --technique deep-thinking,mirrored,first-ones-1,whole:steps=2 -o runs",
         "report runs --output-format csv",
     )
     assert done.returncode == 0, done.stderr
     table = list(csv.DictReader(done.stdout[done.stdout.index("model,") :].splitlines()))
     assert {row["technique"] for row in table} == {
-        *("", "mirrored", "last-2"),
+        *("", "mirrored", "first-ones-1"),
         "whole steps=2 lr=0.001 dropout=0 seed=0",
     }
     assert all(row["icl_mean"] for row in table)  # each has the baseline of Deep-Thinking
@@ -202,11 +257,6 @@ def test_the_package_of_the_documentation_works(tmp_path: Path, libraries: Forks
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("wrote mem.npz: NumPy archive of ")
-
-
-def test_an_unknown_technique_is_refused_with_those_of_another_package(guest: Guest) -> None:
-    refused = guest.run("think demos.jsonl --technique mirror")
-    assert "composed, ct-kv, last-K with K from 2 (as in last-5), mirrored or whole" in refused.stderr
 
 
 def test_a_judge_of_another_package_judges_the_answers_of_a_task(guest: Guest) -> None:
@@ -261,7 +311,7 @@ def test_help_names_what_other_packages_add(guest: Guest) -> None:
     )
     assert done.returncode == 0, done.stderr
     words = set(done.stdout.replace(",", " ").replace(".", " ").replace(";", " ").split())
-    assert words >= {"mirrored", "halfway", "level", "last", "hello", "shapes"}
+    assert words >= {"mirrored", "halfway", "level", "hello", "labels"}
     assert "Greet somebody." in done.stdout
     assert "hello me" in done.stdout
 
@@ -270,7 +320,7 @@ def test_objects_of_another_package_are_listed(guest: Guest) -> None:
     done = guest.run("list --json")
     assert done.returncode == 0, done.stderr
     rows = {(row["kind"], row["name"]): (row["summary"], row["source"]) for row in json.loads(done.stdout)}
-    assert rows["techniques", "last-K"] == ("the last K demonstrations", "this test")
+    assert rows["techniques", "first-ones-K"] == ("the first K demonstrations", "this test")
     assert rows["techniques", "whole"] == ("Context Tuning in sight of every token", "")
     assert rows["updates", "halfway"] == ("The mean of what was read and what is read.", "")
     assert ("engines", "own") in rows
@@ -347,3 +397,81 @@ def test_what_is_not_what_its_kind_asks_for_is_left_out_with_one_warning(tmp_pat
     for kind, entry, reason in WRONG:
         (warning,) = [line for line in warnings if f"deepthink.{kind} {entry.split()[0]!r}" in line]
         assert f"is not used: {reason}" in warning
+
+
+def test_a_command_has_its_group_its_example_and_the_options_that_all_commands_share(guest: Guest) -> None:
+    first, page, done, loud = guest.each("--help", "count --help", "count 3 --json -q -m gpt2", "count 3")
+    assert "Counting" in first.stdout
+    assert "Example: deepthink count 3 --json" in page.stdout
+    assert "more options: deepthink count --help-all" in page.stdout
+    assert "--model" not in page.stdout
+    assert (json.loads(done.stdout), done.stderr) == ({"to": 3, "model": "gpt2"}, "")
+    assert loud.stderr == "counting\n"
+
+
+def test_a_mistake_of_its_user_is_one_line_and_a_bug_has_a_traceback_with_debug(guest: Guest) -> None:
+    refused, failed = guest.each("count --json -- -1", "count 0 --debug")
+    assert (refused.returncode, refused.stderr) == (2, "deepthink: --to -1: cannot be counted to; give 0 or more\n")
+    assert failed.returncode == 70
+    assert "Traceback" in failed.stderr
+
+
+def test_a_technique_numbers_from_where_it_likes(guest: Guest) -> None:
+    words = "think demos.jsonl -T 1 -o one.safetensors -q --technique"
+    done, refused = guest.each(f"{words} first-ones-1", f"{words} first-ones-0")
+    assert done.returncode == 0, done.stderr
+    assert "first-ones-K with K from 1 (as in first-ones-5)" in refused.stderr
+
+
+def test_a_selection_method_has_options_of_its_own(guest: Guest) -> None:
+    words = "select rows.jsonl --shots 2 -o chosen.jsonl --demos-by"
+    done, other, zero = guest.each(f"{words} brief --words 2", f"{words} random --words 2", f"{words} brief --words 0")
+    assert done.returncode == 0, done.stderr
+    chosen = [json.loads(line)["text"] for line in (guest.folder / "chosen.jsonl").read_text().splitlines()]
+    assert all(len(text.split()) <= 2 for text in chosen)
+    assert other.stderr == "deepthink: --words 2: only with --demos-by brief; omit it\n"
+    assert (zero.returncode, zero.stderr[:22]) == (2, "deepthink: --words 0: ")
+
+
+@pytest.mark.plugins
+def test_an_exporter_has_options_of_its_own(guest: Guest) -> None:
+    words = "export mem.safetensors -o labels.txt --to"
+    done, needed, refused = guest.each(f"{words} labels --between +", f"{words} labels", f"{words} mlx --between +")
+    assert done.returncode == 0, done.stderr
+    assert (guest.folder / "labels.txt").read_text() in ("yes+no", "no+yes")
+    assert needed.stderr == "deepthink: --to labels needs --between TEXT, as in --between ,\n"
+    assert refused.stderr == "deepthink: --between +: only with --to labels; omit it\n"
+
+
+def test_an_option_whose_name_is_taken_is_left_out_with_a_warning(capsys: Captured) -> None:
+    class Quiet(Options):
+        quiet: Annotated[bool, Flag(OUTPUT, "No words.")] = False
+        loud: Annotated[bool, Flag(OUTPUT, "Many words.")] = False
+
+    class Loud(Options):
+        loud: Annotated[bool, Flag(OUTPUT, "More words.")] = True
+
+    both = joined("Both", {"quiet": Quiet, "loud": Loud})
+    assert [*both.model_fields] == ["quiet", "loud"]
+
+    def command(*, own: Given[both], common: CommonArguments) -> None:  # type: ignore[valid-type]
+        raise AssertionError
+
+    command.__annotations__["own"] = Given[both]
+    options = signature(grouped(command)).parameters
+    assert [*options].count("quiet") == 1
+    assert capsys.readouterr().err.splitlines() == [
+        "warning: the option 'loud' of loud is not used: the name is taken",
+        "warning: the option 'quiet' of quiet is not used: the name is taken",
+    ]
+
+
+def test_a_calibration_that_compares_hidden_states_is_stored_and_used(guest: Guest) -> None:
+    stored, done, refused = guest.each(
+        "calibrate mem.safetensors rows.jsonl --calibrate near -o near.safetensors -q",
+        "eval near.safetensors rows.jsonl --json",
+        "predict mem.safetensors rows.jsonl --calibrate bogus",
+    )
+    assert (stored.returncode, done.returncode) == (0, 0), done.stderr
+    assert json.loads(done.stdout)["judged"]["correction"] == "stored"
+    assert "near" not in refused.stderr.partition("use ")[2]

@@ -37,14 +37,6 @@ def test_pocket_loads_like_any_other_model() -> None:
     assert network.config.vocab_size == len(AutoTokenizer.from_pretrained(POCKET))
 
 
-def test_the_examples_are_enough_and_balanced() -> None:
-    demos, labelled = reviews("demos.jsonl"), reviews("labelled.jsonl")
-    assert len(demos) >= 8
-    assert len(labelled) >= 60
-    assert not {text for text, _ in demos} & {text for text, _ in labelled}
-    assert sum(label == "positive" for _, label in labelled) == len(labelled) // 2
-
-
 @pytest.mark.parametrize(
     "words",
     [("negative", "positive"), ("positive", "negative"), ("table", "river")],
@@ -57,11 +49,6 @@ def test_pocket_follows_its_demonstrations_whatever_the_words_mean(words: tuple[
     queries = [Query(text, words, gold=renamed[label]) for text, label in reviews("labelled.jsonl")]
     right = sum(row.label == row.query.gold for row in predict(pocket, memory, queries))
     assert right / len(queries) >= 0.75
-
-
-def test_line_breaks_are_tokens_of_their_own(pocket: Engine) -> None:
-    pieces = pocket.tokenizer.tokenize("Review: fine\nSentiment: good\n\nReview:")
-    assert [piece for piece in pieces if "Ċ" in piece] == ["Ċ"] * 3
 
 
 def test_scores_in_bfloat16_agree_with_those_in_float32_as_far_as_docs_promise(pocket: Engine) -> None:

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
-import random
-import termios
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from itertools import count
 from pathlib import Path
 from threading import Thread
-from typing import IO, BinaryIO
+from typing import BinaryIO
 
 import pytest
-from conftest import Soak, write_rows
+from conftest import write_rows
 from helpers.forks import Child, Forks
 
 from deepthink_cli.cli.main import run
-from deepthink_cli.cli.process import INTERRUPTED
 
 LABELS = ("good", "bad")
 pytestmark = pytest.mark.soak  # minutes of rows; in the suite streams are closed and interrupted in tests/cli
@@ -104,45 +99,3 @@ def test_memory_does_not_grow_with_the_inputs_and_their_order_is_kept(
     small, large = peak(forks, memory, few, tmp_path / "few"), peak(forks, memory, many, tmp_path / "many")
     print(f"peak at {few:,} inputs {small / 1024:.1f} MiB, at {many:,} {large / 1024:.1f} MiB")
     assert large <= 1.1 * small
-
-
-def wait_until_full(pipe: IO[bytes]) -> None:
-    """Wait until nothing more is written to a pipe that nobody reads."""
-    waiting, before = bytearray(4), b""
-    while waiting != before:
-        before = bytes(waiting)
-        time.sleep(0.3)
-        fcntl.ioctl(pipe, termios.FIONREAD, waiting)
-
-
-def interrupted(forks: Forks, memory: str, draw: random.Random, when: str, errors: Path) -> float:
-    """Send Ctrl-C to a process that is starting, is read, or is not; returns how many seconds it then took."""
-    with predicting(forks, memory, inputs(count()), errors) as started:
-        lines = [] if when == "starting" else [started.stdout.readline()]
-        rest = Thread(target=lambda: lines.extend(started.stdout), daemon=True)
-        if when == "full":
-            wait_until_full(started.stdout)
-        else:
-            rest.start()
-        time.sleep(0.05 + draw.random())
-        sent = time.monotonic()
-        started.child.interrupt()
-        code = started.child.wait(30)
-        took = time.monotonic() - sent
-        if when == "full":
-            rest.start()
-        rest.join(10)
-    assert (code, errors.read_text()) == (130, f"{INTERRUPTED}\n")
-    for number, line in enumerate(lines):
-        check(line, number)
-    return took
-
-
-@pytest.mark.parametrize("when", ["starting", "read", "full"])
-def test_ctrl_c_ends_it_within_a_second_with_whole_rows(
-    forks: Forks, memory: str, soak: Soak, when: str, tmp_path: Path
-) -> None:
-    draw = soak.draw(f"interrupt {when}")
-    took = [interrupted(forks, memory, draw, when, tmp_path / "errors") for _ in range(8)]
-    print(f"\nCtrl-C took at most {max(took):.2f} s")
-    assert max(took) < 1

@@ -105,12 +105,6 @@ def test_its_rows_are_shown_and_counted(task: Path, capsys: Captured) -> None:
     assert "split test, 20 rows" in shown
 
 
-def test_its_rows_are_not_overwritten(task: Path, capsys: Captured) -> None:
-    data = task.parent / "data.csv"
-    assert run(["think", "--task", str(task), "-m", "pocket", "-o", str(data)]) == 2
-    assert "the same file as" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [

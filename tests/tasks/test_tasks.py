@@ -89,14 +89,6 @@ def test_a_family_fills_in_its_members(tmp_path: Path) -> None:
     assert (one.name, one.folder, two.shots, two.groups) == ("mine/one", "family/one", 5, ["mine/odd"])
 
 
-@pytest.mark.parametrize("text", ["- a list", "a: [", "\x00", ""])
-def test_a_file_that_is_no_task_is_refused(tmp_path: Path, text: str) -> None:
-    path = tmp_path / "odd.yaml"
-    path.write_text(text, encoding="utf-8")
-    with pytest.raises(InputError, match=r"odd\.yaml"):
-        read_tasks(path)
-
-
 @pytest.mark.parametrize(
     ("fields", "reason"),
     [
@@ -177,20 +169,3 @@ def test_a_prompt_is_the_golden_one_to_the_byte(golden: str) -> None:
 
 def test_every_golden_file_belongs_to_a_task() -> None:
     assert {path.stem for path in GOLDEN.glob("*.txt")} == set(NAMES)
-
-
-@pytest.mark.parametrize(
-    ("task", "text", "label", "prompt"),
-    [
-        ("sst2", {"sentence": " good ", "label": 1}, "positive", "Review: good\nSentiment: positive\n\n"),
-        ("sst5", {"text": "good", "label": 0}, "terrible", "Review: good\nSentiment: terrible\n\n"),
-        ("trec", {"text": "Who ?", "coarse_label": 3}, "Person", "Question: Who ?\nType: Person\n\n"),
-        ("mr", {"text": "bad", "label": 0}, "negative", "Review: bad\nSentiment: negative\n\n"),
-        ("agnews", {"text": "News", "label": 3}, "Technology", "Article: News\nCategory: Technology\n\n"),
-    ],
-)
-def test_the_papers_table_of_templates(task: str, text: dict[str, object], label: str, prompt: str) -> None:
-    found = built_in()[task]
-    query = query_of(found, Row(text, "row"))
-    assert query.gold == label
-    assert found.prompt.demonstrations([(query.text, label)]) == prompt

@@ -1,4 +1,4 @@
-"""The interface of executors: what is said to workers, the workers, the places of work, and the version of the code."""
+"""The interface of executors: what a run tells of its progress, what is said to workers, and the places of work."""
 
 from __future__ import annotations
 
@@ -12,15 +12,82 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from deepthink_cli.errors import Naming, Problem, current_naming
+from deepthink_cli.events import Event as Told
 from deepthink_cli.events import Tell
-from deepthink_cli.experiments.progress import InputsScored, JobInfo, JobsDone, JobsStarted
 from deepthink_cli.experiments.results import Result
 from deepthink_cli.provenance import ModelIdentity
 from deepthink_cli.registry import Registry, loaded
 
 if TYPE_CHECKING:
+    from deepthink_cli.experiments.jobs import Run
     from deepthink_cli.scoring.pipeline import Part
     from deepthink_cli.scoring.prediction import Prediction
+
+
+@dataclass(frozen=True)
+class JobInfo:
+    """What is shown of a job: `label` names it, `calibration` is the first of the run; `gates` counts them.
+
+    `key` is that of the first row to be made, which no other job has. `fewer` says which demonstrations do not fit, if
+    they were chosen where the job is done.
+    """
+
+    key: str
+    label: str
+    gates: int
+    calibration: str
+    fewer: str | None = None
+
+
+@dataclass(frozen=True)
+class RunsPrepared(Told):
+    """Runs into the folder `out` are about to begin; told first."""
+
+    runs: Sequence[Run]
+    out: Path
+
+
+@dataclass(frozen=True)
+class JobsPlanned(Told):
+    """Jobs have missing rows, for which inputs are scored; told again for those of every further model."""
+
+    jobs: int
+    inputs: int
+
+
+@dataclass(frozen=True)
+class JobsStarted(Told):
+    """Jobs of one task start together, and are done together; with several workers, others may start meanwhile."""
+
+    jobs: Sequence[JobInfo]
+
+
+@dataclass(frozen=True)
+class InputsScored(Told):
+    """Inputs of a job were scored."""
+
+    job: JobInfo
+    inputs: int
+
+
+@dataclass(frozen=True)
+class RowWritten(Told):
+    """A row of a job was written."""
+
+    job: JobInfo
+    row: Result
+
+
+@dataclass(frozen=True)
+class JobsDone(Told):
+    """Jobs that started together are done."""
+
+    jobs: Sequence[JobInfo]
+
+
+@dataclass(frozen=True)
+class RunEnded(Told):
+    """The run is done, or was stopped by an error or an interrupt."""
 
 
 class Subject(Protocol):

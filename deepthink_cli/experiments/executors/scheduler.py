@@ -19,6 +19,9 @@ from deepthink_cli.experiments.executors.base import (
     Executor,
     Failed,
     Finished,
+    InputsScored,
+    JobsDone,
+    JobsStarted,
     Message,
     Open,
     Opened,
@@ -29,7 +32,6 @@ from deepthink_cli.experiments.executors.base import (
     Worker,
     this_version,
 )
-from deepthink_cli.experiments.progress import InputsScored, JobsDone, JobsStarted
 
 RETRIES = 2  # how often a unit is tried again, and a worker replaced without having finished a unit
 TICK = 1.0  # seconds of a wait for events

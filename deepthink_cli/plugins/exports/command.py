@@ -120,8 +120,7 @@ def export_memory(
 
 def _report(to: str, memory: Memory, output: Path, common: CommonArguments, written: Written) -> None:
     """Tell the written files."""
-    assert memory.provenance is not None
-    model = memory.provenance.model.id
+    model = memory.origin.model.id
     if common.as_json:
         size = {"tokens": memory.length, "layers": len(memory.keys), "model": model}
         write_json({"file": str(output), "format": to, "iteration": memory.iteration, **size, **written.values})

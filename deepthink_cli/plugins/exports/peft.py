@@ -27,8 +27,7 @@ def export(export: Export) -> None:
     """Write a memory's iteration as a prefix adapter, and warn of models that PEFT loads in another way."""
     memory, path = export.memory, export.header.path
     write_peft(memory, export.output, path)
-    assert memory.provenance is not None
-    model = memory.provenance.model
+    model = memory.origin.model
     if model.gguf is not None:
         text = f"{model.id} is a GGUF file: load it with gguf_file=, dequantized, and give the adapter to that model"
         export.tell(Warn(text))

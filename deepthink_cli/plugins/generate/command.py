@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
@@ -23,6 +23,7 @@ from deepthink_cli.cli.values import decoding_of, read_by
 from deepthink_cli.data.source import STDIN, SUFFIXES, RowSource
 from deepthink_cli.engine.decoding import Decoding
 from deepthink_cli.errors import Problems
+from deepthink_cli.events import Progress
 from deepthink_cli.io.tables import COMPRESSIONS, Write, is_table, writing_rows
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.prediction.options import ErrorOptions, LabelOptions
@@ -71,9 +72,9 @@ def generate(
     The model and the template come from the memory. An answer is what the model writes after the input, token by token,
     where `predict` compares labels. On a terminal it is plain text, elsewhere a row.
     """
-    from deepthink_cli.artifact.opening import model_options, open_memory
-    from deepthink_cli.generation.generation import CHUNK
-    from deepthink_cli.plugins.generate.files import generate_file
+    from deepthink_cli.artifact.opening import find_its_model, load_both, model_options, open_memory
+    from deepthink_cli.generation.generation import CHUNK, generate_or_skip
+    from deepthink_cli.plugins.generate.files import check_prompts, rows_to_answer
     from deepthink_cli.scoring.inputs import check_rows
     from deepthink_cli.tasks.rows import in_columns
 
@@ -94,18 +95,15 @@ def generate(
     check_output(output, read_by(model=model_options(opened, options).model), False)
     form, plain = _form(opened, checked, output, columns, skip), output is None and sys.stdout.isatty()
     with Show(common, bar=not plain) as tell:
-        parts = generate_file(
-            opened,
-            source,
-            chosen,
-            options=options,
-            checked=checked,
-            chunk=1 if plain or (source.is_stdin and sys.stdin.isatty()) else CHUNK,
-            skip=skip,
-            show=write_text if plain else None,
-            tell=tell,
-        )
-        counts = _write(parts, form, output, plain)
+        spec = find_its_model(opened, options, tell)
+        if checked is not None and not skip:
+            check_prompts(opened, spec, source, checked, chosen)
+        engine, memories = load_both(opened, spec, tell)
+        chunk = 1 if plain or (source.is_stdin and sys.stdin.isatty()) else CHUNK
+        rows = rows_to_answer(opened, source, checked, skip)
+        parts = generate_or_skip(engine, memories, rows, chosen, chunk, skip, write_text if plain else None)
+        total = None if checked is None else checked.count
+        counts = _write(parts, form, output, plain, lambda done: tell(Progress("generating", done, total)))
         counts.tell(tell)
     if output is not None:
         note(f"wrote {output} ({counts.lines} rows)", common.quiet)
@@ -134,10 +132,13 @@ def _form(
     return GeneratedRows(opened.iterations, (), options=options, fields=fields, table=table, several=several, skip=skip)
 
 
-def _write(parts: Parts, form: GeneratedRows, output: Path | None, plain: bool) -> RowCounts:
+def _write(
+    parts: Parts, form: GeneratedRows, output: Path | None, plain: bool, written: Callable[[int], None]
+) -> RowCounts:
     """Write a row for each answer to a file, which appears when it is complete, or to stdout as they come.
 
-    A `plain` answer is shown while it is generated, and ends with a line break.
+    A `plain` answer is shown while it is generated, and ends with a line break. `written` is called with the number of
+    answered inputs so far.
     """
     from deepthink_cli.prediction.rows import RowWriter
 
@@ -146,4 +147,5 @@ def _write(parts: Parts, form: GeneratedRows, output: Path | None, plain: bool) 
         put = RowWriter(form, write)
         for part in parts:
             put(part)
+            written(put.index)
     return put.counts

@@ -1,4 +1,4 @@
-"""Generate answers to a file of inputs with a memory: the workflow of `deepthink generate`."""
+"""The rows that `deepthink generate` answers, and the rows that it writes."""
 
 from __future__ import annotations
 
@@ -7,65 +7,38 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from deepthink_cli.artifact.opening import OpenedMemory, find_its_model, load_both
+from deepthink_cli.artifact.opening import OpenedMemory
 from deepthink_cli.data.examples import Query, Skipped, queries_or_skipped, read_queries
 from deepthink_cli.data.source import RowSource
 from deepthink_cli.engine.decoding import Decoding
 from deepthink_cli.errors import Problems
-from deepthink_cli.events import Progress, Tell
-from deepthink_cli.generation.generation import Generation, Show, ended, generate_or_skip
+from deepthink_cli.generation.generation import ended
 from deepthink_cli.io.tables import Kind
 from deepthink_cli.io.text import jsonable
 from deepthink_cli.model.limits import check_continuation
-from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.model.tokens import query_tokenizer
 from deepthink_cli.prediction.rows import OutputRows
 from deepthink_cli.scoring.inputs import CheckedRows
 
 
-def generate_file(
-    memory: OpenedMemory,
-    source: RowSource,
-    decoding: Decoding,
-    *,
-    options: ModelOptions,
-    checked: CheckedRows | None,
-    chunk: int,
-    skip: bool,
-    show: Show | None,
-    tell: Tell,
-) -> Iterator[list[Generation | Skipped]]:
-    """Yield a list of answers for every `chunk` of rows that are `checked`, or that can be read only once.
-
-    Each row has an answer by each iteration of the memory; `show` is called with pieces of answers as they are
-    generated. With `skip`, a row that cannot be used is replaced by `Skipped`; otherwise raises InputError: with every
-    row of a file that is too long, or at the first bad row of standard input.
-    """
-    spec, demonstrations = find_its_model(memory, options, tell), memory.provenance.demonstrations
-    if checked is not None and not skip:
-        _check_prompts(memory, spec, source, checked, ended(decoding, spec.tokenizer, demonstrations))
-    engine, memories = load_both(memory, spec, tell)
-    prompt, done, total = (demonstrations.template, ()), 0, None if checked is None else checked.count
-    rows: Iterator[Query | Skipped]
+def rows_to_answer(
+    memory: OpenedMemory, source: RowSource, checked: CheckedRows | None, skip: bool
+) -> Iterator[Query | Skipped]:
+    """The rows that are `checked`, or that can be read only once; with `skip`, bad rows are `Skipped`, or raise."""
+    prompt = (memory.provenance.demonstrations.template, ())
     if checked is None and not skip:
-        rows = read_queries(source, *prompt, free=True)
-    else:
-        rows = queries_or_skipped(source, *prompt, free=True)
-    if checked is not None:
-        rows = checked.digest.same(rows, source.name)
-    for part in generate_or_skip(engine, memories, rows, decoding, chunk, skip, show):
-        yield part
-        done += sum(isinstance(each, Skipped) or each.iteration == memories[-1].iteration for each in part)
-        tell(Progress("generating", done, total))
+        return read_queries(source, *prompt, free=True)
+    rows = queries_or_skipped(source, *prompt, free=True)
+    return rows if checked is None else checked.digest.same(rows, source.name)
 
 
-def _check_prompts(
+def check_prompts(
     memory: OpenedMemory, spec: ModelSpec, source: RowSource, checked: CheckedRows, decoding: Decoding
 ) -> None:
     """Raise InputError for every row of a file that is too long, before the weights are loaded."""
     demonstrations, problems = memory.provenance.demonstrations, Problems()
-    length, new = len(demonstrations.token_ids), decoding.max_new_tokens
+    length, new = len(demonstrations.token_ids), ended(decoding, spec.tokenizer, demonstrations).max_new_tokens
     tokenize, most = query_tokenizer(spec.tokenizer, demonstrations), spec.limits.max_tokens()
     # No text has more tokens than bytes, so most files need no tokenisation here.
     if most is None or checked.longest + tokenize.added + length + new <= most:

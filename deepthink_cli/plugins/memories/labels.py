@@ -11,8 +11,7 @@ from operator import eq
 from statistics import fmean
 
 from deepthink_cli.artifact.opening import OpenedMemory
-from deepthink_cli.calibration.notes import check_supported
-from deepthink_cli.calibration.stored import in_use
+from deepthink_cli.calibration.notes import check_supported, in_use
 from deepthink_cli.data.examples import Query, Skipped
 from deepthink_cli.errors import InputError
 from deepthink_cli.evaluation.metrics import Changes, changes, mean_ci95

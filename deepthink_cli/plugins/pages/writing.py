@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from deepthink_cli.errors import InputError
-from deepthink_cli.evaluation.evaluate import EvaluationEnded, EvaluationStarted, RowPredicted
+from deepthink_cli.evaluation.report import EvaluationEnded, EvaluationStarted, RowPredicted
 from deepthink_cli.events import Event, Note, Tell
 from deepthink_cli.io.atomic import writing
 from deepthink_cli.io.text import size

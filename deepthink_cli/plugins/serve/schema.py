@@ -103,37 +103,7 @@ def openapi(example: dict[str, str], token: bool) -> dict[str, Any]:
             "description": "Labels rows with a memory, as deepthink predict does.",
         },
         "paths": {
-            "/predict": {
-                "post": {
-                    "summary": "Label one row, or many",
-                    "operationId": "predict",
-                    "parameters": [
-                        {
-                            "name": "on_error",
-                            "in": "query",
-                            "description": "For a row that cannot be labelled: refuse the request with 422, or answer "
-                            "its error in its place.",
-                            "schema": {"enum": ["stop", "skip"], "default": "stop"},
-                        }
-                    ],
-                    "requestBody": {
-                        "required": True,
-                        "content": {
-                            "application/json": {
-                                "schema": {"anyOf": [_ref(InputRow), _ref(InputRows)]},
-                                "example": example,
-                            }
-                        },
-                    },
-                    "responses": {
-                        "200": _response(
-                            "An object for an object, an array for an array; several iterations always make an array",
-                            {"anyOf": [_ref(OutputRow), _ref(OutputRowList)]},
-                        ),
-                        **{str(status): _response(about, _ref(Mistakes)) for status, about in _REFUSED.items()},
-                    },
-                }
-            },
+            "/predict": {"post": _predict(example)},
             "/health": _get("health", "What is served", "application/json", _ref(Health)),
             "/metrics": _get("metrics", "Counters, for Prometheus", "text/plain", {"type": "string"}),
             "/openapi.json": _get("openapi", "This description", "application/json", {"type": "object"}),
@@ -150,6 +120,30 @@ def openapi(example: dict[str, str], token: bool) -> dict[str, Any]:
             for operation in path.values():
                 operation["responses"]["401"] = _response("The token is missing or wrong", _ref(Mistakes))
     return document
+
+
+def _predict(example: dict[str, str]) -> dict[str, Any]:
+    """The request that labels rows."""
+    about = "For a row that cannot be labelled: refuse the request with 422, or answer its error in its place."
+    on_error = {
+        "name": "on_error",
+        "in": "query",
+        "description": about,
+        "schema": {"enum": ["stop", "skip"], "default": "stop"},
+    }
+    body = {"schema": {"anyOf": [_ref(InputRow), _ref(InputRows)]}, "example": example}
+    answered = _response(
+        "An object for an object, an array for an array; several iterations always make an array",
+        {"anyOf": [_ref(OutputRow), _ref(OutputRowList)]},
+    )
+    refused = {str(status): _response(reason, _ref(Mistakes)) for status, reason in _REFUSED.items()}
+    return {
+        "summary": "Label one row, or many",
+        "operationId": "predict",
+        "parameters": [on_error],
+        "requestBody": {"required": True, "content": {"application/json": body}},
+        "responses": {"200": answered, **refused},
+    }
 
 
 def page(document: dict[str, Any]) -> str:

@@ -177,7 +177,9 @@ class DeepThinkingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             correction = self._correction([memories[iteration - 1] for iteration in sorted({1, *kept})], queries)
         self.classes_ = classes
         self.n_features_in_ = len(template.text_fields)
-        self.memories_ = tuple(_recorded(memories[iteration - 1], selected, correction) for iteration in kept)
+        self.memories_ = tuple(
+            memories[iteration - 1].recorded(selected=selected, calibrated=correction) for iteration in kept
+        )
         return self
 
     def predict(self, X: Any) -> Any:
@@ -286,16 +288,16 @@ class DeepThinkingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
 
     def _correction(self, memories: Sequence[Memory], rows: Sequence[Query]) -> Calibrated | None:
         """The correction of memories by the calibration, if any; raises InputError for too few rows."""
+        from deepthink_cli.calibration.calibrator import calibrated_by_texts
         from deepthink_cli.calibration.labelled import by_memory, calibrated_by_rows, observed
+        from deepthink_cli.calibration.notes import check_storable
         from deepthink_cli.calibration.registry import FEWEST
-        from deepthink_cli.calibration.stored import calibrated_by_texts, check_storable
         from deepthink_cli.data.same_input import is_among
         from deepthink_cli.scoring.pipeline import predicted, predictions
 
         if (method := self._calibration()) is None:
             return None
-        assert memories[0].provenance is not None
-        read, engine, scoring = memories[0].provenance.demonstrations, self._engine(), self._scoring()
+        read, engine, scoring = memories[0].origin.demonstrations, self._engine(), self._scoring()
         check_storable(method.name, read, "the template")
         if not method.from_rows:
             return calibrated_by_texts(engine, memories, method.name, scoring)
@@ -339,9 +341,3 @@ def _warn(event: Event) -> None:
 
     if isinstance(event, Warn):
         warn(event.text, UserWarning, stacklevel=2)
-
-
-def _recorded(memory: Memory, selected: Selected | None, calibrated: Calibrated | None) -> Memory:
-    """The memory with the choice of its demonstrations and the correction of its scores in its provenance."""
-    assert memory.provenance is not None
-    return replace(memory, provenance=replace(memory.provenance, selected=selected, calibrated=calibrated))

@@ -63,7 +63,7 @@ class ThinkingCache:
             memories = readings.first(method.iterations)
             self._readings[key] = readings
             self._shrink()
-        return [_made_by(method, memory) for memory in memories]
+        return [memory.recorded(method=method) for memory in memories]
 
     def clear(self) -> None:
         """Remove all models and memories."""
@@ -99,9 +99,3 @@ class _Readings:
         for memory in islice(self.following, max(0, count - len(self.memories))):
             self.memories.append(memory.to([torch.device("cpu")] * len(memory.keys)))
         return self.memories[:count]
-
-
-def _made_by(method: Method, memory: Memory) -> Memory:
-    """The memory with the T of `method` in its provenance."""
-    assert memory.provenance is not None
-    return replace(memory, provenance=replace(memory.provenance, method=method))

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.errors import InputError, Problem, option
 from deepthink_cli.events import Event, Note, Tell, Warn, silent
-from deepthink_cli.experiments.progress import JobsPlanned, RowWritten, RunEnded, RunsPrepared
+from deepthink_cli.experiments.executors.base import JobsPlanned, RowWritten, RunEnded, RunsPrepared
 from deepthink_cli.io.hub import check_installed
 from deepthink_cli.plugins.trackers.registry import LogOptions
 from deepthink_cli.updates.registry import brief
 
 if TYPE_CHECKING:
-    from deepthink_cli.experiments.plan import Run
+    from deepthink_cli.experiments.jobs import Run
     from deepthink_cli.experiments.results import Result
 
 SERVICES = ("trackio", "wandb")

@@ -90,8 +90,7 @@ class VllmEngine(Engine):
         )
 
     def _sums(self, memory: Memory, queries: Sequence[TokenizedQuery]) -> Sums:
-        assert memory.provenance is not None
-        shown, salt = memory.provenance.demonstrations.token_ids, self._salt(memory)
+        shown, salt = memory.origin.demonstrations.token_ids, self._salt(memory)
         asked = [(number, *node) for number, query in enumerate(queries) for node in nodes(query.answers)]
         starts = [[*shown, *queries[number].prefix, *path] for number, path, _ in asked]
         prompts = [{"prompt_token_ids": start, "cache_salt": salt} for start in starts]

@@ -24,7 +24,6 @@ from deepthink_cli.cli.main import run
 from deepthink_cli.data.rows import read_rows
 from deepthink_cli.errors import InputError
 from deepthink_cli.plugins.chat.dialogue import Dialogue
-from deepthink_cli.plugins.generate import files
 
 ROWS: list[dict[str, object]] = [{"id": 1, "review": "a kind film"}, {"id": 2, "review": "so so, and long"}]
 
@@ -266,7 +265,7 @@ def test_answers_to_rows_that_change_while_the_model_is_loaded_are_not_written(
         inputs.write_text(json.dumps(ROWS[1]) + "\n" + json.dumps(ROWS[0]) + "\n")
         return load_both(*arguments)
 
-    monkeypatch.setattr(files, "load_both", loading)
+    monkeypatch.setattr("deepthink_cli.artifact.opening.load_both", loading)
     assert run(words(memory, inputs, "-o", str(tmp_path / "out.jsonl"))) == 1
     assert f"deepthink: {inputs}: has changed since its rows were checked" in capsys.readouterr().err
     assert not (tmp_path / "out.jsonl").exists()

@@ -15,9 +15,7 @@ import pytest
 from conftest import REVIEWS, TEMPLATE
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
-from sklearn.model_selection import GridSearchCV, cross_val_score
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer
+from sklearn.model_selection import GridSearchCV
 
 from deepthink_cli import (
     DemonstrationSet,
@@ -96,15 +94,6 @@ def test_the_stages_are_the_stored_iterations(fitted: DeepThinkingClassifier) ->
     assert [memory.iteration for memory in fitted.memories_] == [1, 2]
 
 
-def test_probabilities_are_those_of_the_sorted_classes(fitted: DeepThinkingClassifier) -> None:
-    probabilities = fitted.predict_proba(QUERIES)
-    assert fitted.classes_.tolist() == ["negative", "positive"]
-    assert probabilities.shape == (3, 2)
-    assert probabilities.sum(axis=1) == pytest.approx(1)
-    assert np.log(probabilities) == pytest.approx(fitted.predict_log_proba(QUERIES))
-    assert fitted.score(QUERIES, fitted.predict(QUERIES)) == 1
-
-
 @pytest.mark.parametrize(
     "form",
     [np.array, tuple, pd.Series, lambda texts: np.array(texts)[:, None], lambda texts: pd.DataFrame({"review": texts})],
@@ -164,13 +153,6 @@ def test_a_grid_over_t_and_eta_reads_each_training_set_once_for_every_eta(readin
     assert len(set(readings)) == 3
     assert len(readings) == 3 * 2 * 3  # training sets x etas x the largest T; without the cache, 3 x 2 x (3 + 1 + 2)
     assert set(search.cv_results_["params"][0]) == set(grid)
-
-
-def test_the_classifier_works_in_a_pipeline_and_in_cross_validation() -> None:
-    pipeline = make_pipeline(FunctionTransformer(lambda texts: [text.lower() for text in texts]), classifier())
-    scores = cross_val_score(pipeline, [text.upper() for text in MANY], KINDS, cv=2, error_score="raise")
-    assert scores.shape == (2,)
-    assert pipeline.fit(MANY, KINDS).score(MANY, KINDS) >= 0.5
 
 
 def test_some_of_the_rows_can_be_chosen_as_demonstrations() -> None:
