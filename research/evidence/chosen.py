@@ -31,10 +31,11 @@ def main() -> None:
     parser.add_argument("--data-dir", help="the tasks' rows; without it they come from the hub")
     args = parser.parse_args()
     there = {(line["method"], line["task"], line["seed"]) for line in rows_of(FILE)}
-    case_of = cases(args.model, args.data_dir)
+    case_of, store = cases(args.model, args.data_dir), Store(default_folder())
     for seed, task, method in product(SEEDS, TASKS, METHODS):
         if (method, task, seed) not in there:
-            read = case_of(task, seed).job(Store(default_folder()), demos_by=(method,), iterations=1, at="1").demonstrations
+            job = case_of(task, seed).job(store, demos_by=(method,), iterations=1, at="1")
+            read = job.demonstrations
             counts = Counter(example.label for example in read.examples)
             labels = {label: counts[label] for label in read.labels}
             append(FILE, [json.dumps({"method": method, "task": task, "seed": seed, "labels": labels}) + "\n"])
