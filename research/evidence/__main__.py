@@ -32,7 +32,8 @@ def write(evidence: Path, docs: Path, tables: Path = TABLES) -> None:
         "table1.md": table1.page(study.evidence, rows_of(tables / CHOSEN.name), docs / "table1"),
     }
     for name, text in pages.items():
-        (docs / name).write_text(text, encoding="utf-8")
+        if text is not None:
+            (docs / name).write_text(text, encoding="utf-8")
 
 
 def main() -> None:
