@@ -66,8 +66,8 @@ RESTS = """\
 ## What it rests on
 
 {model}, read without a chat template: five tasks, {test} test rows and {dev} dev rows each, {seeds} seeds of
-demonstrations. All lines have the same rows, and all but `random-valid` the same demonstrations. It is one small model;
-[a second one](second-model.md) has a page of its own, and [Table 1](table1.md) more methods.
+demonstrations. All lines have the same rows, and all but `random-valid` the same demonstrations.{fewer} It is one small
+model; [a second one](second-model.md) has a page of its own, and [Table 1](table1.md) more methods.
 
 - {overlap}
 - {families}
@@ -125,6 +125,7 @@ def page(study: Study, figures: Path) -> str:
             test=test,
             dev=DEV_ROWS,
             seeds=len({seed for _, seed in found[0].cells}),
+            fewer=incomplete(found),
             overlap=shared(study.overlap),
             families=by_family(found),
             unchanged=unchanged(found),
@@ -174,8 +175,8 @@ def _of_paper(study: Study) -> str:
 
 def _of_restarted(study: Study) -> str:
     """The largest gain of thinking, and what is left of it after a bias."""
-    accuracy, fitted = (study.change(RESTARTED, name) for name in ("accuracy", "after a fitted bias"))
-    if accuracy is None or fitted is None:
+    accuracy, fitted, pairs = (study.change(RESTARTED, name) for name in ("accuracy", "after a fitted bias", "pairs"))
+    if accuracy is None or fitted is None or pairs is None:
         return ""
     p = study.p_values[RESTARTED, "accuracy"]
     gain = "gains" if p < ALPHA and accuracy.mean > 0 else "changes accuracy by"
@@ -183,7 +184,7 @@ def _of_restarted(study: Study) -> str:
     return (
         "A variant with restarted [positions](concepts.md#positions), and with T and eta chosen by labelled rows, "
         f"{gain} {_with_unit(accuracy)}. After a bias of each label is fitted on those rows and subtracted, {left}: "
-        f"{shown(fitted)}."
+        f"{shown(fitted)}. *Pairs* changes by {shown(pairs)}."
     )
 
 
@@ -206,6 +207,13 @@ def shared(overlap: Sequence[dict[str, Any]]) -> str:
         parts.append(f"{names([test])} ({sentences:,}) {among}")
     said = "SST-2, SST-5 and MR share most of their sentences, and are not three independent tasks"
     return f"{said}. Of the test sentences of {'; of '.join(parts)}." if parts else "Tasks may share sentences."
+
+
+def incomplete(found: Sequence[Compared]) -> str:
+    """The lines that were run in fewer cells than the first one."""
+    every = len(found[0].cells)
+    parts = [f"`{short_name(each.name)}` has {len(each.cells)}" for each in found if len(each.cells) < every]
+    return f" Of {every} pairs of a task and a seed, {', '.join(parts)}." if parts else ""
 
 
 def by_family(found: Sequence[Compared]) -> str:

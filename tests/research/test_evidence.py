@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import shutil
 from pathlib import Path
 
@@ -91,6 +92,14 @@ def test_the_pages_answer_from_the_figures_and_do_not_depend_on_the_order_of_row
     assert _files(folder) == first
 
 
+def test_a_line_that_was_run_in_fewer_cells_is_named(folder: Path) -> None:
+    rows = folder / "techniques" / "results.jsonl"
+    lines = [line for line in rows.read_text().splitlines(keepends=True) if json.loads(line)["setting"]["seed"] < 2]
+    assert "Of 6 pairs" not in _files(folder)["evidence.md"].decode()
+    rows.write_text("".join(lines))
+    assert "Of 6 pairs of a task and a seed, `composed` has 4." in _files(folder)["evidence.md"].decode()
+
+
 @pytest.mark.parametrize("what", ["nothing", "one row"])
 def test_pages_are_written_from_incomplete_evidence(tmp_path: Path, what: str) -> None:
     evidence = tmp_path / "evidence"
@@ -106,7 +115,7 @@ def test_what_labelled_rows_leave_of_a_gain_decides_what_the_answer_says(
 ) -> None:
     change = Difference(0.5, 0.56, 0.06, (0.03, 0.09), 0.001)
     left = Difference(0.6, 0.6 + fitted, fitted, (fitted - 0.01, fitted + 0.01), 0.001)
-    changes = {"accuracy": change, "after a fitted bias": left}
+    changes = {"accuracy": change, "after a fitted bias": left, "pairs": left}
     monkeypatch.setattr(page.Study, "change", lambda _, name, measure: changes.get(measure))
     assert said in page.answer(page.Study(evidence))
 
