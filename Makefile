@@ -15,7 +15,7 @@ SHAPES ?=
 PAGES := cli measurements registries reproduce
 STUDIES := table1 table2 table3 mmlu-categories shots seeds-and-orders eta official-recipe
 
-.PHONY: demo real test soak gpu serving lint docs docs-check site benchmark evidence table1 reproduce-small release clean
+.PHONY: demo real test soak gpu serving lint docs docs-check site benchmark evidence reproduce-small release clean
 
 demo: $(VENV)/.installed
 	$(BIN)/deepthink demo
