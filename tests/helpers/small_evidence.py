@@ -36,6 +36,14 @@ def write_evidence(folder: Path, seeds: Sequence[int]) -> None:
             write_row(folder / name, scores, task=task, seed=seed, eta=eta, t=t, part=part, **more)
 
 
+def write_grid(folder: Path, positions: str, seeds: Sequence[int], etas: Sequence[float] = (0.01, 0.1)) -> None:
+    """A run of two tasks with test and dev rows, every seed, eta and T."""
+    for task, seed, eta, t, (part, number) in product(("sst2", "mr"), seeds, etas, ITERATIONS, PARTS.items()):
+        place = (task, seed, eta if t > 1 else 0.0, t, part, positions)
+        scores = made_up_scores(number, str(place), bias=1.5 - 0.4 * t * seed)
+        write_row(folder, scores, task=task, seed=seed, eta=eta, t=t, part=part, positions=positions)
+
+
 def made_up_scores(number: int, name: str, bias: float) -> np.ndarray:
     """Scores [number, 2] that lean toward the true label, which alternates, and toward the second label by `bias`."""
     generator = np.random.default_rng(sum(map(ord, name)))
