@@ -21,7 +21,7 @@ from deepthink_cli.calibration.labelled import (
     observed_demonstrations,
 )
 from deepthink_cli.calibration.notes import check_storable, check_supported
-from deepthink_cli.calibration.registry import HEAD, NONE, THRESHOLDS, calibration
+from deepthink_cli.calibration.registry import CENTROID, HEAD, NONE, THRESHOLDS, calibration
 from deepthink_cli.calibration.several_labels import thresholds_with_head
 from deepthink_cli.data.examples import Query, Skipped
 from deepthink_cli.data.same_input import is_among
@@ -81,6 +81,12 @@ def calibrate(
     if calibrate is None and rows is not None and scorer.gives_several:
         name = THRESHOLDS
     evaluated = _checked(scorer, name, rows, limit)
+    if evaluated is not None and not any(isinstance(row, Query) for row in _unread(evaluated)):
+        of_own = () if scorer.gives_several else (HEAD, CENTROID)
+        instead = ", or omit them: its demonstrations are then used" if name in of_own else ""
+        raise InputError(
+            f"{evaluated.split}: all rows are demonstrations of {scorer.memory.name}; give others{instead}"
+        )
     spec = scorer.find(options, tell)
     if not scorer.gives_several:
         check_inputs([name], scorer.demonstrations, spec, scoring)

@@ -205,15 +205,14 @@ def _decided(result: TuneReport) -> str:
         if setting.place == result.settings[0].place:
             return f"{PLAIN} (T = 1) with calibration {setting.calibration} is better than without it {by}"
         return f"{setting} is better than {PLAIN} (T = 1) {by}"
-    nothing = f"nothing is shown to be better than {PLAIN} (T = 1) at p < {LEVEL}"
-    undecided = f"cannot choose with these {rows} rows: {nothing}"
+    kept = f"{PLAIN} (T = 1) is kept: these {rows} rows show nothing better at p < {LEVEL}"
     if found is None or (setting.calibration == NONE and not _of_plain(result).keys().isdisjoint(UNLABELLED)):
-        return f"{undecided}, which is kept"
+        return kept
     memory = "MEMORY" if result.header is None else result.header.path
     corrected = "store" if setting.calibration == NONE else "kept with"
     name = UNLABELLED[0] if setting.calibration == NONE else setting.calibration
     return (
-        f"{undecided}, but it gives {found.label!r} to {found.given} of the {rows} rows, and {found.true} have it: "
+        f"{kept}, but it gives {found.label!r} to {found.given} of the {rows} rows, and {found.true} have it: "
         f"{corrected} the correction of deepthink calibrate {memory} --calibrate {name}, which needs no labels"
     )
 

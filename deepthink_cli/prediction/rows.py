@@ -287,8 +287,8 @@ def threshold_of(scorer: Scorer, options: LabelOptions) -> float:
     if stored is not None and stored.held_out is not None and scorer.calibrate[:1] != (STORED,):
         raise refused(f"is of the correction that {memory.name} stores; omit {option('calibrate')}")
     if stored is None or stored.held_out is None:
-        again = f"deepthink calibrate {memory.name} ROWS {option('calibrate')} {HEAD}"
-        raise refused(f"{memory.name} has no labelled rows for it; store some with {again}")
+        again = f"deepthink calibrate {memory.name} {option('calibrate')} {HEAD}"
+        raise refused(f"{memory.name} has no labelled rows for it; {again} stores its demonstrations, or ROWS if given")
     if memory.iterations[-1] != max(map(int, stored.at_iterations)):
         last = max(map(int, stored.at_iterations))
         raise refused(f"its rows are of T = {last}, not of T = {memory.iterations[-1]}; omit {option('iteration')}")

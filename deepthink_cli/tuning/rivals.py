@@ -128,7 +128,7 @@ def embeddings(
 
 
 RIVALS: dict[str, Callable[..., tuple[Untrained, Inputs]]] = {
-    "TF-IDF and logistic regression, no model": words,
+    "logistic regression on TF-IDF weights of words": words,
     "logistic regression on mean hidden states": states,
 }
 

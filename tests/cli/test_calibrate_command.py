@@ -233,3 +233,13 @@ def test_python_stores_and_uses_a_correction_as_the_command_line_does(
     assert evaluate(memory, rows).calibrate == ("stored",)
     with pytest.raises(InputError, match=r"score mean: the correction that .* is of score sum"):
         list(predict(engine, load_memory(memory), TEXTS, scoring=Scoring.of(score="mean")))
+
+
+def test_rows_that_are_all_demonstrations_are_refused_and_without_rows_they_serve(
+    memory: Path, tmp_path: Path, capsys: Captured
+) -> None:
+    own = write_reviews(tmp_path / "own.jsonl")
+    assert run(["calibrate", str(memory), str(own), "--calibrate", "centroid"]) == 2
+    said = capsys.readouterr().err
+    assert f"{own}: all rows are demonstrations of {memory}; give others, or omit them" in said
+    assert run(["calibrate", str(memory), "--calibrate", "centroid", "-q"]) == 0

@@ -44,15 +44,14 @@ def test_the_table_has_plain_in_context_learning_first_and_a_verdict_last(words:
         r"plain in-context learning by calibration: none \d+\.\d%, contextual \d+\.\d%, domain \d+\.\d%", lines[11]
     )
     assert (
-        "verdict: cannot choose with these 10 rows: nothing is shown to be better than plain in-context learning "
-        "(T = 1) at p < 0.025, which is kept"
+        "verdict: plain in-context learning (T = 1) is kept: these 10 rows show nothing better at p < 0.025"
     ) in lines
     assert "deepthink predict mem.safetensors INPUTS" in err
 
 
 def test_the_screen_has_the_verdict_what_to_expect_and_no_table(words: list[str], capsys: Captured) -> None:
     verdict, expected, *others = output(capsys, *words, "--calibrate", "none").splitlines()
-    assert verdict.startswith("verdict: cannot choose with these 10 rows")
+    assert verdict.startswith("verdict: plain in-context learning (T = 1) is kept: these 10 rows")
     assert re.fullmatch(r"expect on other rows: \d+\.\d% \(\d+\.\d% to \d+\.\d%\)", expected)
     assert len(others) <= 3
     assert others[-1].endswith("--details: the best of each kind")

@@ -77,7 +77,7 @@ def test_tune_keeps_a_correction_where_plain_in_context_learning_gives_one_label
     assert f"domain {tuned.accuracy:.1%}" in out  # of that correction, by cross-validation
     same = f"deepthink calibrate {path} --calibrate domain"
     (verdict,) = [line for line in out.splitlines() if line.startswith("verdict: ")]
-    assert verdict.startswith("verdict: cannot choose with these 9 rows: ")
+    assert verdict.startswith("verdict: plain in-context learning (T = 1) is kept: these 9 rows show nothing better")
     assert verdict.endswith(f" kept with the correction of {same}, which needs no labels")
     assert f"next: deepthink predict {path} INPUTS\n" in err
     assert run(["calibrate", str(path), "--calibrate", "none", "-q", "-o", str(plain)]) == 0
