@@ -288,7 +288,7 @@ def threshold_of(scorer: Scorer, options: LabelOptions) -> float:
         raise refused(f"is of the correction that {memory.name} stores; omit {option('calibrate')}")
     if stored is None or stored.held_out is None:
         again = f"deepthink calibrate {memory.name} {option('calibrate')} {HEAD}"
-        raise refused(f"{memory.name} has no labelled rows for it; {again} stores its demonstrations, or ROWS if given")
+        raise refused(f"{memory.name} has no labelled rows for it; {again} stores those of its demonstrations")
     if memory.iterations[-1] != max(map(int, stored.at_iterations)):
         last = max(map(int, stored.at_iterations))
         raise refused(f"its rows are of T = {last}, not of T = {memory.iterations[-1]}; omit {option('iteration')}")
