@@ -219,9 +219,10 @@ class Tuned:
         return self
 
     def __str__(self) -> str:
-        chosen = f"chosen from {self.tried} settings by {self.folds}-fold cross-validation over {self.rows} rows"
-        nested = f"{self.accuracy:.1%} right, {self.baseline:.1%} at T = 1 without calibration"
-        return f"{chosen}: calibration {self.calibration}, {nested}"
+        chosen = f"chosen from {self.tried} settings by {self.folds}-fold cross-validation"
+        right, plain = (round(share * self.rows) for share in (self.accuracy, self.baseline))
+        than = "" if right == plain else f", {plain} by plain in-context learning"
+        return f"{chosen}: calibration {self.calibration}, {right} of {self.rows} held-out rows right{than}"
 
 
 @with_config(STRICT)

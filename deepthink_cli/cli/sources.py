@@ -35,6 +35,8 @@ def naming_sources(context: typer.Context) -> Iterator[None]:
 
 def usage_message(error: TyperException) -> str:
     """One line about a mistake that the parser found, with the source of the value instead of a flag nobody typed."""
+    if possible := getattr(error, "possibilities", None):
+        return f"{plain(error.message)}. Did you mean {' or '.join(possible)}?"
     parameter, context = getattr(error, "param", None), getattr(error, "ctx", None)
     if parameter is None or context is None:
         return plain(error.format_message())

@@ -169,6 +169,7 @@ def _summary(result: TuneReport, details: bool) -> list[str]:
     tried = f"{len(result.settings)} settings in {result.seconds:.0f} s; {flag('details')}: the best of each kind"
     return [
         f"verdict: {_decided(result)}",
+        *_undecided(result),
         f"expect on other rows: {expected}",
         *_beaten_by(result),
         *_cost(result),
@@ -209,12 +210,25 @@ def _decided(result: TuneReport) -> str:
     if found is None or (setting.calibration == NONE and not _of_plain(result).keys().isdisjoint(UNLABELLED)):
         return kept
     memory = "MEMORY" if result.header is None else result.header.path
-    corrected = "store" if setting.calibration == NONE else "kept with"
-    name = UNLABELLED[0] if setting.calibration == NONE else setting.calibration
-    return (
-        f"{kept}, but it gives {found.label!r} to {found.given} of the {rows} rows, and {found.true} have it: "
-        f"{corrected} the correction of deepthink calibrate {memory} --calibrate {name}, which needs no labels"
-    )
+    excess = f"{kept}, but it gives {found.label!r} to {found.given} of them, and {found.true} have it: "
+    if setting.calibration == NONE:
+        return f"{excess}deepthink calibrate {memory} --calibrate {UNLABELLED[0]} corrects it without labels"
+    return f"{excess}the correction {setting.calibration}, which needs no labels, is kept with it"
+
+
+def _undecided(result: TuneReport) -> list[str]:
+    """The number of rows that a gain takes, if the rows show none."""
+    from deepthink_cli.tuning.nested import FEWEST_ROWS
+
+    found = result.comparison
+    if result.chosen_by_rows:
+        return []
+    if (wrong := found.rows - found.plain) < FEWEST_ROWS:
+        return [f"it is wrong on {wrong} of them, and a gain takes {FEWEST_ROWS} corrected rows: label more"]
+    if found.rows_to_show is None:
+        return []
+    gain = 100 * found.difference
+    return [f"the best of the other settings gains {gain:.1f} points: about {found.rows_to_show} rows would show it"]
 
 
 def _correction_alone(result: TuneReport) -> list[str]:

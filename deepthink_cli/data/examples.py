@@ -392,7 +392,9 @@ def _field(row: Row, name: str) -> Any:
     if name not in row.fields:
         near = nearest(name, row.fields)
         wanted, *meant = told_apart(name, *([near] if near else []))
-        hint = f"; did you mean {meant[0]}? Read it as {wanted} with {option('map')} {near}={name}" if meant else ""
+        hint = "; add it, or rename the field that holds it"
+        if meant:
+            hint = f"; did you mean {meant[0]}? Read it as {wanted} with {option('map')} {near}={name}"
         reason = f"field {wanted} is missing; the row has {', '.join(row.fields) or 'none'}{hint}"
         raise InputError(Problem(reason, place=row.where))
     return row.fields[name]

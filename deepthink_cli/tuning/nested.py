@@ -192,6 +192,19 @@ class Comparison:
         spread = Z95 * math.sqrt((gained + lost - (gained - lost) ** 2) / (self.rows + 2))
         return max(-1.0, gained - lost - spread), min(1.0, gained - lost + spread)
 
+    @property
+    def rows_to_show(self) -> int | None:
+        """The number of rows of which the sign test is expected to show the same gain; None without a gain.
+
+        The smallest number for which McNemar's test with continuity correction has p = 0.025, at the same rates of
+        gained and lost rows.
+        """
+        if (gain := self.gained - self.lost) <= 0:
+            return None
+        spread = Z95 * math.sqrt(self.gained + self.lost)
+        times = ((spread + math.sqrt(spread**2 + 4 * gain)) / (2 * gain)) ** 2
+        return max(self.rows, math.ceil(times * self.rows))
+
     def as_json(self) -> dict[str, Any]:
         """The comparison as JSON values."""
         return {

@@ -178,7 +178,7 @@ def test_a_file_without_a_good_row_is_not_skipped_row_by_row(memory: Path, tmp_p
     assert run(["predict", str(memory), str(other), "--on-error", "skip"]) == 2
     err = capsys.readouterr().err
     assert "other.jsonl:1 and 29 more, the last" in err
-    assert "other.jsonl:30: field 'review' is missing; the row has text\n" in err
+    assert "other.jsonl:30: field 'review' is missing; the row has text; add it, or rename" in err
     assert run(["predict", str(memory), str(tmp_path / "none.csv"), "--on-error", "skip"]) == 2
     (tmp_path / "torn.csv").write_text('review\nfine\n"open\n')
     assert run(["predict", str(memory), str(tmp_path / "torn.csv"), "--on-error", "skip"]) == 2

@@ -128,7 +128,10 @@ def test_a_query_without_any_candidates_is_refused(path: Path) -> None:
 
 def test_labelled_queries_need_their_label(path: Path) -> None:
     message = query_refusal(path, {"text": "a", "gold": "yes"}, labelled=True)
-    assert message == f"{path}:1: field 'label' is missing; the row has text, gold"
+    assert (
+        message
+        == f"{path}:1: field 'label' is missing; the row has text, gold; add it, or rename the field that holds it"
+    )
     message = query_refusal(path, row("a", "Yes"), labelled=True)
     assert message == f"{path}:1: label 'Yes' is not one of yes, no; did you mean 'yes'?"
 

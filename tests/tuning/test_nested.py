@@ -213,6 +213,21 @@ def test_a_comparison_counts_pairs() -> None:
     assert comparison.accuracy - comparison.baseline == pytest.approx(comparison.difference)
 
 
+@pytest.mark.parametrize(("gained", "lost"), [(2, 0), (3, 1), (10, 6)])
+def test_the_sign_test_shows_a_gain_of_about_as_many_rows_as_are_named(gained: int, lost: int) -> None:
+    rows = Comparison(60, 50, 50, gained, lost).rows_to_show
+    assert rows is not None
+
+    def p(share: float) -> float:
+        return sign_test(*(round(share * rows * count / 60) for count in (gained, lost)))
+
+    assert p(1.1) < LEVEL < p(0.8)
+
+
+def test_rows_without_a_gain_name_no_number_of_rows() -> None:
+    assert Comparison(60, 50, 50, 3, 3).rows_to_show is None
+
+
 def test_what_is_beyond_noise_has_an_interval_above_zero() -> None:
     for rows in (6, 16, 100):
         for gained in range(rows + 1):

@@ -75,14 +75,13 @@ def test_tune_keeps_a_correction_where_plain_in_context_learning_gives_one_label
     out, err = capsys.readouterr()
     tuned = read_header(path).metadata.tuned
     assert f"domain {tuned.accuracy:.1%}" in out  # of that correction, by cross-validation
-    same = f"deepthink calibrate {path} --calibrate domain"
     (verdict,) = [line for line in out.splitlines() if line.startswith("verdict: ")]
     assert verdict.startswith("verdict: plain in-context learning (T = 1) is kept: these 9 rows show nothing better")
-    assert verdict.endswith(f" kept with the correction of {same}, which needs no labels")
+    assert verdict.endswith(" have it: the correction domain, which needs no labels, is kept with it")
     assert f"next: deepthink predict {path} INPUTS\n" in err
     assert run(["calibrate", str(path), "--calibrate", "none", "-q", "-o", str(plain)]) == 0
     assert run(["calibrate", str(plain), "--calibrate", "domain", "-q", "-o", str(again)]) == 0
-    assert again.read_bytes() == path.read_bytes()  # what the verdict names gives the same
+    assert again.read_bytes() == path.read_bytes()  # the correction alone gives the same
 
     def largest(memory: Path) -> int:
         return max(Counter(row["label"] for row in rows_of(capsys, "predict", memory, words[1], "-q")).values())
