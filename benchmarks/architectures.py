@@ -49,12 +49,12 @@ The table has every architecture that transformers {transformers} loads as a cau
 
 Of {total} architectures: {counts}.
 
-`deepthink doctor -m MODEL` gives the verdict for a real model, whose configuration may differ. Every model is also checked
-when it is loaded, and refused if the scores of a query after a memory and after the same text differ.
+`deepthink doctor -m MODEL` gives the verdict for a real model, whose configuration may differ. Every model is also
+checked when it is loaded, and refused if the scores of a query after a memory and after the same text differ.
 
-`python benchmarks/architectures.py --write docs/models.md` makes this section, here with transformers {transformers} and
-torch {torch} on a CPU in float32. It makes a small model of each architecture with random weights. Keys, values and scores
-after one and two readings must equal the results of transformers alone.
+`python benchmarks/architectures.py --write docs/models.md` makes this section, here with transformers {transformers}
+and torch {torch} on a CPU in float32. It makes a small model of each architecture with random weights. Keys, values
+and scores after one and two readings must equal the results of transformers alone.
 
 Words in parentheses after a model type say how the configuration differs from the usual one. *Window* says whether
 layers of the small model have an attention window; a trained model may have none.
