@@ -40,7 +40,7 @@ Which language models are supported, and the small one that comes with the packa
 
 ## Supported architectures
 
-Every architecture that transformers {transformers} loads as a causal language model, and what `deepthink` does with it:
+The table has every architecture that transformers {transformers} loads as a causal language model, with a verdict:
 
 - **packed**: supported, with many inputs in one pass.
 - **padded**: supported, with one sequence per candidate, which is several times slower where candidates have
@@ -49,13 +49,12 @@ Every architecture that transformers {transformers} loads as a causal language m
 
 Of {total} architectures: {counts}.
 
-`deepthink doctor -m MODEL` gives the verdict for a real model, whose configuration may differ from that of the small
-one that was examined. Every model is also checked when it is loaded, and refused if it scores a query after a memory
-differently than after the same text.
+`deepthink doctor -m MODEL` gives the verdict for a real model, whose configuration may differ. Every model is also
+checked when it is loaded, and refused if the scores of a query after a memory and after the same text differ.
 
 `python benchmarks/architectures.py --write docs/models.md` makes this section, here with transformers {transformers}
-and torch {torch} on a CPU in float32, from a small model of each architecture with random weights: its keys, values and
-scores after one and two readings must equal those of transformers alone.
+and torch {torch} on a CPU in float32. It makes a small model of each architecture with random weights. Keys, values
+and scores after one and two readings must equal the results of transformers alone.
 
 Words in parentheses after a model type say how the configuration differs from the usual one. *Window* says whether
 layers of the small model have an attention window; a trained model may have none.

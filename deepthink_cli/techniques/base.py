@@ -31,7 +31,7 @@ class Technique:
 
     summary: ClassVar[str]
     source: ClassVar[str]
-    cost: ClassVar[str] = "that of Deep-Thinking"
+    cost: ClassVar[str] = "as for Deep-Thinking"
     parameter: ClassVar[str | None] = None
     smallest: ClassVar[int] = 2
     largest: ClassVar[int] = 9999

@@ -40,7 +40,7 @@ class Repeated(Technique):
 class Flipped(Technique):
     """The next label of the list in place of each label, and the first in place of the last."""
 
-    summary = "the next label word in place of each"
+    summary = "the next label in place of each label"
     source = "Wei et al. 2023, arXiv 2303.03846"
     other_words = True
 
@@ -105,7 +105,7 @@ class Ensemble(Technique):
 
     summary = "the mean log-probability over N memories, of the demonstrations in different orders"
     source = "common practice"
-    cost = "N times that of Deep-Thinking"
+    cost = "N times the cost of Deep-Thinking"
     parameter = "N"
     largest = 999
 
