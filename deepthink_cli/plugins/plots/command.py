@@ -21,6 +21,7 @@ from deepthink_cli.registry import loaded
 
 if TYPE_CHECKING:
     from deepthink_cli.experiments.figure import FigureOptions
+    from deepthink_cli.experiments.study import Study
     from deepthink_cli.report.curves import Panel
     from deepthink_cli.report.job_results import JobResults
 
