@@ -65,7 +65,7 @@ class RowSource:
 
     A folder, or a pattern as in `data/part-*.parquet`, stands for the rows of its Parquet files, in order of names.
     `renamed` maps columns to fields, `words` maps values of labels to words. `header` and `quotes` are for CSV and TSV:
-    whether the first row names the columns, and whether quotation marks enclose cells; None is the format's rule. With
+    whether the first row names the columns, and whether quotation marks enclose cells. With
     `is_text`, the path is itself the only text. `convert` returns a row in other columns as a row with the template's
     fields; its second argument says whether the row must have its true label. `tell` is told of differences between
     the rows and the file. Raises InputError for a format that is not in `FORMATS`.
@@ -77,7 +77,7 @@ class RowSource:
     renamed: tuple[tuple[str, str], ...] = ()
     is_text: bool = False
     header: bool = True
-    quotes: bool | None = None
+    quotes: bool = True
     words: tuple[tuple[str, str], ...] = ()
     tell: Tell = field(default=silent, compare=False, repr=False)
 
