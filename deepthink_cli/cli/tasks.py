@@ -41,7 +41,7 @@ def tasks(
     *,
     common: Annotated[CommonArguments, Without("quiet", "verbose")],
 ) -> None:
-    """List the built-in tasks, or check and show a task or a task file."""
+    """List the built-in tasks, or check and show one, or a file."""
     from deepthink_cli.tasks.sources import files_of, source_of
 
     source, chosen = source_of(data_dir, offline), _named(name)
