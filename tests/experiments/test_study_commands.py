@@ -12,8 +12,9 @@ from helpers.said import Captured, json_of, output
 from helpers.tiny import tiny_task
 
 from deepthink_cli.cli.main import run
+from deepthink_cli.errors import InputError
 from deepthink_cli.experiments import prepare
-from deepthink_cli.experiments.study import Origin, open_study, packaged
+from deepthink_cli.experiments.study import Origin, open_study, origin_of, packaged
 
 EXAMPLE = Path(__file__).resolve().parent.parent.parent / "examples" / "study" / "shots.yaml"
 
@@ -62,45 +63,17 @@ def test_the_small_example_runs_and_is_reported(tmp_path: Path, capsys: Captured
     out = str(tmp_path / "out")
     assert run(["study", "run", str(EXAMPLE), "--scale", "small", "-o", out, "-q"]) == 0
     assert run(["report", out]) == 0
-    table, notes = capsys.readouterr()
-    assert table.startswith(f"Film reviews with few and with many demonstrations ({out}):")
-    Origin.of(str(EXAMPLE), None).write(Path(out))
-    assert run(["report", out]) == 0
-    assert ("rows are there" in notes, "shots: 6 of 75 rows are there" in capsys.readouterr().err) == (False, True)
+    assert capsys.readouterr().out.startswith(f"{out}:")
 
 
-def reported(capsys: Captured, *words: str) -> tuple[str, str]:
-    """What a command prints to stdout and stderr."""
-    assert run(list(words)) == 0
-    return capsys.readouterr()
-
-
-def test_a_report_knows_a_study_by_its_folder(study: Path, tmp_path: Path, capsys: Captured) -> None:
-    study.write_text(f"{study.read_text()}scales: {{small: {{shots: 2}}}}\n")
-    out, named = str(tmp_path / "out"), [str(study), "--scale", "small"]
-    assert run(["study", "run", *named, "--limit", "2", "-o", out]) == 0
-    assert f"next: deepthink report {out}\n" in capsys.readouterr().err
-    assert reported(capsys, "report", out)[0].startswith(f"Films ({out}):")
-
-
-def test_a_folder_whose_study_is_gone_is_reported_as_a_run(study: Path, tmp_path: Path, capsys: Captured) -> None:
-    out = str(tmp_path / "out")
-    assert run(["study", "run", str(study), "--limit", "2", "-o", out, "--quiet"]) == 0
-    study.rename(tmp_path / "moved.yaml")
-    table, notes = reported(capsys, "report", out)
-    assert table.startswith(f"{out}:")
-    assert f"{out}: taken as a run, because its study cannot be read: {study}: no such study file" in notes
-
-
-def test_the_shards_of_a_study_are_reported_as_the_study(study: Path, tmp_path: Path, capsys: Captured) -> None:
-    out = str(tmp_path / "out")
+def test_the_study_of_a_folder_is_that_of_its_shards(study: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
     for shard in ("1/2", "2/2"):
-        assert run(["study", "run", str(study), "--shard", shard, "-o", out, "--quiet"]) == 0
-    capsys.readouterr()
-    assert reported(capsys, "report", out)[0].startswith(f"Films ({out}):")
-    (tmp_path / "out" / "shard-1-of-2" / "study.json").write_text("{}")
-    assert run(["report", out]) == 2
-    assert "study.json: is not what deepthink study run writes; remove it" in capsys.readouterr().err
+        assert run(["study", "run", str(study), "--shard", shard, "-o", str(out), "--quiet"]) == 0
+    assert origin_of([out]) == Origin.of(str(study), None)
+    (out / "shard-1-of-2" / "study.json").write_text("{}")
+    with pytest.raises(InputError, match=r"study\.json: is not what deepthink study run writes; remove it"):
+        origin_of([out])
 
 
 def test_a_plan_counts_what_is_there_and_what_is_missing(study: Path, tmp_path: Path, capsys: Captured) -> None:

@@ -211,6 +211,10 @@ def test_a_study_has_a_figure_of_its_own(tmp_path: Path, capsys: Captured) -> No
         "panels": ["curves"],
     }
     assert (folder / "figure.png").read_bytes().startswith(b"\x89PNG")
+    study.rename(tmp_path / "moved.yaml")
+    assert run(["plot", str(folder)]) == 0
+    note = f"{folder}: taken as a run, because its study cannot be read: {study}: no such study file"
+    assert note in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
