@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -93,18 +93,12 @@ class RowArguments(Options):
         ),
     ] = None
     no_header: Annotated[bool, Flag(DATA, "CSV and TSV have no header: columns are column1, column2, ...")] = False
-    quotes: Annotated[
-        Literal["csv", "text"] | None,
-        Flag(
-            DATA,
-            "Quotation marks in CSV and TSV enclose cells (csv), or are text. Default for TSV: as the cells say.",
-        ),
-    ] = None
+    no_quotes: Annotated[bool, Flag(DATA, "Quotation marks in CSV and TSV are text: they enclose no cells.")] = False
 
     def source(self, path: str | None, labels: str | None, tell: Tell) -> RowSource | None:
         """The rows that an argument names, or None; raises InputError for options without an argument, and as `of`."""
         if path is None:
-            for name in ("format", "map", "no_header", "quotes"):
+            for name in ("format", "map", "no_header", "no_quotes"):
                 if value := getattr(self, name):
                     raise InputError.of(name, value, "no rows are read from a file; name one, or omit it")
             return None
@@ -122,14 +116,14 @@ class RowArguments(Options):
             self.format,
             renamed=columns_in(self.map),
             header=not self.no_header,
-            quotes=None if self.quotes is None else self.quotes == "csv",
+            quotes=not self.no_quotes,
             words=tuple(label_words(labels)[0].items()),
             tell=once(tell),
         )
-        for name, value in (("no_header", None), ("quotes", self.quotes)):
+        for name in ("no_header", "no_quotes"):
             if getattr(self, name) and source.row_format not in ("csv", "tsv"):
                 reason = f"is of CSV and TSV, and {source.name} is read as {source.row_format}; omit it, or name the "
-                raise InputError.of(name, value, f"{reason}format with {option('format')}")
+                raise InputError.of(name, None, f"{reason}format with {option('format')}")
         return source
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import textwrap
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
@@ -25,7 +25,6 @@ from deepthink_cli.report.cells import PUBLISHED
 from deepthink_cli.report.registry import FORMATS, Reported
 
 if TYPE_CHECKING:
-    from deepthink_cli.experiments.study import OpenedStudy
     from deepthink_cli.report.formats import Page
 
     ReportObservers = Options
@@ -122,8 +121,7 @@ def report(
     from deepthink_cli.outputs import check_apart
     from deepthink_cli.report.job_results import read_jobs
 
-    opened, observers = study_of(runs, common.quiet), Watching("report", watching)
-    problems, output = Problems(), chosen.output
+    problems, output, observers = Problems(), chosen.output, Watching("report", watching)
     read = read_by(config=common.config)
     number = problems.tried(_number, chosen.at)
     with problems.collected():
@@ -140,10 +138,8 @@ def report(
     problems.raise_any()
     for line in shard_warnings(runs):
         note(f"warning: {line}")
-    folders = ", ".join(map(str, runs))
-    source = folders if opened is None else f"{opened.study.title or opened.study.name} ({folders})"
-    details = chosen.details
-    reported = Reported(source, jobs, number, chosen.published, chosen.all_tasks, command_line(), details)
+    source = ", ".join(map(str, runs))
+    reported = Reported(source, jobs, number, chosen.published, chosen.all_tasks, command_line(), chosen.details)
     with Show(common) as tell:
         told = observers.start(tell)
         if output is None:
@@ -158,42 +154,6 @@ def report(
         told(reported)
     for line in notes:
         note(line, common.quiet)
-    tell_of_missing(opened, runs, common.quiet)
-
-
-def study_of(runs: Sequence[Path], quiet: bool) -> OpenedStudy | None:
-    """The study that was run into these folders; None for runs.
-
-    Folders whose study cannot be read, because its file was moved or changed, count as runs, with a note.
-    """
-    from deepthink_cli.experiments.study import open_study, origin_of
-
-    origin = origin_of(runs)
-    if origin is None:
-        return None
-    try:
-        return open_study(origin.study, origin.scale)
-    except InputError as error:
-        note(f"{runs[0]}: taken as a run, because its study cannot be read: {error.messages[0]}", quiet)
-        return None
-
-
-def tell_of_missing(opened: OpenedStudy | None, runs: Sequence[Path], quiet: bool) -> None:
-    """Note that rows of a study are missing, counted by the definitions of its tasks."""
-    from deepthink_cli.experiments.crossing import cross_study
-    from deepthink_cli.experiments.folder import found_in, with_shards
-
-    if opened is None:
-        return
-    try:
-        expected = cross_study(opened).rows
-    except InputError as error:
-        note(f"{opened.study.name}: whether rows are missing is not known: {error.messages[0]}", quiet)
-        return
-    written = sum(len(found_in(run)) for run in with_shards(runs))
-    if written < expected:
-        there = f"{written:,} of {expected:,} rows are there, of all that the study has"
-        note(f"{opened.study.name}: {there}; the same deepthink study run continues", quiet)
 
 
 def _check_taken(name: str, given: Mapping[str, Any]) -> None:

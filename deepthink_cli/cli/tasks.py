@@ -1,11 +1,10 @@
-"""`deepthink tasks`: the built-in tasks, and the check of a task file."""
+"""`deepthink tasks`: the built-in tasks, and a user's own."""
 
 from __future__ import annotations
 
 import textwrap
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -25,16 +24,7 @@ if TYPE_CHECKING:
     from deepthink_cli.tasks.sources import Source
 
 
-VALIDATE = "validate"
-
-Name = Annotated[
-    str | None,
-    typer.Argument(
-        metavar="NAME",
-        help="Task, group or task file to show; or: validate FILE.",
-    ),
-]
-File = Annotated[Path | None, typer.Argument(metavar="FILE", help="Task file to validate.")]
+Name = Annotated[str | None, typer.Argument(metavar="NAME", help="Task, group or task file to show.")]
 Yaml = Annotated[
     bool,
     Flag(OUTPUT, "Print the task as a task file, as a start for your own.", variable=False),
@@ -45,54 +35,44 @@ Yaml = Annotated[
 @grouped
 def tasks(
     name: Name = None,
-    file: File = None,
     data_dir: DataDir = None,
     offline: Offline = False,
     yaml: Yaml = False,
     *,
     common: Annotated[CommonArguments, Without("quiet", "verbose")],
 ) -> None:
-    """List the built-in tasks, show one, or validate a task file."""
-    from deepthink_cli.tasks.catalogue import built_in, find_tasks
+    """List the built-in tasks, or check and show one, or a file."""
     from deepthink_cli.tasks.sources import files_of, source_of
 
-    source = source_of(data_dir, offline)
-    if name == VALIDATE:
-        _validate(file, common.as_json)
-        return
-    if file is not None:
-        raise InputError(f"{file}: only validate takes a file; did you mean: deepthink tasks validate {file}?")
-    try:
-        chosen = list(built_in().values()) if name is None else find_tasks([name])
-    except InputError as error:  # the name is an argument here
-        raise InputError(
-            *(each if each.place else Problem(each.reason, place=name) for each in error.problems)
-        ) from error
-    countable = data_dir is not None or (len(chosen) == 1 and files_of(chosen[0]))
-    counted = _counted_all(chosen, source) if countable else {}
-    if yaml and len(chosen) > 1:
-        raise InputError(f"--yaml: {name or 'the catalogue'} is {len(chosen)} tasks; name one, as in {chosen[0].name}")
+    source, chosen = source_of(data_dir, offline), _named(name)
+    (one, *others) = chosen
+    if yaml and others:
+        raise InputError(f"--yaml: {name or 'the catalogue'} is {len(chosen)} tasks; name one, as in {one.name}")
     if yaml:
-        _print_yaml(chosen)
-    elif common.as_json:
-        described = [{**_described(task), **counted.get(task.name, {})} for task in chosen]
-        write_json(described[0] if len(described) == 1 else described)
-    elif len(chosen) == 1:
-        report(*_one(chosen[0], counted.get(chosen[0].name)))
+        return _print_yaml(one)
+    counted = _counted(one, source) if not others and (data_dir is not None or files_of(one)) else {}
+    if common.as_json:
+        described = [{**_described(task), **counted} for task in chosen]
+        write_json(described if others else described[0])
+    elif others:
+        _many(chosen, whole=name is None)
     else:
-        _many(chosen, counted, whole=name is None)
+        report(*_one(one, counted))
 
 
-def _validate(file: Path | None, json: bool) -> None:
-    from deepthink_cli.tasks.files import validated
+def _named(name: str | None) -> list[Task]:
+    """The tasks of this name, all built-in tasks, or the checked tasks of a file."""
+    from deepthink_cli.tasks.catalogue import built_in, find_tasks
+    from deepthink_cli.tasks.files import SUFFIXES, validated
 
-    if file is None:
-        raise InputError("validate: name the task file, as in: deepthink tasks validate my_task.yaml")
-    valid = validated(file)
-    for task in valid:
-        note(f"{file}: {task.name} is a task", json)
-    if json:
-        write_json({"file": str(file), "valid": True, "tasks": [task.name for task in valid]})
+    if name is None:
+        return list(built_in().values())
+    if name.endswith(SUFFIXES):
+        return validated(name)
+    try:
+        return find_tasks([name])
+    except InputError as error:  # the name is an argument here
+        raise InputError(*(Problem(each.reason, place=name) for each in error.problems)) from error
 
 
 def _described(task: Task) -> dict[str, Any]:
@@ -109,17 +89,13 @@ def _prompt(task: Task) -> tuple[str, str]:
     return task.prompt.demonstrations([(query.text, query.gold)]), task.prompt.query(query.text)
 
 
-def _counted_all(tasks: list[Task], source: Source) -> dict[str, dict[str, Any]]:
-    """The counts of every task whose rows exist; one note for the others."""
-    counted, missing = {}, []
-    for task in tasks:
-        try:
-            counted[task.name] = _counts(task, source)
-        except InputError as error:
-            missing.append(error.messages[0])
-    if missing:
-        note(f"{len(missing)} of {len(tasks)} tasks could not be counted; the first: {missing[0]}")
-    return counted
+def _counted(task: Task, source: Source) -> dict[str, Any]:
+    """The counts of a task; a note, and none, if its rows are not there."""
+    try:
+        return _counts(task, source)
+    except InputError as error:
+        note(f"the rows could not be counted: {error.messages[0]}")
+        return {}
 
 
 def _counts(task: Task, source: Source) -> dict[str, Any]:
@@ -144,17 +120,16 @@ def _counts(task: Task, source: Source) -> dict[str, Any]:
     return {"counted": counts}
 
 
-def _print_yaml(tasks: list[Task]) -> None:
+def _print_yaml(task: Task) -> None:
     import sys
 
     import yaml
 
-    for task in tasks:
-        definition = task.model_dump(exclude_defaults=True, exclude_none=True)
-        text = yaml.safe_dump(definition, sort_keys=False, allow_unicode=True)
-        if any(line != printable(line) for line in text.split("\n")):
-            text = yaml.safe_dump(definition, sort_keys=False)
-        sys.stdout.write(text)
+    definition = task.model_dump(exclude_defaults=True, exclude_none=True)
+    text = yaml.safe_dump(definition, sort_keys=False, allow_unicode=True)
+    if any(line != printable(line) for line in text.split("\n")):
+        text = yaml.safe_dump(definition, sort_keys=False)
+    sys.stdout.write(text)
 
 
 def _candidates(task: Task, of_rows: str) -> str:
@@ -162,7 +137,7 @@ def _candidates(task: Task, of_rows: str) -> str:
     return ", ".join(task.labels) if task.labels else of_rows if task.free is None else "none: generated"
 
 
-def _one(task: Task, counted: dict[str, Any] | None) -> Iterator[str]:
+def _one(task: Task, counted: dict[str, Any]) -> Iterator[str]:
     from deepthink_cli.tasks.sources import files_of
 
     demonstration, query = _prompt(task)
@@ -195,11 +170,11 @@ def _one(task: Task, counted: dict[str, Any] | None) -> Iterator[str]:
         *_indented(demonstration.rstrip("\n"), "  "),
     ]
     yield from ["", "The query of the same row:", "", *_indented(query + "▁", "  ")]
-    for name, counts in (counted or {}).get("counted", {}).items():
-        yield from _counted(name, counts)
+    for name, counts in counted.get("counted", {}).items():
+        yield from _rows(name, counts)
 
 
-def _counted(protocol: str, counts: dict[str, Any]) -> Iterator[str]:
+def _rows(protocol: str, counts: dict[str, Any]) -> Iterator[str]:
     by_label = ", ".join(f"{label} {count:,}" for label, count in counts["labels"].items())
     labels = f" ({by_label})" if by_label else ""
     yield from ["", f"Counted under protocol {protocol}: split {counts['split']}, {counts['rows']:,} rows{labels}"]
@@ -220,11 +195,10 @@ def _hub(task: Task) -> str:
     return ", ".join(urls) or "none"
 
 
-def _many(tasks: list[Task], counted: dict[str, Any], whole: bool) -> None:
+def _many(tasks: list[Task], whole: bool) -> None:
     """A table of the tasks; with `whole`, the tasks of a group are listed below the table instead."""
     listed = [task for task in tasks if "/" not in task.name] if whole else tasks
-    rows = [_line(task, counted.get(task.name)) for task in listed]
-    report(table("task", "shots", "paper", "official", "candidates", rows=rows))
+    report(table("task", "shots", "paper", "official", "candidates", rows=list(map(_line, listed))))
     if whole:
         from deepthink_cli.tasks.catalogue import groups
 
@@ -235,10 +209,8 @@ def _many(tasks: list[Task], counted: dict[str, Any], whole: bool) -> None:
         report("", "deepthink tasks NAME shows one; --task takes names, groups (run) and task files.")
 
 
-def _line(task: Task, counted: dict[str, Any] | None) -> list[str]:
+def _line(task: Task) -> list[str]:
     rows = {name: str(protocol.rows or "") for name, protocol in task.protocols.items()}
-    if counted:
-        rows = {name: str(counts["rows"]) for name, counts in counted["counted"].items()}
     number = task.candidates.number if task.candidates else None
     candidates = _candidates(task, f"{number or 'each its'} own")
     shown = candidates if len(candidates) <= 62 else f"{candidates[:59]}..."

@@ -184,12 +184,13 @@ def read_by(
     Raises InputError for a wrong task file, and for an unknown task if rows come from `data_dir`.
     """
     from deepthink_cli.tasks.catalogue import find_tasks
+    from deepthink_cli.tasks.files import SUFFIXES
     from deepthink_cli.tasks.sources import files_of
 
     tasks = [task] if isinstance(task, str) else task or ()
     read = [part for each in rows if each is not None for part in RowSource(str(each)).parts or [str(each)]]
     files = [*read, template if template is not None and "{" not in template else None, config]
-    own = [name for name in tasks if name.endswith((".yaml", ".yml"))]
+    own = [name for name in tasks if name.endswith(SUFFIXES)]
     files += [labels_file(labels), *own, *(file for item in find_tasks(own) for file in files_of(item))]
     folders: list[str | Path] = [PACKAGE, *([] if model is None else [os.path.expanduser(model)])]
     if data_dir is not None:

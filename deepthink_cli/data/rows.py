@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from deepthink_cli.data.formats.columns import arrow_rows, parquet_rows
+from deepthink_cli.data.formats.columns import parquet_rows
 from deepthink_cli.data.formats.json import json_document, json_lines
 from deepthink_cli.data.formats.lines import FIELD, text_rows
 from deepthink_cli.data.formats.tables import csv_rows, tsv_rows
@@ -18,7 +18,6 @@ _READERS: dict[FormatName, Callable[[RowSource], Iterator[Row | InputError]]] = 
     "jsonl": json_lines,
     "json": json_document,
     "parquet": parquet_rows,
-    "arrow": arrow_rows,
 }
 
 
@@ -26,7 +25,7 @@ def read_rows(source: str | RowSource, problems: Problems | None = None) -> Iter
     """Yield the rows of `source`: a path, `-` for standard input, or a `RowSource` that names the format.
 
     The format follows the suffix: .jsonl or .ndjson (one object a line), .json (one array of objects, or one object a
-    line), .csv, .tsv, .parquet, .arrow or .feather, or .txt (one text a line); a path without a suffix and standard
+    line), .csv, .tsv, .parquet, or .txt (one text a line); a path without a suffix and standard
     input are read as JSON Lines. `.gz` and `.zst` after it are decompressed. Raises InputError with `file:line` at the
     first row that cannot be read (with `problems`, collects it there and continues), and for a source that is missing
     or holds no row.

@@ -40,7 +40,7 @@ class Row:
 
 
 STDIN = "-"
-FormatName = Literal["csv", "tsv", "jsonl", "json", "parquet", "arrow", "txt"]
+FormatName = Literal["csv", "tsv", "jsonl", "json", "parquet", "txt"]
 FORMATS: tuple[FormatName, ...] = get_args(FormatName)
 SUFFIXES: dict[str, FormatName] = {
     ".jsonl": "jsonl",
@@ -49,12 +49,9 @@ SUFFIXES: dict[str, FormatName] = {
     ".csv": "csv",
     ".tsv": "tsv",
     ".parquet": "parquet",
-    ".arrow": "arrow",
-    ".feather": "arrow",
     ".txt": "txt",
     "": "jsonl",
 }
-BINARY = ("parquet", "arrow")
 PARQUET = ".parquet"  # the suffix of files that are read together
 _OTHER_COMPRESSIONS = (".bz2", ".xz", ".lz4", ".zip", ".7z")
 
@@ -65,7 +62,7 @@ class RowSource:
 
     A folder, or a pattern as in `data/part-*.parquet`, stands for the rows of its Parquet files, in order of names.
     `renamed` maps columns to fields, `words` maps values of labels to words. `header` and `quotes` are for CSV and TSV:
-    whether the first row names the columns, and whether quotation marks enclose cells; None is the format's rule. With
+    whether the first row names the columns, and whether quotation marks enclose cells. With
     `is_text`, the path is itself the only text. `convert` returns a row in other columns as a row with the template's
     fields; its second argument says whether the row must have its true label. `tell` is told of differences between
     the rows and the file. Raises InputError for a format that is not in `FORMATS`.
@@ -77,7 +74,7 @@ class RowSource:
     renamed: tuple[tuple[str, str], ...] = ()
     is_text: bool = False
     header: bool = True
-    quotes: bool | None = None
+    quotes: bool = True
     words: tuple[tuple[str, str], ...] = ()
     tell: Tell = field(default=silent, compare=False, repr=False)
 
@@ -168,7 +165,7 @@ class RowSource:
 _MAGIC: dict[bytes, Compression] = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 _OTHERS = {
     b"PAR1": f"a Parquet file; use the suffix .parquet or {option('format')} parquet",
-    b"ARRO": f"an Arrow file; use the suffix .arrow or {option('format')} arrow",
+    b"ARRO": "an Arrow file; save it as Parquet",
     b"PK\x03\x04": "a ZIP archive or a spreadsheet; save it as CSV",
 }
 _IN_MEMORY = 2**26  # bytes of a spooled stream in memory
@@ -193,9 +190,9 @@ def opened(source: RowSource) -> Iterator[io.BufferedReader[Any]]:
             stream if kind is None else io.BufferedReader(_Decompressed(stream, kind, source.name))
         )
         other = _OTHERS.get(content.peek(4)[:4])
-        if other is not None and source.row_format not in BINARY:
+        if other is not None and source.row_format != "parquet":
             raise InputError(f"{source.name}: {other}")
-        if content.peek(2)[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) and source.row_format not in BINARY:
+        if content.peek(2)[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) and source.row_format != "parquet":
             content = io.BufferedReader(_Recoded(content, source.name))
         yield content
 
@@ -228,7 +225,7 @@ def check_path(source: RowSource) -> None:
     if not parts and not os.path.exists(path):
         raise InputError(f"{path}: no such file; check the path, or use - for standard input")
     if not parts and os.path.isdir(path):
-        raise InputError(f"{path}: has no {PARQUET} files; name a .jsonl, .csv, .tsv or .arrow file in it")
+        raise InputError(f"{path}: has no {PARQUET} files; name a .jsonl, .csv or .tsv file in it")
     for part in parts:
         if not part.endswith(PARQUET) or not os.path.isfile(part):
             raise InputError(f"{part}: not a {PARQUET} file; only files of Parquet are read together")

@@ -27,12 +27,6 @@ _NUMBER = f"a number has more than {_LONGEST_NUMBER} digits; shorten it, or writ
 _YAML = "tag:yaml.org,2002:"
 _SCALARS = {_YAML + kind for kind in ("str", "int", "float", "bool", "null", "timestamp")}
 
-# Strings and comments, in which brackets and line breaks mean nothing, and the text between them.
-_TOML_TOKEN = re.compile(
-    r'''"""(?:\\.|[^\\])*?"{3,5}|'{3}.*?'{3,5}|"(?:\\.|[^"\\])*"|'[^']*'|#[^\n]*|[\[\]{}\n]|[^\[\]{}\n#"']+''',
-    re.DOTALL,
-)
-
 Keys = tuple[str, ...]
 
 
@@ -201,14 +195,14 @@ def _toml(path: str, text: str) -> Document:
     except (ValueError, RecursionError) as error:
         reason, _, place = str(error).partition(" (at ")
         if match := re.match(r"line (\d+)", place):
-            line = int(match[1])
+            where = f"{path}:{match[1]}"
         elif place:  # the end of the document
-            line = _line(text.rstrip(), len(text))
+            where = f"{path}:{_line(text.rstrip(), len(text))}"
         else:
-            line = _line_of(type(error), text)
+            where = path
             reason = "nested too deeply" if isinstance(error, RecursionError) else "a number is too long"
-        raise InputError(f"{path}:{line}: not TOML: {reason}") from error
-    document = Document(path, values, _toml_lines(text))
+        raise InputError(f"{where}: not TOML: {reason}") from error
+    document = Document(path, values, {(): 1, **{(key,): _toml_line(text, key) for key in values}})
     for key, value in values.items():
         for item in (key, *_scalars(value)):
             if flaw := _unfit(item):
@@ -227,40 +221,10 @@ def _scalars(value: Any) -> Iterator[Any]:
         yield value
 
 
-def _line_of(kind: type[Exception], text: str) -> int:
-    """The line of an error without a line number: the last line of the shortest prefix of the text that raises it."""
-    lines = text.split("\n")
-
-    def raises(count: int) -> bool:
-        try:
-            tomllib.loads("\n".join(lines[:count]))
-        except (ValueError, RecursionError) as error:
-            return type(error) is kind
-        return False
-
-    return bisect_left(range(len(lines) + 1), True, key=raises)
-
-
-def _toml_lines(text: str) -> dict[Keys, int]:
-    """The lines of top-level keys and of tables, which the standard library does not report."""
-    lines: dict[Keys, int] = {(): 1}
-    for first, statement in _toml_statements(text):
-        for key in tomllib.loads(statement):
-            lines.setdefault((key,), first)
-    return lines
-
-
-def _toml_statements(text: str) -> Iterator[tuple[int, str]]:
-    """The statements of a valid document, each with its first line; brackets and strings may continue one."""
-    begin = depth = 0
-    first = number = 1
-    for token in _TOML_TOKEN.finditer(text):
-        depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(token[0], 0)
-        number += token[0].count("\n")
-        if token[0] == "\n" and depth == 0:
-            yield first, text[begin : token.end()]
-            begin, first = token.end(), number
-    yield first, text[begin:]
+def _toml_line(text: str, key: str) -> int:
+    """The first line that begins with a top-level key, or names its table."""
+    found = re.search(rf"""^[\s\["']*{re.escape(key)}["']?\s*[=.\]]""", text, re.MULTILINE)
+    return _line(text, found.end()) if found else 1
 
 
 RUN_CODE = frozenset({"trust_remote_code", "run_code"})

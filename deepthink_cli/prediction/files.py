@@ -255,7 +255,7 @@ def identity_of(
             "format": inputs.row_format,
             "map": dict(inputs.renamed) or None,
             "no_header": None if inputs.header else True,
-            "quotes": inputs.quotes,
+            "no_quotes": None if inputs.quotes else True,
             **model_options(scorer.memory, options).recorded(),
             "calibrate": list(form.calibrate),
             **scorer.scoring.recorded,

@@ -11,7 +11,7 @@ from typing import Any
 from deepthink_cli.errors import InputError, Problems
 from deepthink_cli.io.text import json_sha256
 from deepthink_cli.registry import Registry
-from deepthink_cli.tasks.files import read_tasks
+from deepthink_cli.tasks.files import SUFFIXES, read_tasks
 from deepthink_cli.tasks.format import Task
 
 FOLDER = Path(__file__).parent / "definitions"
@@ -86,7 +86,7 @@ def digest(task: Task) -> str:
 
 
 def _named(name: str) -> list[Task]:
-    if name.endswith((".yaml", ".yml")):
+    if name.endswith(SUFFIXES):
         return read_tasks(name)
     tasks = built_in()
     if name in tasks:

@@ -20,6 +20,7 @@ from deepthink_cli.tasks.items import DoesNotFit, query_of
 from deepthink_cli.tasks.judges import judge_of
 from deepthink_cli.tasks.sources import Source, files_of, split_rows
 
+SUFFIXES = (".yaml", ".yml")  # of task files
 TRAIN, TEST, ROWS = "train", "test", "rows"
 PROTOCOL = "own"
 _FEWEST = 8  # the default number of demonstrations, if a label does not need more

@@ -157,7 +157,7 @@ class Split(_Part):
     file: str | None = None
     format: FormatName | None = None
     header: bool = True
-    quotes: bool | None = None
+    quotes: bool = True
     half: Literal[1, 2] | None = None
 
     @model_validator(mode="after")

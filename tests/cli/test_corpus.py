@@ -80,7 +80,7 @@ def command(case: Case) -> list[str]:
         "demonstrations": ["think", case.name, "-o", OUT],
         "inputs": ["predict", MEMORY, case.name, "-o", OUT],
         "studies": ["study", "plan", case.name, "--no-probe"],
-        "tasks": ["tasks", "validate", case.name],
+        "tasks": ["tasks", case.name],
         "configs": ["think", DEMOS, "--config", case.name],
     }[case.kind]
 

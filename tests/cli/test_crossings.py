@@ -31,7 +31,7 @@ SHARED = [
         "--format csv",
         "--map text=review",
         "--no-header",
-        "--quotes",
+        "--no-quotes",
         "--alpha 2",
         "--dry-run",
         "--json",

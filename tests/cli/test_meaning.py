@@ -96,7 +96,7 @@ ELSEWHERE = {
         "dry_run",
     ),
     *("out", "output", "samples", "log", "workers", "shard", "run_code"),
-    *("data_dir", "format", "map", "no_header", "quotes", "task"),  # where rows are, and their form
+    *("data_dir", "format", "map", "no_header", "no_quotes", "task"),  # where rows are, and their form
 }
 
 

@@ -89,7 +89,7 @@ def test_files_with_other_columns_are_refused_by_name(tmp_path: Path) -> None:
 
 def test_a_folder_of_other_files_and_a_pattern_of_them_are_refused(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("text\nx\n")
-    assert refusal(tmp_path) == f"{tmp_path}: has no .parquet files; name a .jsonl, .csv, .tsv or .arrow file in it"
+    assert refusal(tmp_path) == f"{tmp_path}: has no .parquet files; name a .jsonl, .csv or .tsv file in it"
     assert refusal(f"{tmp_path}/*") == f"{tmp_path}/a.csv: not a .parquet file; only files of Parquet are read together"
     assert refusal(f"{tmp_path}/*.parquet").endswith(
         "*.parquet: no such file; check the path, or use - for standard input"

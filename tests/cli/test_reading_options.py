@@ -110,7 +110,7 @@ def test_ids_that_are_read_as_text_are_warned_of(words: list[str], code: int, ca
             ["--no-header"],
             "--no-header: is of CSV and TSV, and rows.jsonl is read as jsonl; omit it, or name the format",
         ),
-        (["--quotes", "text"], "--quotes text: is of CSV and TSV"),
+        (["--no-quotes"], "--no-quotes: is of CSV and TSV"),
         (["--labels", "0=a,0=b"], "--labels 0=a,0=b: give VALUE=LABEL, each value once, as in 0=negative,1=positive"),
         (["--labels", "0=,1=b"], "--labels 0=,1=b: give VALUE=LABEL"),
         (["--labels", "0=a,1=a"], "--labels 0=a,1=a: one label only; name at least two"),

@@ -61,7 +61,7 @@ def test_an_error_keeps_its_beginning_and_its_hint(capsys: Captured) -> None:
         ["think", EVIL],
         ["think", f"--{EVIL}"],
         ["predict", EVIL, EVIL],
-        ["tasks", "validate", EVIL + ".yaml"],
+        ["tasks", EVIL + ".yaml"],
         ["run", "--task", EVIL, "-o", EVIL],
         [
             "think",
@@ -247,7 +247,6 @@ COMMANDS = [
     "tasks TASK --data-dir DATA",
     "tasks TASK --json",
     "tasks TASK --yaml",
-    "tasks validate TASK",
     "run --task TASK --data-dir DATA -m MODEL -T 2 --seeds 1 -o RUNS",
     "run --task TASK --data-dir DATA -m MODEL -T 2 --seeds 1 --dry-run -o RUNS",
     *(f"report RUN --output-format {form}" for form in ("terminal", "markdown", "csv", "latex", "json", "html")),

@@ -1,4 +1,4 @@
-"""Parquet and Arrow: what their metadata say of the columns."""
+"""Parquet: what its metadata say of the columns."""
 
 from __future__ import annotations
 
@@ -92,28 +92,10 @@ def test_a_class_without_a_name_is_refused_where_labels_are_read(tmp_path: Path)
         read_demonstrations(str(tmp_path / "unlabelled.parquet"))
 
 
-def test_what_save_to_disk_wrote_is_read_with_the_names_of_its_features(tmp_path: Path) -> None:
-    classified([1, 0, 1, 0]).save_to_disk(tmp_path / "saved")
-    (file,) = (tmp_path / "saved").glob("*.arrow")
-    assert [example.label for example in read_demonstrations(str(file)).examples] == ["positive", "negative"] * 2
-
-
-def test_categories_are_label_words_in_arrow_and_parquet(tmp_path: Path) -> None:
+def test_categories_are_label_words(tmp_path: Path) -> None:
     labels = pyarrow.array(["good", "bad", "good", "bad"]).dictionary_encode()
-    table = pyarrow.table({"text": TEXTS, "label": labels})
-    with pyarrow.OSFile(str(tmp_path / "file.arrow"), "wb") as out, pyarrow.ipc.new_file(out, table.schema) as writer:
-        writer.write_table(table)
-    pyarrow.parquet.write_table(table, tmp_path / "rows.parquet")
-    table.to_pandas().to_feather(tmp_path / "rows.feather")
-    for name in ("file.arrow", "rows.parquet", "rows.feather"):
-        assert read_demonstrations(str(tmp_path / name)).labels == ("good", "bad")
-
-
-@pytest.mark.parametrize("content", [b"", b"ARROW1\0\0 and no more", b"no Arrow at all"])
-def test_a_file_that_only_says_arrow_is_refused(tmp_path: Path, content: bytes) -> None:
-    (tmp_path / "a.arrow").write_bytes(content)
-    with pytest.raises(InputError, match="not an Arrow file"):
-        list(read_rows(str(tmp_path / "a.arrow")))
+    pyarrow.parquet.write_table(pyarrow.table({"text": TEXTS, "label": labels}), tmp_path / "rows.parquet")
+    assert read_demonstrations(str(tmp_path / "rows.parquet")).labels == ("good", "bad")
 
 
 WORDS = (("0", "negative"), ("1", "positive"), ("true", "positive"))

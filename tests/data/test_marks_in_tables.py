@@ -25,17 +25,12 @@ def read(path: Path, content: str, **how: Any) -> tuple[list[dict[str, Any]], li
     return rows, [event.text for event in told if isinstance(event, Note)]
 
 
-def test_a_tsv_with_marks_that_no_cell_closes_has_a_row_a_line(tmp_path: Path) -> None:
-    rows, said = read(tmp_path / "glue.tsv", GLUE)
-    assert rows == [
-        {"sentence": '"a fine start', "id": "1"},
-        {"sentence": "dull and long", "id": "2"},
-        {"sentence": 'the director said so"', "id": "3"},
-        {"sentence": "ok", "id": "4"},
-    ]
-    assert len(said) == 1
-    assert "read as text" in said[0]
-    assert "quotes" in said[0]
+def test_a_tsv_whose_marks_are_text_is_refused_by_its_line_and_read_on_request(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"glue\.tsv:2: quotation marks enclose tabs and line breaks; give no_quotes"):
+        read(tmp_path / "glue.tsv", GLUE)
+    rows, said = read(tmp_path / "glue.tsv", GLUE, quotes=False)
+    assert [row["sentence"] for row in rows] == ['"a fine start', "dull and long", 'the director said so"', "ok"]
+    assert said == []
 
 
 @pytest.mark.parametrize("quoting", [csv.QUOTE_MINIMAL, csv.QUOTE_ALL])
@@ -45,8 +40,8 @@ def test_cells_that_a_program_has_quoted_come_back(tmp_path: Path, quoting: Any)
     csv.writer(written, delimiter="\t", quoting=quoting, lineterminator="\n").writerows(table)
     rows, said = read(tmp_path / "rows.tsv", written.getvalue())
     assert [list(row.values()) for row in rows] == table[1:]
-    assert "taken off" in said[0]
-    assert "5 lines are 4 rows" in said[1]
+    assert len(said) == 1
+    assert "5 lines are 4 rows" in said[0]
 
 
 def test_a_tsv_without_marks_is_read_without_a_word(tmp_path: Path) -> None:
@@ -54,14 +49,6 @@ def test_a_tsv_without_marks_is_read_without_a_word(tmp_path: Path) -> None:
         [{"text": '5" disk', "label": "b"}, {"text": "x", "label": "y"}],
         [],
     )
-
-
-def test_the_meaning_of_marks_can_be_said(tmp_path: Path) -> None:
-    rows, said = read(tmp_path / "glue.tsv", GLUE, quotes=True)
-    assert [row["sentence"] for row in rows] == ["a fine start\t1\ndull and long\t2\nthe director said so", "ok"]
-    (text,) = said
-    assert "4 lines are 2 rows" in text
-    assert text.endswith("give quotes text")
 
 
 def test_a_csv_can_be_read_without_quoting(tmp_path: Path) -> None:
@@ -76,10 +63,8 @@ def test_a_csv_can_be_read_without_quoting(tmp_path: Path) -> None:
 
 def test_unbalanced_marks_name_the_way_out(tmp_path: Path) -> None:
     for name, content in (("a.csv", 'text,label\n"a,b\n'), ("a.tsv", 'text\tlabel\n"a\tb\n')):
-        with pytest.raises(
-            InputError, match=r":2: not .SV .unexpected end of data.; quotes text reads quotation marks"
-        ):
-            read(tmp_path / name, content, quotes=True)
+        with pytest.raises(InputError, match=r":2: not .SV .unexpected end of data.; no_quotes reads quotation marks"):
+            read(tmp_path / name, content)
 
 
 def test_columns_without_a_header_are_numbered(tmp_path: Path) -> None:

@@ -110,7 +110,7 @@ def test_a_named_format_overrides_the_suffix(tmp_path: Path) -> None:
 
 
 def test_an_unknown_format_is_refused_with_those_there_are() -> None:
-    with pytest.raises(InputError, match="format xml: unknown format; use csv, tsv, jsonl, json, parquet, arrow, txt"):
+    with pytest.raises(InputError, match="format xml: unknown format; use csv, tsv, jsonl, json, parquet, txt"):
         RowSource("-", "xml")  # type: ignore[arg-type]
 
 
@@ -331,7 +331,7 @@ def test_a_missing_file_is_named(tmp_path: Path, name: str) -> None:
 
 def test_an_unknown_suffix_is_refused_with_those_that_are_known(tmp_path: Path) -> None:
     message = refused_rows(tmp_path / "rows.xlsx", "PK")
-    known = ".jsonl, .ndjson, .json, .csv, .tsv, .parquet, .arrow, .feather, .txt"
+    known = ".jsonl, .ndjson, .json, .csv, .tsv, .parquet, .txt"
     reason = f"unknown format '.xlsx'; use {known}, or name the format with format"
     assert message == f"{tmp_path}/rows.xlsx: {reason}"
 

@@ -365,7 +365,7 @@ YAML = [
 def test_yaml_makes_no_python_objects(text: str, demos: Path, ran: Path, capsys: Captured) -> None:
     path = demos.parent / "file.yaml"
     path.write_text(text.replace("{ran}", str(ran)))
-    for arguments in (["tasks", "validate", str(path)], ["think", str(demos), "--config", str(path)]):
+    for arguments in (["tasks", str(path)], ["think", str(demos), "--config", str(path)]):
         assert str(path) in refused(arguments, capsys, 2)
     assert not ran.exists()
 
@@ -373,7 +373,7 @@ def test_yaml_makes_no_python_objects(text: str, demos: Path, ran: Path, capsys:
 def test_a_tasks_words_are_not_a_program(tmp_path: Path, ran: Path, capsys: Captured) -> None:
     for changes in ({"template": "{text.__class__} {kind}"}, {"template": "{text!r} {kind}"}):
         task, _ = tiny_task(tmp_path / str(len(str(changes))), **changes)
-        assert "is not a field name" in refused(["tasks", "validate", str(task)], capsys, 2)
+        assert "is not a field name" in refused(["tasks", str(task)], capsys, 2)
 
 
 def test_a_memory_gets_no_code_run(model: Path, ran: Path, demos: Path, tmp_path: Path, capsys: Captured) -> None:

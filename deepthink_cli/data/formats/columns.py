@@ -1,4 +1,4 @@
-"""Parquet and Arrow, and the facts about columns in their metadata: index columns, and the names of classes."""
+"""Parquet, and the facts about columns in its metadata: index columns, and the names of classes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.data.formats.lines import shortened
@@ -63,25 +62,6 @@ def _check_alike(parts: Sequence[RowSource]) -> None:
             shown = ", ".join(f"{each.name} {each.type}" for each in schema)
             problems.add(Problem(f"its columns are not those of {parts[0].path}: {shortened(shown)}", place=part.path))
     problems.raise_any()
-
-
-def arrow_rows(source: RowSource) -> Iterator[Row | InputError]:
-    """The rows of an Arrow file or stream, as `save_to_disk` of the datasets library writes it, batch by batch."""
-    import pyarrow
-
-    with seekable(source) as stream:
-        try:
-            is_file = stream.read(6) == b"ARROW1"
-            stream.seek(0)
-            reader = (pyarrow.ipc.open_file if is_file else pyarrow.ipc.open_stream)(stream)
-            batches = map(reader.get_batch, range(reader.num_record_batches)) if is_file else reader
-            yield from _rows(source, reader.schema, chain.from_iterable(map(_parts, batches)))
-        except (pyarrow.ArrowException, OSError, ValueError) as error:
-            raise InputError(f"{source.name}: not an Arrow file ({shortened(str(error))})") from error
-
-
-def _parts(batch: RecordBatch) -> Iterator[RecordBatch]:
-    return (batch.slice(start, _BATCH) for start in range(0, batch.num_rows, _BATCH))
 
 
 def _rows(source: RowSource, schema: Schema, batches: Iterable[RecordBatch]) -> Iterator[Row | InputError]:

@@ -9,16 +9,14 @@ import sys
 from collections.abc import Iterator
 from itertools import chain
 from threading import Lock
-from typing import BinaryIO
 
 from deepthink_cli.data.formats.lines import bounded_line, check_decoded, check_length
-from deepthink_cli.data.source import Row, RowSource, opened, seekable
+from deepthink_cli.data.source import Row, RowSource, opened
 from deepthink_cli.errors import InputError, Problem, option
 from deepthink_cli.events import Note
 
 COMMA, SEMICOLON, TAB = ",", ";", "\t"
 _QUOTED = re.compile(r'"[^"]*("|$)')
-_OPENED = re.compile(r'(^|\t)"')  # where a quotation mark would begin a cell
 _csv_limit = Lock()
 
 
@@ -27,84 +25,31 @@ def csv_rows(source: RowSource) -> Iterator[Row | InputError]:
 
     Raises InputError for a header with both, outside of quotation marks, and for a header with tabs and neither.
     """
-    with opened(source) as stream:
-        yield from _rows(source, _text(stream), COMMA, source.quotes is not False)
+    yield from _rows(source, COMMA)
 
 
 def tsv_rows(source: RowSource) -> Iterator[Row | InputError]:
     """Rows of tab-separated cells. Raises InputError for a header with commas or semicolons and no tab.
 
-    Most programs that write TSV give quotation marks no meaning. Cells are read as quoted if every mark that begins a
-    cell has its pair at the end of the cell, and no cell holds whole rows.
+    Also raises InputError for a quoted cell with tabs and line breaks: its marks are probably text, as in most TSV.
     """
-    if source.read_once and source.quotes is None:
-        with seekable(source) as file:
-            quotes = _judged(source, file)
-            file.seek(0)
-            yield from _rows(source, _text(file), TAB, quotes)
-        return
-    quotes = bool(source.quotes)
-    if source.quotes is None:
-        with opened(source) as stream:
-            quotes = _judged(source, stream)
+    yield from _rows(source, TAB)
+
+
+def _rows(source: RowSource, expected: str) -> Iterator[Row | InputError]:
     with opened(source) as stream:
-        yield from _rows(source, _text(stream), TAB, quotes)
+        text = io.TextIOWrapper(stream, encoding="utf-8-sig", errors="surrogateescape", newline="")
+        yield from _table(source, _Lines(text, source.name), expected)
 
 
-def _judged(source: RowSource, stream: BinaryIO) -> bool:
-    """Whether quotation marks enclose cells of a table; tells the decision if a mark begins a cell."""
-    text = _text(stream)
-    quotes = _are_quoted(_Lines(text, source.name))
-    text.detach()  # which leaves the stream open
-    if quotes is not None:
-        source.tell(Note(_taken(source.name, quotes)))
-    return bool(quotes)
-
-
-def _are_quoted(lines: _Lines) -> bool | None:
-    """Whether every quotation mark that begins a cell has its pair in the cell; None if no mark begins a cell.
-
-    A cell with line breaks may in fact be several rows, with a meaningless mark in the first and one in the last. The
-    lines are one row only if they have the tabs of one row, and the table has more than one column.
-    """
-    found, columns, before = False, 0, 0
-    table = csv.reader(lines, delimiter=TAB, strict=True)
-    try:
-        for cells in _records(table):
-            columns, several = columns or len(cells), table.line_num - before > 1
-            if lines.opened and (len(cells) != columns or (several and (columns == 1 or lines.tabs >= columns))):
-                return False
-            found, before = found or lines.opened, table.line_num
-            if cells:
-                lines.begin()
-    except (csv.Error, InputError):  # a mark without a pair, which may make a row of the rest of the file
-        return False if found or lines.opened else None
-    return True if found else None
-
-
-def _taken(name: str, quotes: bool) -> str:
-    if quotes:
-        return f"{name}: quotation marks around cells are taken off; {option('quotes')} text reads them as text"
-    return (
-        f"{name}: quotation marks are read as text, since some have no pair in their cell; {option('quotes')} csv "
-        "gives them the meaning that they have in CSV"
-    )
-
-
-def _text(stream: BinaryIO) -> io.TextIOWrapper:
-    return io.TextIOWrapper(stream, encoding="utf-8-sig", errors="surrogateescape", newline="")
-
-
-def _rows(source: RowSource, text: io.TextIOWrapper, expected: str, quotes: bool) -> Iterator[Row | InputError]:
-    kind = "TSV" if expected == TAB else "CSV"
-    lines = _Lines(text, source.name)
+def _table(source: RowSource, lines: _Lines, expected: str) -> Iterator[Row | InputError]:
     start = _start(lines)
     place = f"{source.name}:{len(start)}"
     delimiter = _delimiter(start[-1] if start else "", expected, place, source.header)
     table = csv.reader(
         chain(start, lines),
         delimiter=delimiter,
-        quoting=csv.QUOTE_MINIMAL if quotes else csv.QUOTE_NONE,
+        quoting=csv.QUOTE_MINIMAL if source.quotes else csv.QUOTE_NONE,
         strict=True,
     )
     header: list[str] | None = None
@@ -114,7 +59,7 @@ def _rows(source: RowSource, text: io.TextIOWrapper, expected: str, quotes: bool
             where, size, first_line = f"{source.name}:{first_line}", table.line_num - first_line, table.line_num + 1
             lines.begin()
             try:
-                _check_cells(cells, where)
+                _check_cells(cells, where, delimiter)
             except InputError as error:
                 if header is None:
                     raise
@@ -128,11 +73,12 @@ def _rows(source: RowSource, text: io.TextIOWrapper, expected: str, quotes: bool
                     continue
             count, spanned = count + 1, spanned + size
             if len(cells) != len(header):
-                yield InputError(Problem(_unequal(len(cells), len(header), delimiter, quotes), place=where))
+                yield InputError(Problem(_unequal(len(cells), len(header), delimiter, source.quotes), place=where))
                 continue
             yield Row(dict(zip(header, cells, strict=True)), where)
     except csv.Error as error:
-        way = f"{option('quotes')} text reads quotation marks as text" if quotes else "save the file as text"
+        kind = "TSV" if expected == TAB else "CSV"
+        way = f"{option('no_quotes')} reads quotation marks as text" if source.quotes else "save the file as text"
         raise InputError(f"{source.name}:{first_line}: not {kind} ({error}); {way}") from error
     if spanned:
         source.tell(Note(_joined(source.name, count + spanned, count)))
@@ -140,9 +86,7 @@ def _rows(source: RowSource, text: io.TextIOWrapper, expected: str, quotes: bool
 
 def _unequal(cells: int, columns: int, delimiter: str, quotes: bool) -> str:
     """The reason for refusing a row whose cells are not as many as the columns, and the way out."""
-    way = f"quote cells that hold {delimiter!r}"
-    if not quotes:
-        way = f"if quotation marks enclose cells that hold {delimiter!r} or line breaks, give {option('quotes')} csv"
+    way = f"quote cells that hold {delimiter!r}" if quotes else f"omit {option('no_quotes')} if marks enclose cells"
     return f"{cells} cells under {columns} columns; {way}"
 
 
@@ -150,15 +94,12 @@ def _joined(name: str, lines: int, rows: int) -> str:
     read = "1 row" if rows == 1 else f"{rows:,} rows"
     return (
         f"{name}: {lines:,} lines are {read}, because quotation marks enclose line breaks; if they have no meaning "
-        f"here, give {option('quotes')} text"
+        f"here, give {option('no_quotes')}"
     )
 
 
 class _Lines(Iterator[str]):
-    """The lines of a table; raises InputError when the lines since `begin` are longer than a row may be.
-
-    `tabs` is the number of tabs in the lines since `begin`; `opened`: a quotation mark begins a cell in them.
-    """
+    """The lines of a table; raises InputError when the lines since `begin` are longer than a row may be."""
 
     def __init__(self, text: io.TextIOWrapper, name: str) -> None:
         self.text, self.name, self.number = text, name, 0
@@ -166,15 +107,13 @@ class _Lines(Iterator[str]):
 
     def begin(self) -> None:
         """A new row begins with the next line."""
-        self.size, self.tabs, self.opened = 0, 0, False
+        self.size = 0
 
     def __next__(self) -> str:
         line = bounded_line(self.text)
         if not line:
             raise StopIteration
         self.number, self.size = self.number + 1, self.size + len(line)
-        self.tabs += line.count(TAB)
-        self.opened = self.opened or ('"' in line and _OPENED.search(line) is not None)
         check_length(self.size, f"{self.name}:{self.number}")
         return line
 
@@ -224,11 +163,13 @@ def _records(table: Iterator[list[str]]) -> Iterator[list[str]]:
         yield cells
 
 
-def _check_cells(cells: list[str], where: str) -> None:
+def _check_cells(cells: list[str], where: str, delimiter: str) -> None:
     # Decoding errors are kept as surrogates until the row is known, so that the error can name it.
     check_decoded("".join(cells), where)
     if any("\0" in cell for cell in cells):
         raise InputError(f"{where}: holds a NUL byte; save the file as UTF-8")
+    if delimiter == TAB and any(TAB in cell and "\n" in cell for cell in cells):
+        raise InputError(f"{where}: quotation marks enclose tabs and line breaks; give {option('no_quotes')}")
 
 
 def _header(cells: list[str], where: str) -> list[str]:

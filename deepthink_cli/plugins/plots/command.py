@@ -12,7 +12,7 @@ from deepthink_cli.cli.about import about
 from deepthink_cli.cli.console import note, write_json
 from deepthink_cli.cli.grouped import Without, grouped
 from deepthink_cli.cli.options import CommonArguments
-from deepthink_cli.cli.report import AllTasks, Runs, Where, study_of, tell_of_missing
+from deepthink_cli.cli.report import AllTasks, Runs, Where
 from deepthink_cli.cli.values import read_by
 from deepthink_cli.errors import InputError, Problems
 from deepthink_cli.experiments.figure import FORMS
@@ -88,8 +88,7 @@ def plot(runs: Runs, *, chosen: PlotArguments, common: Annotated[CommonArguments
     from deepthink_cli.report.job_results import read_jobs
     from deepthink_cli.report.style import METADATA
 
-    opened = study_of(runs, common.quiet)
-    study = None if opened is None else opened.study
+    study = _study_of(runs, common.quiet)
     asked = chosen.all_tasks or chosen.difference or chosen.methods  # for another figure than the study's own
     output, form = chosen.output, None if study is None or asked else study.figure
     latex = None if form is None else FORMS[form.kind].latex
@@ -122,7 +121,23 @@ def plot(runs: Runs, *, chosen: PlotArguments, common: Annotated[CommonArguments
         note(f"wrote {file}", common.quiet or common.as_json)
     if common.as_json:
         write_json({"files": list(map(str, files)), "panels": shown})
-    tell_of_missing(opened, runs, common.quiet)
+
+
+def _study_of(runs: Sequence[Path], quiet: bool) -> Study | None:
+    """The study that was run into these folders; None for runs.
+
+    Folders whose study cannot be read, because its file was moved or changed, count as runs, with a note.
+    """
+    from deepthink_cli.experiments.study import open_study, origin_of
+
+    origin = origin_of(runs)
+    if origin is None:
+        return None
+    try:
+        return open_study(origin.study, origin.scale).study
+    except InputError as error:
+        note(f"{runs[0]}: taken as a run, because its study cannot be read: {error.messages[0]}", quiet)
+        return None
 
 
 def _names(options: PlotArguments, form: FigureOptions | None) -> tuple[str, ...]:
