@@ -3,7 +3,7 @@
     python benchmarks/quantized_memories.py --data-dir DIR -o DIR
 
 For each model: demonstrations of AG News are read T times, the memory is stored as float32, int8 and int4, and the
-same test rows are labelled with each file, as `deepthink quantize --task agnews` does. Prints a table. Scores are kept
+same test rows are labelled with each file, as `deepthink diff --task agnews` does. Prints a table. Scores are kept
 in the folder --out as they come: the same command continues an interrupted run, and with more --rows a finished one.
 The columns keys and values are relative changes, `mean change` is that of a label's log-probability in nats, and p is
 that of McNemar's exact test against float32.

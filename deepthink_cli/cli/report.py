@@ -202,7 +202,7 @@ def write_terminal(reported: Reported, file: TextIO) -> None:
     if reported.details:
         print_report(*_parts(reported.page), file=file)
     else:
-        rest = f"{flag('details')}: p, McNemar's test, the best T on the test rows, ranks, and what was evaluated"
+        rest = f"{flag('details')}: p, McNemar's test, the best T on the test rows, and what was evaluated"
         print_report(*_parts(reported.page.brief), "", *_wrapped(rest), file=file)
 
 
@@ -215,7 +215,7 @@ def _parts(page: Page) -> list[Any]:
     parts += ["", *(line for text in page.legend for line in _wrapped(text))]
     if page.footnotes:
         parts += ["", *(line for text in page.footnotes for line in _wrapped(text, "* "))]
-    return parts if page.appendix is None else [*parts, "", *_parts(page.appendix)]
+    return parts
 
 
 def _wrapped(text: str, mark: str = "") -> list[str]:

@@ -18,6 +18,8 @@ POOL = ("sampling", "pool_size", "balanced")  # they always distinguish arms who
 
 STEP = ("momentum", "eta", "update")  # fields that a technique with a single reading does not have
 _IF_SET = ("tokens", "labelled", "scoring", "update")  # written only if they differ from the default
+# Fields that distinguish methods.
+COMPARED = ("sampling", "pool_size", "balanced", "technique", "calibration", "scoring", "update")
 READING = ("positions", *STEP)  # fields without effect on T = 1
 
 

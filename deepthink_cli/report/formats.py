@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from deepthink_cli.io.text import markdown_text, printable
@@ -19,8 +19,7 @@ from deepthink_cli.io.text import markdown_text, printable
 class Page:
     """Tables with the same columns, each with a heading (empty for a single table), a legend and footnotes.
 
-    `source` names the runs. `appendix` is a further page, with its own
-    columns.
+    `source` names the runs.
     """
 
     source: str
@@ -29,7 +28,6 @@ class Page:
     sections: Sequence[tuple[str, Sequence[Sequence[str]]]]
     legend: Sequence[str]
     footnotes: Sequence[str]
-    appendix: Page | None = field(default=None, kw_only=True)
 
 
 def markdown(page: Page) -> str:
@@ -47,8 +45,7 @@ def markdown(page: Page) -> str:
     blocks += [markdown_text(line) for line in page.legend]
     if page.footnotes:
         blocks.append("\n".join(f"- {markdown_text(line)}" for line in page.footnotes))
-    rest = "" if page.appendix is None else "\n" + markdown(page.appendix)
-    return "\n\n".join(blocks) + "\n" + rest
+    return "\n\n".join(blocks) + "\n"
 
 
 def comma_separated(rows: Sequence[Mapping[str, Any]]) -> str:

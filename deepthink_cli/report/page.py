@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from deepthink_cli.errors import InputError
 from deepthink_cli.evaluation.metrics import ALPHA
 from deepthink_cli.io.text import html_paragraphs, html_table
 from deepthink_cli.registry import loaded
-from deepthink_cli.report.arms import Arm, title, varying
-from deepthink_cli.report.cells import PUBLISHED, rounded, texts, values
+from deepthink_cli.report.arms import COMPARED, Arm, title, varying
+from deepthink_cli.report.cells import PUBLISHED, texts, values
 from deepthink_cli.report.footnotes import footnotes, shortcomings
 from deepthink_cli.report.formats import Page
 from deepthink_cli.report.job_results import JobResults
-from deepthink_cli.report.ranking import COMPARED, Ranking, ranking_of
 from deepthink_cli.report.tables import TableRow, summarize
 
 DETAILS = ("p", "McNemar", "oracle")  # columns that a brief page leaves out
@@ -23,14 +22,13 @@ DETAILS = ("p", "McNemar", "oracle")  # columns that a brief page leaves out
 
 @dataclass(frozen=True)
 class Report(Page):
-    """A page of tables, the rows that it shows, and the ranking of the methods if there is one.
+    """A page of tables, and the rows that it shows.
 
-    `brief` is the page without `DETAILS`, without the ranking, and with the notes on what is missing alone.
+    `brief` is the page without `DETAILS`, and with the notes on what is missing alone.
     """
 
     rows: Sequence[TableRow]
     brief: Page
-    ranking: Ranking | None = None
 
     def records(self) -> list[dict[str, Any]]:
         """The numbers of every row, to six significant digits; accuracies are in [0, 1]."""
@@ -44,7 +42,6 @@ class Report(Page):
             "rows": self.records(),
             "legend": self.legend,
             "footnotes": self.footnotes,
-            **({} if self.ranking is None else {"ranking": _as_json(self.ranking)}),
         }
 
     def _repr_html_(self) -> str:
@@ -70,9 +67,6 @@ def report_of(
     notes = footnotes(jobs)
     if not rows:
         raise InputError(f"{source}: no seed has test rows at the T to report; score it, see run --at", *notes)
-    ranking = ranking_of(jobs, iteration)
-    if isinstance(ranking, str):
-        notes.append(f"Ranking of the methods: {ranking}")
     about = list[str]()
     if published:
         rows, about = _with_published(rows)
@@ -90,21 +84,10 @@ def report_of(
         footnotes=notes,
         rows=rows,
         brief=Page(source, title(arms), short, brief, _legend(rows, short, iteration), [*shortcomings(jobs), *about]),
-        ranking=ranking if isinstance(ranking, Ranking) else None,
-        appendix=_ranked(source, ranking) if isinstance(ranking, Ranking) else None,
     )
 
 
 Sections = list[tuple[str, list[list[str]]]]
-
-
-def _as_json(ranking: Ranking) -> dict[str, Any]:
-    return {
-        name: {method: rounded(number) for method, number in value.items()}
-        if isinstance(value, dict)
-        else rounded(value)
-        for name, value in asdict(ranking).items()
-    }
 
 
 def _tables(rows: Sequence[TableRow], hidden: Collection[str] = ()) -> tuple[list[str], Sections]:
@@ -123,28 +106,6 @@ def _tables(rows: Sequence[TableRow], hidden: Collection[str] = ()) -> tuple[lis
         key, heading = (each["task"], each["task"]) if by_task else (row.arm, row.arm.label(varied))
         tables.setdefault(key, (heading, []))[1].append([each[name] for name in columns])
     return columns, list(tables.values())
-
-
-def _ranked(source: str, ranking: Ranking) -> Page:
-    """The methods by their mean rank, with letters for sets that are not shown to differ."""
-    letters = "abcdefghijklmnopqrstuvwxyz"
-    rows = [
-        [
-            name,
-            f"{mean:.2f}",
-            f"{100 * ranking.means[name]:.1f}",
-            "".join(letters[n % len(letters)] for n, group in enumerate(ranking.groups) if name in group),
-        ]
-        for name, mean in ranking.ranks.items()
-    ]
-    p = "< 0.001" if ranking.p < 0.001 else f"= {ranking.p:.3f}"
-    legend = (
-        f"Ranks within each of {ranking.blocks} pairs of a task and a seed, 1 for the highest accuracy; Friedman's "
-        f"test in Iman and Davenport's form, p {p}. Methods that share a letter are not shown to differ at the 5 % "
-        f"level: their mean ranks are closer than the critical difference {ranking.critical_difference:.2f} (Nemenyi). "
-        "The test takes the pairs as independent; seeds of one task share their test rows, so p is a lower bound."
-    )
-    return Page(source, "Methods by mean rank", ("method", "rank", "accuracy", "same"), [("", rows)], [legend], [])
 
 
 def _with_published(rows: Sequence[TableRow]) -> tuple[list[TableRow], list[str]]:

@@ -252,7 +252,7 @@ COMMANDS = [
     *(f"report RUN --output-format {form}" for form in ("terminal", "markdown", "csv", "latex", "json", "html")),
     "export MEM --to peft -o ADAPTER",
     "push MEM me/memory --dry-run",
-    "quantize MEM --to int8 -o OUT --eval ROWS",
+    "quantize MEM --to int8 -o OUT",
     "compose MEM MEM -o OUT",
     "diff MEM MEM ROWS",
     "diff MEM MEM --json",

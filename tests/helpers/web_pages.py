@@ -53,7 +53,6 @@ def web_page(**values: Any) -> WebPage:
         "curves": [ChartGroup("Accuracy", "Accuracy by T.", [chart()])],
         "settings": {"model": "tiny"},
         "versions": {"Python": "3"},
-        "commands": [("This page", "deepthink report runs/tiny --html page.html")],
         "samples": samples_of(),
     }
     return WebPage(**content | values)

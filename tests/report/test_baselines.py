@@ -13,7 +13,6 @@ from deepthink_cli.experiments.results import Result
 from deepthink_cli.report.curves import panels, with_gains
 from deepthink_cli.report.job_results import jobs_of, read_jobs
 from deepthink_cli.report.page import report_of
-from deepthink_cli.report.ranking import Ranking, ranking_of
 from deepthink_cli.report.tables import summarize
 
 TUNED = "ct-kv steps=25"
@@ -79,17 +78,6 @@ def test_seeds_without_a_baseline_are_not_in_a_row_that_has_some() -> None:
     jobs = jobs_of(rows)
     assert [(line.arm.technique, len(line.scores)) for line in summarize(jobs)] == [(None, 2), ("repeat-2", 2)]
     assert any("repeat-2, sst2, seed 2" in note for note in report_of("run", jobs).footnotes)
-
-
-@pytest.mark.plugins
-def test_the_own_t_1_of_a_technique_is_not_ranked() -> None:
-    rows = [*whole(6), *[one for seed in range(6) for one in curve([66], seed=seed, technique="ensemble-4")]]
-    ranking = ranking_of(jobs_of([row for row in rows if row.setting.technique]))
-    assert isinstance(ranking, Ranking)
-    assert set(ranking.ranks) == {TUNED, "repeat-2, T", "ensemble-4, T"}
-    whole_ranking = ranking_of(jobs_of(rows))
-    assert isinstance(whole_ranking, Ranking)
-    assert whole_ranking.means["T = 1"] == 0.5
 
 
 @pytest.mark.parametrize(

@@ -300,14 +300,3 @@ def test_dev_rows_of_several_sizes_are_not_averaged() -> None:
     rows = [*curve([50, 60]), *dev([50, 60], 0, 0.01), *curve([50, 60], part="dev", split="train", limit=7)]
     with pytest.raises(InputError, match=r"sst2: rows of .* differ in limit \(None, 7\) and cannot be averaged"):
         jobs_of(rows)
-
-
-def test_methods_are_not_ranked_over_several_limits() -> None:
-    rows = [
-        one
-        for limit in (30, 60)
-        for technique in (None, "repeat-2")
-        for one in seeds([[50, 60]] * 5, limit=limit, technique=technique)
-    ]
-    notes = report_of("run", jobs_of(rows)).footnotes
-    assert any("several samples of the test rows; choose one with --where limit=N" in note for note in notes)

@@ -82,20 +82,19 @@ class Repository:
             info = self._api.create_commit(self.name, operations, commit_message=message, revision=self.revision)
         return str(info.commit_url)
 
-    def download(self, snapshot: Snapshot, paths: Collection[str], folder: Path) -> None:
-        """Download these files of a snapshot into a folder, past the cache.
+    def download(self, snapshot: Snapshot, path: str, folder: Path) -> None:
+        """Download a file of a snapshot into a folder, past the cache.
 
-        Raises DeepThinkError if that fails, and as soon as a file is larger than it is listed.
+        Raises DeepThinkError if that fails, and as soon as the file is larger than it is listed.
         """
-        for path in paths:
-            with self._errors():
-                self._api.hf_hub_download(
-                    self.name,
-                    path,
-                    revision=snapshot.commit,
-                    local_dir=folder,
-                    tqdm_class=_limited(snapshot.files[path], self.damaged),
-                )
+        with self._errors():
+            self._api.hf_hub_download(
+                self.name,
+                path,
+                revision=snapshot.commit,
+                local_dir=folder,
+                tqdm_class=_limited(snapshot.files[path], self.damaged),
+            )
 
     def damaged(self, reason: str) -> DeepThinkError:
         """The error for files that differ from the hub's record."""

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from deepthink_cli.artifact.format import Header, read_header
 from deepthink_cli.errors import DeepThinkError, InputError
@@ -25,8 +24,7 @@ if TYPE_CHECKING:
 
 CARD = "README.md"
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"  # of an adapter of PEFT
-FILES = (MEMORY, CARD, CONFIG, WEIGHTS)  # the only names that are ever written to or read from a repository
-MAX_CONFIG = 2**20  # bytes
+FILES = (MEMORY, CARD, CONFIG, WEIGHTS)  # the only names that are ever written to a repository
 
 
 @dataclass(frozen=True)
@@ -94,23 +92,27 @@ def publish(publication: Publication, private: bool = False) -> str:
 def fetch(repository: Repository, output: str | Path, tell: Tell = silent) -> Header:
     """Download a memory, verify it, and write it to `output`; returns its header.
 
-    Only the memory and its PEFT form are downloaded, whatever else the repository has. The sizes and the SHA-256 that
-    the hub records, the memory's own digest and the agreement of the two forms are checked before anything is written.
-    Raises DeepThinkError for a repository without a memory, and for anything that does not match.
+    Only the memory is downloaded, whatever else the repository has. The size and the SHA-256 that the hub records, and
+    the memory's own digest are checked before anything is written. Raises DeepThinkError for a repository without a
+    memory, and for anything that does not match.
     """
     check_output(output)
     snapshot = repository.snapshot()
     if MEMORY not in snapshot.files:
         raise DeepThinkError(f"{repository}: has no {MEMORY}; name a repository made by deepthink push")
-    names = [name for name in (MEMORY, CONFIG, WEIGHTS) if name in snapshot.files]
     if others := len(snapshot.files.keys() - {*FILES, ".gitattributes"}):
         tell(Note(f"{repository}: {others} other files are not downloaded"))
     with replacing(output) as temporary:
         folder = temporary.parent / "hub"
-        repository.download(snapshot, names, folder)
-        for name in names:
-            _check_file(repository, snapshot.files[name], folder / name)
-        _check_contents(repository, folder)
+        repository.download(snapshot, MEMORY, folder)
+        _check_file(repository, snapshot.files[MEMORY], folder / MEMORY)
+        from deepthink_cli.artifact.files import read_memories
+
+        try:
+            read_memories(read_header(folder / MEMORY))
+        except InputError as error:
+            reason = str(error).removeprefix(f"{folder / MEMORY}: ").partition(";")[0]
+            raise repository.damaged(f"{MEMORY}: {reason}") from error
         os.replace(folder / MEMORY, temporary)
     return read_header(output)
 
@@ -146,42 +148,3 @@ def _check_file(repository: Repository, listed: RemoteFile, path: Path) -> None:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
         if digest != listed.sha256:
             raise repository.damaged(f"the SHA-256 of {listed.path} is not the one that the hub records")
-
-
-def _check_contents(repository: Repository, folder: Path) -> None:
-    """Raise DeepThinkError unless the memory is complete, and its PEFT form, if any, is of the same memory."""
-    from deepthink_cli.artifact.files import read_memories
-
-    try:
-        header = read_header(folder / MEMORY)
-        memory = read_memories(header)[-1]
-    except InputError as error:
-        reason = str(error).removeprefix(f"{folder / MEMORY}: ").partition(";")[0]
-        raise repository.damaged(f"{MEMORY}: {reason}") from error
-    present = [name for name in (CONFIG, WEIGHTS) if (folder / name).exists()]
-    if present and (len(present) < 2 or not _agrees(memory, header, folder)):
-        raise repository.damaged(f"its {' and '.join(present)} are not the PEFT form of its memory")
-
-
-def _agrees(memory: Memory, header: Header, folder: Path) -> bool:
-    """Whether the PEFT form in a folder is the form of this memory."""
-    import safetensors.torch
-    import torch
-    from safetensors import SafetensorError
-
-    if (folder / CONFIG).stat().st_size > MAX_CONFIG:
-        return False
-    with temporary_folder() as beside:
-        _write_adapter(memory, header, beside / "adapter")
-        expected: Any = json.loads((beside / "adapter" / CONFIG).read_bytes())
-        written = safetensors.torch.load_file(beside / "adapter" / WEIGHTS)
-    try:
-        config: Any = json.loads((folder / CONFIG).read_bytes())
-        tensors = safetensors.torch.load_file(folder / WEIGHTS)
-    except (ValueError, RecursionError, SafetensorError):
-        return False
-    return (
-        config == expected
-        and tensors.keys() == written.keys()
-        and all(torch.equal(tensors[name], tensor) for name, tensor in written.items())
-    )

@@ -22,7 +22,6 @@ from deepthink_cli.plugins.memories.labels import (
     RowsFor,
     compare_labels,
     not_comparable,
-    plan_comparison,
 )
 from deepthink_cli.provenance import Provenance
 
@@ -167,7 +166,7 @@ def diff(
     tensors, reasons = tensor_changes(first, second)
     labels, why = None, None if rows is None else not_comparable(before, after)
     if rows is not None and why is None:
-        labels = compare_labels(plan_comparison(before, after, rows, options, tell), tell)
+        labels = compare_labels(before, after, rows, options, tell)
     ours, theirs = before.provenance, after.provenance
     return MemoryDiff(
         before=before,

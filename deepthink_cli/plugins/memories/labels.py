@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 from operator import eq
 from statistics import fmean
@@ -17,7 +17,6 @@ from deepthink_cli.errors import InputError
 from deepthink_cli.evaluation.metrics import Changes, changes, mean_ci95
 from deepthink_cli.events import Note, Progress, Tell, silent
 from deepthink_cli.model.options import ModelOptions
-from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.prediction.rows import answer_of
 from deepthink_cli.prediction.scorer import Loaded, Scorer
 from deepthink_cli.scoring.pipeline import EVALUATED, EVERY_REASON
@@ -144,34 +143,15 @@ def _scoring(before: OpenedMemory, after: OpenedMemory) -> Scoring:
     return Scoring.of(**(biases or stored)[0].scoring) if stored else PLAIN
 
 
-@dataclass(frozen=True, eq=False)
-class LabelComparison:
-    """The rows that both memories label, each with one iteration, checked before any weights are loaded.
-
-    `rows` are read in the template of each memory. Labels and scores are after the correction that a memory stores, by
-    the scoring of this correction.
-    """
-
-    before: Scorer
-    after: Scorer
-    rows: tuple[EvaluatedRows, EvaluatedRows]
-    spec: ModelSpec
-
-    def with_after(self, memory: OpenedMemory) -> LabelComparison:
-        """The comparison with another form of B."""
-        return replace(self, after=Scorer.open(memory, scoring=self.after.scoring))
-
-
-def plan_comparison(
+def compare_labels(
     before: OpenedMemory, after: OpenedMemory, rows_for: RowsFor, options: ModelOptions | None, tell: Tell
-) -> LabelComparison:
-    """Check everything that is known without the weights; `rows_for` reads the rows in the template of a memory.
+) -> ComparedLabels:
+    """Label rows with two comparable memories; `rows_for` reads the rows in the template of a memory.
 
-    Raises InputError for memories that are not comparable, for rows that do not fit one of them, as `rows_of_file` and
-    `rows_of_task` do, and for a model that did not make them.
+    Labels and scores are after the correction that a memory stores, by the scoring of this correction. Raises
+    InputError, before any weights are loaded, for rows that do not fit a memory, as `rows_of_file` and `rows_of_task`
+    do, and for a model that did not make them; and if no row can be scored by both memories.
     """
-    if why := not_comparable(before, after):
-        raise InputError(why)
     scoring = _scoring(before, after)
     if scoring.steps:
         tell(Note(f"labels are compared with {scoring}, of which the stored correction is"))
@@ -182,14 +162,8 @@ def plan_comparison(
     spec = scorers[0].find(options, tell)
     for scorer, each in zip(scorers, rows, strict=True):
         scorer.check_tokens(spec, each.source or each.split, each.checked)
-    return LabelComparison(*scorers, rows, spec)
-
-
-def compare_labels(planned: LabelComparison, tell: Tell) -> ComparedLabels:
-    """Label the rows with both memories; raises InputError if no row can be scored by both."""
-    rows = planned.rows
-    first = planned.before.load(planned.spec, tell)
-    second = planned.after.with_engine(first.engine, tell)
+    first = scorers[0].load(spec, tell)
+    second = scorers[1].with_engine(first.engine, tell)
     tally, skipped = LabelChangeTally(), Counter(rows[0].skipped)
     progress = Progress("comparing labels", 0, rows[0].count)
     labelled = [

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Literal
 
 import torch
 
-from deepthink_cli.artifact.files import read_memories, tensors_of, write_file
+from deepthink_cli.artifact.files import load_memory, read_memories, tensors_of, write_file
 from deepthink_cli.artifact.format import Header, read_header
 from deepthink_cli.artifact.quantization import AXES, Codes, dequantized, spread
 from deepthink_cli.errors import DeepThinkError, InputError
-from deepthink_cli.plugins.memories.diff import MemoryDiff, diff
+from deepthink_cli.plugins.memories.diff import Change, tensor_changes
 from deepthink_cli.provenance import Bits, Quantized
 
 if TYPE_CHECKING:
@@ -26,11 +26,11 @@ _BITS: dict[IntegerName, Bits] = {"int8": 8, "int4": 4}
 
 @dataclass(frozen=True)
 class QuantizedFile:
-    """A memory and the file of its quantized form, with the change of its last iteration's keys and values."""
+    """A memory and the file of its quantized form, with the relative change of its last iteration's numbers."""
 
     source: Header
     header: Header
-    change: MemoryDiff
+    change: Change
 
     @property
     def share(self) -> float:
@@ -45,7 +45,10 @@ def quantize(memory: str | Path, to: IntegerName, output: str | Path) -> Quantiz
     """
     source = read_header(memory)
     header = save_quantized(source, _BITS[to], output)
-    return QuantizedFile(source, header, diff(memory, output))
+    before, after = (load_memory(each.path) for each in (source, header))
+    changes, _ = tensor_changes(before, after)
+    assert changes is not None  # both have the same shapes
+    return QuantizedFile(source, header, changes.whole)
 
 
 def save_quantized(header: Header, bits: Bits, path: str | Path) -> Header:

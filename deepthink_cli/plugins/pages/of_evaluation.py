@@ -69,7 +69,7 @@ def page_of_evaluation(report: EvaluationReport, observed: Observed, command: st
         curves=curves_of(evaluation, made.technique),
         settings=_settings(report),
         versions=versions(),
-        commands=[("This page", command)] if command else [],
+        command=command,
         samples=observed.samples,
         about_samples=_about_samples(observed.calibration),
     )

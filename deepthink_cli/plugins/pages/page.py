@@ -114,7 +114,7 @@ class WebPage:
     """The content of one HTML file.
 
     `summary` are the first lines under the title, `legend` explains the tables, `footnotes` follow it. `settings` name
-    what made the results, `commands` are command lines with what each makes.
+    what made the results, `command` is the line that writes the page; empty if unknown.
     """
 
     title: str
@@ -125,7 +125,7 @@ class WebPage:
     curves: Sequence[ChartGroup]
     settings: Mapping[str, str]
     versions: Mapping[str, str]
-    commands: Sequence[tuple[str, str]]
+    command: str = ""
     samples: Samples | None = None
     about_samples: Sequence[str] = field(default_factory=tuple)
 

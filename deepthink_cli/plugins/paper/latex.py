@@ -46,13 +46,12 @@ def write_report(reported: Reported, file: TextIO) -> None:
 
 
 def printed(page: Page, jobs: Sequence[JobResults]) -> Page:
-    """The page of a report for LaTeX; its ranking keeps its own title."""
+    """The page of a report for LaTeX."""
     titles = titles_of(jobs)
     about = without_paths(page.title, jobs)
     caption = f"{ABOUT}: {about}"
     long = len(caption.split()) > CAPTION_WORDS
     notes = [*([about] if long else []), *page.legend, *page.footnotes]
-    ranked = page.appendix
     return Page(
         source=page.source,
         title=ABOUT if long else caption,
@@ -63,7 +62,6 @@ def printed(page: Page, jobs: Sequence[JobResults]) -> Page:
         ],
         legend=[],
         footnotes=[named(note, titles) for note in notes],
-        appendix=ranked and Page(ranked.source, ranked.title, ranked.columns, ranked.sections, [], ranked.legend),
     )
 
 
@@ -104,11 +102,8 @@ def latex(page: Page) -> str:
         if heading:
             body += [rf"\multicolumn{{{count}}}{{l}}{{\textit{{{latex_text(heading)}}}}} \\"]
         body += map(_latex_row, rows)
-    rest = "" if page.appendix is None else "\n" + latex(page.appendix)
     caption = f"{latex_text(page.title)}."
-    return (
-        table_environment(page.source, f"l{'r' * (count - 1)}", body, [*page.legend, *page.footnotes], caption) + rest
-    )
+    return table_environment(page.source, f"l{'r' * (count - 1)}", body, [*page.legend, *page.footnotes], caption)
 
 
 def table_environment(

@@ -181,7 +181,7 @@ def _panels(runs: Sequence[Path], jobs: Sequence[JobResults], tasks: bool, diffe
 def _methods(runs: Sequence[Path], jobs: Sequence[JobResults]) -> Callable[[Mapping[Path, str]], None]:
     """The function that draws the runs' methods against the first; raises InputError for a single method."""
     from deepthink_cli.plugins.plots.figures import differences_from_first, draw_dots
-    from deepthink_cli.report.ranking import methods_of
+    from deepthink_cli.plugins.plots.methods import methods_of
 
     methods = methods_of(jobs)
     if methods is None:

@@ -15,7 +15,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -27,7 +27,7 @@ from deepthink_cli.plugins.serve.batches import Batches, Overloaded
 from deepthink_cli.plugins.serve.metrics import CONTENT_TYPE, Metrics
 from deepthink_cli.plugins.serve.options import ServeOptions
 from deepthink_cli.plugins.serve.refusals import KIND, RETRY, Crowded, OwnHost, Token, refusal
-from deepthink_cli.plugins.serve.schema import Health, Mistake, Mistakes, openapi, page
+from deepthink_cli.plugins.serve.schema import Health, Mistake, Mistakes, openapi
 from deepthink_cli.plugins.serve.served import ServedMemory, TooManyRows, without_place
 from deepthink_cli.prediction.rows import RowWriter
 from deepthink_cli.scoring.pipeline import CHUNK, Part
@@ -64,7 +64,6 @@ class Server:
             Route("/health", self.health),
             Route("/metrics", self.show_metrics),
             Route("/openapi.json", self.show_openapi),
-            Route("/docs", self.docs),
         ]
         handlers = {HTTPException: _refused, ClientDisconnect: self._hung_up, Exception: _failed}
         return Starlette(routes=routes, middleware=middleware, exception_handlers=handlers)
@@ -172,10 +171,6 @@ class Server:
     async def show_openapi(self, request: Request) -> Response:
         """The description of all requests."""
         return _json(self.document)
-
-    async def docs(self, request: Request) -> Response:
-        """The description as a page."""
-        return HTMLResponse(page(self.document))
 
 
 def _skips(request: Request) -> bool:

@@ -40,7 +40,7 @@ def serve(
 ) -> None:
     """Load a memory and its model, and label rows sent over HTTP.
 
-    Labels are those of predict. POST /predict takes a row or a list of rows; /docs describes it. Rows of one-row
+    Labels are those of predict. POST /predict takes a row or a list of rows; /openapi.json describes it. One-row
     requests that arrive together are scored together. Ctrl-C or SIGTERM ends it when the requests that have arrived are
     answered.
     """

@@ -1,9 +1,7 @@
-"""What a server reads and answers, as pydantic models, and their description as OpenAPI and as a page."""
+"""What a server reads and answers, as pydantic models, and their description as OpenAPI."""
 
 from __future__ import annotations
 
-import json
-from html import escape
 from importlib.metadata import version
 from typing import Any, Literal
 
@@ -86,8 +84,6 @@ _REFUSED = {
     503: "The model is being loaded, or too many requests wait; try again after the seconds in Retry-After",
 }
 
-_STYLE = "body{font:16px/1.5 sans-serif;max-width:48rem;margin:2rem auto;padding:0 1rem}pre{overflow:auto}"
-
 
 def openapi(example: dict[str, str], token: bool) -> dict[str, Any]:
     """The description of all requests (OpenAPI 3.1); `example` is a row, `token` says whether one is needed."""
@@ -107,7 +103,6 @@ def openapi(example: dict[str, str], token: bool) -> dict[str, Any]:
             "/health": _get("health", "What is served", "application/json", _ref(Health)),
             "/metrics": _get("metrics", "Counters, for Prometheus", "text/plain", {"type": "string"}),
             "/openapi.json": _get("openapi", "This description", "application/json", {"type": "object"}),
-            "/docs": _get("docs", "This description as a page", "text/html", {"type": "string"}),
         },
         "components": {"schemas": schemas["$defs"]},
     }
@@ -146,33 +141,6 @@ def _predict(example: dict[str, str]) -> dict[str, Any]:
     }
 
 
-def page(document: dict[str, Any]) -> str:
-    """The description as a page of HTML that loads nothing else."""
-    info = document["info"]
-    parts = [f"<h1>{escape(info['title'])} {escape(info['version'])}</h1><p>{escape(info['description'])}</p>"]
-    if "security" in document:
-        parts.append("<p>Every request needs the header <code>Authorization: Bearer TOKEN</code>.</p>")
-    for path, methods in document["paths"].items():
-        for method, operation in methods.items():
-            parts.append(f"<h2>{method.upper()} {escape(path)}</h2><p>{escape(operation['summary'])}.</p>")
-            for each in operation.get("parameters", []):
-                parts.append(f"<p><code>?{escape(each['name'])}=</code> {escape(each['description'])}</p>")
-            if "requestBody" in operation:
-                (body,) = operation["requestBody"]["content"].values()
-                parts.append(f"<p>A body such as</p>{_block(body['example'])}")
-            answers = operation["responses"].items()
-            parts.append(
-                "<table>" + "".join(f"<tr><td>{status}<td>{escape(each['description'])}" for status, each in answers)
-            )
-            parts.append("</table>")
-    parts.append("<h2>Schemas</h2>")
-    for name, schema in document["components"]["schemas"].items():
-        about = f"<p>{escape(schema.get('description', ''))}</p>"
-        parts.append(f"<details><summary><code>{escape(name)}</code></summary>{about}{_block(schema)}</details>")
-    head = f"<meta charset=utf-8><title>{escape(info['title'])}</title><style>{_STYLE}</style>"
-    return f"<!doctype html><html lang=en><head>{head}</head><body>{''.join(parts)}</body></html>\n"
-
-
 def _ref(kind: type[BaseModel]) -> dict[str, str]:
     return {"$ref": f"#/components/schemas/{kind.__name__}"}
 
@@ -183,7 +151,3 @@ def _response(about: str, schema: dict[str, Any], kind: str = "application/json"
 
 def _get(name: str, about: str, kind: str, schema: dict[str, Any]) -> dict[str, Any]:
     return {"get": {"summary": about, "operationId": name, "responses": {"200": _response(about, schema, kind)}}}
-
-
-def _block(value: Any) -> str:
-    return f"<pre>{escape(json.dumps(value, indent=2, ensure_ascii=False))}</pre>"

@@ -292,9 +292,12 @@ def test_fixed_demonstrations_are_drawn_once_and_never_hold_the_row_itself(
     assert not [line for line in logged if "distinct contexts for" in line]
 
 
-def test_fixed_demonstrations_need_prepared_tasks(models: Models, data: Path) -> None:
-    model = ours(models("llama"), demonstrations="fixed")
-    with pytest.raises(InputError, match=r"demonstrations=fixed: the tasks must be prepared .* `deepthink harness`"):
+@pytest.mark.parametrize("arguments", [{"demonstrations": "fixed"}, {"iterations": 2}])
+def test_fixed_demonstrations_and_several_readings_need_prepared_tasks(
+    arguments: dict[str, Any], models: Models, data: Path
+) -> None:
+    model = ours(models("llama"), **arguments)
+    with pytest.raises(InputError, match=r"task drawn-for-each-row: .* tasks must be prepared .* `deepthink harness`"):
         responses(model, [harness_task(data, "drawn-for-each-row")], exact=False)
 
 
@@ -304,15 +307,6 @@ def test_the_caches_of_the_harness_are_refused(models: Models, data: Path, tmp_p
         responses(ours(models("llama")), tasks, use_cache=str(tmp_path / "cache"))
     with pytest.raises(InputError, match="--cache_requests: its key does not name the demonstrations"):
         responses(ours(models("llama"), demonstrations="fixed"), tasks, cache_requests=True)
-
-
-def test_contexts_that_cannot_be_split_are_refused_by_name(models: Models, data: Path) -> None:
-    task = [harness_task(data, "delimiters")]
-    with pytest.raises(InputError, match=r"task delimiters: its contexts cannot be split .* no '\\n\\n' in them"):
-        responses(ours(models("llama"), iterations=2), task, exact=False)
-    named = ours(models("llama"), iterations=2, delimiter="\\n###\\n")
-    exact = ours(models("llama"), iterations=2)
-    assert_same(responses(named, task, exact=False), responses(exact, task))
 
 
 def test_a_context_that_is_too_long_is_refused_before_anything_is_read(

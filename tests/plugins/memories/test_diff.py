@@ -118,7 +118,7 @@ def test_without_the_tokenizer_tokens_have_no_texts_and_a_note_says_why(
 
 def test_a_memory_whose_model_is_not_cached_is_quantized(path: Path, tmp_path: Path) -> None:
     made = quantize(of_model(path, "no-such-owner/no-such-model"), "int8", tmp_path / "small.safetensors")
-    assert made.change.tensors is not None
+    assert made.change.size > 0
 
 
 def test_a_quantized_memory_is_compared_with_its_source(path: Path, tmp_path: Path) -> None:
@@ -291,19 +291,16 @@ def test_labels_are_those_of_the_score_that_a_stored_correction_is_of(
     assert different
     assert [row["index"] for row in json.loads(out)["labels"]["rows"]] == different
     assert "labels are compared with score=mean,reread=2" in err
-    out, _ = told(capsys, "quantize", corrected, "-o", tmp_path / "small.safetensors", "--eval", rows, "--json")
-    assert json.loads(out)["labels"]["n"] == len(pairs)
 
 
-def test_what_cannot_be_compared_is_refused_before_a_file_is_written(tmp_path: Path, capsys: Captured) -> None:
+def test_rows_with_several_labels_are_not_compared(tmp_path: Path, capsys: Captured) -> None:
     several = write_rows(
         tmp_path / "several.jsonl", [{"text": "a", "labels": ["x", "y"]}, {"text": "b", "labels": ["x"]}]
     )
-    memory, output = tmp_path / "several.safetensors", tmp_path / "small.safetensors"
+    memory = tmp_path / "several.safetensors"
     told(capsys, "think", several, "-m", "pocket", "-T", "1", "-q", "-o", memory)
-    _, err = told(capsys, "quantize", memory, "-o", output, "--eval", several, code=2)
-    assert err == "deepthink: rows may have several labels; compare the metrics of deepthink eval\n"
-    assert not output.exists()
+    _, err = told(capsys, "diff", memory, memory, several, code=2)
+    assert "labels: rows may have several labels; compare the metrics of deepthink eval" in err
 
 
 def test_json_has_every_layer_token_and_changed_row(folder: Path, capsys: Captured) -> None:
@@ -330,13 +327,11 @@ def test_quantize_says_what_it_saves_and_how_to_measure_the_loss(folder: Path, c
     assert not modules_after(["inspect", "--verify", str(output)]) & HEAVY
 
 
-def test_quantize_compares_the_labels_of_rows(folder: Path, capsys: Captured) -> None:
-    arguments = [folder / "mem.safetensors", "-o", folder / "small8.safetensors", "--eval", folder / "demos.jsonl"]
-    out, _ = told(capsys, "quantize", *arguments)
-    assert "A is the memory, B its quantized form." in out
-    assert "accuracy: A " in out
-    value = json.loads(told(capsys, "quantize", *arguments, "--json")[0])
-    assert (value["to"], value["group"], value["labels"]["n"]) == ("int8", 32, 4)
+def test_quantize_prints_its_report_as_json(folder: Path, capsys: Captured) -> None:
+    value = json.loads(
+        told(capsys, "quantize", folder / "mem.safetensors", "-o", folder / "small8.safetensors", "--json")[0]
+    )
+    assert (value["to"], value["group"]) == ("int8", 32)
     assert value["share"] == value["bytes_after"] / value["bytes_before"]
     assert run(["predict", str(folder / "small8.safetensors"), str(folder / "demos.jsonl"), "-q"]) == 0
 
@@ -345,10 +340,6 @@ def test_quantize_compares_the_labels_of_rows(folder: Path, capsys: Captured) ->
     ("arguments", "message"),
     [
         (["mem.safetensors", "-o", "mem.safetensors"], "-o mem.safetensors: the same file as mem.safetensors"),
-        (
-            ["mem.safetensors", "-o", "demos.jsonl", "--eval", "demos.jsonl"],
-            "-o demos.jsonl: the same file as demos.jsonl",
-        ),
         (
             ["mem.safetensors", "-o", "x", "--to", "int2"],
             "Invalid value for '--to': 'int2' is not one of 'int8', 'int4'",
@@ -364,12 +355,3 @@ def test_a_memory_that_cannot_be_quantized_is_one_line_and_writes_nothing(
     assert err.startswith(f"deepthink: {message}")
     assert err.count("\n") == 1
     assert not (folder / "x").exists()
-
-
-def test_a_file_of_the_memorys_own_model_is_not_overwritten(folder: Path, models: Models, capsys: Captured) -> None:
-    model, memory = models("llama"), folder / "llama.safetensors"
-    told(capsys, "think", folder / "demos.jsonl", "-m", model, "-T", "1", "-q", "-o", memory)
-    before = (model / "model.safetensors").read_bytes()
-    _, err = told(capsys, "quantize", memory, "-o", model / "model.safetensors", code=2)
-    assert "which this command reads; name a new file" in err
-    assert (model / "model.safetensors").read_bytes() == before

@@ -15,6 +15,7 @@ from deepthink_cli.cli.main import run
 from deepthink_cli.experiments.results import Result
 from deepthink_cli.experiments.study import Origin
 from deepthink_cli.plugins.plots.figures import DIFFERENCE, _figure, _ticks, differences_from_first
+from deepthink_cli.plugins.plots.methods import methods_of
 from deepthink_cli.report.curves import Panel, panels, with_gains
 from deepthink_cli.report.job_results import jobs_of
 from deepthink_cli.report.significance import Spread
@@ -179,6 +180,26 @@ def test_methods_are_drawn_less_the_first_one(tmp_path: Path) -> None:
     assert run(["plot", str(folder), "--methods", "-q"]) == 0
     assert (folder / "methods.png").stat().st_size > 10_000
     assert (folder / "methods.svg").read_text().startswith("<?xml")
+
+
+def test_a_method_is_an_arm_or_plain_in_context_learning_but_no_first_reading_of_a_technique() -> None:
+    plain = [
+        *seeds([[50, 60]] * 2),
+        *[one for seed in range(2) for one in curve([68], seed=seed, technique="ct-kv steps=25")],
+    ]
+    repeated = seeds([[55, 58]] * 2, technique="repeat-2")
+    without = methods_of(jobs_of([row for row in [*plain, *repeated] if row.setting.technique]))
+    assert isinstance(without, dict)
+    assert set(without) == {"ct-kv steps=25", "repeat-2, T"}
+    every = methods_of(jobs_of([*plain, *repeated]))
+    assert isinstance(every, dict)
+    assert every["T = 1"] == [0.5, 0.5]
+
+
+def test_methods_on_several_samples_of_the_test_rows_are_not_compared() -> None:
+    arms = [seeds([[50, 60]] * 2, limit=limit, technique=name) for limit in (30, 60) for name in (None, "repeat-2")]
+    found = methods_of(jobs_of([row for arm in arms for row in arm]))
+    assert found == "there are several samples of the test rows; choose one with --where limit=N"
 
 
 def test_a_dot_is_the_mean_difference_from_the_first_method_with_students_interval() -> None:

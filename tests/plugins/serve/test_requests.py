@@ -179,7 +179,7 @@ def test_requests_beyond_those_that_may_wait_are_told_to_try_again(
 
 def test_a_server_with_a_token_answers_nothing_without_it(loaded_once: ServedMemory) -> None:
     made = client_of(loaded_once, token="s3cret")
-    for path in ("/health", "/metrics", "/docs", "/openapi.json"):
+    for path in ("/health", "/metrics", "/openapi.json"):
         assert made.get(path).status_code == 401
     for wrong in ("Bearer s3cre", "s3cret", "Basic s3cret", "Bearer s3cret2"):
         refused = made.post("/predict", json=ROWS[0], headers={"Authorization": wrong})
@@ -215,10 +215,6 @@ def test_answers_fit_the_schemas_of_the_description_whose_schemas_are_valid(clie
     for body in (ROWS[0], ROWS, [{"text": "a"}]):
         check(client.post("/predict", json=body), "/predict", "post")
     check(client.post("/predict?on_error=skip", json=[{"text": "a"}]), "/predict", "post")
-    page = client.get("/docs").text
-    assert "POST /predict" in page
-    assert "src=" not in page
-    assert "href=" not in page
 
 
 class Held:

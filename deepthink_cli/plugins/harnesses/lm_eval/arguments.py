@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
 from deepthink_cli.errors import InputError, Problem, Problems
 from deepthink_cli.meaning import refusals
 from deepthink_cli.method import Method, MethodOptions
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.options import Options
-from deepthink_cli.plugins.harnesses.lm_eval.contexts import DELIMITER, SplitWay
 
 if TYPE_CHECKING:
     from deepthink_cli.model.spec import ModelSpec
@@ -29,20 +28,12 @@ class HarnessOptions(Options):
     """The options of finding and keeping contexts, and of the tokenisation of the harness's own model."""
 
     demonstrations: Literal["per-doc", "fixed"] = "per-doc"
-    split: SplitWay = "auto"
-    delimiter: str = Field(DELIMITER, min_length=1)
     memories: int = Field(2, ge=1)
     keep: Path | None = None
     max_length: int | None = Field(None, ge=2)
     add_bos_token: bool | None = None
     prefix_token_id: int | None = Field(None, ge=0)
     enable_thinking: bool | None = None
-
-    @field_validator("delimiter")
-    @classmethod
-    def _with_line_breaks(cls, delimiter: str) -> str:
-        r"""Line breaks are written `\n` on a command line."""
-        return delimiter.replace("\\n", "\n").replace("\\t", "\t")
 
     def tokenizer_of(self, spec: ModelSpec) -> Any:
         """The tokenizer of a model, as the harness's own model loads it: with `add_bos_token` if that is set."""

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from deepthink_cli.errors import InputError
 
-SplitWay = Literal["auto", "common", "last"]
-DELIMITER = "\n\n"
 NO_RESPONSE_CACHE = (
     "--use_cache: its keys are the prompt alone, without T and eta, so that a run would silently read the scores of "
     "another one; omit it, and use --model_args keep=DIR, which stores memories under all that determines them"
 )
-EXACT, COMMON, LAST, WHOLE = "exact", "common start", "last delimiter", "not needed for one reading"
 
 
 class SplitContext(str):
@@ -44,75 +40,10 @@ class SplitContext(str):
         return f"task {task}" if row is None else f"task {task}, row {row}"
 
 
-@dataclass(frozen=True)
-class Splitter:
-    """Finds where the queries of a task's prompts begin when the prompts do not carry it.
-
-    `way` is how: `common` cuts at the last delimiter of the text that all prompts begin with, `last` at the last
-    delimiter of each prompt, `auto` chooses. With one reading nothing needs to be split, so nothing is refused.
-    """
-
-    way: SplitWay = "auto"
-    delimiter: str = DELIMITER
-    iterations: int = 1
-
-    def split(self, task: str, prompts: Sequence[str]) -> tuple[list[SplitContext], str]:
-        """The prompts of a task with their splits, and the way in which these were found.
-
-        Raises InputError, naming the task, if its prompts cannot be split.
-        """
-        known = [isinstance(prompt, SplitContext) or not prompt for prompt in prompts]
-        if all(known):
-            return [_carried(prompt) for prompt in prompts], EXACT
-        plain = list(dict.fromkeys(prompt for prompt, split in zip(prompts, known, strict=True) if not split))
-        starts, way = self._starts(task, plain)
-        found = dict(zip(plain, starts, strict=True))
-        split = [
-            _carried(prompt) if is_known else SplitContext(prompt, found[prompt])
-            for prompt, is_known in zip(prompts, known, strict=True)
-        ]
-        return split, way
-
-    def _starts(self, task: str, prompts: Sequence[str]) -> tuple[list[int], str]:
-        """The starts of the queries of distinct prompts, and the way in which they were found."""
-        shared = common_start(prompts) if len(prompts) > 1 else ""
-        common = self._after_last(shared)
-        last = [self._after_last(prompt) for prompt in prompts]
-        if self.way == "common" or (self.way == "auto" and self._is_shared(shared[:common], common, prompts)):
-            starts, way = [common] * len(prompts), COMMON
-        else:
-            starts, way = last, LAST
-        if any(starts):
-            return starts, way
-        if self.iterations == 1:
-            return starts, WHOLE
-        raise InputError(
-            f"task {task}: its contexts cannot be split into demonstrations and query: no {self.delimiter!r} in "
-            f"{'what all of them begin with' if self.way == 'common' else 'them'}; use `deepthink harness`, which "
-            "splits exactly, or name the text between demonstrations in --model_args delimiter=TEXT"
-        )
-
-    def _is_shared(self, context: str, start: int, prompts: Sequence[str]) -> bool:
-        """Whether the prompts seem to share all of their demonstrations, not only a description before them."""
-        blocks = context.count(self.delimiter)
-        left = min(prompt.count(self.delimiter, start) for prompt in prompts)
-        return blocks > 0 and blocks >= left
-
-    def _after_last(self, text: str) -> int:
-        """The end of the last delimiter in a text; 0 if there is none."""
-        place = text.rfind(self.delimiter)
-        return place + len(self.delimiter) if place >= 0 else 0
-
-
 def common_start(texts: Sequence[str]) -> str:
     """The longest text with which all texts begin."""
     low, high = min(texts), max(texts)  # texts between these two share their common beginning
     return low[: next((n for n, pair in enumerate(zip(low, high, strict=False)) if len(set(pair)) > 1), len(low))]
-
-
-def _carried(prompt: str) -> SplitContext:
-    """The prompt with its split; an empty prompt has nothing to split."""
-    return prompt if isinstance(prompt, SplitContext) else SplitContext(prompt)
 
 
 Turns = Sequence[Mapping[str, str]]
@@ -123,11 +54,6 @@ def before_query(turns: Turns) -> Turns:
     """The turns before the last one of the user, which is the query: system prompt and demonstrations."""
     asked = [number for number, turn in enumerate(turns) if turn["role"] == "user"]
     return turns[: asked[-1]] if asked else turns[:0]
-
-
-def has_solved(turns: Turns) -> bool:
-    """Whether a conversation has demonstrations as turns of their own before the query."""
-    return any(turn["role"] == "assistant" for turn in before_query(turns))
 
 
 def split_at_query(turns: Turns, written: str, write: Callable[[Turns], str]) -> str:

@@ -14,7 +14,7 @@ from deepthink_cli.model.options import POCKET, TOY
 from deepthink_cli.plugins.harnesses.lm_eval import contexts as chats
 from deepthink_cli.plugins.harnesses.lm_eval import tasks
 from deepthink_cli.plugins.harnesses.lm_eval.arguments import Arguments, device_of
-from deepthink_cli.plugins.harnesses.lm_eval.contexts import NO_RESPONSE_CACHE, SplitContext, Splitter
+from deepthink_cli.plugins.harnesses.lm_eval.contexts import NO_RESPONSE_CACHE, SplitContext
 from deepthink_cli.plugins.harnesses.lm_eval.memories import Memories
 from deepthink_cli.plugins.harnesses.lm_eval.requests import Request, generated, likelihoods, request_of
 
@@ -38,7 +38,6 @@ def model_info(model: DeepThinkLM) -> dict[str, Any]:
             "tokenizer_sha256": identity.tokenizer_sha256,
             "engine": model.engine.description,
             "demonstrations": model.arguments.harness.demonstrations,
-            "splits": model.splits,
             "readings": model.memories.readings,
             "memories_loaded": model.memories.loaded,
             "moved_boundaries": model.moved,
@@ -95,8 +94,6 @@ class DeepThinkLM(TemplateLM):  # type: ignore[misc]  # the harness is not typed
         self.tokenizer: Any = options.tokenizer_of(spec)
         self.max_length: int = options.max_length or resolve_max_length(spec.config, self.tokenizer)
         self.memories = Memories(self.engine, method, options.memories, options.keep)
-        self.splitter = Splitter(options.split, options.delimiter, method.iterations)
-        self.splits: dict[str, str] = {}  # the way in which the prompts of each task were split
         self.moved = 0  # requests whose context ends before the end of its text
         self._prepared: set[str] = set()
         self._encoded = lru_cache(maxsize=256)(self._encode)
@@ -171,13 +168,11 @@ class DeepThinkLM(TemplateLM):  # type: ignore[misc]  # the harness is not typed
         windows, owners = [], []
         for number, request in enumerate(requests):
             whole = SplitContext(request.args[0], 0, _where(request))
-            task = whole.where[0]
-            self.splits[task] = "no context"
             parts = get_rolling_token_windows(
                 self.tok_encode(whole), self.prefix_token_id, self.max_length, context_len=1
             )
             for context, continuation in map(make_disjoint_window, parts):
-                windows.append(Request(tuple(context), tuple(continuation), task=task, where=whole.place))
+                windows.append(Request(tuple(context), tuple(continuation), task=whole.where[0], where=whole.place))
                 owners.append(number)
         sums = [0.0] * len(requests)
         for owner, (value, _) in zip(owners, likelihoods(self.memories, windows, disable_tqdm), strict=True):
@@ -190,9 +185,8 @@ class DeepThinkLM(TemplateLM):  # type: ignore[misc]  # the harness is not typed
         return generated(self, contexts, [dict(request.args[1]) for request in requests], disable_tqdm)
 
     def apply_chat_template(self, chat_history: chats.Turns, add_generation_prompt: bool = True) -> str:
-        """A conversation as the tokenizer's chat template writes it, split before its query if turns precede it."""
-        written = self._before(_hashable(chat_history), add_generation_prompt)
-        return self.split_turns(chat_history, written) if chats.has_solved(chat_history) else written
+        """A conversation as the tokenizer's chat template writes it."""
+        return self._before(_hashable(chat_history), add_generation_prompt)
 
     def split_turns(self, turns: chats.Turns, written: str) -> str:
         """A written conversation, split before its query."""
@@ -203,24 +197,38 @@ class DeepThinkLM(TemplateLM):  # type: ignore[misc]  # the harness is not typed
         return model_info(self)
 
     def _split(self, requests: Sequence[Any]) -> list[SplitContext]:
-        """The prompts of all requests with their splits, found task by task."""
-        by_task: dict[str, list[int]] = {}
-        for number, request in enumerate(requests):
-            by_task.setdefault(_where(request)[0], []).append(number)
-        contexts: dict[int, SplitContext] = {}
-        for task, numbers in by_task.items():
-            if self.arguments.harness.demonstrations == "fixed" and task not in self._prepared:
+        """The prompts of all requests, each with its split and its place."""
+        needs = self.arguments.harness.demonstrations == "fixed" or self.arguments.method.iterations > 1
+        contexts = []
+        for request in requests:
+            prompt, where = request.args[0], _where(request)
+            if needs and where[0] not in self._prepared:
                 raise InputError(
-                    "--model_args demonstrations=fixed: the tasks must be prepared before their prompts are written; "
-                    "use `deepthink harness`, or run in the block of prepared_tasks()"
+                    f"task {where[0]}: with demonstrations=fixed or T > 1, tasks must be prepared before their prompts "
+                    "are written; use `deepthink harness`, or run in the block of prepared_tasks()"
                 )
-            found, way = self.splitter.split(task, [requests[number].args[0] for number in numbers])
-            if self.splits.setdefault(task, way) != way:
-                self.splits[task] = f"{self.splits[task]}, {way}"
-            for number, context in zip(numbers, found, strict=True):
-                contexts[number] = SplitContext(context, context.start, _where(requests[number]))
-            _tell_split(task, way, found, self.splitter.iterations)
-        return [contexts[number] for number in range(len(requests))]
+            start = prompt.start if isinstance(prompt, SplitContext) else 0
+            contexts.append(SplitContext(prompt, start, where))
+            if prompt and not isinstance(prompt, SplitContext) and self.arguments.method.iterations > 1:
+                raise InputError(
+                    f"{contexts[-1].place}: its prompt does not end with its query, so that its context is unknown; "
+                    "use iterations=1"
+                )
+        self._tell_contexts(contexts)
+        return contexts
+
+    def _tell_contexts(self, contexts: Sequence[SplitContext]) -> None:
+        """Log how many contexts each task has, and that T has no effect on queries without a context."""
+        if (iterations := self.arguments.method.iterations) == 1:
+            return
+        by_task: dict[str, set[str]] = {}
+        for each in contexts:
+            by_task.setdefault(each.where[0], set()).update([each.context] if each.start else [])
+        for task, distinct in by_task.items():
+            if distinct:
+                logger.info(f"task {task}: distinct contexts: {len(distinct)}")
+            else:
+                logger.warning(f"task {task}: nothing precedes its queries: T = {iterations} has no effect")
 
     def _request(self, context: SplitContext, prompt: Sequence[int], continuation: Sequence[int]) -> Request:
         alone = self.tok_encode(context.context) if context.start else []
@@ -250,15 +258,6 @@ def _where(request: Any) -> tuple[str, int | None]:
 
 def _hashable(turns: chats.Turns) -> tuple[tuple[tuple[str, str], ...], ...]:
     return tuple(tuple(turn.items()) for turn in turns)
-
-
-def _tell_split(task: str, way: str, contexts: Sequence[SplitContext], iterations: int) -> None:
-    """Log the splitting of a task's prompts, and that T has no effect on queries without a context."""
-    distinct = len({context.context for context in contexts if context.start})
-    if iterations > 1 and not distinct:
-        logger.warning(f"task {task}: nothing precedes its queries: T = {iterations} has no effect")
-    elif iterations > 1:
-        logger.info(f"task {task}: contexts split: {way}; distinct contexts: {distinct}")
 
 
 def _log(event: Event) -> None:

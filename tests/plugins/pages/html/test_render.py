@@ -66,7 +66,7 @@ def test_no_text_of_data_becomes_markup() -> None:
         curves=[ChartGroup(EVIL, EVIL, [chart(EVIL)])],
         settings={EVIL: EVIL},
         versions={EVIL: EVIL},
-        commands=[(EVIL, EVIL)],
+        command=EVIL,
         about_samples=[EVIL],
         samples=samples_of(rows),
     )

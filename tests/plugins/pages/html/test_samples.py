@@ -19,7 +19,7 @@ from helpers.web_pages import samples_of
 from deepthink_cli.errors import InputError
 from deepthink_cli.experiments.samples import FOLDER
 from deepthink_cli.plugins.pages import run_samples
-from deepthink_cli.plugins.pages.of_runs import page_of_runs, run_commands
+from deepthink_cli.plugins.pages.of_runs import page_of_runs
 from deepthink_cli.plugins.pages.page import WebPage
 from deepthink_cli.plugins.pages.samples import LONGEST_TEXT, MAX_CANDIDATES, REST, Group, Samples
 from deepthink_cli.report.job_results import read_jobs
@@ -174,11 +174,3 @@ def test_the_page_names_every_setting_with_its_values(grid: Path) -> None:
     assert settings["iteration"] == "1, 2, 5"
     assert settings["task_sha256"] == "2 different"
     assert "quantize" not in settings
-
-
-def test_the_command_names_what_the_run_crossed(grid: Path) -> None:
-    assert run_commands(read_jobs([grid])) == [
-        "deepthink run --task sst2 --task mr --model dir/tiny.gguf --dtype float32 --limit 40 "
-        "--shots 8 --positions continued --seeds 0,1 --eta 0.01,0.1 --momentum 0 --iterations 5 "
-        f"--at 1,2,5 --choose-on dev:20 -o {grid}"
-    ]
