@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import select
 import sys
 from collections.abc import Iterable
 from functools import partial
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from deepthink_cli.prediction.rows import OutputRows, RowCounts
     from deepthink_cli.scoring.prediction import Prediction
 
-PIPE_BUF = getattr(select, "PIPE_BUF", 512)  # bytes that a pipe writes atomically; POSIX guarantees 512
 Output = Annotated[
     Path | None,
     Flag(
@@ -63,19 +61,7 @@ def print_rows(parts: Iterable[list[Prediction | Skipped]], form: OutputRows, ou
 
 
 def write_lines(rows: Iterable[Row], out: TextIO) -> None:
-    """Write JSON lines in blocks that a pipe writes atomically: an interrupt never splits a line."""
-    block, size = "", 0
+    """Write JSON lines, each at once: an interrupt comes between two lines."""
     for row in rows:
-        line = json_line(row)
-        length = len(line.encode(errors="backslashreplace"))
-        if size + length > PIPE_BUF:
-            _write_block(block, out)
-            block, size = "", 0
-        block, size = block + line, size + length
-    _write_block(block, out)
-
-
-def _write_block(block: str, out: TextIO) -> None:
-    # The stream's own buffer is larger than a block, so that a flush is one system call.
-    out.write(block)
-    out.flush()
+        out.write(json_line(row))
+        out.flush()

@@ -60,11 +60,14 @@ def unread_variables(program: Callable[[], Any]) -> list[str]:
     from deepthink_cli.selection.store import CACHE
 
     commands = list(commands_of(program()))
-    parameters = [parameter for each in commands for parameter in each.params]
-    known = {str(parameter.envvar) for parameter in parameters if parameter.envvar} | {CACHE}
+    known = {str(parameter.envvar) for each in commands for parameter in each.params} | {CACHE}
     known.update(name for each in commands for name in about_of(each.callback).variables)
-    flags = {str(parameter.name): parameter.opts[0] for parameter in parameters if not parameter.envvar}
-    return [f"{name}: no option reads it; {_advice(name, known, flags)}" for name in named if name not in known]
+    return [f"{name}: no option reads it; {_advice(name, known)}" for name in named if name not in known]
+
+
+def _advice(name: str, known: set[str]) -> str:
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.9)
+    return f"did you mean {close[0]}?" if close else "unset it, or see docs/concepts.md for the names"
 
 
 def commands_of(program: Any) -> Iterator[Any]:
@@ -75,14 +78,6 @@ def commands_of(program: Any) -> Iterator[Any]:
     else:
         for each in groups.values():
             yield from commands_of(each)
-
-
-def _advice(name: str, known: set[str], flags: Mapping[str, str]) -> str:
-    word = name.removeprefix(PREFIX)
-    if flag := flags.get(word.lower()):
-        return f"{flag} has no variable, give it on the command line" if flag.startswith("-") else "unset it"
-    close = difflib.get_close_matches(word, [each.removeprefix(PREFIX) for each in known], n=1)
-    return f"did you mean {PREFIX}{close[0]}?" if close else "unset it, or see docs/concepts.md for the names"
 
 
 def _sources(context: typer.Context) -> dict[str, str]:

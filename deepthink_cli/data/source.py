@@ -193,7 +193,7 @@ def opened(source: RowSource) -> Iterator[io.BufferedReader[Any]]:
         if other is not None and source.row_format != "parquet":
             raise InputError(f"{source.name}: {other}")
         if content.peek(2)[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) and source.row_format != "parquet":
-            content = io.BufferedReader(_Recoded(content, source.name))
+            raise InputError(f"{source.name}: not UTF-8, but UTF-16 or UTF-32; save the file as UTF-8")
         yield content
 
 
@@ -268,31 +268,3 @@ class _Decompressed(io.RawIOBase):
             )
         view[: len(data)] = data
         return len(data)
-
-
-_PART = 2**16  # bytes that are decoded at a time
-
-
-class _Recoded(io.RawIOBase):
-    """The UTF-8 bytes of a stream of UTF-16, which begins with a byte-order mark, as spreadsheets write it."""
-
-    def __init__(self, stream: io.BufferedReader[Any], name: str) -> None:
-        self.stream, self.name, self.rest, self.ended = stream, name, b"", False
-        self.decoder = codecs.getincrementaldecoder("utf-16")()
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: WriteableBuffer) -> int:
-        view = memoryview(buffer)
-        while not self.rest and not self.ended:
-            data = self.stream.read1(_PART)
-            self.ended = not data
-            try:
-                self.rest = self.decoder.decode(data, final=self.ended).encode()
-            except UnicodeDecodeError as error:
-                reason = f"not UTF-16, which its byte-order mark says ({error.reason})"
-                raise InputError(f"{self.name}: {reason}; save the file as UTF-8") from error
-        part, self.rest = self.rest[: len(view)], self.rest[len(view) :]
-        view[: len(part)] = part
-        return len(part)

@@ -149,7 +149,7 @@ for name in ("fcntl", "grp", "pwd", "resource", "termios"):
     sys.modules[name] = None
 for module, names in {
     os: "O_DIRECTORY O_NOFOLLOW fork openpty set_blocking statvfs sysconf",
-    select: "PIPE_BUF poll",
+    select: "poll",
     signal: "SIGHUP SIGKILL set_wakeup_fd",
 }.items():
     for name in names.split():
