@@ -252,8 +252,7 @@ def test_the_package_of_the_documentation_works(tmp_path: Path, libraries: Forks
         tmp_path, libraries, {group.removeprefix("deepthink."): "\n".join(entries) for group, entries in lines.items()}
     )
     done = installed.run(
-        "think demos.jsonl --technique mirrored -T 2 -o mem.safetensors",
-        "export mem.safetensors --to npz -o mem.npz",
+        "think demos.jsonl --technique mirrored -T 2 -o mem.safetensors", "export mem.safetensors --to npz -o mem.npz"
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("wrote mem.npz: NumPy archive of ")
@@ -302,12 +301,7 @@ def test_files_of_another_package_are_scored_with_options_of_their_own(guest: Gu
 @pytest.mark.plugins
 def test_help_names_what_other_packages_add(guest: Guest) -> None:
     done = guest.run(
-        "--help",
-        "think --help-all",
-        "eval --help-all",
-        "export --help",
-        "hello --name me",
-        "hello --help",
+        "--help", "think --help-all", "eval --help-all", "export --help", "hello --name me", "hello --help"
     )
     assert done.returncode == 0, done.stderr
     words = set(done.stdout.replace(",", " ").replace(".", " ").replace(";", " ").split())
@@ -372,7 +366,6 @@ WRONG = [
     ("calibrations", "flat = guest:level", "ValueError: a calibration with another name, 'level'"),
     ("techniques", "level = guest:level", "TypeError: not a subclass of Technique"),
     ("selections", "level = guest:level", "TypeError: a Calibration, not a SelectionMethod"),
-    ("judges", "level = guest:level", "TypeError: a Calibration, not a Judge"),
     ("openers", "level = guest:level", "TypeError: a Calibration, not a Opener"),
     ("selections", "none = guest:nothing", "AttributeError"),
 ]
@@ -380,7 +373,6 @@ NAMES = """
 from deepthink_cli.artifact.container import OPENERS as openers
 from deepthink_cli.calibration.registry import CALIBRATIONS as calibrations
 from deepthink_cli.selection.registry import METHODS as selections
-from deepthink_cli.tasks.judges import JUDGES as judges
 from deepthink_cli.techniques.registry import TECHNIQUES as techniques
 from deepthink_cli.updates.registry import RULES as updates
 """

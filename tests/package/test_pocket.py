@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from conftest import readings_of
-from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import deepthink_cli
 from deepthink_cli import DemonstrationSet, Example, Query, load_model, predict
@@ -32,15 +31,8 @@ def test_pocket_fits_in_six_megabytes() -> None:
     assert sum(file.stat().st_size for file in POCKET.iterdir()) <= 6e6
 
 
-def test_pocket_loads_like_any_other_model() -> None:
-    network = AutoModelForCausalLM.from_pretrained(POCKET)
-    assert network.config.vocab_size == len(AutoTokenizer.from_pretrained(POCKET))
-
-
 @pytest.mark.parametrize(
-    "words",
-    [("negative", "positive"), ("positive", "negative"), ("table", "river")],
-    ids=["own", "swapped", "fresh"],
+    "words", [("negative", "positive"), ("positive", "negative"), ("table", "river")], ids=["own", "swapped", "fresh"]
 )
 def test_pocket_follows_its_demonstrations_whatever_the_words_mean(words: tuple[str, str], pocket: Engine) -> None:
     renamed = dict(zip(("negative", "positive"), words, strict=True))
