@@ -10,14 +10,7 @@ import torch
 from conftest import Loaded, Models
 from helpers.families import EVERY_FAMILY, random_network
 
-from deepthink_cli import (
-    DemonstrationSet,
-    Gate,
-    Method,
-    load_model,
-    think,
-    tokenize_demonstrations,
-)
+from deepthink_cli import DemonstrationSet, Gate, Method, load_model, think, tokenize_demonstrations
 from deepthink_cli.engine.batches import BatchedEngine
 from deepthink_cli.engine.network import LanguageModel
 from deepthink_cli.engine.probe import check_plain_pass

@@ -83,17 +83,6 @@ def test_a_half_precision_head_is_as_exact_as_float64_on_the_same_hidden_states(
     assert (rounded - expected).abs().max() > 1e-3  # what the model's own logits lose
 
 
-def test_a_kept_float32_head_gives_the_same_numbers_and_is_made_once() -> None:
-    torch.manual_seed(0)
-    head = Head(torch.nn.Linear(16, VOCABULARY).bfloat16(), SimpleNamespace())
-    with torch.inference_mode():
-        before = head.log_probabilities(hidden_states(), ASKED, TOKENS)
-        assert head.copy_bytes == 4 * 16 * VOCABULARY
-        head.keep_float32()
-        assert head.copy_bytes == 0
-        assert torch.equal(head.log_probabilities(hidden_states(), ASKED, TOKENS), before)
-
-
 def summed_by_hand(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """What GPUs compute of half-precision factors: their products, summed in float32."""
     assert hidden.dtype == weight.dtype == torch.bfloat16

@@ -65,14 +65,6 @@ def test_states_after_layers_are_those_of_transformers(family: str, padded: bool
         torch.testing.assert_close(each.hidden, expected, rtol=1e-3, atol=1e-4)
 
 
-def test_the_scores_are_those_of_scoring(loaded: Loaded) -> None:
-    engine = loaded("llama")
-    memory, plan = read(engine, DEMOS), engine.plan(SHARING)
-    (sums,) = engine.score([memory], plan)
-    for observation, expected in zip(engine.observe(memory, plan), sums, strict=True):
-        assert observation.sums == pytest.approx(expected, abs=1e-5)
-
-
 def test_a_model_whose_own_logits_are_used_is_observed_at_its_head(
     loaded: Loaded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -84,10 +76,12 @@ def test_a_model_whose_own_logits_are_used_is_observed_at_its_head(
         assert own.sums == pytest.approx(ours.sums, abs=1e-4)
 
 
-def test_an_engine_without_hidden_states_says_so(llama: Engine) -> None:
+def test_an_engine_without_hidden_states_and_likeliest_tokens_says_so(llama: Engine) -> None:
     engine = Similarity(llama.tokenizer, llama.identity, llama.limits)
     with pytest.raises(InputError, match="gives no hidden states; use engine packed or padded"):
         engine.observe(None, engine.plan(QUERIES))
+    with pytest.raises(InputError, match="use engine packed or padded"):
+        engine.likelihoods(None, engine.plan(QUERIES))
 
 
 def greedy(engine: BatchedEngine, ids: tuple[int, ...], count: int) -> tuple[int, ...]:
@@ -116,10 +110,12 @@ def test_a_candidate_is_greedy_if_plain_decoding_writes_it(
     assert [[is_greedy for _, is_greedy in of_query] for of_query in results] == [[True, False, True]] * len(queries)
 
 
-def test_the_likelihoods_are_the_scores(loaded: Loaded) -> None:
+def test_observed_scores_and_likelihoods_are_those_of_scoring(loaded: Loaded) -> None:
     engine = loaded("llama")
     memory, plan = read(engine, DEMOS), engine.plan(QUERIES)
     (sums,) = engine.score([memory], plan)
+    for observation, expected in zip(engine.observe(memory, plan), sums, strict=True):
+        assert observation.sums == pytest.approx(expected, abs=1e-5)
     likelihoods = engine.likelihoods(memory, plan)
     assert [[value for value, _ in of_query] for of_query in likelihoods] == [pytest.approx(each) for each in sums]
     assert engine.likelihoods(memory, engine.plan([])) == []
@@ -143,12 +139,6 @@ def test_the_likeliest_token_is_found_in_every_slice_of_the_vocabulary(
     assert [[flag for _, flag in each] for each in engine.likelihoods(None, engine.plan(QUERIES))] == [
         [flag for _, flag in each] for each in expected
     ]
-
-
-def test_an_engine_that_does_not_tell_the_likeliest_tokens_says_so(llama: Engine) -> None:
-    engine = Similarity(llama.tokenizer, llama.identity, llama.limits)
-    with pytest.raises(InputError, match="use engine packed or padded"):
-        engine.likelihoods(None, engine.plan(QUERIES))
 
 
 def test_a_plan_of_another_engine_has_no_rows_and_is_made_anew(llama: BatchedEngine) -> None:

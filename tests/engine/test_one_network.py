@@ -116,7 +116,8 @@ def test_thinking_together_holds_three_copies_of_its_memories_at_most(
     # So deep that a pass's own activations are small beside the memory.
     folder = write_model(tmp_path / "deep", "llama", num_hidden_layers=24, num_key_value_heads=4)
     engine = load_model(str(folder), batch_tokens=4096)
-    demonstrations = tokenize_demonstrations(engine.tokenizer, _long_reviews())
+    long_reviews = DemonstrationSet.of([Example(text, label) for text, label in REVIEWS * 2], TEMPLATE)
+    demonstrations = tokenize_demonstrations(engine.tokenizer, long_reviews)
     memory = engine.model.token_bytes * len(demonstrations.token_ids)
     thoughts = [(demonstrations, Method(4, Gate(0.1 + n / 100, momentum))) for n in range(count)]
     with Watched() as watched:
@@ -125,7 +126,3 @@ def test_thinking_together_holds_three_copies_of_its_memories_at_most(
                 watched.peak = watched.live  # ignores what the first reading allocated
             memories.clear()
     assert copies - 0.5 < watched.peak / (count * memory) < copies + 0.25
-
-
-def _long_reviews() -> DemonstrationSet:
-    return DemonstrationSet.of([Example(text, label) for text, label in REVIEWS * 2], TEMPLATE)
