@@ -5,7 +5,7 @@ A text is cut only where its tokens are those of its two parts.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
 
@@ -36,15 +36,18 @@ def saved(tokenizer: Tokenizer) -> PreTrainedTokenizerFast:
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer)
 
 
-def byte_level(pattern: str | None) -> PreTrainedTokenizerBase:
-    """Byte pairs after a pattern; of GPT-2 if there is none."""
+def byte_level(
+    pattern: str | None, corpus: Sequence[str] = CORPUS, together: Sequence[str] = ()
+) -> PreTrainedTokenizerFast:
+    """Byte pairs of a corpus after a pattern, of GPT-2 if there is none, and tokens that stay together."""
     tokenizer = Tokenizer(models.BPE())
     own = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=pattern is None)
     split = [] if pattern is None else [pre_tokenizers.Split(Regex(pattern), "isolated")]
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([*split, own])
     tokenizer.post_processor = processors.ByteLevel(trim_offsets=True)
     alphabet = pre_tokenizers.ByteLevel.alphabet()
-    tokenizer.train_from_iterator(CORPUS, trainers.BpeTrainer(vocab_size=330, initial_alphabet=alphabet))
+    tokenizer.train_from_iterator(corpus, trainers.BpeTrainer(vocab_size=330, initial_alphabet=alphabet))
+    tokenizer.add_tokens([*together])
     return saved(tokenizer)
 
 
@@ -152,34 +155,11 @@ def test_a_memory_of_another_writing_of_its_demonstrations_is_refused() -> None:
 
 REVIEWS = ["a warm film\nSentiment: positive", "a dull film\nSentiment: negative", "warm and dull\nTopic: film"] * 9
 REVIEW = Template("Review: {text}\nSentiment: {label}")
-PHRASES = (
-    "a warm film",
-    "dull",
-    "Sentiment",
-    "Sentiment:",
-    "no.",
-    "film a",
-    "1",
-    "é",
-    "a  film",
-    "films a",
-    "warm a film",
-)
+PHRASES = ("a warm film", "Sentiment", "Sentiment:", "no.", "film a", "1", "é", "a  film", "films a", "warm a film")
 
 
-def trained(pattern: str | None, together: str = "") -> PreTrainedTokenizerBase:
-    """A BPE of bytes trained on the corpus, whose words are divided by a pattern, with another token of its own."""
-    tokenizer = Tokenizer(models.BPE())
-    whole = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=pattern is None)
-    parts = [] if pattern is None else [pre_tokenizers.Split(Regex(pattern), "isolated")]
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([*parts, whole])
-    trainer = trainers.BpeTrainer(
-        vocab_size=330, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False
-    )
-    tokenizer.train_from_iterator(REVIEWS, trainer)
-    if together:
-        tokenizer.add_tokens([together])
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer)
+def trained(pattern: str | None, *together: str) -> PreTrainedTokenizerFast:
+    return byte_level(pattern, REVIEWS, together)
 
 
 def as_whole_texts(tokenizer: PreTrainedTokenizerBase, queries: list[Query]) -> list[list[list[int]]]:
@@ -206,8 +186,8 @@ def test_without_a_letter_before_a_mark_there_is_no_cut(text: str) -> None:
 
 def test_a_token_that_holds_both_sides_prevents_the_cut() -> None:
     assert cut_in(trained(None), "\nSentiment: ") == len("\nSentiment")
-    assert cut_in(trained(None, together="ment:"), "\nSentiment: ") is None
-    assert cut_in(trained(None, together="ment:"), "\nSentiment: yes? ") == len("\nSentiment: yes")
+    assert cut_in(trained(None, "ment:"), "\nSentiment: ") is None
+    assert cut_in(trained(None, "ment:"), "\nSentiment: yes? ") == len("\nSentiment: yes")
 
 
 def test_models_of_other_kinds_have_no_cut() -> None:

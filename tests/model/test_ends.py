@@ -65,7 +65,6 @@ def test_with_an_end_no_label_begins_with_another() -> None:
     ("merges", "label", "separator", "last"),
     [
         ([(".", "\n")], "a.", "\n\n", ["a", ".\n"]),
-        ([(".", "\n")], "a.", "\n#\n", ["a", ".\n"]),
         ([("a", "."), (".", "\n")], "a.", "\n", ["a.", "\n"]),
         ([(".", "\n"), ("a", ".")], "a.", "\n\n", ["a", ".\n"]),
     ],

@@ -118,12 +118,10 @@ VARIED: dict[str, dict[str, Any]] = {
         "layer_types": _TURNS,
     },
     "gpt_oss": {**_TINY, **_EXPERTS, "head_dim": 8},
-    "cohere2": _TINY,
     "qwen3_moe": {**_TINY, **_EXPERTS, "head_dim": 8},
     "deepseek_v3": FAMILIES["deepseek_v3"],
     "falcon": {**FAMILIES["falcon"], "new_decoder_architecture": True, "num_kv_heads": 2},
     "gpt_bigcode": FAMILIES["gpt2"],
-    "mixtral": {**_TINY, **_EXPERTS},
 }
 
 

@@ -243,7 +243,6 @@ WRONG_KINDS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "an embedding model": ("qwen2", "an embedding model", {"pooling_type": gguf.PoolingType.LAST}),
     "an encoder": ("llama", "an embedding model", {"causal_attention": False}),
     "an adapter": ("llama", "a GGUF file of type adapter, not a model", {"type": "adapter"}),
-    "a projector": ("llama", "a GGUF file of type mmproj, not a model", {"type": "mmproj"}),
 }
 
 
@@ -258,7 +257,6 @@ def test_a_file_of_another_kind_is_refused_by_name(models: Models, tmp_path: Pat
 @pytest.mark.parametrize(
     ("architecture", "message"),
     [
-        ("gptneox", "architecture gptneox is not supported"),
         ("bert", "architecture bert is not supported"),
         ("t5", "is an encoder-decoder"),
         ("mamba", "keep a state instead of keys and values"),
