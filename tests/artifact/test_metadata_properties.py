@@ -199,7 +199,6 @@ def codes_of_commands(bases: Bases, path: Path) -> dict[str, int]:
         (2, ("thresholds", "head", "2", "layers"), [2, 1]),
         (2, ("thresholds", "head"), {}),
         (2, ("thresholds", "at", "2", "positive"), 1.5),
-        (2, ("thresholds", "folds"), 10**39),
         (2, ("thresholds", "micro_f1"), -0.5),
         (2, ("update", "name"), "gate"),
     ],
