@@ -67,7 +67,6 @@ def test_a_dry_run_names_the_technique(demos: Path, capsys: Captured) -> None:
         (["--technique", "ct-kv:rate=1"], "no parameter 'rate'; its parameters are steps, lr, dropout, seed"),
         (["--technique", "fresh:steps=9"], "--technique fresh:steps=9: no parameter 'steps'; it has no parameters"),
         (["--technique", "ct-kv:steps"], "write NAME:PARAMETER=VALUE,..., each parameter once"),
-        (["--technique", "repeat-1"], "--technique repeat-1: use deep-thinking, repeat-R"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(words: list[str], message: str, demos: Path, capsys: Captured) -> None:
