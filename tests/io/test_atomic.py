@@ -71,12 +71,6 @@ def test_a_failure_leaves_what_was_there_and_nothing_beside_it(target: Path, fai
     assert list(target.parent.iterdir()) == [target]
 
 
-def test_a_failure_leaves_no_new_file(target: Path) -> None:
-    with pytest.raises(InputError, match=r"^a row is wrong$"):
-        fail_halfway(target, InputError("a row is wrong"))
-    assert list(target.parent.iterdir()) == []
-
-
 @pytest.mark.parametrize("function", ["mkdir", "fsync", "chmod", "replace"])
 def test_a_disk_that_refuses_is_an_error_that_names_the_path(
     target: Path, monkeypatch: pytest.MonkeyPatch, function: str
