@@ -85,11 +85,7 @@ def test_of_equally_frequent_labels_the_first_is_the_majority() -> None:
 
 def test_the_confusion_table_has_the_true_label_first_in_the_order_given() -> None:
     table = answers(MIXED, ["b", "c", "a"]).confusion()
-    assert table == {
-        "b": {"b": 1, "c": 0, "a": 1},
-        "c": {"b": 1, "c": 0, "a": 1},
-        "a": {"b": 1, "c": 0, "a": 3},
-    }
+    assert table == {"b": {"b": 1, "c": 0, "a": 1}, "c": {"b": 1, "c": 0, "a": 1}, "a": {"b": 1, "c": 0, "a": 3}}
     assert list(answers([("a", "a")], ["never", "a"]).confusion()) == ["never", "a"]
     assert [list(row) for row in (table, *table.values())] == [["b", "c", "a"]] * 4
 
