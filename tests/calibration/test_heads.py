@@ -125,10 +125,14 @@ def test_a_demonstration_that_occurs_twice_is_read_without_both(
     check(corrected(memory, tmp_path), by_hand.distances(rows, [by_hand.state(solved, each) for each in INPUTS]))
 
 
-def test_a_label_whose_rows_are_one_input_has_no_mean_without_it(memory: Path, tmp_path: Path) -> None:
+def test_a_label_whose_rows_are_one_input_is_refused_and_the_file_stays(memory: Path, tmp_path: Path) -> None:
     rows = [{"review": text, "sentiment": label} for text, label in (*FITTED[:4], FITTED[3])]
-    with pytest.raises(InputError, match=r"only one input has the label 'negative'; centroid needs 2 of each"):
+    before = memory.read_bytes()
+    with pytest.raises(
+        InputError, match=r"few.jsonl: only one input has the label 'negative'; centroid needs 2 of each"
+    ):
         calibrate(memory, write_rows(tmp_path / "few.jsonl", rows), calibrate="centroid")
+    assert memory.read_bytes() == before
 
 
 @pytest.mark.parametrize("again", [[], [FITTED[0], FITTED[3]], [(FITTED[0][0], "negative")]])
@@ -169,18 +173,6 @@ def test_every_kept_iteration_and_the_first_have_a_head_of_their_own(
     rows = write_rows(tmp_path / "rows.jsonl", [{"review": text, "sentiment": label} for text, label in FITTED])
     results = json_of(capsys, "eval", memory, rows, "--at", "all", "--json", "-q")["results"]
     assert [list(each["calibrated"]) for each in results] == [["stored"]] * 3
-
-
-def test_one_row_of_a_label_is_refused_and_the_file_stays(memory: Path, tmp_path: Path) -> None:
-    rows = write_rows(
-        tmp_path / "few.jsonl", [{"review": text, "sentiment": label} for text, label in (*FITTED[:3], FITTED[4])]
-    )
-    before = memory.read_bytes()
-    with pytest.raises(
-        InputError, match=r"few.jsonl: only one input has the label 'negative'; centroid needs 2 of each"
-    ):
-        calibrate(memory, rows, calibrate="centroid")
-    assert memory.read_bytes() == before
 
 
 def test_repeated_demonstrations_cannot_be_left_out(thought_of: Callable[..., Path], tmp_path: Path) -> None:
