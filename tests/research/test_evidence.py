@@ -65,12 +65,7 @@ def test_rows_without_samples_are_left_out(folder: Path) -> None:
 
 @pytest.mark.parametrize(
     ("intervals", "verdict"),
-    [
-        ([(0.1, 0.2)], "yes"),
-        ([(-0.1, 0.2)], "not shown"),
-        ([(-0.2, -0.1)], "no"),
-        ([(0.1, 0.2), (-0.2, -0.1)], "no"),
-    ],
+    [([(0.1, 0.2)], "yes"), ([(-0.1, 0.2)], "not shown"), ([(-0.2, -0.1)], "no"), ([(0.1, 0.2), (-0.2, -0.1)], "no")],
 )
 def test_a_claim_holds_where_all_intervals_exclude_zero_and_fails_where_one_is_below(
     intervals: list[tuple[float, float]], verdict: str
