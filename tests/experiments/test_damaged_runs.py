@@ -85,12 +85,6 @@ def test_no_field_of_a_row_can_be_changed_without_notice(complete: Path, tmp_pat
                 read_results(tmp_path)
 
 
-def test_the_digest_of_a_row_is_that_of_its_other_fields(complete: Path) -> None:
-    for line in (complete / FILE).read_text().splitlines():
-        row = json.loads(line)
-        assert row.pop("sha256") == hashlib.sha256(canonical(row).encode()).hexdigest()
-
-
 def wrong_labels(path: Path) -> None:
     """Make every right label in a file of samples a wrong one."""
     table = pyarrow.parquet.read_table(path)

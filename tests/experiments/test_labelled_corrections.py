@@ -131,10 +131,7 @@ def test_an_ensemble_has_the_bias_of_its_mean_scores(words: Words, tmp_path: Pat
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (
-            ["--calibrate", "none,head"],
-            "--calibrate none,head: fitted, fitted-slope, centroid and head only with --",
-        ),
+        (["--calibrate", "none,head"], "--calibrate none,head: fitted, fitted-slope, centroid and head only with --"),
         (["--calibrate", "fitted"], "the labelled rows that they are fitted to; add it, or omit them"),
         (
             ["--calibrate", "head", "--choose-on", "dev:24", "--technique", "deep-thinking,ensemble-2"],

@@ -49,13 +49,6 @@ def test_a_row_is_what_think_and_eval_say(command: list[str], tmp_path: Path, ca
     assert (found["task"], found["protocol"], found["n"]) == ("tiny", "paper", last.n)
 
 
-def test_a_finished_run_is_left_as_it_is(command: list[str], tmp_path: Path) -> None:
-    run(command)
-    before = rows_of(tmp_path)
-    assert run(command) == 0
-    assert rows_of(tmp_path) == before
-
-
 def test_more_seeds_are_added_to_a_run(command: list[str], tmp_path: Path) -> None:
     run(command)
     before = rows_of(tmp_path)

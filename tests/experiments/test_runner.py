@@ -5,9 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import stat
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +25,7 @@ from deepthink_cli.events import Event
 from deepthink_cli.experiments import scorer
 from deepthink_cli.experiments.executors.base import JobsStarted
 from deepthink_cli.experiments.folder import LOCK, open_run_folder
-from deepthink_cli.experiments.results import FILE, read_results
+from deepthink_cli.experiments.results import read_results
 from deepthink_cli.scoring.pipeline import SAME_TOKENS, TOO_LONG, UNSCORABLE, planned
 from deepthink_cli.thinking import think_together
 
@@ -41,31 +39,6 @@ def test_queries_that_cannot_be_scored_are_counted_and_the_others_kept(reviews: 
     (chunk,) = planned(engine, read, given, skip=UNSCORABLE)
     assert [query.text for query in chunk.queries] == ["fine", "good"]
     assert [row.reason for row in chunk.rows if isinstance(row, Skipped)] == [SAME_TOKENS, TOO_LONG]
-
-
-def test_a_disk_that_refuses_a_row_keeps_the_others(
-    tmp_path: Path, models: Models, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    out = tmp_path / "out"
-    arguments = run_words(tmp_path, models("llama"), "-T", "2", "-q")
-    assert run(arguments) == 0
-    rows = read_results(out)
-    with open_run_folder(out) as run_folder:
-        (out / FILE).chmod(stat.S_IRUSR)
-        monkeypatch.setattr("builtins.open", _refusing(open))
-        with pytest.raises(DeepThinkError, match="the same command continues the run"):
-            run_folder.append(replace(rows[0], key="other"))
-    monkeypatch.undo()
-    assert read_results(out) == rows
-
-
-def _refusing(real: Callable[..., object]) -> Callable[..., object]:
-    def refuse(path: object, mode: str = "r", *arguments: object, **named: object) -> object:
-        if mode == "ab":
-            raise OSError(28, "No space left on device")
-        return real(path, mode, *arguments, **named)
-
-    return refuse
 
 
 def test_a_disk_without_locks_is_no_place_for_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

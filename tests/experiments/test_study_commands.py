@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,6 @@ from helpers.tiny import tiny_task
 
 from deepthink_cli.cli.main import run
 from deepthink_cli.errors import InputError
-from deepthink_cli.experiments import prepare
 from deepthink_cli.experiments.study import Origin, open_study, origin_of, packaged
 
 EXAMPLE = Path(__file__).resolve().parent.parent.parent / "examples" / "study" / "shots.yaml"
@@ -29,15 +27,10 @@ def study(tmp_path: Path) -> Path:
     return path
 
 
-def told(capsys: Captured) -> dict[str, object]:
-    return json.loads(capsys.readouterr().out)  # type: ignore[no-any-return]
-
-
 def test_every_packaged_study_is_listed_and_can_be_shown(capsys: Captured) -> None:
     assert [each["study"] for each in json_of(capsys, "study", "list", "--json")] == list(packaged())
     assert output(capsys, "study", "show", "example") == packaged()["example"].read_text()
-    assert run(["study", "show", "example", "--json"]) == 0
-    assert told(capsys)["seeds"] == [0, 1, 2]
+    assert json_of(capsys, "study", "show", "example", "--json")["seeds"] == [0, 1, 2]
 
 
 def test_a_study_is_found_by_a_name_that_is_nearly_right(capsys: Captured) -> None:
@@ -80,9 +73,8 @@ def test_a_plan_counts_what_is_there_and_what_is_missing(study: Path, tmp_path: 
     words = [str(study), "-o", str(tmp_path / "out")]
     assert run(["study", "run", *words, "--quiet"]) == 0
     study.write_text(study.read_text().replace("- 4\n", "- 4\n- 6\n"))
-    assert run(["study", "plan", *words, "--no-probe", "--json"]) == 0
-    values = told(capsys)
-    (plan,) = values["plan"]  # type: ignore[misc]
+    values = json_of(capsys, "study", "plan", *words, "--no-probe", "--json")
+    (plan,) = values["plan"]
     assert (values["combinations"], values["runs"]) == (6, 3)
     assert (plan["rows"], plan["written"], plan["inputs"], plan["exact"]) == (12, 8, 36, True)
     assert (plan["seconds"], plan["reason"]) == (None, "--no-probe")
@@ -92,8 +84,8 @@ def test_a_plan_counts_what_is_there_and_what_is_missing(study: Path, tmp_path: 
 def test_a_plan_of_a_model_that_is_not_here_is_counted_from_the_definitions_of_tasks(
     study: Path, capsys: Captured
 ) -> None:
-    assert run(["study", "plan", str(study), "-m", "no-such/model,pocket", "--no-probe", "--json"]) == 0
-    unknown, known = told(capsys)["plan"]  # type: ignore[misc]
+    words = ["study", "plan", study, "-m", "no-such/model,pocket", "--no-probe", "--json"]
+    unknown, known = json_of(capsys, *words)["plan"]
     assert (unknown["rows"], unknown["inputs"], unknown["exact"], known["exact"]) == (8, 2 * 36, False, True)
     assert unknown["tokens"] == pytest.approx(known["tokens"], rel=0.5)
     assert unknown["seconds"] is None
@@ -128,14 +120,6 @@ def test_options_are_checked_as_those_of_run(study: Path, capsys: Captured) -> N
 def test_an_exclusion_may_name_what_an_option_has_removed(study: Path) -> None:
     study.write_text(study.read_text() + "exclude:\n- {shots: 4, etas: 0.1, models: pocket}\n")
     assert run(["study", "plan", str(study), "-m", "gpt2", "--quiet"]) == 0
-
-
-def test_a_note_is_told_once() -> None:
-    heard: list[object] = []
-    tell = prepare.once(heard.append)
-    for text in ("a", "a", "b"):
-        tell(prepare.Note(text))
-    assert heard == [prepare.Note("a"), prepare.Note("b")]
 
 
 def test_a_study_knows_where_its_fields_are_written(study: Path) -> None:

@@ -45,21 +45,8 @@ def test_a_worker_leaves_no_temporary_folder(said: bytes, tmp_path: Path) -> Non
 def test_killed_workers_and_a_killed_driver_lose_and_double_nothing(
     models: Models, tmp_path: Path, forks: Forks
 ) -> None:
-    words = run_words(
-        tmp_path,
-        models("llama"),
-        "-T",
-        "3",
-        "--seeds",
-        "40",
-        "--limit",
-        "4",
-        "--shots",
-        "2",
-        "--batch-tokens",
-        "64",
-        "-q",
-    )
+    options = "-T 3 --seeds 40 --limit 4 --shots 2 --batch-tokens 64 -q"
+    words = run_words(tmp_path, models("llama"), *options.split())
     assert run(words) == 0
     whole = sorted((tmp_path / "out" / FILE).read_bytes().splitlines())
     folder = tmp_path / "divided"

@@ -177,12 +177,13 @@ def test_a_run_goes_on_when_its_disk_has_room_again(place: Place, models: Models
     whole = run_files(tmp_path / "out")
     out, seen = place.folder / "run", place.seen / "run"
     words += ["-o", str(out)]
-    limit = 0 if place.kind == "full" else PAGE
+    limit, continued = 0 if place.kind == "full" else PAGE, False
     while (done := place.run(words, limit)) != (0, ""):
         code, said = done
         assert (code, said.count("\n")) == (1, 1)
         assert str(out) in said
         assert f"cannot be written: {REFUSED[place.kind]}" in said
+        continued |= "the same command continues the run" in said
         found = run_files(seen)
         assert whole[FILE].startswith(found.pop(FILE))
         assert found.items() <= whole.items()
@@ -191,6 +192,7 @@ def test_a_run_goes_on_when_its_disk_has_room_again(place: Place, models: Models
         shutil.rmtree(seen)
         limit += PAGE * soak.count(64, 1)
     assert run_files(seen) == whole
+    assert continued
 
 
 def test_a_disk_that_can_only_be_read_is_refused(forks: Forks, written: Written) -> None:

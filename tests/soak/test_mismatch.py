@@ -13,7 +13,6 @@ import pytest
 from conftest import Models, write_rows
 from helpers.families import write_model
 from helpers.said import Captured, refused
-from helpers.soak import with_soak
 from helpers.tiny import tiny_task
 
 from deepthink_cli.cli.main import run
@@ -40,17 +39,10 @@ def inputs(tmp_path: Path) -> str:
     return str(write_rows(tmp_path / "in.jsonl", [{"text": "so so"}]))
 
 
-CONFIGURATION: dict[str, Any] = {
-    "llama": {"rms_norm_eps": 0.1},
-    "gpt2": {"layer_norm_epsilon": 0.1},
-    "gpt_neox": {"rotary_pct": 0.5},
-    "opt": {"activation_function": "gelu"},
-    "bloom": {"layer_norm_epsilon": 0.1},
-    "gpt_neo": {"layer_norm_epsilon": 0.1},
-}
+CONFIGURATION: dict[str, Any] = {"llama": {"rms_norm_eps": 0.1}, "gpt2": {"layer_norm_epsilon": 0.1}}
 
 
-@pytest.mark.parametrize("family", with_soak(CONFIGURATION, ("llama", "gpt2")))
+@pytest.mark.parametrize("family", CONFIGURATION)
 def test_a_model_that_differs_in_one_thing_is_refused_by_its_name(
     family: str, memories: Callable[[str], Path], models: Models, inputs: str, tmp_path: Path, capsys: Captured
 ) -> None:
