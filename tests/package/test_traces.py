@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 from contextlib import suppress
-from logging import getLogger
 from pathlib import Path
 
 import pytest
@@ -15,10 +14,7 @@ import torch
 from conftest import Models
 from helpers.forks import Forks
 from helpers.tiny import tiny_task
-from huggingface_hub import is_offline_mode
-from huggingface_hub.utils import are_progress_bars_disabled
 from safetensors.torch import load_file
-from transformers.utils import logging
 
 from deepthink_cli.io.hub import quiet_libraries, without_collection
 
@@ -124,20 +120,6 @@ def test_nothing_is_fetched_offline_by_the_library_either(models: Models, librar
     done = libraries.program(OFFLINE)
     assert done.stderr == ""
     assert json.loads(done.stdout) == [["team/safe", "team/pickled"], 2, [], False]
-
-
-def test_settings_are_put_back_after_an_error_too() -> None:
-    def settings() -> list[object]:
-        enabled = logging.is_progress_bar_enabled()
-        return [getLogger("transformers").level, enabled, are_progress_bars_disabled(), "HF_HUB_OFFLINE" in os.environ]
-
-    before = settings()
-    with suppress(ValueError), quiet_libraries(offline=True):
-        assert settings() != before
-        assert is_offline_mode()
-        raise ValueError
-    assert settings() == before
-    assert not is_offline_mode()
 
 
 @pytest.mark.parametrize("enabled", [True, False])
