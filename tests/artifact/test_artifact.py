@@ -137,10 +137,6 @@ def test_a_missing_file_says_how_to_make_one(path: Path) -> None:
     assert refusal(path) == f"{path}: no such file; make a memory with: deepthink think DEMOS -o {path}"
 
 
-def test_a_directory_is_not_a_memory(tmp_path: Path) -> None:
-    assert refusal(tmp_path) == f"{tmp_path}: not a regular file; name a memory written by deepthink think"
-
-
 @pytest.mark.parametrize(
     "data",
     [
