@@ -30,29 +30,6 @@ def corrected(name: str, rows: list[list[float]], basis: list[list[float]]) -> l
     return values
 
 
-@pytest.mark.parametrize("name", ["contextual", "domain", "batch"])
-def test_a_mean_bias_divides_by_the_mean_probability_of_each_label(name: str) -> None:
-    # q = W p with W = diag(0.7, 0.3)^-1, normalised: 0.6 / 0.7 against 0.4 / 0.3
-    first, second = 0.6 / 0.7, 0.4 / 0.3
-    ((left, right),) = corrected(name, [[0.6, 0.4]], THREE)
-    assert (left, right) == pytest.approx((first / (first + second), second / (first + second)))
-    assert right > left
-    bias = CALIBRATIONS[name].bias(log_softmax(np.log(THREE)))
-    assert bias == pytest.approx([math.log(0.7), math.log(0.3)])
-
-
-def test_the_mean_is_of_normalised_probabilities() -> None:
-    """An input whose labels are all unlikely counts as much as the others."""
-    scaled = [[0.9, 0.1], [0.8e-9, 0.2e-9], [0.4, 0.6]]
-    assert corrected("contextual", [[0.6, 0.4]], scaled)[0] == pytest.approx(corrected("batch", [[0.6, 0.4]], THREE)[0])
-
-
-def test_pmi_is_the_ratio_to_the_probability_without_the_input() -> None:
-    # log 0.02 - log 0.08 = log 1/4 and log 0.01 - log 0.01 = 0: the probabilities need no normalisation
-    ((left, right),) = corrected("pmi", [[0.02, 0.01]], [[0.08, 0.01]])
-    assert (left, right) == pytest.approx((0.2, 0.8))
-
-
 def test_prior_matching_makes_all_labels_equally_likely_on_average() -> None:
     after = np.array(corrected("prior", THREE, THREE))
     assert after.mean(axis=0) == pytest.approx([0.5, 0.5])
