@@ -53,14 +53,6 @@ def assert_scores_are_right(engine: BatchedEngine) -> None:
     assert score(engine, read(engine, DEMOS), [QUERY])[0].sums == pytest.approx(expected, abs=1e-4)
 
 
-def test_the_packed_engine_is_shown_with_the_size_of_its_passes_and_what_the_probe_measured(
-    llama: BatchedEngine,
-) -> None:
-    told = llama.description
-    assert told.startswith("packed engine, 1024 tokens a pass; in a probe, packed and padded scores differ by ")
-    assert llama.notice is None
-
-
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
 def test_a_model_with_attention_sinks_is_packed(dtype: str, models: Models) -> None:
     with warnings.catch_warnings():
@@ -144,7 +136,7 @@ def test_an_unknown_engine_is_refused_with_the_names_of_the_known_ones(models: M
 @pytest.mark.parametrize(
     ("family", "more", "told"),
     [
-        ("llama", ["-v"], "packed engine, "),
+        ("llama", ["-v"], "packed engine, 1024 tokens a pass; in a probe, packed and padded scores differ by "),
         ("bloom", [], "padded engine: its attention"),
         ("llama", [], ""),
         ("bloom", ["-q"], ""),
