@@ -103,10 +103,7 @@ def test_the_report_has_the_differences(folder: Path, tmp_path: Path, capsys: Ca
     ("words", "message"),
     [
         ("mem --to onnx -o x", "'onnx' is not one of 'llama.cpp', 'mlx', 'peft'"),
-        (
-            "mem --to peft -o x --at all",
-            "--at all: one iteration is needed; give its number, or last",
-        ),
+        ("mem --to peft -o x --at all", "--at all: one iteration is needed; give its number, or last"),
         ("mem --to peft -o x --at 2", "--at 2: "),
         ("mem --to peft -o x --state saved", "--state saved: only with --to llama.cpp; omit it"),
         ("mem --to peft -o x -m pocket", "-m pocket: only with --to llama.cpp or mlx; omit it"),

@@ -19,7 +19,6 @@ from conftest import write_rows
 from helpers.hub_server import TOKEN, HubState, hub
 from helpers.said import Captured, json_of, output, refused
 
-from deepthink_cli.artifact.files import load_memory
 from deepthink_cli.artifact.format import read_header
 from deepthink_cli.cli.main import run
 from deepthink_cli.errors import InputError
@@ -27,7 +26,6 @@ from deepthink_cli.plugins.hub.card import MEMORY, Card
 from deepthink_cli.plugins.hub.memories import FILES, _licence_of
 
 REPO = "me/reviews"
-Capture = Captured
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +74,7 @@ def test_a_memory_is_published_and_fetched_with_the_same_bytes(
 
 
 def test_what_is_published_and_fetched_is_reported_as_json(
-    state: HubState, memory: Path, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+    state: HubState, memory: Path, tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     published = json_of(capsys, "push", memory, REPO, "--yes", "--private", "--json")
@@ -89,14 +87,7 @@ def test_what_is_published_and_fetched_is_reported_as_json(
     assert fetched["sha256"] == published["memory"] == read_header(memory).metadata.sha256
 
 
-def test_the_adapter_is_the_memory(pushed: dict[str, bytes], memory: Path) -> None:
-    (prompt,) = safetensors.torch.load(pushed["adapter_model.safetensors"]).values()
-    last = load_memory(memory)
-    assert prompt.shape[0] == last.length
-    assert json.loads(pushed["adapter_config.json"])["num_virtual_tokens"] == last.length
-
-
-def test_the_demonstrations_are_not_published_unasked(state: HubState, memory: Path, capsys: Capture) -> None:
+def test_the_demonstrations_are_not_published_unasked(state: HubState, memory: Path, capsys: Captured) -> None:
     line = refused(capsys, "push", memory, REPO)
     assert "contains 4 demonstrations, which would be published with it; look at them with --dry-run" in line
     assert state.repos == {}
@@ -104,7 +95,7 @@ def test_the_demonstrations_are_not_published_unasked(state: HubState, memory: P
 
 @pytest.mark.parametrize(("answer", "code"), [(b"y\n", 0), (b"n\n", 1), (b"\n", 1)])
 def test_on_a_terminal_the_demonstrations_are_shown_and_asked_about(
-    answer: bytes, code: int, state: HubState, memory: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+    answer: bytes, code: int, state: HubState, memory: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
     control, terminal = pty.openpty()
     with open(terminal, "r+b", buffering=0) as raw, open(terminal, encoding="utf-8", closefd=False) as stream:
@@ -121,7 +112,7 @@ def test_on_a_terminal_the_demonstrations_are_shown_and_asked_about(
     assert "names its model by a path of this machine" in shown
 
 
-def test_a_dry_run_shows_the_card_and_sends_nothing(state: HubState, memory: Path, capsys: Capture) -> None:
+def test_a_dry_run_shows_the_card_and_sends_nothing(state: HubState, memory: Path, capsys: Captured) -> None:
     out = output(capsys, "push", memory, REPO, "--dry-run")
     assert "not published: this is a dry run" in out
     assert "adapter_model.safetensors" in out
@@ -142,7 +133,7 @@ def test_the_card_names_what_made_the_memory_and_no_path(pushed: dict[str, bytes
 
 
 def test_the_card_has_the_figures_of_this_memory_only(
-    state: HubState, memory: Path, tmp_path: Path, capsys: Capture
+    state: HubState, memory: Path, tmp_path: Path, capsys: Captured
 ) -> None:
     rows = write_rows(tmp_path / "rows.jsonl", [{"review": "a fine film", "sentiment": "positive"}])
     (tmp_path / "eval.json").write_text(output(capsys, "eval", memory, rows, "--json", "-q"))
@@ -153,15 +144,13 @@ def test_the_card_has_the_figures_of_this_memory_only(
     changed = json.loads((tmp_path / "eval.json").read_text())
     changed["memory"]["sha256"] = "0" * 64
     (tmp_path / "eval.json").write_text(json.dumps(changed))
-    assert run(words) == 2
-    assert "results of another memory" in capsys.readouterr().err
+    assert "results of another memory" in refused(capsys, *words)
     (tmp_path / "eval.json").write_text('{"n": 3}')
-    assert run(words) == 2
-    assert "not the output of deepthink eval --json" in capsys.readouterr().err
+    assert "not the output of deepthink eval --json" in refused(capsys, *words)
 
 
 def test_the_card_of_a_memory_with_a_correction_has_its_corrected_figures(
-    state: HubState, memory: Path, tmp_path: Path, capsys: Capture
+    state: HubState, memory: Path, tmp_path: Path, capsys: Captured
 ) -> None:
     stored = tmp_path / "stored.safetensors"
     assert run(["calibrate", str(memory), "-q", "-o", str(stored)]) == 0
@@ -194,19 +183,18 @@ def test_the_licence_is_that_of_the_models_card(memory: Path, state: HubState) -
     assert _licence_of(header) is None  # a local folder
 
 
-def test_a_branch_is_written_and_read(state: HubState, memory: Path, tmp_path: Path, capsys: Capture) -> None:
+def test_a_branch_is_written_and_read(state: HubState, memory: Path, tmp_path: Path, capsys: Captured) -> None:
     assert run(["push", str(memory), REPO, "--yes", "-q", "--revision", "trial"]) == 0
     assert MEMORY in state.repos[REPO]["trial"]
     assert MEMORY not in state.repos[REPO]["main"]
     words = ["pull", REPO, "-o", str(tmp_path / "m.safetensors")]
     assert run([*words, "--revision", "trial"]) == 0
     capsys.readouterr()
-    assert run([*words, "--revision", "other"]) == 1
-    assert f"{REPO} at other: no such branch, tag or commit" in capsys.readouterr().err
+    assert f"{REPO} at other: no such branch, tag or commit" in refused(capsys, *words, "--revision", "other", code=1)
 
 
 def test_a_memory_replaces_the_one_before_and_its_adapter(
-    pushed: dict[str, bytes], memory: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+    pushed: dict[str, bytes], memory: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
     monkeypatch.setattr("deepthink_cli.plugins.hub.memories._adapter", lambda *arguments: {})
     assert run(["push", str(memory), REPO, "--yes"]) == 0
@@ -214,15 +202,15 @@ def test_a_memory_replaces_the_one_before_and_its_adapter(
     assert b"library_name" not in pushed["README.md"]
 
 
-def test_a_repository_of_something_else_is_not_overwritten(state: HubState, memory: Path, capsys: Capture) -> None:
+def test_a_repository_of_something_else_is_not_overwritten(state: HubState, memory: Path, capsys: Captured) -> None:
     state.repos[REPO] = {"main": {"README.md": b"a model", "model.safetensors": b"weights"}}
-    assert run(["push", str(memory), REPO, "--yes"]) == 2
-    assert f"{REPO}: has a README.md and no {MEMORY}: it holds something else" in capsys.readouterr().err
+    line = refused(capsys, "push", memory, REPO, "--yes")
+    assert f"{REPO}: has a README.md and no {MEMORY}: it holds something else" in line
     assert state.repos[REPO]["main"]["README.md"] == b"a model"
 
 
 def test_other_files_are_never_downloaded(
-    pushed: dict[str, bytes], state: HubState, tmp_path: Path, capsys: Capture
+    pushed: dict[str, bytes], state: HubState, tmp_path: Path, capsys: Captured
 ) -> None:
     pushed |= {"pickle.bin": b"x", "../../evil.py": b"x", "modeling.py": b"x", "other.safetensors": b"x"}
     assert run(["pull", REPO, "-o", str(tmp_path / "m.safetensors")]) == 0
@@ -246,7 +234,7 @@ DAMAGES: dict[str, Callable[[dict[str, bytes], HubState], object]] = {
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_repository_is_refused_with_nothing_written(
-    damage: str, pushed: dict[str, bytes], state: HubState, tmp_path: Path, capsys: Capture
+    damage: str, pushed: dict[str, bytes], state: HubState, tmp_path: Path, capsys: Captured
 ) -> None:
     DAMAGES[damage](pushed, state)
     assert run(["pull", REPO, "-o", str(tmp_path / "m.safetensors"), "-q"]) == 1
@@ -257,7 +245,7 @@ def test_a_damaged_repository_is_refused_with_nothing_written(
 
 
 def test_a_file_that_is_larger_than_listed_is_not_downloaded_to_its_end(
-    pushed: dict[str, bytes], state: HubState, tmp_path: Path, capsys: Capture
+    pushed: dict[str, bytes], state: HubState, tmp_path: Path, capsys: Captured
 ) -> None:
     state.endless.add(MEMORY)
     assert run(["pull", REPO, "-o", str(tmp_path / "m.safetensors"), "-q"]) == 1
@@ -277,7 +265,7 @@ def test_a_refused_memory_leaves_the_file_before_as_it_was(pushed: dict[str, byt
 
 @pytest.mark.parametrize("words", [["push", "{memory}", REPO, "--yes"], ["pull", REPO]])
 def test_without_a_connection_there_is_one_line(
-    words: list[str], state: HubState, memory: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture, tmp_path: Path
+    words: list[str], state: HubState, memory: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("time.sleep", lambda seconds: None)  # between the library's attempts
@@ -289,11 +277,11 @@ def test_without_a_connection_there_is_one_line(
 
 
 def test_without_a_token_the_hub_refuses(
-    state: HubState, memory: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+    state: HubState, memory: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
     monkeypatch.setenv("HF_TOKEN", "hf_of_nobody")
-    assert run(["push", str(memory), REPO, "--yes"]) == 1
-    assert f"{REPO}: the hub denies access; log in with hf auth login" in capsys.readouterr().err
+    line = refused(capsys, "push", memory, REPO, "--yes", code=1)
+    assert f"{REPO}: the hub denies access; log in with hf auth login" in line
 
 
 @pytest.mark.parametrize(
@@ -302,7 +290,6 @@ def test_without_a_token_the_hub_refuses(
         (["pull", "me/absent"], 1, "me/absent: no such repository, or it is private"),
         (["pull", "me/empty"], 1, f"me/empty: has no {MEMORY}"),
         (["pull", "reviews"], 2, "reviews: not a repository of the hub; name one as OWNER/NAME"),
-        (["pull", "me/../you"], 2, "not a repository of the hub"),
         (["pull", "https://example.org/me/x"], 2, "not a repository of the hub"),
         (["pull", REPO, "-o", "missing/m.safetensors"], 2, "there is no directory"),
         (["push", "absent.safetensors", REPO, "--yes"], 2, "absent.safetensors: no such file"),
@@ -313,7 +300,7 @@ def test_what_is_not_there_is_named(
     code: int,
     message: str,
     state: HubState,
-    capsys: Capture,
+    capsys: Captured,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -324,7 +311,7 @@ def test_what_is_not_there_is_named(
 
 
 def test_a_memory_that_peft_cannot_hold_is_published_without_it(
-    state: HubState, memory: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+    state: HubState, memory: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
     def refuse(*arguments: Any, **options: Any) -> None:
         raise InputError("mem: has keys and values of several shapes")

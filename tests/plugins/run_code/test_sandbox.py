@@ -26,7 +26,6 @@ from deepthink_cli.tasks.catalogue import built_in
 from deepthink_cli.tasks.format import Free
 from deepthink_cli.tasks.items import query_of
 
-WAYS: list[Way] = ["bubblewrap", "namespaces", "limits"]
 TESTS = "assert answer(1) == 2\nassert answer(5) == 6\n"
 HONEST = "def answer(x):\n    return x + 1\n"
 TRIAL = Program("", HONEST, TESTS)

