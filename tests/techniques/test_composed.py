@@ -10,7 +10,7 @@ import pytest
 import torch
 from conftest import REVIEWS, write_rows
 from helpers.families import write_model
-from helpers.said import Captured
+from helpers.said import Captured, refused
 from transformers import DynamicCache
 
 from deepthink_cli import (
@@ -28,7 +28,6 @@ from deepthink_cli import (
     tokenize_queries,
 )
 from deepthink_cli.artifact.opening import with_first_reading
-from deepthink_cli.cli.main import run
 from deepthink_cli.engine.packed import PackedEngine
 from deepthink_cli.engine.padded import PaddedEngine
 from deepthink_cli.errors import InputError
@@ -120,8 +119,7 @@ def test_a_model_whose_attention_depends_on_places_in_the_memory_is_refused(
     changes = {"sliding_window": 8} if family == "mistral" else {}
     model, rows = write_model(tmp_path / family, family, **changes), write_rows(tmp_path / "rows.jsonl", ROWS)
     words = ["think", str(rows), "-m", str(model), "--technique", "composed", "-o", str(tmp_path / "m.safetensors")]
-    assert run(words) == 2
-    assert message in capsys.readouterr().err
+    assert message in refused(capsys, *words)
 
 
 @pytest.mark.parametrize("family", ["mistral", "gemma3_text"])
