@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 import yaml
 from helpers.imports import HEAVY, modules_after
-from helpers.said import Captured, json_of, output
+from helpers.said import Captured, json_of, output, refused
 from helpers.tiny import tiny_task
 
 from deepthink_cli.cli.main import run
 from deepthink_cli.errors import InputError
+from deepthink_cli.experiments import prepare
 from deepthink_cli.experiments.study import Origin, open_study, origin_of, packaged
 
 EXAMPLE = Path(__file__).resolve().parent.parent.parent / "examples" / "study" / "shots.yaml"
@@ -36,8 +37,7 @@ def test_every_packaged_study_is_listed_and_can_be_shown(capsys: Captured) -> No
 def test_a_study_is_found_by_a_name_that_is_nearly_right(capsys: Captured) -> None:
     assert run(["study", "show", "exampel"]) == 2
     assert capsys.readouterr().err == "deepthink: exampel: no such study; did you mean example?\n"
-    assert run(["study", "plan", "gone.yaml"]) == 2
-    assert "gone.yaml: no such study file" in capsys.readouterr().err
+    assert "gone.yaml: no such study file" in refused(capsys, "study", "plan", "gone.yaml")
 
 
 def test_listing_and_showing_studies_does_not_import_torch() -> None:
@@ -113,13 +113,20 @@ def test_options_are_checked_as_those_of_run(study: Path, capsys: Captured) -> N
     assert run(["study", "plan", str(study), "-m", "a,a", "--task", "sst3"]) == 2
     lines = capsys.readouterr().err.splitlines()
     assert [line.split(": ")[1] for line in lines] == ["--task sst3", "-m a,a"]
-    assert run(["study", "plan", str(study), "--scale", "small"]) == 2
-    assert "does not name it; the study has no scales" in capsys.readouterr().err
+    assert "does not name it; the study has no scales" in refused(capsys, "study", "plan", study, "--scale", "small")
 
 
 def test_an_exclusion_may_name_what_an_option_has_removed(study: Path) -> None:
     study.write_text(study.read_text() + "exclude:\n- {shots: 4, etas: 0.1, models: pocket}\n")
     assert run(["study", "plan", str(study), "-m", "gpt2", "--quiet"]) == 0
+
+
+def test_a_note_is_told_once() -> None:
+    heard: list[object] = []
+    tell = prepare.once(heard.append)
+    for text in ("a", "a", "b"):
+        tell(prepare.Note(text))
+    assert heard == [prepare.Note("a"), prepare.Note("b")]
 
 
 def test_a_study_knows_where_its_fields_are_written(study: Path) -> None:
