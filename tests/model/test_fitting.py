@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from conftest import Models, read, write_rows
-from helpers.families import FAMILIES, build_tokenizer
+from helpers.families import FAMILIES, WINDOWED, build_tokenizer
 from helpers.said import Captured, refused
 from helpers.texts import TEMPLATE, TOKENIZERS, WORDS, tokenizer_of
 from hypothesis import given
@@ -78,15 +78,7 @@ def test_a_model_without_limit_counts_nothing(models: Models, tokenised: list[in
     assert tokenised == []
 
 
-_TINY: dict[str, Any] = {
-    "hidden_size": 32,
-    "intermediate_size": 48,
-    "num_hidden_layers": 4,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "max_position_embeddings": 512,
-    "sliding_window": 256,
-}
+_TINY: dict[str, Any] = {**FAMILIES["mistral"], "num_hidden_layers": 4}
 _EXPERTS = {"num_local_experts": 4, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16}
 _TURNS = ["sliding_attention", "full_attention"] * 2
 VARIED: dict[str, dict[str, Any]] = {
@@ -99,16 +91,7 @@ VARIED: dict[str, dict[str, Any]] = {
         "hidden_size_per_layer_input": 8,
         "vocab_size_per_layer_input": 320,
     },
-    "gemma3n_text": {
-        **_TINY,
-        "head_dim": 8,
-        "num_kv_shared_layers": 2,
-        "layer_types": _TURNS,
-        "laurel_rank": 4,
-        "hidden_size_per_layer_input": 8,
-        "vocab_size_per_layer_input": 320,
-        "activation_sparsity_pattern": [0.5, 0.0, 0.0, 0.0],
-    },
+    "gemma3n_text": WINDOWED["gemma3n_text"],
     "mimo_v2_flash": {
         **_TINY,
         **_EXPERTS,

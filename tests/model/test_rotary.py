@@ -10,7 +10,7 @@ import pytest
 from conftest import read, write_rows
 from engine.queries import plain_scores
 from helpers.families import write_model
-from helpers.said import Captured
+from helpers.said import Captured, refused
 from transformers import AutoConfig
 
 from deepthink_cli import load_model, score
@@ -95,5 +95,4 @@ def test_a_row_beyond_the_short_factors_is_named_before_the_weights_are_loaded(
     inputs = write_rows(tmp_path / "in.jsonl", [{"q": "c"}, {"q": "long " * 60}])
     memory = tmp_path / "mem.safetensors"
     assert run(["think", str(demos), "-m", str(made("longrope")), "-T", "1", "-o", str(memory), "-q"]) == 0
-    assert run(["predict", str(memory), str(inputs)]) == 2
-    assert "in.jsonl:2: too long" in capsys.readouterr().err
+    assert "in.jsonl:2: too long" in refused(capsys, "predict", memory, inputs)
