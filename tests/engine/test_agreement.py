@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from conftest import Loaded, Models
-from helpers.families import EVERY_FAMILY, random_network
+from helpers.families import EVERY_FAMILY, FAMILIES, random_network
 
 from deepthink_cli import DemonstrationSet, Gate, Method, load_model, think, tokenize_demonstrations
 from deepthink_cli.engine.batches import BatchedEngine
@@ -17,16 +17,7 @@ from deepthink_cli.engine.probe import check_plain_pass
 from deepthink_cli.errors import InputError
 
 TEXT, QUERY = (5, 6, 7, 8, 9, 3, 4), (5, 6, 7, 60)
-WIDE: dict[str, Any] = {
-    "hidden_size": 32,
-    "intermediate_size": 48,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "max_position_embeddings": 512,
-    "vocab_size": 320,
-    "embedding_size": 32,
-    "pad_token_id": 1,
-}
+WIDE: dict[str, Any] = {**FAMILIES["gpt_neox"], "vocab_size": 320, "embedding_size": 32, "pad_token_id": 1}
 
 
 def made(llama: BatchedEngine, family: str, dtype: torch.dtype, **fields: Any) -> LanguageModel:

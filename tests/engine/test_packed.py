@@ -58,19 +58,9 @@ def test_gelu_is_computed_in_one_kernel_and_the_network_keeps_its_own_modules(
 
 @pytest.mark.parametrize("causal", [False, True])
 def test_what_the_cuda_kernel_is_given_and_gives_fits_around_it(causal: bool) -> None:
-    def kernel(
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        bias: None,
-        with_lse: bool,
-        dropout: float,
-        causal: bool,
-        *,
-        scale: float,
-    ) -> tuple[Tensor | None, ...]:
+    def kernel(query: Tensor, key: Tensor, value: Tensor, *rest: object, scale: float) -> tuple[Tensor | None, ...]:
         assert query.shape[:2] == key.shape[:2] == value.shape[:2]
-        assert (bias, with_lse, dropout) == (None, True, 0.0)
+        assert rest == (None, True, 0.0, causal)  # bias, whether sums are given, dropout
         out, lse = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
             query, key, value, 0.0, causal, scale=scale
         )
