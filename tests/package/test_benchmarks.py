@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from conftest import Loaded
+from helpers.families import FAMILIES
 from helpers.records import recorded
 from helpers.said import Captured
 from transformers import AutoConfig
@@ -23,18 +24,8 @@ from gpu import by_transformers
 from official_way import official_scores
 from shapes import build_engine, memory_ids, workload
 
-VOCABULARY, WIDTH, LAYERS, HEADS, LENGTH = 200, 32, 2, 4, 24
-SHAPES = {
-    "gpt2": {"n_embd": WIDTH, "n_layer": LAYERS, "n_head": HEADS, "n_positions": 128},
-    "llama": {
-        "hidden_size": WIDTH,
-        "num_hidden_layers": LAYERS,
-        "num_attention_heads": HEADS,
-        "num_key_value_heads": 2,
-        "intermediate_size": 48,
-        "max_position_embeddings": 128,
-    },
-}
+VOCABULARY, LENGTH = 200, 24
+SHAPES = {name: FAMILIES[name] for name in ("gpt2", "llama")}
 
 
 @pytest.fixture(params=SHAPES)
@@ -83,11 +74,12 @@ def test_the_products_of_a_network_are_counted(engine: BatchedEngine) -> None:
     # No two candidates share a first token here: each is fed but for its last token, and read before both.
     assert all(len({answer[0] for answer in query.answers}) == 4 for query in queries)
     fed = sum(len(query.prefix) + 4 for query in queries)
-    weights = LAYERS * 12 * WIDTH * WIDTH  # of attention 4, of the two-layer perceptron 8 widths squared
-    attention = 2 * WIDTH * LENGTH
+    layers, width = 2, 32
+    weights = layers * 12 * width * width  # of attention 4, of the two-layer perceptron 8 widths squared
+    attention = 2 * width * LENGTH
     read = 3 * (1 + 4)
-    unread = (fed - read) * (8 * WIDTH * WIDTH + attention)  # what the last layer leaves out
-    assert found.flops == 2 * (fed * (weights + LAYERS * attention) - unread + read * WIDTH * VOCABULARY)
+    unread = (fed - read) * (8 * width * width + attention)  # what the last layer leaves out
+    assert found.flops == 2 * (fed * (weights + layers * attention) - unread + read * width * VOCABULARY)
     assert found.seconds() > 0
 
 
