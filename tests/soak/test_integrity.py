@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 from conftest import Soak, readings_of, write_rows
+from helpers import said
 from helpers.by_hand import parts, write_parts
 from helpers.said import Captured
 
 from deepthink_cli import DemonstrationSet, Method, load_memory, save_memory
-from deepthink_cli.cli.main import run
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError
 
@@ -31,14 +31,10 @@ def path(llama: Engine, reviews: DemonstrationSet, tmp_path: Path) -> Path:
 
 
 def refused(path: Path, capsys: Captured, *command: str) -> str:
-    """Run a command that must refuse the file: exit 2, one line on stderr, nothing on stdout."""
-    capsys.readouterr()
-    assert run([*command]) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.count("\n") == 1
-    assert err.startswith(f"deepthink: {path}: ")
-    return err
+    """The one line of a command that must refuse the file."""
+    line = said.refused(capsys, *command)
+    assert line.startswith(f"deepthink: {path}: ")
+    return line
 
 
 def flipped_bits(data: bytes, draw: random.Random) -> bytes:
