@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from array import array
 from collections.abc import Sequence
 
@@ -32,11 +31,6 @@ MIXED = [*[("a", "a")] * 3, ("a", "b"), ("b", "b"), ("b", "a"), ("c", "a"), ("c"
 )
 def test_the_interval_is_wilsons(right: int, n: int, low: float, high: float) -> None:
     assert wilson(right / n, n) == pytest.approx((low, high), abs=1e-7)
-
-
-def test_the_interval_ends_where_the_share_is_z_standard_errors_away() -> None:
-    for end in wilson(0.3, 40):
-        assert abs(end - 0.3) == pytest.approx(1.959964 * math.sqrt(end * (1 - end) / 40), rel=1e-6)
 
 
 def test_accuracy_and_its_standard_error() -> None:

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from deepthink_cli.evaluation.metrics import BINS, Answers, mean_ci95
+from deepthink_cli.evaluation.metrics import Answers, mean_ci95
 from deepthink_cli.scoring.softmax import log_share
 
 
@@ -30,14 +30,6 @@ def test_the_share_of_a_candidate_is_its_probability_among_all() -> None:
 
 def test_a_share_of_very_small_probabilities_does_not_underflow() -> None:
     assert log_share(-2000.0, [-2000.0, -2000.0]) == pytest.approx(-math.log(2))
-
-
-def test_the_calibration_error_of_four_rows_worked_out_by_hand() -> None:
-    shares, right = np.array([0.55, 0.59, 0.92, 0.98]), np.array([True, False, True, True])
-    quality = answers(np.log(shares), shares, right).quality()
-    # Bin 0.5 to 0.6: accuracy 0.5, mean probability 0.57; bin 0.9 to 1: accuracy 1, mean probability 0.95.
-    assert quality.ece == pytest.approx(2 / 4 * 0.07 + 2 / 4 * 0.05)
-    assert quality.ece_bins == BINS == 10
 
 
 def test_metrics_of_many_rows_are_those_of_numpy() -> None:
