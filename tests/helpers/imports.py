@@ -7,21 +7,8 @@ import sys
 
 # From the bottom up, as in docs/architecture.md: a module imports only from its own folder and from those before it.
 ORDER = (
-    *(
-        "errors",
-        "io",
-        "registry",
-        "events",
-        "options",
-        "observers",
-        "updates",
-        "method",
-        "data",
-        "corrections",
-        "provenance",
-        "memory",
-        "advice",
-    ),
+    *("errors", "io", "registry", "events", "options", "observers", "updates", "method"),
+    *("data", "corrections", "provenance", "memory", "advice"),
     *("model", "engine", "thinking", "artifact", "scoring"),
     *("multilabel", "calibration"),
     *("selection", "techniques", "meaning", "tasks"),

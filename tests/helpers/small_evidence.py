@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from deepthink_cli.data.examples import Query
-from deepthink_cli.experiments.results import FILE, Part, Result, Setting, bits
+from deepthink_cli.experiments.results import FILE, Part, Result
 from deepthink_cli.experiments.samples import write_samples
 from deepthink_cli.scoring.prediction import Prediction
+from helpers.synthetic import row
 
 LABELS = ("negative", "positive")
 ITERATIONS = (1, 2, 5)
@@ -76,14 +77,13 @@ def write_row(
     gold = [LABELS[place % 2] for place in range(len(scores))]
     labels = [LABELS[place] for place in scores.argmax(axis=1)]
     right = [label == true for label, true in zip(labels, gold, strict=True)]
-    setting = Setting(
+    measured = {"groups": [*groups], "length": 100 + seed, "accuracy_mean_per_token": 0.5, "macro_f1": None}
+    made = row(
+        right,
+        measured | {"drift": None if t == 1 else (0.1 * eta * t, 0.2 * eta + 0.01 * seed)},
         model="dir/tiny.gguf",
-        model_sha256="m",
-        dtype="float32",
-        quantize=None,
         task_sha256=task,
         protocol="official",
-        split="validation",
         limit=len(scores),
         sampling=sampling,
         shots=shots,
@@ -97,35 +97,16 @@ def write_row(
         iteration=t,
         demonstrations_sha256=f"{seed}",
         rows_sha256=f"{task} {part}{rows}",
-        weights_sha256="w",
         update=update,
         technique=technique,
     )
-    row = Result(
-        key=setting.key,
-        setting=setting,
-        groups=[*groups],
-        shots_used=shots,
-        length=100 + seed,
-        demonstrations_sha256=f"{seed}",
-        n=len(right),
-        right=sum(right),
-        accuracy=sum(right) / len(right),
-        accuracy_mean_per_token=0.5,
-        macro_f1=None,
-        ties=0,
-        majority=0.5,
-        chance=0.5,
-        correct=bits(right),
-        drift=None if t == 1 else (0.1 * eta * t, 0.2 * eta + 0.01 * seed),
-    )
     folder.mkdir(parents=True, exist_ok=True)
     with open(folder / FILE, "a", encoding="utf-8") as file:
-        file.write(row.line())
+        file.write(made.line())
     predictions = [
         Prediction(Query("text", LABELS, true, f"rows:{place}"), t, label, 0.5, sums, label, False, means=sums)
         for place, (true, label, line) in enumerate(zip(gold, labels, scores.tolist(), strict=True))
         for sums in [dict(zip(LABELS, line, strict=True))]
     ]
-    write_samples(folder, row, predictions)
-    return row
+    write_samples(folder, made, predictions)
+    return made
