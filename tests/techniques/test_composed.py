@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from conftest import REVIEWS, write_rows
+from engine.queries import tensors
 from helpers.families import write_model
 from helpers.said import Captured, refused
 from transformers import DynamicCache
@@ -39,10 +39,6 @@ ROWS = [{"review": text, "sentiment": label} for text, label in REVIEWS]
 
 def composed(reviews: DemonstrationSet) -> DemonstrationSet:
     return technique_of("composed").change(reviews)
-
-
-def tensors(memory: Memory) -> Sequence[torch.Tensor]:
-    return (*memory.keys, *memory.values)
 
 
 def assert_same(actual: Memory, expected: Memory) -> None:

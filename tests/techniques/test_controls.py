@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 from conftest import REVIEWS
+from helpers import said
 from helpers.families import write_model
-from helpers.said import Captured
+from helpers.said import Captured, json_of, rows_of
 from helpers.tiny import tiny_task
 
 from deepthink_cli import (
@@ -98,11 +99,8 @@ def test_predictions_are_in_the_labels_of_the_task_and_scored_by_the_words(
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     assert run(["think", str(demos), "--technique", "fresh", "-T", "3", "-q", "-o", str(output)]) == 0
     assert run(["think", str(tmp_path / "rows.jsonl"), "-T", "3", "-q", "-o", str(other)]) == 0
-    capsys.readouterr()
-    assert run(["predict", str(output), str(demos), "-q"]) == 0
-    assert run(["predict", str(other), str(demos), "-q"]) == 0
-    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    for mapped, plain in zip(lines[:4], lines[4:], strict=True):
+    predicted = (rows_of(capsys, "predict", memory, demos, "-q") for memory in (output, other))
+    for mapped, plain in zip(*predicted, strict=True):
         assert list(mapped["scores"]) == ["positive", "negative"]
         assert list(mapped["scores"].values()) == list(plain["scores"].values())
         assert FRESH[mapped["label"] == "negative"] == plain["label"]
@@ -116,10 +114,7 @@ def test_a_memory_keeps_the_words(tmp_path: Path, demos: Path, capsys: Captured)
     assert memory.provenance.demonstrations.word("positive") == "negative"
     save_memory(memory, tmp_path / "again.safetensors")
     assert (tmp_path / "again.safetensors").read_bytes() == output.read_bytes()
-    capsys.readouterr()
-    assert run(["inspect", str(output)]) == 0
-    shown = capsys.readouterr().out
-    assert "negative -> positive" in shown
+    assert "negative -> positive" in said.output(capsys, "inspect", output)
 
 
 def test_a_task_evaluates_whether_the_words_were_learned(tmp_path: Path, capsys: Captured) -> None:
@@ -128,10 +123,8 @@ def test_a_task_evaluates_whether_the_words_were_learned(tmp_path: Path, capsys:
     assert (
         run(["think", *words, "--protocol", "paper", "--technique", "flipped", "-T", "1", "-q", "-o", str(output)]) == 0
     )
-    capsys.readouterr()
     samples = tmp_path / "samples.jsonl"
-    assert run(["eval", str(output), *words, "--protocol", "paper", "-q", "--json", "-o", str(samples)]) == 0
-    report = json.loads(capsys.readouterr().out)
+    report = json_of(capsys, "eval", output, *words, "--protocol", "paper", "-q", "--json", "-o", samples)
     rows = [json.loads(line) for line in samples.read_text().splitlines()]
     assert {row["gold"] for row in rows} == {"negative", "positive"}
     right = sum(row["label"] == row["gold"] for row in rows)
@@ -145,9 +138,7 @@ def test_the_first_reading_of_a_technique_is_not_called_plain_in_context_learnin
 ) -> None:
     output = tmp_path / "mem.safetensors"
     assert run(["think", str(demos), "--technique", name, "-T", "2", "-q", "-o", str(output)]) == 0
-    capsys.readouterr()
-    assert run(["eval", str(output), str(demos), "-q"]) == 0
-    out = capsys.readouterr().out
+    out = said.output(capsys, "eval", output, demos, "-q")
     assert f"T = 1 is one reading with {name}\n" in out
     assert "T = 1 is plain in-context learning" not in out
     assert "for plain in-context learning, evaluate a memory of deepthink think -T 1 without --technique" in out
