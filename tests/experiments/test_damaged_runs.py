@@ -15,7 +15,7 @@ from conftest import Models
 from helpers.by_hand import canonical
 from helpers.inline_workers import InlineExecutor
 from helpers.said import Captured
-from helpers.tiny import run_words
+from helpers.tiny import run_files, run_words
 
 from deepthink_cli.cli.main import run
 from deepthink_cli.errors import InputError
@@ -43,15 +43,6 @@ def out(command: list[str], complete: Path) -> Iterator[Path]:
     folder = shutil.copytree(complete, command[command.index("-o") + 1])
     yield Path(folder)
     shutil.rmtree(folder)
-
-
-def files_of(out: Path) -> dict[str, bytes]:
-    """All that a run wrote, by name."""
-    return {
-        str(path.relative_to(out)): path.read_bytes()
-        for path in out.rglob("*")
-        if path.is_file() and path.name != ".lock"
-    }
 
 
 def changed(out: Path, **values: Any) -> None:
@@ -115,22 +106,22 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
 def test_samples_that_are_missing_or_damaged_are_made_again(
     command: list[str], out: Path, damage: str, capsys: Captured
 ) -> None:
-    before, path = files_of(out), find_samples(out, read_results(out)[1])
+    before, path = run_files(out), find_samples(out, read_results(out)[1])
     assert path is not None
     DAMAGES[damage](path)
     assert run([word for word in command if word != "--quiet"]) == 0
     assert f"{out}: the samples of 1 rows are missing or damaged" in capsys.readouterr().err
-    assert files_of(out) == before
+    assert run_files(out) == before
 
 
 @pytest.mark.parametrize("content", [None, b"not parquet"])
 def test_the_texts_of_inputs_are_made_again_too(command: list[str], out: Path, content: bytes | None) -> None:
-    before, path = files_of(out), texts_path(out, str(read_results(out)[0].setting.rows_sha256))
+    before, path = run_files(out), texts_path(out, str(read_results(out)[0].setting.rows_sha256))
     path.unlink()
     if content is not None:
         path.write_bytes(content)
     assert run(command) == 0
-    assert files_of(out) == before
+    assert run_files(out) == before
 
 
 def test_a_run_without_samples_gets_them_from_the_same_command_with_samples(
@@ -153,7 +144,7 @@ def test_samples_of_a_row_that_is_otherwise_today_are_not_written(
     row = read_results(out)[1]
     opposite = [not right for right in row.was_right()]
     changed(out, correct=bits(opposite), right=sum(opposite), accuracy=sum(opposite) / row.n)
-    before = files_of(out)
+    before = run_files(out)
     assert run(command) == 1
     assert f"(key {row.key}) has other labels now than in its row" in capsys.readouterr().err
-    assert files_of(out) == before
+    assert run_files(out) == before
