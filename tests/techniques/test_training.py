@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from conftest import Models, write_rows
-from helpers.said import Captured, refused
+from helpers import said
+from helpers.said import Captured, json_of, refused
 from helpers.tiny import tiny_task
 
 from deepthink_cli import DemonstrationSet, load_memory
@@ -47,15 +47,13 @@ def test_a_trained_memory_says_what_made_it_and_answers(tmp_path: Path, demos: P
     assert "trained on 4 demonstrations" in capsys.readouterr().err
     provenance = load_memory(output).provenance
     assert provenance.technique.values == {"steps": 3, "lr": 0.01, "dropout": 0.05, "seed": 0}
-    assert run(["eval", str(output), str(demos), "-q"]) == 0
-    assert "T = 1 is one reading, then trained" in capsys.readouterr().out
-    assert run(["inspect", str(output)]) == 0
-    assert "made by   ct-kv" in capsys.readouterr().out
+    assert "T = 1 is one reading, then trained" in said.output(capsys, "eval", output, demos, "-q")
+    assert "made by   ct-kv" in said.output(capsys, "inspect", output)
 
 
 def test_a_dry_run_names_the_technique(demos: Path, capsys: Captured) -> None:
-    assert run(["think", str(demos), "--technique", "ct-kv:steps=7", "--dry-run", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["technique"] == "ct-kv steps=7 lr=0.001 dropout=0.05 seed=0"
+    plan = json_of(capsys, "think", demos, "--technique", "ct-kv:steps=7", "--dry-run", "--json")
+    assert plan["technique"] == "ct-kv steps=7 lr=0.001 dropout=0.05 seed=0"
 
 
 @pytest.mark.parametrize(
