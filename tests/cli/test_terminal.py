@@ -253,7 +253,6 @@ COMMANDS = [
     "export MEM --to peft -o ADAPTER",
     "push MEM me/memory --dry-run",
     "quantize MEM --to int8 -o OUT",
-    "compose MEM MEM -o OUT",
     "diff MEM MEM ROWS",
     "diff MEM MEM --json",
     "serve-config MEM",
