@@ -184,7 +184,7 @@ def samples_of(jobs: Sequence[JobResults]) -> tuple[Samples, int]:
         results += len(part.results)
         columns = [read_samples(path, result) for path, result in zip(part.files, part.results, strict=True)]
         _check_same_inputs(columns, part.files)
-        known = texts(_folder_of(part.results[0]), part.results[0].setting.rows_sha256)
+        known = texts(folder_of(part.results[0]), part.results[0].setting.rows_sha256)
         samples.start(part.group)
         labels = zip(*(each["label"] for each in columns), strict=True)
         scores = zip(*(each["scores"] for each in columns), strict=True)
@@ -194,7 +194,7 @@ def samples_of(jobs: Sequence[JobResults]) -> tuple[Samples, int]:
     return samples, sum(len(job.test) + len(job.dev) for job in jobs) - results
 
 
-def _folder_of(result: Result) -> Path:
+def folder_of(result: Result) -> Path:
     """The run that a result was read from."""
     return Path(result.where.rpartition(":")[0]).parent
 
@@ -203,7 +203,7 @@ def _parts(jobs: Sequence[JobResults]) -> Iterator[_SampledPart]:
     names = varying(list(dict.fromkeys(job.arm for job in jobs)))
     for job in jobs:
         for part, by_iteration in (("test", job.test), ("dev", job.dev)):
-            located = [(result, find_samples(_folder_of(result), result)) for _, result in sorted(by_iteration.items())]
+            located = [(result, find_samples(folder_of(result), result)) for _, result in sorted(by_iteration.items())]
             results = [result for result, path in located if path is not None]
             if results:
                 iterations = tuple(result.setting.iteration for result in results)
