@@ -195,7 +195,7 @@ def samples_of(jobs: Sequence[JobResults]) -> tuple[Samples, int]:
 
 
 def folder_of(result: Result) -> Path:
-    """The run that a result was read from."""
+    """The folder of the run that a result was read from."""
     return Path(result.where.rpartition(":")[0]).parent
 
 
