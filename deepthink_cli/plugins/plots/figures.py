@@ -75,7 +75,9 @@ def draw(panels: Sequence[Panel], files: Mapping[Path, str], view: View = ACCURA
 
 def draw_form(figure: FigureOptions, jobs: Sequence[JobResults], files: Mapping[Path, str]) -> None:
     """Draw the figure of a study into every file; raises InputError if it has no rows to draw yet."""
-    drawn = loaded(FORMS[figure.kind].draw)
+    form = FORMS[figure.kind].draw
+    assert form is not None
+    drawn = loaded(form)
     save(lambda: drawn(figure, jobs), files)
 
 
