@@ -24,31 +24,8 @@ class Line:
 
     model: str
     label: str
-    is_thinking: bool
     ours: tuple[Spread | None, ...]
     paper: tuple[float | None, ...]
-
-
-@dataclass(frozen=True)
-class TableContent:
-    """What a table has: names of columns, their headings, and the lines of each block."""
-
-    columns: list[str]
-    headings: list[str]
-    blocks: list[tuple[Block, list[Line]]]
-
-    @property
-    def has_paper(self) -> bool:
-        """Whether the paper has figures for some of the lines."""
-        return any(value is not None for _, lines in self.blocks for line in lines for value in line.paper)
-
-
-def content_of(form: TableOptions, jobs: Sequence[JobResults]) -> TableContent:
-    """What the table of a study shows; raises InputError if there are no rows of its columns yet."""
-    columns = _columns(form, summarize(jobs))
-    blocks = [(block, lines_of(form, block, jobs, columns)) for block in _within(form.blocks, jobs)]
-    filled = [(block, lines) for block, lines in blocks if lines]
-    return TableContent(columns, [_heading(name, columns, jobs) for name in columns], filled)
 
 
 def lines_of(form: TableOptions, block: Block, jobs: Sequence[JobResults], columns: Sequence[str]) -> list[Line]:
@@ -110,7 +87,7 @@ def _line(label: str, arm: Arm, rows: Mapping[str, TableRow], columns: Sequence[
         )
         cell = figures[is_thinking]
         paper.append(None if cell is None else cell.accuracy)
-    return Line(arm.model, label, is_thinking, tuple(ours), tuple(paper))
+    return Line(arm.model, label, tuple(ours), tuple(paper))
 
 
 def _method(block: Block, rows: Iterable[TableRow]) -> str:
@@ -125,12 +102,6 @@ def _label(arm: Arm, names: Sequence[str], method: str | None) -> str:
     model = short(arm.model) if "model" in names else ""
     words = arm.baseline_label(kept, short=True) if method is None else arm.label(kept, short=True)
     return ", ".join(filter(None, [model, words.replace(" sampling", ""), method or "ICL"]))
-
-
-def mean_over(jobs: Sequence[JobResults]) -> str:
-    """The number of seeds in the mean accuracies, in words."""
-    seeds = len({str(job.seed) for job in jobs})
-    return "one seed" if seeds == 1 else f"mean of {seeds} seeds"
 
 
 def best_of(lines: Sequence[Line]) -> dict[tuple[str, int], float]:
@@ -155,28 +126,31 @@ def latex_table(form: TableOptions, jobs: Sequence[JobResults], name: str, title
     `name` is the study's, of which the label is made, and `title` begins the caption. The paper's figures are in
     parentheses. Raises InputError if no row of its columns is there.
     """
-    content = content_of(form, jobs)
-    count = len(content.columns) + 1
+    columns = _columns(form, summarize(jobs))
+    blocks = [(block, lines_of(form, block, jobs, columns)) for block in _within(form.blocks, jobs)]
+    every = [line for _, lines in blocks for line in lines]
     titles = titles_of(jobs)
-    headings = [named(heading, titles) for heading in content.headings]
+    headings = [named(_heading(column, columns, jobs), titles) for column in columns]
     head = [r"\textbf{Method}", *(rf"\textbf{{{latex_text(heading)}}}" for heading in headings)]
     body = [" & ".join(head) + r" \\"]
-    for block, lines in content.blocks:
+    for block, lines in ((block, lines) for block, lines in blocks if lines):
         body.append(r"\midrule")
         if block.title:
-            body += [rf"\multicolumn{{{count}}}{{c}}{{\itshape {latex_text(block.title)}}} \\", r"\midrule"]
+            body += [rf"\multicolumn{{{len(columns) + 1}}}{{c}}{{\itshape {latex_text(block.title)}}} \\", r"\midrule"]
         best = best_of(lines)
         body += [_latex_line(line, best) for line in lines]
-    paper = " In parentheses: the paper's figures." if content.has_paper else ""
+    has_paper = any(value is not None for line in every for value in line.paper)
+    paper = " In parentheses: the paper's figures." if has_paper else ""
     words = re.sub(r"^Table \d+: ", "", title)  # LaTeX numbers the table itself
-    caption = f"{words[:1].upper()}{words[1:]}. {_about(content, jobs)}.{paper} Bold: the best of ours."
+    caption = f"{words[:1].upper()}{words[1:]}. {_about(every, jobs)}.{paper} Bold: the best of ours."
     notes = [named(note, titles) for note in footnotes(jobs)]
-    return table_environment(name, f"l{'c' * (count - 1)}", body, notes, latex_text(caption), f"tab:{name}")
+    return table_environment(name, f"l{'c' * len(columns)}", body, notes, latex_text(caption), f"tab:{name}")
 
 
-def _about(content: TableContent, jobs: Sequence[JobResults]) -> str:
-    models = ", ".join(dict.fromkeys(line.model for _, lines in content.blocks for line in lines))
-    return f"Accuracy in percent of {without_paths(models, jobs)}, {mean_over(jobs)}"
+def _about(lines: Sequence[Line], jobs: Sequence[JobResults]) -> str:
+    models, seeds = ", ".join(dict.fromkeys(line.model for line in lines)), len({str(job.seed) for job in jobs})
+    mean = "one seed" if seeds == 1 else f"mean of {seeds} seeds"
+    return f"Accuracy in percent of {without_paths(models, jobs)}, {mean}"
 
 
 def _latex_line(line: Line, best: dict[tuple[str, int], float]) -> str:
