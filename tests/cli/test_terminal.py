@@ -236,7 +236,6 @@ COMMANDS = [
     "predict MEM ROWS --dry-run",
     "eval MEM ROWS",
     "eval MEM ROWS --json",
-    "eval MEM ROWS --dry-run",
     "generate MEM ROWS --max-new-tokens 8",
     "generate MEM ROWS --max-new-tokens 2 --at all",
     "chat MEM --max-new-tokens 8",
