@@ -27,7 +27,6 @@ from deepthink_cli.cli.data_options import (
     TaskName,
     values_of_memory,
 )
-from deepthink_cli.cli.dry_run import DryRun, check_dry_run, show_estimate
 from deepthink_cli.cli.grouped import Given, grouped
 from deepthink_cli.cli.options import CommonArguments, Details, for_memory
 from deepthink_cli.cli.output_options import Watching, observed
@@ -102,7 +101,6 @@ def evaluate(
     watching: Given[EvalObservers],
     fail_under: FailUnder = None,
     details: Details = False,
-    dry_run: DryRun = False,
     at: IterationChoice = "all",
     calibrate: Calibrate = None,
     ensemble: EnsembleFiles = None,
@@ -136,8 +134,6 @@ def evaluate(
     paths: dict[str, Any] = {"model": model.model, "task": task, "data_dir": data_dir, "config": common.config}
     problems.tried(lambda: _check_outputs(output, observers, read_by(memory, labelled, *files, **paths)))
     names = problems.tried(calibrations, calibrate, stored=True) or ()
-    if dry_run:
-        problems.tried(check_dry_run, observers.given)
     threshold = None if fail_under is None else problems.tried(Threshold.of, fail_under)
     failing, steps = problems.tried(errors.checked), problems.tried(Scoring.of, **scoring.changed)
     row_limit = problems.tried(TaskOptions.checked, limit=limit)
@@ -160,9 +156,7 @@ def evaluate(
     chosen = rows or _TaskRows(str(task), protocol, source, run_code)
     request = _Request(scorer, chosen, row_limit.limit, options, output, observers, failing, threshold, common)
     if scorer.gives_several:
-        _check_several(request, task, dry_run)
-    if dry_run:
-        return _estimate(request)
+        _check_several(request, task)
     result, counts = _evaluate(request)
     if threshold is not None:
         result = replace(result, metric=threshold.metric)
@@ -192,15 +186,12 @@ class _Request:
     common: CommonArguments
 
 
-def _check_several(request: _Request, task: str | None, dry_run: bool) -> None:
+def _check_several(request: _Request, task: str | None) -> None:
     """Raise InputError for options that rows with several labels do not support: they need a file of rows."""
     if not isinstance(request.chosen, RowSource) or request.observers.given:
         name, given = next(iter(request.observers.given.items()), ("task", task))
         reason = "has no meaning for a memory whose rows may have several labels; evaluate a file of them with -o"
         raise InputError.of(name, given, reason)
-    if dry_run:
-        reason = "not for a memory whose rows may have several labels; deepthink predict estimates its time"
-        raise InputError.of("dry_run", None, reason)
 
 
 def _check_outputs(output: Path | None, observers: Watching, read: Sequence[str | Path]) -> None:
@@ -253,27 +244,6 @@ def _evaluate(request: _Request) -> tuple[EvaluationReport | LabelSetsReport, Ro
         if not isinstance(result, LabelSetsReport):  # observers take reports of rows with one label only
             told(EvaluationEnded(result))
     return result, counts
-
-
-def _estimate(request: _Request) -> None:
-    """Label a sample of the rows, and print the cost of the evaluation of all rows."""
-    from deepthink_cli.evaluation.evaluate import probe_evaluation
-    from deepthink_cli.prediction.rows import RowCounts, samples_rows
-
-    _check_model(request)
-    errors = request.errors
-    with Show(request.common, bar=not request.common.as_json) as tell:
-        rows = _rows(request, tell)
-        if rows.free is not None:
-            reason = f"not for task {rows.task}, whose answers are generated until they end; omit it"
-            raise InputError.of("dry_run", None, reason)
-        if request.output is not None:
-            samples_rows(request.scorer, rows, request.output, errors)  # raises for wrong columns
-        probed = probe_evaluation(request.scorer, rows, options=request.options, skip=errors.skip, tell=tell)
-        counts = RowCounts.of_skipped(probed.rows, probed.skipped if errors.skip else ())
-        counts.tell(tell)
-    show_estimate(probed, request.common.as_json)
-    counts.check(errors.allow_errors)
 
 
 def _rows(request: _Request, tell: Tell) -> EvaluatedRows:

@@ -15,7 +15,7 @@ import typer
 from deepthink_cli.calibration.registry import calibrations, from_rows
 from deepthink_cli.cli.about import about
 from deepthink_cli.cli.answer_rows import Output, OutputFormat, check_output, print_rows
-from deepthink_cli.cli.console import Show, note, write_text
+from deepthink_cli.cli.console import Show, duration, note, report, write_json, write_text
 from deepthink_cli.cli.data_options import (
     TEXT_ROWS,
     Calibrate,
@@ -25,7 +25,6 @@ from deepthink_cli.cli.data_options import (
     RowArguments,
     TaskName,
 )
-from deepthink_cli.cli.dry_run import DryRun, check_dry_run, show_estimate
 from deepthink_cli.cli.executor_options import Workers, place_of, started
 from deepthink_cli.cli.grouped import Given, grouped
 from deepthink_cli.cli.options import CommonArguments, for_memory
@@ -47,6 +46,7 @@ if TYPE_CHECKING:
     from deepthink_cli.prediction.scorer import LabelRows, Scorer
     from deepthink_cli.scoring.inputs import CheckedRows
     from deepthink_cli.scoring.pipeline import Part
+    from deepthink_cli.scoring.probe import Probed
 
 
 Inputs = Annotated[
@@ -59,6 +59,14 @@ Inputs = Annotated[
 Flush = Annotated[
     bool,
     Flag(OUTPUT, "Label the rows of a stream as they arrive, without waiting for 256 of them.", variable=False),
+]
+DryRun = Annotated[
+    bool,
+    Flag(
+        OUTPUT,
+        "Write nothing: check everything, time at most 64 rows, and print what all rows would take.",
+        variable=False,
+    ),
 ]
 ShowPrompt = Annotated[
     bool,
@@ -128,8 +136,8 @@ def predict(
     source = problems.tried(reading.of, inputs, None, Show(common))
     place = problems.tried(place_of, workers)
     if dry_run:
-        apart = {"workers": workers, "resume": resume, "show_prompt": show_prompt}
-        problems.tried(check_dry_run, apart, RowSource(inputs))
+        apart: dict[str, object] = {"workers": workers, "resume": resume, "show_prompt": show_prompt}
+        problems.tried(_check_dry_run, apart, RowSource(inputs))
     paths: dict[str, Any] = {"model": model.model, "task": task, "config": common.config}
     problems.tried(lambda: check_output(output, read_by(memory, inputs, *files, **paths), resume))
     if resume:
@@ -245,7 +253,7 @@ def _estimate(request: _Request) -> None:
         probed = request.labelling(tell).probe()
         counts = RowCounts.of_skipped(probed.rows, probed.skipped)
         counts.tell(tell)
-    show_estimate(probed, request.common.as_json)
+    _show_estimate(probed, request.common.as_json)
     counts.check(request.errors.allow_errors)
 
 
@@ -260,6 +268,32 @@ def _check_stream(inputs: str, flush: bool, workers: str | None, calibrate: Sequ
     if flush and (waiting := from_rows(calibrate)):
         reason = f"not with {option('calibrate')} {','.join(waiting)}, which is estimated from rows together; omit one"
         raise InputError.of("flush", None, reason)
+
+
+def _check_dry_run(others: dict[str, object], inputs: RowSource) -> None:
+    """Raise InputError for options whose work a sample cannot measure, and for inputs that can be read only once."""
+    for name, value in others.items():
+        if value:
+            raise InputError.of("dry_run", None, f"not with {option(name)}; omit one of the two")
+    if inputs.read_once:
+        raise InputError.of("dry_run", None, f"{inputs.name} can be read only once; give a file")
+
+
+def _show_estimate(probed: Probed, json: bool) -> None:
+    """Print the cost of all rows."""
+    if json:
+        write_json(probed.as_json())
+        return
+    rates, seconds = "no row can be timed", probed.timed_seconds
+    if probed.probed:
+        rates = f"{probed.probed / seconds:,.1f} rows/s, {probed.timed_tokens / seconds:,.0f} tokens/s"
+    report(
+        f"rows     {probed.rows:,}, {len(probed.skipped):,} of them skipped",
+        f"tokens   {'' if probed.exact else 'about '}{probed.tokens:,}, all candidates included",
+        f"time     about {duration(probed.seconds)}, of which loading takes {probed.loading:.1f} s",
+        f"probe    {probed.probed} rows in {seconds:.2f} s: {rates}",
+        "output   not written: this is a dry run",
+    )
 
 
 def _show(prompt: Prompt, common: CommonArguments) -> None:

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
-from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +30,6 @@ from deepthink_cli.prediction.predict import tell_of_several, tell_of_truncated
 from deepthink_cli.prediction.scorer import Loaded, Scorer
 from deepthink_cli.scoring.pipeline import EVALUATED, EVERY_REASON, UNSCORABLE
 from deepthink_cli.scoring.prediction import Prediction
-from deepthink_cli.scoring.probe import Probed
 from deepthink_cli.tasks.rows import EvaluatedRows, check_read_for, rows_of_file
 
 if TYPE_CHECKING:
@@ -131,25 +129,6 @@ def _bounds(scorer: Scorer) -> list[Bound]:
     if stored is None or stored.held_out is None or scorer.calibrate[:1] != (STORED,) or scorer.others:
         return []
     return [found for most in SHOWN if (found := bound(stored.held_out, most)) is not None]
-
-
-def probe_evaluation(
-    scorer: Scorer,
-    rows: EvaluatedRows,
-    *,
-    options: ModelOptions | None = None,
-    skip: bool = False,
-    tell: Tell = silent,
-) -> Probed:
-    """Time a sample of the rows that `evaluate` would evaluate with the same arguments.
-
-    The time of loading includes the reading of T = 1. Raises InputError as `evaluate` does.
-    """
-    loaded = load_for(scorer, rows, options, skip, tell)
-    probed = loaded.probe(_usable(loaded, rows, skip), rows.count, size=EVALUATED, skip=_skipped(skip))
-    if not probed.scored:
-        raise _nothing(rows, min(probed.skipped, key=itemgetter(0))[1].error)
-    return probed
 
 
 def load_for(

@@ -99,7 +99,7 @@ def matching(axis: str, written: Any, values: Sequence[Any], tasks: Tasks) -> li
         return [value for value in values if value.model == written]
     if axis == "models" and isinstance(written, dict):
         return [value for value in values if all(getattr(value, name, None) == each for name, each in written.items())]
-    if axis == "updates":
+    if axis == "updates" and isinstance(written, str):
         with suppress(ValueError):
             written = checked_rule(written)
     return [value for value in values if value == written and isinstance(written, bool) == isinstance(value, bool)]

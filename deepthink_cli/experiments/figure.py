@@ -25,13 +25,13 @@ class FigureForm:
 
     `options` are the fields of the figure in the file; their `kind` is a `Literal` of the form's name. `draw` makes a
     figure of matplotlib of them and the jobs (`report/job_results.py`), in the style that is set, and raises InputError
-    if there is nothing to draw yet. `latex` makes the text of a .tex file of them, the jobs, the name and the title of
-    the study; a form without it is not written as one. Both are functions, or where they are found
+    if there is nothing to draw yet. A form that is a table has `latex` instead, which makes the text of a .tex file of
+    them, the jobs, the name and the title of the study. Both are functions, or where they are found
     (`module:function`).
     """
 
     options: type[FigureOptions]
-    draw: Callable[[Any, Any], Any] | str
+    draw: Callable[[Any, Any], Any] | str | None
     summary: str
     source: str
     latex: Callable[[Any, Any, str, str], str] | str | None = None

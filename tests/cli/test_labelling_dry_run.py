@@ -1,4 +1,4 @@
-"""`predict` and `eval --dry-run`: nothing is written, and the counts are those of the command without it."""
+"""`predict --dry-run`: nothing is written, and the counts are those of the command without it."""
 
 from __future__ import annotations
 
@@ -42,12 +42,11 @@ def estimated(arguments: list[object], capsys: Captured, code: int = 0) -> dict[
     return values
 
 
-@pytest.mark.parametrize("command", ["predict", "eval"])
-@pytest.mark.parametrize("suffix", [".jsonl", ".json", ".csv", ".tsv"])
+@pytest.mark.parametrize("suffix", [".jsonl", ".csv"])
 def test_the_rows_are_those_of_the_command(
-    command: str, suffix: str, memory: Path, inputs: Path, tmp_path: Path, capsys: Captured
+    suffix: str, memory: Path, inputs: Path, tmp_path: Path, capsys: Captured
 ) -> None:
-    values = estimated([command, memory, inputs, "-o", tmp_path / f"out{suffix}"], capsys)
+    values = estimated(["predict", memory, inputs, "-o", tmp_path / f"out{suffix}"], capsys)
     assert (values["rows"], values["skipped"], values["probed"]) == (100, 0, 64)
     assert values["seconds"] > values["probed_seconds"]
 
@@ -62,24 +61,20 @@ def test_the_tokens_are_counted_or_those_of_the_sample(
     assert about["tokens"] == pytest.approx(exact["tokens"], rel=0.03)
 
 
-@pytest.mark.parametrize("command", ["predict", "eval"])
-def test_an_unreadable_row_is_counted_as_skipped(
-    command: str, memory: Path, inputs: Path, tmp_path: Path, capsys: Captured
-) -> None:
+def test_an_unreadable_row_is_counted_as_skipped(memory: Path, inputs: Path, tmp_path: Path, capsys: Captured) -> None:
     inputs.write_text("not json\n" + inputs.read_text())
-    arguments: list[object] = [command, memory, inputs, "--on-error", "skip", "-o", tmp_path / "out.jsonl"]
+    arguments: list[object] = ["predict", memory, inputs, "--on-error", "skip", "-o", tmp_path / "out.jsonl"]
     values = estimated(arguments, capsys, code=1)
     assert (values["rows"], values["skipped"]) == (101, 1)
     assert estimated([*arguments, "--allow-errors", "1"], capsys)["skipped"] == 1
 
 
-@pytest.mark.parametrize("command", ["predict", "eval"])
 @pytest.mark.parametrize("row", ["not json", json.dumps({"review": ""}), json.dumps({"review": "fine " * 3000})])
-def test_errors_are_those_of_the_command(command: str, row: str, memory: Path, inputs: Path, capsys: Captured) -> None:
+def test_errors_are_those_of_the_command(row: str, memory: Path, inputs: Path, capsys: Captured) -> None:
     inputs.write_text(inputs.read_text() + row + "\n")
     messages = []
     for more in ([], ["--dry-run"]):
-        assert run([command, str(memory), str(inputs), "-q", *more]) == 2
+        assert run(["predict", str(memory), str(inputs), "-q", *more]) == 2
         messages.append(capsys.readouterr().err)
     assert messages[0] == messages[1] != ""
 

@@ -13,7 +13,7 @@ from queries import NOT_PACKED
 from safetensors.torch import load_file, save_file
 
 from deepthink_cli import load_model
-from deepthink_cli.engine import attention, findings, kernels, packed, probe
+from deepthink_cli.engine import attention, kernels, packed, probe
 from deepthink_cli.engine.network import LanguageModel
 from deepthink_cli.engine.opening import load_language_model
 from deepthink_cli.engine.probe import Verdict, try_packed
@@ -88,7 +88,7 @@ def probed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
         return whole(model)
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(findings, "_SMALL", 0)
+    monkeypatch.setattr(probe, "_SMALL", 0)
     monkeypatch.setattr(probe, "try_packed", noted)
     return dtypes
 
@@ -115,7 +115,7 @@ def test_other_code_of_the_engines_is_probed_again(
     models: Models, probed: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     load_model(str(models("llama")))
-    monkeypatch.setattr(findings, "_engine_sha256", lambda: "0" * 64)
+    monkeypatch.setattr(probe, "_engine_sha256", lambda: "0" * 64)
     load_model(str(models("llama")))
     assert len(probed) == 2
 

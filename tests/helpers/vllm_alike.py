@@ -9,7 +9,7 @@ from typing import Any
 
 from deepthink_cli import load_model
 from deepthink_cli.model.tokens import TokenizedQuery
-from deepthink_cli.plugins.vllm.offered import OFFERED
+from deepthink_cli.plugins.vllm.settings import OFFERED
 
 STARTED: list[str] = []  # the model of each engine that was started
 

@@ -287,15 +287,15 @@ def test_files_of_another_package_are_scored_with_options_of_their_own(guest: Gu
         "eval link.safetensors demos.jsonl --last",
         "predict linked.safetensors demos.jsonl --last",
         "predict link.safetensors demos.jsonl --alpha 0.5",
-        "compose link.safetensors linked.safetensors -o both.safetensors",
+        "diff link.safetensors linked.safetensors",
     )
     assert [each.returncode for each in done] == [0] * 5 + [2] * 3
     assert "link      to linked.safetensors\n\n2 demonstrations, " in done[1].stdout
     assert [len((guest.folder / f"{name}.jsonl").read_text().splitlines()) for name in ("all", "last")] == [4, 2]
-    memory, vectors, composed = (each.stderr for each in done[5:])
+    memory, vectors, compared = (each.stderr for each in done[5:])
     assert memory == "deepthink: --last: linked.safetensors holds a memory, and no links; omit it\n"
     assert vectors == "deepthink: --alpha 0.5: only with a file of iterative vectors; omit it\n"
-    assert "link.safetensors: holds links, not a memory: predict and eval use them" in composed
+    assert "link.safetensors: holds links, not a memory: predict and eval use them" in compared
 
 
 @pytest.mark.plugins

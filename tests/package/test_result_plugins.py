@@ -78,10 +78,7 @@ def draw(form, jobs):
     figure.add_subplot().plot([job.seed.number for job in jobs], [1 for _ in jobs], "o")
     return figure
 
-def tex(form, jobs, name, title):
-    return f"{title}: {len(jobs)} jobs of {name}"
-
-dots = FigureForm(DotsOptions, draw, "dots", "this test", tex)
+dots = FigureForm(DotsOptions, draw, "dots", "this test")
 studies = Path(__file__).parent / "studies"
 
 tally = Observer(("run", "eval", "report"), TallyOptions, check, Tally, "counts events")
@@ -151,11 +148,13 @@ def test_a_report_shows_published_figures_of_another_package(guest: Guest) -> No
 @pytest.mark.plugins
 def test_a_study_of_another_package_is_drawn_in_its_form(guest: Guest) -> None:
     (guest.folder / "out" / "study.json").write_text('{"study": "guest/mine"}')
-    done = guest.run("study list", "plot out -o figure.png -o table.tex")
+    done = guest.run(
+        "study list",
+        "plot out -o figure.png",
+    )
     assert done.returncode == 0, done.stderr
     assert "guest/mine" in done.stdout
     assert (guest.folder / "figure.png").read_bytes().startswith(b"\x89PNG")
-    assert (guest.folder / "table.tex").read_text() == "Mine: 3 jobs of mine"
     assert "deepthink.forms 'other' (guest:dots) is not used: ValueError: its options have another kind" in done.stderr
 
 

@@ -50,8 +50,8 @@ def test_the_page_of_performance_has_the_figures_of_the_record() -> None:
     assert f"({json.loads(RECORD.read_text(encoding='utf-8'))['date']})" in said
     assert f"on {row['harness inputs']} of the inputs, and its time multiplied by four" in said
     assert row["scaled by"] == 4
-    most = max(measured(length)["difference"] for length in (0, 128, 512, 1536))
-    assert f"scores differ by at most {most:.1e} nats" in said
+    largest = max(measured(length)["difference"] for length in (0, 128, 512, 1536))
+    assert f"scores differ by at most {largest:.1e} nats" in said
 
 
 def test_the_table_has_every_task_and_their_mean(tmp_path: Path) -> None:

@@ -1,1 +1,1 @@
-"""What is done with memories: `deepthink compose`, `diff` and `quantize`, and `--nearest`, of composed ones."""
+"""What is done with memories: `deepthink diff` and `quantize`, and `--nearest`, of composed ones."""

@@ -19,7 +19,7 @@ from deepthink_cli.experiments.results import Result, Setting
 from deepthink_cli.experiments.samples import find_samples, read_samples, read_texts
 from deepthink_cli.io.atomic import writing
 from deepthink_cli.io.text import json_line
-from deepthink_cli.plugins.pages.run_samples import folder_of
+from deepthink_cli.plugins.pages.of_runs import folder_of
 from deepthink_cli.report.job_results import JobResults
 from deepthink_cli.report.registry import Reported
 from deepthink_cli.tasks.catalogue import built_in, digest

@@ -25,10 +25,10 @@ LATEX = Format(
 )
 TABLE = FigureForm(
     TableOptions,
-    f"{_HERE}.forms.table:draw_table",
+    None,
     "methods by tasks, with the paper's figures",
     f"{_SOURCE}, Tables 1 to 3",
-    f"{_HERE}.forms.latex:latex_table",
+    f"{_HERE}.forms.table:latex_table",
 )
 BARS = FigureForm(
     BarsOptions, f"{_HERE}.forms.compared:draw_bars", "T = 1 beside T, by groups of tasks", f"{_SOURCE}, Figure 3"

@@ -29,14 +29,14 @@ FILES = ("accuracy.png", "accuracy.svg")
 DIFFERENCE_FILES = ("difference.png", "difference.svg")
 METHODS_FILES = ("methods.png", "methods.svg")
 TEX = ".tex"
-FORM_FILES = ("figure.png", "figure.svg")
+FORM_FILES, LATEX_FILES = ("figure.png", "figure.svg"), ("figure.tex",)
 _TEX = " or ".join(name for name, each in FORMS.items() if each.latex is not None)
 Outputs = Annotated[
     list[Path] | None,
     Flag(
         OUTPUT,
-        f"A .png, .svg or .pdf file{_TEX and f', or .tex for the {_TEX} of a study'}; may be given several times. "
-        "Default: .png and .svg files in the (first) run's folder.",
+        f"A .png, .svg or .pdf file{_TEX and f', but .tex for the {_TEX} of a study'}; may be given several times. "
+        f"Default: .png and .svg files in the (first) run's folder{_TEX and ', or figure.tex'}.",
         "FILE",
         short="-o",
         variable=False,
@@ -95,26 +95,25 @@ def plot(runs: Runs, *, chosen: PlotArguments, common: Annotated[CommonArguments
     problems, read = Problems(), read_by(*(run / FILE for run in runs), config=common.config)
     for file in output or []:
         with problems.collected():
-            if not (latex is not None and file.suffix.lower() == TEX):
+            if latex is None:
                 check_suffix(file)
+            elif file.suffix.lower() != TEX:
+                raise InputError.of("output", file, "the study has a table; end the name in .tex")
             check_apart(file, read, runs=runs, figures=METADATA)
     jobs = problems.tried(read_jobs, runs, chosen.where or ())
-    names = problems.tried(_names, chosen, form)
+    names = problems.tried(_names, chosen, form, latex is not None)
     problems.raise_any()
     files = output or [runs[0] / name for name in names]
     for file in files:
         check_apart(file, read, runs=runs, figures=METADATA)
-    tables = [file for file in dict.fromkeys(files) if file.suffix.lower() == TEX]
-    drawn, shown = _drawing(runs, jobs, chosen, form)
-    text = ""
-    if tables and study is not None and latex is not None:
-        text = loaded(latex)(form, jobs, study.name, study.title or study.name)
     with ExitStack() as stack:
-        figures = [file for file in dict.fromkeys(files) if file not in tables]
-        if figures:
-            drawn({stack.enter_context(replacing(file)): file.suffix.lower() for file in figures})
-        for file in tables:
-            stack.enter_context(writing(file)).write(text)
+        if form is not None and study is not None and latex is not None:
+            text, shown = loaded(latex)(form, jobs, study.name, study.title or study.name), [form.kind]
+            for file in dict.fromkeys(files):
+                stack.enter_context(writing(file)).write(text)
+        else:
+            drawn, shown = _drawing(runs, jobs, chosen, form)
+            drawn({stack.enter_context(replacing(file)): file.suffix.lower() for file in dict.fromkeys(files)})
     for line in footnotes(jobs):
         note(line, common.quiet)
     for file in files:
@@ -140,12 +139,12 @@ def _study_of(runs: Sequence[Path], quiet: bool) -> Study | None:
         return None
 
 
-def _names(options: PlotArguments, form: FigureOptions | None) -> tuple[str, ...]:
+def _names(options: PlotArguments, form: FigureOptions | None, is_latex: bool) -> tuple[str, ...]:
     """The names of the files of a figure; raises InputError if two figures are asked for."""
     if options.methods and options.difference:
         raise InputError("--methods and --difference: two figures; give one of them")
     if form is not None:
-        return FORM_FILES
+        return LATEX_FILES if is_latex else FORM_FILES
     return METHODS_FILES if options.methods else DIFFERENCE_FILES if options.difference else FILES
 
 

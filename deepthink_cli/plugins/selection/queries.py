@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy.spatial.distance import cdist
 
 from deepthink_cli.selection.base import Choice, Pool
 
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
     from deepthink_cli.selection.base import Floats, Ints, States
 
 ITERATIONS = 300
-_BLOCK = 1024  # rows whose distances are computed together
 
 
 def k_means(pool: Pool, shots: int, draw: random.Random) -> Choice:
@@ -29,7 +29,7 @@ def k_means(pool: Pool, shots: int, draw: random.Random) -> Choice:
     centroids = starting_centroids(targets, shots, draw)
     centroids, clusters = lloyd(targets, centroids)
     sizes = np.bincount(clusters, minlength=len(centroids))
-    distances = squared_distances(pool.hidden, centroids[np.argsort(-sizes, kind="stable")])  # (n, K)
+    distances = cdist(pool.hidden, centroids[np.argsort(-sizes, kind="stable")], "sqeuclidean")  # (n, K)
     chosen: list[int] = []
     free = distances.copy()
     for number in range(shots):
@@ -42,10 +42,10 @@ def k_means(pool: Pool, shots: int, draw: random.Random) -> Choice:
 def starting_centroids(points: States, count: int, draw: random.Random) -> Floats:
     """At most `count` different points (K, W), each drawn by its squared distance to those before it (k-means++)."""
     places = [draw.randrange(len(points))]
-    nearest = squared_distances(points, points[places])[:, 0]
+    nearest = cdist(points, points[places], "sqeuclidean")[:, 0]
     while len(places) < count and nearest.any():
         places += draw.choices(range(len(points)), weights=nearest.tolist())
-        nearest = np.minimum(nearest, squared_distances(points, points[places[-1:]])[:, 0])
+        nearest = np.minimum(nearest, cdist(points, points[places[-1:]], "sqeuclidean")[:, 0])
     return np.asarray(points[places], np.float64)
 
 
@@ -64,16 +64,6 @@ def lloyd(states: States, centroids: Floats) -> tuple[Floats, Ints]:
         for number in np.unique(clusters):
             centroids[number] = points[clusters == number].mean(axis=0)
     return centroids, clusters
-
-
-def squared_distances(points: States, others: States | Floats) -> Floats:
-    """Squared Euclidean distances (n, K) in float64; exactly 0 between equal vectors."""
-    distances = np.empty((len(points), len(others)))
-    for number, other in enumerate(others.astype(np.float64)):
-        for start in range(0, len(points), _BLOCK):
-            difference = points[start : start + _BLOCK] - other
-            distances[start : start + _BLOCK, number] = np.einsum("nw,nw->n", difference, difference)
-    return distances
 
 
 MAX_TOKENS = 16_384  # of the covered queries

@@ -1,1 +1,1 @@
-"""scikit-learn's classifier, and frames of pandas."""
+"""scikit-learn's classifier."""

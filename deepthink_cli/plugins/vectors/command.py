@@ -29,7 +29,8 @@ from deepthink_cli.options import OUTPUT, Flag
 from deepthink_cli.plugins.vectors.options import VectorOptions
 
 if TYPE_CHECKING:
-    from deepthink_cli.plugins.vectors.make import VectorsPlan, VectorsResult
+    from deepthink_cli.plugins.vectors.file import VectorsFile
+    from deepthink_cli.plugins.vectors.make import VectorsPlan
 
 Rows = Annotated[
     str | None,
@@ -86,20 +87,20 @@ def vectors(
         tell_of_toy(model, tell)
         pool = pool_rows(row_file, task, protocol, source, prompt, tell)
         plan = plan_vectors(pool, model_options, options, task, tell)
-        result = extract_and_save(plan, output, tell)
+        file = extract_and_save(plan, output, tell)
     rows = "LABELLED" if task is None else f"--task {task_words(task, source)}"
-    _report(plan, result, output, rows, common)
+    _report(plan, file, output, rows, common)
 
 
-def _report(plan: VectorsPlan, result: VectorsResult, output: Path, rows: str, common: CommonArguments) -> None:
-    file, options = result.file, plan.options
+def _report(plan: VectorsPlan, file: VectorsFile, output: Path, rows: str, common: CommonArguments) -> None:
+    options = plan.options
     if common.as_json:
-        write_json({**file.summary(), "seconds": result.seconds})
+        write_json(file.summary())
     layers, labels = file.shape[0], len(file.metadata.labels)
     passes = f"{options.episodes} episodes, {2 * options.episodes} passes over {plan.tokens:,} tokens"
     prompt = f"{len(plan.prompt.places)} demonstrations, L = {len(plan.prompt.demonstrations.token_ids)} tokens"
     for line in (
-        f"{passes} in {result.seconds:.1f} s, from {len(plan.pool.free):,} labelled rows of {plan.pool.name}",
+        f"{passes}, from {len(plan.pool.free):,} labelled rows of {plan.pool.name}",
         f"wrote {output} ({size(file.container.size)}: {layers} layers, {labels} labels; prompt of {prompt})",
         f"next: deepthink eval {output} {rows} --alpha {options.alpha:g}",
     ):

@@ -147,7 +147,6 @@ def read_vectors(path: str | Path) -> VectorsFile:
         raise InputError(f"{path}: holds a memory, not vectors; name a file written by deepthink vectors")
     try:
         metadata = _METADATA.validate_python(json.loads(container.metadata))
-        _check_consistent(metadata)
     except ValidationError as error:
         first = error.errors()[0]
         raise InputError(f"{path}: damaged metadata: {place(first)}: {reason(first)}; {_AGAIN}") from error
@@ -193,17 +192,6 @@ def save_vectors(unsigned: VectorsMetadata, tensor: Tensor, path: str | Path) ->
 
 def _text(metadata: VectorsMetadata) -> str:
     return canonical_json(_METADATA.dump_python(metadata, mode="json"))
-
-
-def _check_consistent(metadata: VectorsMetadata) -> None:
-    """Raise ValueError if fields contradict each other."""
-    stored, labels = metadata.demonstrations, metadata.labels
-    if not len(stored.texts) == len(stored.labels) == len(metadata.places):
-        raise ValueError("demonstrations: texts, labels and places differ in number")
-    if len(set(labels)) != len(labels) or len(labels) < 2 or not set(stored.labels) <= set(labels):
-        raise ValueError("labels: one is duplicated or missing")
-    if max(metadata.places, default=0) >= len(stored.token_ids) or metadata.places != sorted(set(metadata.places)):
-        raise ValueError("places: not tokens of the demonstrations, in order")
 
 
 def _check_layout(container: Container, labels: int) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,14 +34,6 @@ class VectorsPlan:
         return sum(len(each.ids) + len(each.alone) for each in self.episodes)
 
 
-@dataclass(frozen=True)
-class VectorsResult:
-    """Stored vectors: the header of their file, and the time of the passes in seconds."""
-
-    file: VectorsFile
-    seconds: float
-
-
 def plan_vectors(
     pool: PoolRows, model: ModelOptions, options: VectorOptions, task: str | None = None, tell: Tell = silent
 ) -> VectorsPlan:
@@ -60,8 +51,8 @@ def plan_vectors(
     return VectorsPlan(spec, pool, options, prompt, episodes, task)
 
 
-def extract_and_save(plan: VectorsPlan, output: str | Path, tell: Tell = silent) -> VectorsResult:
-    """Load the model, extract the vectors, and write them to a file.
+def extract_and_save(plan: VectorsPlan, output: str | Path, tell: Tell = silent) -> VectorsFile:
+    """Load the model, extract the vectors, and write them to a file; returns its header.
 
     Raises InputError for a model whose attention is not known, and DeepThinkError for values that are not finite.
     """
@@ -69,9 +60,7 @@ def extract_and_save(plan: VectorsPlan, output: str | Path, tell: Tell = silent)
 
     engine = load(plan.spec, tell)
     describe_engine(engine, tell)
-    started = time.perf_counter()
     vectors = extract(engine, plan.episodes, plan.options.extraction_alpha, tell)
-    seconds = time.perf_counter() - started
     demonstrations, pool = plan.prompt.demonstrations, plan.pool
     metadata = VectorsMetadata(
         format_version=1,
@@ -92,4 +81,4 @@ def extract_and_save(plan: VectorsPlan, output: str | Path, tell: Tell = silent)
         rows_sha256=pool.sha256,
         versions=dict(versions()),
     )
-    return VectorsResult(save_vectors(metadata, vectors, output), seconds)
+    return save_vectors(metadata, vectors, output)

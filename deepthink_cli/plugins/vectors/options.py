@@ -1,4 +1,4 @@
-"""The options of iterative vectors: their extraction, and the factor with which they are added to a prompt."""
+"""The options of iterative vectors, and the opener of their files, which is named without importing torch."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from deepthink_cli.artifact.container import Opener
 from deepthink_cli.io.records import Natural
 from deepthink_cli.options import DATA, METHOD, Flag, Options
 
@@ -48,3 +49,13 @@ class AddedOptions(Options):
     """The factor with which the vectors of a file are added to a prompt; None for the file's own factor."""
 
     alpha: Annotated[Factor | None, ALPHA] = None
+
+
+VECTORS = Opener(
+    "deepthink_cli.plugins.vectors.opening:open_file",
+    "deepthink_cli.plugins.vectors.file:describe",
+    "iterative vectors",
+    "vectors that are added to one reading of demonstrations, and to the query",
+    "https://proceedings.mlr.press/v267/liu25j.html",
+    AddedOptions,
+)

@@ -33,8 +33,7 @@ from deepthink_cli.plugins.vllm.checks import (
     heads_of_rank,
     refusal,
 )
-from deepthink_cli.plugins.vllm.offered import OFFERED
-from deepthink_cli.plugins.vllm.settings import SALT, parse_served
+from deepthink_cli.plugins.vllm.settings import OFFERED, SALT, parse_served
 
 if TYPE_CHECKING:
     from vllm.config import VllmConfig

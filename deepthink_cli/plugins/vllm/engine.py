@@ -13,7 +13,7 @@ from deepthink_cli.errors import DeepThinkError, InputError, installing, option
 from deepthink_cli.model.limits import Limits
 from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.model.tokens import TokenizedQuery
-from deepthink_cli.plugins.vllm.settings import check_computed, transfer_config
+from deepthink_cli.plugins.vllm.settings import check_computed, offer, transfer_config
 from deepthink_cli.provenance import ModelIdentity
 
 if TYPE_CHECKING:
@@ -118,8 +118,6 @@ class VllmEngine(Engine):
             yield {token: answer.logprobs[0][token].logprob for token in ids}
 
     def _salt(self, memory: Memory) -> str:
-        from deepthink_cli.plugins.vllm.offered import offer
-
         if id(memory) not in self._salts:
             self._salts[id(memory)] = (memory, offer(memory))
         return self._salts[id(memory)][1]

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field, TypeAdapter, ValidationError, with_config
 
@@ -18,10 +18,23 @@ from deepthink_cli.model.location import locate
 from deepthink_cli.model.options import POCKET, ModelOptions
 from deepthink_cli.provenance import ModelIdentity, check_model
 
+if TYPE_CHECKING:
+    from deepthink_cli.memory import Memory
+
 TESTED = ((0, 32), (0, 33))  # vLLM's versions: the first one, and the one before which they end
 SALT = "deepthink:"  # with which the cache salt of every memory begins
 _CONNECTOR = {"kv_connector": "MemoryConnector", "kv_connector_module_path": "deepthink_cli.plugins.vllm.connector"}
 _MIDDLEWARE = "deepthink_cli.plugins.vllm.requests.NamedMemories"
+
+
+OFFERED: dict[str, Memory] = {}  # by salt: memories of this process that a vLLM in it serves without files
+
+
+def offer(memory: Memory) -> str:
+    """Have a memory served, with its provenance; returns the `cache_salt` of its requests."""
+    salt = f"{SALT}offered:{len(OFFERED)}"
+    OFFERED[salt] = memory
+    return salt
 
 
 @with_config(STRICT)

@@ -97,13 +97,10 @@ def test_dequantized_numbers_are_not_saved_as_if_they_were_thought(small: Header
     ("suffix", "number", "reason"),
     [
         ("scale", b"\0\0", "has values that are not finite and positive"),
-        ("scale", b"\x80\xbf", "has values that are not finite and positive"),
-        ("scale", b"\x80\x7f", "has values that are not finite and positive"),
         ("scale", b"\xc0\x7f", "has values that are not finite and positive"),
-        ("low", b"\x80\xff", "has values that are not finite"),
         ("low", b"\xc0\x7f", "has values that are not finite"),
     ],
-    ids=["zero", "minus one", "infinite", "nan", "minus infinity", "low nan"],
+    ids=["zero", "nan", "low nan"],
 )
 @only_8_bits
 def test_signed_ranges_that_stand_for_no_number_are_refused(
@@ -146,23 +143,19 @@ def gone(metadata: dict[str, Any], entries: dict[str, Any]) -> None:
     ("change", "reason"),
     [
         (in_metadata("quantized", "bits", to=2), "damaged metadata: quantized.bits: is not 8 or 4"),
-        (in_metadata("quantized", "group", to=0), "damaged metadata: quantized.group: must be 1 or more"),
         (in_metadata("quantized", "group", to=1), "not BF16 ["),
         (in_metadata("quantized", "group", to="32"), "its header is not as deepthink think writes it"),
         (in_metadata("quantized", "zero", to=1), "damaged metadata: quantized.zero: no such field"),
         (in_metadata("quantized", to={}), "damaged metadata: quantized.bits: is missing; add it"),
-        (in_metadata("quantized", to=None), " is not float32"),
         (in_metadata("dtypes", "memory", to="float32"), "damaged metadata: dtypes.memory: float32 is not int"),
         (gone, " is not float32"),
         (without("keys.low"), "damaged: its tensors are not those of iterations [1, 3]"),
-        (without("values"), "damaged: its tensors are not those of iterations [1, 3]"),
         (in_entry("keys", dtype="I8"), "damaged: iteration.1.layer.0.keys is I8 "),
         (in_entry("keys.scale", dtype="F16"), "damaged: iteration.1.layer.0.keys.scale is F16 "),
         (
             in_entry("keys.scale", shape=[2, 8, 3]),
             "damaged: iteration.1.layer.0.keys.scale is BF16 [2, 8, 3], not BF16 [",
         ),
-        (in_entry("values.low", shape=[2]), "damaged: iteration.1.layer.0.values.low is BF16 [2], not BF16 ["),
         (in_entry("values", shape=[2, 7, 8]), "damaged: iteration.1.layer.0.values is U8 [2, 7, 8], not U8 (heads, "),
         (in_entry("keys", data_offsets=[0, 4]), "damaged: the bytes of "),
     ],

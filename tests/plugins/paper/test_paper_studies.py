@@ -22,18 +22,11 @@ from deepthink_cli.plugins.paper.forms.options import (
     TableOptions,
     ViolinsOptions,
 )
-from deepthink_cli.plugins.paper.forms.table import draw_table, lines_of
+from deepthink_cli.plugins.paper.forms.table import latex_table, lines_of
 from deepthink_cli.report.job_results import jobs_of
 
 STUDIES = [name for name in packaged() if name.startswith("paper/")]
 CLASSIC = ("sst2", "sst5", "trec", "mr", "agnews")
-
-
-def words_of(figure: Any) -> list[str]:
-    """Every text of a figure."""
-    from matplotlib.text import Text
-
-    return [text.get_text() for text in figure.findobj(Text) if text.get_text()]
 
 
 def test_every_table_and_figure_of_the_paper_has_a_study() -> None:
@@ -73,15 +66,14 @@ def test_a_table_has_the_papers_figures_beside_ours() -> None:
 
 def test_a_column_of_a_group_beside_its_tasks_is_their_average() -> None:
     form = TableOptions(kind="table", columns=[*CLASSIC, "classic"])
-    words = words_of(draw_table(form, jobs_of(synthetic.classic())))
-    assert {"average", "ours", "paper", "85.7", *CLASSIC} <= set(words)
-    assert "classic" not in words
+    text = latex_table(form, jobs_of(synthetic.classic()), "mine", "Mine")
+    assert r"& \textbf{average} \\" in text
+    assert "In parentheses: the paper's figures" in text
 
 
 def test_a_model_that_the_paper_does_not_have_gets_no_figures_of_it() -> None:
-    words = words_of(draw_table(TableOptions(kind="table"), jobs_of(seeds(synthetic.THREE, model="mine"))))
-    assert "paper" not in words
-    assert any("the paper has no figures for mine" in " ".join(text.split()) for text in words)
+    text = latex_table(TableOptions(kind="table"), jobs_of(seeds(synthetic.THREE, model="mine")), "mine", "Mine")
+    assert "paper" not in text
 
 
 def test_ways_of_choosing_keep_the_order_of_the_rows_and_some_have_deep_thinking() -> None:
@@ -138,7 +130,7 @@ def test_a_study_without_rows_to_draw_says_so(tmp_path: Path, capsys: Captured) 
     assert run(["plot", str(folder)]) == 2
     assert "no job has rows at T = 1 and at T = 2 yet" in capsys.readouterr().err
     with pytest.raises(InputError, match="no rows of its columns"):
-        draw_table(TableOptions(kind="table", columns=["mmlu"]), jobs_of(curve([50, 60])))
+        latex_table(TableOptions(kind="table", columns=["mmlu"]), jobs_of(curve([50, 60])), "mine", "Mine")
 
 
 @pytest.mark.parametrize(
@@ -163,6 +155,8 @@ def test_the_table_of_a_study_is_latex_in_the_layout_of_the_paper(tmp_path: Path
     rows = [*seeds([[40, 60], [50, 60]], task="sst2", **chosen), *curve([70, 60], task="mr", **chosen)]
     folder = write(tmp_path / "rows", rows)
     Origin("paper/table1").write(folder)
+    assert run(["plot", str(folder), "-o", str(tmp_path / "t1.png")]) == 2
+    assert "the study has a table; end the name in .tex" in capsys.readouterr().err
     assert run(["plot", str(folder), "-o", str(tmp_path / "t1.tex")]) == 0
     text = (tmp_path / "t1.tex").read_text()
     assert r"\textbf{Method} & \textbf{SST-2} & \textbf{MR}" in text

@@ -96,7 +96,7 @@ def test_a_signal_ends_a_server_whose_client_reads_nothing(
 def test_an_answer_that_is_not_read_ends_its_connection(
     served: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("deepthink_cli.plugins.serve.connection.ANSWER_SECONDS", 0.2)
+    monkeypatch.setattr("deepthink_cli.plugins.serve.serve.ANSWER_SECONDS", 0.2)
 
     def asked(connect: Callable[[], socket.socket]) -> int:
         with connect() as connection:

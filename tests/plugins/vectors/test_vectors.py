@@ -254,7 +254,6 @@ REFUSED = (
     "quantize {} -o {}.int8",
     "export {} --to peft -o {}.adapter",
     "diff {}",
-    "compose {} {} -o {}.composed",
     "serve {}",
     "chat {}",
     "generate {} {}.rows",

@@ -1,29 +1,21 @@
-"""Methods by tasks, as the paper's Tables 1 to 3, with the paper's figures beside ours."""
+"""The table of a study as LaTeX: methods by tasks, as in the paper's Tables 1 to 3, with its figures beside ours."""
 
 from __future__ import annotations
 
-import textwrap
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from deepthink_cli.errors import InputError
 from deepthink_cli.plugins.paper.forms.canvas import distinct, short
 from deepthink_cli.plugins.paper.forms.options import Block, TableOptions
+from deepthink_cli.plugins.paper.latex import latex_text, named, table_environment, titles_of, without_paths
 from deepthink_cli.plugins.paper.published import is_papers, published
 from deepthink_cli.report.arms import Arm, varying
+from deepthink_cli.report.footnotes import footnotes
 from deepthink_cli.report.job_results import JobResults
 from deepthink_cli.report.significance import Spread
-from deepthink_cli.report.style import COLUMN, GREY
 from deepthink_cli.report.tables import TableRow, groups_of, summarize
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-LINE, LETTER = 0.165, 0.062  # inches of a line and of one character
-NUMBER = 0.4  # inches of a number
-GAP = 0.14  # inches between two columns
 
 
 @dataclass(frozen=True)
@@ -32,59 +24,8 @@ class Line:
 
     model: str
     label: str
-    is_thinking: bool
     ours: tuple[Spread | None, ...]
     paper: tuple[float | None, ...]
-
-
-@dataclass(frozen=True)
-class TableContent:
-    """What a table has: names of columns, their headings, and the lines of each block."""
-
-    columns: list[str]
-    headings: list[str]
-    blocks: list[tuple[Block, list[Line]]]
-
-    @property
-    def has_paper(self) -> bool:
-        """Whether the paper has figures for some of the lines."""
-        return any(value is not None for _, lines in self.blocks for line in lines for value in line.paper)
-
-
-def content_of(form: TableOptions, jobs: Sequence[JobResults]) -> TableContent:
-    """What the table of a study shows; raises InputError if there are no rows of its columns yet."""
-    columns = _columns(form, summarize(jobs))
-    blocks = [(block, lines_of(form, block, jobs, columns)) for block in _within(form.blocks, jobs)]
-    filled = [(block, lines) for block, lines in blocks if lines]
-    return TableContent(columns, [_heading(name, columns, jobs) for name in columns], filled)
-
-
-def draw_table(form: TableOptions, jobs: Sequence[JobResults]) -> Figure:
-    """The table as a figure; the best of ours is bold in every column, block and model."""
-    from matplotlib.figure import Figure
-
-    content = content_of(form, jobs)
-    columns, has_paper = content.columns, content.has_paper
-    every = [line for _, lines in content.blocks for line in lines]
-    first = 0.2 + LETTER * max(len(line.label) for line in every)
-    cell = NUMBER * (2 if has_paper else 1) + GAP
-    width = max(first + cell * len(columns) + 0.1, COLUMN)
-    foot = textwrap.wrap(_about(jobs, has_paper), int(width * 19))
-    titles = sum(bool(block.title) for block, _ in content.blocks)
-    height = (
-        LINE * (len(every) + 1.6 * titles + (2.9 if has_paper else 2.0) + 0.5 * len(content.blocks) + len(foot)) + 0.25
-    )
-    figure = Figure(figsize=(width, height))
-    axes = figure.add_axes((0, 0, 1, 1))
-    axes.set_xlim(0, width)
-    axes.set_ylim(height, 0)
-    axes.axis("off")
-    rows = _Rows(axes, width - cell * len(columns), cell, has_paper)
-    rows.head(content.headings)
-    for block, lines in content.blocks:
-        rows.block(block, lines)
-    rows.foot(foot)
-    return figure
 
 
 def lines_of(form: TableOptions, block: Block, jobs: Sequence[JobResults], columns: Sequence[str]) -> list[Line]:
@@ -146,7 +87,7 @@ def _line(label: str, arm: Arm, rows: Mapping[str, TableRow], columns: Sequence[
         )
         cell = figures[is_thinking]
         paper.append(None if cell is None else cell.accuracy)
-    return Line(arm.model, label, is_thinking, tuple(ours), tuple(paper))
+    return Line(arm.model, label, tuple(ours), tuple(paper))
 
 
 def _method(block: Block, rows: Iterable[TableRow]) -> str:
@@ -163,74 +104,6 @@ def _label(arm: Arm, names: Sequence[str], method: str | None) -> str:
     return ", ".join(filter(None, [model, words.replace(" sampling", ""), method or "ICL"]))
 
 
-def _about(jobs: Sequence[JobResults], has_paper: bool) -> str:
-    models = distinct([job.arm.model for job in jobs])
-    none = f"the paper has no figures for {', '.join(map(short, models))}"
-    named = f"{short(models[0])}; " if len(models) == 1 else ""
-    return f"{named}accuracy in %, {mean_over(jobs)}; {'grey: the paper' if has_paper else none}"
-
-
-class _Rows:
-    """Writes the table line by line from the top."""
-
-    def __init__(self, axes: Axes, first: float, cell: float, has_paper: bool) -> None:
-        self.axes, self.first, self.cell, self.has_paper = axes, first, cell, has_paper
-        self.width = axes.get_xlim()[1]
-        self.y = 0.12
-
-    def rule(self, width: float) -> None:
-        self.axes.plot([0.05, self.width - 0.05], [self.y, self.y], color="black", linewidth=width, clip_on=False)
-
-    def head(self, columns: Sequence[str]) -> None:
-        """The names of the columns, and below each the origin of its figures."""
-        self.rule(1.0)
-        self.y += LINE
-        for number, name in enumerate(columns):
-            left = self.first + self.cell * number
-            centre = left + (self.cell - GAP) / 2
-            self.axes.text(centre, self.y, name, ha="center", va="center", weight="bold")
-            if self.has_paper:
-                for side, text in ((0.5, "ours"), (1.5, "paper")):
-                    self._number(left + NUMBER * side, self.y + LINE, text, color=GREY, size=6)
-        self.y += LINE * (1.8 if self.has_paper else 0.8)
-
-    def block(self, block: Block, lines: Sequence[Line]) -> None:
-        """The title of a block between rules, and its lines."""
-        self.rule(0.6)
-        if block.title:
-            self.y += LINE * 0.8
-            self.axes.text(self.width / 2, self.y, block.title, ha="center", va="center", style="italic")
-            self.y += LINE * 0.8
-            self.rule(0.4)
-        best = best_of(lines)
-        self.y += LINE * 0.2
-        for line in lines:
-            self.y += LINE * 0.8
-            self.axes.text(0.1, self.y, line.label, va="center")
-            for number, paper in enumerate(line.paper):
-                left, mean = self.first + self.cell * number, mean_of(line, number)
-                weight = "bold" if mean is not None and mean == best.get((line.model, number)) else "normal"
-                self._number(left + NUMBER / 2, self.y, "-" if mean is None else f"{mean:.1f}", weight=weight)
-                if self.has_paper:
-                    self._number(left + NUMBER * 1.5, self.y, "" if paper is None else f"{paper:.1f}", color=GREY)
-            self.y += LINE * 0.2
-        self.y += LINE * 0.5
-
-    def foot(self, lines: Sequence[str]) -> None:
-        """The bottom rule, and the notes under it."""
-        self.rule(1.0)
-        self.axes.text(0.1, self.y + 0.07, "\n".join(lines), va="top", fontsize=6.5, color=GREY)
-
-    def _number(self, x: float, y: float, text: str, **look: object) -> None:
-        self.axes.text(x, y, text, ha="center", va="center", **look)  # type: ignore[arg-type]
-
-
-def mean_over(jobs: Sequence[JobResults]) -> str:
-    """The number of seeds in the mean accuracies, in words."""
-    seeds = len({str(job.seed) for job in jobs})
-    return "one seed" if seeds == 1 else f"mean of {seeds} seeds"
-
-
 def best_of(lines: Sequence[Line]) -> dict[tuple[str, int], float]:
     """The best accuracy of ours in a block, by model and column, as it is printed; only where lines can be compared."""
     means = dict[tuple[str, int], list[float]]()
@@ -245,3 +118,47 @@ def mean_of(line: Line, column: int) -> float | None:
     """Our accuracy in percent as it is printed, with one decimal, or None."""
     spread = line.ours[column]
     return None if spread is None else round(100 * spread.mean, 1)
+
+
+def latex_table(form: TableOptions, jobs: Sequence[JobResults], name: str, title: str) -> str:
+    """A table* for booktabs: a line for each method, blocks with titles, the best of ours in bold, caption and label.
+
+    `name` is the study's, of which the label is made, and `title` begins the caption. The paper's figures are in
+    parentheses. Raises InputError if no row of its columns is there.
+    """
+    columns = _columns(form, summarize(jobs))
+    blocks = [(block, lines_of(form, block, jobs, columns)) for block in _within(form.blocks, jobs)]
+    every = [line for _, lines in blocks for line in lines]
+    titles = titles_of(jobs)
+    headings = [named(_heading(column, columns, jobs), titles) for column in columns]
+    head = [r"\textbf{Method}", *(rf"\textbf{{{latex_text(heading)}}}" for heading in headings)]
+    body = [" & ".join(head) + r" \\"]
+    for block, lines in ((block, lines) for block, lines in blocks if lines):
+        body.append(r"\midrule")
+        if block.title:
+            body += [rf"\multicolumn{{{len(columns) + 1}}}{{c}}{{\itshape {latex_text(block.title)}}} \\", r"\midrule"]
+        best = best_of(lines)
+        body += [_latex_line(line, best) for line in lines]
+    has_paper = any(value is not None for line in every for value in line.paper)
+    paper = " In parentheses: the paper's figures." if has_paper else ""
+    words = re.sub(r"^Table \d+: ", "", title)  # LaTeX numbers the table itself
+    caption = f"{words[:1].upper()}{words[1:]}. {_about(every, jobs)}.{paper} Bold: the best of ours."
+    notes = [named(note, titles) for note in footnotes(jobs)]
+    return table_environment(name, f"l{'c' * len(columns)}", body, notes, latex_text(caption), f"tab:{name}")
+
+
+def _about(lines: Sequence[Line], jobs: Sequence[JobResults]) -> str:
+    models, seeds = ", ".join(dict.fromkeys(line.model for line in lines)), len({str(job.seed) for job in jobs})
+    mean = "one seed" if seeds == 1 else f"mean of {seeds} seeds"
+    return f"Accuracy in percent of {without_paths(models, jobs)}, {mean}"
+
+
+def _latex_line(line: Line, best: dict[tuple[str, int], float]) -> str:
+    cells = [latex_text(line.label)]
+    for number, paper in enumerate(line.paper):
+        mean = mean_of(line, number)
+        text = "--" if mean is None else f"{mean:.1f}"
+        if mean is not None and mean == best.get((line.model, number)):
+            text = rf"\textbf{{{text}}}"
+        cells.append(text if paper is None else rf"{text} {{\scriptsize({paper:.1f})}}")
+    return " & ".join(cells) + r" \\"

@@ -18,7 +18,7 @@ from helpers.web_pages import samples_of
 
 from deepthink_cli.errors import InputError
 from deepthink_cli.experiments.samples import FOLDER
-from deepthink_cli.plugins.pages import run_samples
+from deepthink_cli.plugins.pages import of_runs
 from deepthink_cli.plugins.pages.of_runs import page_of_runs
 from deepthink_cli.plugins.pages.page import WebPage
 from deepthink_cli.plugins.pages.samples import LONGEST_TEXT, MAX_CANDIDATES, REST, Group, Samples
@@ -115,7 +115,7 @@ def page_of(run: Path) -> WebPage:
 
 
 def test_every_input_of_every_job_is_a_row(grid: Path) -> None:
-    samples, missing = run_samples.samples_of(read_jobs([grid]))
+    samples, missing = of_runs.samples_of(read_jobs([grid]))
     assert missing == 0
     assert len(samples) == 2 * 2 * 2 * (40 + 20)
     assert [group.method for group in samples.groups[:4]] == ["eta 0.01", "eta 0.01", "eta 0.1", "eta 0.1"]
@@ -125,7 +125,7 @@ def test_every_input_of_every_job_is_a_row(grid: Path) -> None:
 
 def test_labels_and_accuracy_are_those_of_the_results(grid: Path) -> None:
     jobs = read_jobs([grid])
-    samples, _ = run_samples.samples_of(jobs)
+    samples, _ = of_runs.samples_of(jobs)
     labels = list(samples.labels)
     first = jobs[0].test
     for place, iteration in enumerate(ITERATIONS):
@@ -139,7 +139,7 @@ def test_labels_and_accuracy_are_those_of_the_results(grid: Path) -> None:
 
 def test_results_without_samples_are_counted(grid: Path) -> None:
     sorted((grid / FOLDER).iterdir())[0].unlink()
-    samples, missing = run_samples.samples_of(read_jobs([grid]))
+    samples, missing = of_runs.samples_of(read_jobs([grid]))
     assert missing == 1
     assert len(samples) == 480
     assert "1 results have no samples, and their inputs are not listed." in page_of(grid).about_samples
@@ -155,7 +155,7 @@ def test_a_damaged_file_of_samples_is_named(grid: Path) -> None:
     damaged = sorted((grid / FOLDER).iterdir())[0]
     damaged.write_bytes(b"not parquet")
     with pytest.raises(InputError, match=f"{damaged.name}: not a file of samples"):
-        run_samples.samples_of(read_jobs([grid]))
+        of_runs.samples_of(read_jobs([grid]))
 
 
 def test_samples_of_another_result_are_refused(grid: Path) -> None:
@@ -165,7 +165,7 @@ def test_samples_of_another_result_are_refused(grid: Path) -> None:
     test, other = (next(path for path, of_dev in files.items() if of_dev is part) for part in (False, True))
     shutil.copyfile(other, test)
     with pytest.raises(InputError, match=f"{test.name}: 20 inputs, its result has 40"):
-        run_samples.samples_of(jobs)
+        of_runs.samples_of(jobs)
 
 
 def test_the_page_names_every_setting_with_its_values(grid: Path) -> None:
