@@ -89,7 +89,7 @@ def curves_of_study(figure: CurvesOptions, jobs: Sequence[JobResults]) -> Figure
     return _figure(shown, DIFFERENCE if figure.difference else ACCURACY)
 
 
-def save(drawn: Callable[[], Figure], files: Mapping[Path, str]) -> None:
+def save(drawn: Callable[[], Figure], files: Mapping[Path, str], dpi: int = DPI) -> None:
     """Draw a figure once in the style of all figures and write it to every file, in the format of its suffix.
 
     The same data give the same bytes, independently of the user's matplotlib settings.
@@ -103,7 +103,7 @@ def save(drawn: Callable[[], Figure], files: Mapping[Path, str]) -> None:
         figure = drawn()
         FigureCanvasAgg(figure)
         for path, suffix in files.items():
-            figure.savefig(path, format=suffix.removeprefix("."), dpi=DPI, metadata=METADATA[suffix])
+            figure.savefig(path, format=suffix.removeprefix("."), dpi=dpi, metadata=METADATA[suffix])
 
 
 def _figure(panels: Sequence[Panel], view: View = ACCURACY) -> Figure:
@@ -221,11 +221,12 @@ AROUND = 0.9  # inches of titles and of the axis
 
 @dataclass(frozen=True)
 class Dot:
-    """A method's difference and its interval, in [-1, 1]."""
+    """A method's difference and its interval, in [-1, 1]; dots of a group share a colour and a line in the legend."""
 
     name: str
     mean: float
     interval: tuple[float, float] | None
+    group: str = ""
 
 
 def differences_from_first(accuracies: Mapping[str, Sequence[float]]) -> list[Dot]:
@@ -237,22 +238,41 @@ def differences_from_first(accuracies: Mapping[str, Sequence[float]]) -> list[Do
 
 def draw_dots(dots: Sequence[Dot], axis: str, files: Mapping[Path, str]) -> None:
     """Draw methods and write them to every file, in the format of the suffix that `files` gives it."""
-    save(lambda: _dots(dots, axis), files)
+    save(lambda: dots_figure({"": dots}, axis, {"": (COLOURS[0], MARKERS[0])}, PAGE), files)
 
 
-def _dots(dots: Sequence[Dot], axis: str) -> Figure:
+def dots_figure(
+    panels: Mapping[str, Sequence[Dot]],
+    axis: str,
+    looks: Mapping[str, tuple[str, str]],
+    width: float,
+    one_scale: bool = True,
+) -> Figure:
+    """Panels with the same methods side by side; `looks` are the colour and the marker of each group of dots."""
     from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
     from matplotlib.ticker import MaxNLocator
 
-    figure = Figure(figsize=(PAGE, AROUND + LINE * len(dots)), layout="constrained")
-    axes = figure.add_subplot()
-    axes.axvline(0, color=GREY, linewidth=0.8, zorder=1)
-    for place, dot in enumerate(dots):
-        if dot.interval:
-            axes.plot([100 * end for end in dot.interval], [place] * 2, color=COLOURS[0], linewidth=1.2)
-        axes.plot(100 * dot.mean, place, MARKERS[0], color=COLOURS[0], markersize=3)
-    axes.set_yticks(range(len(dots)), [dot.name for dot in dots])
-    axes.set_ylim(len(dots) - 0.4, -0.6)
-    axes.xaxis.set_major_locator(MaxNLocator(3, integer=True))
+    dots = next(iter(panels.values()))
+    groups = dict.fromkeys(dot.group for dot in dots)
+    figure = Figure(figsize=(width, AROUND + LINE * len(dots)), layout="constrained")
+    for number, (title, of_panel) in enumerate(panels.items()):
+        axes = figure.add_subplot(1, len(panels), number + 1, sharex=figure.axes[0] if number and one_scale else None)
+        axes.set_title(title, pad=3)
+        axes.axvline(0, color=GREY, linewidth=0.8, zorder=1)
+        for place, dot in enumerate(of_panel):
+            colour, marker = looks[dot.group]
+            if dot.interval:
+                axes.plot([100 * end for end in dot.interval], [place] * 2, color=colour, linewidth=1.2)
+            axes.plot(100 * dot.mean, place, marker, color=colour, markersize=3)
+        axes.set_yticks(range(len(of_panel)), ["" if number else dot.name for dot in of_panel])
+        axes.set_ylim(len(of_panel) - 0.4, -0.6)
+        axes.xaxis.set_major_locator(MaxNLocator(3, integer=True))
     figure.supxlabel(axis, fontsize=7.5)
+    if any(groups):
+        handles = [
+            Line2D([], [], color=colour, marker=marker, linestyle="", label=group)
+            for group, (colour, marker) in ((group, looks[group]) for group in groups)
+        ]
+        figure.legend(handles=handles, ncols=max(1, int(width / 1.5)), **{**LEGEND, "handlelength": 1.0})
     return figure
