@@ -80,7 +80,7 @@ def test_the_memory_says_how_it_was_tuned(
     assert run([*words, "--calibrate", "none", "-o", str(path)]) == 0
     assert f"next: deepthink predict {path} INPUTS\n" in capsys.readouterr().err
     run(["inspect", str(path)])
-    assert "chosen from 10 settings by 3-fold cross-validation over 10 rows" in capsys.readouterr().out
+    assert "chosen from 10 settings by 3-fold cross-validation: calibration none, " in capsys.readouterr().out
     corrected = property(lambda self: [each.calibration for each in self.settings].index("domain"))
     monkeypatch.setattr(TuneReport, "kept", corrected)
     monkeypatch.setattr(TuneReport, "chosen_by_rows", True)

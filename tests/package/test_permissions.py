@@ -85,7 +85,7 @@ def test_a_models_code_does_not_run_because_of_a_variable(
 ) -> None:
     monkeypatch.setenv("DEEPTHINK_TRUST_REMOTE_CODE", "1")
     warning, told = refusals(thinking(code, demos), capsys)
-    assert warning.endswith("--trust-remote-code has no variable, give it on the command line")
+    assert warning.startswith("warning: DEEPTHINK_TRUST_REMOTE_CODE: no option reads it; ")
     assert "contains custom code" in told
     assert not ran.exists()
 

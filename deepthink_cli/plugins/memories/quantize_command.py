@@ -24,7 +24,7 @@ Output = Annotated[
 ]
 
 
-@about("quantize mem.safetensors --to int8 -o mem8.safetensors", first="to output json")
+@about("quantize mem.safetensors --to int8 -o mem8.safetensors")
 @grouped
 def quantize(memory: MemoryFile, output: Output, to: To = "int8", *, common: CommonArguments) -> None:
     """Store a memory in 8 or 4 bits a number.

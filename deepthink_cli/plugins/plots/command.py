@@ -99,13 +99,13 @@ def plot(runs: Runs, *, chosen: PlotArguments, common: Annotated[CommonArguments
                 check_suffix(file)
             elif file.suffix.lower() != TEX:
                 raise InputError.of("output", file, "the study has a table; end the name in .tex")
-            check_apart(file, read, runs=runs, figures=METADATA)
+            check_apart(file, read, runs=runs, figures=(*METADATA, TEX))
     jobs = problems.tried(read_jobs, runs, chosen.where or ())
     names = problems.tried(_names, chosen, form, latex is not None)
     problems.raise_any()
     files = output or [runs[0] / name for name in names]
     for file in files:
-        check_apart(file, read, runs=runs, figures=METADATA)
+        check_apart(file, read, runs=runs, figures=(*METADATA, TEX))
     with ExitStack() as stack:
         if form is not None and study is not None and latex is not None:
             text, shown = loaded(latex)(form, jobs, study.name, study.title or study.name), [form.kind]

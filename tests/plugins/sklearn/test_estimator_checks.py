@@ -65,7 +65,7 @@ def test_the_estimator_passes_the_checks_of_scikit_learn(
 
 def test_the_documentation_lists_the_checks_that_fail() -> None:
     page = (Path(__file__).resolve().parents[3] / "docs" / "python.md").read_text(encoding="utf-8")
-    assert re.findall(r"`(check_\w+)`", page) == ["check_estimator", *EXPECTED]
+    assert sorted(re.findall(r"`(check_\w+)`", page)) == sorted(["check_estimator", *EXPECTED])
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
