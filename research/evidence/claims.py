@@ -192,8 +192,8 @@ def _over_t(evidence: Evidence, first: Line) -> Iterator[Claim]:
             "Figure 6 (left), no values printed",
             "; ".join(f"eta {eta:g}, T = {t}: {shown(change)}" for (eta, t), change in changes.items()),
             "yes" if rises else "no" if falls else "not shown",
-            "difference from T = 1, mean over tasks; it holds if one T of eta 0.01 is above zero. The smaller eta were run "
-            f"in {len(small)} of {len(first)} pairs of a task and a seed",
+            "difference from T = 1, mean over tasks; it holds if one T of eta 0.01 is above zero. The smaller eta "
+            f"were run in {len(small)} of {len(first)} pairs of a task and a seed",
         )
 
 
