@@ -224,11 +224,11 @@ def _undecided(result: TuneReport) -> list[str]:
     if result.chosen_by_rows:
         return []
     if (wrong := found.rows - found.plain) < FEWEST_ROWS:
-        return [f"it is wrong on {wrong} of them, and a gain takes {FEWEST_ROWS} corrected rows: label more"]
+        return [f"{wrong} of them are labelled wrongly; to show a gain takes {FEWEST_ROWS} corrected rows: label more"]
     if found.rows_to_show is None:
         return []
     gain = 100 * found.difference
-    return [f"the best of the other settings gains {gain:.1f} points: about {found.rows_to_show} rows would show it"]
+    return [f"the choice gains {gain:.1f} points on held-out rows: about {found.rows_to_show} rows would show it"]
 
 
 def _correction_alone(result: TuneReport) -> list[str]:
