@@ -1,7 +1,7 @@
 """Run the commands of docs/tutorial.md's sessions again and put their output under them.
 
 A session stands between <!-- session --> and <!-- /session -->; its commands are the lines that begin
-with "$ ". Lines with timings are left out, since no two runs agree on them. The model is downloaded once.
+with "$ ". Seconds are those of the run. The model is downloaded once.
 """
 
 from __future__ import annotations
@@ -20,13 +20,12 @@ from real_model import real_model  # noqa: E402  of the benchmarks, which are no
 
 PAGE = ROOT / "docs" / "tutorial.md"
 SESSION = re.compile(r"(?<=<!-- session -->\n).*?(?=<!-- /session -->)", re.DOTALL)
-TIMING = re.compile(r"\d\.\d s\b")
 
 
 def main() -> None:
     """Rewrite the sessions in place, one after another in one folder."""
     text = PAGE.read_text(encoding="utf-8")
-    model = real_model()
+    model = real_model().resolve()
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "examples").symlink_to(ROOT / "examples")
         (Path(folder) / "smollm2").symlink_to(model)
@@ -41,7 +40,7 @@ def session(text: str, folder: str) -> str:
 
 
 def output(command: str, folder: str) -> str:
-    """What a command prints, stdout and stderr together, without trailing spaces and timings."""
+    """What a command prints, stdout and stderr together, without trailing spaces."""
     bin_folder = str(Path(sys.executable).parent)
     kept = {name: value for name, value in os.environ.items() if not name.startswith("DEEPTHINK_")}
     done = subprocess.run(
@@ -54,7 +53,7 @@ def output(command: str, folder: str) -> str:
     )
     if done.returncode:
         sys.exit(f"docs/tutorial.md: {command}: exit code {done.returncode}\n{done.stdout}")
-    return "".join(line.rstrip() + "\n" for line in done.stdout.splitlines() if not TIMING.search(line))
+    return "".join(line.rstrip() + "\n" for line in done.stdout.splitlines())
 
 
 if __name__ == "__main__":

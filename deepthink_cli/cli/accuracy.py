@@ -122,7 +122,7 @@ def show(result: EvaluationReport, json: bool, details: bool) -> None:
     if details:
         _show_details(result)
     elif evaluation.probabilities:
-        report(*_verdict(result.applied), f"{flag('details')}: log-probabilities, shares of labels and confusions")
+        report(f"{flag('details')}: log-probabilities, shares of labels and confusions")
     else:
         report("", *generated(evaluation))
 
@@ -248,9 +248,8 @@ def _baselines(evaluation: Evaluation, memory: OpenedMemory) -> list[str]:
     technique = memory.provenance.technique
     lines = []
     if len(evaluation.results) > 1 and not _one_reading(memory):
-        lines = [f"T = 1: {_change(evaluation)}", *corrected(evaluation)]
-        for name, each in evaluation.calibrated.items():
-            lines += [f"with {name} calibration: {_change(each)}", *corrected(each)]
+        ways = {"raw, ": evaluation, **{f"{name}, ": each for name, each in evaluation.calibrated.items()}}
+        lines = [change(each, by if evaluation.calibrated else "") for by, each in ways.items()]
     if memory.plain_with:
         options = " ".join(flag(name, str(value)) for name, value in memory.plain_with.items())
         lines.append(f"for plain in-context learning with the same demonstrations, add {options}")
@@ -264,16 +263,11 @@ def _baselines(evaluation: Evaluation, memory: OpenedMemory) -> list[str]:
     return lines
 
 
-def _change(evaluation: Evaluation) -> str:
-    first, last = evaluation.results[1], evaluation.last
-    return f"{first.accuracy:.1%}; thinking changes it by {100 * (last.accuracy - first.accuracy):+.1f} points"
-
-
-def corrected(evaluation: Evaluation) -> list[str]:
-    """Whether chance explains the rows that the last iteration fixed and broke."""
+def change(evaluation: Evaluation, by: str = "") -> str:
+    """After the words `by`: what the readings after the first change, and whether chance explains it."""
     last = max(evaluation.results)
-    if (changes := evaluation.changes.get(last)) is None:
-        return []
+    said, changes = f"{by}T = 1 to T = {last}:", evaluation.changes[last]
     if not changes.changed:
-        return [f"  T = {last} gives every row the label of T = 1"]
-    return [f"  T = {last} fixes {changes.fixed} rows and breaks {changes.broken}: {by_chance(changes.p)}"]
+        return f"{said} no label changes"
+    gained = 100 * (evaluation.last.accuracy - evaluation.results[1].accuracy)
+    return f"{said} {gained:+.1f} points, {changes.fixed} fixed, {changes.broken} broken: {by_chance(changes.p)}"

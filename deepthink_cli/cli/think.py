@@ -28,7 +28,7 @@ from deepthink_cli.cli.options import NEW_MODEL, CommonArguments, tell_of_toy
 from deepthink_cli.cli.values import check_given, read_by
 from deepthink_cli.errors import InputError, Problems
 from deepthink_cli.events import Note, Tell, Warn
-from deepthink_cli.io.text import named, size
+from deepthink_cli.io.text import size
 from deepthink_cli.method import MethodOptions
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.options import OUTPUT, Flag, TokenIds
@@ -48,18 +48,10 @@ LABELS, CHARACTERS = 8, 60  # the most labels, and characters of each field of t
 
 def planned(plan: ThinkPlan, chosen_field: bool) -> list[str]:
     """The lines before the readings; `chosen_field` says that the label field was not named but taken as the last."""
-    demonstrations, method = plan.demonstrations, plan.options.method
+    demonstrations = plan.demonstrations
     field = demonstrations.template.label_field
-    whence = f" (field {field!r}, the last one; --label-field NAME for another)" if chosen_field else ""
-    length = f"{len(demonstrations.examples)} demonstrations, L = {len(demonstrations.token_ids)} tokens"
-    readings = "one reading" if method.iterations == 1 else f"{method.iterations} readings, {method.update}"
-    work = readings if plan.tuning is None else f"one reading, then {plan.tuning.steps} training steps"
-    return [
-        f"model     {plan.spec.id}",
-        f"template  {example(demonstrations)}",
-        f"labels    {_labels(demonstrations)}{whence}",
-        f"reads     {length}; {work}",
-    ]
+    whence = f" (field {field!r}; --label-field for another)" if chosen_field else ""
+    return [f"template  {example(demonstrations)}", f"labels    {_labels(demonstrations)}{whence}"]
 
 
 def example(demonstrations: TokenizedDemonstrations) -> str:
@@ -87,20 +79,15 @@ def _short(text: str) -> str:
 
 
 def done(plan: ThinkPlan, result: ThinkResult, output: Path) -> list[str]:
-    """The lines after the readings: their time and the file."""
-    readings, seconds = plan.options.iterations, result.seconds
-    speed = f"{readings * len(plan.demonstrations.token_ids) / seconds:,.0f} tokens/s"
-    times = "once" if readings == 1 else f"{readings} times"
-    took = f"read {times} in {seconds:.1f} s, {speed}"
+    """The lines after the readings: the file, its size, the work and its time; and the correction, if one is stored."""
+    readings, stored = plan.options.iterations, result.header.metadata.calibrated
+    work = "read once" if readings == 1 else f"read {readings} times"
     if plan.tuning is not None:
-        count = len(plan.demonstrations.examples)
-        took = f"trained on {count} demonstrations in {plan.tuning.steps} steps, {seconds:.1f} s"
-    stored = result.header.metadata.calibrated
-    return [
-        took,
-        f"wrote {output} ({size(result.header.size)}, iteration {', '.join(map(str, plan.kept))})",
-        *([f"corrected by {stored}"] if stored else []),
-    ]
+        work = f"trained in {plan.tuning.steps} steps"
+    kept = "" if plan.kept == (readings,) else f", T = {', '.join(map(str, plan.kept))}"
+    took = f"{len(plan.demonstrations.token_ids)} tokens {work} in {result.seconds:.1f} s"
+    wrote = f"wrote {output} ({size(result.header.size)}{kept}): {took}"
+    return [wrote, *([f"corrected by {stored}"] if stored else [])]
 
 
 def as_json(plan: ThinkPlan, warnings: list[str]) -> dict[str, Any]:
@@ -181,9 +168,11 @@ def think(
         if demos is not None:
             origin = replace(origin, selected=read_selected(demos, given.examples, tell))
         plan = plan_thinking(demonstrations, model_options, method_options, technique_options, stored, origin, tell)
+        chosen_field = task is None and prompt.template is None and prompt.label_field is None
         if dry_run:
-            return _show_plan({**plan.as_json(), "file": str(output)}, plan, common.as_json)
-        for line in planned(plan, task is None and prompt.template is None and prompt.label_field is None):
+            values = {**plan.as_json(), **as_json(plan, warnings), "file": str(output)}
+            return write_json(values) if common.as_json else _show_plan(values, plan, chosen_field)
+        for line in planned(plan, chosen_field):
             tell(Note(line))
         result = think_and_save(plan, output, tell)
     _report(plan, result, None if task is None else task_words(task, source), output, common, warnings)
@@ -239,23 +228,20 @@ def _readings(method: Given[MethodOptions], technique: TechniqueOptions | None) 
     return options
 
 
-def _show_plan(values: dict[str, Any], plan: ThinkPlan, json: bool) -> None:
-    if json:
-        write_json(values)
-        return
+def _show_plan(values: dict[str, Any], plan: ThinkPlan, chosen_field: bool) -> None:
     largest = "no limit" if values["largest"] is None else f"at most {values['largest']}"
-    labels = ", ".join(map(named, values["labels"])) or "per input"
     stored = f"{len(values['kept'])} kept, about {size(values['file_bytes'])} on disk"
     seen = values["window"]
     window = "" if seen is None else ", window {tokens} in {layers} of {of_layers} layers".format(**seen)
-    read = f"{values['demonstrations']} demonstrations, L = {values['tokens']} tokens ({largest}), labels {labels}"
+    read = f"{values['demonstrations']} demonstrations, L = {values['tokens']} tokens ({largest})"
     report(
-        f"model      {values['model']} ({values['architecture']}, {values['dtype']} on {values['device']})",
-        f"read       {read}",
-        f"attention  up to {values['tokens_attended']} tokens, context {values['context'] or 'without limit'}{window}",
-        f"passes     {values['passes']} ({plan.options.method.update}, {values['positions']} positions)",
-        f"memory     {size(values['memory_bytes'])} an iteration, {stored}",
-        f"file       {values['file']} (not written: this is a dry run)",
+        *planned(plan, chosen_field),
+        f"model     {values['model']} ({values['architecture']}, {values['dtype']} on {values['device']})",
+        f"read      {read}",
+        f"attention up to {values['tokens_attended']} tokens, context {values['context'] or 'without limit'}{window}",
+        f"passes    {values['passes']} ({plan.options.method.update}, {values['positions']} positions)",
+        f"memory    {size(values['memory_bytes'])} an iteration, {stored}",
+        f"file      {values['file']} (not written: this is a dry run)",
     )
 
 
@@ -281,6 +267,6 @@ def _report(
         values = {**summary(result.header), "seconds": result.seconds, **as_json(plan, warnings)}
         write_json({**values, "next": result.advice})
     rows = "LABELLED" if task is None else f"--task {task}"
-    following = f"next: deepthink predict {output} INPUTS    or: deepthink eval {output} {rows}"
+    following = f"next: deepthink predict {output} INPUTS, or eval {output} {rows}"
     for line in (*done(plan, result, output), *(f"next: {each}" for each in result.advice), following):
         note(line, common.quiet)

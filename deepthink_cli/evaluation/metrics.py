@@ -239,7 +239,7 @@ ALPHA = 0.05  # chance does not explain a difference with a smaller p
 
 def by_chance(p: float) -> str:
     """Whether chance explains a difference, and the p of McNemar's exact test."""
-    return f"{'within' if p >= ALPHA else 'beyond'} chance (exact McNemar p = {p:.2g})"
+    return f"{'within' if p >= ALPHA else 'beyond'} chance (p = {p:.2g})"
 
 
 Table = tuple[Sequence[str], Sequence[Sequence[str]]]  # columns and rows

@@ -12,7 +12,7 @@ import pytest
 from conftest import write_rows
 from helpers.said import Captured, output
 
-from deepthink_cli.cli.accuracy import AXIS, corrected, curve, probabilities
+from deepthink_cli.cli.accuracy import AXIS, change, curve, probabilities
 from deepthink_cli.cli.console import counted, report, table
 from deepthink_cli.cli.main import run
 from deepthink_cli.data.examples import Query
@@ -106,9 +106,9 @@ def evaluation(pairs: dict[int, list[tuple[str, str]]], change: tuple[float, flo
 @pytest.mark.parametrize(("fixed", "broken", "verdict"), [(2, 1, "within"), (0, 9, "beyond")])
 def test_fixed_and_broken_rows_are_tested_against_chance(fixed: int, broken: int, verdict: str) -> None:
     changes = {3: Changes(fixed + broken, fixed, broken, 0.0, None)}
-    (line,) = corrected(replace(evaluation({1: HALF, 3: HALF}), changes=changes))
-    p = {2: "1", 0: "0.0039"}[fixed]
-    assert line == f"  T = 3 fixes {fixed} rows and breaks {broken}: {verdict} chance (exact McNemar p = {p})"
+    said = change(replace(evaluation({1: HALF, 3: HALF}), changes=changes))
+    p = {2: "1", 0: "0.0039"}[fixed]  # 2 x 0.5**9 = 0.0039
+    assert said == f"T = 1 to T = 3: +0.0 points, {fixed} fixed, {broken} broken: {verdict} chance (p = {p})"
 
 
 def printed(capsys: Captured, *parts: object) -> list[str]:
@@ -154,7 +154,7 @@ def test_the_output_fits_a_screen_and_its_details_80_columns(tmp_path: Path, cap
     assert len(output(capsys, "eval", memory, REVIEWS / "labelled.jsonl").splitlines()) <= 24
     lines = output(capsys, "eval", memory, REVIEWS / "labelled.jsonl", "--details").splitlines()
     assert max(len(line.rstrip()) for line in lines[2:]) <= 80  # after the lines with the paths of both files
-    assert "  T = 3 gives every row the label of T = 1" in lines
+    assert "T = 1 to T = 3: no label changes" in lines
     assert "Share of each label:" in lines
 
 

@@ -30,17 +30,26 @@ def memory(tmp_path: Path) -> str:
     return str(tmp_path / "mem.safetensors")
 
 
-def test_think_names_model_template_labels_length_and_file(memory: str, capsys: Captured) -> None:
-    lines = said(capsys, str(REVIEWS), "-m", "pocket", "-T", "2", "--eta", "0.1", "-o", memory)
-    assert lines[0] == "model     pocket"
+def test_think_shows_template_labels_file_and_next_command(memory: str, capsys: Captured) -> None:
+    words = [str(REVIEWS), "-m", "pocket", "-T", "2", "--eta", "0.1", "-o", memory]
+    template, labels, wrote, following = said(capsys, *words)
     first = "A dull and lifeless comedy without a single good joke."
-    assert lines[1] == rf"template  Review: {first}\nSentiment: negative"
-    assert (
-        lines[2] == "labels    8 negative, 8 positive (field 'sentiment', the last one; --label-field NAME for another)"
-    )
-    assert lines[3].startswith("reads     16 demonstrations, L = 318 tokens; 2 readings, eta 0.1")
-    assert lines[4].startswith("read 2 times in ")
-    assert lines[5].startswith(f"wrote {memory} (")
+    assert template == rf"template  Review: {first}\nSentiment: negative"
+    assert labels == "labels    8 negative, 8 positive (field 'sentiment'; --label-field for another)"
+    assert wrote.startswith(f"wrote {memory} (")
+    assert ": 318 tokens read 2 times in " in wrote
+    assert following == f"next: deepthink predict {memory} INPUTS, or eval {memory} LABELLED"
+
+
+def test_a_dry_run_shows_template_and_labels_too(memory: str, capsys: Captured) -> None:
+    words = [str(REVIEWS), "-m", "pocket", "-o", memory]
+    made = said(capsys, *words)
+    planned = output(capsys, "think", *words, "--dry-run").splitlines()
+    assert planned[:2] == made[:2]
+    assert planned[-1] == f"file      {memory} (not written: this is a dry run)"
+    values = json_of(capsys, "think", *words, "--dry-run", "--json")
+    assert values["label_counts"] == {"negative": 8, "positive": 8}
+    assert values["example"].endswith("Sentiment: negative")
 
 
 def test_a_field_that_was_named_is_not_said_to_be_a_guess(memory: str, capsys: Captured) -> None:
