@@ -15,18 +15,12 @@ from unittest.mock import patch
 import pytest
 from helpers.imports import ORDER
 
-from deepthink_cli.calibration.registry import CALIBRATIONS
+from deepthink_cli.cli.list import REGISTRIES
 from deepthink_cli.cli.main import COMMANDS
-from deepthink_cli.engine.registry import ENGINES
-from deepthink_cli.export import EXPORTERS
-from deepthink_cli.selection.registry import METHODS
-from deepthink_cli.techniques.registry import TECHNIQUES
-from deepthink_cli.updates.registry import RULES
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.glob("*.md"))]
-REGISTRIES: tuple[dict[str, Any], ...] = (RULES, METHODS, CALIBRATIONS, TECHNIQUES, ENGINES, EXPORTERS, COMMANDS)
 PYTHON = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]*)(?:#([^)\s]+))?\)")
 
@@ -41,7 +35,7 @@ def builder() -> dict[str, Any]:
 def registries() -> Iterator[None]:
     """What a page registers is removed again."""
     with ExitStack() as stack:
-        for registry in REGISTRIES:
+        for registry in (*REGISTRIES.values(), COMMANDS):
             stack.enter_context(patch.dict(registry))
         yield
 
