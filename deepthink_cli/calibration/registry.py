@@ -256,9 +256,7 @@ _TEXTS = ", ".join(from_texts(CALIBRATIONS.own))
 def _check_stored(name: str) -> None:
     if name not in (NONE, THRESHOLDS, *CALIBRATIONS):
         usable = ", ".join((NONE, *CALIBRATIONS, THRESHOLDS))
-        raise InputError.of(
-            "calibrate", name, f"one correction is stored: use one of {usable}; {HEAD} stores {THRESHOLDS}, too"
-        )
+        raise InputError.of("calibrate", name, f"a memory stores one of {usable}; {HEAD} stores {THRESHOLDS}, too")
 
 
 class CorrectionOptions(Options):
