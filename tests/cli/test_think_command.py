@@ -37,7 +37,7 @@ def test_think_shows_template_labels_file_and_next_command(memory: str, capsys: 
     assert template == rf"template  Review: {first}\nSentiment: negative"
     assert labels == "labels    8 negative, 8 positive (field 'sentiment'; --label-field for another)"
     assert wrote.startswith(f"wrote {memory} (")
-    assert ": 318 tokens read 2 times in " in wrote
+    assert ": 318 tokens read 2 times, " in wrote
     assert following == f"next: deepthink predict {memory} INPUTS, or eval {memory} LABELLED"
 
 
