@@ -106,7 +106,7 @@ def _cells(folder: Path, form: str, gold: list[int]) -> str:
     """The figures of one form, beside float32."""
     first, path = folder / "float32.safetensors", folder / f"{form}.safetensors"
     (before,), (after,) = (open_memory(each).memories() for each in (first, path))
-    tensors, _ = tensor_changes(before, after)
+    tensors = tensor_changes(before, after)
     assert tensors is not None
     plain, scores = (torch.tensor(_read(_scores_file(each))[: len(gold)]).log_softmax(-1) for each in (first, path))
     old, new, true = plain.argmax(-1), scores.argmax(-1), torch.tensor(gold)

@@ -2,31 +2,21 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.artifact.format import Artifact
-from deepthink_cli.artifact.metadata import method_text, origin_lines, prompt_lines
-from deepthink_cli.artifact.opening import OpenedMemory, model_options, opened
+from deepthink_cli.artifact.metadata import method_text, origin_lines, prompt_lines, versions_line
+from deepthink_cli.artifact.opening import OpenedMemory, opened
 from deepthink_cli.data.examples import Example
-from deepthink_cli.errors import DeepThinkError, InputError
-from deepthink_cli.events import Note, Tell, silent
-from deepthink_cli.model.opening import open_model
+from deepthink_cli.events import Tell, silent
 from deepthink_cli.model.options import ModelOptions
-from deepthink_cli.plugins.memories.labels import (
-    ComparedLabels,
-    RowsFor,
-    compare_labels,
-    not_comparable,
-)
+from deepthink_cli.plugins.memories.labels import ComparedLabels, RowsFor, compare_labels, not_comparable
 from deepthink_cli.provenance import Provenance
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
 
     from deepthink_cli.memory import Memory
@@ -34,81 +24,47 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Change:
-    """Relative change |B - A| / |A| of keys and of values; None where A is zero and B is not."""
+    """Relative change |B - A| / |A| of keys and of values; infinite where A is zero and B is not."""
 
-    keys: float | None
-    values: float | None
-
-    @property
-    def size(self) -> float:
-        """Keys and values together, to find the largest changes."""
-        return sum(math.inf if part is None else part for part in (self.keys, self.values))
+    keys: float
+    values: float
 
 
 @dataclass(frozen=True)
 class TensorChanges:
-    """The changes of all compared tensors, of each compared layer by its number, and of each token."""
+    """The changes of all tensors together, and of each layer."""
 
     whole: Change
-    layers: dict[int, Change]
-    tokens: tuple[Change, ...]
+    layers: tuple[Change, ...]
 
 
-def tensor_changes(before: Memory, after: Memory) -> tuple[TensorChanges | None, list[str]]:
-    """Compare the layers whose keys and values have equal shapes, or None; also the reasons against other layers."""
+def tensor_changes(before: Memory, after: Memory) -> TensorChanges | None:
+    """Compare two memories; None if their keys and values have other shapes."""
     import torch
 
-    layers = range(min(len(before.keys), len(after.keys)))
-    compared = [layer for layer in layers if _shapes(before, layer) == _shapes(after, layer)]
-    reasons = _reasons(before, after, compared)
-    if not compared:
-        return None, reasons
-    squares = [_squares(before, after, layer) for layer in compared]
-    by_token = torch.stack(squares).sum(0)
-    by_layer = [square.sum(-1) for square in squares]
-    layers_changes = {layer: _change(square) for layer, square in zip(compared, by_layer, strict=True)}
-    tokens = tuple(_change(by_token[..., place]) for place in range(by_token.shape[-1]))
-    return TensorChanges(_change(by_token.sum(-1)), layers_changes, tokens), reasons
+    def shapes(memory: Memory) -> list[torch.Size]:
+        return [tensor.shape for tensor in (*memory.keys, *memory.values)]
+
+    if shapes(before) != shapes(after):
+        return None
+    squares = torch.stack([_squares(before, after, layer) for layer in range(len(before.keys))])
+    return TensorChanges(_change(squares.sum(0)), tuple(map(_change, squares)))
 
 
 def _squares(before: Memory, after: Memory, layer: int) -> Tensor:
-    """Sums of squares per token, float64 (2, 2, L): of keys and values, of the difference and of A's own."""
+    """Sums of squares, float64 (2, 2): of keys and values, of the difference and of A's own."""
     import torch
 
     from deepthink_cli.memory import PARTS
 
     pairs = [(getattr(before, part)[layer].double(), getattr(after, part)[layer].double()) for part in PARTS]
-    return torch.stack([torch.stack([each.square().sum((0, 2)) for each in (new - old, old)]) for old, new in pairs])
+    return torch.stack([torch.stack([each.square().sum() for each in (new - old, old)]) for old, new in pairs])
 
 
 def _change(squares: Tensor) -> Change:
     """The change that sums of squares (2, 2) stand for."""
-    return Change(*(_ratio(*pair) for pair in squares.sqrt().tolist()))
-
-
-def _ratio(moved: float, norm: float) -> float | None:
-    if not moved:
-        return 0.0
-    return moved / norm if norm else None
-
-
-def _shapes(memory: Memory, layer: int) -> tuple[torch.Size, torch.Size]:
-    return memory.keys[layer].shape, memory.values[layer].shape
-
-
-def _reasons(before: Memory, after: Memory, compared: Sequence[int]) -> list[str]:
-    """The reasons why layers are not compared, one line for each."""
-    counts, reasons = (len(before.keys), len(after.keys)), []
-    if before.length != after.length:
-        return [f"A has {before.length} tokens and B {after.length}: no keys and values have equal shapes"]
-    if counts[0] != counts[1]:
-        reasons.append(f"A has {counts[0]} layers and B {counts[1]}: layers from {min(counts)} on have no counterpart")
-    different = [layer for layer in range(min(counts)) if layer not in compared]
-    if different:
-        first = different[0]
-        shapes = " and ".join(str(list(memory.keys[first].shape)) for memory in (before, after))
-        reasons.append(f"{len(different)} layers have other shapes, as the keys of layer {first}: {shapes}")
-    return reasons
+    moved, norms = squares.sqrt().T
+    return Change(*(moved / norms).nan_to_num(nan=0.0, posinf=float("inf")).tolist())
 
 
 @dataclass(frozen=True)
@@ -126,9 +82,8 @@ class MemoryDiff:
     """The differences between memory A, `before`, and memory B, `after`.
 
     `provenance` has pairs of different facts, by name; `model` has the parts in which the models differ. `tensors` is
-    None if no keys and values have equal shapes. `not_compared` has the reasons why tensors, layers or labels are not
-    compared. `tokens` are the texts of A's tokens; None without the tokenizer. `labels` is None unless rows were given
-    and both memories could label them.
+    None if keys and values have other shapes. `labels` is None unless rows were given and both memories could label
+    them; `not_labelled` says why they could not.
     """
 
     before: OpenedMemory
@@ -137,9 +92,8 @@ class MemoryDiff:
     model: tuple[str, ...]
     demonstrations: SharedDemonstrations
     tensors: TensorChanges | None
-    tokens: tuple[str, ...] | None
     labels: ComparedLabels | None
-    not_compared: tuple[str, ...]
+    not_labelled: str | None
 
 
 def diff(
@@ -163,10 +117,7 @@ def diff(
     """
     before, after = opened(before), opened(after)
     (first,), (second,) = before.memories(), after.memories()
-    tensors, reasons = tensor_changes(first, second)
-    labels, why = None, None if rows is None else not_comparable(before, after)
-    if rows is not None and why is None:
-        labels = compare_labels(before, after, rows, options, tell)
+    why = None if rows is None else not_comparable(before, after)
     ours, theirs = before.provenance, after.provenance
     return MemoryDiff(
         before=before,
@@ -174,28 +125,10 @@ def diff(
         provenance=_differences(before, after),
         model=tuple(ours.model.differences(theirs.model)),
         demonstrations=_shared(ours, theirs),
-        tensors=tensors,
-        tokens=None if tensors is None else token_texts(before, options, tell),
-        labels=labels,
-        not_compared=(*reasons, *([f"labels: {why}"] if why else [])),
+        tensors=tensor_changes(first, second),
+        labels=None if rows is None or why else compare_labels(before, after, rows, options, tell),
+        not_labelled=why,
     )
-
-
-def token_texts(memory: OpenedMemory, options: ModelOptions | None, tell: Tell) -> tuple[str, ...] | None:
-    """The texts of a memory's tokens, by the tokenizer on this machine; None, with a note, if it is not here."""
-    made_by, ids = memory.provenance.model, memory.provenance.demonstrations.token_ids
-    try:
-        spec = open_model(model_options(memory, options).model_copy(update={"offline": True}))
-    except InputError as error:
-        tell(Note(f"tokens are shown by their ids: {error.messages[0]}"))
-        return None
-    except DeepThinkError:  # of the hub, which was not asked
-        tell(Note(f"tokens are shown by their ids: {made_by.id}, the model of {memory.name}, is not on this machine"))
-        return None
-    if spec.tokenizer_sha256 != made_by.tokenizer_sha256:
-        tell(Note(f"tokens are shown by their ids: the tokenizer of {spec.id} is not that of {memory.name}"))
-        return None
-    return tuple(str(spec.tokenizer.decode([number])) for number in ids)
 
 
 def _differences(before: OpenedMemory, after: OpenedMemory) -> dict[str, tuple[str | None, str | None]]:
@@ -207,16 +140,14 @@ def _differences(before: OpenedMemory, after: OpenedMemory) -> dict[str, tuple[s
 
 def _described(memory: OpenedMemory) -> dict[str, str]:
     provenance, method, read = memory.provenance, memory.provenance.method, memory.provenance.demonstrations
-    lines = {
+    source = memory.source
+    return {
         **origin_lines(provenance, method_text(method.iterations, str(method.update), method.positions)),
         "demonstrations": f"{len(read.examples)}, L = {len(read.token_ids)} tokens",
         **prompt_lines(read.labels, read.template, read.chat),
         "iteration": f"{memory.iterations[-1]} of {', '.join(map(str, memory.kept))}",
+        **(versions_line(source.header.metadata.versions) if isinstance(source, Artifact) else {}),
     }
-    if isinstance(memory.source, Artifact):
-        versions = memory.source.header.metadata.versions
-        lines |= {"versions": ", ".join(f"{name} {number}" for name, number in versions.items())}
-    return lines
 
 
 def _shared(before: Provenance, after: Provenance) -> SharedDemonstrations:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from dataclasses import asdict
+from math import isinf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,17 +15,26 @@ from deepthink_cli.cli.console import Show, report, table, write_json
 from deepthink_cli.cli.data_options import DataDir, Labels, ProtocolName, RowArguments, TaskName, values_of_memory
 from deepthink_cli.cli.grouped import Given, grouped
 from deepthink_cli.cli.options import CommonArguments, for_memory
+from deepthink_cli.cli.sources import is_typed
+from deepthink_cli.data.rows import rows_or_errors
 from deepthink_cli.errors import InputError, Problems
+from deepthink_cli.evaluation.metrics import by_chance
+from deepthink_cli.io.text import named
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.options import METHOD, Flag
-from deepthink_cli.plugins.memories.compared_rows import SHOWN, RowChoice, label_json, label_lines
-from deepthink_cli.selection.options import Limit
+from deepthink_cli.selection.options import Limit, TaskOptions
 
 if TYPE_CHECKING:
     from deepthink_cli.artifact.format import Header
     from deepthink_cli.artifact.opening import OpenedMemory
+    from deepthink_cli.data.source import RowSource
+    from deepthink_cli.events import Tell
     from deepthink_cli.plugins.memories.diff import Change, MemoryDiff, SharedDemonstrations
+    from deepthink_cli.plugins.memories.labels import ComparedLabels, LabelledRow, RowsFor
+    from deepthink_cli.tasks.rows import EvaluatedRows
     from deepthink_cli.tasks.sources import Source
+
+SHOWN = 5  # rows and layers in a report; --json has all
 
 Before = Annotated[Path, typer.Argument(metavar="A", help="A memory.")]
 After = Annotated[
@@ -67,7 +79,7 @@ def diff(
 ) -> None:
     """Compare two memories, or the labels that they give.
 
-    They are compared by provenance and by layer and token; with rows, by labels, too. Weights are only loaded for rows.
+    They are compared by provenance and by layer; with rows, by labels, too. Weights are only loaded for rows.
     The exit code is 0 whether or not the memories differ.
     """
     from deepthink_cli.plugins.memories.diff import diff as diff_of
@@ -79,18 +91,50 @@ def diff(
     pair = problems.tried(_opened, before, after, at)
     with problems.collected():
         source = source_of(data_dir, model.offline)
+    count = problems.tried(TaskOptions.checked, limit=limit)
     with problems.collected():
         file = reading.source(rows, values_of_memory(context, rows, labels), Show(common))
-        choice = RowChoice.checked(context, file, task, protocol, limit, source)
+        if file is not None and file.read_once:
+            raise InputError(f"ROWS {file.path}: both memories read the rows; give a file")
+        if file is None and task is None and limit is not None and is_typed(context, "limit"):
+            raise InputError.of("limit", limit, "no rows are labelled; give ROWS or --task, or omit it")
     problems.raise_any()
     with Show(common, bar=not common.as_json) as tell:
-        result = diff_of(*pair, None if choice is None else choice.reader(tell), options=options, tell=tell)
+        reader = _reader(file, task, protocol, count.limit, source, tell)
+        result = diff_of(*pair, reader, options=options, tell=tell)
     if common.as_json:
         write_json(_json(result))
     else:
         report(*_lines(result))
-    if choice is not None and result.labels is None:
-        raise InputError(f"{result.not_compared[-1]}; compare memories of one model and the same labels")
+    if result.not_labelled:
+        raise InputError(f"labels: {result.not_labelled}; compare memories of one model and the same labels")
+
+
+def _reader(
+    file: RowSource | None, task: str | None, protocol: str, limit: int | None, source: Source | None, tell: Tell
+) -> RowsFor | None:
+    """The function that reads the rows in the template of a memory; None without rows."""
+    from deepthink_cli.tasks.rows import in_columns, rows_of_file, rows_of_task
+
+    def rows(memory: OpenedMemory) -> EvaluatedRows:
+        if file is None:
+            return rows_of_task(memory, str(task), protocol, source, limit, tell)
+        given = in_columns(memory, file, task)
+        return rows_of_file(memory, given, limit, labelled=is_labelled(memory, given))
+
+    return None if file is None and task is None else rows
+
+
+def is_labelled(memory: OpenedMemory, source: RowSource) -> bool:
+    """Whether the first row of a file has a true label; raises InputError for a file without rows."""
+    if source.row_format == "txt":
+        return False
+    row = next(rows_or_errors(source))
+    if isinstance(row, InputError):
+        raise row
+    with suppress(InputError):  # a row in a task's columns, some of which are missing
+        row = source.converted(row)
+    return memory.provenance.demonstrations.template.label_field in row.fields
 
 
 def _opened(before: Path, after: Path | None, iteration: str | None) -> tuple[OpenedMemory, OpenedMemory]:
@@ -120,7 +164,7 @@ def _iterations(header: Header, after: Path | None, iteration: str | None) -> tu
 
 
 def _lines(result: MemoryDiff) -> list[Any]:
-    """The report: differences of the provenance, then the labels, or else the most changed layers and tokens."""
+    """The report: differences of the provenance, then the most changed layers, and the labels."""
     width = max(map(len, result.provenance), default=0)
     lines: list[Any] = [f"A  {_named(result.before)}", f"B  {_named(result.after)}", ""]
     for name, pair in result.provenance.items():
@@ -128,32 +172,48 @@ def _lines(result: MemoryDiff) -> list[Any]:
             lines.append(f"{'' if number else name:<{width}}  {which}  {text or '-'}")
     lines += [] if result.provenance else ["Provenance: the same"]
     lines += [f"models differ in their {' and '.join(result.model)}"] if result.model else []
-    lines += [_demonstrations(result.demonstrations), ""]
-    lines += [f"not compared: {reason}" for reason in result.not_compared]
-    lines += _tensor_lines(result)
-    return lines if result.labels is None else [*lines, "", *label_lines(result.labels)]
+    lines += [_demonstrations(result.demonstrations), "", *_tensor_lines(result)]
+    lines += [f"labels not compared: {result.not_labelled}"] if result.not_labelled else []
+    return lines if result.labels is None else [*lines, "", *_label_lines(result.labels)]
 
 
 def _tensor_lines(result: MemoryDiff) -> list[Any]:
     if (tensors := result.tensors) is None:
-        return []
-    whole = f"Relative change from A to B: keys {_share(tensors.whole.keys)}, values {_share(tensors.whole.values)}"
-    if not tensors.whole.size:
+        return ["keys and values not compared: they have other shapes"]
+    whole = tensors.whole
+    if not whole.keys and not whole.values:
         return ["Keys and values: the same"]
+    lines: list[Any] = [f"Relative change from A to B: keys {_share(whole.keys)}, values {_share(whole.values)}"]
     if result.labels is not None:
-        return [whole]
-    layers = sorted(tensors.layers.items(), key=lambda item: -item[1].size)[:SHOWN]
-    tokens = sorted(enumerate(tensors.tokens), key=lambda item: -item[1].size)[:SHOWN]
-    rows = [[str(place), _token(result, place), _share(each.keys), _share(each.values)] for place, each in tokens]
-    return [
-        whole,
-        "",
-        table("layer", "keys", "values", rows=[[str(n), _share(each.keys), _share(each.values)] for n, each in layers]),
-        *([f"... and {len(tensors.layers) - SHOWN} layers that changed less"] if len(tensors.layers) > SHOWN else []),
-        "",
-        table("token", "text", "keys", "values", rows=rows, left=2),
-        *([f"... and {len(tensors.tokens) - SHOWN} tokens that changed less"] if len(tensors.tokens) > SHOWN else []),
-    ]
+        return lines
+    layers = sorted(enumerate(tensors.layers), key=lambda item: -item[1].keys - item[1].values)[:SHOWN]
+    rows = [[str(n), _share(each.keys), _share(each.values)] for n, each in layers]
+    lines += ["", table("layer", "keys", "values", rows=rows)]
+    more = len(tensors.layers) - SHOWN
+    return [*lines, *([f"... and {more} layers that changed less"] if more > 0 else [])]
+
+
+def _label_lines(labels: ComparedLabels) -> list[Any]:
+    """The labels that differ: their number, the labels, the rows, and whether chance explains it."""
+    changed, n, where = labels.changed, len(labels.rows), ", ".join(filter(None, (labels.task, labels.split)))
+    lines: list[Any] = [f"Labels of {n:,} rows ({where}): {len(changed):,} differ ({len(changed) / n:.2%})"]
+    if changed:
+        moved = [[named(a), named(b), f"{number:,}"] for (a, b), number in list(labels.transitions.items())[:SHOWN]]
+        lines += [table("A", "B", "rows", rows=moved, left=2), ""]
+        lines += [table("row", "A", "B", "true label", "text", rows=list(map(_row, changed[:SHOWN])), left=5)]
+        lines += [f"... and {len(changed) - SHOWN:,} more rows: --json lists all"] if len(changed) > SHOWN else []
+    if accuracies := labels.accuracies:
+        changes = labels.changes
+        lines += ["accuracy: A {:.2%}, B {:.2%}".format(*accuracies)]
+        lines += [f"B fixes {changes.fixed} rows and breaks {changes.broken}: {by_chance(changes.p)}"]
+    return [*lines, *(f"skipped {number}: {reason}" for reason, number in labels.skipped.items())]
+
+
+def _row(row: LabelledRow) -> list[str]:
+    text = row.query.text
+    shown = " ".join((text if isinstance(text, str) else " | ".join(text.values())).split())
+    shown = f"{shown:.42}..." if len(shown) > 45 else shown
+    return [str(row.index), row.before, row.after, row.query.gold or "", shown]
 
 
 def _named(memory: OpenedMemory) -> str:
@@ -168,26 +228,16 @@ def _demonstrations(shared: SharedDemonstrations) -> str:
     return f"demonstrations: {shared.both} in both, {shared.only_before} only in A, {shared.only_after} only in B"
 
 
-def _token(result: MemoryDiff, place: int) -> str:
-    """The text of a token of A, or its id, and the text of B's token if it is another."""
-    ours, theirs = (memory.provenance.demonstrations.token_ids[place] for memory in (result.before, result.after))
-    shown = str(ours) if result.tokens is None else repr(result.tokens[place])
-    return shown if ours == theirs else f"{shown} (another token in B)"
-
-
-def _share(value: float | None) -> str:
-    return "from zero" if value is None else f"{value:.3%}"
+def _share(value: float) -> str:
+    return "from zero" if isinf(value) else f"{value:.3%}"
 
 
 def _json(result: MemoryDiff) -> dict[str, Any]:
     """The report as JSON values."""
-    from dataclasses import asdict
-
-    tensors, ids = result.tensors, result.before.provenance.demonstrations.token_ids
-    texts = result.tokens or [None] * len(ids)
+    tensors, labels = result.tensors, result.labels
 
     def changed(change: Change) -> dict[str, float | None]:
-        return {"keys": change.keys, "values": change.values}
+        return {name: None if isinf(value) else value for name, value in asdict(change).items()}
 
     return {
         **{
@@ -197,12 +247,25 @@ def _json(result: MemoryDiff) -> dict[str, Any]:
         "provenance": {name: {"a": pair[0], "b": pair[1]} for name, pair in result.provenance.items()},
         "model_differences": list(result.model),
         "demonstrations": asdict(result.demonstrations),
-        "not_compared": list(result.not_compared),
         "change": None if tensors is None else changed(tensors.whole),
-        "layers": [{"layer": n, **changed(each)} for n, each in (tensors.layers if tensors else {}).items()],
-        "tokens": [
-            {"token": place, "id": ids[place], "text": texts[place], **changed(each)}
-            for place, each in enumerate(tensors.tokens if tensors else ())
+        "layers": [{"layer": n, **changed(each)} for n, each in enumerate(tensors.layers if tensors else ())],
+        "labels": None if labels is None else _label_json(labels),
+    }
+
+
+def _label_json(labels: ComparedLabels) -> dict[str, Any]:
+    changes, accuracies = labels.changes, labels.accuracies
+    of_gold = {"fixed": changes.fixed, "broken": changes.broken, "mcnemar_p": changes.p}
+    return {
+        "task": labels.task,
+        "split": labels.split,
+        "n": len(labels.rows),
+        "changed": len(labels.changed),
+        "transitions": [{"a": a, "b": b, "rows": rows} for (a, b), rows in labels.transitions.items()],
+        "rows": [
+            {"index": row.index, "where": row.query.where, "a": row.before, "b": row.after, "gold": row.query.gold}
+            for row in labels.changed
         ],
-        "labels": None if result.labels is None else label_json(result.labels),
+        "labelled": accuracies and {"accuracy": {"a": accuracies[0], "b": accuracies[1]}, **of_gold},
+        "skipped": labels.skipped,
     }

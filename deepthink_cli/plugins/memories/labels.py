@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from array import array
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 from operator import eq
@@ -14,7 +13,7 @@ from deepthink_cli.artifact.opening import OpenedMemory
 from deepthink_cli.calibration.notes import check_supported, in_use
 from deepthink_cli.data.examples import Query, Skipped
 from deepthink_cli.errors import InputError
-from deepthink_cli.evaluation.metrics import Changes, changes, mean_ci95
+from deepthink_cli.evaluation.metrics import Changes, changes
 from deepthink_cli.events import Note, Progress, Tell, silent
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.prediction.rows import answer_of
@@ -22,15 +21,14 @@ from deepthink_cli.prediction.scorer import Loaded, Scorer
 from deepthink_cli.scoring.pipeline import EVALUATED, EVERY_REASON
 from deepthink_cli.scoring.prediction import Prediction
 from deepthink_cli.scoring.scoring import PLAIN, Scoring
-from deepthink_cli.scoring.softmax import log_share
 from deepthink_cli.tasks.rows import EvaluatedRows
 
 RowsFor = Callable[[OpenedMemory], EvaluatedRows]
 
 
 @dataclass(frozen=True)
-class ChangedRow:
-    """A row with another label: its number, from 0, among the rows of its source, and both labels."""
+class LabelledRow:
+    """A row with its number, from 0, among the rows of its source, and the labels that both memories give."""
 
     index: int
     query: Query
@@ -39,81 +37,39 @@ class ChangedRow:
 
 
 @dataclass(frozen=True)
-class Labelled:
-    """What changed on rows with true labels: the shares of right labels before and after, and the changes."""
+class ComparedLabels:
+    """The labels of the same rows by two memories; `skipped` counts, by reason, rows that one of them cannot score."""
 
-    accuracy_before: float
-    accuracy_after: float
-    changes: Changes
+    rows: tuple[LabelledRow, ...]
+    split: str
+    task: str | None
+    skipped: dict[str, int]
 
-
-@dataclass(frozen=True)
-class LabelChanges:
-    """The differences between two labellings of the same `n` rows.
-
-    `log_probability` is the mean change of the log-probability of the label that the first labelling gives, in nats,
-    and `largest` the largest change of any candidate's; `labelled` is None for rows without true labels.
-    """
-
-    n: int
-    rows: tuple[ChangedRow, ...]
-    log_probability: float
-    log_probability_ci95: tuple[float, float] | None
-    largest: float
-    labelled: Labelled | None
+    @property
+    def changed(self) -> list[LabelledRow]:
+        """The rows whose label differs."""
+        return [row for row in self.rows if row.before != row.after]
 
     @property
     def transitions(self) -> dict[tuple[str, str], int]:
         """The number of rows that changed from one label to another, the most frequent change first."""
-        return dict(Counter((row.before, row.after) for row in self.rows).most_common())
+        return dict(Counter((row.before, row.after) for row in self.changed).most_common())
 
+    @property
+    def accuracies(self) -> tuple[float, float] | None:
+        """The shares of right labels before and after; None for rows without true labels."""
+        gold, before, after = self._with_gold()
+        return (fmean(map(eq, gold, before)), fmean(map(eq, gold, after))) if gold else None
 
-class LabelChangeTally:
-    """Keeps a few numbers of every row, and the rows whose label changed."""
+    @property
+    def changes(self) -> Changes:
+        """The rows that were fixed and broken."""
+        return changes(*self._with_gold(), ())
 
-    def __init__(self) -> None:
-        self.rows: list[ChangedRow] = []
-        self.log_probabilities, self.largest = array("d"), 0.0  # the changes of the first labels'
-        self.gold, self.before, self.after = list[str](), list[str](), list[str]()
-        self.of_gold = array("d")  # the changes of the true labels' log-probabilities
-
-    def add(
-        self,
-        index: int,
-        query: Query,
-        labels: tuple[str, str],
-        scores: tuple[Mapping[str, float], Mapping[str, float]],
-    ) -> None:
-        """Count one row, with both labels and both scores of each of its candidates."""
-        if labels[0] != labels[1]:
-            self.rows.append(ChangedRow(index, query, *labels))
-        before, after = ({label: log_share(score, each.values()) for label, score in each.items()} for each in scores)
-        self.log_probabilities.append(after[labels[0]] - before[labels[0]])
-        self.largest = max(self.largest, *(abs(after[label] - before[label]) for label in before))
-        if (gold := query.gold) is not None:
-            self.gold.append(gold)
-            self.before.append(labels[0])
-            self.after.append(labels[1])
-            self.of_gold.append(after[gold] - before[gold])
-
-    def result(self) -> LabelChanges:
-        """The differences of all counted rows; at least one is needed."""
-        mean, labelled = fmean(self.log_probabilities), None
-        if self.gold:
-            before, after = (fmean(map(eq, self.gold, labels)) for labels in (self.before, self.after))
-            labelled = Labelled(before, after, changes(self.gold, self.before, self.after, self.of_gold))
-        interval = mean_ci95(self.log_probabilities)
-        return LabelChanges(len(self.log_probabilities), tuple(self.rows), mean, interval, self.largest, labelled)
-
-
-@dataclass(frozen=True)
-class ComparedLabels:
-    """The labels of the same rows by two memories; `skipped` counts, by reason, rows that one of them cannot score."""
-
-    changes: LabelChanges
-    split: str
-    task: str | None
-    skipped: dict[str, int]
+    def _with_gold(self) -> tuple[list[str], list[str], list[str]]:
+        """The true labels of the rows that have one, and their labels before and after."""
+        known = [(row.query.gold, row.before, row.after) for row in self.rows if row.query.gold is not None]
+        return [gold for gold, _, _ in known], [before for _, before, _ in known], [after for *_, after in known]
 
 
 def not_comparable(before: OpenedMemory, after: OpenedMemory) -> str | None:
@@ -148,9 +104,9 @@ def compare_labels(
 ) -> ComparedLabels:
     """Label rows with two comparable memories; `rows_for` reads the rows in the template of a memory.
 
-    Labels and scores are after the correction that a memory stores, by the scoring of this correction. Raises
-    InputError, before any weights are loaded, for rows that do not fit a memory, as `rows_of_file` and `rows_of_task`
-    do, and for a model that did not make them; and if no row can be scored by both memories.
+    Labels are after the correction that a memory stores, by the scoring of this correction. Raises InputError, before
+    any weights are loaded, for rows that do not fit a memory, as `rows_of_file` and `rows_of_task` do, and for a model
+    that did not make them; and if no row can be scored by both memories.
     """
     scoring = _scoring(before, after)
     if scoring.steps:
@@ -164,17 +120,21 @@ def compare_labels(
         scorer.check_tokens(spec, each.source or each.split, each.checked)
     first = scorers[0].load(spec, tell)
     second = scorers[1].with_engine(first.engine, tell)
-    tally, skipped = LabelChangeTally(), Counter(rows[0].skipped)
     progress = Progress("comparing labels", 0, rows[0].count)
-    labelled = [
+    answers = [
         _answers(loaded, each, told, progress)
         for loaded, each, told in zip((first, second), rows, (silent, tell), strict=True)
     ]
-    for number, pair in enumerate(zip(*labelled, strict=True)):
-        _count(tally, skipped, number, pair)
-    if not tally.log_probabilities:
+    labelled, skipped = list[LabelledRow](), Counter(rows[0].skipped)
+    for number, pair in enumerate(zip(*answers, strict=True)):
+        match pair:
+            case Prediction() as ours, Prediction() as theirs:
+                labelled.append(LabelledRow(number, ours.query, ours.label, theirs.label))
+            case (Skipped() as unscored, _) | (_, Skipped() as unscored):
+                skipped[unscored.reason] += 1
+    if not labelled:
         raise InputError(f"{rows[0].split}: no row can be scored by both memories: {'; '.join(skipped)}")
-    return ComparedLabels(tally.result(), rows[0].split, rows[0].task, dict(skipped))
+    return ComparedLabels(tuple(labelled), rows[0].split, rows[0].task, dict(skipped))
 
 
 def _answers(loaded: Loaded, rows: EvaluatedRows, tell: Tell, progress: Progress) -> Iterator[Prediction | Skipped]:
@@ -182,15 +142,6 @@ def _answers(loaded: Loaded, rows: EvaluatedRows, tell: Tell, progress: Progress
     parts = loaded(rows.queries, size=EVALUATED, skip=EVERY_REASON, progress=progress, tell=tell)
     for row in chain.from_iterable(parts):
         yield row if isinstance(row, Skipped) else answer_of(row, loaded.scorer.calibrate)
-
-
-def _count(tally: LabelChangeTally, skipped: Counter[str], number: int, pair: tuple[Prediction | Skipped, ...]) -> None:
-    reasons = [row.reason for row in pair if isinstance(row, Skipped)]
-    if reasons:
-        skipped[reasons[0]] += 1
-        return
-    before, after = (row for row in pair if isinstance(row, Prediction))
-    tally.add(number, before.query, (before.label, after.label), (before.scores, after.scores))
 
 
 def _listed(labels: set[str]) -> str:

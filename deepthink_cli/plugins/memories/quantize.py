@@ -46,7 +46,7 @@ def quantize(memory: str | Path, to: IntegerName, output: str | Path) -> Quantiz
     source = read_header(memory)
     header = save_quantized(source, _BITS[to], output)
     before, after = (load_memory(each.path) for each in (source, header))
-    changes, _ = tensor_changes(before, after)
+    changes = tensor_changes(before, after)
     assert changes is not None  # both have the same shapes
     return QuantizedFile(source, header, changes.whole)
 

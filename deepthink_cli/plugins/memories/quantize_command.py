@@ -45,7 +45,7 @@ def quantize(memory: MemoryFile, output: Output, to: To = "int8", *, common: Com
     if not common.as_json:
         report(
             f"size    {size(before)} -> {size(after)}, {result.share:.3f} of the bytes",
-            f"change  keys {change.keys or 0:.3%}, values {change.values or 0:.3%} "
+            f"change  keys {change.keys:.3%}, values {change.values:.3%} "
             f"(relative, iteration {result.header.metadata.kept[-1]})",
             f"labels  not compared; run: deepthink diff {memory} {output} ROWS",
         )
