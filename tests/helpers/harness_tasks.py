@@ -46,13 +46,6 @@ SHAPES: dict[str, dict[str, Any]] = {
         "generation_kwargs": WRITTEN,
         "metric_list": [MATCH],
     },
-    "whole-texts": {
-        "output_type": "loglikelihood_rolling",
-        **ALONE,
-        "doc_to_text": "",
-        "doc_to_target": "{{text}}",
-        "metric_list": [{"metric": "word_perplexity"}],
-    },
 }
 
 

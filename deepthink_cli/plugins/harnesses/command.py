@@ -36,9 +36,7 @@ def harness(arguments: Remaining = None) -> None:
 
     demonstrations=fixed: draw the demonstrations once for each task instead of for each row (per-doc).
 
-    keep=DIR: store the memories there, and read them again in later runs. memories=2: how many are held at once.
-
-    max_length, add_bos_token, prefix_token_id, enable_thinking: as those of the model hf.
+    max_length, add_bos_token, enable_thinking: as those of the model hf.
     """
     from deepthink_cli.plugins.harnesses.lm_eval.tasks import run_harness
 

@@ -51,7 +51,7 @@ class DeepThinkLighteval(LightevalModel):  # type: ignore[misc]  # lighteval is 
         engine = load_model(spec)
         options = arguments.harness
         self._tokenizer, self._most = spec.tokenizer, options.max_length or spec.limits.max_tokens() or 2048
-        self.memories = Memories(engine, arguments.method, options.memories, options.keep)
+        self.memories = Memories(engine, arguments.method)
         self.prompts = PromptManager(tokenizer=self._tokenizer)
         self._cache = _NoStore()
 

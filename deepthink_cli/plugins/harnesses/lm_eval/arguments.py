@@ -25,14 +25,11 @@ _DEFAULT_DEVICE = "cuda:0"  # the harness's default, also on machines without su
 
 
 class HarnessOptions(Options):
-    """The options of finding and keeping contexts, and of the tokenisation of the harness's own model."""
+    """The options of finding contexts, and of the tokenisation of the harness's own model."""
 
     demonstrations: Literal["per-doc", "fixed"] = "per-doc"
-    memories: int = Field(2, ge=1)
-    keep: Path | None = None
     max_length: int | None = Field(None, ge=2)
     add_bos_token: bool | None = None
-    prefix_token_id: int | None = Field(None, ge=0)
     enable_thinking: bool | None = None
 
     def tokenizer_of(self, spec: ModelSpec) -> Any:
@@ -57,23 +54,14 @@ class Arguments:
         """Check all arguments; raises InputError with one message for each mistake."""
         renamed = {_ALIASES.get(name, name): value for name, value in values.items() if value is not None}
         problems = Problems()
-        sections = {
-            "model": _of(renamed, [*ModelOptions.model_fields]),
-            "method": _of(renamed, _METHOD),
-            "harness": _of(renamed, [*HarnessOptions.model_fields]),
-        }
-        known = {name for section in sections.values() for name in section}
-        for name in renamed:
-            if name not in known:
-                with problems.collected():
-                    raise InputError(f"--model_args {name}: no such argument; {_advice(name)}")
-        with problems.collected():
-            model = _named(ModelOptions, sections["model"])
-        with problems.collected():
-            method = _named(MethodOptions, sections["method"])
-        with problems.collected():
-            harness = _named(HarnessOptions, sections["harness"])
-        problems.add(*map(_as_argument, refusals("harness", sections["method"], sections["method"])))
+        of_method = {name: renamed[name] for name in _METHOD if name in renamed}
+        known = {*ModelOptions.model_fields, *_METHOD, *HarnessOptions.model_fields}
+        for name in [name for name in renamed if name not in known]:
+            problems.add(Problem(f"--model_args {name}: no such argument; {_advice(name)}"))
+        model = problems.tried(_named, ModelOptions, renamed)
+        method = problems.tried(_named, MethodOptions, of_method)
+        harness = problems.tried(_named, HarnessOptions, renamed)
+        problems.add(*map(_as_argument, refusals("harness", of_method, of_method)))
         problems.raise_any()
         return cls(model, method.method, harness)
 
@@ -87,15 +75,12 @@ def device_of(device: str | None) -> str:
     return device
 
 
-def _of(values: Mapping[str, Any], names: list[str]) -> dict[str, Any]:
-    return {name: values[name] for name in names if name in values}
-
-
 def _named(kind: type[Any], values: Mapping[str, Any]) -> Any:
     """The options; errors name the argument instead of an option of the command line."""
     texts = {
         name: str(value) if isinstance(value, int | float) and _is_text(kind, name) else value
         for name, value in values.items()
+        if name in kind.model_fields
     }
     try:
         return kind.checked(**texts)

@@ -9,7 +9,7 @@ from deepthink_cli.errors import InputError
 
 NO_RESPONSE_CACHE = (
     "--use_cache: its keys are the prompt alone, without T and eta, so that a run would silently read the scores of "
-    "another one; omit it, and use --model_args keep=DIR, which stores memories under all that determines them"
+    "another one; omit it"
 )
 
 

@@ -24,9 +24,8 @@ Ids = tuple[int, ...]
 class Request:
     """A prompt and its continuation as the harness tokenises them, cut on the left to the model's length.
 
-    `start` tokens of the prompt are its context, whose text is `text`; `cut` tokens before them were removed. `moved`
-    says that the context ends before the end of its text, since a token holds characters of context and query.
-    `where` names the task and its row in messages.
+    `start` tokens of the prompt are its context, whose text is `text`; `cut` tokens before them were removed. `where`
+    names the task and its row in messages.
     """
 
     prompt: Ids
@@ -34,7 +33,6 @@ class Request:
     start: int = 0
     text: str = ""
     cut: int = 0
-    moved: bool = False
     task: str = ""
     where: str = ""
 
@@ -74,9 +72,8 @@ def request_of(
     shared = common_length(alone, prompt)
     # The last token of the prompt predicts the continuation, so it belongs to the query.
     start = max(0, min(shared, len(prompt) - 1) - cut)
-    moved = shared < len(alone)
     return Request(
-        tuple(prompt[cut:]), tuple(continuation), start, context.context, cut, moved, context.where[0], context.place
+        tuple(prompt[cut:]), tuple(continuation), start, context.context, cut, context.where[0], context.place
     )
 
 
@@ -112,33 +109,23 @@ def queries_of(requests: Sequence[Request], group: Group) -> tuple[list[Tokenize
 FEW = 3  # contexts of a task that are not worth a warning
 
 
-def cost_warnings(requests: Sequence[Request], groups: Sequence[Group], iterations: int) -> list[str]:
-    """A warning, with the tokens to be read, for each task with a context of its own for at least half of its prompts.
-
-    A reading after the first attends to twice as many tokens; the estimate counts tokens that are fed.
-    """
-    contexts: dict[str, dict[int, int]] = {}  # of a task: the tokens of each context, by its group
-    prompts: dict[str, dict[tuple[int, ...], int]] = {}  # of a task: the tokens that plain scoring feeds
+def tell_contexts(requests: Sequence[Request], groups: Sequence[Group], iterations: int) -> None:
+    """Log how many contexts each task has: a warning if most prompts have one of their own, or none has any."""
+    contexts: dict[str, set[int]] = {}  # of a task: the numbers of its groups
+    prompts: dict[str, set[Ids]] = {}
     for number, group in enumerate(groups):
         for request in (requests[each] for each in group.numbers):
-            if group.start:
-                contexts.setdefault(request.task, {})[number] = group.start
-            longest = prompts.setdefault(request.task, {})
-            longest[request.prompt] = max(longest.get(request.prompt, 0), request.fed)
-    return [
-        _warning(task, list(lengths.values()), list(prompts[task].values()), iterations)
-        for task, lengths in contexts.items()
-        if iterations > 1 and len(lengths) > FEW and 2 * len(lengths) >= len(prompts[task])
-    ]
-
-
-def _warning(task: str, contexts: Sequence[int], prompts: Sequence[int], iterations: int) -> str:
-    plain = sum(prompts)
-    ours = iterations * sum(contexts) + max(0, plain - sum(contexts))
-    return (
-        f"task {task}: {len(contexts)} distinct contexts for {len(prompts)} prompts, each read {iterations} times: "
-        f"{ours:,} tokens, {ours / plain:.1f} times as many as plain scoring; demonstrations=fixed draws them once"
-    )
+            contexts.setdefault(request.task, set()).update([number] if group.start else [])
+            prompts.setdefault(request.task, set()).add(request.prompt)
+    for task, of_task in prompts.items():
+        count, others = len(contexts[task]), len(of_task)
+        told = f"task {task}: {count} distinct contexts for {others} prompts, each read {iterations} times"
+        if not count:
+            logger.warning(f"task {task}: nothing precedes its queries: T = {iterations} has no effect")
+        elif count > FEW and 2 * count >= others:
+            logger.warning(f"{told}; demonstrations=fixed draws them once")
+        else:
+            logger.info(told)
 
 
 logger = logging.getLogger("lm_eval.models.deepthink")
@@ -167,7 +154,7 @@ def likelihoods(memories: Memories, requests: Sequence[Request], quiet: bool = F
 
 
 def checked_groups(memories: Memories, requests: Sequence[Request]) -> list[Group]:
-    """The requests by their context, with a warning of costly groups; raises as `likelihoods` does."""
+    """The requests by their context, whose number is told; raises as `likelihoods` does."""
     groups, limits = grouped(requests), memories.engine.limits
     for group in groups:
         longest = max((requests[number] for number in group.numbers), key=lambda request: request.fed)
@@ -179,8 +166,8 @@ def checked_groups(memories: Memories, requests: Sequence[Request]) -> list[Grou
                 f"{longest.where}: too long: {longest.fed} tokens, {memories.engine.identity.id} holds {most} "
                 f"({limits.reason()}); set --model_args max_length={most}"
             )
-    for warning in cost_warnings(requests, groups, memories.method.iterations):
-        logger.warning(warning)
+    if memories.method.iterations > 1:
+        tell_contexts(requests, groups, memories.method.iterations)
     return groups
 
 
@@ -193,14 +180,6 @@ def memory_of(memories: Memories, requests: Sequence[Request], group: Group) -> 
 MAX_NEW = 256  # tokens that the harness's own model writes where a task does not say
 _OF_SAMPLING = {"top_k", "min_p", "typical_p"}  # without effect on greedy decoding
 _NEUTRAL: dict[str, Any] = {"num_beams": 1, "repetition_penalty": 1.0, "no_repeat_ngram_size": 0, "use_cache": True}
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """The options for continuing a prompt: the text ends at a string of `stop`."""
-
-    decoding: Decoding
-    stop: tuple[str, ...]
 
 
 def generated(
@@ -221,19 +200,19 @@ def generated(
     with tqdm(total=len(requests), disable=quiet, desc=f"Generating, T = {model.memories.method.iterations}") as bar:
         for group in checked_groups(model.memories, requests):
             memory = memory_of(model.memories, requests, group)
-            by_wanted: dict[Wanted, list[int]] = {}
+            by_wanted: dict[Decoding, list[int]] = {}
             for number in group.numbers:
                 by_wanted.setdefault(wanted[number], []).append(number)
             for each, numbers in by_wanted.items():
                 prompts = [Prompt(requests[n].prompt[group.start :], n, requests[n].where) for n in numbers]
-                written = continuations(model.engine, memory, prompts, each.decoding)
+                written = continuations(model.engine, memory, prompts, each)
                 for number, continuation in zip(numbers, written, strict=True):
                     texts[number] = _text(model, continuation.token_ids, each.stop)
                 bar.update(len(numbers))
     return texts
 
 
-def _wanted(model: DeepThinkLM, context: SplitContext, options: Mapping[str, Any]) -> Wanted:
+def _wanted(model: DeepThinkLM, context: SplitContext, options: Mapping[str, Any]) -> Decoding:
     from lm_eval.models.utils import handle_stop_sequences, normalize_gen_kwargs
 
     from deepthink_cli.engine.decoding import Decoding
@@ -250,19 +229,18 @@ def _wanted(model: DeepThinkLM, context: SplitContext, options: Mapping[str, Any
                 f"task {context.where[0]}: generation argument {name}={value} is not supported; "
                 "texts are written greedily, or sampled with temperature and top_p"
             )
-    decoding = Decoding.checked(
+    return Decoding.checked(
         temperature=temperature if sampled else 0.0, top_p=top_p if sampled else 1.0, max_new_tokens=new, stop=stop
     )
-    return Wanted(decoding, stop)
 
 
-def _request(model: DeepThinkLM, context: SplitContext, wanted: Wanted) -> Request:
+def _request(model: DeepThinkLM, context: SplitContext, wanted: Decoding) -> Request:
     """The prompt, cut on the left so that the new tokens fit the model."""
-    remaining = model.max_length - wanted.decoding.max_new_tokens
+    remaining = model.max_length - wanted.max_new_tokens
     task = context.where[0]
     if remaining < 1:
         raise InputError(
-            f"task {task}: {wanted.decoding.max_new_tokens} new tokens, the model holds {model.max_length}; "
+            f"task {task}: {wanted.max_new_tokens} new tokens, the model holds {model.max_length}; "
             "use --gen_kwargs max_gen_toks=N with a smaller N"
         )
     prompt = model.prompt_ids(context) or [model.prefix_token_id]

@@ -8,11 +8,11 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from types import TracebackType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.errors import DeepThinkError, InputError, Problem
 from deepthink_cli.io.documents import RUN_CODE, check_allows_no_code
@@ -25,17 +25,10 @@ from deepthink_cli.plugins.harnesses.lm_eval.contexts import (
     split_in_turn,
 )
 
+if TYPE_CHECKING:
+    from deepthink_cli.plugins.harnesses.lm_eval.model import DeepThinkLM
+
 Task = Any  # lm_eval.api.task.Task, which is not typed
-
-
-class PreparesTasks(Protocol):
-    """A model of the harness that wants its tasks prepared."""
-
-    def prepare(self, tasks: Mapping[str, Task]) -> None:
-        """Prepare the tasks, by name, before their prompts are written."""
-
-    def split_turns(self, turns: Turns, written: str) -> str:
-        """A written conversation, split before its query."""
 
 
 @contextmanager
@@ -47,6 +40,8 @@ def prepared_tasks() -> Iterator[None]:
 
     def evaluate(lm: Any, task_dict: Any, *arguments: Any, **options: Any) -> Any:
         if hasattr(lm, "split_turns"):
+            if options.get("cache_requests"):
+                raise InputError("--cache_requests: its key does not name the demonstrations; omit it")
             lm.prepare(task_dict["tasks"])
         return plain(lm, task_dict, *arguments, **options)
 
@@ -57,7 +52,7 @@ def prepared_tasks() -> Iterator[None]:
         evaluator.evaluate = plain
 
 
-def carry_splits(task: Task, model: PreparesTasks) -> None:
+def carry_splits(task: Task, model: DeepThinkLM) -> None:
     """Make the prompts of a task carry where the query begins.
 
     What the task does not write with its turns, as no task of the harness does, stays unsplit.
@@ -108,7 +103,7 @@ def _recording(task: Task) -> Iterator[list[list[Any]]]:
         del task.build_qa_turn
 
 
-def _split(model: PreparesTasks, context: str, asked: Sequence[Any], turns: Turns | None) -> str:
+def _split(model: DeepThinkLM, context: str, asked: Sequence[Any], turns: Turns | None) -> str:
     """A prompt with its split, from the turns of its query; unsplit if these are not at its end."""
     if turns is None:
         query = "".join(turn.to_text() for turn in asked)
@@ -141,21 +136,6 @@ def fix_demonstrations(task: Task) -> None:
         return rows if len(rows) == n else draw(n, eval_doc=eval_doc, **options)
 
     sampler.sample = sample
-
-
-def refuse_cached_prompts(task: Task) -> None:
-    """Make a task with fixed demonstrations raise InputError for prompts of the harness's cache."""
-    plain: Callable[..., None] = task.build_all_requests
-
-    def build_all_requests(*arguments: Any, **options: Any) -> None:
-        if options.get("cache_requests"):
-            raise InputError(
-                "--cache_requests: its key does not name the demonstrations, so that demonstrations=fixed would read "
-                "prompts with others; omit one of the two"
-            )
-        plain(*arguments, **options)
-
-    task.build_all_requests = build_all_requests
 
 
 COMMANDS = ("run", "ls", "validate")
