@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from types import FrameType
 from typing import Any, TypeVar
 
 Answer = TypeVar("Answer")
+
+
+def free_port() -> int:
+    """A port of this machine on which nothing listens."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return int(free.getsockname()[1])
 
 
 def while_serving(serve: Callable[[], Any], client: Callable[[], Answer], sent: int = signal.SIGTERM) -> Answer:

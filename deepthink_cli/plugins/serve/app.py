@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
@@ -17,17 +16,14 @@ from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from deepthink_cli.data.examples import Query, Skipped
 from deepthink_cli.errors import DeepThinkError, InputError, out_of_memory, ran_out_of_memory
 from deepthink_cli.events import Detail, Tell, silent
 from deepthink_cli.io.text import json_line, size
 from deepthink_cli.plugins.serve.batches import Batches, Overloaded
-from deepthink_cli.plugins.serve.metrics import CONTENT_TYPE, Metrics
 from deepthink_cli.plugins.serve.options import ServeOptions
 from deepthink_cli.plugins.serve.refusals import KIND, RETRY, Crowded, OwnHost, Token, refusal
-from deepthink_cli.plugins.serve.schema import Health, Mistake, Mistakes, openapi
 from deepthink_cli.plugins.serve.served import ServedMemory, TooManyRows, without_place
 from deepthink_cli.prediction.rows import RowWriter
 from deepthink_cli.scoring.pipeline import CHUNK, Part
@@ -46,25 +42,18 @@ class Server:
         self, labeller: ServedMemory, options: ServeOptions, token: str | None = None, tell: Tell = silent
     ) -> None:
         self.labeller, self.options, self.token, self.tell = labeller, options, token, tell
-        self.metrics, self.unfinished = Metrics(), 0  # bytes of the bodies of requests
+        self.unfinished = 0  # bytes of the bodies of requests
         self.connections: Callable[[], int] = lambda: 0
-        self.batches: Batches[Query | Skipped, Part] = Batches(self._label, CHUNK, options.max_waiting)
-        example = dict.fromkeys(labeller.demonstrations.template.text_fields, "...")
-        self.document = openapi(example, token is not None)
+        self.batches: Batches[Query | Skipped, Part] = Batches(labeller, CHUNK, options.max_waiting)
 
     def app(self) -> Starlette:
         """The application."""
-        middleware = [Middleware(_Counted, self.metrics), Middleware(Crowded, lambda: self.connections())]
+        middleware = [Middleware(Crowded, lambda: self.connections())]
         if self.token is not None:
             middleware.append(Middleware(Token, self.token))
-        elif self.options.socket is None:
+        else:
             middleware.append(Middleware(OwnHost, ["localhost", "127.0.0.1", "[::1]", self.options.host]))
-        routes = [
-            Route("/predict", self.predict, methods=["POST"]),
-            Route("/health", self.health),
-            Route("/metrics", self.show_metrics),
-            Route("/openapi.json", self.show_openapi),
-        ]
+        routes = [Route("/predict", self.predict, methods=["POST"]), Route("/health", self.health)]
         handlers = {HTTPException: _refused, ClientDisconnect: self._hung_up, Exception: _failed}
         return Starlette(routes=routes, middleware=middleware, exception_handlers=handlers)
 
@@ -72,7 +61,7 @@ class Server:
         """Label the rows of a request."""
         if not self.labeller.loaded:
             raise HTTPException(503, "the model is being loaded; try again later", RETRY)
-        began, skip = time.perf_counter(), _skips(request)
+        skip = _skips(request)
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() != KIND:
             raise HTTPException(415, f"send the header Content-Type: {KIND}")
         async with self._body(request) as body:
@@ -88,11 +77,8 @@ class Server:
         answers = await self._answers(rows, alone=not single)
         predicted = [each for answer in answers for each in answer]
         failed = [(index, each) for index, answer in enumerate(answers) for each in answer if isinstance(each, Skipped)]
-        self.metrics.rows += len(rows) - len(failed)
-        self.metrics.errors += len(failed)
         if not skip and (mistakes := _mistakes(failed)):
             return _json(mistakes, 422)
-        self.metrics.answered(time.perf_counter() - began)
         made: list[Mapping[str, Any]] = []
         RowWriter(self.labeller.form, made.extend)(predicted)
         written = list(map(_placeless, made))
@@ -136,41 +122,26 @@ class Server:
             known = ran_out_of_memory(error)
             raise HTTPException(500, out_of_memory(error) if known else f"the model failed: {error!r}") from error
 
-    def _label(self, rows: Sequence[Query | Skipped]) -> list[Part]:
-        self.metrics.batches += 1
-        return self.labeller(rows)
-
     async def _hung_up(self, request: Request, error: Exception) -> Response:
-        """What is counted for a client that hung up within its body, and never sent (nginx has this status for it)."""
+        """The answer, never sent, to a client that hung up within its body (nginx has this status for it)."""
         self.tell(Detail("a client hung up within the body of its request"))
         return Response(status_code=499)
 
     async def health(self, request: Request) -> Response:
         """What is served, and whether the model is loaded."""
         served = self.labeller
-        return _json(
-            Health(
-                status="ok" if served.loaded else "loading",
-                version=version("deepthink-cli"),
-                memory=served.scorer.memory.sha256 or "",
-                model=served.scorer.memory.provenance.model.id,
-                iterations=list(served.scorer.memory.iterations),
-                calibrate=list(served.scorer.calibrate),
-                scoring=served.scorer.scoring.recorded,
-                max_rows=self.options.max_rows,
-                waiting=self.batches.waiting,
-            ).model_dump(),
-            200 if served.loaded else 503,
-            None if served.loaded else RETRY,
-        )
-
-    async def show_metrics(self, request: Request) -> Response:
-        """The counters."""
-        return Response(self.metrics.text(self.batches.waiting), headers={"Content-Type": CONTENT_TYPE})
-
-    async def show_openapi(self, request: Request) -> Response:
-        """The description of all requests."""
-        return _json(self.document)
+        about = {
+            "status": "ok" if served.loaded else "loading",
+            "version": version("deepthink-cli"),
+            "memory": served.scorer.memory.sha256,
+            "model": served.scorer.memory.provenance.model.id,
+            "iterations": list(served.scorer.memory.iterations),
+            "calibrate": list(served.scorer.calibrate),
+            "scoring": served.scorer.scoring.recorded,
+            "max_rows": self.options.max_rows,
+            "waiting": self.batches.waiting,
+        }
+        return _json(about, 200 if served.loaded else 503, None if served.loaded else RETRY)
 
 
 def _skips(request: Request) -> bool:
@@ -183,12 +154,12 @@ def _skips(request: Request) -> bool:
 def _mistakes(rows: Any) -> dict[str, Any]:
     """The body that names the rows, of (index, row), that were skipped; empty if there are none."""
     errors = [
-        Mistake(index=index, message=without_place(str(problem)))
+        {"index": index, "message": without_place(str(problem))}
         for index, row in rows
         if isinstance(row, Skipped)
         for problem in row.problems
     ]
-    return Mistakes(errors=errors).model_dump(exclude_none=True) if errors else {}
+    return {"errors": errors} if errors else {}
 
 
 def _placeless(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -206,18 +177,3 @@ async def _refused(request: Request, error: Exception) -> Response:
 
 async def _failed(request: Request, error: Exception) -> Response:
     return refusal(500, f"a bug in deepthink: {error!r}")
-
-
-class _Counted:
-    """Counts every request by the status of its answer."""
-
-    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
-        self.app, self.metrics = app, metrics
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async def counted(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                self.metrics.requests[message["status"]] += 1
-            await send(message)
-
-        await self.app(scope, receive, counted)

@@ -17,13 +17,13 @@ from deepthink_cli.cli.process import raising_ctrl_c
 from deepthink_cli.cli.scoring_options import ScoringOptions
 from deepthink_cli.errors import DeepThinkError, Problems, installing
 from deepthink_cli.model.options import ModelOptions
-from deepthink_cli.plugins.serve.options import TOKEN, ServeOptions
+from deepthink_cli.plugins.serve.options import TOKEN, ServeOptions, address_of
 from deepthink_cli.scoring.scoring import Scoring
 
 
 @about(
     "serve mem.safetensors --port 8000",
-    first="at calibrate host port socket token_file max_waiting device quiet",
+    first="at calibrate host port token_file max_waiting device quiet",
     variables=[TOKEN],
 )
 @grouped
@@ -40,15 +40,13 @@ def serve(
 ) -> None:
     """Load a memory and its model, and label rows sent over HTTP.
 
-    Labels are those of predict. POST /predict takes a row or a list of rows; /openapi.json describes it. One-row
-    requests that arrive together are scored together. Ctrl-C or SIGTERM ends it when the requests that have arrived are
-    answered.
+    Labels are those of predict. POST /predict takes a row or a list of rows. One-row requests that arrive together are
+    scored together. Ctrl-C or SIGTERM ends it when the requests that have arrived are answered.
     """
     from deepthink_cli.prediction.scorer import Scorer
 
     if missing := [name for name in ("starlette", "uvicorn") if find_spec(name) is None]:
         raise DeepThinkError(f"{' and '.join(missing)}: not installed; {installing('serve')}")
-    from deepthink_cli.plugins.serve.listening import address_of, listening
 
     model, problems, names, token = for_memory(context, model), Problems(), tuple[str, ...](), None
     model_options = problems.tried(model.checked)
@@ -58,7 +56,7 @@ def serve(
         options = listen.checked()
         token = options.token()
     problems.raise_any()
-    with listening(options) as listener, Show(common) as tell:
+    with options.listen() as listener, Show(common) as tell:
         from deepthink_cli.plugins.serve.app import Server
         from deepthink_cli.plugins.serve.serve import serve as answer
         from deepthink_cli.plugins.serve.served import ServedMemory

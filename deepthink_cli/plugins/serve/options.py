@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import socket
 from pathlib import Path
 from typing import Annotated
 
@@ -29,10 +30,6 @@ class ServeOptions(Options):
         Field(ge=0, le=65535),
         Flag(LISTEN, "Port to listen on; 0 takes a free one.", "PORT", hint="a port, from 0 to 65535"),
     ] = 8000
-    socket: Annotated[
-        Path | None,
-        Flag(LISTEN, "Listen on a Unix socket, which only your user can open.", "PATH", variable=False),
-    ] = None
     token_file: Annotated[
         Path | None,
         Flag(
@@ -80,11 +77,28 @@ class ServeOptions(Options):
 
     @property
     def is_local(self) -> bool:
-        """Whether it listens on a Unix socket, or on an address that only this machine reaches."""
+        """Whether it listens on an address that only this machine reaches."""
         try:
-            return self.socket is not None or ipaddress.ip_address(self.host).is_loopback
+            return ipaddress.ip_address(self.host).is_loopback
         except ValueError:
             return self.host == "localhost"
+
+    def listen(self) -> socket.socket:
+        """A socket that listens there; raises InputError for an address that is none, or is in use."""
+        family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
+        try:
+            return socket.create_server((self.host, self.port), family=family)
+        except socket.gaierror as error:
+            raise InputError.of("host", self.host, f"no address ({error.strerror}); use 127.0.0.1") from error
+        except OSError as error:
+            reason = f"not on {self.host} ({os.strerror(error.errno or 0)}); name another port, or 0 for a free one"
+            raise InputError.of("port", self.port, reason) from error
+
+
+def address_of(listener: socket.socket) -> str:
+    """The address of a socket as clients write it: `http://127.0.0.1:8000`."""
+    host, port, *_ = listener.getsockname()
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def _first_line(path: Path) -> str:

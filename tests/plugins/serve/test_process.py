@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
-import os
+import re
 import signal
 import socket
 import subprocess
@@ -18,13 +18,11 @@ import httpx
 import pytest
 from helpers.imports import modules_of
 from helpers.said import Captured, refused
-from helpers.served import while_serving
+from helpers.served import free_port, while_serving
 from helpers.waiting import wait_until
 
 from deepthink_cli.cli.main import run
 from deepthink_cli.errors import InputError
-from deepthink_cli.plugins.serve.listening import listening
-from deepthink_cli.plugins.serve.options import ServeOptions
 from deepthink_cli.plugins.serve.served import ServedMemory
 
 HELD = """
@@ -43,33 +41,23 @@ main()
 """
 
 
-class Connection(http.client.HTTPConnection):
-    """A connection to a Unix socket."""
-
-    def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.connect(self.host)
-
-
 @pytest.mark.parametrize(
     ("sent", "code"), [(signal.SIGTERM, 0), pytest.param(signal.SIGINT, 130, marks=pytest.mark.soak)]
 )
 def test_a_signal_ends_the_process_after_the_request_in_flight_is_answered(
-    memory: Path, tmp_path: Path, sent: signal.Signals, code: int
+    memory: Path, sent: signal.Signals, code: int
 ) -> None:
-    path = tmp_path / "socket"
-    command = [sys.executable, "-c", HELD, "serve", str(memory), "--socket", str(path)]
+    command = [sys.executable, "-c", HELD, "serve", str(memory), "--port", "0"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     while "serving" not in (line := process.stderr.readline()):
         assert line
-    connection = Connection(str(path))
+    connection = http.client.HTTPConnection(re.search(r"at http://([\d.:]+);", line)[1])
     connection.request("POST", "/predict", json.dumps({"review": "a kind film"}), {"Content-Type": "application/json"})
     assert process.stderr.readline() == "labelling\n"
     process.send_signal(sent)
     answer = connection.getresponse()
     assert (answer.status, json.loads(answer.read())["index"]) == (200, 0)
     assert process.wait(10) == code
-    assert not path.exists()
 
 
 def test_an_address_that_others_reach_needs_a_token_which_is_said_without_torch(
@@ -104,26 +92,9 @@ def test_a_token_file_that_holds_no_token_is_refused(
     assert message in refused(capsys, "serve", memory, "--token-file", path)
 
 
-def test_places_in_use_are_refused_and_an_abandoned_socket_is_not(
-    memory: Path, tmp_path: Path, capsys: Captured
-) -> None:
+def test_a_port_in_use_is_refused(memory: Path, capsys: Captured) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
-        assert run(["serve", str(memory), "--port", str(other.getsockname()[1])]) == 2
-    assert "name another port" in capsys.readouterr().err
-    path = tmp_path / "socket"
-    path.write_text("")
-    options = ServeOptions.checked(socket=path)
-    with pytest.raises(InputError, match="is a file and no socket"), listening(options):
-        pass
-    path.unlink()
-    with socket.socket(socket.AF_UNIX) as abandoned:
-        abandoned.bind(str(path))
-        abandoned.listen()
-        with pytest.raises(InputError, match="another process listens on it"), listening(options):
-            pass
-    with listening(options):
-        assert os.stat(path).st_mode & 0o777 == 0o600
-    assert not path.exists()
+        assert "name another port" in refused(capsys, "serve", memory, "--port", other.getsockname()[1])
 
 
 ROW = {"review": "a kind film"}
@@ -147,19 +118,17 @@ def held(monkeypatch: pytest.MonkeyPatch) -> Event:
     return event
 
 
-def client_of(path: Path) -> httpx.Client:
-    """A client of the socket, once there is one."""
-    wait_until(path.exists)
-    return httpx.Client(
-        transport=httpx.HTTPTransport(uds=str(path), retries=5), base_url="http://localhost", timeout=90
-    )
+def client_of(port: int) -> httpx.Client:
+    """A client of the server, once there is one."""
+    transport = httpx.HTTPTransport(retries=8)
+    return httpx.Client(transport=transport, base_url=f"http://127.0.0.1:{port}", timeout=90)
 
 
-def test_until_the_model_is_loaded_requests_are_told_to_try_again(memory: Path, tmp_path: Path, held: Event) -> None:
-    path = tmp_path / "socket"
+def test_until_the_model_is_loaded_requests_are_told_to_try_again(memory: Path, held: Event) -> None:
+    port = free_port()
 
     def asked() -> None:
-        with client_of(path) as client:
+        with client_of(port) as client:
             refused = client.post("/predict", json=ROW)
             assert (refused.status_code, refused.headers["Retry-After"]) == (503, "1")
             assert refused.json() == {"errors": [{"message": "the model is being loaded; try again later"}]}
@@ -170,48 +139,28 @@ def test_until_the_model_is_loaded_requests_are_told_to_try_again(memory: Path, 
             assert client.get("/health").json()["status"] == "ok"
             assert client.post("/predict", json=ROW).json()["index"] == 0
 
-    while_serving(lambda: run(["serve", str(memory), "--socket", str(path), "-q"]), asked)
-    assert not path.exists()
-
-
-def test_a_socket_is_removed_only_by_the_server_that_made_it(tmp_path: Path) -> None:
-    path = tmp_path / "socket"
-    options = ServeOptions.checked(socket=path)
-    with listening(options) as first:
-        first.close()  # as a server does before it answers the last requests
-        with listening(options):
-            made = path.lstat().st_ino
-            with pytest.raises(InputError, match="another process listens on it"), listening(options):
-                pass
-            assert path.lstat().st_ino == made
-        assert not path.exists()
-        with socket.socket(socket.AF_UNIX) as other:
-            other.bind(str(path))
-    assert path.exists()
+    while_serving(lambda: run(["serve", str(memory), "--port", str(port), "-q"]), asked)
 
 
 def test_a_model_that_cannot_be_loaded_ends_the_server_with_the_reason(
-    memory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+    memory: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
     def failing(*_: object) -> None:
         raise InputError("made by another model")
 
     monkeypatch.setattr(ServedMemory, "load", failing)
-    assert run(["serve", str(memory), "--socket", str(tmp_path / "socket")]) == 2
+    assert run(["serve", str(memory), "--port", "0"]) == 2
     assert capsys.readouterr().err == "deepthink: made by another model\n"
-    assert os.listdir(tmp_path) == []
 
 
 @pytest.mark.parametrize(("sent", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
-def test_a_signal_ends_a_server_that_loads(
-    sent: signal.Signals, code: int, memory: Path, tmp_path: Path, held: Event
-) -> None:
-    path, codes = tmp_path / "socket", list[int]()
+def test_a_signal_ends_a_server_that_loads(sent: signal.Signals, code: int, memory: Path, held: Event) -> None:
+    port, codes = free_port(), list[int]()
 
     def asked() -> None:
-        with client_of(path) as client:
+        with client_of(port) as client:
             assert client.get("/health").status_code == 503
 
-    while_serving(lambda: codes.append(run(["serve", str(memory), "--socket", str(path)])), asked, sent)
+    while_serving(lambda: codes.append(run(["serve", str(memory), "--port", str(port)])), asked, sent)
     assert codes == [code]
     held.set()

@@ -21,8 +21,7 @@ from starlette.types import ASGIApp
 
 from deepthink_cli.cli.main import run
 from deepthink_cli.plugins.serve.app import Server
-from deepthink_cli.plugins.serve.listening import address_of, listening
-from deepthink_cli.plugins.serve.options import ServeOptions
+from deepthink_cli.plugins.serve.options import ServeOptions, address_of
 from deepthink_cli.plugins.serve.served import ServedMemory
 from deepthink_cli.prediction.scorer import Scorer
 
@@ -50,7 +49,7 @@ def memory(models: Models, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @contextmanager
 def serving(app: ASGIApp, options: ServeOptions) -> Iterator[str]:
     """The address of an application."""
-    with listening(options) as listener:
+    with options.listen() as listener:
         server = uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="off"))
         thread = threading.Thread(target=server.run, args=([listener],))
         thread.start()
