@@ -154,10 +154,9 @@ def _write(record: Record, folder: Path) -> Path:
     except OSError as error:
         raise DeepThinkError.of("output", path.parent, f"cannot be made: {error.strerror}") from error
     rows, content = 0, hashlib.sha256()
-    lines = instances(record.results, record.id, record.model_id, VERSION)
-    if (first := next(lines, None)) is not None:
+    if any(find_samples(folder_of(result), result) for result in record.results):
         with writing(samples) as file:
-            for line in _with_first(first, lines):
+            for line in instances(record.results, record.id, record.model_id, VERSION):
                 text = json_line(line)
                 rows += 1
                 content.update(text.encode())
@@ -167,11 +166,6 @@ def _write(record: Record, folder: Path) -> Path:
     with writing(path) as file:
         file.write(json_line(aggregate(record, rows, content.hexdigest())))
     return path
-
-
-def _with_first(first: dict[str, Any], rest: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    yield first
-    yield from rest
 
 
 def aggregate(record: Record, samples: int, checksum: str) -> dict[str, Any]:
@@ -229,13 +223,6 @@ def _result(result: Result, metric: str, value: float) -> dict[str, Any]:
         "metric_config": {"evaluation_description": _METRICS[metric], **config, "lower_is_better": False, **unit},
         "score_details": {
             "score": value,
-            "details": {
-                "majority": _text(result.majority),
-                "chance": _text(result.chance),
-                "ties": _text(result.ties),
-                "accuracy_mean_per_token": _text(result.accuracy_mean_per_token),
-                "skipped": _text(sum(result.skipped.values())),
-            },
             "uncertainty": _uncertainty(result) if metric == "accuracy" else {"num_samples": result.n},
         },
         "generation_config": {"generation_args": {}, "additional_details": _details(result)},

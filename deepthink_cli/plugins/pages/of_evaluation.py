@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from deepthink_cli.artifact.metadata import method_text, origin_lines, prompt_lines
 from deepthink_cli.evaluation.by_iteration import Evaluation
 from deepthink_cli.evaluation.metrics import confusion_table
 from deepthink_cli.evaluation.report import EvaluationReport
@@ -13,7 +14,6 @@ from deepthink_cli.plugins.pages.samples import Group, Samples
 from deepthink_cli.provenance import RecordedTechnique
 from deepthink_cli.scoring.prediction import Prediction
 from deepthink_cli.techniques.registry import first_reading
-from deepthink_cli.updates.registry import values_of
 
 
 class Observed:
@@ -94,34 +94,18 @@ def _about_samples(calibration: str) -> list[str]:
 
 def _settings(report: EvaluationReport) -> dict[str, str]:
     made = report.memory.provenance
-    model, method, demonstrations = made.model, made.method, made.demonstrations
-    settings: dict[str, str | None] = {
+    method, read = made.method, made.demonstrations
+    return {
         "memory": report.memory.name,
-        "memory sha256": report.memory.sha256,
-        "model": model.id,
-        "revision": model.revision,
-        "dtype": model.dtype,
-        "quantize": model.quantize,
-        "weights sha256": model.weights_sha256,
-        **{name: f"{value:g}" for name, value in values_of(method.update).items()},
-        "positions": method.positions,
-        "iterations": str(method.iterations),
-        "technique": str(made.technique or ""),
-        "demonstrations": str(len(demonstrations.examples)),
-        "demonstrations sha256": demonstrations.sha256,
-        "tokens of the demonstrations": str(len(demonstrations.token_ids)),
-        "template": demonstrations.template.pattern if demonstrations.chat is None else str(demonstrations.chat),
-        "labels": ", ".join(demonstrations.labels),
-        "selected": str(made.selected or ""),
-        "seed": None if made.seed is None else str(made.seed),
+        "sha256": report.memory.sha256 or "",
+        **origin_lines(made, method_text(method.iterations, str(method.update), method.positions)),
+        **prompt_lines(read.labels, read.template, read.chat),
         "rows": report.split,
-        "protocol": report.protocol,
+        "protocol": report.protocol or "none",
         "scoring": str(report.scorer.scoring),
-        "calibration": ", ".join(report.calibrate),
-        "ensemble": ", ".join(report.ensemble),
+        "calibration": ", ".join(report.calibrate) or "none",
         "seconds": f"{report.seconds:.1f}",
     }
-    return {name: value for name, value in settings.items() if value}
 
 
 BANDS = "Bands are 95 % intervals: Wilson's of accuracies, Student's of means."

@@ -7,17 +7,16 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import io
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.io.text import printable
 from deepthink_cli.plugins.pages.samples import Samples
-from deepthink_cli.report.style import COLOURS, GREY, MARKERS, METADATA, STYLE
+from deepthink_cli.report.style import COLOURS
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -60,8 +59,8 @@ class Series:
     """One line of a chart.
 
     `values` has one number for each of the chart's iterations, None where there is none; `low` and `high` bound its
-    band, and are empty without one; `notes` are the texts that name the values. `colour` numbers the colours and
-    markers of `report.style`; the same label has the same number in all charts.
+    band, and are empty without one; `notes` are the texts that name the values. `colour` numbers the colours
+    of `report.style`; the same label has the same number in all charts.
     """
 
     label: str
@@ -130,73 +129,6 @@ class WebPage:
     about_samples: Sequence[str] = field(default_factory=tuple)
 
 
-def chart_json(chart: Chart) -> dict[str, Any]:
-    """A chart as JSON values for the page's script."""
-    return {
-        "title": chart.title,
-        "unit": chart.unit,
-        "iterations": list(chart.iterations),
-        "level": chart.level,
-        "levelName": chart.level_name,
-        "series": [
-            {
-                "label": series.label,
-                "colour": series.colour,
-                "values": list(series.values),
-                "low": list(series.low),
-                "high": list(series.high),
-                "notes": list(series.notes),
-                "dashed": series.is_dashed,
-            }
-            for series in chart.series
-        ],
-    }
-
-
-SIZE = (4.6, 2.8)  # inches
-
-
-def picture_of(chart: Chart) -> str:
-    """The chart as a `data:` URL; the same chart gives the same text, independently of matplotlib settings."""
-    import matplotlib
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
-    from matplotlib.figure import Figure
-    from matplotlib.ticker import MaxNLocator
-
-    file = io.BytesIO()
-    with matplotlib.rc_context():
-        matplotlib.rcdefaults()
-        matplotlib.rcParams.update({**STYLE, "svg.fonttype": "none", "font.family": "sans-serif"})
-        figure = Figure(figsize=SIZE, layout="constrained")
-        FigureCanvasSVG(figure)
-        axes = figure.add_subplot()
-        for series in chart.series:
-            colour, label = COLOURS[series.colour % len(COLOURS)], _plain(series.label)
-            marker = "" if series.is_dashed else MARKERS[series.colour % len(MARKERS)]
-            style = "--" if series.is_dashed else "-"
-            axes.plot(chart.iterations, _numbers(series.values), color=colour, marker=marker, ls=style, label=label)
-            if series.low:
-                low, high = _numbers(series.low), _numbers(series.high)
-                axes.fill_between(chart.iterations, low, high, color=colour, alpha=0.15, linewidth=0)
-        if chart.level is not None:
-            axes.axhline(chart.level, color=GREY, linewidth=0.7, linestyle="-.", label=_plain(chart.level_name))
-        axes.set_xlabel("iterations T")
-        axes.set_ylabel(_plain(chart.unit))
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        figure.legend(loc="outside lower center", ncols=2, frameon=False)
-        figure.savefig(file, format="svg", metadata=METADATA[".svg"])
-    return f"data:image/svg+xml;base64,{base64.b64encode(file.getvalue()).decode()}"
-
-
-def _numbers(values: Sequence[float | None]) -> list[float]:
-    return [float("nan") if value is None else value for value in values]
-
-
-def _plain(text: str) -> str:
-    """Text in which matplotlib finds no mathematics."""
-    return text.replace("$", r"\$")
-
-
 PACKAGE = "deepthink_cli.plugins.pages"
 SCRIPTS = ("decode.js", "samples.js", "grid.js", "tables.js", "charts.js", "detail.js", "browser.js", "main.js")
 
@@ -209,12 +141,10 @@ def render(page: WebPage) -> str:
     """
     library, own = _asset("uPlot.iife.min.js"), "\n".join(_template(name) for name in SCRIPTS)
     styles = [_asset("uPlot.min.css"), _template("page.css")]
-    groups = [(group, [(chart, picture_of(chart)) for chart in group.charts]) for group in page.curves]
     template = _environment().get_template("page.html")
     return template.render(
         page=page,
-        groups=groups,
-        data={"colours": COLOURS, "charts": [[chart_json(chart) for chart in group.charts] for group in page.curves]},
+        data={"colours": COLOURS, "charts": [[asdict(chart) for chart in group.charts] for group in page.curves]},
         columns=[] if page.samples is None else page.samples.columns(),
         styles=styles,
         scripts=[library, own],

@@ -8,9 +8,9 @@ function seriesOf(line, colours) {
   return {
     label: line.label,
     stroke: colour,
-    width: line.dashed ? 1.2 : 2,
-    dash: line.dashed ? [4, 3] : DASHES[Math.floor(line.colour / colours.length) % DASHES.length],
-    points: {show: !line.dashed, size: 5, fill: colour},
+    width: line.is_dashed ? 1.2 : 2,
+    dash: line.is_dashed ? [4, 3] : DASHES[Math.floor(line.colour / colours.length) % DASHES.length],
+    points: {show: !line.is_dashed, size: 5, fill: colour},
     spanGaps: true,
     value: (plot, value, series, place) => (place === null ? "" : line.notes[place]),
   };
@@ -77,7 +77,7 @@ function drawChart(holder, chart, colours, height) {
     axes: [{...axisOf("iterations T", 34), incrs: STEPS, size: 28}, {...axisOf(chart.unit, 26), size: 44}],
     series: [{label: "T", value: (_, value) => value ?? ""}, ...chart.series.map((line) => seriesOf(line, colours))],
     padding: [8, 14, 0, 0],
-    legend: {live: true, markers: {width: 2, dash: (_, n) => (chart.series[n - 1]?.dashed ? "dashed" : "solid")}},
+    legend: {live: true, markers: {width: 2, dash: (_, n) => (chart.series[n - 1]?.is_dashed ? "dashed" : "solid")}},
     cursor: {drag: {x: false, y: false}, points: {size: 8}},
     hooks: {ready: [showLast], drawAxes: [drawBehind]},
   }, [chart.iterations, ...chart.series.map((line) => line.values)], holder);

@@ -57,7 +57,7 @@ class Detail {
     const {iterations} = this.samples.groupOf(row);
     const shares = iterations.map((t, place) => this.samples.sharesAt(row, place));
     const series = this.names(row).map((label, number) => ({
-      label, low: [], high: [], dashed: false, number,
+      label, low: [], high: [], is_dashed: false, number,
       values: shares.map((of) => 100 * of[number]),
       notes: shares.map((of) => `${(100 * of[number]).toFixed(1)} %`),
     }));

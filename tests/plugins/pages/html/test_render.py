@@ -12,7 +12,7 @@ from importlib.resources import files
 import pytest
 from helpers.web_pages import EVIL, ROWS, chart, samples_of, web_page
 
-from deepthink_cli.plugins.pages.page import PACKAGE, SCRIPTS, ChartGroup, Table, picture_of, render
+from deepthink_cli.plugins.pages.page import PACKAGE, SCRIPTS, ChartGroup, Table, render
 
 
 class Elements(HTMLParser):
@@ -79,13 +79,6 @@ def test_control_characters_are_shown_as_escapes() -> None:
     text = render(web_page(summary=["a\u202eb\x1b[31m", "half \udc80"]))
     assert "<p>a\\u202eb\\x1b[31m</p>" in text
     assert "<p>half \\udc80</p>" in text
-
-
-def test_curves_are_pictures_where_scripts_are_off() -> None:
-    text = render(web_page())
-    assert f'<noscript><img src="{picture_of(chart())}"' in text.replace("&#43;", "+")
-    svg = base64.b64decode(picture_of(chart("$x$ < 1")).partition(",")[2]).decode()
-    assert "$x$ &lt; 1" in svg
 
 
 def test_a_page_without_samples_says_so() -> None:
