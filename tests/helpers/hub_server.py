@@ -28,7 +28,6 @@ class HubState:
     served: Files = field(default_factory=dict)  # replaces the content of a path when it is downloaded
     endless: set[str] = field(default_factory=set)  # paths whose content never ends when it is downloaded
     sent: int = 0  # bytes of endless contents
-    licence: str | None = "apache-2.0"
 
     def files(self, repo: str, revision: str) -> Files | None:
         """The files of a branch, or of the commit with this id."""
@@ -200,8 +199,7 @@ class _Handler(BaseHTTPRequestHandler):
         if files is None:
             return self._send(404, {"error": "Invalid rev id"}, **{"X-Error-Code": "RevisionNotFound"})
         siblings = [_sibling(name, content) for name, content in files.items()]
-        card = {"license": self.hub.licence} if self.hub.licence else {}
-        return self._send(200, {"id": match[1], "sha": commit_of(files), "siblings": siblings, "cardData": card})
+        return self._send(200, {"id": match[1], "sha": commit_of(files), "siblings": siblings})
 
     def _resolve(self, path: str, body: bytes) -> bool:
         match = re.fullmatch(r"/([^/]+/[^/]+)/resolve/([^/]+)/(.+)", path)

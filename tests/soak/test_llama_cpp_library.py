@@ -99,7 +99,7 @@ class LlamaServer:
         return float(logs[token]) - math.log(math.fsum(map(math.exp, logs.values())))
 
 
-def difference(server: LlamaServer, engine: Engine, folder: Path, weights: str = "f32") -> float:
+def difference(server: LlamaServer, engine: Engine, folder: Path) -> float:
     """The largest difference of a score of T = 5 by the library from ours, after `export`."""
     reviews = DemonstrationSet.of([Example(text, label) for text, label in REVIEWS], TEMPLATE)
     demonstrations = tokenize_demonstrations(engine.tokenizer, reviews)
@@ -107,7 +107,7 @@ def difference(server: LlamaServer, engine: Engine, folder: Path, weights: str =
     save_memory([first, five], folder / "mem")
     server.save(demonstrations.token_ids, "saved")
     words = f"export {folder}/mem --to llama.cpp --state {folder}/slots/saved -o {folder}/slots/made"
-    assert run([*words.split(), "--weights", weights]) == 0
+    assert run(words.split()) == 0
     server.restore("made")
     queries = tokenize_queries(engine.tokenizer, demonstrations, QUERIES)
     theirs = [server.scores(demonstrations.token_ids, query, len(engine.tokenizer)) for query in queries]
@@ -122,14 +122,14 @@ def test_the_library_scores_a_tiny_memory_as_we_do(family: str, loaded: Loaded, 
 
 
 @pytest.mark.parametrize(
-    ("family", "cache", "weights"),
-    [("llama", F16, "f32"), ("gpt2", F32, "f16")],  # ggml computes GELU in float16
+    ("family", "cache"),
+    [("llama", F16), ("gpt2", F32)],  # ggml computes GELU in float16
 )
 def test_where_the_library_computes_in_float16_scores_are_near(
-    family: str, cache: int, weights: str, loaded: Loaded, models: Models, tmp_path: Path
+    family: str, cache: int, loaded: Loaded, models: Models, tmp_path: Path
 ) -> None:
     server = LlamaServer(write_gguf(models(family), tmp_path / "tiny.gguf"), tmp_path / "slots", cache, cache == F16)
-    assert difference(server, loaded(family), tmp_path, weights) <= 5e-2
+    assert difference(server, loaded(family), tmp_path) <= 5e-2
 
 
 def test_the_library_scores_a_memory_of_a_real_model_as_we_do(soak: Soak, tmp_path: Path) -> None:
@@ -141,4 +141,4 @@ def test_the_library_scores_a_memory_of_a_real_model_as_we_do(soak: Soak, tmp_pa
     server = LlamaServer(as_float32(quantized, tmp_path / "float32.gguf"), tmp_path / "slots")
     assert difference(server, engine, tmp_path) <= 1e-4
     server = LlamaServer(quantized, tmp_path / "slots", F16, True)
-    assert difference(server, engine, tmp_path, "quantized") <= 0.5
+    assert difference(server, engine, tmp_path) <= 0.5

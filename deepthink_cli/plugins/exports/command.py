@@ -47,7 +47,7 @@ Output = Annotated[
 OneIteration = Annotated[str, Flag(METHOD, "Which kept iteration to write: a number, or last.", "T")]
 
 
-@about("export mem.safetensors --to peft -o adapter", first="to output at state weights json")
+@about("export mem.safetensors --to peft -o adapter", first="to output at state json")
 @grouped
 def export(
     context: typer.Context,

@@ -17,14 +17,11 @@ from deepthink_cli.events import Note
 from deepthink_cli.export import Export, Written
 from deepthink_cli.io.atomic import replacing
 from deepthink_cli.memory import Memory
-from deepthink_cli.plugins.exports.registry import Weights
 from deepthink_cli.plugins.exports.sequence_state import Block, SequenceState, parse_state
 from deepthink_cli.techniques.registry import trains
 
-# How far keys and values may differ from ours, as a share of the largest of their layer, by the weights' type.
-TOLERANCES: dict[str, float] = {"f32": 1e-4, "f16": 5e-3, "bf16": 2e-2, "quantized": 0.1}
+TOLERANCE = 0.1  # of keys and values, as a share of the largest of their layer; weights of 4 bits need most of it
 _DTYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
-_NAMES = {"float32": "f32", "float16": "f16", "bfloat16": "bf16"}
 Order = Callable[[Tensor], Tensor]
 
 
@@ -41,14 +38,12 @@ class SavedState:
 class Agreement:
     """The comparison of a state's own keys and values with one reading of the demonstrations by the memory's model.
 
-    `keys` and `values` are the largest differences, as shares of the largest value of their layer; `tolerance` is what
-    is allowed. `paired` says that the state holds the two halves of each head's keys in turn, as llama.cpp's
-    architecture `llama` has them.
+    `keys` and `values` are the largest differences, as shares of the largest value of their layer. `paired` says that
+    the state holds the two halves of each head's keys in turn, as llama.cpp's architecture `llama` has them.
     """
 
     keys: float
     values: float
-    tolerance: float
     paired: bool
 
 
@@ -60,12 +55,12 @@ def export(export: Export) -> Written:
     """
     saved = read_state(export.options.state)
     check_tokens(saved, export.header.metadata.demonstrations.token_ids)
-    compared = agreement(saved, _one_reading(export), export.options.weights or "f32")
+    compared = agreement(saved, _one_reading(export))
     write_state(export.memory, saved, compared.paired, export.output)
-    differences = {"keys": compared.keys, "values": compared.values, "tolerance": compared.tolerance}
+    differences = {"keys": compared.keys, "values": compared.values}
     line = (
         f"the state's own keys differ from one reading by {compared.keys:.1e} of their layer's largest, its "
-        f"values by {compared.values:.1e} (at most {compared.tolerance:g})"
+        f"values by {compared.values:.1e} (at most {TOLERANCE:g})"
     )
     return Written({"state_differs_from_one_reading": differences}, [line])
 
@@ -112,24 +107,22 @@ def check_tokens(state: SavedState, token_ids: Iterable[int]) -> None:
         )
 
 
-def agreement(state: SavedState, first: Memory, weights: Weights = "f32") -> Agreement:
+def agreement(state: SavedState, first: Memory) -> Agreement:
     """Compare the state's own keys and values with `first`, the memory of one reading.
 
-    Raises InputError unless they have the same layers and widths, and agree as far as weights and caches of their types
-    allow: they are then of the same model and the same tokens, in the layout that was assumed.
+    Raises InputError unless they have the same layers and widths, and agree as far as quantized weights do: they are
+    then of the same model and the same tokens, in the layout that was assumed.
     """
     _check_widths(state, first)
-    types = {block.type.lower() for block in (*state.parsed.keys, *state.parsed.values)}
-    computed = {_NAMES[first.provenance.model.dtype]} if first.provenance else set()
-    tolerance = max(TOLERANCES[each] for each in {weights, *types, *computed})
     by_order = {paired: _largest(state, state.parsed.keys, first.keys, order) for paired, order in _orders(first)}
     paired = min(by_order, key=lambda each: by_order[each])
     values = _largest(state, state.parsed.values, first.values, _unchanged)
-    compared = Agreement(by_order[paired], values, tolerance, paired)
-    if not max(compared.keys, values) <= tolerance:
+    compared = Agreement(by_order[paired], values, paired)
+    if not max(compared.keys, values) <= TOLERANCE:
         raise InputError(
             f"{state.name}: its keys differ from one reading by {compared.keys:.1e} of their layer's largest, its "
-            f"values by {values:.1e}, more than the {tolerance:g} of these types: {_cause(compared)}"
+            f"values by {values:.1e}, more than {TOLERANCE:g}: it was made by another model; save it with the model "
+            "that made the memory"
         )
     return compared
 
@@ -200,12 +193,3 @@ def _encoded(state: SavedState, block: Block, tensor: Tensor) -> bytes:
             f"{state.name}: its cache has the type {block.type}, which the memory exceeds; use caches of type f32"
         )
     return (rows.T if block.transposed else rows).contiguous().view(torch.uint8).numpy().tobytes()
-
-
-def _cause(compared: Agreement) -> str:
-    """The probable cause of the difference, and the way out."""
-    largest = max(compared.keys, compared.values)
-    enough = [name for name, tolerance in TOLERANCES.items() if largest <= tolerance]
-    if enough:
-        return f"if llama.cpp runs such weights, add --weights {enough[0]}; otherwise it is another model"
-    return "it was made by another model; save it with the model that made the memory"

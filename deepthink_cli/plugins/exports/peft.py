@@ -20,7 +20,7 @@ from deepthink_cli.provenance import Provenance
 if TYPE_CHECKING:
     from torch import Tensor
 
-FILES = CONFIG, WEIGHTS, CORRECTION = PEFT.files
+FILES = CONFIG, WEIGHTS = PEFT.files
 
 
 def export(export: Export) -> None:
@@ -38,9 +38,8 @@ def export(export: Export) -> None:
 def write_peft(memory: Memory, directory: str | Path, name: str = "this memory") -> None:
     """Write a memory as a prefix adapter: `adapter_config.json` and `adapter_model.safetensors`.
 
-    If the memory stores a correction, `correction.json` holds it, which PEFT does not read. The folder is complete or
-    absent; an existing one is replaced if it is empty or holds an adapter only. Raises InputError, prefixed with
-    `name`, for a memory that PEFT cannot hold, and DeepThinkError if the write fails.
+    The folder is complete or absent; an existing one is replaced if it is empty or holds an adapter only. Raises
+    InputError, prefixed with `name`, for a memory that PEFT cannot hold, and DeepThinkError if the write fails.
     """
     provenance = memory.provenance
     if provenance is None:
@@ -51,9 +50,6 @@ def write_peft(memory: Memory, directory: str | Path, name: str = "this memory")
         (temporary / CONFIG).write_text(text + "\n", encoding="utf-8")
         tensors = {"prompt_embeddings": prompt_embeddings(memory)}
         (temporary / WEIGHTS).write_bytes(safetensors.torch.save(tensors, metadata={"format": "pt"}))
-        if provenance.calibrated is not None:
-            text = json.dumps(provenance.calibrated.at(memory.iteration), indent=2, ensure_ascii=False)
-            (temporary / CORRECTION).write_text(text + "\n", encoding="utf-8")
 
 
 def prompt_embeddings(memory: Memory) -> Tensor:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 from deepthink_cli.export import Exporter
 from deepthink_cli.options import OUTPUT, Flag, Options
 
-Weights = Literal["f32", "f16", "bf16", "quantized"]
-
 
 class StateOptions(Options):
-    """The saved state of llama.cpp, and the weights that it was computed with."""
+    """The saved state of llama.cpp."""
 
     state: Annotated[
         Path,
@@ -23,13 +21,6 @@ class StateOptions(Options):
             hint="FILE, a state that your llama.cpp saved after the memory's tokens: docs/elsewhere.md shows how",
         ),
     ]
-    weights: Annotated[
-        Weights | None,
-        Flag(
-            OUTPUT,
-            "Type of llama.cpp's weights, by which its keys may differ from the memory's model. Default: f32.",
-        ),
-    ] = None
 
 
 _HERE = "deepthink_cli.plugins.exports"
@@ -38,7 +29,7 @@ PEFT = Exporter(
     "prefix adapter",
     "a folder with a prefix adapter",
     "https://huggingface.co/docs/peft",
-    files=("adapter_config.json", "adapter_model.safetensors", "correction.json"),
+    files=("adapter_config.json", "adapter_model.safetensors"),
 )
 LLAMA_CPP = Exporter(
     f"{_HERE}.llama_cpp:export",

@@ -6,18 +6,16 @@ templates escape nothing.
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 
 from deepthink_cli.artifact.metadata import method_text, origin_lines, prompt_lines
 from deepthink_cli.calibration.registry import STORED
 from deepthink_cli.errors import InputError
-from deepthink_cli.io.mistakes import place, reason
 from deepthink_cli.io.text import json_line, markdown_text, printable, size
 from deepthink_cli.provenance import ModelIdentity
 from deepthink_cli.techniques.registry import first_reading
@@ -30,86 +28,45 @@ if TYPE_CHECKING:
 MEMORY = "memory.safetensors"
 _TAGS = ["deep-thinking", "in-context-learning", "prefix-tuning"]
 _HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
-_LENIENT = ConfigDict(extra="ignore", allow_inf_nan=False)
 
 
-@with_config(_LENIENT)
-@dataclass(frozen=True)
-class Accuracy:
-    """An accuracy with its 95 % interval."""
-
-    accuracy: float
-    ci95: tuple[float, float]
-
-
-@with_config(_LENIENT)
-@dataclass(frozen=True)
-class Figure(Accuracy):
-    """The accuracy of one iteration by the model's scores, and by each calibration."""
-
-    iteration: int
-    calibrated: Mapping[str, Accuracy] = field(default_factory=dict)
-
-    @property
-    def shown(self) -> Accuracy:
-        """The accuracy of the memory as it is used: with the correction that it stores."""
-        return self.calibrated.get(STORED, self)
-
-
-@with_config(_LENIENT)
-@dataclass(frozen=True)
-class EvaluatedMemory:
-    """The memory that figures are of, by its digest."""
-
-    sha256: str
-
-
-@with_config(_LENIENT)
-@dataclass(frozen=True)
-class Figures:
-    """What a card takes from the output of `deepthink eval --json`."""
-
-    split: str
-    n: int
-    results: tuple[Figure, ...]
-    memory: EvaluatedMemory
-    task: str | None = None
-
-
-_FIGURES = TypeAdapter(Figures)
-
-
-def read_figures(path: Path, header: Header) -> Figures:
-    """Read the output of `deepthink eval --json`; raises InputError for another file, and for another memory."""
+def figures_of(path: Path, header: Header) -> str:
+    """The figures of the output of `deepthink eval --json`; raises InputError for another file, or another memory."""
     try:
-        figures: Figures = _FIGURES.validate_json(path.read_bytes())
+        found = json.loads(path.read_text(encoding="utf-8"))
+        memory, split, n = found["memory"]["sha256"], str(found["split"]), int(found["n"])
+        shown = [(each["iteration"], each.get("calibrated", {}).get(STORED, each)) for each in found["results"]]
+        rows = ["| {} | {:.1%} | {:.1%} to {:.1%} |".format(t, each["accuracy"], *each["ci95"]) for t, each in shown]
     except OSError as error:
         raise InputError.of("results", path, f"cannot be read: {error.strerror}") from error
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise InputError.of(
-            "results",
-            path,
-            f"not the output of deepthink eval --json: {place(first) or 'file'}: {reason(first)}",
-        ) from error
-    if figures.memory.sha256 != header.metadata.sha256:
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise InputError.of("results", path, "not the output of deepthink eval --json; give that") from error
+    if memory != header.metadata.sha256:
         raise InputError.of("results", path, f"results of another memory than {header.path}; evaluate this one")
-    return figures
+    named = ", ".join(filter(None, (found.get("task"), split.rpartition("/")[2])))  # a file is named by its path
+    note = f"T = 1 is {first_reading(header.metadata.technique)}."
+    if header.metadata.calibrated is not None:
+        note += " Scores are corrected as the memory says."
+    table = "\n".join(["| T | accuracy | 95 % interval |", "|--:|--:|--:|", *rows])
+    return f"## Figures\n\nOn {n:,} rows ({markdown_text(named)}), by `deepthink eval`. {note}\n\n{table}"
 
 
 @dataclass(frozen=True)
 class Card:
-    """What a card says of a memory; `has_adapter` if it is published in PEFT's form too, `licence` is the model's."""
+    """What a card says of a memory, and its `figures`; `has_adapter` if it is published in PEFT's form, too.
+
+    `licence` is the model's.
+    """
 
     header: Header
     repo: str
     has_adapter: bool
     licence: str | None
-    figures: Figures | None = None
+    figures: str = ""
 
     def text(self) -> str:
         """The card: its metadata for the hub, then Markdown; texts of others are shown as they are, in code blocks."""
-        parts = [self._introduction(), self._origin(), self._figures(), self._usage(), self._demonstrations()]
+        parts = [self._introduction(), self._origin(), self.figures, self._usage(), self._demonstrations()]
         front = f"---\n{self._front_matter()}\n---"
         return "\n\n".join(part for part in (front, *parts, self._licence()) if part) + "\n"
 
@@ -158,22 +115,6 @@ class Card:
         }
         return "## What made it\n\n" + _fenced([f"{name:<9} {text}" for name, text in lines.items()])
 
-    def _figures(self) -> str:
-        figures = self.figures
-        if figures is None:
-            return ""
-        rows = [
-            f"| {each.iteration} | {each.shown.accuracy:.1%} | {each.shown.ci95[0]:.1%} to {each.shown.ci95[1]:.1%} |"
-            for each in figures.results
-        ]
-        table = "\n".join(["| T | accuracy | 95 % interval |", "|--:|--:|--:|", *rows])
-        split = figures.split.rpartition("/")[2]  # a file of rows is named by its path
-        named = f"{figures.task}, {split}" if figures.task else split
-        note = f"T = 1 is {first_reading(self.header.metadata.technique)}."
-        if any(STORED in each.calibrated for each in figures.results):
-            note += " Scores are corrected as the memory says."
-        return f"## Figures\n\nOn {figures.n:,} rows ({markdown_text(named)}), by `deepthink eval`. {note}\n\n{table}"
-
     def _usage(self) -> str:
         base = self._base or "MODEL"
         lines = [f"deepthink pull {self.repo} -o {MEMORY}", f"deepthink predict {MEMORY} inputs.jsonl"]
@@ -201,7 +142,7 @@ class Card:
 
     def _licence(self) -> str:
         model, task = markdown_text(_last(self.header.metadata.model.id)), self._task
-        named = f": `{markdown_text(self.licence)}`" if self.licence else ", which this card could not read"
+        named = f": `{markdown_text(self.licence)}`" if self.licence else ""
         rows = f" The demonstrations are from {task.title}: {task.licence}." if task else ""
         return f"## Licence\n\nThe licence of {model} applies{named}.{rows}"
 

@@ -100,15 +100,6 @@ class Repository:
         """The error for files that differ from the hub's record."""
         return DeepThinkError(f"{self}: damaged or changed: {reason}; nothing was written")
 
-    def licence(self) -> str | None:
-        """The licence that the repository's card names; None if it names none or cannot be read."""
-        try:
-            with self._errors():
-                card = self._api.model_info(self.name, revision=self.revision).card_data
-        except DeepThinkError:
-            return None
-        return None if card is None else card.get("license")
-
     @property
     def _api(self) -> HfApi:
         from huggingface_hub import HfApi

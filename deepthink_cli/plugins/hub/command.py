@@ -38,12 +38,7 @@ Results = Annotated[
 ]
 Licence = Annotated[
     str | None,
-    Flag(
-        DATA,
-        "Licence of the model for the card, as in apache-2.0. Default: the one that the model's own card names.",
-        "NAME",
-        variable=False,
-    ),
+    Flag(DATA, "Licence of the model for the card, as in apache-2.0.", "NAME", variable=False),
 ]
 Output = Annotated[
     Path | None,
@@ -138,8 +133,8 @@ def pull(repo: Repo, output: Output = None, revision: RepoRevision = None, *, co
     repository = Repository(repo, revision)
     path = output or Path(f"{repository.name.rpartition('/')[2]}.safetensors")
     check_apart(path, read_by(config=common.config))
-    with Show(common) as tell:
-        header = fetch(repository, path, tell)
+    with Show(common):
+        header = fetch(repository, path)
     if common.as_json:
         write_json(_fetched(repo, header))
     note(f"wrote {path} ({size(header.size)}): made by {header.metadata.model.id}, verified", common.quiet)

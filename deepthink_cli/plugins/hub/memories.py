@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 from deepthink_cli.artifact.format import Header, read_header
 from deepthink_cli.errors import DeepThinkError, InputError
-from deepthink_cli.events import Note, Tell, Warn, silent
+from deepthink_cli.events import Tell, Warn, silent
 from deepthink_cli.export import EXPORTERS, Export
 from deepthink_cli.io.atomic import check_output, replacing
 from deepthink_cli.io.temporary import temporary_folder
-from deepthink_cli.plugins.hub.card import MEMORY, Card, hub_id, read_figures
+from deepthink_cli.plugins.hub.card import MEMORY, Card, figures_of
 from deepthink_cli.plugins.hub.client import RemoteFile, Repository
 
 if TYPE_CHECKING:
@@ -57,17 +57,16 @@ def prepared(
 ) -> Iterator[Publication]:
     """Everything that would be published of a verified memory; nothing is sent.
 
-    The licence of the model, unless given, is read from its own card. Raises InputError for a file that is not a
-    complete memory, and for `results` of another memory.
+    Raises InputError for a file that is not a complete memory, and for `results` of another memory.
     """
     from deepthink_cli.artifact.files import read_memories
 
     header = read_header(memory)
-    figures = None if results is None else read_figures(results, header)
+    figures = "" if results is None else figures_of(results, header)
     last = read_memories(header)[-1]  # all of them are verified
     with temporary_folder() as folder:
         adapter = _adapter(last, header, folder / "adapter", tell)
-        card = Card(header, repository.name, bool(adapter), licence or _licence_of(header), figures)
+        card = Card(header, repository.name, bool(adapter), licence, figures)
         files: dict[str, Path | bytes] = {MEMORY: Path(memory), CARD: card.text().encode(), **adapter}
         yield Publication(repository, header, files)
 
@@ -89,7 +88,7 @@ def publish(publication: Publication, private: bool = False) -> str:
     return repository.commit(publication.files, stale, message)
 
 
-def fetch(repository: Repository, output: str | Path, tell: Tell = silent) -> Header:
+def fetch(repository: Repository, output: str | Path) -> Header:
     """Download a memory, verify it, and write it to `output`; returns its header.
 
     Only the memory is downloaded, whatever else the repository has. The size and the SHA-256 that the hub records, and
@@ -100,8 +99,6 @@ def fetch(repository: Repository, output: str | Path, tell: Tell = silent) -> He
     snapshot = repository.snapshot()
     if MEMORY not in snapshot.files:
         raise DeepThinkError(f"{repository}: has no {MEMORY}; name a repository made by deepthink push")
-    if others := len(snapshot.files.keys() - {*FILES, ".gitattributes"}):
-        tell(Note(f"{repository}: {others} other files are not downloaded"))
     with replacing(output) as temporary:
         folder = temporary.parent / "hub"
         repository.download(snapshot, MEMORY, folder)
@@ -120,23 +117,13 @@ def fetch(repository: Repository, output: str | Path, tell: Tell = silent) -> He
 def _adapter(memory: Memory, header: Header, folder: Path, tell: Tell) -> dict[str, Path]:
     """The files of the memory's PEFT form; none, with a warning, if PEFT cannot hold it."""
     try:
-        _write_adapter(memory, header, folder)
+        if "peft" not in EXPORTERS:
+            raise InputError("the exporter peft is not installed")
+        EXPORTERS["peft"](Export(memory, header, folder))
     except InputError as error:
         tell(Warn(f"no adapter for PEFT is published: {error}"))
         return {}
     return {name: folder / name for name in (CONFIG, WEIGHTS)}
-
-
-def _write_adapter(memory: Memory, header: Header, folder: Path) -> None:
-    if "peft" not in EXPORTERS:
-        raise InputError("the exporter peft is not installed")
-    EXPORTERS["peft"](Export(memory, header, folder))
-
-
-def _licence_of(header: Header) -> str | None:
-    model = header.metadata.model
-    named = hub_id(model)
-    return None if named is None or "/" not in named else Repository(named, model.revision).licence()
 
 
 def _check_file(repository: Repository, listed: RemoteFile, path: Path) -> None:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import cache
+from functools import lru_cache
 from inspect import signature
 from operator import index
 from typing import TYPE_CHECKING, Any
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from deepthink_cli.engine.base import Engine
     from deepthink_cli.events import Event
     from deepthink_cli.memory import Memory
-    from deepthink_cli.plugins.sklearn.kept_models import ThinkingCache
     from deepthink_cli.provenance import Selected, TokenizedDemonstrations
     from deepthink_cli.scoring.softmax import Floats
 
@@ -72,19 +71,21 @@ except ImportError as error:
 TEMPLATE = "Text: {text}\nLabel: {label}"
 
 
-@cache
-def shared_cache() -> ThinkingCache:
-    """The models and readings that all classifiers of this process share; its `limit` may be changed."""
-    from deepthink_cli.plugins.sklearn.kept_models import ThinkingCache
+@lru_cache(maxsize=2)
+def engine_of(options: ModelOptions) -> Engine:
+    """The model of these options, which all classifiers of this process share; raises as `load_model` does."""
+    from deepthink_cli.engine.opening import describe_engine, find_model, load
 
-    return ThinkingCache()
+    engine = load(find_model(options, _warn), _warn)
+    describe_engine(engine, _warn)
+    return engine
 
 
 class DeepThinkingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn is not typed
     r"""A frozen language model that reads the training rows T times, and labels texts after them (section 3.1).
 
     The weights are not part of the estimator: they are loaded when they are first needed, once for all classifiers of
-    a process, which also share the readings of the same rows (`shared_cache`).
+    a process.
 
     Args:
         model: `pocket`, a hub id, a local directory or GGUF file.
@@ -159,6 +160,8 @@ class DeepThinkingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         X is a list, a one-dimensional array or a Series of strings, or has a column for each text field of the
         template; y holds n labels. Raises ValueError with every mistake found, and for rows that do not fit the model.
         """
+        from deepthink_cli.thinking import think
+
         if self.model == POCKET:
             warn(f"{TOY}; give a real model as `model`", UserWarning, stacklevel=2)
         with value_errors():
@@ -172,7 +175,7 @@ class DeepThinkingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             examples = [Example(text, words[place]) for text, place in zip(texts, places, strict=True)]
             given, selected = self._chosen(DemonstrationSet.of(examples, template, words, self.chat))
             demonstrations = self._tokenized(given, method)
-            memories = shared_cache().memories(self._model_options(), demonstrations, method, _warn)
+            memories = list(think(self._engine(), demonstrations, method))
             queries = [Query(text, words, words[place]) for text, place in zip(texts, places, strict=True)]
             correction = self._correction([memories[iteration - 1] for iteration in sorted({1, *kept})], queries)
         self.classes_ = classes
@@ -227,11 +230,8 @@ class DeepThinkingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             return options.method, options.kept
         return replace(options.method, update=self.update), options.kept
 
-    def _model_options(self) -> ModelOptions:
-        return ModelOptions.checked(**{**(self.model_options or {}), "model": os.fspath(self.model)})
-
     def _engine(self) -> Engine:
-        return shared_cache().engine(self._model_options(), _warn)
+        return engine_of(ModelOptions.checked(**{**(self.model_options or {}), "model": os.fspath(self.model)}))
 
     def _chosen(self, given: DemonstrationSet) -> tuple[DemonstrationSet, Selected | None]:
         """The rows that are read: all, or `shots` of them."""

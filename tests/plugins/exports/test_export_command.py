@@ -59,8 +59,6 @@ def test_a_stored_correction_is_stated_and_not_applied(
     assert values["calibrated"] == {**of_memory, "bias": of_memory["bias"]["3"]}
     assert err.count("stores a correction, which other programs do not apply to scores") == 1
     if to == "peft":
-        assert json.loads((tmp_path / "out" / "correction.json").read_text()) == values["calibrated"]
-        (tmp_path / "out" / "correction.json").unlink()
         assert [f.read_bytes() for f in sorted((tmp_path / "out").iterdir())] == [
             f.read_bytes() for f in sorted((tmp_path / "plain").iterdir())
         ]
@@ -92,11 +90,11 @@ def test_a_state_holds_the_memory_afterwards(memory: str, folder: Path, tmp_path
 
 
 def test_the_report_has_the_differences(folder: Path, tmp_path: Path, capsys: Captured) -> None:
-    words = ["--state", str(folder / "saved"), "--weights", "quantized", "--json"]
+    words = ["--state", str(folder / "saved"), "--json"]
     assert exported(folder, "mem", "llama.cpp", tmp_path / "state", *words) == 0
     answer = json.loads(capsys.readouterr().out)
     assert (answer["format"], answer["iteration"], answer["tokens"], answer["layers"]) == ("llama.cpp", 3, 74, 2)
-    assert answer["state_differs_from_one_reading"] == {"keys": 0.0, "values": 0.0, "tolerance": 0.1}
+    assert answer["state_differs_from_one_reading"] == {"keys": 0.0, "values": 0.0}
 
 
 @pytest.mark.parametrize(

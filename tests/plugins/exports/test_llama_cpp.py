@@ -53,7 +53,7 @@ def test_the_new_state_is_the_one_that_llama_cpp_would_write_of_the_memory(
     check_tokens(before, TOKENS)
     compared = agreement(before, ONE)
     assert compared.paired == form["norm"]
-    assert max(compared.keys, compared.values) <= compared.tolerance
+    assert max(compared.keys, compared.values) <= 0.01
     write_state(FIVE, before, compared.paired, tmp_path / "state")
     assert (tmp_path / "state").read_bytes() == state(FIVE, TOKENS, **form)
 
@@ -143,14 +143,7 @@ def test_other_tokens_and_cells_are_refused(changes: dict[str, Any], tokens: tup
         (memory(1, layers=3), "has 3 layers of 8 keys for each token, the memory 2 of 8"),
         (memory(1, heads=3), "has 2 layers of 12 keys for each token, the memory 2 of 8"),
         (memory(2), "it was made by another model; save it with the model that made the memory"),
-        (
-            replace(ONE, values=tuple(v * 1.004 for v in ONE.values)),
-            "more than the 0.0001 .* add --weights f16; otherwise",
-        ),
-        (
-            replace(ONE, keys=tuple(k * 1.09 for k in ONE.keys)),
-            "add --weights quantized; otherwise it is another model",
-        ),
+        (replace(ONE, keys=tuple(k * 1.11 for k in ONE.keys)), "its keys differ from one reading by 1.1e-01"),
         (replace(ONE, keys=tuple(k * float("nan") for k in ONE.keys)), "by inf of their layer's largest"),
     ],
 )
@@ -159,10 +152,9 @@ def test_a_state_of_another_model_is_refused(other: Memory, message: str) -> Non
         agreement(saved(state(other, TOKENS)), ONE)
 
 
-@pytest.mark.parametrize(("weights", "scale"), [("f16", 1.004), ("bf16", 1.01), ("quantized", 1.09)])
-def test_weights_of_another_type_may_differ_more(weights: Any, scale: float) -> None:
-    other = replace(ONE, keys=tuple(keys * scale for keys in ONE.keys))
-    assert agreement(saved(state(other, TOKENS)), ONE, weights).keys == pytest.approx(scale - 1, rel=1e-2)
+def test_a_quantized_model_may_differ() -> None:
+    other = replace(ONE, keys=tuple(keys * 1.09 for keys in ONE.keys))
+    assert agreement(saved(state(other, TOKENS)), ONE).keys == pytest.approx(0.09, rel=1e-2)
 
 
 def test_a_memory_that_a_type_cannot_hold_is_refused(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pickle
 import sys
-from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,6 @@ from deepthink_cli import (
     Engine,
     Example,
     Gate,
-    Memory,
     Method,
     load_memory,
     load_model,
@@ -33,10 +31,7 @@ from deepthink_cli import (
 )
 from deepthink_cli.data.template import Template
 from deepthink_cli.errors import InputError
-from deepthink_cli.plugins.sklearn import classifier as sklearn
-from deepthink_cli.plugins.sklearn import kept_models as thinking_cache
-from deepthink_cli.plugins.sklearn.classifier import DeepThinkingClassifier, shared_cache
-from deepthink_cli.provenance import TokenizedDemonstrations
+from deepthink_cli.plugins.sklearn.classifier import DeepThinkingClassifier, engine_of
 
 TEXTS, LABELS = [text for text, _ in REVIEWS], [label for _, label in REVIEWS]
 QUERIES = ["a moving and lively film", "stale jokes and flat dialogue", "kind"]
@@ -58,21 +53,6 @@ def engine() -> Engine:
 @pytest.fixture(scope="module")
 def fitted() -> DeepThinkingClassifier:
     return classifier(keep="all").fit(TEXTS, LABELS)
-
-
-@pytest.fixture
-def readings(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """The digest of the demonstrations of every reading, with nothing read before."""
-    done = []
-
-    def counted(engine: Engine, demonstrations: TokenizedDemonstrations, method: Method) -> Iterator[Memory]:
-        for memory in think(engine, demonstrations, method):
-            done.append(demonstrations.sha256)
-            yield memory
-
-    monkeypatch.setattr(thinking_cache, "think", counted)
-    monkeypatch.setattr(shared_cache(), "_readings", type(shared_cache()._readings)())
-    return done
 
 
 def test_the_classifier_predicts_what_a_memory_of_its_rows_predicts(
@@ -137,22 +117,17 @@ def test_a_clone_has_the_parameters_and_no_memory(fitted: DeepThinkingClassifier
         other.predict(QUERIES)
 
 
-def test_a_pickle_holds_the_memory_and_not_the_weights(
-    fitted: DeepThinkingClassifier, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_pickle_holds_the_memory_and_not_the_weights(fitted: DeepThinkingClassifier) -> None:
     stored = pickle.dumps(fitted)
     assert len(stored) < 1.1 * sum(memory.nbytes for memory in fitted.memories_) + 20_000
-    elsewhere = thinking_cache.ThinkingCache()  # as in another process
-    monkeypatch.setattr(sklearn, "shared_cache", lambda: elsewhere)
-    assert (pickle.loads(stored).predict_proba(QUERIES) == fitted.predict_proba(QUERIES)).all()
+    expected = fitted.predict_proba(QUERIES)
+    engine_of.cache_clear()  # as in another process
+    assert (pickle.loads(stored).predict_proba(QUERIES) == expected).all()
 
 
-def test_a_grid_over_t_and_eta_reads_each_training_set_once_for_every_eta(readings: list[str]) -> None:
-    grid = {"iterations": [3, 1, 2], "eta": [0.01, 0.1]}
-    search = GridSearchCV(classifier(), grid, cv=3, error_score="raise", refit=False).fit(MANY, KINDS)
-    assert len(set(readings)) == 3
-    assert len(readings) == 3 * 2 * 3  # training sets x etas x the largest T; without the cache, 3 x 2 x (3 + 1 + 2)
-    assert set(search.cv_results_["params"][0]) == set(grid)
+def test_classifiers_of_a_process_share_a_model(fitted: DeepThinkingClassifier) -> None:
+    search = GridSearchCV(classifier(), {"eta": [0.01, 0.1]}, cv=2, error_score="raise").fit(MANY, KINDS)
+    assert search.best_estimator_._engine() is fitted._engine()
 
 
 def test_some_of_the_rows_can_be_chosen_as_demonstrations() -> None:
