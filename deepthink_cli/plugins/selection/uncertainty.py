@@ -12,7 +12,7 @@ from deepthink_cli.plugins.selection.features import TINY, blocks, hidden_states
 from deepthink_cli.selection.base import Choice, Pool
 
 if TYPE_CHECKING:
-    from deepthink_cli.selection.base import Floats, Ints, States
+    from deepthink_cli.selection.base import Ints, States
 
 
 def entropy(pool: Pool, shots: int, draw: random.Random) -> Choice:
@@ -53,19 +53,10 @@ def cal(pool: Pool, shots: int, draw: random.Random) -> Choice:
 
 def nearest(hidden: States, neighbours: int) -> Ints:
     """The nearest other rows (n, neighbours) of every row, in the order of the pool; among equals, the first."""
-    exact = hidden.astype(np.float64)
+    exact, near = hidden.astype(np.float64), []
     squares = np.einsum("iw,iw->i", exact, exact)
-    return np.concatenate(
-        [_nearest_of(rows, squares - 2 * (exact[rows] @ exact.T), neighbours) for rows in blocks(len(hidden))]
-    )
-
-
-def _nearest_of(rows: slice, distances: Floats, neighbours: int) -> Ints:
-    """The nearest other rows of `rows`, given squared distances (b, n) up to a constant of each row."""
-    if not neighbours:
-        return np.zeros((len(distances), 0), dtype=np.int64)
-    distances[np.arange(len(distances)), np.arange(rows.start, rows.stop)] = np.inf
-    limit = np.partition(distances, neighbours - 1, axis=1)[:, neighbours - 1, None]
-    nearer, equal = distances < limit, distances == limit
-    equal &= equal.cumsum(axis=1) <= neighbours - nearer.sum(axis=1, keepdims=True)
-    return np.nonzero(nearer | equal)[1].reshape(len(distances), neighbours)
+    for rows in blocks(len(hidden)):
+        distances = squares - 2 * (exact[rows] @ exact.T)  # squared, up to a constant of each row
+        distances[np.arange(len(distances)), np.arange(rows.start, rows.stop)] = np.inf
+        near.append(np.sort(np.argsort(distances, axis=1, kind="stable")[:, :neighbours], axis=1))
+    return np.concatenate(near)
