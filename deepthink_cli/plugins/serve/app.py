@@ -19,7 +19,7 @@ from starlette.routing import Route
 
 from deepthink_cli.data.examples import Query, Skipped
 from deepthink_cli.errors import DeepThinkError, InputError, out_of_memory, ran_out_of_memory
-from deepthink_cli.events import Detail, Tell, silent
+from deepthink_cli.events import Detail, Tell, Warn, silent
 from deepthink_cli.io.text import json_line, size
 from deepthink_cli.plugins.serve.batches import Batches, Overloaded
 from deepthink_cli.plugins.serve.options import ServeOptions
@@ -54,7 +54,7 @@ class Server:
         else:
             middleware.append(Middleware(OwnHost, ["localhost", "127.0.0.1", "[::1]", self.options.host]))
         routes = [Route("/predict", self.predict, methods=["POST"]), Route("/health", self.health)]
-        handlers = {HTTPException: _refused, ClientDisconnect: self._hung_up, Exception: _failed}
+        handlers = {HTTPException: _refused, ClientDisconnect: self._hung_up, Exception: self._failed}
         return Starlette(routes=routes, middleware=middleware, exception_handlers=handlers)
 
     async def predict(self, request: Request) -> Response:
@@ -127,6 +127,10 @@ class Server:
         self.tell(Detail("a client hung up within the body of its request"))
         return Response(status_code=499)
 
+    async def _failed(self, request: Request, error: Exception) -> Response:
+        self.tell(Warn(f"a bug in deepthink: {error!r}"))
+        return refusal(500, f"a bug in deepthink: {error!r}")
+
     async def health(self, request: Request) -> Response:
         """What is served, and whether the model is loaded."""
         served = self.labeller
@@ -173,7 +177,3 @@ def _json(value: Any, status: int = 200, headers: Mapping[str, str] | None = Non
 async def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     return refusal(error.status_code, error.detail, error.headers)
-
-
-async def _failed(request: Request, error: Exception) -> Response:
-    return refusal(500, f"a bug in deepthink: {error!r}")

@@ -18,7 +18,6 @@ import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from deepthink_cli.events import Detail, Tell, Warn
 from deepthink_cli.io.prefetch import OURS
 from deepthink_cli.plugins.serve.app import Server
 from deepthink_cli.plugins.serve.refusals import KIND, body_of
@@ -45,8 +44,9 @@ def serve(server: Server, listener: socket.socket, load: Callable[[], None]) -> 
     )
     running = _Running(config, load)
     server.connections = lambda: len(running.server_state.connections)
-    with _told_by(server.tell):
-        running.run([listener])
+    for name in ("uvicorn.error", "asyncio"):  # they log mistakes of clients, and errors that the application tells
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    running.run([listener])
     if running.interrupted:
         raise KeyboardInterrupt
     if running.failure is not None:
@@ -84,34 +84,6 @@ class _Running(uvicorn.Server):
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         self.interrupted = self.interrupted or sig == signal.SIGINT
         super().handle_exit(sig, frame)
-
-
-@contextmanager
-def _told_by(tell: Tell) -> Iterator[None]:
-    """Tell, inside the block, the logs of uvicorn and asyncio."""
-    handler = _Told(tell)
-    loggers = [logging.getLogger(name) for name in ("uvicorn.error", "asyncio")]
-    for logger in loggers:
-        logger.addHandler(handler)
-    try:
-        yield
-    finally:
-        for logger in loggers:
-            logger.removeHandler(handler)
-
-
-class _Told(logging.Handler):
-    """Tells errors in a line, and details of mistakes of clients and of requests that the end of the server cuts."""
-
-    def __init__(self, tell: Tell) -> None:
-        super().__init__()
-        self.tell = tell
-
-    def emit(self, record: logging.LogRecord) -> None:
-        error = record.exc_info[1] if record.exc_info else None
-        text = record.getMessage().strip() + ("" if error is None else f": {error!r}")
-        detail = record.levelno < logging.ERROR or isinstance(error, asyncio.CancelledError)
-        self.tell(Detail(text) if detail else Warn(text))
 
 
 class Connection(H11Protocol):

@@ -10,7 +10,7 @@ from deepthink_cli.engine.opening import find_model
 from deepthink_cli.errors import DeepThinkError, InputError, Problems, installing
 from deepthink_cli.events import silent
 from deepthink_cli.model.options import ModelOptions
-from deepthink_cli.plugins.vllm.settings import TESTED, Served, check_servable
+from deepthink_cli.plugins.vllm.settings import TESTED, Served, check_computed
 from deepthink_cli.provenance import check_model
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def check_server(memories: Sequence[Served], config: Any, warn: Callable[[str], 
     for memory in memories:
         with problems.collected():
             header = memory.header()
-            check_servable(header)
+            check_computed(header.metadata.model, header.path)
             headers.append(header)
     problems.raise_any()
     if not memories:

@@ -7,10 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Mapping
 from functools import cached_property
 from threading import Lock
 from typing import Any
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from deepthink_cli.artifact.format import provenance_of
 from deepthink_cli.data.chat import solved
@@ -20,11 +24,6 @@ from deepthink_cli.model.tokens import end_of_demonstrations
 from deepthink_cli.plugins.vllm.checks import options_of
 from deepthink_cli.plugins.vllm.settings import parse_served
 from deepthink_cli.provenance import TokenizedDemonstrations
-
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
 
 _REFUSED = {
     "prompt_logprobs": "would compute the demonstrations again, without the memory",
@@ -100,11 +99,11 @@ class NamedMemories:
     memories are read when the server starts.
     """
 
-    def __init__(self, app: App) -> None:
+    def __init__(self, app: ASGIApp) -> None:
         self._app = app
         self._prompts: Prompts | None = None
 
-    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, or begin."""
         if scope["type"] == "lifespan":
             self._prompts = Prompts(scope["app"].state.engine_client.vllm_config)
@@ -112,45 +111,20 @@ class NamedMemories:
             await self._app(scope, receive, send)
             return
         assert self._prompts is not None
-        body, whole = await _body(receive)
-        if not whole:
-            return
         try:
+            body = await Request(scope, receive).body()
             body = await asyncio.to_thread(self._prompts.rewritten, scope["path"], body)
-        except DeepThinkError as error:
-            await _refuse(send, str(error))
+        except ClientDisconnect:
+            return
+        except DeepThinkError as error:  # in the form of OpenAI's
+            described = {"message": str(error), "type": "BadRequestError", "param": None, "code": 400}
+            await JSONResponse({"error": described}, 400)(scope, receive, send)
             return
         headers = [(name, value) for name, value in scope["headers"] if name.lower() != b"content-length"]
         scope = {**scope, "headers": [*headers, (b"content-length", str(len(body)).encode())]}
-        await self._app(scope, _replayed(body, receive), send)
+        first: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
+        async def replayed() -> Message:
+            return first.pop() if first else await receive()
 
-async def _body(receive: Receive) -> tuple[bytes, bool]:
-    """The body of a request, and whether it arrived as a whole."""
-    parts = []
-    while True:
-        message = await receive()
-        if message["type"] != "http.request":
-            return b"", False
-        parts.append(message.get("body", b""))
-        if not message.get("more_body"):
-            return b"".join(parts), True
-
-
-def _replayed(body: bytes, receive: Receive) -> Receive:
-    """A body that was read, then the client's later messages."""
-    first: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
-
-    async def next_message() -> Message:
-        return first.pop() if first else await receive()
-
-    return next_message
-
-
-async def _refuse(send: Send, message: str) -> None:
-    """An error in the form of OpenAI's."""
-    error = {"message": message, "type": "BadRequestError", "param": None, "code": 400}
-    body = json.dumps({"error": error}).encode()
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-    await send({"type": "http.response.start", "status": 400, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+        await self._app(scope, replayed, send)

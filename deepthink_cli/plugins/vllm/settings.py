@@ -6,13 +6,10 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-from pydantic import Field, TypeAdapter, ValidationError, with_config
+from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.artifact.format import Header, one_iteration, provenance_of, read_header
 from deepthink_cli.errors import InputError, Problems, option
-from deepthink_cli.io.mistakes import STRICT, place, reason
 from deepthink_cli.io.processes import SAFE_PATH
 from deepthink_cli.model.location import locate
 from deepthink_cli.model.options import POCKET, ModelOptions
@@ -37,7 +34,6 @@ def offer(memory: Memory) -> str:
     return salt
 
 
-@with_config(STRICT)
 @dataclass(frozen=True)
 class Served:
     """One iteration of a memory file that a server has; `name` is the model's name in requests.
@@ -45,10 +41,10 @@ class Served:
     A file with another digest than `sha256` is not served.
     """
 
-    name: Annotated[str, Field(min_length=1)]
+    name: str
     path: str
-    iteration: Annotated[int, Field(ge=1)]
-    sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+    iteration: int
+    sha256: str
 
     @property
     def salt(self) -> str:
@@ -83,18 +79,20 @@ def server_command(paths: Sequence[Path], at: str = "last") -> ServerCommand:
     for path in paths:
         with problems.collected():
             header = read_header(path)
-            check_servable(header)
+            check_computed(header.metadata.model, header.path)
             check_model(provenance_of(header), (headers or [header])[0].metadata.model, str(path))
             headers.append(header)
     problems.raise_any()
     memories = [_served(header, at) for header in headers]
     made_by = headers[0].metadata.model
-    check_names([*memories, Served(made_by.id, "", 1, "0" * 64)])
+    names = [made_by.id, *(memory.name for memory in memories)]
+    if doubled := sorted({name for name in names if names.count(name) > 1}):
+        raise InputError(f"memories: {', '.join(doubled)} names two of them, or one and the model; rename a file")
     source = locate(ModelOptions.checked(model=POCKET)).source if made_by.id == POCKET else made_by.id
     revision = ["--revision", made_by.revision] if made_by.revision else []
     words = [
         *("env", *(f"{name}={value}" for name, value in SAFE_PATH.items()), "vllm", "serve", source, *revision),
-        *("--served-model-name", made_by.id, *(memory.name for memory in memories)),
+        *("--served-model-name", *names),
         *("--dtype", made_by.dtype, "--middleware", _MIDDLEWARE),
         *("--kv-transfer-config", json.dumps(transfer_config(memories), ensure_ascii=False)),
     ]
@@ -115,25 +113,12 @@ def transfer_config(memories: Sequence[Served]) -> dict[str, Any]:
     }
 
 
-_SERVED = TypeAdapter(list[Served])
-
-
 def parse_served(settings: Mapping[str, Any]) -> list[Served]:
-    """The memories of `kv_connector_extra_config`; raises InputError for anything else."""
+    """The memories of `kv_connector_extra_config`; raises InputError for settings of another command."""
     try:
-        memories = _SERVED.validate_python(settings.get("memories"))
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise InputError(
-            f"kv_connector_extra_config: memories: {place(first)}: {reason(first)}; use deepthink serve-config"
-        ) from error
-    check_names(memories)
-    return memories
-
-
-def check_servable(header: Header) -> None:
-    """Raise InputError for a memory that vLLM cannot serve, whatever the server."""
-    check_computed(header.metadata.model, header.path)
+        return [Served(**each) for each in settings["memories"]]
+    except (KeyError, TypeError) as error:
+        raise InputError("kv_connector_extra_config: not as printed; use deepthink serve-config") from error
 
 
 def check_computed(model: ModelIdentity, name: str) -> None:
@@ -144,10 +129,3 @@ def check_computed(model: ModelIdentity, name: str) -> None:
                 f"{name}: made with {option(field)} {value}, and vLLM computes such a model in another way; use "
                 "deepthink serve, or another engine"
             )
-
-
-def check_names(memories: Sequence[Served]) -> None:
-    """Raise InputError if two memories have one name."""
-    names = [memory.name for memory in memories]
-    if doubled := sorted({name for name in names if names.count(name) > 1}):
-        raise InputError(f"memories: {', '.join(doubled)} names two of them, or one and the model; rename a file")
