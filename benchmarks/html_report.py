@@ -17,7 +17,8 @@ import time
 from importlib.util import find_spec
 from pathlib import Path
 
-from deepthink_cli.plugins.pages.page import WebPage, render, versions
+from deepthink_cli.artifact.metadata import versions
+from deepthink_cli.plugins.pages.page import WebPage, render
 from deepthink_cli.plugins.pages.samples import Group, Samples
 
 LABELS = ("world", "sports", "business", "technology")

@@ -8,10 +8,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from deepthink_cli.artifact.metadata import versions
 from deepthink_cli.errors import InputError
 from deepthink_cli.experiments.results import Result
 from deepthink_cli.experiments.samples import find_samples, read_samples, read_texts
-from deepthink_cli.plugins.pages.page import Chart, ChartGroup, Point, Series, Table, WebPage, versions
+from deepthink_cli.plugins.pages.page import Chart, ChartGroup, Point, Series, Table, WebPage
 from deepthink_cli.plugins.pages.samples import Group, Samples
 from deepthink_cli.report.arms import Arm, varying
 from deepthink_cli.report.curves import Curve, Panel, panels, with_gains

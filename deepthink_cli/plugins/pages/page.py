@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from importlib.metadata import PackageNotFoundError, version
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
@@ -20,19 +18,6 @@ from deepthink_cli.report.style import COLOURS
 
 if TYPE_CHECKING:
     from jinja2 import Environment
-
-PACKAGES = ("deepthink-cli", "torch", "transformers", "tokenizers", "safetensors", "numpy", "scipy", "pandas")
-
-
-def versions() -> dict[str, str]:
-    """The version of Python and of every installed package that takes part, by name."""
-    installed = {"Python": platform.python_version()}
-    for name in PACKAGES:
-        try:
-            installed[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return installed
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -89,9 +88,9 @@ def filtered(pool: Pool, shots: int, draw: random.Random) -> Candidates:
     while True:
         scored = order[contributions.shape[1] : size]
         contributions = np.hstack([contributions, contributions_of(pool, kept.tolist(), scored)])
-        others = (contributions.shape[1] - _same(pool, kept, order[:size]).sum(axis=1)).tolist()
-        # Exact means: rows that help each of the others by the same, in the score set or not, have the same score.
-        scores[kept] = [_mean(each, count) for each, count in zip(contributions.tolist(), others, strict=True)]
+        others = contributions.shape[1] - _same(pool, kept, order[:size]).sum(axis=1)
+        # Rows that help each of the others by the same, in the score set or not, have the same score.
+        scores[kept] = (contributions.sum(axis=1) / np.maximum(others, 1)).round(12)
         target = max(most, math.ceil(len(kept) / FACTOR))
         places = _best(pool, kept, scores, target, shots)
         kept, contributions = kept[places], contributions[places]
@@ -110,11 +109,6 @@ def contributions_of(pool: Pool, rows: list[int], scored: list[int]) -> Floats:
 def _same(pool: Pool, rows: Sequence[int] | Ints, others: Sequence[int]) -> NDArray[np.bool_]:
     """Whether each of the rows (first axis) has the input of each of the others."""
     return np.equal.outer(pool.inputs[rows], pool.inputs[others])
-
-
-def _mean(contributions: Sequence[float], others: int) -> float:
-    """The sum of the contributions to so many other rows by their number, without rounding but for the last."""
-    return float(sum(map(Fraction, contributions)) / max(others, 1))
 
 
 def _best(pool: Pool, rows: Ints, scores: Floats, count: int, shots: int) -> list[int]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Iterator, Sequence
-from fractions import Fraction
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -15,7 +14,7 @@ from deepthink_cli.errors import InputError, option
 from deepthink_cli.selection.base import Choice, Pool, Trials
 
 if TYPE_CHECKING:
-    from deepthink_cli.selection.base import Floats, Ints
+    from deepthink_cli.selection.base import Floats
 
 DEV = 100  # rows of the pool on which sets are tried
 
@@ -70,18 +69,12 @@ def dev_rows(pool: Pool, shots: int, draw: random.Random, most: int = DEV) -> li
     return draw.sample(range(len(pool)), min(len(pool), max(most, 2 * shots)))
 
 
-def right_of(pool: Pool, sets: Sequence[Sequence[int]], rows: Sequence[int]) -> tuple[Ints, Ints]:
-    """The numbers (sets,) of rows that a set classifies correctly, and of all rows whose input the set lacks."""
+def accuracies(pool: Pool, sets: Sequence[Sequence[int]], rows: Sequence[int]) -> Floats:
+    """The accuracy (sets,) of each set on the rows whose input it lacks, 0 for none; equal shares are equal numbers."""
     probabilities = trials_of(pool).probabilities(sets, rows)  # (sets, rows, C)
     correct = probabilities.argmax(axis=2) == pool.gold[list(rows)]
     counted = np.array([~np.isin(pool.inputs[list(rows)], pool.inputs[list(each)]) for each in sets])
-    return (correct & counted).sum(axis=1), counted.sum(axis=1)
-
-
-def accuracies(pool: Pool, sets: Sequence[Sequence[int]], rows: Sequence[int]) -> Floats:
-    """The accuracy (sets,) of each set on the rows whose input it lacks, 0 for none; equal shares are equal numbers."""
-    right, counted = right_of(pool, sets, rows)
-    accuracy: Floats = right / np.maximum(counted, 1)
+    accuracy: Floats = (correct & counted).sum(axis=1) / np.maximum(counted.sum(axis=1), 1)
     return accuracy
 
 
@@ -121,24 +114,17 @@ def influence(pool: Pool, shots: int, draw: random.Random) -> Choice:
     """Choose the rows with the highest influence I(e) = mean accuracy of sets with e - mean accuracy of sets without e.
 
     Every row is in about 5 of the random sets of `shots` rows, and there are at least 20 of them: n = 1,000 and 8 shots
-    take 625 sets. Accuracies are those on 100 rows of the pool, except those whose input is in a set. Means are exact,
-    as many rows have the same influence; the first row wins a tie.
+    take 625 sets. Accuracies are those on 100 rows of the pool, except those whose input is in a set. Many rows have
+    the same influence; the first row wins a tie.
     """
     dev = dev_rows(pool, shots, draw)
     sets = list(islice(random_sets(pool, shots, draw), max(FEWEST, math.ceil(OCCURRENCES * len(pool) / shots))))
-    right, counted = (each.tolist() for each in right_of(pool, sets, dev))
-    accuracy = [Fraction(rows, max(1, of)) for rows, of in zip(right, counted, strict=True)]
-    total, inside, held = sum(accuracy, Fraction(0)), [0] * len(pool), [Fraction(0)] * len(pool)
-    for rows, of_set in zip(sets, accuracy, strict=True):
-        for row in rows:
-            inside[row] += 1
-            held[row] += of_set
+    accuracy, member = accuracies(pool, sets, dev), np.zeros((len(sets), len(pool)))
+    for place, rows in enumerate(sets):
+        member[place, rows] = 1
+    inside, held = member.sum(axis=0), accuracy @ member
     # In a balanced pool, a label with as many rows as its share is in every set: those rows have no influence.
-    outside = [len(sets) - count for count in inside]
-    influence = np.array(
-        [
-            float(with_row / n - (total - with_row) / others) if n and others else 0.0
-            for with_row, n, others in zip(held, inside, outside, strict=True)
-        ]
-    )
+    outside, without = len(sets) - inside, accuracy.sum() - held
+    influence = held / np.maximum(inside, 1) - without / np.maximum(outside, 1)
+    influence = np.where((inside > 0) & (outside > 0), influence.round(12), 0.0)  # equal ones are equal numbers
     return Choice(best_rows(pool, influence, shots), influence)
