@@ -78,7 +78,6 @@ def page_of(samples: Samples) -> WebPage:
         curves=[],
         settings={},
         versions=versions(),
-        commands=[],
         samples=samples,
     )
 

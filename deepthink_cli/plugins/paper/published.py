@@ -57,20 +57,10 @@ class Cell(_Data):
     note: str | None
 
 
-class Series(_Data):
-    """The authors' points by T, for one model and task; `note` is their source."""
-
-    model: str
-    task: str
-    label: str
-    note: str
-    points: dict[int, Percent]
-
-
 class Published(_Data):
     """All tables; `models`, `tasks` and `methods` give every name's aliases, `means` the number of tasks of a mean.
 
-    `gains` are the gains in the text of the paper, in points, by model and group; `series` are other points.
+    `gains` are the gains in the text of the paper, in points, by model and group.
     """
 
     source: str
@@ -80,7 +70,6 @@ class Published(_Data):
     means: dict[str, int]
     tables: list[Table]
     gains: dict[str, dict[str, float]] = {}
-    series: dict[str, Series] = {}
 
     @model_validator(mode="after")
     def _names_are_known(self) -> Self:
@@ -128,10 +117,6 @@ class Published(_Data):
     def gain(self, model: str, task: str) -> float | None:
         """The gain over plain in-context learning that the text states, in points; None where it states none."""
         return self.gains.get(_canonical(model, self.models), {}).get(task)
-
-    def is_of(self, series: Series, model: str, task: str) -> bool:
-        """Whether a series is of this model and task, by name or alias."""
-        return (_canonical(model, self.models), _canonical(task, self.tasks)) == (series.model, series.task)
 
     def tasks_of_mean(self, task: str) -> int | None:
         """The number of tasks in the paper's mean; None for a single task."""

@@ -7,7 +7,6 @@ from pathlib import Path
 from deepthink_cli.experiments.figure import FigureForm
 from deepthink_cli.plugins.paper.forms.options import (
     BarsOptions,
-    IterationsOptions,
     LinesOptions,
     TableOptions,
     ViolinsOptions,
@@ -44,10 +43,4 @@ VIOLINS = FigureForm(
     f"{_HERE}.forms.compared:draw_violins",
     "distributions over seeds and orders",
     f"{_SOURCE}, Figure 5",
-)
-ITERATIONS = FigureForm(
-    IterationsOptions,
-    f"{_HERE}.forms.iterations:draw_iterations",
-    "accuracy over T for each eta, and dev against test rows",
-    f"{_SOURCE}, Figure 6",
 )

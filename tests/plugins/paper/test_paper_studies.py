@@ -14,10 +14,8 @@ from deepthink_cli.cli.main import run
 from deepthink_cli.errors import InputError
 from deepthink_cli.experiments.study import Origin, packaged
 from deepthink_cli.plugins.paper.forms.compared import draw_lines, draw_violins
-from deepthink_cli.plugins.paper.forms.iterations import draw_iterations
 from deepthink_cli.plugins.paper.forms.options import (
     Block,
-    IterationsOptions,
     LinesOptions,
     TableOptions,
     ViolinsOptions,
@@ -104,24 +102,6 @@ def test_violins_part_seeds_from_orders() -> None:
     ]
     titles = [axes.get_title() for axes in draw_violins(ViolinsOptions(kind="violins"), jobs_of(rows)).axes]
     assert [title.splitlines()[0] for title in titles] == ["sst2, 2 random seeds", "sst2, 3 random orders"]
-
-
-def test_dev_rows_are_drawn_beside_the_test_rows_of_one_eta() -> None:
-    rows = [each for eta in (0.01, 0.1) for each in curve([50, 60], eta=eta)]
-    rows += [each for eta in (0.01, 0.1) for each in synthetic.dev([55, 65], 0, eta)]
-    etas, beside = draw_iterations(IterationsOptions(kind="iterations", dev_eta=0.01), jobs_of(rows)).axes
-    assert [line.get_label() for line in etas.lines] == ["eta 0.01", "eta 0.1"]
-    assert {line.get_label(): list(line.get_ydata()) for line in beside.lines} == {
-        "test rows": pytest.approx([50, 60]),
-        "dev rows": pytest.approx([55, 65]),
-    }
-
-
-def test_the_points_of_the_authors_are_drawn_for_their_model_only() -> None:
-    form = IterationsOptions(kind="iterations", published="readme")
-    for model, labels in (("facebook/opt-125m", ["eta 0.01", "authors' README"]), ("mine", ["eta 0.01"])):
-        (axes,) = draw_iterations(form, jobs_of(curve([50, 60], model=model))).axes
-        assert [line.get_label() for line in axes.lines] == labels
 
 
 def test_a_study_without_rows_to_draw_says_so(tmp_path: Path, capsys: Captured) -> None:

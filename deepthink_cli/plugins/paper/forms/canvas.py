@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 ICL, OURS = "ICL (T = 1)", "Deep-Thinking"
 LOOKS: Mapping[str, Mapping[str, Any]] = {ICL: {"color": COLOURS[0]}, OURS: {"color": COLOURS[1]}}
-POINT: Any = {"marker": "D", "markerfacecolor": "white", "markeredgewidth": 0.8, "linestyle": "none"}
 WIDTH, HEIGHT = 1.7, 1.75  # inches of a panel
 
 

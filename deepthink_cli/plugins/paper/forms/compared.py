@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from deepthink_cli.errors import InputError
+from deepthink_cli.experiments.results import grouped
 from deepthink_cli.plugins.paper.forms.canvas import (
     ICL,
     LOOKS,
@@ -83,11 +84,9 @@ def draw_lines(form: LinesOptions, jobs: Sequence[JobResults]) -> Figure:
     from matplotlib.lines import Line2D
 
     every = pairs(jobs, form.iteration)
-    models, tasks = distinct([pair.model for pair in every]), distinct([pair.task for pair in every])
-    shown = [(m, t) for m in models for t in tasks if any((pair.model, pair.task) == (m, t) for pair in every)]
+    shown, models = grouped(every, lambda pair: (pair.model, pair.task)), distinct([pair.model for pair in every])
     figure, grid = panels_of(len(shown), 3.4 if len(shown) == 1 else 2.3, 3)
-    for axes, (model, task) in zip(grid, shown, strict=True):
-        of_panel = [pair for pair in every if (pair.model, pair.task) == (model, task)]
+    for axes, ((model, task), of_panel) in zip(grid, shown.items(), strict=True):
         titled(axes, task, short(model) if len(models) > 1 else "")
         _draw_lines(axes, of_panel)
     handles = [Line2D([], [], marker=mark, label=name, **LOOKS[name]) for name, mark in ((ICL, "o"), (OURS, "s"))]
@@ -121,16 +120,10 @@ def draw_violins(form: ViolinsOptions, jobs: Sequence[JobResults]) -> Figure:
     from matplotlib.patches import Patch
 
     every = pairs(jobs, form.iteration)
-    shown = []
-    for model in distinct([pair.model for pair in every]):
-        for task in distinct([pair.task for pair in every]):
-            of_both = [pair for pair in every if (pair.model, pair.task) == (model, task)]
-            seeds = [pair for pair in of_both if pair.seed.order is None]
-            orders = [pair for pair in of_both if pair.seed.order is not None]
-            shown += [(part, values) for part, values in (("seeds", seeds), ("orders", orders)) if values]
+    shown = grouped(every, lambda pair: (pair.model, pair.task, "seeds" if pair.seed.order is None else "orders"))
     figure, grid = panels_of(len(shown), 3.4 if len(shown) == 1 else 2.3, 2)
-    for axes, (part, values) in zip(grid, shown, strict=True):
-        titled(axes, f"{task_of(values)}, {len(values)} random {part}", short(values[0].model))
+    for axes, ((model, task, part), values) in zip(grid, shown.items(), strict=True):
+        titled(axes, f"{task}, {len(values)} random {part}", short(model))
         _draw_violins(axes, values)
         heights = [each for pair in every for each in (pair.plain, pair.thinking)]
         axes.set_ylim(min(heights) - 2, max(heights) + 2)
@@ -143,11 +136,6 @@ def draw_violins(form: ViolinsOptions, jobs: Sequence[JobResults]) -> Figure:
         f"T = {every[0].iteration}",
     )
     return figure
-
-
-def task_of(values: Sequence[Pair]) -> str:
-    """The common task of the pairs."""
-    return values[0].task
 
 
 def _draw_violins(axes: Axes, values: Sequence[Pair]) -> None:

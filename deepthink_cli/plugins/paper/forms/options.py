@@ -60,14 +60,3 @@ class ViolinsOptions(ComparedOptions):
     """The distribution over seeds, and over orders of one seed, of T = 1 and T; a row of panels for each model."""
 
     kind: Literal["violins"]
-
-
-class IterationsOptions(FigureOptions):
-    """Accuracy over T for each eta; with `dev_eta`, beside it dev against test rows of this eta.
-
-    `published` names points of the authors, by T, that are drawn beside ours.
-    """
-
-    kind: Literal["iterations"]
-    dev_eta: float | None = None
-    published: str | None = None
