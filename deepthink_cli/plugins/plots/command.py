@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -20,9 +20,10 @@ from deepthink_cli.options import OUTPUT, Flag, Options
 from deepthink_cli.registry import loaded
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from deepthink_cli.experiments.figure import FigureOptions
     from deepthink_cli.experiments.study import Study
-    from deepthink_cli.report.curves import Panel
     from deepthink_cli.report.job_results import JobResults
 
 FILES = ("accuracy.png", "accuracy.svg")
@@ -83,7 +84,7 @@ def plot(runs: Runs, *, chosen: PlotArguments, common: Annotated[CommonArguments
     from deepthink_cli.experiments.results import FILE
     from deepthink_cli.io.atomic import replacing, writing
     from deepthink_cli.outputs import check_apart
-    from deepthink_cli.plugins.plots.figures import check_suffix
+    from deepthink_cli.plugins.plots.figures import check_suffix, save
     from deepthink_cli.report.footnotes import footnotes
     from deepthink_cli.report.job_results import read_jobs
     from deepthink_cli.report.style import METADATA
@@ -113,7 +114,7 @@ def plot(runs: Runs, *, chosen: PlotArguments, common: Annotated[CommonArguments
                 stack.enter_context(writing(file)).write(text)
         else:
             drawn, shown = _drawing(runs, jobs, chosen, form)
-            drawn({stack.enter_context(replacing(file)): file.suffix.lower() for file in dict.fromkeys(files)})
+            save(drawn, {stack.enter_context(replacing(file)): file.suffix.lower() for file in dict.fromkeys(files)})
     for line in footnotes(jobs):
         note(line, common.quiet)
     for file in files:
@@ -150,45 +151,28 @@ def _names(options: PlotArguments, form: FigureOptions | None, is_latex: bool) -
 
 def _drawing(
     runs: Sequence[Path], jobs: Sequence[JobResults], options: PlotArguments, form: FigureOptions | None
-) -> tuple[Callable[[Mapping[Path, str]], None], list[str]]:
-    """The function that draws the figure into files, and the names of its panels; raises InputError without panels."""
-    from deepthink_cli.plugins.plots.figures import ACCURACY, DIFFERENCE, draw, draw_form
-
-    if form is not None:
-        return partial(draw_form, form, jobs), [form.kind]
-    if options.methods:
-        return _methods(runs, jobs), []
-    shown = _panels(runs, jobs, options.all_tasks, options.difference)
-    view = DIFFERENCE if options.difference else ACCURACY
-    return partial(draw, shown, view=view), [panel.name for panel in shown]
-
-
-def _panels(runs: Sequence[Path], jobs: Sequence[JobResults], tasks: bool, difference: bool) -> list[Panel]:
-    """The panels of the figure; raises InputError if there are none."""
+) -> tuple[Callable[[], Figure], list[str]]:
+    """The function that draws the figure, and its panels; raises InputError if there is nothing to draw."""
+    from deepthink_cli.plugins.plots.figures import ACCURACY, DIFFERENCE, curves, differences_from_first, dots_figure
+    from deepthink_cli.plugins.plots.methods import methods_of
     from deepthink_cli.report.curves import panels, with_gains
     from deepthink_cli.report.footnotes import footnotes
+    from deepthink_cli.report.style import COLOURS, MARKERS, PAGE
 
-    shown = panels(jobs, tasks)
-    if difference:
+    if form is not None:
+        draw = FORMS[form.kind].draw
+        assert draw is not None
+        return partial(loaded(draw), form, jobs), [form.kind]
+    if options.methods:
+        methods = methods_of(jobs)
+        first, blocks = next(iter(methods.items()))
+        axis = f"accuracy less that of {first} (points); {len(blocks)} pairs of a task and a seed, 95 % intervals"
+        looks = {"": (COLOURS[0], MARKERS[0])}
+        return partial(dots_figure, {"": differences_from_first(methods)}, axis, looks, PAGE), []
+    shown = panels(jobs, options.all_tasks)
+    if options.difference:
         shown = with_gains(shown)
     if not shown:
-        needed = "at every T, T = 1 included" if difference else "at every T"
+        needed = "at every T, T = 1 included" if options.difference else "at every T"
         raise InputError(f"RUN {runs[0]}: no seed has rows {needed}", *footnotes(jobs))
-    return shown
-
-
-def _methods(runs: Sequence[Path], jobs: Sequence[JobResults]) -> Callable[[Mapping[Path, str]], None]:
-    """The function that draws the runs' methods against the first; raises InputError for a single method."""
-    from deepthink_cli.plugins.plots.figures import differences_from_first, draw_dots
-    from deepthink_cli.plugins.plots.methods import methods_of
-
-    methods = methods_of(jobs)
-    if methods is None:
-        methods = "there is one method only; compare several with deepthink run --demos-by, --technique or --calibrate"
-    elif not isinstance(methods, str) and not any(methods.values()):
-        methods = "no pair of a task and a seed has rows of all methods"
-    if isinstance(methods, str):
-        raise InputError(f"RUN {', '.join(map(str, runs))}: {methods}")
-    first = next(iter(methods))
-    axis = f"accuracy less that of {first} (points); {len(methods[first])} pairs of a task and a seed, 95 % intervals"
-    return partial(draw_dots, differences_from_first(methods), axis)
+    return partial(curves, shown, DIFFERENCE if options.difference else ACCURACY), [panel.name for panel in shown]

@@ -14,9 +14,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from deepthink_cli.errors import InputError
-from deepthink_cli.experiments.figure import FORMS, FigureOptions
 from deepthink_cli.plugins.plots.registry import CurvesOptions
-from deepthink_cli.registry import loaded
 from deepthink_cli.report.arms import Arm, varying
 from deepthink_cli.report.curves import Curve, Panel, panels, with_gains
 from deepthink_cli.report.job_results import JobResults
@@ -68,25 +66,12 @@ def check_suffix(path: Path, field: str = "output") -> None:
         raise InputError.of(field, path, f"unknown kind of figure {path.suffix!r}; end the name in .png, .svg or .pdf")
 
 
-def draw(panels: Sequence[Panel], files: Mapping[Path, str], view: View = ACCURACY) -> None:
-    """Draw the panels and write them to every file of `files`, in the format of the suffix that `files` gives it."""
-    save(lambda: _figure(panels, view), files)
-
-
-def draw_form(figure: FigureOptions, jobs: Sequence[JobResults], files: Mapping[Path, str]) -> None:
-    """Draw the figure of a study into every file; raises InputError if it has no rows to draw yet."""
-    form = FORMS[figure.kind].draw
-    assert form is not None
-    drawn = loaded(form)
-    save(lambda: drawn(figure, jobs), files)
-
-
 def curves_of_study(figure: CurvesOptions, jobs: Sequence[JobResults]) -> Figure:
     """The curves of a study; raises InputError if it has no rows to draw yet."""
     shown = with_gains(panels(jobs)) if figure.difference else panels(jobs)
     if not shown:
         raise InputError("figure: no seed has rows at every T, T = 1 included; continue the study")
-    return _figure(shown, DIFFERENCE if figure.difference else ACCURACY)
+    return curves(shown, DIFFERENCE if figure.difference else ACCURACY)
 
 
 def save(drawn: Callable[[], Figure], files: Mapping[Path, str], dpi: int = DPI) -> None:
@@ -106,7 +91,8 @@ def save(drawn: Callable[[], Figure], files: Mapping[Path, str], dpi: int = DPI)
             figure.savefig(path, format=suffix.removeprefix("."), dpi=dpi, metadata=METADATA[suffix])
 
 
-def _figure(panels: Sequence[Panel], view: View = ACCURACY) -> Figure:
+def curves(panels: Sequence[Panel], view: View = ACCURACY) -> Figure:
+    """The figure of panels; it is drawn by `save`."""
     from matplotlib.figure import Figure
 
     columns = 1 if len(panels) == 1 else 2 if len(panels) <= FEW else 4
@@ -138,7 +124,7 @@ def _draw_panel(axes: Axes, panel: Panel, looks: Mapping[Arm, tuple[str, str]], 
     for curve in panel.curves:
         _draw_curve(axes, view.points(curve), curve.part == "dev", *looks[curve.arm])
     last = max(max(curve.points) for curve in panel.curves)
-    axes.set_xticks(_ticks(last))
+    axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     axes.yaxis.set_major_locator(MaxNLocator(nbins=5, steps=[1, 2, 5, 10]))
     axes.set_xlim(1 - 0.04 * last, last + 0.04 * last)
 
@@ -185,13 +171,6 @@ def _draw_curve(
         axes.fill_between(iterations, low, high, color=colour, alpha=0.15, linewidth=0, zorder=1)
 
 
-def _ticks(last: int) -> list[int]:
-    """1 and the multiples of a round step, at most six in all."""
-    steps = (factor * 10**power for power in range(9) for factor in (1, 2, 5))
-    step = next(step for step in steps if last // step + (step > 1) <= 6)
-    return sorted({1, *range(step, last + 1, step)})
-
-
 def _handles(panels: Sequence[Panel], looks: Mapping[Arm, tuple[str, str]], view: View) -> list[Line2D]:
     from matplotlib.lines import Line2D
 
@@ -234,11 +213,6 @@ def differences_from_first(accuracies: Mapping[str, Sequence[float]]) -> list[Do
     first, *others = accuracies
     pairs = {name: Paired.of(accuracies[first], accuracies[name]) for name in others}
     return [Dot(name, pair.spread.mean, pair.ci95) for name, pair in pairs.items()]
-
-
-def draw_dots(dots: Sequence[Dot], axis: str, files: Mapping[Path, str]) -> None:
-    """Draw methods and write them to every file, in the format of the suffix that `files` gives it."""
-    save(lambda: dots_figure({"": dots}, axis, {"": (COLOURS[0], MARKERS[0])}, PAGE), files)
 
 
 def dots_figure(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from deepthink_cli.errors import InputError
 from deepthink_cli.experiments.results import Result, grouped
 from deepthink_cli.report.arms import COMPARED, varying
 from deepthink_cli.report.job_results import JobResults, Seed, different_seeds, on_common_inputs
@@ -12,16 +13,17 @@ from deepthink_cli.report.tables import TaskScore, in_order, scores_of
 Block = tuple[str, Seed]
 
 
-def methods_of(jobs: Sequence[JobResults], iteration: int | None = None) -> dict[str, list[float]] | str | None:
+def methods_of(jobs: Sequence[JobResults], iteration: int | None = None) -> dict[str, list[float]]:
     """The accuracies of every arm at the reported T, and of every baseline, by method and block; random ones first.
 
-    None if arms differ only in the reading; one line of text if they cannot be compared. A block is a pair of a task
-    and a seed that all methods have, with their common inputs. Seeds with the same demonstrations are one.
+    A block is a pair of a task and a seed that all methods have, with their common inputs. Seeds with the same
+    demonstrations are one. Raises InputError for arms that differ only in the reading, or cannot be compared.
     """
     if not set(varying([job.arm for job in jobs])) & set(COMPARED):
-        return None
+        ways = "deepthink run --demos-by, --technique or --calibrate"
+        raise InputError(f"there is one method only; compare several with {ways}")
     if "limit" in varying([job.arm for job in jobs]):
-        return "there are several samples of the test rows; choose one with --where limit=N"
+        raise InputError("there are several samples of the test rows; choose one with --where limit=N")
     scores = scores_of(jobs, iteration)
     by_arm = grouped(scores, lambda each: each.arm)
     arms = sorted(in_order(by_arm, jobs), key=lambda arm: arm.sampling != "random")
@@ -38,6 +40,8 @@ def methods_of(jobs: Sequence[JobResults], iteration: int | None = None) -> dict
     ordered = [block for block in next(iter(results.values()), {}) if block in common]
     ordered = different_seeds(ordered, lambda block: (block[0], *digests[block]))
     answers = [on_common_inputs([blocks[block] for blocks in results.values()]) for block in ordered]
+    if not answers:
+        raise InputError("no pair of a task and a seed has rows of all methods")
     known = [[sum(right) / len(right) for right in of_block] for of_block in answers]
     return {name: [accuracies[place] for accuracies in known] for place, name in enumerate(results)}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -23,15 +23,6 @@ if TYPE_CHECKING:
     from deepthink_cli.experiments.results import Result
 
 SERVICES = ("trackio", "wandb")
-_NAMING = (
-    "model",
-    "dtype",
-    "protocol",
-    "positions",
-    "shots",
-    "gate",
-    "scoring",
-)  # in a figure's name if they vary
 
 
 @dataclass(frozen=True)
@@ -60,15 +51,13 @@ class Tracking:
 class Tracker:
     """Logs every written row at once: its accuracy and macro F1 over T, under the name of its task.
 
-    Nothing but figures and the settings of the run is logged: no texts, no samples, no details of the machine. `named`
-    are the settings by which figures of one task and seed differ. The first failure of the tracker is reported as a
-    warning and ends the logging; the run and its rows do not depend on it.
+    Nothing but figures and the settings of the run is logged: no texts, no samples, no details of the machine. The
+    first failure of the tracker is a warning and ends the logging; the run and its rows do not depend on it.
     """
 
     tracking: Tracking
     out: Path
     config: Mapping[str, Any]
-    named: tuple[str, ...] = ()
     tell: Tell = silent
     _module: ModuleType | None = field(default=None, init=False)
     _failed: bool = field(default=False, init=False)
@@ -93,7 +82,7 @@ class Tracker:
     def _log(self, row: Result) -> None:
         if self._module is not None:
             with self._guarded():
-                _LOG[self.tracking.service](self._module, _metrics(row, self.named), row.setting.iteration)
+                _LOG[self.tracking.service](self._module, _metrics(row), row.setting.iteration)
 
     def _finish(self) -> None:
         if self._module is not None:
@@ -153,19 +142,12 @@ def start(options: LogOptions, _: str, tell: Tell) -> Tell:
 
     def observe(event: Event) -> None:
         if isinstance(event, RunsPrepared):
-            trackers.append(tracker_of(tracking, event.runs, event.out, tell))
+            configs = list(map(_config, event.runs))
+            trackers.append(Tracker(tracking, event.out, configs[0] if len(configs) == 1 else {"runs": configs}, tell))
         for tracker in trackers:
             tracker(event)
 
     return observe
-
-
-def tracker_of(tracking: Tracking, runs: Sequence[Run], out: Path, tell: Tell) -> Tracker:
-    """A tracker of runs that write into one folder, with the runs' settings, as lists if they differ."""
-    configs = list(map(_config, runs))
-    config = {name: _merged([each[name] for each in configs]) for name in configs[0]}
-    named = tuple(name for name in _NAMING if isinstance(config[name], list) and len(config[name]) > 1)
-    return Tracker(tracking, out, config, named, tell)
 
 
 def _config(run: Run) -> dict[str, Any]:
@@ -189,33 +171,24 @@ def _config(run: Run) -> dict[str, Any]:
     }
 
 
-def _merged(values: Sequence[Any]) -> Any:
-    """The value that all have, or all values, each once."""
-    if all(value == values[0] for value in values):
-        return values[0]
-    flat = [each for value in values for each in (value if isinstance(value, list) else [value])]
-    return [value for place, value in enumerate(flat) if value not in flat[:place]]
-
-
-def _metrics(row: Result, named: Collection[str]) -> dict[str, float]:
-    """The figures of a row by name, as in `sst2/accuracy (seed 0)`; `named` are settings that the name tells apart."""
+def _metrics(row: Result) -> dict[str, float]:
+    """The figures of a row, named by its task and its settings."""
     setting = row.setting
-    words = {
-        "model": PurePath(setting.model).name,
-        "dtype": setting.dtype,
-        "protocol": setting.protocol,
-        "positions": setting.positions,
-        "shots": f"{setting.shots} shots",
-        "gate": brief(setting.gate),
-        "scoring": setting.scoring or "score=sum",
-    }
     described = [
-        *(words[name] for name in _NAMING if name in named),
+        PurePath(setting.model).name,
+        setting.dtype,
+        setting.protocol,
+        setting.positions,
+        f"{setting.shots} shots",
+        brief(setting.gate),
         f"seed {setting.seed}",
-        *([] if setting.order_seed is None else [f"order {setting.order_seed}"]),
-        *([setting.sampling] if setting.pool_size is not None else []),
-        *filter(None, (setting.technique, setting.calibration, "dev" if setting.part == "dev" else None)),
+        "" if setting.order_seed is None else f"order {setting.order_seed}",
+        "" if setting.pool_size is None else setting.sampling,
+        setting.technique,
+        setting.scoring,
+        setting.calibration,
+        "dev" if setting.part == "dev" else "",
     ]
     figures = {"accuracy": row.accuracy, "macro_f1": row.macro_f1}
-    ending = f" ({', '.join(described)})"
+    ending = f" ({', '.join(filter(None, described))})"
     return {f"{setting.task}/{name}{ending}": value for name, value in figures.items() if value is not None}

@@ -87,9 +87,10 @@ def test_a_logged_row_has_its_figures_over_T(
     recorder = pretend(monkeypatch, "wandb")
     run([*command, "--log", "wandb:reviews"])
     row = read_results(tmp_path / "out")[-1]
+    settings = "(llama, float32, paper, continued, 4 shots, eta 0.01, momentum 0, seed 1)"
     assert recorder.logged()[-1][0] == {
-        "tiny/accuracy (seed 1)": row.accuracy,
-        "tiny/macro_f1 (seed 1)": row.macro_f1,
+        f"tiny/accuracy {settings}": row.accuracy,
+        f"tiny/macro_f1 {settings}": row.macro_f1,
         "iteration": 2,
     }
     assert ("define_metric", {0: "*", "step_metric": "iteration"}) in recorder.calls
@@ -114,7 +115,7 @@ def test_the_rows_of_a_study_are_told_apart(models: Models, tmp_path: Path, monk
     assert run(words) == 0
     names = {name for values in recorder.logged() for name in values[0] if "accuracy" in name}
     assert len(names) == 4
-    assert "tiny/accuracy (gpt2, eta 0.1, momentum 0, seed 0)" in names
+    assert "tiny/accuracy (gpt2, float32, paper, continued, 4 shots, eta 0.1, momentum 0, seed 0)" in names
     assert [name for name, _ in recorder.calls].count("init") == 1
     assert len(read_results(tmp_path / "out")) == len(recorder.logged())
 
@@ -179,7 +180,7 @@ def test_wandb_itself_writes_a_run_offline(
     assert "warning" not in capsys.readouterr().err
     (written,) = tmp_path.glob("wandb/offline-run-*/run-*.wandb")
     content = written.read_bytes()
-    assert content.count(b"tiny/accuracy (seed 1)") >= 2
+    assert content.count(b"seed 1)") >= 2
     assert str(Path.cwd()).encode() not in content  # nothing about the machine
 
 
