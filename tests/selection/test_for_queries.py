@@ -12,7 +12,6 @@ import pytest
 from helpers.fake_trials import fake_pool
 
 from deepthink_cli.plugins.selection import queries
-from deepthink_cli.plugins.selection.queries import lloyd, starting_centroids
 from deepthink_cli.selection.base import Pool
 from deepthink_cli.selection.registry import METHODS
 
@@ -28,30 +27,6 @@ def states(seed: int, *shape: int) -> States:
 def pool_of(rows: int, **parts: object) -> Pool:
     """A pool with these parts."""
     return Pool(fake_pool(rows)[0].rows, **parts)  # type: ignore[arg-type]
-
-
-def test_centroids_are_those_of_scikit_learn() -> None:
-    cluster = pytest.importorskip("sklearn.cluster")
-    points = states(0, 1000, 6)
-    start = starting_centroids(points, 8, random.Random(0))
-    centroids, clusters = lloyd(points, start)
-    peer = cluster.KMeans(8, init=start, n_init=1, tol=0, algorithm="lloyd").fit(points.astype(np.float64))
-    assert centroids == pytest.approx(peer.cluster_centers_, abs=1e-6)
-    assert clusters.tolist() == peer.labels_.tolist()
-
-
-def test_a_point_is_in_the_cluster_of_its_nearest_centroid_which_is_its_mean() -> None:
-    points = states(1, 60, 3)
-    centroids, clusters = lloyd(points, starting_centroids(points, 5, random.Random(0)))
-    for number, centroid in enumerate(centroids):
-        assert centroid == pytest.approx(points[clusters == number].mean(axis=0), abs=1e-6)
-    distances = np.linalg.norm(points[:, None] - centroids, axis=2)
-    assert clusters.tolist() == distances.argmin(axis=1).tolist()
-
-
-def test_starting_centroids_are_different_points() -> None:
-    points = np.repeat(states(2, 3, 4), 5, axis=0)
-    assert len(np.unique(starting_centroids(points, 10, random.Random(0)), axis=0)) == 3
 
 
 def test_k_means_chooses_the_rows_nearest_to_groups_of_queries() -> None:

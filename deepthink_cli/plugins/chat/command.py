@@ -49,14 +49,14 @@ def chat(
     stops one, Ctrl-D or /quit leaves. Where standard input is not a terminal, each of its lines is a question. A memory
     made with --chat uses the model's chat template, others their template.
     """
+    from deepthink_cli.artifact.format import one_iteration, read_header
     from deepthink_cli.artifact.opening import open_memory
     from deepthink_cli.plugins.chat.dialogue import open_dialogue
 
     model_arguments, problems = for_memory(context, model), Problems()
     options = problems.tried(model_arguments.checked)
     chosen = problems.tried(decoding_of, decoding)
-    problems.tried(_check_one, at)
-    opened = problems.tried(open_memory, memory, at)
+    opened = problems.tried(lambda: open_memory(memory, one_iteration(read_header(memory), at)))
     problems.raise_any()
     with Show(common) as tell:
         dialogue = open_dialogue(opened, chosen, options, tell)
@@ -65,11 +65,6 @@ def chat(
     with raising_ctrl_c():
         for question in _questions(typed):
             _answer(dialogue, question, fail=not typed)
-
-
-def _check_one(iteration: str) -> None:
-    if iteration == "all" or "," in iteration:
-        raise InputError.of("at", iteration, "a chat uses one iteration; name a number, or last")
 
 
 def _questions(typed: bool) -> Iterator[str]:

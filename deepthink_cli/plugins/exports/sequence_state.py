@@ -13,11 +13,6 @@ from deepthink_cli.errors import InputError
 
 MAGIC = 0x67677371  # "ggsq" as a number
 VERSIONS = (2, 3, 4)
-_OTHERS = {  # the first word of other files that llama.cpp and its programs write
-    0x6767736E: "a state of a whole session, not of one sequence",
-    0x46554747: "a GGUF file, not a state",
-    0xAF143CD8: "a state without its tokens, as llama_state_seq_get_data gives it",
-}
 _TYPES = {0: ("F32", 4), 1: ("F16", 2), 30: ("BF16", 2)}  # of ggml, by number: name and bytes of a value
 _SERVER_TOKENS = (-1, 1)  # llama-server writes these two, then the number of tokens, the tokens, and the media
 _CACHE = "use caches of type f32, f16 or bf16 (--cache-type-k, --cache-type-v)"
@@ -54,7 +49,7 @@ def parse_state(data: bytes, name: str) -> SequenceState:
     reader = _Reader(data, name)
     magic, version = reader.words("<II", "its header")
     if magic != MAGIC:
-        raise InputError(f"{name}: {_OTHERS.get(magic, 'not a sequence state of llama.cpp')}; {_SAVE}")
+        raise InputError(f"{name}: not a sequence state of llama.cpp; {_SAVE}")
     if version not in VERSIONS:
         raise InputError(
             f"{name}: version {version} of llama.cpp's sequence state; this program reads versions "

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Self
+from typing import TYPE_CHECKING, Annotated
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field
 
 if TYPE_CHECKING:
     from deepthink_cli.report.arms import Arm
@@ -70,18 +70,6 @@ class Published(_Data):
     means: dict[str, int]
     tables: list[Table]
     gains: dict[str, dict[str, float]] = {}
-
-    @model_validator(mode="after")
-    def _names_are_known(self) -> Self:
-        for table in self.tables:
-            for row in table.rows:
-                if len(row.accuracy) != len(table.columns):
-                    raise ValueError(f"table {table.table}, {row.model}, {row.method}: a figure for every column")
-                if row.model not in self.models or (row.note and row.note not in table.notes):
-                    raise ValueError(f"table {table.table}, {row.model}, {row.method}: unknown model or note")
-            if not {*table.columns} <= {*self.tasks}:
-                raise ValueError(f"table {table.table}: unknown columns")
-        return self
 
     def cells(self) -> Iterator[Cell]:
         """Every figure of every table."""

@@ -7,14 +7,15 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy.cluster.vq import kmeans2
 from scipy.spatial.distance import cdist
 
 from deepthink_cli.selection.base import Choice, Pool
 
 if TYPE_CHECKING:
-    from deepthink_cli.selection.base import Floats, Ints, States
+    from deepthink_cli.selection.base import States
 
-ITERATIONS = 300
+ITERATIONS = 100  # of k-means
 
 
 def k_means(pool: Pool, shots: int, draw: random.Random) -> Choice:
@@ -26,8 +27,9 @@ def k_means(pool: Pool, shots: int, draw: random.Random) -> Choice:
     """
     assert pool.hidden is not None
     targets = pool.hidden if pool.target_hidden is None else pool.target_hidden
-    centroids = starting_centroids(targets, shots, draw)
-    centroids, clusters = lloyd(targets, centroids)
+    count = min(shots, len(np.unique(targets, axis=0)))
+    generator = np.random.default_rng(draw.getrandbits(64))
+    centroids, clusters = kmeans2(targets.astype(np.float64), count, ITERATIONS, minit="++", seed=generator)
     sizes = np.bincount(clusters, minlength=len(centroids))
     distances = cdist(pool.hidden, centroids[np.argsort(-sizes, kind="stable")], "sqeuclidean")  # (n, K)
     chosen: list[int] = []
@@ -37,33 +39,6 @@ def k_means(pool: Pool, shots: int, draw: random.Random) -> Choice:
         free[row] = np.inf
         chosen.append(row)
     return Choice(chosen, -np.sqrt(distances.min(axis=1)))
-
-
-def starting_centroids(points: States, count: int, draw: random.Random) -> Floats:
-    """At most `count` different points (K, W), each drawn by its squared distance to those before it (k-means++)."""
-    places = [draw.randrange(len(points))]
-    nearest = cdist(points, points[places], "sqeuclidean")[:, 0]
-    while len(places) < count and nearest.any():
-        places += draw.choices(range(len(points)), weights=nearest.tolist())
-        nearest = np.minimum(nearest, cdist(points, points[places[-1:]], "sqeuclidean")[:, 0])
-    return np.asarray(points[places], np.float64)
-
-
-def lloyd(states: States, centroids: Floats) -> tuple[Floats, Ints]:
-    """The centroids (K, W) and each point's cluster (n,) when no point changes its cluster, or after 300 iterations.
-
-    A centroid without points stays where it is.
-    """
-    points, clusters = states.astype(np.float64), np.full(len(states), -1)
-    for _ in range(ITERATIONS):
-        nearest = (np.square(centroids).sum(axis=1) - 2 * points @ centroids.T).argmin(axis=1)
-        if (nearest == clusters).all():
-            break
-        clusters = nearest
-        centroids = centroids.copy()
-        for number in np.unique(clusters):
-            centroids[number] = points[clusters == number].mean(axis=0)
-    return centroids, clusters
 
 
 MAX_TOKENS = 16_384  # of the covered queries

@@ -207,7 +207,7 @@ def generated(
                 prompts = [Prompt(requests[n].prompt[group.start :], n, requests[n].where) for n in numbers]
                 written = continuations(model.engine, memory, prompts, each)
                 for number, continuation in zip(numbers, written, strict=True):
-                    texts[number] = _text(model, continuation.token_ids, each.stop)
+                    texts[number] = _text(model, continuation.token_ids, each.stop or ())
                 bar.update(len(numbers))
     return texts
 
