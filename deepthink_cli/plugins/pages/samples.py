@@ -10,12 +10,6 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from deepthink_cli.scoring.softmax import log_sum
-
-MAX_CANDIDATES = 12  # candidates of a row whose scores are kept one by one
-LONGEST_TEXT = 4000  # characters of an input
-REST = "(all other candidates)"
-
 
 @dataclass(frozen=True)
 class Group:
@@ -57,17 +51,10 @@ class Samples:
         labels: Sequence[str],
         scores: Sequence[Sequence[float]],
     ) -> None:
-        """Add one row to the last group: for each iteration its label, and the scores of the candidates in nats.
-
-        The middle of a long text is omitted. Of more than `MAX_CANDIDATES` candidates only the true label, those
-        predicted and the best of the last iteration are kept; the score of the rest is that of all of them together.
-        """
+        """Add one row to the last group: for each iteration its label, and the scores of the candidates in nats."""
         assert len(labels) == len(scores) == len(self.groups[-1].iterations)
-        needed = {gold, *labels}
-        if len(candidates) > max(MAX_CANDIDATES, len(needed)):
-            candidates, scores = _reduced(candidates, needed, scores)
         self.group.append(len(self.groups) - 1)
-        self.text.append(_number(self.texts, shortened(text)))
+        self.text.append(_number(self.texts, text))
         self.place.append(_number(self.places, where))
         self.gold.append(_number(self.labels, gold))
         self.set.append(_number(self.candidates, tuple(_number(self.labels, name) for name in candidates)))
@@ -113,23 +100,6 @@ class Column:
     def packed(self) -> str:
         """The bytes compressed with gzip, in base64; the same bytes give the same text."""
         return base64.b64encode(gzip.compress(self.content, compresslevel=6, mtime=0)).decode()
-
-
-def shortened(text: str) -> str:
-    """The text without its middle if it has more than `LONGEST_TEXT` characters."""
-    half = LONGEST_TEXT // 2
-    return text if len(text) <= LONGEST_TEXT else f"{text[:half]} [...] {text[-half:]}"
-
-
-def _reduced(
-    candidates: Sequence[str], needed: set[str], scores: Sequence[Sequence[float]]
-) -> tuple[list[str], list[list[float]]]:
-    """The needed candidates and the best ones at the last iteration, then the rest as one, with their scores."""
-    best = sorted(range(len(candidates)), key=lambda number: (candidates[number] not in needed, -scores[-1][number]))
-    count = max(MAX_CANDIDATES, len(needed))
-    kept, rest = sorted(best[:count]), best[count:]
-    reduced = [[values[number] for number in kept] + [log_sum(values[n] for n in rest)] for values in scores]
-    return [candidates[number] for number in kept] + [REST], reduced
 
 
 def _number(numbers: dict[Any, int], key: Any) -> int:

@@ -95,8 +95,8 @@ class DeepThinkingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         update: an update rule in place of the gate of the paper; `eta` must then be left at its default.
         template: a prompt that ends with the label's field, as `Review: {text}\nSentiment: {label}`.
         chat: makes the rows turns of a conversation, for instruct models.
-        label_words: what the model reads for each class, by class or in the order of `classes_`; if None, the class as
-            it is in y: a number, a text, or `true` and `false`.
+        label_words: what the model reads for each class; if None, the class as it is in y: a number, a text, or `true`
+            and `false`.
         shots: how many rows are read, chosen by `demos_by`; None reads all, in their order.
         demos_by: how the `shots` rows are chosen, a name of `deepthink list selections`.
         random_state: a seed or generator for that choice; an integer is the seed of `deepthink select`.
@@ -123,7 +123,7 @@ class DeepThinkingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         update: UpdateRule | None = None,
         template: str | Template = TEMPLATE,
         chat: Chat | None = None,
-        label_words: Mapping[Any, str] | Sequence[str] | None = None,
+        label_words: Mapping[Any, str] | None = None,
         shots: int | None = None,
         demos_by: str = "stratified",
         random_state: Any = None,

@@ -64,24 +64,16 @@ def given_values(values: Any) -> list[Any]:
     return [value.item() if isinstance(value, np.generic) else value for value in array]
 
 
-def words_of(classes: Sequence[Any], label_words: Mapping[Any, str] | Sequence[str] | None) -> tuple[str, ...]:
+def words_of(classes: Sequence[Any], label_words: Mapping[Any, str] | None) -> tuple[str, ...]:
     """What the model reads in place of each class: a word of `label_words`, or else the class as in a file of rows.
 
-    `label_words` is a mapping from classes, or a sequence in their order. Raises InputError for classes without a word
-    and for two with the same one.
+    Raises InputError for classes without a word and for two with the same one.
     """
     names = given_values(classes)
-    if label_words is None:
-        words = names
-    elif isinstance(label_words, Mapping):
-        missing = [name for name in names if name not in label_words]
-        if missing:
-            raise InputError(f"label_words: no word for the label {missing[0]!r}; add it")
-        words = [label_words[name] for name in names]
-    else:
-        words = list(label_words)
-        if len(words) != len(names) or isinstance(label_words, str):
-            raise InputError(f"label_words: {label_words!r} is not one word for each of the {len(names)} labels")
+    given = {name: name for name in names} if label_words is None else label_words
+    if missing := [name for name in names if name not in given]:
+        raise InputError(f"label_words: no word for the label {missing[0]!r}; add it")
+    words = [given[name] for name in names]
     stripped = tuple(text_value(word, "label_words", repr(name)) for name, word in zip(names, words, strict=True))
     for number, word in enumerate(stripped):
         if word in stripped[:number]:

@@ -101,9 +101,8 @@ def test_labels_of_any_kind_are_predicted_as_they_were_given(labels: Any, words:
     assert set(fitted.predict(QUERIES).tolist()) <= set(fitted.classes_.tolist())
 
 
-@pytest.mark.parametrize("words", [{1: "positive", 0: "negative"}, ["negative", "positive"]])
-def test_the_model_reads_label_words_in_place_of_labels(words: Any, fitted: DeepThinkingClassifier) -> None:
-    other = classifier(label_words=words).fit(TEXTS, [1, 0, 1, 0])
+def test_the_model_reads_label_words_in_place_of_labels(fitted: DeepThinkingClassifier) -> None:
+    other = classifier(label_words={1: "positive", 0: "negative"}).fit(TEXTS, [1, 0, 1, 0])
     assert (other.predict_proba(QUERIES) == fitted.predict_proba(QUERIES)).all()
     assert other.predict(QUERIES).tolist() == [int(label == "positive") for label in fitted.predict(QUERIES)]
 
@@ -184,8 +183,10 @@ def test_a_bias_of_rows_needs_twenty_that_are_not_read(name: str) -> None:
         ({"model": "./nowhere"}, "^model ./nowhere: no such model directory"),
         ({"demos_by": "luck", "shots": 2}, "^demos_by luck: use"),
         ({"label_words": {"positive": "good"}}, "no word for the label 'negative'"),
-        ({"label_words": ["good"]}, "not one word for each of the 2 labels"),
-        ({"label_words": ["good", "good "]}, "'negative' and 'positive' are both read as 'good'"),
+        (
+            {"label_words": {"negative": "good", "positive": "good "}},
+            "'negative' and 'positive' are both read as 'good'",
+        ),
         ({"model_options": {"size": 3}}, "size"),
     ],
 )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import gzip
 import json
-import math
 import shutil
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from deepthink_cli.experiments.samples import FOLDER
 from deepthink_cli.plugins.pages import of_runs
 from deepthink_cli.plugins.pages.of_runs import page_of_runs
 from deepthink_cli.plugins.pages.page import WebPage
-from deepthink_cli.plugins.pages.samples import LONGEST_TEXT, MAX_CANDIDATES, REST, Group, Samples
+from deepthink_cli.plugins.pages.samples import Group, Samples
 from deepthink_cli.report.job_results import read_jobs
 from deepthink_cli.report.page import report_of
 
@@ -39,13 +38,6 @@ def unpacked(samples: Samples) -> dict[str, Any]:
     return columns
 
 
-def one_row(candidates: list[str], gold: str, labels: list[str], scores: list[list[float]]) -> dict[str, Any]:
-    samples = Samples()
-    samples.start(Group("clinc", "0", "", "test", tuple(range(1, len(labels) + 1))))
-    samples.add("text", "file:1", gold, candidates, labels, scores)
-    return unpacked(samples)
-
-
 def test_columns_hold_every_row_with_labels_and_scores_in_the_order_of_the_iterations() -> None:
     columns = unpacked(samples_of())
     assert columns["about"]["labels"] == ["positive", "negative"]
@@ -60,33 +52,6 @@ def test_a_text_that_several_jobs_share_is_kept_once() -> None:
     assert len(columns["texts"]) == 4
     assert columns["text"] == [0, 1, 2, 3, 0, 1, 2, 3]
     assert len(columns["places"]) == 8
-
-
-def test_of_many_candidates_the_true_the_predicted_and_the_best_are_kept() -> None:
-    names = [f"label{number}" for number in range(40)]
-    first, last = [-float(number) for number in range(40)], [-3.0 - number / 100 for number in range(40)]
-    columns = one_row(names, "label39", ["label30", "label0"], [first, last])
-    labels = [columns["about"]["labels"][number] for number in columns["about"]["candidates"][0]]
-    assert len(labels) == MAX_CANDIDATES + 1
-    assert {"label39", "label30", "label0"} < set(labels)
-    assert labels[-1] == REST
-    assert [labels[number] for number in columns["predicted"]] == ["label30", "label0"]
-
-
-def test_the_rest_of_many_candidates_has_their_summed_probability() -> None:
-    names = [f"label{number}" for number in range(40)]
-    columns = one_row(names, "label0", ["label0"], [[-2.0] * 40])
-    assert columns["scores"][-1] == round(1000 * (-2 + math.log(40 - MAX_CANDIDATES)))
-
-
-def test_the_middle_of_a_long_text_is_omitted() -> None:
-    samples = Samples()
-    samples.start(Group("sst2", "0", "", "test", (1,)))
-    samples.add("a" * 5000 + "b" * 5000, "file:1", "x", ["x", "y"], ["x"], [[0.0, -1.0]])
-    (text,) = unpacked(samples)["texts"]
-    assert len(text) == LONGEST_TEXT + len(" [...] ")
-    assert text.startswith("aaa")
-    assert text.endswith("bbb")
 
 
 def test_a_text_that_is_not_valid_unicode_is_kept_as_far_as_it_is() -> None:
