@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from deepthink_cli.artifact.format import Artifact
 from deepthink_cli.artifact.metadata import method_text, origin_lines, prompt_lines, versions_line
 from deepthink_cli.artifact.opening import OpenedMemory, opened
-from deepthink_cli.data.examples import Example
 from deepthink_cli.events import Tell, silent
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.plugins.memories.labels import ComparedLabels, RowsFor, compare_labels, not_comparable
-from deepthink_cli.provenance import Provenance
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -68,16 +65,6 @@ def _change(squares: Tensor) -> Change:
 
 
 @dataclass(frozen=True)
-class SharedDemonstrations:
-    """The numbers of demonstrations that two memories share, and that only one of them has."""
-
-    both: int
-    only_before: int
-    only_after: int
-    same_order: bool
-
-
-@dataclass(frozen=True)
 class MemoryDiff:
     """The differences between memory A, `before`, and memory B, `after`.
 
@@ -90,7 +77,6 @@ class MemoryDiff:
     after: OpenedMemory
     provenance: dict[str, tuple[str | None, str | None]]
     model: tuple[str, ...]
-    demonstrations: SharedDemonstrations
     tensors: TensorChanges | None
     labels: ComparedLabels | None
     not_labelled: str | None
@@ -124,7 +110,6 @@ def diff(
         after=after,
         provenance=_differences(before, after),
         model=tuple(ours.model.differences(theirs.model)),
-        demonstrations=_shared(ours, theirs),
         tensors=tensor_changes(first, second),
         labels=None if rows is None or why else compare_labels(before, after, rows, options, tell),
         not_labelled=why,
@@ -143,20 +128,8 @@ def _described(memory: OpenedMemory) -> dict[str, str]:
     source = memory.source
     return {
         **origin_lines(provenance, method_text(method.iterations, str(method.update), method.positions)),
-        "demonstrations": f"{len(read.examples)}, L = {len(read.token_ids)} tokens",
+        "demonstrations": f"{len(read.examples)}, L = {len(read.token_ids)} tokens, sha256 {read.sha256[:12]}",
         **prompt_lines(read.labels, read.template, read.chat),
         "iteration": f"{memory.iterations[-1]} of {', '.join(map(str, memory.kept))}",
         **(versions_line(source.header.metadata.versions) if isinstance(source, Artifact) else {}),
     }
-
-
-def _shared(before: Provenance, after: Provenance) -> SharedDemonstrations:
-    ours, theirs = before.demonstrations.examples, after.demonstrations.examples
-    counts = Counter(map(_key, ours)), Counter(map(_key, theirs))
-    both = (counts[0] & counts[1]).total()
-    return SharedDemonstrations(both, len(ours) - both, len(theirs) - both, ours == theirs)
-
-
-def _key(example: Example) -> tuple[Any, str]:
-    text = example.text
-    return (text if isinstance(text, str) else tuple(sorted(text.items()))), example.label

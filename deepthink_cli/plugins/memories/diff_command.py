@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from deepthink_cli.artifact.opening import OpenedMemory
     from deepthink_cli.data.source import RowSource
     from deepthink_cli.events import Tell
-    from deepthink_cli.plugins.memories.diff import Change, MemoryDiff, SharedDemonstrations
+    from deepthink_cli.plugins.memories.diff import Change, MemoryDiff
     from deepthink_cli.plugins.memories.labels import ComparedLabels, LabelledRow, RowsFor
     from deepthink_cli.tasks.rows import EvaluatedRows
     from deepthink_cli.tasks.sources import Source
@@ -172,7 +172,7 @@ def _lines(result: MemoryDiff) -> list[Any]:
             lines.append(f"{'' if number else name:<{width}}  {which}  {text or '-'}")
     lines += [] if result.provenance else ["Provenance: the same"]
     lines += [f"models differ in their {' and '.join(result.model)}"] if result.model else []
-    lines += [_demonstrations(result.demonstrations), "", *_tensor_lines(result)]
+    lines += ["", *_tensor_lines(result)]
     lines += [f"labels not compared: {result.not_labelled}"] if result.not_labelled else []
     return lines if result.labels is None else [*lines, "", *_label_lines(result.labels)]
 
@@ -220,14 +220,6 @@ def _named(memory: OpenedMemory) -> str:
     return f"{memory.name}, iteration {memory.iterations[-1]}"
 
 
-def _demonstrations(shared: SharedDemonstrations) -> str:
-    if shared.same_order:
-        return f"demonstrations: the same {shared.both}"
-    if not shared.only_before and not shared.only_after:
-        return f"demonstrations: the same {shared.both} in another order"
-    return f"demonstrations: {shared.both} in both, {shared.only_before} only in A, {shared.only_after} only in B"
-
-
 def _share(value: float) -> str:
     return "from zero" if isinf(value) else f"{value:.3%}"
 
@@ -246,7 +238,6 @@ def _json(result: MemoryDiff) -> dict[str, Any]:
         },
         "provenance": {name: {"a": pair[0], "b": pair[1]} for name, pair in result.provenance.items()},
         "model_differences": list(result.model),
-        "demonstrations": asdict(result.demonstrations),
         "change": None if tensors is None else changed(tensors.whole),
         "layers": [{"layer": n, **changed(each)} for n, each in enumerate(tensors.layers if tensors else ())],
         "labels": None if labels is None else _label_json(labels),

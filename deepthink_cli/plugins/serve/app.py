@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from importlib.metadata import version
@@ -13,6 +13,7 @@ from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -23,7 +24,7 @@ from deepthink_cli.events import Detail, Tell, Warn, silent
 from deepthink_cli.io.text import json_line, size
 from deepthink_cli.plugins.serve.batches import Batches, Overloaded
 from deepthink_cli.plugins.serve.options import ServeOptions
-from deepthink_cli.plugins.serve.refusals import KIND, RETRY, Crowded, OwnHost, Token, refusal
+from deepthink_cli.plugins.serve.refusals import KIND, RETRY, Token, refusal
 from deepthink_cli.plugins.serve.served import ServedMemory, TooManyRows, without_place
 from deepthink_cli.prediction.rows import RowWriter
 from deepthink_cli.scoring.pipeline import CHUNK, Part
@@ -33,26 +34,21 @@ BODIES = 4  # all unfinished bodies together are at most as large as so many of 
 
 
 class Server:
-    """Answers requests with a memory, within the limits of the options; requests need the `token`, if there is one.
-
-    `connections` is the number of open connections, if known.
-    """
+    """Answers requests with a memory, within the limits of the options; requests need the `token`, if there is one."""
 
     def __init__(
         self, labeller: ServedMemory, options: ServeOptions, token: str | None = None, tell: Tell = silent
     ) -> None:
         self.labeller, self.options, self.token, self.tell = labeller, options, token, tell
         self.unfinished = 0  # bytes of the bodies of requests
-        self.connections: Callable[[], int] = lambda: 0
         self.batches: Batches[Query | Skipped, Part] = Batches(labeller, CHUNK, options.max_waiting)
 
     def app(self) -> Starlette:
         """The application."""
-        middleware = [Middleware(Crowded, lambda: self.connections())]
-        if self.token is not None:
-            middleware.append(Middleware(Token, self.token))
-        else:
-            middleware.append(Middleware(OwnHost, ["localhost", "127.0.0.1", "[::1]", self.options.host]))
+        # Without a token: a page of another site, whose name was made to point here, sends that name as Host.
+        hosts = ["localhost", "127.0.0.1", "[::1]", self.options.host]
+        own = Middleware(TrustedHostMiddleware, allowed_hosts=hosts, www_redirect=False)
+        middleware = [own if self.token is None else Middleware(Token, self.token)]
         routes = [Route("/predict", self.predict, methods=["POST"]), Route("/health", self.health)]
         handlers = {HTTPException: _refused, ClientDisconnect: self._hung_up, Exception: self._failed}
         return Starlette(routes=routes, middleware=middleware, exception_handlers=handlers)

@@ -1,6 +1,6 @@
 """Answer requests on a socket until a signal ends it: the work of `deepthink serve`.
 
-A connection is uvicorn's HTTP/1.1, with limits for clients that do not speak it.
+A connection is uvicorn's HTTP/1.1, which ends if its answer is not read.
 """
 
 from __future__ import annotations
@@ -10,19 +10,18 @@ import logging
 import signal
 import socket
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from threading import Thread
 from types import FrameType
 
-import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from deepthink_cli.io.prefetch import OURS
 from deepthink_cli.plugins.serve.app import Server
-from deepthink_cli.plugins.serve.refusals import KIND, body_of
 
 ANSWER_SECONDS = 30.0  # the time in which a client must read an answer
+CONNECTIONS = 1024  # at once; a request on another one is refused
 END_SECONDS = 20  # the time for answers to arrived requests after a signal
 
 
@@ -40,10 +39,10 @@ def serve(server: Server, listener: socket.socket, load: Callable[[], None]) -> 
         log_config=None,
         access_log=False,
         server_header=False,
+        limit_concurrency=CONNECTIONS,
         timeout_graceful_shutdown=END_SECONDS,
     )
     running = _Running(config, load)
-    server.connections = lambda: len(running.server_state.connections)
     for name in ("uvicorn.error", "asyncio"):  # they log mistakes of clients, and errors that the application tells
         logging.getLogger(name).setLevel(logging.CRITICAL)
     running.run([listener])
@@ -87,7 +86,7 @@ class _Running(uvicorn.Server):
 
 
 class Connection(H11Protocol):
-    """A connection that ends if its answer is not read, refuses in JSON, and answers a client that sends no more."""
+    """A connection that ends if its answer is not read."""
 
     _unread: asyncio.TimerHandle | None = None
 
@@ -110,18 +109,3 @@ class Connection(H11Protocol):
     def _stop_waiting(self) -> None:
         if self._unread is not None:
             self._unread.cancel()
-
-    def eof_received(self) -> bool:  # type: ignore[override]
-        """Whether the connection stays open for writing: a whole request has arrived, and is not answered yet."""
-        if self.cycle is None or self.cycle.more_body or self.cycle.response_complete:
-            return False
-        self.cycle.keep_alive = False
-        return True
-
-    def send_400_response(self, msg: str) -> None:
-        body = body_of(msg)
-        headers = [("Content-Type", KIND), ("Content-Length", str(len(body))), ("Connection", "close")]
-        with suppress(h11.LocalProtocolError):  # an answer was begun
-            for event in (h11.Response(status_code=400, headers=headers), h11.Data(data=body), h11.EndOfMessage()):
-                self.transport.write(self.conn.send(event) or b"")
-        self.transport.close()
