@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -12,7 +11,7 @@ import torch
 from deepthink_cli.data.examples import Query
 from deepthink_cli.engine.base import Engine, Reading
 from deepthink_cli.errors import Problem
-from deepthink_cli.memory import PARTS, Memory
+from deepthink_cli.memory import Memory
 from deepthink_cli.method import Method
 from deepthink_cli.model.tokens import tokenize_queries
 from deepthink_cli.plugins.context_tuning.gradients import TrainingRow, answer_gradient, trainable
@@ -65,8 +64,6 @@ def training_rows(
 
 
 _CLIP = 1.0  # most of the gradient's norm over all tensors
-_DECAYS, _EPSILON = (0.9, 0.999), 1e-8  # of AdamW, without weight decay
-_MOMENTS = ("first", "second")
 
 
 class ContextTraining:
@@ -78,7 +75,8 @@ class ContextTraining:
         (first,) = engine.read([Reading(demonstrations.token_ids)])
         provenance = Provenance(engine.identity, demonstrations, Method(iterations=1), technique=tuning.recorded())
         self.memory: Memory = replace(first.copy(), provenance=provenance)
-        self.moments = {name: [torch.zeros_like(tensor) for tensor in self._tensors] for name in _MOMENTS}
+        self._tensors = [*self.memory.keys, *self.memory.values]
+        self._optimizer = torch.optim.AdamW(self._tensors, weight_decay=0)
 
     def __iter__(self) -> Iterator[float]:
         """Do all steps; yields the mean cross-entropy of the answer tokens, in nats, before each."""
@@ -90,22 +88,11 @@ class ContextTraining:
         draw = torch.Generator().manual_seed(self.tuning.seed * 1_000_003 + self.step)
         dropped_RL = torch.rand(self.rows.own_RL.shape, generator=draw) < self.tuning.dropout
         loss, gradient = answer_gradient(self.engine, self.memory, self.rows.hiding(dropped_RL))
-        gradients = [*gradient.keys, *gradient.values]
-        norm = math.hypot(*(float(torch.linalg.vector_norm(tensor)) for tensor in gradients))
-        self._move([tensor * min(1.0, _CLIP / (norm + 1e-6)) for tensor in gradients])
+        for tensor, slope in zip(self._tensors, [*gradient.keys, *gradient.values], strict=True):
+            tensor.grad = slope
+        torch.nn.utils.clip_grad_norm_(self._tensors, _CLIP)
+        self._optimizer.param_groups[0]["lr"] = self.tuning.rate(self.step)
+        self._optimizer.step()
+        self._optimizer.zero_grad()
         self.step += 1
         return loss
-
-    @property
-    def _tensors(self) -> list[Tensor]:
-        return [tensor for part in PARTS for tensor in getattr(self.memory, part)]
-
-    def _move(self, gradients: list[Tensor]) -> None:
-        """One step of AdamW (Loshchilov and Hutter 2019), without weight decay."""
-        corrections = [1 - decay ** (self.step + 1) for decay in _DECAYS]
-        size = self.tuning.rate(self.step) / corrections[0]
-        for tensor, gradient, first, second in zip(self._tensors, gradients, *self.moments.values(), strict=True):
-            first.lerp_(gradient, 1 - _DECAYS[0])
-            second.mul_(_DECAYS[1]).addcmul_(gradient, gradient, value=1 - _DECAYS[1])
-            scale = (second / corrections[1]).sqrt_().add_(_EPSILON)
-            tensor.addcdiv_(first, scale, value=-size)
