@@ -29,24 +29,11 @@ _NAME = "probabilities"  # the name of the array in the cache
 
 
 @dataclass(frozen=True, eq=False)
-class _PlannedQueries:
-    """Queries prepared for scoring, and the digest of their tokens.
-
-    `rest` are the queries without their common beginning `plan.shared`. It is read together with a set of
-    demonstrations, since a pass over a few tokens takes as long as a pass over a hundred.
-    """
-
-    plan: ScoringPlan
-    rest: ScoringPlan
-    sha256: str
-
-
-@dataclass(frozen=True, eq=False)
 class _Trial:
-    """A set of demonstrations as tokens, the queries after it, and the key of the result in the cache."""
+    """A set of demonstrations as tokens, the plan of the queries after it, and the key of the result in the cache."""
 
     demonstrations: TokenizedDemonstrations
-    planned: _PlannedQueries
+    plan: ScoringPlan
     key: str
 
 
@@ -102,7 +89,7 @@ class EngineTrials:
     def _prepared(self, sets: Sequence[tuple[int, ...]], queries: Sequence[Query]) -> dict[tuple[int, ...], _Trial]:
         """The trial of every set; sets after which queries have the same tokens share a plan."""
         tokenizer, template, labels = self._engine.tokenizer, self._empty.template, self._empty.labels
-        alike: dict[tuple[str, tuple[int, ...]], _PlannedQueries] = {}
+        alike: dict[tuple[str, tuple[int, ...]], tuple[ScoringPlan, str]] = {}
         trials = {}
         for rows in sets:
             if not rows:
@@ -111,24 +98,20 @@ class EngineTrials:
                 examples = tuple(self._examples[row] for row in rows)
                 read = tokenize_demonstrations(tokenizer, replace(self._empty, examples=examples))
             if read.chat is not None:  # a chat template may write queries differently after other turns
-                planned = self._planned(read, queries)
+                plan, sha256 = self._planned(read, queries)
             else:
                 end = end_of_demonstrations(tokenizer, read)
                 follows = end.context, end.held
-                planned = alike.get(follows) or self._planned(read, queries)
-                alike[follows] = planned
-            self._check(len(rows), read.token_ids, planned.plan)
-            key = key_of(_NAME, *model_parts(self._engine.identity), read.token_ids, planned.sha256)
-            trials[rows] = _Trial(read, planned, key)
+                plan, sha256 = alike[follows] = alike.get(follows) or self._planned(read, queries)
+            self._check(len(rows), read.token_ids, plan)
+            key = key_of(_NAME, *model_parts(self._engine.identity), read.token_ids, sha256)
+            trials[rows] = _Trial(read, plan, key)
         return trials
 
-    def _planned(self, prompt: TokenizedDemonstrations, queries: Sequence[Query]) -> _PlannedQueries:
+    def _planned(self, prompt: TokenizedDemonstrations, queries: Sequence[Query]) -> tuple[ScoringPlan, str]:
+        """Queries prepared for scoring, and the digest of their tokens."""
         tokenized = query_tokenizer(self._engine.tokenizer, prompt)(queries)
-        plan = self._engine.plan(tokenized)
-        rest = [replace(query, prefix=query.prefix[len(plan.shared) :]) for query in tokenized]
-        return _PlannedQueries(
-            plan, self._engine.plan(rest), key_of(*([query.prefix, query.answers] for query in tokenized))
-        )
+        return self._engine.plan(tokenized), key_of(*([query.prefix, query.answers] for query in tokenized))
 
     def _check(self, shots: int, token_ids: tuple[int, ...], plan: ScoringPlan) -> None:
         """Raise InputError unless the set and the longest query after it fit the model."""
@@ -158,18 +141,16 @@ class EngineTrials:
         """The log-probabilities of the queries' labels after every set, in nats."""
         from deepthink_cli.thinking import think_together
 
-        for _, part in groupby(group, key=lambda trial: (id(trial.planned), bool(trial.demonstrations.token_ids))):
+        for _, part in groupby(group, key=lambda trial: (id(trial.plan), bool(trial.demonstrations.token_ids))):
             trials = list(part)
-            plan, rest = trials[0].planned.plan, trials[0].planned.rest
+            plan = trials[0].plan
             if not trials[0].demonstrations.token_ids:  # there is only one such set
                 sums = [list(observation.sums) for observation in self._engine.observe(None, plan)]
                 check_finite(self._engine, plan, sums)
                 yield sums
                 continue
-            sets = [trial.demonstrations for trial in trials]
-            texts = [replace(each, token_ids=each.token_ids + plan.shared) for each in sets]
-            (memories,) = think_together(self._engine, [(each, Method(1)) for each in texts])
-            for scores in score_each(self._engine, list(map(self._engine.place, memories)), rest):
+            (memories,) = think_together(self._engine, [(trial.demonstrations, Method(1)) for trial in trials])
+            for scores in score_each(self._engine, list(map(self._engine.place, memories)), plan):
                 yield [list(each.sums) for each in scores]
 
     def _is_known(self, key: str) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -99,14 +98,11 @@ def test_a_list_of_rules_is_separated_by_commas_as_parameters_are() -> None:
     ("text", "message"),
     [
         ("keys", "'keys' is unknown here; the known ones are gate, cosine"),
-        ("", "'' is unknown here"),
         ("cosine:readings", "write NAME:PARAMETER=VALUE"),
         ("cosine:readings=3,readings=4", "each parameter once"),
         ("cosine:readings=1", "readings: must be 2 or more"),
-        ("cosine:readings=many", "readings: must be a whole number"),
         ("cosine:first=1", "no parameter 'first'; its parameters are eta, momentum, readings"),
         ("layer-ramp:last=nan", "last: must be"),
-        ("layer-ramp:last=-0.5", "last: must be 0.0 or more"),
         ("keys-only:eta=0.1", "eta is not a parameter here; use --eta"),
     ],
 )
@@ -114,12 +110,6 @@ def test_a_text_that_is_no_rule_says_what_would_be(text: str, message: str) -> N
     with pytest.raises(ValueError, match="update rule") as raised:
         checked_rule(text)
     assert message in str(raised.value)
-
-
-def test_the_cosine_is_a_cosine() -> None:
-    assert [SHARES["cosine:readings=4"](t, 0, "keys") for t in (2, 3, 4, 5)] == pytest.approx(
-        [(1 + math.cos(math.pi * n / 3)) / 2 for n in range(4)]
-    )
 
 
 @pytest.fixture
@@ -145,18 +135,9 @@ def test_every_rule_has_its_own_rows_and_they_share_the_first_reading(
     assert {row.drift[0] for row in rows if row.drift and row.setting.update == "values-only"} == {0.0}
 
 
-@pytest.mark.parametrize(
-    ("rule", "message"),
-    [
-        ("keyes-only", "--update keyes-only: update rule 'keyes-only' is unknown here; the known ones are gate"),
-        ("gate,cosine:readings=0", "update rule 'cosine': readings: must be 2 or more"),
-    ],
-)
-def test_a_rule_that_cannot_be_used_is_refused(
-    words: Callable[..., list[str]], capsys: Captured, rule: str, message: str
-) -> None:
-    assert run(words("--update", rule)) == 2
-    assert message in capsys.readouterr().err
+def test_a_rule_that_cannot_be_used_is_refused(words: Callable[..., list[str]], capsys: Captured) -> None:
+    assert run(words("--update", "gate,cosine:readings=0")) == 2
+    assert "update rule 'cosine': readings: must be 2 or more" in capsys.readouterr().err
 
 
 def test_a_memory_says_by_which_rule_it_was_made(models: Models, demos: Path, tmp_path: Path, capsys: Captured) -> None:

@@ -280,22 +280,6 @@ def test_each_distinct_set_is_read_once_and_progress_counts_inputs(llama: Engine
     assert trials.inputs_scored == 6
 
 
-def test_the_words_of_the_template_before_a_text_are_read_in_the_pass_of_the_sets(
-    models: Models, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    engine, passes, whole = load_model(str(models("llama"))), list[list[Reading]](), PackedEngine.read_pass
-
-    def recorded(self: PackedEngine, readings: Sequence[Reading]) -> list[Memory]:
-        passes.append(list(readings))
-        return whole(self, readings)
-
-    monkeypatch.setattr(PackedEngine, "read_pass", recorded)
-    trials_of(engine).probabilities(SETS, [5, 2, 0])
-    shared = engine.plan(tokenize_queries(engine.tokenizer, Template(TEMPLATE), ROWS)).shared
-    assert len(shared) > 1
-    assert [[reading.token_ids[-len(shared) :] for reading in each] for each in passes] == [[shared] * len(SETS)]
-
-
 def test_other_labels_another_template_and_another_dtype_are_tried_again(
     llama: Engine, models: Models, tmp_path: Path
 ) -> None:
