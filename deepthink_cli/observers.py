@@ -14,13 +14,13 @@ from deepthink_cli.registry import Registry, instance_of
 
 @dataclass(frozen=True)
 class Observer:
-    """An observer of the `commands`, if one of its `options` is given: `run`, `eval` and `report`, also in studies.
+    """An observer of the `commands`, if one of its `options` is given: `run` and `eval`, also in studies.
 
     `check` is called before anything is loaded or written, with the options, the files and folders that the command
     reads, and the folders of its runs; it raises InputError for wrong options. `start` is called when the work begins,
     with the options, the command line and the receiver of messages; it gives the receiver of all events: of
-    `experiments/executors/base.py`, of `evaluation/report.py`, and `Reported` of `report/registry.py`. Both are
-    functions, or places of functions (`module:function`).
+    `experiments/executors/base.py`, or of `evaluation/report.py`. Both are functions, or places of functions
+    (`module:function`).
     """
 
     commands: tuple[str, ...]

@@ -14,10 +14,9 @@ from deepthink_cli.cli.about import about
 from deepthink_cli.cli.command import command_line
 from deepthink_cli.cli.console import Show, note, table
 from deepthink_cli.cli.console import report as print_report
-from deepthink_cli.cli.grouped import Given, Without, grouped
+from deepthink_cli.cli.grouped import Without, grouped
 from deepthink_cli.cli.names import flag
 from deepthink_cli.cli.options import CommonArguments, Details
-from deepthink_cli.cli.output_options import Watching, observed
 from deepthink_cli.cli.values import read_by
 from deepthink_cli.errors import InputError, Problems
 from deepthink_cli.options import DATA, METHOD, OUTPUT, Flag, Options
@@ -26,10 +25,6 @@ from deepthink_cli.report.registry import FORMATS, Reported
 
 if TYPE_CHECKING:
     from deepthink_cli.report.formats import Page
-
-    ReportObservers = Options
-else:
-    ReportObservers = observed("report")
 
 TEXT_WIDTH = 80
 
@@ -112,7 +107,6 @@ def report(
     runs: Runs,
     *,
     chosen: Reporting,
-    watching: Given[ReportObservers],
     common: Annotated[CommonArguments, Without("verbose")],
 ) -> None:
     """Print tables of runs or of a study, against T = 1."""
@@ -121,27 +115,25 @@ def report(
     from deepthink_cli.outputs import check_apart
     from deepthink_cli.report.job_results import read_jobs
 
-    problems, output, observers = Problems(), chosen.output, Watching("report", watching)
+    problems, output = Problems(), chosen.output
     read = read_by(config=common.config)
     number = problems.tried(_number, chosen.at)
     with problems.collected():
         named = chosen.output_format
         if named is not None:
-            _check_taken(named, {**chosen.model_dump(), **observers.given})
+            _check_taken(named, chosen.model_dump())
         if named is not None and FORMATS[named].is_folder:
             _check_folder(named, output, runs)
         elif output is not None:
             check_apart(output, read, runs=runs)
         form = _format(named, common.as_json, output)
-    problems.tried(observers.check, read, runs)
     jobs = problems.tried(read_jobs, runs, chosen.where or ())
     problems.raise_any()
     for line in shard_warnings(runs):
         note(f"warning: {line}")
     source = ", ".join(map(str, runs))
     reported = Reported(source, jobs, number, chosen.published, chosen.all_tasks, command_line(), chosen.details)
-    with Show(common) as tell:
-        told = observers.start(tell)
+    with Show(common):
         if output is None:
             notes = FORMATS[form](reported, sys.stdout)
             sys.stdout.flush()
@@ -151,7 +143,6 @@ def report(
             with writing(output) as file:
                 notes = FORMATS[form](reported, file)
             note(f"wrote {output}", common.quiet)
-        told(reported)
     for line in notes:
         note(line, common.quiet)
 

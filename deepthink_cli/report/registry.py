@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TextIO
 
-from deepthink_cli.events import Event
 from deepthink_cli.io.text import json_line
 from deepthink_cli.registry import Registry, instance_of, loaded
 from deepthink_cli.report.formats import comma_separated, markdown
@@ -18,8 +17,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Reported(Event):
-    """A report of jobs, for formats and observers; `line` is the command line of the report.
+class Reported:
+    """A report of jobs, for formats; `line` is the command line of the report.
 
     `details` asks a format that has a brief form for the whole one.
 

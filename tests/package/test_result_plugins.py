@@ -23,7 +23,7 @@ from deepthink_cli.experiments.executors.base import RowWritten
 from deepthink_cli.observers import Observer
 from deepthink_cli.options import OUTPUT, Flag, Options
 from deepthink_cli.report.cells import Published
-from deepthink_cli.report.registry import Format, Reported
+from deepthink_cli.report.registry import Format
 
 def write_names(reported, file):
     file.write("".join(f"{line.name}\\n" for line in reported.page.rows))
@@ -34,7 +34,7 @@ def write_folder(reported, folder):
     (folder / "jobs.txt").write_text(str(len(reported.jobs)))
 
 names = Format(write_names, "names of tasks", suffixes=(".names",))
-many = Format(write_folder, "a folder", is_folder=True, without=("published", "tally"))
+many = Format(write_folder, "a folder", is_folder=True, without=("published",))
 
 class TallyOptions(Options):
     tally: Annotated[Path | None, Flag(OUTPUT, "Count what is told.", "FILE")] = None
@@ -49,7 +49,7 @@ class Tally:
         self.path, self.line, self.tell, self.told = options.tally, line, tell, 0
 
     def __call__(self, event):
-        self.told += isinstance(event, (RowPredicted, RowWritten, Reported))
+        self.told += isinstance(event, (RowPredicted, RowWritten))
         self.path.write_text(f"{self.line.split()[1]} {self.told}")
         if isinstance(event, EvaluationEnded):
             self.tell(Note("all is counted"))
@@ -81,7 +81,7 @@ def draw(form, jobs):
 dots = FigureForm(DotsOptions, draw, "dots", "this test")
 studies = Path(__file__).parent / "studies"
 
-tally = Observer(("run", "eval", "report"), TallyOptions, check, Tally, "counts events")
+tally = Observer(("run", "eval"), TallyOptions, check, Tally, "counts events")
 """
 ENTRIES = {
     "formats": "names = guest:names\nmany = guest:many",
@@ -107,25 +107,23 @@ def test_a_report_is_written_in_a_format_of_another_package(guest: Guest) -> Non
         "report out --output-format names",
         "report out -o tasks.names -q",
         "report out --output-format many -o folder -q",
-        "report out --output-format many -o folder --tally all.txt",
+        "report out --output-format many -o folder --published",
     )
     assert [each.returncode for each in (shown, written, folder)] == [0] * 3
     assert (shown.stdout, shown.stderr.splitlines()[-1]) == ("sst2\n", "that was all")
     assert (guest.folder / "tasks.names").read_text() == "sst2\n"
     assert (guest.folder / "folder" / "jobs.txt").read_text() == "3"
-    assert "--tally: is about tables, and --output-format many writes none; omit it" in refused.stderr
+    assert "--published: is about tables, and --output-format many writes none; omit it" in refused.stderr
 
 
 def test_an_observer_of_another_package_is_told_of_results(guest: Guest) -> None:
-    thought, done, reported, refused = guest.each(
+    thought, done, refused = guest.each(
         "think demos.jsonl -T 2 -o mem.safetensors -q",
         "eval mem.safetensors demos.jsonl --tally eval.txt --limit 1",
-        "report out --tally report.txt -q",
         "eval mem.safetensors demos.jsonl --tally demos.jsonl",
     )
-    assert (done.returncode, reported.returncode) == (0, 0), done.stderr
+    assert done.returncode == 0, done.stderr
     assert (guest.folder / "eval.txt").read_text() == "eval 2"
-    assert (guest.folder / "report.txt").read_text() == "report 1"
     assert "all is counted" in done.stderr
     assert "warning: the option 'limit' of tally is not used: the name is taken" in thought.stderr
     assert refused.stderr.splitlines()[-1] == "deepthink: --tally demos.jsonl: is read; name another file"

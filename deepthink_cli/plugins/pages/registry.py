@@ -32,13 +32,13 @@ EEE = Format(
     "a folder of records in the schema of Every Eval Ever",
     "https://github.com/evaleval/every_eval_ever",
     is_folder=True,
-    without=("published", "all_tasks", "html"),
+    without=("published", "all_tasks"),
 )
 PAGES = Observer(
-    ("eval", "report"),
+    ("eval",),
     PageOptions,
     f"{_HERE}.writing:check",
     f"{_HERE}.writing:PageWriter",
-    "--html of eval and report: a page for a browser",
+    "--html of eval: a page for a browser",
     _DRAWN,
 )

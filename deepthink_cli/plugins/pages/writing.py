@@ -17,7 +17,6 @@ from deepthink_cli.report.registry import Reported
 
 if TYPE_CHECKING:
     from deepthink_cli.plugins.pages.of_evaluation import Observed
-    from deepthink_cli.plugins.pages.page import WebPage
 
 SUFFIXES = (".html", ".htm")
 
@@ -31,7 +30,7 @@ def check(options: PageOptions, read: Sequence[str | Path], runs: Collection[Pat
 
 
 class PageWriter:
-    """Collects the events of an evaluation or a report, and writes its page at the end."""
+    """Collects the events of an evaluation, and writes its page at the end."""
 
     def __init__(self, options: PageOptions, line: str, tell: Tell) -> None:
         assert options.html is not None
@@ -48,29 +47,17 @@ class PageWriter:
                 self._observed.add(prediction)
             case EvaluationEnded(report) if self._observed is not None:
                 from deepthink_cli.plugins.pages.of_evaluation import page_of_evaluation
+                from deepthink_cli.plugins.pages.page import render
 
-                self._write(page_of_evaluation(report, self._observed, self.line))
-            case Reported():
-                self._write(_page(event))
-
-    def _write(self, page: WebPage) -> None:
-        """Write the page, and note its size; raises as `io.atomic.writing` does."""
-        from deepthink_cli.plugins.pages.page import render
-
-        text = render(page)
-        with writing(self.path, "html") as file:
-            file.write(text)
-        self.tell(Note(f"wrote {self.path} ({size(self.path.stat().st_size)})"))
+                text = render(page_of_evaluation(report, self._observed, self.line))
+                with writing(self.path, "html") as file:
+                    file.write(text)
+                self.tell(Note(f"wrote {self.path} ({size(self.path.stat().st_size)})"))
 
 
 def write_report(reported: Reported, file: TextIO) -> None:
     """Write the page of a report."""
+    from deepthink_cli.plugins.pages.of_runs import page_of_runs
     from deepthink_cli.plugins.pages.page import render
 
-    file.write(render(_page(reported)))
-
-
-def _page(reported: Reported) -> WebPage:
-    from deepthink_cli.plugins.pages.of_runs import page_of_runs
-
-    return page_of_runs(reported.page, reported.jobs, reported.line, reported.all_tasks)
+    file.write(render(page_of_runs(reported.page, reported.jobs, reported.line, reported.all_tasks)))

@@ -118,7 +118,6 @@ def test_one_iteration_can_be_written(runs: Path, tmp_path: Path, capsys: Captur
         (["-o", "{runs}/out/records"], "holds a run, and only deepthink run writes there"),
         (["-o", f"{{runs}}/out/{FILE}"], "a file; name a folder"),
         (["-o", "{runs}/r", "--published"], "--published: is about tables"),
-        (["-o", "{runs}/r", "--html", "x.html"], "--html: is about tables"),
         (["-o", "{runs}/r", "--json"], "--json and --output-format eee: two formats"),
     ],
 )

@@ -1,4 +1,4 @@
-"""`report --html` and `eval --html`: one file beside the usual output."""
+"""`report -o FILE.html` and `eval --html`: one file."""
 
 from __future__ import annotations
 
@@ -43,25 +43,14 @@ def column(file: Path, name: str) -> Any:
     return json.loads(gzip.decompress(base64.b64decode(packed)))
 
 
-def test_a_report_is_printed_and_written_as_a_page(grid: Path, tmp_path: Path, capsys: Captured) -> None:
-    file = tmp_path / "report.html"
-    printed = output(capsys, "report", grid)
-    assert run(["report", str(grid), "--html", str(file)]) == 0
-    written = capsys.readouterr()
-    assert written.out == printed
-    assert f"wrote {file} (" in written.err
-    page = file.read_text(encoding="utf-8")
-    assert f"deepthink report {grid} --html {file}" in page
-    assert len(column(file, "about")["groups"]) == 8
-
-
 @pytest.mark.parametrize("options", [["-o", "FILE"], ["--output-format", "html", "-o", "FILE"]])
-def test_the_suffix_of_the_output_asks_for_the_page_alone(
-    options: list[str], grid: Path, tmp_path: Path, capsys: Captured
-) -> None:
+def test_a_report_is_written_as_a_page(options: list[str], grid: Path, tmp_path: Path, capsys: Captured) -> None:
     file = tmp_path / "report.html"
     assert output(capsys, "report", grid, "-q", *(str(file) if word == "FILE" else word for word in options)) == ""
-    assert file.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+    page = file.read_text(encoding="utf-8")
+    assert page.startswith("<!DOCTYPE html>")
+    assert f"deepthink report {grid} " in page
+    assert len(column(file, "about")["groups"]) == 8
 
 
 def test_an_evaluation_is_written_as_a_page(memory: Path, labelled: Path, tmp_path: Path, capsys: Captured) -> None:
@@ -132,6 +121,6 @@ def test_a_page_does_not_overwrite_what_is_read(memory: Path, labelled: Path, ca
 
 
 @pytest.mark.parametrize("name", ["page.pdf", "page"])
-def test_a_page_has_the_suffix_of_one(name: str, grid: Path, tmp_path: Path, capsys: Captured) -> None:
-    assert run(["report", str(grid), "--html", str(tmp_path / name)]) == 2
+def test_a_page_ends_in_html(name: str, memory: Path, labelled: Path, tmp_path: Path, capsys: Captured) -> None:
+    assert run(["eval", str(memory), str(labelled), "--html", str(tmp_path / name)]) == 2
     assert capsys.readouterr().err == f"deepthink: --html {tmp_path / name}: a page is HTML; end the name in .html\n"
