@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import tomllib
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +17,6 @@ from helpers.said import Captured, output
 from deepthink_cli.cli.main import run
 
 lm_eval_tasks = pytest.importorskip("lm_eval.tasks", reason="lm-eval is not installed")
-PYPROJECT = Path(__file__).resolve().parents[3] / "pyproject.toml"
 
 
 @pytest.fixture(autouse=True)
@@ -71,9 +68,3 @@ def test_an_unknown_task_is_one_line(capsys: Captured) -> None:
 
 def test_the_commands_of_the_harness_have_their_own_help(capsys: Captured) -> None:
     assert "--include_path" in output(capsys, "harness", "run", "--help")
-
-
-def test_the_model_is_an_entry_point_of_the_harness() -> None:
-    entry = tomllib.loads(PYPROJECT.read_text())["project"]["entry-points"]["lm_eval.models"]["deepthink"]
-    module, _, name = entry.partition(":")
-    assert getattr(import_module(module), name).__name__ == "DeepThinkLM"
