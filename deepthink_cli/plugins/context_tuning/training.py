@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -88,9 +89,10 @@ class ContextTraining:
         draw = torch.Generator().manual_seed(self.tuning.seed * 1_000_003 + self.step)
         dropped_RL = torch.rand(self.rows.own_RL.shape, generator=draw) < self.tuning.dropout
         loss, gradient = answer_gradient(self.engine, self.memory, self.rows.hiding(dropped_RL))
-        for tensor, slope in zip(self._tensors, [*gradient.keys, *gradient.values], strict=True):
-            tensor.grad = slope
-        torch.nn.utils.clip_grad_norm_(self._tensors, _CLIP)
+        slopes = [*gradient.keys, *gradient.values]
+        norm = math.hypot(*(float(torch.linalg.vector_norm(slope)) for slope in slopes))
+        for tensor, slope in zip(self._tensors, slopes, strict=True):
+            tensor.grad = slope * min(1.0, _CLIP / (norm + 1e-6))
         self._optimizer.param_groups[0]["lr"] = self.tuning.rate(self.step)
         self._optimizer.step()
         self._optimizer.zero_grad()

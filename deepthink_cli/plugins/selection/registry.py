@@ -25,37 +25,37 @@ def _trying(place: str, summary: str, source: str, cost: str) -> SelectionMethod
 
 
 HERDING = _zero_shot(
-    "hidden_states:herding",
+    "zero_shot:herding",
     "rows whose mean hidden state follows that of the pool",
     "Welling 2009; Chen et al. 2010, arXiv 1203.3472",
     "hidden",
 )
 K_CENTER = _zero_shot(
-    "hidden_states:k_center",
+    "zero_shot:k_center",
     "a drawn row, then the one farthest from all that are chosen",
     "Sener and Savarese 2018, arXiv 1708.00489",
     "hidden",
 )
 ENTROPY = _zero_shot(
-    "uncertainty:entropy",
+    "zero_shot:entropy",
     "rows with the largest entropy of the label",
     "Settles 2009, Active Learning Literature Survey",
     "probabilities",
 )
 LEAST_CONFIDENCE = _zero_shot(
-    "uncertainty:least_confidence",
+    "zero_shot:least_confidence",
     "rows whose likeliest label is least likely",
     "Lewis and Gale 1994, arXiv cmp-lg/9407020",
     "probabilities",
 )
 MARGIN = _zero_shot(
-    "uncertainty:margin",
+    "zero_shot:margin",
     "rows whose two likeliest labels are nearest to each other",
     "Scheffer et al. 2001, Active Hidden Markov Models for Information Extraction",
     "probabilities",
 )
 CAL = _zero_shot(
-    "uncertainty:cal",
+    "zero_shot:cal",
     "rows whose label probabilities differ most from those of their 10 nearest rows",
     "Margatina et al. 2021, arXiv 2109.03764",
     "hidden",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hmac
 from collections.abc import AsyncIterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
@@ -11,12 +12,14 @@ from typing import Any
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from deepthink_cli.data.examples import Query, Skipped
 from deepthink_cli.errors import DeepThinkError, InputError, out_of_memory, ran_out_of_memory
@@ -24,11 +27,12 @@ from deepthink_cli.events import Detail, Tell, Warn, silent
 from deepthink_cli.io.text import json_line, size
 from deepthink_cli.plugins.serve.batches import Batches, Overloaded
 from deepthink_cli.plugins.serve.options import ServeOptions
-from deepthink_cli.plugins.serve.refusals import KIND, RETRY, Token, refusal
 from deepthink_cli.plugins.serve.served import ServedMemory, TooManyRows, without_place
 from deepthink_cli.prediction.rows import RowWriter
 from deepthink_cli.scoring.pipeline import CHUNK, Part
 
+KIND = "application/json"
+RETRY = {"Retry-After": "1"}  # of every 503
 BODY_SECONDS = 30.0  # the time in which the body of a request must arrive
 BODIES = 4  # all unfinished bodies together are at most as large as so many of the largest
 
@@ -173,3 +177,24 @@ def _json(value: Any, status: int = 200, headers: Mapping[str, str] | None = Non
 async def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     return refusal(error.status_code, error.detail, error.headers)
+
+
+def refusal(status: int, message: str, headers: Mapping[str, str] | None = None) -> Response:
+    """The answer to a request that is refused."""
+    return Response(json_line({"errors": [{"message": message}]}), status, headers, KIND)
+
+
+class Token:
+    """Refuses every request without the token."""
+
+    def __init__(self, app: ASGIApp, token: str) -> None:
+        self.app, self.expected = app, f"Bearer {token}".encode()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        answer = self.app
+        if scope["type"] == "http":
+            given = Headers(scope=scope).get("authorization", "").encode("latin-1")
+            if not hmac.compare_digest(given, self.expected):
+                message = "the token is missing or wrong; send Authorization: Bearer TOKEN"
+                answer = refusal(401, message, {"WWW-Authenticate": "Bearer"})
+        await answer(scope, receive, send)

@@ -66,7 +66,6 @@ def vectors(
     vectors are the mean of what differs.
     """
     from deepthink_cli.outputs import check_apart
-    from deepthink_cli.plugins.vectors.make import extract_and_save, plan_vectors
     from deepthink_cli.tasks.sources import source_of
 
     problems = Problems()
@@ -86,6 +85,8 @@ def vectors(
     with Show(common, bar=not common.as_json) as tell:
         tell_of_toy(model, tell)
         pool = pool_rows(row_file, task, protocol, source, prompt, tell)
+        from deepthink_cli.plugins.vectors.make import extract_and_save, plan_vectors
+
         plan = plan_vectors(pool, model_options, options, task, tell)
         file = extract_and_save(plan, output, tell)
     rows = "LABELLED" if task is None else f"--task {task_words(task, source)}"
