@@ -46,16 +46,16 @@ class Exporter:
     """A form in which another program reads memories.
 
     `write` is a function, or the place of one (`module:function`). It writes `Export.output`, complete or not at all,
-    and raises InputError for a memory that the form cannot hold. `form` names the form in messages. `files` are the
-    files that the written folder may have; without `files`, the output is a file. `options` are the exporter's own
-    options. An exporter that does not take a model refuses `--model`.
+    and raises InputError for a memory that the form cannot hold. `form` names the form in messages. An exporter that
+    `is_folder` writes a new folder, others a file. `options` are the exporter's own options. An exporter that does not
+    take a model refuses `--model`.
     """
 
     write: Callable[[Export], Written | None] | str
     form: str
     summary: str
     source: str
-    files: tuple[str, ...] = ()
+    is_folder: bool = False
     options: type[Options] | None = None
     takes_model: bool = False
 

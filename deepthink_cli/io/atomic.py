@@ -12,9 +12,8 @@ from __future__ import annotations
 import os
 import shutil
 import stat
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from functools import partial
 from pathlib import Path
 from typing import TextIO
 
@@ -24,7 +23,6 @@ from deepthink_cli.errors import DeepThinkError, InputError, Problem
 from deepthink_cli.io.temporary import temporary_folder
 
 _MARK = ".deepthink-"  # temporary folders are named .NAME.deepthink-RANDOM
-_REPLACED = "replaced"  # the name of the old folder in a temporary folder
 _LONGEST = 200  # the most bytes of a file name: 255 on common file systems, less the rest of a temporary folder's name
 
 
@@ -60,21 +58,19 @@ def replacing(path: str | Path, field: str = "output") -> Iterator[Path]:
 
 
 @contextmanager
-def replacing_folder(path: str | Path, names: Collection[str]) -> Iterator[Path]:
+def making_folder(path: str | Path) -> Iterator[Path]:
     """Yield a temporary folder, which becomes the target if the block succeeds and is removed if it fails.
 
-    An existing target is replaced if it is a folder with no other files than `names`. No reader sees old and new files
-    together. If a process was killed while it replaced the target, the old folder is first put back. Raises InputError
-    for any other target, and DeepThinkError if the write fails.
+    Raises InputError as `check_new_folder`, and DeepThinkError if the write fails.
     """
-    target = check_folder(path, names)
+    target = check_new_folder(path)
     with _in_place_of(target, Problem.of("output", path)) as folder:
         temporary = folder / target.name
         temporary.mkdir()
         yield temporary
         for file in (*temporary.iterdir(), temporary):
             _sync(file)
-        _exchange(temporary, target, folder / _REPLACED)
+        os.replace(temporary, target)
 
 
 @contextmanager
@@ -82,7 +78,7 @@ def _in_place_of(target: Path, named: Problem) -> Iterator[Path]:
     """A temporary folder beside the target, whose replacement is synced; raises DeepThinkError if a write fails."""
     try:
         with suppress(OSError):  # a directory can be writable and not readable
-            _sweep(target)
+            sweep(target.parent)
         with _folder_beside(target) as folder:
             yield folder
             with suppress(OSError):  # not every file system supports it; the new file is in place anyway
@@ -92,17 +88,16 @@ def _in_place_of(target: Path, named: Problem) -> Iterator[Path]:
         raise DeepThinkError(named.because(f"cannot be written: {reason}")) from error
 
 
-def check_folder(path: str | Path, names: Collection[str]) -> Path:
-    """The folder that `path` names, with links resolved; raises InputError if it cannot be written or replaced."""
+def check_new_folder(path: str | Path) -> Path:
+    """The folder that `path` names, with links resolved; raises InputError if it holds files or cannot be written."""
     target = Path(os.path.realpath(path))
-    if target.is_dir():
-        others = sorted(set(os.listdir(target)) - set(names))
-        if others:
-            raise InputError.of("output", path, f"holds other files, as {others[0]}; name a new folder")
-        return target
-    if os.path.lexists(target):
-        raise InputError.of("output", path, "a file, not a folder; name a new folder")
-    return check_output(path)
+    if not target.is_dir():
+        if os.path.lexists(target):
+            raise InputError.of("output", path, "a file, not a folder; name a new folder")
+        return check_output(path)
+    if held := sorted(os.listdir(target)):
+        raise InputError.of("output", path, f"holds files, as {held[0]}; name a new folder")
+    return target
 
 
 @contextmanager
@@ -117,8 +112,7 @@ def _folder_beside(target: Path) -> Iterator[Path]:
     """A new folder next to the target, locked while it is used, then removed."""
     with ExitStack() as held:
         while True:
-            beside = temporary_folder(target.parent, f".{target.name}{_MARK}", partial(_remove, target))
-            folder = held.enter_context(beside)
+            folder = held.enter_context(temporary_folder(target.parent, f".{target.name}{_MARK}"))
             try:
                 held.enter_context(_locked(folder))
             except (Timeout, FileNotFoundError):
@@ -149,48 +143,12 @@ def _locked(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _exchange(new: Path, target: Path, replaced: Path) -> None:
-    """Move a folder to the target, and the old folder to `replaced`; an error leaves the target as it was."""
-    try:
-        if target.exists():  # a folder cannot be moved over one that holds files
-            os.replace(target, replaced)
-        os.replace(new, target)
-    except BaseException:
-        _restore(target, replaced)
-        raise
-
-
-def _restore(target: Path, replaced: Path) -> None:
-    """Put back the old folder if it was moved away and its place is still empty."""
-    if replaced.is_dir() and not os.path.lexists(target):
-        os.replace(replaced, target)
-
-
 def sweep(folder: Path) -> None:
-    """Remove the temporary folders in a folder that killed processes have left; old contents are put back first."""
+    """Remove the temporary folders in a folder that killed processes have left."""
     for name in os.listdir(folder):
-        target, mark, _ = name.rpartition(_MARK)
-        if mark and target.startswith("."):
-            _remove_unlocked(folder / target[1:], folder / name)
-
-
-def _sweep(target: Path) -> None:
-    for name in os.listdir(target.parent):
-        if name.startswith(f".{target.name}{_MARK}"):
-            _remove_unlocked(target, target.parent / name)
-
-
-def _remove_unlocked(target: Path, folder: Path) -> None:
-    with suppress(OSError), _locked(folder):
-        _remove(target, folder)
-
-
-def _remove(target: Path, folder: Path) -> None:
-    """Remove a temporary folder; if a replacement was interrupted, first put back the old folder in it."""
-    with suppress(OSError):
-        _restore(target, folder / _REPLACED)
-    if not (folder / _REPLACED).is_dir() or os.path.lexists(target):
-        shutil.rmtree(folder, ignore_errors=True)
+        if name.startswith(".") and _MARK in name:
+            with suppress(OSError), _locked(folder / name):
+                shutil.rmtree(folder / name, ignore_errors=True)
 
 
 def _mode(target: Path, folder: Path) -> int:

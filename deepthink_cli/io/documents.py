@@ -50,8 +50,8 @@ class Document:
         return f"{self.path}:{self.lines[place]}"
 
 
-def read_document(path: Path, trusted: bool = False) -> Document:
-    """Read a .toml, .yaml or .yml file; `trusted` files of this package are read by libyaml, which is faster.
+def read_document(path: Path) -> Document:
+    """Read a .toml, .yaml or .yml file.
 
     A YAML alias is read as a copy of its value. Raises InputError with `file:line` for text that is not UTF-8 or
     not of the format, a duplicated key, a tag, a NUL character, and values nested too deeply.
@@ -66,16 +66,15 @@ def read_document(path: Path, trusted: bool = False) -> Document:
         line = error.object.count(b"\n", 0, error.start) + 1
         byte = error.object[error.start]
         raise InputError(f"{path}:{line}: not UTF-8 (byte 0x{byte:02x}); save the file as UTF-8") from error
-    return _toml(str(path), text) if path.suffix == ".toml" else _yaml(str(path), text, trusted)
+    return _toml(str(path), text) if path.suffix == ".toml" else _yaml(str(path), text)
 
 
-def _yaml(path: str, text: str, trusted: bool = False) -> Document:
+def _yaml(path: str, text: str) -> Document:
     import yaml
 
     loader = None
     try:
-        # libyaml words its errors otherwise, and its recursion has no limit.
-        loader = getattr(yaml, "CSafeLoader" if trusted else "SafeLoader", yaml.SafeLoader)(text)
+        loader = yaml.SafeLoader(text)  # not that of libyaml, whose recursion has no limit
         root = loader.get_single_node()
     except yaml.reader.ReaderError as error:
         where = f"{path}:{_line(text, error.position)}"

@@ -5,35 +5,28 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from secrets import token_hex
 
-Remove = Callable[[Path], None]
-_held: dict[Path, Remove] = {}
-
-
-def _remove(folder: Path) -> None:
-    shutil.rmtree(folder, ignore_errors=True)
+_held: set[Path] = set()
 
 
 @contextmanager
-def temporary_folder(
-    beside: str | Path | None = None, prefix: str = "deepthink-", remove: Remove = _remove
-) -> Iterator[Path]:
-    """A new folder in `beside`, by default in the system's folder for temporary files; `remove` removes it."""
+def temporary_folder(beside: str | Path | None = None, prefix: str = "deepthink-") -> Iterator[Path]:
+    """A new folder in `beside`, by default in the system's folder for temporary files."""
     folder = Path(os.path.abspath(beside or tempfile.gettempdir()), f"{prefix}{token_hex(8)}")
-    _held[folder] = remove  # before it is made: a signal may come between any two steps
+    _held.add(folder)  # before it is made: a signal may come between any two steps
     try:
         folder.mkdir(mode=0o700)
         yield folder
     finally:
-        remove(folder)
-        del _held[folder]
+        shutil.rmtree(folder, ignore_errors=True)
+        _held.remove(folder)
 
 
 def remove_temporary_folders() -> None:
     """Remove the folders of all threads, for a process that ends at once."""
-    for folder, remove in list(_held.items()):
-        remove(folder)
+    for folder in list(_held):
+        shutil.rmtree(folder, ignore_errors=True)

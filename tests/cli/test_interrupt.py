@@ -110,10 +110,10 @@ HOLDING = """
 import hashlib, signal, sys, time
 from pathlib import Path
 from deepthink_cli.cli import main
-from deepthink_cli.io.atomic import replacing, replacing_folder
+from deepthink_cli.io.atomic import making_folder, replacing
 from deepthink_cli.io.temporary import temporary_folder
 def run(arguments):
-    with replacing(arguments[0]) as file, replacing_folder(arguments[1], ["old"]), temporary_folder(arguments[2]):
+    with replacing(arguments[0]) as file, making_folder(arguments[1]), temporary_folder(arguments[2]):
         file.write_text("half")
         print("begun", flush=True)
         if arguments[3] == "native":
@@ -128,14 +128,13 @@ main.main()
 @pytest.mark.parametrize(("sent", "way"), with_soak(product(SIGNALS, ["python", "native"]), TRIED))
 def test_temporary_folders_go_whatever_ends_the_process(sent: signal.Signals, way: str, tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
-    (tmp_path / "folder" / "old").write_text("old")
     words = [str(tmp_path / "file"), str(tmp_path / "folder"), str(tmp_path), way, "SIG_DFL"]
     process = subprocess.Popen([sys.executable, "-c", HOLDING, *words], stdout=subprocess.PIPE, text=True)
     assert process.stdout.readline() == "begun\n"
     assert len(list(tmp_path.iterdir())) == 4
     process.send_signal(sent)
     assert process.wait(30) in ({-sent, 128 + sent} if sent != signal.SIGINT else {130})
-    assert [path.relative_to(tmp_path).as_posix() for path in sorted(tmp_path.rglob("*"))] == ["folder", "folder/old"]
+    assert [path.relative_to(tmp_path).as_posix() for path in sorted(tmp_path.rglob("*"))] == ["folder"]
 
 
 def test_a_process_that_is_to_ignore_a_hangup_continues(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from deepthink_cli.errors import DeepThinkError, InputError
-from deepthink_cli.io.atomic import check_output, replacing_folder, writing
+from deepthink_cli.io.atomic import check_output, making_folder, writing
 from deepthink_cli.io.temporary import temporary_folder
 
 
@@ -198,8 +198,8 @@ def test_what_a_dead_process_left_is_swept(target: Path, leftover: Path) -> None
     assert list(target.parent.iterdir()) == [target]
 
 
-def test_what_belongs_to_other_targets_is_left(target: Path) -> None:
-    names = {".other.txt.deepthink-1", ".out.txt.deepthink", "out.txt.deepthink-1"}
+def test_folders_with_other_names_are_left(target: Path) -> None:
+    names = {".out.txt.deepthink", "out.txt.deepthink-1", ".deepthink"}
     for name in names:
         (target.parent / name).mkdir()
     with writing(target) as file:
@@ -290,49 +290,14 @@ def test_a_process_killed_at_any_step_leaves_the_old_file_or_the_new(target: Pat
     assert list(target.parent.iterdir()) == [target]
 
 
-REPLACES = """
-import os, sys
-from deepthink_cli.io.atomic import replacing_folder
-
-move, moves = os.replace, []
-
-def killed(*paths):
-    if len(moves) == int(sys.argv[2]):
-        os._exit(9)
-    moves.append(paths)
-    move(*paths)
-
-os.replace = killed
-with replacing_folder(sys.argv[1], ["a"]) as folder:
-    (folder / "a").write_text("killed")
-"""
-
-
-@pytest.mark.parametrize("moves", [0, 1, 2])
-def test_a_folder_whose_replacement_was_killed_is_put_back_by_the_next(tmp_path: Path, moves: int) -> None:
+def test_a_folder_appears_only_when_it_is_whole(tmp_path: Path) -> None:
     target = tmp_path / "adapter"
-    target.mkdir()
-    (target / "a").write_text("old")
-    subprocess.run([sys.executable, "-c", REPLACES, str(target), str(moves)], check=False)
-    assert target.exists() == (moves != 1)
-    with pytest.raises(ValueError, match="no"), replacing_folder(target, ["a"]):
-        raise ValueError("no")
-    assert (target / "a").read_text() == ("killed" if moves == 2 else "old")
-    assert list(tmp_path.iterdir()) == [target]
-
-
-def test_a_folder_that_cannot_be_replaced_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    target, move = tmp_path / "adapter", os.replace
-    target.mkdir()
-    (target / "a").write_text("old")
-
-    def full(source: Path, to: Path) -> None:
-        if to == target and (source / "a").read_text() == "new":
-            raise OSError(errno.ENOSPC, "No space left on device")
-        move(source, to)
-
-    monkeypatch.setattr(os, "replace", full)
-    with pytest.raises(DeepThinkError, match="No space left"), replacing_folder(target, ["a"]) as folder:
+    with pytest.raises(ZeroDivisionError), making_folder(target):
+        _ = 1 / 0
+    assert list(tmp_path.iterdir()) == []
+    with making_folder(target) as folder:
         (folder / "a").write_text("new")
-    assert (target / "a").read_text() == "old"
-    assert list(tmp_path.iterdir()) == [target]
+        assert not target.exists()
+    assert [path.name for path in target.iterdir()] == ["a"]
+    with pytest.raises(InputError, match="holds files, as a; name a new folder"), making_folder(target):
+        pass

@@ -81,8 +81,3 @@ def test_a_number_of_thousands_of_digits_is_refused(number: str, kind: str, tmp_
 def test_a_number_of_base_60_is_limited_as_well(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"a\.yaml:1: a number has more than 100 digits"):
         read(tmp_path / "a.yaml", "a: " + ":".join(["59"] * 5000))
-
-
-@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.yaml")), ids=lambda path: path.stem)
-def test_both_readers_find_the_same_values_on_the_same_lines(path: Path) -> None:
-    assert read_document(path, trusted=True) == read_document(path)

@@ -82,11 +82,14 @@ def export(
 
 def check_export_apart(exporter: Exporter, output: Path, read: Paths) -> None:
     """Raise InputError unless the exporter can write to `output` without overwriting what is read or runs."""
-    from deepthink_cli.io.atomic import check_folder
-    from deepthink_cli.outputs import check_apart
+    from deepthink_cli.io.atomic import check_new_folder
+    from deepthink_cli.outputs import check_apart, check_folder_apart
 
-    in_folder = exporter.files and check_folder(output, exporter.files).is_dir()
-    check_apart(output / exporter.files[0] if in_folder else output, read)
+    if exporter.is_folder:
+        check_new_folder(output)
+        check_folder_apart(output, ())
+    else:
+        check_apart(output, read)
 
 
 def export_memory(

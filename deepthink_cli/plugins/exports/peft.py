@@ -12,15 +12,14 @@ import torch
 from deepthink_cli.errors import InputError
 from deepthink_cli.events import Warn
 from deepthink_cli.export import Export
-from deepthink_cli.io.atomic import replacing_folder
+from deepthink_cli.io.atomic import making_folder
 from deepthink_cli.memory import PARTS, Memory
-from deepthink_cli.plugins.exports.registry import PEFT
 from deepthink_cli.provenance import Provenance
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-FILES = CONFIG, WEIGHTS = PEFT.files
+FILES = CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 
 
 def export(export: Export) -> None:
@@ -38,14 +37,14 @@ def export(export: Export) -> None:
 def write_peft(memory: Memory, directory: str | Path, name: str = "this memory") -> None:
     """Write a memory as a prefix adapter: `adapter_config.json` and `adapter_model.safetensors`.
 
-    The folder is complete or absent; an existing one is replaced if it is empty or holds an adapter only. Raises
-    InputError, prefixed with `name`, for a memory that PEFT cannot hold, and DeepThinkError if the write fails.
+    The folder is complete or absent. Raises InputError, prefixed with `name`, for a memory that PEFT cannot hold and for
+    a folder that holds files, and DeepThinkError if the write fails.
     """
     provenance = memory.provenance
     if provenance is None:
         raise InputError(f"{name}: has no provenance; use a memory from think() or load_memory()")
     check_exportable(memory, provenance, name)
-    with replacing_folder(directory, FILES) as temporary:
+    with making_folder(directory) as temporary:
         text = json.dumps(adapter_config(memory, provenance), indent=2, sort_keys=True)
         (temporary / CONFIG).write_text(text + "\n", encoding="utf-8")
         tensors = {"prompt_embeddings": prompt_embeddings(memory)}

@@ -29,7 +29,7 @@ PEFT = Exporter(
     "prefix adapter",
     "a folder with a prefix adapter",
     "https://huggingface.co/docs/peft",
-    files=("adapter_config.json", "adapter_model.safetensors"),
+    is_folder=True,
 )
 LLAMA_CPP = Exporter(
     f"{_HERE}.llama_cpp:export",

@@ -105,7 +105,7 @@ def test_the_report_has_the_differences(folder: Path, tmp_path: Path, capsys: Ca
         ("mem --to peft -o x --at 2", "--at 2: "),
         ("mem --to peft -o x --state saved", "--state saved: only with --to llama.cpp; omit it"),
         ("mem --to peft -o x -m pocket", "-m pocket: only with --to llama.cpp or mlx; omit it"),
-        ("mem --to peft -o .", "-o .: holds other files, as last; name a new folder"),
+        ("mem --to peft -o .", "-o .: holds files, as last; name a new folder"),
         ("mem --to peft -o saved", "-o saved: a file, not a folder; name a new folder"),
         ("mem --to llama.cpp -o x", "--to llama.cpp needs --state FILE"),
         ("mem --to llama.cpp -o x --state absent", "--state absent: cannot be read: No such file or directory"),

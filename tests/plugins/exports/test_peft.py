@@ -79,7 +79,7 @@ def check_scores(engine: Engine, folder: Path, memory: Memory, into: Path) -> No
 def test_scores_through_peft_are_ours(family: str, loaded: Loaded, models: Models, tmp_path: Path) -> None:
     first, *_, last = memories(loaded(family), Method(3, Gate(0.5)))
     for memory in (first, last):
-        check_scores(loaded(family), models(family), memory, tmp_path / "adapter")
+        check_scores(loaded(family), models(family), memory, tmp_path / str(memory.iteration))
 
 
 @pytest.mark.parametrize("family", with_soak(WINDOWS, ("gemma3n_text", "llama4_text", "mistral")))
@@ -122,15 +122,14 @@ def test_the_adapter_names_its_model_and_is_the_same_every_time(llama: Engine, t
     assert set(files[0]) == {"adapter_config.json", "adapter_model.safetensors"}
 
 
-def test_an_adapter_is_replaced_and_other_files_are_not(llama: Engine, tmp_path: Path) -> None:
+def test_an_empty_folder_is_filled_and_files_are_never_replaced(llama: Engine, tmp_path: Path) -> None:
     first, second = memories(llama, Method(2, Gate(0.5)))
+    (tmp_path / "adapter").mkdir()
     write_peft(first, tmp_path / "adapter")
     before = (tmp_path / "adapter" / "adapter_model.safetensors").read_bytes()
-    write_peft(second, tmp_path / "adapter")
-    assert (tmp_path / "adapter" / "adapter_model.safetensors").read_bytes() != before
-    (tmp_path / "adapter" / "README.md").write_text("mine")
-    with pytest.raises(InputError, match=r"holds other files, as README\.md; name a new folder"):
-        write_peft(first, tmp_path / "adapter")
+    with pytest.raises(InputError, match=r"holds files, as adapter_config\.json; name a new folder"):
+        write_peft(second, tmp_path / "adapter")
+    assert (tmp_path / "adapter" / "adapter_model.safetensors").read_bytes() == before
     assert sorted(path.name for path in tmp_path.iterdir()) == ["adapter"]
 
 
