@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from deepthink_cli.evaluation.report import EvaluationReport as EvaluationReport
     from deepthink_cli.generation.generation import Generation as Generation
     from deepthink_cli.generation.generation import generate as generate
+    from deepthink_cli.io.cache import Store as Store
     from deepthink_cli.memory import Memory as Memory
     from deepthink_cli.method import Method as Method
     from deepthink_cli.model.options import ModelOptions as ModelOptions
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
     from deepthink_cli.selection.select import SelectResult as SelectResult
     from deepthink_cli.selection.select import select as select
     from deepthink_cli.selection.select import write_selection as write_selection
-    from deepthink_cli.selection.store import Store as Store
     from deepthink_cli.tasks.rows import pool_of_task as pool_of_task
     from deepthink_cli.tasks.rows import rows_of_file as rows_of_file
     from deepthink_cli.tasks.rows import rows_of_task as rows_of_task
@@ -66,7 +66,7 @@ _HOME = {
     "Scoring": "scoring.scoring",
     "SelectOptions": "selection.options",
     "SelectResult": "selection.select",
-    "Store": "selection.store",
+    "Store": "io.cache",
     "Template": "data.template",
     "tokenize_demonstrations": "model.tokens",
     "calibrate": "calibrate_memory",

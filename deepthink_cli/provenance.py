@@ -54,6 +54,11 @@ class ModelIdentity:
         described = {name: value for name, value in asdict(self).items() if name != "gguf"}
         return json_sha256({**described, "dtype": "", "id": "", "revision": ""})
 
+    @property
+    def computing(self) -> list[str | None]:
+        """The parts that determine results of token ids, with all bytes of the weights."""
+        return [self.config_sha256, self.weights_sha256, self.dtype, self.quantize]
+
     def differences(self, other: ModelIdentity) -> list[str]:
         """The names of the parts in which two models differ; empty if each can use the other's memories.
 

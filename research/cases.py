@@ -15,9 +15,9 @@ from deepthink_cli.experiments.experiment import Experiment
 from deepthink_cli.experiments.jobs import Job, known, pending, planned
 from deepthink_cli.experiments.prepare import SharedRows, prepare_run
 from deepthink_cli.io.atomic import whole_lines
+from deepthink_cli.io.cache import Store
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.model.spec import ModelSpec
-from deepthink_cli.selection.store import Store
 from research.evidence.runs import DEV_ROWS, DTYPE, ETA, ROWS
 
 

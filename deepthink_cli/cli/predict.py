@@ -207,8 +207,8 @@ def _label(request: _Request, place: Place | None, output_format: str, flush: bo
     """Label the rows here or at a place, and write them as they come; with `resume`, to a file that is continued."""
     from deepthink_cli.artifact.opening import model_options
     from deepthink_cli.experiments.label_rows import RowLabels, divided
+    from deepthink_cli.io.cache import cache_folder
     from deepthink_cli.prediction.files import identity_of, resume_labels, write_labels
-    from deepthink_cli.selection.store import default_folder
 
     scorer, form, output, checked = request.scorer, request.form, request.output, request.checked
     with ExitStack() as stack:
@@ -216,7 +216,7 @@ def _label(request: _Request, place: Place | None, output_format: str, flush: bo
         elsewhere: LabelRows | None = None
         if place is not None:
             executor = stack.enter_context(
-                started(place, model_options(scorer.memory, request.options).device, default_folder())
+                started(place, model_options(scorer.memory, request.options).device, cache_folder())
             )
             job = RowLabels.of(scorer, request.options, request.errors.skip)
             elsewhere = partial(divided, executor, scorer, job)

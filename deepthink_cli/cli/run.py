@@ -139,9 +139,9 @@ def do_runs(
     """Do the runs of a crossing, or give them to a queue; print what was written, and the command that follows."""
     from deepthink_cli.experiments.prepare import prepare
     from deepthink_cli.experiments.run import execute
-    from deepthink_cli.selection.store import Store, default_folder
+    from deepthink_cli.io.cache import Store, cache_folder
 
-    folder, cache = machines.folder(output), default_folder()
+    folder, cache = machines.folder(output), cache_folder()
     with Show(common) as tell, machines.executor(crossing.experiment.models[0].device, cache) as executor:
         jobs = prepare(crossing, folder, tell)
         if machines.queued(output, common.quiet):

@@ -109,9 +109,9 @@ def select(
     common: CommonArguments,
 ) -> None:
     """Choose demonstrations from a pool of labelled rows."""
+    from deepthink_cli.io.cache import Store
     from deepthink_cli.selection.select import check_output_holds, queries_of_file
     from deepthink_cli.selection.select import select as choose
-    from deepthink_cli.selection.store import Store, default_folder
     from deepthink_cli.tasks.sources import source_of
 
     problems = Problems()
@@ -130,7 +130,7 @@ def select(
         check_output_holds(rows_of_pool, asked.output)
         targets = [] if query_source is None else queries_of_file(query_source, rows_of_pool)
         named = None if model.model is None else model_options
-        result = choose(rows_of_pool, options, named, targets, Store(default_folder()), tell)
+        result = choose(rows_of_pool, options, named, targets, Store(), tell)
     _write(result, asked.output, asked.pool_scores)
     _report(result, asked.output, _next(asked, prompt, model, result), common)
 

@@ -57,10 +57,8 @@ def unread_variables(program: Callable[[], Any]) -> list[str]:
     named = [name for name in os.environ if name.startswith(PREFIX)]
     if not named:
         return []
-    from deepthink_cli.selection.store import CACHE
-
     commands = list(commands_of(program()))
-    known = {str(parameter.envvar) for each in commands for parameter in each.params} | {CACHE}
+    known = {str(parameter.envvar) for each in commands for parameter in each.params}
     known.update(name for each in commands for name in about_of(each.callback).variables)
     return [f"{name}: no option reads it; {_advice(name, known)}" for name in named if name not in known]
 

@@ -70,8 +70,8 @@ def tune(
     It does so by nested cross-validation, without a dev set. Plain in-context learning is kept unless the choice is
     better than it beyond noise.
     """
+    from deepthink_cli.io.cache import Store
     from deepthink_cli.outputs import check_apart
-    from deepthink_cli.selection.store import Store, default_folder
     from deepthink_cli.tuning.plan import plan_tuning
     from deepthink_cli.tuning.tune import tune as tuned
 
@@ -89,7 +89,7 @@ def tune(
     with Show(common, bar=not common.as_json) as tell:
         tell_of_toy(model, tell)
         plan = plan_tuning(replace(labelled, scoring=steps), model_options, options, tell)
-        result = tuned(plan, output, store=Store(default_folder()), tell=tell)
+        result = tuned(plan, output, store=Store(), tell=tell)
     show(result, common, details)
 
 

@@ -23,6 +23,7 @@ from deepthink_cli.errors import InputError, option
 from deepthink_cli.experiments.crossing import run_tasks
 from deepthink_cli.experiments.experiment import Experiment
 from deepthink_cli.experiments.results import Part, Setting
+from deepthink_cli.io.cache import Store
 from deepthink_cli.io.text import json_sha256
 from deepthink_cli.model.limits import SHARE, count_tokens, last_of, max_demonstrations
 from deepthink_cli.model.options import ModelOptions
@@ -31,7 +32,6 @@ from deepthink_cli.model.tokens import tokenize_demonstrations
 from deepthink_cli.provenance import ModelIdentity, TokenizedDemonstrations
 from deepthink_cli.selection.choice import Request, choose_demonstrations
 from deepthink_cli.selection.pool import PoolRows
-from deepthink_cli.selection.store import Store
 from deepthink_cli.tasks.catalogue import digest
 from deepthink_cli.tasks.format import Task
 from deepthink_cli.tasks.items import demonstrations_for

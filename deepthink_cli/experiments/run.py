@@ -33,9 +33,9 @@ from deepthink_cli.experiments.folder import RunFolder, Shard, open_run_folder
 from deepthink_cli.experiments.jobs import Job, PendingJobs, Prepared, Run, data_digest, known, pending
 from deepthink_cli.experiments.results import Setting, check_continues, grouped
 from deepthink_cli.experiments.scorer import Wanted, max_tokens_together, missing_rows, together, work
+from deepthink_cli.io.cache import Store
 from deepthink_cli.io.text import json_sha256
 from deepthink_cli.provenance import ModelIdentity
-from deepthink_cli.selection.store import Store
 
 
 @dataclass(frozen=True)

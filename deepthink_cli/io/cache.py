@@ -1,13 +1,21 @@
-"""Small files in the user's cache folder. One that cannot be read or written only costs time."""
+"""Results in the user's cache folder: texts by name, and arrays by a digest of all that they depend on."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.errors import DeepThinkError
 from deepthink_cli.io.atomic import replacing
+from deepthink_cli.io.text import json_sha256
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Arrays = Mapping[str, NDArray[Any]]
 
 
 def cache_folder() -> Path:
@@ -16,7 +24,7 @@ def cache_folder() -> Path:
 
 
 def read_cached(name: str) -> str | None:
-    """The text of a file in the cache folder; None without such a file."""
+    """The text of a file in the cache folder; None without such a file, or if it cannot be read."""
     with suppress(OSError, ValueError):
         return (cache_folder() / name).read_text(encoding="ascii")
     return None
@@ -29,3 +37,43 @@ def write_cached(name: str, text: str) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         with replacing(path) as temporary:
             temporary.write_text(text, encoding="ascii")
+
+
+def key_of(*values: Any) -> str:
+    """The digest of JSON values, as the name of the results that were computed from them."""
+    return json_sha256(list(values))
+
+
+class Store:
+    """A folder of arrays in safetensors files, named by digests of all that they depend on; by default the cache."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self.folder = folder or cache_folder()
+
+    def get(self, key: str) -> Arrays | None:
+        """The arrays of a key; None if they are missing or cannot be read."""
+        from safetensors import SafetensorError
+        from safetensors.numpy import load_file
+
+        path = self._path(key)
+        try:
+            return load_file(path) if path.is_file() else None
+        except (SafetensorError, OSError):  # damaged or not readable: computed again
+            return None
+
+    def put(self, key: str, arrays: Arrays) -> None:
+        """Write the arrays of a key, atomically; raises DeepThinkError if that fails."""
+        from safetensors.numpy import save_file
+
+        path = self._path(key)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            reason = os.strerror(error.errno) if error.errno else error
+            way = "name another directory in XDG_CACHE_HOME"
+            raise DeepThinkError(f"{self.folder}: cannot be written: {reason}; {way}") from error
+        with replacing(path) as temporary:
+            save_file(dict(arrays), temporary)
+
+    def _path(self, key: str) -> Path:
+        return self.folder / key[:2] / f"{key}.safetensors"

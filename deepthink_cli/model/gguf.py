@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import isclose
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -81,7 +80,6 @@ def check_types(header: GgufHeader, named: Problem) -> None:
 
 # Names for texts split as GPT-2 does, which transformers assumes for every unknown name.
 _GPT2_SPLITS = {"gpt-2", "jais", "mpt", "olmo", "phi-2"}
-_EPSILONS = ("rms_norm_eps", "norm_eps", "layer_norm_eps", "layer_norm_epsilon", "norm_epsilon")
 _SHOWN = 3  # tensors that a message names
 
 
@@ -90,10 +88,6 @@ def refuse_other_kinds(header: GgufHeader, named: Problem) -> None:
     metadata, kind = header.metadata, header.metadata.get("general.type", "model")
     if kind != "model":
         raise InputError(named.because(f"a GGUF file of type {kind}, not a model; name the model's file"))
-    if (parts := metadata.get("split.count") or 1) > 1:
-        raise InputError(
-            named.because(f"a part of a GGUF file that is split into {parts}; join them with llama-gguf-split --merge")
-        )
     if not header.architecture:
         raise InputError(named.because("names no architecture; use a file that a converter wrote"))
     if header.value("pooling_type") or header.value("attention.causal") is False:
@@ -109,66 +103,20 @@ def refuse_other_kinds(header: GgufHeader, named: Problem) -> None:
 def ignored_parts(header: GgufHeader, config: PretrainedConfig, tokenizer: PreTrainedTokenizerBase) -> list[str]:
     """Settings and tensors of a file that transformers does not apply, each as a few words."""
     text = config.get_text_config(decoder=True)
-    settings = (*_attention(header, text), *_rotary(header, text), *_numbers(header, text))
-    return [*settings, *_tokenizer(header, tokenizer), *_tensors(header, config)]
+    return [*_settings(header, text), *_tokenizer(header, tokenizer), *_tensors(header, config)]
 
 
-def _attention(header: GgufHeader, text: Any) -> Iterator[str]:
-    kinds = _of(text, "layer_types") or ()
-    slides = not kinds or "sliding_attention" in kinds
-    window, used = header.value("attention.sliding_window"), _of(text, "sliding_window") if slides else None
-    if isinstance(window, int) and window and window != used:
-        yield f"attention.sliding_window {window} ({'no window' if used is None else used} is used)"
-    pattern = header.value("attention.sliding_window_pattern")
-    if isinstance(pattern, int) and not isinstance(pattern, bool):
-        pattern = [pattern == 0 or layer % pattern < pattern - 1 for layer in range(text.num_hidden_layers)]
-    if window and pattern and pattern != [kind == "sliding_attention" for kind in kinds]:
-        yield "attention.sliding_window_pattern"
-
-
-def _rotary(header: GgufHeader, text: Any) -> Iterator[str]:
-    parameters = _of(text, "rope_parameters") or {}
-    full, sliding = parameters.get("full_attention", parameters), parameters.get("sliding_attention", parameters)
-    for key, used in (("rope.freq_base", full.get("rope_theta")), ("rope.freq_base_swa", sliding.get("rope_theta"))):
-        yield from _different(header, key, used)
-    kind, factor = header.value("rope.scaling.type"), header.value("rope.scaling.factor")
-    if kind not in (None, "none", full.get("rope_type")):
-        yield f"rope.scaling.type {kind}" + (f" with factor {factor:g}" if factor else "")
-    else:
-        scaled = header.value("rope.scale_linear") or (factor if kind not in (None, "none") else None)
-        if scaled and scaled != 1 and scaled != full.get("factor"):
-            yield f"rope.scaling.factor {scaled:g}"
-    heads = _of(text, "num_attention_heads")
-    if parameters and heads and header.value("rope.dimension_count_swa") is None:  # one size for all layers
-        size = _of(text, "head_dim") or text.hidden_size // heads
-        share = full.get("partial_rotary_factor") or _of(text, "partial_rotary_factor") or 1
-        yield from _different(header, "rope.dimension_count", _of(text, "rotary_dim") or int(size * share))
-
-
-def _numbers(header: GgufHeader, text: Any) -> Iterator[str]:
-    for key in ("attn_logit_softcapping", "final_logit_softcapping", "logit_scale", "embedding_scale"):
-        yield from _different(header, key, _of(text, key))
-    yield from _different(header, "residual_scale", _of(text, "residual_multiplier"))
-    yield from _different(header, "attention.clamp_kqv", _of(text, "clip_qkv"))
-    yield from _different(header, "attention.scale", _of(text, "attention_multiplier"))
-    epsilon = next((_of(text, name) for name in _EPSILONS if _of(text, name) is not None), None)
-    for key in ("attention.layer_norm_rms_epsilon", "attention.layer_norm_epsilon"):
-        yield from _different(header, key, epsilon)
-
-
-def _different(header: GgufHeader, key: str, used: Any) -> Iterator[str]:
-    """The key, if the file states another number for it than the number in use."""
-    stated = header.value(key)
-    if isinstance(stated, float | int) and stated and (used is None or not isclose(stated, used, rel_tol=1e-5)):
-        yield f"{key} {stated:g} ({'none' if used is None else format(used, 'g')} is used)"
-
-
-def _of(text: Any, name: str) -> Any:
-    """A field of the configuration; None without the field, or if it differs between layers."""
-    try:
-        return getattr(text, name, None)
-    except Exception:  # a special type of error, for fields that differ between layers
-        return None
+def _settings(header: GgufHeader, text: Any) -> Iterator[str]:
+    """The attention window, and the scaling of rotary positions."""
+    window, used = header.value("attention.sliding_window"), getattr(text, "sliding_window", None)
+    slides = "sliding_attention" in (getattr(text, "layer_types", None) or ["sliding_attention"])
+    if isinstance(window, int) and window and not (slides and window == used):
+        yield f"attention.sliding_window {window} ({used if slides and used else 'no window'} is used)"
+    rotary = getattr(text, "rope_parameters", None) or {}
+    full, kind = rotary.get("full_attention", rotary), header.value("rope.scaling.type")
+    factor = header.value("rope.scale_linear") or header.value("rope.scaling.factor")
+    if kind not in (None, "none", full.get("rope_type")) or (factor or 1) not in (1, full.get("factor")):
+        yield f"rope.scaling {kind}" + (f" with factor {factor:g}" if factor else "")
 
 
 def _tokenizer(header: GgufHeader, tokenizer: PreTrainedTokenizerBase) -> Iterator[str]:

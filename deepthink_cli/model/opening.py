@@ -25,7 +25,7 @@ from deepthink_cli.model.fingerprint import config_sha256, hub_commit, tokenizer
 from deepthink_cli.model.gguf import GgufHeader, check_types, ignored_parts, read_header, refuse_other_kinds
 from deepthink_cli.model.limits import limits_of
 from deepthink_cli.model.loading import read_once
-from deepthink_cli.model.location import ADAPTER, Location, cached_gguf_files, downloaded, locate
+from deepthink_cli.model.location import ADAPTER, SUFFIX, Location, downloaded, locate
 from deepthink_cli.model.options import POCKET, ModelOptions, choose_device
 from deepthink_cli.model.spec import ModelSpec
 
@@ -198,9 +198,7 @@ def _check_extras(options: ModelOptions) -> None:
 def _way_out(options: ModelOptions, found: Location) -> str:
     if found.gguf is not None and found.is_local:
         return "use another GGUF file, or the model in the format of transformers"
-    if found.gguf is None and (names := cached_gguf_files(found, options)):
-        return f"use {option('model')} {found.id}/{names[0]}"
-    return f"check the name and {option('revision')}, or {_elsewhere(found)}"
+    return f"check the name (of a GGUF file, ID/FILE{SUFFIX}) and {option('revision')}, or {_elsewhere(found)}"
 
 
 def _elsewhere(found: Location) -> str:
@@ -210,7 +208,7 @@ def _elsewhere(found: Location) -> str:
 
 
 def _hub(options: ModelOptions, found: Location) -> AbstractContextManager[None]:
-    """Converts the errors of a hub that does not answer, unless the cache has the model in another form."""
-    if found.is_local or (found.gguf is None and cached_gguf_files(found, options)):
+    """Converts the errors of a hub that does not answer."""
+    if found.is_local:
         return nullcontext()
     return hub_errors(Problem.of("model", found.id), options.offline, _elsewhere(found))

@@ -15,13 +15,13 @@ from deepthink_cli.data.same_input import input_groups
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError, option
 from deepthink_cli.events import Tell, silent
+from deepthink_cli.io.cache import Store
 from deepthink_cli.provenance import Selected
 from deepthink_cli.registry import loaded
 from deepthink_cli.selection.base import Choice, Pool, SelectionMethod
 from deepthink_cli.selection.features import Observer
 from deepthink_cli.selection.pool import PoolRows
 from deepthink_cli.selection.registry import selection_method
-from deepthink_cli.selection.store import Store
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,6 +17,7 @@ from deepthink_cli.engine.opening import describe_engine, find_model, load
 from deepthink_cli.errors import InputError, option
 from deepthink_cli.events import Note, Tell, Warn, silent
 from deepthink_cli.io.atomic import writing
+from deepthink_cli.io.cache import Store
 from deepthink_cli.io.mistakes import STRICT
 from deepthink_cli.io.tables import Columns, check_suffix, columns_of, is_table, writing_rows
 from deepthink_cli.io.text import json_line, json_sha256, jsonable
@@ -27,7 +28,6 @@ from deepthink_cli.provenance import Selected
 from deepthink_cli.selection.choice import Chosen, Request, check_request, choose_demonstrations
 from deepthink_cli.selection.options import SelectOptions
 from deepthink_cli.selection.pool import TOO_LONG, PoolRows, fits
-from deepthink_cli.selection.store import Store
 
 
 @with_config(STRICT)

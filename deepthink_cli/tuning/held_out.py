@@ -13,6 +13,7 @@ from deepthink_cli.calibration.registry import NONE, Calibration, calibration, f
 from deepthink_cli.data.same_input import is_among
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.events import Progress, Tell
+from deepthink_cli.io.cache import Store
 from deepthink_cli.method import Method
 from deepthink_cli.model.tokens import query_tokenizer
 from deepthink_cli.provenance import Selected, TokenizedDemonstrations
@@ -20,7 +21,6 @@ from deepthink_cli.scoring.heads import observed_layers
 from deepthink_cli.scoring.likelihood import observe_each, score_each
 from deepthink_cli.scoring.prediction import Scores
 from deepthink_cli.selection.choice import Request, choose_demonstrations
-from deepthink_cli.selection.store import Store
 from deepthink_cli.techniques.base import Technique, Trained
 from deepthink_cli.techniques.together import Result, think_in_batches
 from deepthink_cli.tuning.nested import STATES, HeldOut, held_out

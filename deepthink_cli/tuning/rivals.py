@@ -21,8 +21,8 @@ from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError
 from deepthink_cli.evaluation.metrics import wilson
 from deepthink_cli.events import Note, Tell
+from deepthink_cli.io.cache import Store
 from deepthink_cli.selection.features import Observer
-from deepthink_cli.selection.store import Store
 from deepthink_cli.tuning.plan import TunePlan
 
 WORDS = r"\w+|[^\w\s]+"  # any text that is not blank has a match

@@ -19,12 +19,12 @@ from deepthink_cli.engine.base import Engine
 from deepthink_cli.engine.opening import describe_engine, load
 from deepthink_cli.evaluation.metrics import wilson
 from deepthink_cli.events import Detail, Progress, Tell, silent
+from deepthink_cli.io.cache import Store
 from deepthink_cli.model.tokens import TokenizedQuery, query_tokenizer
 from deepthink_cli.provenance import Tuned
 from deepthink_cli.scoring.pipeline import predicted, predictions
 from deepthink_cli.scoring.prediction import Prediction, Scores, prediction_of
 from deepthink_cli.scoring.scoring import Scoring
-from deepthink_cli.selection.store import Store
 from deepthink_cli.tuning.held_out import TrainingSet, held_out_scores, memories_of, training_set, training_sets
 from deepthink_cli.tuning.nested import (
     STATES,

@@ -14,7 +14,7 @@ from collections import Counter
 from itertools import product
 
 from deepthink_cli.io.atomic import append
-from deepthink_cli.selection.store import Store, default_folder
+from deepthink_cli.io.cache import Store
 from research.cases import cases, rows_of
 from research.packing import TABLES
 
@@ -31,7 +31,7 @@ def main() -> None:
     parser.add_argument("--data-dir", help="the tasks' rows; without it they come from the hub")
     args = parser.parse_args()
     there = {(line["method"], line["task"], line["seed"]) for line in rows_of(FILE)}
-    case_of, store = cases(args.model, args.data_dir), Store(default_folder())
+    case_of, store = cases(args.model, args.data_dir), Store()
     for seed, task, method in product(SEEDS, TASKS, METHODS):
         if (method, task, seed) not in there:
             job = case_of(task, seed).job(store, demos_by=(method,), iterations=1, at="1")

@@ -23,7 +23,7 @@ OTHERS = [(f"{text} number {number}", label) for number in range(3) for text, la
 @pytest.fixture(autouse=True)
 def _in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("DEEPTHINK_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     (tmp_path / "coded.csv").write_text(CODED)
 
 

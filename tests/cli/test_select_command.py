@@ -32,7 +32,7 @@ def farthest(pool: Pool, shots: int, draw: random.Random) -> Choice:
 @pytest.fixture(autouse=True)
 def _in_a_folder_with_a_pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("DEEPTHINK_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setitem(
         METHODS, "farthest", SelectionMethod(farthest, "far rows", "this test", ("hidden", "queries"), "one a row")
     )
@@ -168,4 +168,4 @@ def test_what_makes_no_sense_is_refused_in_one_line(case: str, capsys: Captured)
 def test_a_cache_that_cannot_be_written_is_an_error(models: Models, capsys: Captured) -> None:
     Path("cache").write_text("a file")
     assert run(["select", "pool.jsonl", "-m", str(models("llama")), "--demos-by", "farthest", "--shots", "2"]) == 1
-    assert "cache: cannot be written" in capsys.readouterr().err
+    assert "cache/deepthink: cannot be written" in capsys.readouterr().err

@@ -24,7 +24,7 @@ from deepthink_cli.plugins.context_tuning.technique import ContextTuning
 @pytest.fixture
 def words(models: Models, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
     """The words of a small run with T = 2, and a cache of its own."""
-    monkeypatch.setenv("DEEPTHINK_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     command = run_words(tmp_path, models("llama"), "-T", "2", "--quiet")
     return lambda *more: [*command, *more]
 

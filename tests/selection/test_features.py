@@ -19,11 +19,11 @@ from deepthink_cli.engine.batches import BatchedEngine
 from deepthink_cli.engine.padded import PaddedEngine
 from deepthink_cli.errors import DeepThinkError
 from deepthink_cli.events import Event, Progress
+from deepthink_cli.io.cache import Store
 from deepthink_cli.model.boundary import special_ids
 from deepthink_cli.model.tokens import tokenize_queries
 from deepthink_cli.selection import features
 from deepthink_cli.selection.features import Observer
-from deepthink_cli.selection.store import Store
 
 TEMPLATE = Template("Review: {text}\nSentiment: {label}")
 LABELS = ("negative", "very positive")

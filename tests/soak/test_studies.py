@@ -23,7 +23,7 @@ def test_a_study_runs_at_its_small_scale_and_draws_its_figure(
     tasks = open_study(name, "small").study.tasks
     data = write_task_rows(tmp_path / "data", tasks)
     out = str(tmp_path / "out")
-    monkeypatch.setenv("DEEPTHINK_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     words = ["--scale", "small", "--data-dir", str(data), "--limit", "4"]
     assert run(["study", "run", name, *words, "-o", out, "--quiet"]) == 0
     assert run(["plot", out]) == 0

@@ -44,10 +44,10 @@ from deepthink_cli.experiments.jobs import Prepared, Run, data_digest, known, pe
 from deepthink_cli.experiments.label_rows import ChunkWorker, RowLabels
 from deepthink_cli.experiments.prepare import prepare_jobs
 from deepthink_cli.experiments.scorer import max_tokens_together, missing_rows, together, work
+from deepthink_cli.io.cache import Store
 from deepthink_cli.model.opening import open_model
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.model.spec import ModelSpec
-from deepthink_cli.selection.store import Store
 
 
 @dataclass(frozen=True)

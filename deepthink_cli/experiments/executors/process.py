@@ -31,7 +31,7 @@ def main() -> None:
     # are unpickled by this one.
     Thread(target=_read, args=(sys.stdin.buffer, messages), daemon=True).start()
     from deepthink_cli.experiments.executors.handler import MessageHandler
-    from deepthink_cli.selection.store import Store
+    from deepthink_cli.io.cache import Store
 
     cache, fraction = Path(sys.argv[1]), float(sys.argv[2])
     if fraction < 1:

@@ -75,7 +75,7 @@ class Actor:
 
     def __init__(self, cache: str, folder: str) -> None:
         from deepthink_cli.experiments.executors.handler import MessageHandler
-        from deepthink_cli.selection.store import Store
+        from deepthink_cli.io.cache import Store
 
         with suppress(OSError):  # a machine without this folder can still do runs whose paths are absolute
             os.chdir(folder)

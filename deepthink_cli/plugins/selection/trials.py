@@ -13,13 +13,13 @@ from deepthink_cli.data.template import Template
 from deepthink_cli.engine.base import Engine, ScoringPlan, Sums
 from deepthink_cli.errors import InputError, option
 from deepthink_cli.events import Progress, Tell, silent
+from deepthink_cli.io.cache import Store, key_of
 from deepthink_cli.method import Method
 from deepthink_cli.model.boundary import special_ids
 from deepthink_cli.model.tokens import end_of_demonstrations, query_tokenizer, tokenize_demonstrations
 from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.scoring.likelihood import check_finite, score_each
 from deepthink_cli.scoring.softmax import softmax
-from deepthink_cli.selection.store import Store, key_of, model_parts
 
 if TYPE_CHECKING:
     from deepthink_cli.selection.base import Floats
@@ -104,7 +104,7 @@ class EngineTrials:
                 follows = end.context, end.held
                 plan, sha256 = alike[follows] = alike.get(follows) or self._planned(read, queries)
             self._check(len(rows), read.token_ids, plan)
-            key = key_of(_NAME, *model_parts(self._engine.identity), read.token_ids, sha256)
+            key = key_of(_NAME, *self._engine.identity.computing, read.token_ids, sha256)
             trials[rows] = _Trial(read, plan, key)
         return trials
 
