@@ -30,7 +30,7 @@ from deepthink_cli.model.limits import SHARE, check_fit, count_tokens, last_of, 
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.model.tokens import tokenize_demonstrations
-from deepthink_cli.provenance import RecordedTechnique, Selected, TokenizedDemonstrations
+from deepthink_cli.provenance import RecordedTechnique, TokenizedDemonstrations
 from deepthink_cli.scoring.scoring import PLAIN
 from deepthink_cli.techniques.base import Technique, Trained
 from deepthink_cli.techniques.registry import DEEP_THINKING, TechniqueOptions
@@ -41,11 +41,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Origin:
-    """The origin of demonstrations: the task whose rows they are, the seed that drew them, `deepthink select`."""
+    """The origin of demonstrations: the task whose rows they are, and the seed that drew them."""
 
     task: str | None = None
     seed: int | None = None
-    selected: Selected | None = None
 
 
 @dataclass(frozen=True)

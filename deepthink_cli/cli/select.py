@@ -138,25 +138,22 @@ def select(
 def _check_outputs(asked: SelectArguments, json: bool, read: list[str | None], paths: dict[str, Any]) -> None:
     """Raise InputError if an output would overwrite an input or another output."""
     from deepthink_cli.outputs import check_apart
-    from deepthink_cli.selection.select import file_beside
 
     output, scores = asked.output, asked.pool_scores
     if read == ["-", "-"]:
         raise InputError.of("for", "-", "POOL is standard input, too; give a file")
     if output == STDOUT and json:
         raise InputError.of("json", None, "standard output has the demonstrations; name a file with -o")
-    files = [] if output == STDOUT else [output, file_beside(output)]
     inputs = read_by(*read, **paths)
-    for file in files:
-        check_apart(file, inputs)
-    if files:
+    if output != STDOUT:
+        check_apart(output, inputs)
         check_suffix(output)
     if scores is not None:
         if str(scores) == "-":
             raise InputError.of("pool_scores", "-", "standard output is for the demonstrations; name a file")
         check_apart(scores, inputs, "pool_scores")
         check_suffix(scores, "pool_scores")
-        if scores.resolve() in [file.resolve() for file in files]:
+        if scores.resolve() == output.resolve():
             raise InputError.of("pool_scores", scores, "the demonstrations are written there; name another file")
 
 

@@ -140,7 +140,6 @@ def think(
     """Read solved examples T times and store the memory in a file."""
     from deepthink_cli.make_memory import Origin, plan_thinking, think_and_save
     from deepthink_cli.outputs import check_apart
-    from deepthink_cli.selection.select import read_selected
     from deepthink_cli.tasks.sources import source_of
 
     problems, show = Problems(), Show(common, bar=not common.as_json)
@@ -165,8 +164,6 @@ def think(
         tell_of_toy(model, tell)
         warnings = _warnings(given, rows, prompt, tell) if task is None else []
         demonstrations = replace(given, template=replace(given.template, tokens=tokens), chat=as_chat)
-        if demos is not None:
-            origin = replace(origin, selected=read_selected(demos, given.examples, tell))
         plan = plan_thinking(demonstrations, model_options, method_options, technique_options, stored, origin, tell)
         chosen_field = task is None and prompt.template is None and prompt.label_field is None
         if dry_run:

@@ -1,4 +1,4 @@
-"""Choose demonstrations from a pool, and write them with a file that describes the choice."""
+"""Choose demonstrations from a pool, and write them to a file."""
 
 from __future__ import annotations
 
@@ -9,68 +9,20 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError, with_config
-
-from deepthink_cli.data.examples import DemonstrationSet, Example, Query, read_queries
+from deepthink_cli.data.examples import DemonstrationSet, Query, read_queries
 from deepthink_cli.data.source import RowSource
 from deepthink_cli.engine.opening import describe_engine, find_model, load
 from deepthink_cli.errors import InputError, option
 from deepthink_cli.events import Note, Tell, Warn, silent
-from deepthink_cli.io.atomic import writing
 from deepthink_cli.io.cache import Store
-from deepthink_cli.io.mistakes import STRICT
 from deepthink_cli.io.tables import Columns, check_suffix, columns_of, is_table, writing_rows
-from deepthink_cli.io.text import json_line, json_sha256, jsonable
+from deepthink_cli.io.text import jsonable
 from deepthink_cli.model.limits import check_fit
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.model.spec import ModelSpec
-from deepthink_cli.provenance import Selected
 from deepthink_cli.selection.choice import Chosen, Request, check_request, choose_demonstrations
 from deepthink_cli.selection.options import SelectOptions
 from deepthink_cli.selection.pool import TOO_LONG, PoolRows, fits
-
-
-@with_config(STRICT)
-@dataclass(frozen=True)
-class _Beside:
-    """The content of the file beside demonstrations: the choice, and a digest of the demonstrations."""
-
-    examples_sha256: str
-    selected: Selected
-
-
-_CONTENT = TypeAdapter(_Beside)
-
-
-def file_beside(path: str | Path) -> Path:
-    """The file that describes the choice of the demonstrations in `path`."""
-    return Path(f"{path}.selection.json")
-
-
-def read_selected(path: str, examples: Sequence[Example], tell: Tell) -> Selected | None:
-    """The choice of the demonstrations in `path`; None without a file beside `path`, or if it describes others.
-
-    A file that describes others is reported: the demonstrations were changed, or are read with other fields.
-    """
-    beside = file_beside(path)
-    if not beside.is_file():
-        return None
-    try:
-        content = _CONTENT.validate_json(beside.read_bytes())
-    except (OSError, ValidationError):
-        tell(Note(f"{beside}: cannot be read; how the demonstrations were chosen is not recorded"))
-        return None
-    if content.examples_sha256 != _digest(examples):
-        text = f"{path}: not the demonstrations that {beside.name} describes (changed, or read with another template)"
-        tell(Note(f"{text}; how they were chosen is not recorded"))
-        return None
-    return content.selected
-
-
-def _digest(examples: Sequence[Example]) -> str:
-    """The digest of texts and labels, in order."""
-    return json_sha256([[example.text, example.label] for example in examples])
-
 
 _SCORES: Columns = {"index": "integer", "label": "text", "score": "number", "chosen": "integer", "set_aside": "text"}
 
@@ -172,10 +124,7 @@ def queries_of_file(source: str | RowSource, pool: PoolRows) -> list[Query]:
 
 
 def write_selection(result: SelectResult, output: str | Path) -> None:
-    """Write the chosen rows to a file, and the choice to a file beside it (`FILE.selection.json`)."""
-    beside = _Beside(_digest(result.demonstrations.examples), result.chosen.selected)
-    with writing(file_beside(output)) as out:
-        out.write(json_line(_CONTENT.dump_python(beside)))
+    """Write the chosen rows to a file."""
     rows = list(result.rows())
     with writing_rows(output, columns_of(rows)) as write:
         write(rows)

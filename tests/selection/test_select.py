@@ -1,4 +1,4 @@
-"""The workflow of `deepthink select`, and what a memory records of it."""
+"""The workflow of `deepthink select`."""
 
 from __future__ import annotations
 
@@ -9,21 +9,14 @@ import pytest
 from conftest import REVIEWS, TEMPLATE, Models, write_rows
 from helpers.tiny import tiny_task
 
-from deepthink_cli.artifact.format import read_header
-from deepthink_cli.cli.main import run
 from deepthink_cli.data.examples import read_demonstrations
 from deepthink_cli.errors import InputError
 from deepthink_cli.events import Event, Note, Warn
-from deepthink_cli.make_memory import Origin, plan_thinking, think_and_save
-from deepthink_cli.method import MethodOptions
 from deepthink_cli.model.options import ModelOptions
-from deepthink_cli.provenance import Selected
 from deepthink_cli.selection.options import SelectOptions
 from deepthink_cli.selection.pool import PoolRows, pool_of_file
 from deepthink_cli.selection.select import (
-    file_beside,
     queries_of_file,
-    read_selected,
     select,
     write_scores,
     write_selection,
@@ -50,20 +43,13 @@ def model(models: Models) -> ModelOptions:
     return ModelOptions(model=str(models("llama")))
 
 
-def test_chosen_rows_are_written_as_they_were_and_the_memory_records_how(
-    pool: PoolRows, model: ModelOptions, tmp_path: Path
-) -> None:
+def test_chosen_rows_are_written_as_they_were(pool: PoolRows, tmp_path: Path) -> None:
     result = select(pool, SelectOptions(demos_by="stratified", shots=6, seed=3))
     write_selection(result, tmp_path / "demos.jsonl")
     written = [json.loads(line) for line in (tmp_path / "demos.jsonl").read_text().splitlines()]
     assert written == [ROWS[place] for place in result.chosen.places]
     demonstrations = read_demonstrations(str(tmp_path / "demos.jsonl"), TEMPLATE)
     assert demonstrations.examples == result.demonstrations.examples
-    selected = read_selected(str(tmp_path / "demos.jsonl"), demonstrations.examples, pytest.fail)
-    plan = plan_thinking(demonstrations, model, MethodOptions(iterations=1), origin=Origin(selected=selected))
-    header = think_and_save(plan, tmp_path / "mem.safetensors").header
-    assert header.metadata.selected == result.chosen.selected
-    assert read_header(tmp_path / "mem.safetensors").metadata.selected == result.chosen.selected
 
 
 def test_rows_that_are_left_out_are_told(pool: PoolRows, tmp_path: Path) -> None:
@@ -113,51 +99,6 @@ def test_chosen_rows_that_do_not_fit_together_are_a_warning(models: Models, tmp_
         tell=events.append,
     )
     assert any(isinstance(event, Warn) and "demonstrations too long" in event.text for event in events), events
-
-
-@pytest.mark.parametrize("change", ["swapped", "shorter", "other label"], ids=lambda change: change.replace(" ", "-"))
-def test_changed_demonstrations_are_told_and_not_recorded(change: str, pool: PoolRows, tmp_path: Path) -> None:
-    path = tmp_path / "demos.jsonl"
-    write_selection(select(pool, SelectOptions(demos_by="random", shots=6)), path)
-    lines = path.read_text().splitlines(keepends=True)
-    label, other = ("positive", "negative") if "positive" in lines[0] else ("negative", "positive")
-    changed = {
-        "swapped": [lines[1], lines[0], *lines[2:]],
-        "shorter": lines[:-1],
-        "other label": [lines[0].replace(label, other), *lines[1:]],
-    }
-    path.write_text("".join(changed[change]))
-    events: list[Event] = []
-    assert read_selected(str(path), read_demonstrations(str(path), TEMPLATE).examples, events.append) is None
-    (note,) = events
-    assert "how they were chosen is not recorded" in str(note)
-
-
-@pytest.mark.parametrize("content", ["", "{}", "[1]", '{"examples_sha256": 1, "selected": null}'])
-def test_a_damaged_record_is_told(content: str, demos: Path) -> None:
-    file_beside(demos).write_text(content)
-    events: list[Event] = []
-    assert read_selected(str(demos), read_demonstrations(str(demos)).examples, events.append) is None
-    (note,) = events
-    assert "demos.jsonl.selection.json: cannot be read" in str(note)
-
-
-def test_a_memory_of_other_demonstrations_records_no_selection(demos: Path, models: Models, tmp_path: Path) -> None:
-    words = ["think", str(demos), "-m", str(models("llama")), "-T", "2", "-q", "-o"]
-    assert run([*words, str(tmp_path / "plain.safetensors")]) == 0
-    file_beside(demos).write_text("{}")
-    assert run([*words, str(tmp_path / "beside.safetensors")]) == 0
-    plain, beside = ((tmp_path / f"{name}.safetensors").read_bytes() for name in ("plain", "beside"))
-    assert plain == beside
-    assert b"selected" not in plain
-
-
-def test_the_file_beside_holds_the_record_alone(pool: PoolRows, tmp_path: Path) -> None:
-    result = select(pool, SelectOptions(demos_by="random", shots=2, seed=1, balance=True))
-    write_selection(result, tmp_path / "demos.jsonl")
-    content = json.loads(file_beside(tmp_path / "demos.jsonl").read_text())
-    assert Selected(**content["selected"]) == result.chosen.selected
-    assert content.keys() == {"examples_sha256", "selected"}
 
 
 def test_queries_that_the_task_evaluates_are_refused(tmp_path: Path) -> None:
