@@ -196,6 +196,7 @@ TABLE = (
     Rule(("sklearn",), ("eta",), _has("update"), "not with {update}, which is used in its place", _OMIT_ONE),
     Rule(("calibrate",), ("limit",), _lacks("rows"), "only with ROWS", "give them, or omit this"),
     Rule(("predict",), ("json",), _lacks("dry_run"), "only with {dry_run}", _ADD),
+    Rule(("predict",), ("workers", "resume", "show_prompt"), _has("dry_run"), "not with {dry_run}", _OMIT_ONE),
 )
 
 

@@ -18,7 +18,7 @@ from deepthink_cli.io.text import json_line, named, printable, visible
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress as Bar
-    from rich.progress import ProgressColumn, Task
+    from rich.progress import ProgressColumn
     from rich.table import Table
 
     from deepthink_cli.cli.options import CommonArguments
@@ -157,15 +157,8 @@ def progress(quiet: bool, *columns: str) -> Bar:
 
 def _column(pattern: str) -> ProgressColumn:
     from rich.progress import TextColumn
-    from rich.text import Text
 
-    class Printable(TextColumn):
-        """Text of a progress bar; names of tasks and models in it are made printable."""
-
-        def render(self, task: Task) -> Text:
-            return Text(printable(self.text_format.format(task=task), WIDTH))
-
-    return Printable(pattern)
+    return TextColumn(pattern, markup=False)
 
 
 def bar(share: float, low: float, high: float, width: int = 20) -> str:
@@ -229,11 +222,11 @@ class Show:
                 self._progress(event)
 
     def _progress(self, event: Progress) -> None:
-        fields: dict[str, Any] = dict(event.fields)
+        fields: dict[str, Any] = {name: printable(text, WIDTH) for name, text in event.fields.items()}
         if self.bar is None or self.what != event.what:
             self._stop()
             self.bar, self.what = progress(self.hidden, *event.fields), event.what
-            self.task = self.bar.add_task(event.what, total=event.total, **fields)
+            self.task = self.bar.add_task(printable(event.what, WIDTH), total=event.total, **fields)
             self.bar.start()
         self.bar.update(self.task, completed=event.done, total=event.total, **fields)
         if event.done == event.total:

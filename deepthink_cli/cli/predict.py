@@ -135,9 +135,8 @@ def predict(
     steps = problems.tried(Scoring.of, **scoring.changed)
     source = problems.tried(reading.of, inputs, None, Show(common))
     place = problems.tried(place_of, workers)
-    if dry_run:
-        apart: dict[str, object] = {"workers": workers, "resume": resume, "show_prompt": show_prompt}
-        problems.tried(_check_dry_run, apart, RowSource(inputs))
+    if dry_run and (rows := RowSource(inputs)).read_once:
+        problems.add(Problem.of("dry_run", None, f"{rows.name} can be read only once; give a file"))
     paths: dict[str, Any] = {"model": model.model, "task": task, "config": common.config}
     problems.tried(lambda: check_output(output, read_by(memory, inputs, *files, **paths), resume))
     if resume:
@@ -268,15 +267,6 @@ def _check_stream(inputs: str, flush: bool, workers: str | None, calibrate: Sequ
     if flush and (waiting := from_rows(calibrate)):
         reason = f"not with {option('calibrate')} {','.join(waiting)}, which is estimated from rows together; omit one"
         raise InputError.of("flush", None, reason)
-
-
-def _check_dry_run(others: dict[str, object], inputs: RowSource) -> None:
-    """Raise InputError for options whose work a sample cannot measure, and for inputs that can be read only once."""
-    for name, value in others.items():
-        if value:
-            raise InputError.of("dry_run", None, f"not with {option(name)}; omit one of the two")
-    if inputs.read_once:
-        raise InputError.of("dry_run", None, f"{inputs.name} can be read only once; give a file")
 
 
 def _show_estimate(probed: Probed, json: bool) -> None:

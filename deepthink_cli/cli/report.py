@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
+from pydantic import Field
 
 from deepthink_cli.cli.about import about
 from deepthink_cli.cli.command import command_line
@@ -54,11 +55,13 @@ Published = Annotated[
     ),
 ]
 ReportedIteration = Annotated[
-    str | None,
+    int | None,
+    Field(ge=1),
     Flag(
         METHOD,
         "Report this T. Default: the best on the dev rows; without dev rows, the last.",
         "T",
+        hint="a whole number from 1, as in 5",
         variable=False,
     ),
 ]
@@ -117,7 +120,6 @@ def report(
 
     problems, output = Problems(), chosen.output
     read = read_by(config=common.config)
-    number = problems.tried(_number, chosen.at)
     with problems.collected():
         named = chosen.output_format
         if named is not None:
@@ -132,7 +134,7 @@ def report(
     for line in shard_warnings(runs):
         note(f"warning: {line}")
     source = ", ".join(map(str, runs))
-    reported = Reported(source, jobs, number, chosen.published, chosen.all_tasks, command_line(), chosen.details)
+    reported = Reported(source, jobs, chosen.at, chosen.published, chosen.all_tasks, command_line(), chosen.details)
     with Show(common):
         if output is None:
             notes = FORMATS[form](reported, sys.stdout)
@@ -178,14 +180,6 @@ def _format(format: str | None, json: bool, output: Path | None) -> str:
             f"unknown format {suffix!r}; end the name in one of {', '.join(_SUFFIXES)}, or name an --output-format",
         )
     return by_suffix[suffix]
-
-
-def _number(iteration: str | None) -> int | None:
-    if iteration is None:
-        return None
-    if not iteration.isascii() or not iteration.isdecimal():
-        raise InputError.of("at", iteration, "a whole number from 1, as in 5")
-    return int(iteration)
 
 
 def write_terminal(reported: Reported, file: TextIO) -> None:

@@ -12,7 +12,7 @@ from deepthink_cli.engine.base import Engine
 from deepthink_cli.engine.decoding import Decoding
 from deepthink_cli.events import Progress, Tell, silent
 from deepthink_cli.generation.generation import Generation, generate_or_skip
-from deepthink_cli.model.tokens import AS_THEY_ARE, Written
+from deepthink_cli.model.tokens import Written
 from deepthink_cli.scoring.prediction import Prediction
 from deepthink_cli.tasks.format import Free
 from deepthink_cli.tasks.judges import judge_of
@@ -26,7 +26,7 @@ def answered(
     memories: Sequence[Memory],
     free: Free,
     queries: Iterable[Query | Skipped],
-    written: Written = AS_THEY_ARE,
+    written: Written | None = None,
     tell: Tell = silent,
     progress: Progress | None = None,
 ) -> Iterator[Prediction | Skipped]:

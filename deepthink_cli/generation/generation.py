@@ -13,7 +13,7 @@ from deepthink_cli.engine.decoding import Decoding, Finish, Prompt
 from deepthink_cli.errors import InputError
 from deepthink_cli.model.chat import Conversation
 from deepthink_cli.model.limits import check_continuation
-from deepthink_cli.model.tokens import AS_THEY_ARE, Written, query_tokenizer
+from deepthink_cli.model.tokens import Written, query_tokenizer
 from deepthink_cli.provenance import TokenizedDemonstrations, check_model
 from deepthink_cli.scoring.pipeline import TOO_LONG, longest
 
@@ -155,7 +155,7 @@ def generate_or_skip(
     chunk: int = CHUNK,
     skip: bool = True,
     show: Show | None = None,
-    written: Written = AS_THEY_ARE,
+    written: Written | None = None,
 ) -> Iterator[list[Generation | Skipped]]:
     """Yield the answers to every chunk of rows, with `Skipped` in the place of a row that cannot be answered.
 

@@ -1,13 +1,12 @@
-"""Prefetch inputs and write outputs in background threads, in order and with bounded memory."""
+"""Prefetch inputs in background threads, in order and with bounded memory."""
 
 from __future__ import annotations
 
 import queue
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
 from itertools import islice
 from typing import Any, Final, TypeVar
 
@@ -74,39 +73,6 @@ def arriving(items: Iterator[T], most: int) -> Iterator[list[T]]:
             raise item
         if item is None:
             return
-
-
-@contextmanager
-def behind(use: Callable[[T], None], most: int = 1) -> Iterator[Callable[[T], None]]:
-    """Yield a function that passes items to a thread, which calls `use` on them in order; at most `most` are queued.
-
-    An error raised by `use` is raised here: when the next item is passed, or when the block ends, which waits for the
-    last item. After an error, queued items are dropped.
-    """
-    executor = ThreadPoolExecutor(1, _NAME)
-    handed: deque[Future[None]] = deque()
-    failed = threading.Event()
-
-    def use_unless_failed(item: T) -> None:
-        if failed.is_set():
-            return
-        try:
-            use(item)
-        except BaseException:
-            failed.set()
-            raise
-
-    def hand_over(item: T) -> None:
-        while handed and (handed[0].done() or len(handed) > most):
-            handed.popleft().result()
-        handed.append(executor.submit(use_unless_failed, item))
-
-    try:
-        yield hand_over
-        while handed:
-            handed.popleft().result()
-    finally:
-        _stop(executor, handed)
 
 
 def still_working(names: str = _NAME) -> bool:

@@ -29,10 +29,8 @@ if TYPE_CHECKING:
 
 _CHUNK = 2**20  # bytes read at a time
 _THREADS = 8  # one thread is limited by the processor, several by the disk
-_SMALL = 2**24  # bytes; smaller weights are hashed about as fast as the cache is read
 _TIME_RESOLUTION = 2 * 10**9  # nanoseconds; within this time, some file systems give two changes the same timestamp
 _DAMAGED = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError, struct.error)
-_digests: dict[str, str] = {}  # digests of contents, by `state_sha256` of the files
 
 
 @dataclass(frozen=True)
@@ -54,16 +52,13 @@ def weights_sha256(files: Sequence[Path]) -> str:
     """
     if not files:
         return ""
-    if sum(file.stat().st_size for file in files) < _SMALL:
-        return _hashed(files)
     state, resting = state_sha256(files), _resting(files)
-    cached = f"weights/{state}"
-    digest = _digests.get(state) or _digest(read_cached(cached))
-    if digest is None:
-        digest = _hashed(files)
-        if resting and state_sha256(files) == state:  # otherwise the files may have changed while they were read
-            _digests[state] = digest
-            write_cached(cached, digest)
+    cached = read_cached(f"weights/{state}")
+    if cached is not None and re.fullmatch("[0-9a-f]{64}", cached):
+        return cached
+    digest = _hashed(files)
+    if resting and state_sha256(files) == state:  # otherwise the files may have changed while they were read
+        write_cached(f"weights/{state}", digest)
     return digest
 
 
@@ -131,10 +126,6 @@ def _resting(files: Sequence[Path]) -> bool:
     """Whether the last change is old enough that another change would have a different timestamp."""
     changed = max(max(stat.st_mtime_ns, stat.st_ctime_ns) for stat in map(os.stat, files))
     return changed < time.time_ns() - _TIME_RESOLUTION
-
-
-def _digest(text: str | None) -> str | None:
-    return text if text and re.fullmatch("[0-9a-f]{64}", text) else None
 
 
 _WEIGHTS = (

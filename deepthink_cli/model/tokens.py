@@ -123,26 +123,11 @@ class Written(Protocol):
         """The function that gives candidates further tokens; None for none."""
 
 
-class AsTheyAre:
-    """Queries as the template writes them, whose candidates have no end."""
-
-    def written(self, asked: str) -> str:
-        """The text itself."""
-        return asked
-
-    def ended(self, after: Callable[[], AfterLabel]) -> Ended | None:
-        """Nothing."""
-        return None
-
-
-AS_THEY_ARE = AsTheyAre()
-
-
 def tokenize_queries(
     tokenizer: PreTrainedTokenizerBase,
     prompt: Template | TokenizedDemonstrations,
     queries: Sequence[Query],
-    scoring: Written = AS_THEY_ARE,
+    scoring: Written | None = None,
 ) -> list[TokenizedQuery]:
     """Tokenise every query with each of its candidates, after demonstrations, or by a template without demonstrations.
 
@@ -153,16 +138,20 @@ def tokenize_queries(
 
 
 def query_tokenizer(
-    tokenizer: PreTrainedTokenizerBase, prompt: Template | TokenizedDemonstrations, scoring: Written = AS_THEY_ARE
+    tokenizer: PreTrainedTokenizerBase, prompt: Template | TokenizedDemonstrations, scoring: Written | None = None
 ) -> QueryTokenizer:
-    """The tokenisation of queries, prepared once for many calls; raises InputError as `tokenize_queries`."""
+    """The tokenisation of queries, prepared once for many calls; raises InputError as `tokenize_queries`.
+
+    Without a scoring, queries are as the template writes them, and their candidates have no end.
+    """
+    written, ended = (str, None) if scoring is None else (scoring.written, scoring.ended)
     if isinstance(prompt, TokenizedDemonstrations) and prompt.chat is not None:
-        return _after_turns(Conversation(tokenizer, prompt, prompt.chat), prompt, scoring)
+        return _after_turns(Conversation(tokenizer, prompt, prompt.chat), prompt, written, ended)
     template, word = (prompt, str) if isinstance(prompt, Template) else (prompt.template, prompt.word)
     between = end_of_demonstrations(tokenizer, prompt)
 
     def texts(query: Query) -> tuple[str, list[str]]:
-        start = template.query(query.text, scoring.written)
+        start = template.query(query.text, written)
         return start, [start + word(candidate) for candidate in query.candidates]
 
     def ids(texts: Sequence[str]) -> list[list[int]]:
@@ -171,13 +160,16 @@ def query_tokenizer(
     return QueryTokenizer(
         texts,
         ids,
-        ended=scoring.ended(lambda: after_label(tokenizer, template, ids)),
+        ended=ended and ended(lambda: after_label(tokenizer, template, ids)),
         after_cut=cache(lambda: _after_cut(tokenizer, template.introduction)),
     )
 
 
 def _after_turns(
-    conversation: Conversation, demonstrations: TokenizedDemonstrations, scoring: Written
+    conversation: Conversation,
+    demonstrations: TokenizedDemonstrations,
+    written: Callable[[str], str],
+    ended: Callable[[Callable[[], AfterLabel]], Ended | None] | None,
 ) -> QueryTokenizer:
     """The tokenisation of queries that are turns of a conversation."""
     if conversation.token_ids != demonstrations.token_ids:
@@ -191,10 +183,10 @@ def _after_turns(
         return AfterLabel(text, conversation.ids([text])[0], conversation.ids)
 
     return QueryTokenizer(
-        lambda query: conversation.texts(query, scoring.written),
+        lambda query: conversation.texts(query, written),
         conversation.ids,
         conversation.added,
-        scoring.ended(after),
+        ended and ended(after),
     )
 
 

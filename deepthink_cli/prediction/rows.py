@@ -16,7 +16,6 @@ from deepthink_cli.data.examples import Skipped
 from deepthink_cli.data.template import Template
 from deepthink_cli.errors import DeepThinkError, InputError, option
 from deepthink_cli.events import Note, Tell, Warn
-from deepthink_cli.io.prefetch import behind
 from deepthink_cli.io.tables import Columns, Kind, Write, is_table
 from deepthink_cli.io.text import jsonable
 from deepthink_cli.multilabel import GivenLabels, label_shares
@@ -415,8 +414,7 @@ class RowWriter:
         self.counts.add(rows)
 
     def write_all(self, parts: Iterable[Sequence[Any]]) -> RowCounts:
-        """Write all parts in a thread, while the next part is made; returns the counts."""
-        with behind(self) as hand_over:
-            for part in parts:
-                hand_over(part)
+        """Write all parts; returns the counts."""
+        for part in parts:
+            self(part)
         return self.counts

@@ -24,8 +24,10 @@ from helpers.said import Captured
 from helpers.synthetic import curve, write
 from helpers.tiny import tiny_task
 
-from deepthink_cli.cli.console import note, progress
+from deepthink_cli.cli.console import Show, note
 from deepthink_cli.cli.main import MESSAGE, run
+from deepthink_cli.cli.options import CommonArguments
+from deepthink_cli.events import Progress
 from deepthink_cli.io.text import html_paragraphs, html_table, json_line, printable
 
 STEERING = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
@@ -103,11 +105,11 @@ def test_no_name_breaks_out_of_a_table(tmp_path: Path, capsys: Captured) -> None
 def test_a_progress_bar_shows_hostile_names_safely() -> None:
     from rich.console import Console
 
-    shown = progress(False, "more")
-    screen = io.StringIO()
-    shown.live.console = Console(file=screen, width=200, force_terminal=False)
-    shown.add_task(f"reading {EVIL}", total=2, more=EVIL)
-    shown.live.console.print(shown.get_renderable())
+    show, screen = Show(CommonArguments()), io.StringIO()
+    show(Progress(f"reading {EVIL}", 1, 2, {"more": EVIL}))
+    assert show.bar is not None
+    show.bar.live.console = Console(file=screen, width=200, force_terminal=False)
+    show.bar.live.console.print(show.bar.get_renderable())
     assert r"\x1b]0;owned\x07" in screen.getvalue()
     assert not STEERING.search(screen.getvalue())
 

@@ -1,4 +1,4 @@
-"""Threads before and behind the work: in order, bounded, and stopped with it."""
+"""Threads before the work: in order, bounded, and stopped with it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from deepthink_cli.io.prefetch import ahead, behind, still_working
+from deepthink_cli.io.prefetch import ahead, still_working
 
 
 def numbers(taken: list[int], count: int = 100) -> Iterator[int]:
@@ -50,65 +50,6 @@ def test_the_thread_stops_with_its_reader() -> None:
     time.sleep(0.1)
     assert len(taken) == before
     assert not still_working()
-
-
-def test_what_is_done_is_put_away_in_order_by_another_thread() -> None:
-    used: list[tuple[int, int]] = []
-    with behind(lambda item: used.append((item, threading.get_ident()))) as put_away:
-        for n in range(50):
-            put_away(n)
-    assert [item for item, _ in used] == list(range(50))
-    assert threading.get_ident() not in {thread for _, thread in used}
-
-
-def test_nothing_is_put_away_after_an_error() -> None:
-    used: list[int] = []
-    handed = threading.Event()
-
-    def broken(item: int) -> None:
-        handed.wait()
-        used.append(item)
-        raise OSError("the first")
-
-    def two_handed_over() -> None:
-        with behind(broken) as put_away:
-            put_away(1)
-            put_away(2)
-            handed.set()
-
-    with pytest.raises(OSError, match="the first"):
-        two_handed_over()
-    assert used == [1]
-
-
-def test_handing_over_waits_where_too_much_waits() -> None:
-    release, used = threading.Event(), list[int]()
-
-    def slow(item: int) -> None:
-        release.wait()
-        used.append(item)
-
-    with behind(slow) as put_away:
-        put_away(1)
-        put_away(2)
-        threading.Timer(0.1, release.set).start()
-        put_away(3)
-        assert used[:1] == [1]
-    assert used == [1, 2, 3]
-
-
-@pytest.mark.parametrize("count", [1, 5])
-def test_an_error_in_putting_away_is_raised_to_who_hands_over(count: int) -> None:
-    def broken(item: int) -> None:
-        raise BrokenPipeError
-
-    def handed_over() -> None:
-        with behind(broken) as put_away:
-            for n in range(count):
-                put_away(n)
-
-    with pytest.raises(BrokenPipeError):
-        handed_over()
 
 
 def test_a_thread_that_cannot_stop_is_not_waited_for() -> None:

@@ -34,7 +34,7 @@ def model(models: Models, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
-    """The files whose contents are read, with an empty cache that also keeps small and new files."""
+    """The files whose contents are read, with an empty cache that also keeps new files."""
     names: list[str] = []
 
     def noted(file: Path, *given: Any, **options: Any) -> Any:
@@ -42,7 +42,7 @@ def opened(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
         return open(file, *given, **options)
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    for name, value in {"_SMALL": 0, "_TIME_RESOLUTION": 0, "_digests": {}, "open": noted}.items():
+    for name, value in {"_TIME_RESOLUTION": 0, "open": noted}.items():
         monkeypatch.setattr(fingerprint, name, value, raising=False)
     return names
 
@@ -58,7 +58,6 @@ def test_weights_are_read_once_and_again_when_a_file_has_changed(model: Path, op
     files = weight_files(str(model), None)
     first = weights_sha256(files)
     assert opened
-    fingerprint._digests.clear()  # as in another process
     opened.clear()
     assert (weights_sha256(files), opened) == (first, [])
     times = files[0].stat()
@@ -82,7 +81,6 @@ def test_a_damaged_cache_is_not_believed(kept: bytes, model: Path, tmp_path: Pat
     files = weight_files(str(model), None)
     first = weights_sha256(files)
     (entry,) = (tmp_path / "cache" / "deepthink" / "weights").iterdir()
-    fingerprint._digests.clear()
     entry.write_bytes(kept)
     assert weights_sha256(files) == first
     assert entry.read_text() == first
@@ -94,9 +92,8 @@ def test_a_cache_that_cannot_be_written_costs_time_alone(
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     files = weight_files(str(model), None)
-    first = weights_sha256(files)
-    opened.clear()
-    assert (weights_sha256(files), opened) == (first, [])  # cached in this process
+    assert weights_sha256(files) == weights_sha256(files)
+    assert len(opened) > len(files)
 
 
 def test_a_file_that_has_just_changed_is_not_remembered(model: Path, opened: list[str], monkeypatch: Any) -> None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from helpers.tiny import tiny_task
 from deepthink_cli.cli.main import run
 from deepthink_cli.prediction import scorer
 from deepthink_cli.prediction.files import partial_of
+from deepthink_cli.prediction.rows import RowWriter
 from deepthink_cli.scoring.pipeline import CHUNK
 
 ROWS = 3 * CHUNK + 20
@@ -105,21 +105,14 @@ def test_rows_that_are_all_there_need_no_model(
 def test_ctrl_c_says_what_is_kept(
     more: list[str], said: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
-    from deepthink_cli.prediction import rows
+    write = RowWriter.__call__
 
-    @contextmanager
-    def interrupted_at_the_second_chunk(put: Callable[[Any], None]) -> Iterator[Callable[[Any], None]]:
-        written: list[Any] = []
+    def interrupted_at_the_second_chunk(writer: RowWriter, part: Any) -> None:
+        if writer.index:
+            raise KeyboardInterrupt
+        write(writer, part)
 
-        def hand_over(part: Any) -> None:
-            if written:
-                raise KeyboardInterrupt
-            written.append(part)
-            put(part)
-
-        yield hand_over
-
-    monkeypatch.setattr(rows, "behind", interrupted_at_the_second_chunk)
+    monkeypatch.setattr(RowWriter, "__call__", interrupted_at_the_second_chunk)
     output = tmp_path / "out.jsonl"
     words = [word for word in words_of(folder, output, *more) if word != "-q"]
     assert run(words) == 130
