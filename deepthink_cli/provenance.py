@@ -280,11 +280,6 @@ ADAPTER_DEMONSTRATIONS = TypeAdapter(TokenizedDemonstrations)
 def check_model(provenance: Provenance, other: ModelIdentity, path: str) -> None:
     """Raise InputError unless the memory `path` was made by the model with identity `other`."""
     made_by, differences = provenance.model, provenance.model.differences(other)
-    if "weights" in differences and (made_by.gguf is None) != (other.gguf is None):
-        raise InputError(
-            f"{path}: made by {_called(made_by)}, this is {_called(other)}: weights dequantized from GGUF "
-            f"differ from the original ones; use {made_by.id}, or run deepthink think again"
-        )
     if differences:
         raise InputError(
             f"{path}: made by another model: {' and '.join(differences)} differ; it was made by "

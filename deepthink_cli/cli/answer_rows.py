@@ -22,7 +22,7 @@ Output = Annotated[
     Path | None,
     Flag(
         OUTPUT,
-        "Output file: .jsonl, .json, .csv, .tsv, .parquet, also .gz or .zst. Default: JSON Lines on stdout.",
+        "Output file: .jsonl, .csv, .tsv or .parquet. Default: JSON Lines on stdout.",
         "FILE",
         short="-o",
         variable=False,

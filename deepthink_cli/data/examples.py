@@ -167,22 +167,17 @@ def read_queries(
     template: Template,
     labels: Sequence[str],
     labelled: bool = False,
-    problems: Problems | None = None,
     free: bool = False,
 ) -> Iterator[Query]:
     """Yield the queries in `source` one at a time; the `candidates` of a row take precedence over `labels`.
 
     With `labelled`, every row must hold one of its candidates in the template's label field. With `free`, answers are
-    generated: queries have no candidates, and any text may be the true answer. Raises InputError at the first bad row;
-    with `problems`, collects the errors and continues.
+    generated: queries have no candidates, and any text may be the true answer. Raises InputError at the first bad row.
     """
     for row in queries_or_skipped(source, template, labels, labelled, free):
-        if isinstance(row, Query):
-            yield row
-        elif problems is None:
+        if isinstance(row, Skipped):
             raise InputError(*row.problems)
-        else:
-            problems.add(*row.problems)
+        yield row
 
 
 def queries_or_skipped(

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal, get_args
 
 from deepthink_cli.errors import DeepThinkError, InputError, option
 from deepthink_cli.events import Tell, silent
-from deepthink_cli.io.tables import COMPRESSIONS, Compression
 from deepthink_cli.io.text import size
 
 if TYPE_CHECKING:
@@ -40,6 +39,8 @@ class Row:
 
 
 STDIN = "-"
+Compression = Literal["gzip", "zstd"]
+COMPRESSIONS: dict[str, Compression] = {".gz": "gzip", ".zst": "zstd"}
 FormatName = Literal["csv", "tsv", "jsonl", "json", "parquet", "txt"]
 FORMATS: tuple[FormatName, ...] = get_args(FormatName)
 SUFFIXES: dict[str, FormatName] = {

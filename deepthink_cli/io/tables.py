@@ -1,6 +1,4 @@
-"""Write rows to a file whose suffix decides the format: JSON Lines, a JSON array, CSV, TSV or Parquet.
-
-All but Parquet are compressed if `.gz` or `.zst` follows.
+"""Write rows to a file whose suffix decides the format: JSON Lines, CSV, TSV or Parquet.
 
 CSV, TSV and Parquet are tables: their columns are known before the first row. The column of a nested field has a dot in
 its name, as `scores.positive`; if only the outer field has a column, its content is written as JSON.
@@ -9,8 +7,6 @@ its name, as `scores.positive`; if only the outer field has a column, its conten
 from __future__ import annotations
 
 import csv
-import gzip
-import io
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -27,21 +23,17 @@ Row = Mapping[str, Any]
 Write = Callable[[Iterable[Row]], None]
 
 TABLES = (".csv", ".tsv", ".parquet")
-SUFFIXES = (".jsonl", ".ndjson", ".json", *TABLES)
-Compression = Literal["gzip", "zstd"]
-COMPRESSIONS: dict[str, Compression] = {".gz": "gzip", ".zst": "zstd"}
+SUFFIXES = (".jsonl", ".ndjson", *TABLES)
 GROUP = 2048  # rows of a row group, which are in memory together
 _LARGEST = 2**63  # integers beyond it have no column type
 
 
 def check_suffix(path: str | Path, field: str = "output") -> None:
     """Raise InputError for a file whose suffix names no format; without a suffix, it is JSON Lines."""
-    suffix, kind = _suffix(path), _compression(path)
+    suffix = _suffix(path)
     if suffix and suffix not in SUFFIXES:
         known = f"{', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}"
         raise InputError.of(field, path, f"unknown format {suffix!r}; end the name in {known}")
-    if kind is not None and suffix == ".parquet":
-        raise InputError.of(field, path, "Parquet files are compressed as they are; end the name in .parquet")
 
 
 def is_table(path: str | Path) -> bool:
@@ -49,14 +41,9 @@ def is_table(path: str | Path) -> bool:
     return _suffix(path) in TABLES
 
 
-def _compression(path: str | Path) -> Compression | None:
-    return COMPRESSIONS.get(Path(path).suffix.lower())
-
-
 def _suffix(path: str | Path) -> str:
-    """The suffix that names the format, before that of a compression."""
-    name = Path(path)
-    return (Path(name.stem) if _compression(name) else name).suffix.lower()
+    """The suffix that names the format."""
+    return Path(path).suffix.lower()
 
 
 @contextmanager
@@ -136,49 +123,17 @@ def _writer(
             return _separated(temporary, columns, "\t")
         case ".parquet":
             return _parquet(temporary, columns, about)
-        case ".json":
-            return _json_array(temporary)
     return _json_lines(temporary)
 
 
-@contextmanager
-def _text_file(path: Path) -> Iterator[TextIO]:
-    """A UTF-8 text file, compressed if its suffix says so; the same text always gives the same bytes."""
-    with open(path, "wb") as raw:
-        match _compression(path):
-            case "gzip":
-                # Without the name and the time, which gzip stores by default.
-                content: Any = gzip.GzipFile("", "wb", fileobj=raw, mtime=0)
-            case "zstd":
-                import pyarrow
-
-                content = pyarrow.CompressedOutputStream(raw, "zstd")
-            case _:
-                content = raw
-        with io.TextIOWrapper(content, encoding="utf-8", newline="") as text:
-            yield text
+def _text_file(path: Path) -> TextIO:
+    return open(path, "w", encoding="utf-8", newline="")
 
 
 @contextmanager
 def _json_lines(path: Path) -> Iterator[Write]:
     with _text_file(path) as file:
         yield lambda rows: file.writelines(map(json_line, rows))
-
-
-@contextmanager
-def _json_array(path: Path) -> Iterator[Write]:
-    """One row a line between brackets."""
-    with _text_file(path) as file:
-        before = "[\n"
-
-        def write(rows: Iterable[Row]) -> None:
-            nonlocal before
-            for row in rows:
-                file.write(before + json_line(row).removesuffix("\n"))
-                before = ",\n"
-
-        yield write
-        file.write("[]\n" if before == "[\n" else "\n]\n")
 
 
 @contextmanager
@@ -219,26 +174,17 @@ def _parquet(path: Path, columns: Columns, about: Mapping[str, str]) -> Iterator
     schema = pyarrow.schema(
         [(name, types.get(kind, pyarrow.bool_())) for name, kind in columns.items()], metadata=dict(about)
     )
-    convert = {
-        name: _text if kind == "text" else float if kind == "number" else _same for name, kind in columns.items()
-    }
     waiting: list[dict[str, Any]] = []
     with pyarrow.parquet.ParquetWriter(path, schema, compression="zstd") as file:
 
         def flush() -> None:
-            arrays = [
-                pyarrow.array(
-                    [None if (value := row.get(name)) is None else convert[name](value) for row in waiting],
-                    type=schema.field(name).type,
-                )
-                for name in columns
-            ]
-            file.write_table(pyarrow.Table.from_arrays(arrays, schema=schema), row_group_size=GROUP)
+            file.write_table(pyarrow.Table.from_pylist(waiting, schema), row_group_size=GROUP)
             waiting.clear()
 
         def write(rows: Iterable[Row]) -> None:
             for row in rows:
-                waiting.append(flat(row, columns))
+                cells = flat(row, columns)
+                waiting.append({name: _typed(kind, cells.get(name)) for name, kind in columns.items()})
                 if len(waiting) == GROUP:
                     flush()
 
@@ -247,8 +193,11 @@ def _parquet(path: Path, columns: Columns, about: Mapping[str, str]) -> Iterator
             flush()
 
 
-def _same(value: Any) -> Any:
-    return value
+def _typed(kind: Kind, value: Any) -> Any:
+    """A value of a column of this kind."""
+    if value is None:
+        return None
+    return _text(value) if kind == "text" else float(value) if kind == "number" else value
 
 
 def _text(value: Any) -> str:

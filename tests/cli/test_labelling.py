@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
 import pty
@@ -56,10 +55,9 @@ def cells(path: Path) -> list[dict[str, Any]]:
 
 
 def test_the_suffix_is_the_format(memory: Path, inputs: Path, tmp_path: Path) -> None:
-    for name in ("out.jsonl", "out.json", "out.csv", "out.tsv", "out.parquet"):
+    for name in ("out.jsonl", "out.csv", "out.tsv", "out.parquet"):
         assert run(["predict", str(memory), str(inputs), "-q", "--scores", "-o", str(tmp_path / name)]) == 0
     plain = lines(tmp_path / "out.jsonl")
-    assert json.loads((tmp_path / "out.json").read_text()) == plain
     for name in ("out.csv", "out.tsv", "out.parquet"):
         table = cells(tmp_path / name)
         assert list(table[0]) == [
@@ -219,12 +217,11 @@ def test_eval_reports_skipped_rows_apart(memory: Path, mixed: Path, tmp_path: Pa
         (["--allow-errors", "3"], "--allow-errors 3: only with --on-error skip"),
         (["--on-error", "skip", "--allow-errors", "-1"], "--allow-errors -1: a number of rows, 0 or more"),
         (["--on-error", "ignore"], "'ignore' is not one of 'stop', 'skip'"),
-        (["-o", "out.xlsx"], "-o out.xlsx: unknown format '.xlsx'; end the name in .jsonl, .ndjson, .json, .csv"),
+        (["-o", "out.xlsx"], "-o out.xlsx: unknown format '.xlsx'; end the name in .jsonl, .ndjson, .csv"),
         (["--resume"], "--resume: only with -o FILE; name the output"),
         (["--resume", "-o", "-"], "--resume: only with -o FILE"),
         (["--flush"], "--flush: {inputs} is a file, whose rows are all there; omit it, or use -"),
         (["--output-format", "csv", "-o", "x.csv"], "--output-format csv: x.csv is a file, whose suffix names it"),
-        (["-o", "x.parquet.gz"], "-o x.parquet.gz: Parquet files are compressed as they are; end the name in .parquet"),
         (["--truncate", "middle"], "'middle' is not one of 'end', 'start'"),
     ],
 )
@@ -308,19 +305,6 @@ def test_columns_are_read_as_other_fields_and_kept_under_their_names(
     }
     assert run(["predict", memory, str(rows), "--map", "Text"]) == 2
     assert "--map Text: give COLUMN=FIELD" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("name", ["out.jsonl", "out.json", "out.csv"])
-def test_output_is_compressed_and_always_has_the_same_bytes(
-    memory: Path, inputs: Path, tmp_path: Path, name: str
-) -> None:
-    for written in (name, f"{name}.gz", f"{name}.zst", f"2-{name}.gz"):
-        assert run(["predict", str(memory), str(inputs), "-q", "-o", str(tmp_path / written)]) == 0
-    plain = [row.fields for row in read_rows(str(tmp_path / name))]
-    assert [row.fields for row in read_rows(str(tmp_path / f"{name}.gz"))] == plain
-    assert [row.fields for row in read_rows(str(tmp_path / f"{name}.zst"))] == plain
-    assert (tmp_path / f"{name}.gz").read_bytes() == (tmp_path / f"2-{name}.gz").read_bytes()
-    assert gzip.decompress((tmp_path / f"{name}.gz").read_bytes()) == (tmp_path / name).read_bytes()
 
 
 def test_a_stream_is_answered_row_by_row_also_as_csv(memory: Path, tmp_path: Path, forks: Forks) -> None:

@@ -8,9 +8,17 @@ from typing import Any
 
 import pytest
 
-from deepthink_cli.data.examples import DemonstrationSet, Example, Query, read_demonstrations, read_queries
+from deepthink_cli.data.examples import (
+    DemonstrationSet,
+    Example,
+    Query,
+    Skipped,
+    queries_or_skipped,
+    read_demonstrations,
+    read_queries,
+)
 from deepthink_cli.data.template import Template, text_value
-from deepthink_cli.errors import InputError, Problems
+from deepthink_cli.errors import InputError
 
 TEMPLATE = Template("Text: {text}\nLabel: {label}")
 
@@ -136,11 +144,11 @@ def test_labelled_queries_need_their_label(path: Path) -> None:
     assert message == f"{path}:1: label 'Yes' is not one of yes, no; did you mean 'yes'?"
 
 
-def test_bad_queries_are_collected_while_the_good_ones_go_on(path: Path) -> None:
+def test_bad_queries_are_skipped_while_the_good_ones_go_on(path: Path) -> None:
     path.write_text('{"text": "a"}\n{"text": ""}\nwrong\n{"text": "b"}\n')
-    problems = Problems()
-    assert [query.text for query in read_queries(str(path), TEMPLATE, ["yes", "no"], problems=problems)] == ["a", "b"]
-    assert [message.split(": ")[0] for message in [str(each) for each in problems.found]] == [f"{path}:2", f"{path}:3"]
+    rows = list(queries_or_skipped(str(path), TEMPLATE, ["yes", "no"]))
+    assert [row.text for row in rows if isinstance(row, Query)] == ["a", "b"]
+    assert [row.error.split(": ")[0] for row in rows if isinstance(row, Skipped)] == [f"{path}:2", f"{path}:3"]
 
 
 @pytest.mark.parametrize("field", ["text", "candidates"])

@@ -20,11 +20,11 @@ from deepthink_cli.cli.data_options import TEXT_ROWS, IterationChoice, MemoryFil
 from deepthink_cli.cli.grouped import Given, Without, grouped
 from deepthink_cli.cli.options import CommonArguments, for_memory
 from deepthink_cli.cli.values import decoding_of, read_by
-from deepthink_cli.data.source import STDIN, SUFFIXES, RowSource
+from deepthink_cli.data.source import COMPRESSIONS, STDIN, SUFFIXES, RowSource
 from deepthink_cli.engine.decoding import Decoding
 from deepthink_cli.errors import Problems
 from deepthink_cli.events import Progress
-from deepthink_cli.io.tables import COMPRESSIONS, Write, is_table, writing_rows
+from deepthink_cli.io.tables import Write, is_table, writing_rows
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.prediction.options import ErrorOptions, LabelOptions
 
