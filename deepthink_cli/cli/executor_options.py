@@ -123,13 +123,13 @@ class Machines:
         return out if shard is None else shard.folder(out)
 
     @contextmanager
-    def executor(self, device: str, cache: Path) -> Iterator[Executor | None]:
+    def executor(self, device: str) -> Iterator[Executor | None]:
         """The executor that the options name, closed in the end; None for this process and for a queue.
 
         `device` is the model options' device. Raises InputError for more workers than GPUs, and DeepThinkError for a
         cluster that cannot be reached.
         """
-        with nullcontext() if self.place is None else started(self.place, device, cache) as executor:
+        with nullcontext() if self.place is None else started(self.place, device) as executor:
             yield executor
 
     def queued(self, out: Path, quiet: bool) -> bool:
@@ -146,15 +146,15 @@ class Machines:
 
 
 @contextmanager
-def started(place: Place, device: str, cache: Path) -> Iterator[Executor]:
+def started(place: Place, device: str) -> Iterator[Executor]:
     """An executor on a cluster, or of processes on this machine; closed in the end."""
     executor: Executor
     if isinstance(place.found, Cluster):
-        executor = place.found.executor(place.address, place.number, device, cache)
+        executor = loaded(place.found.start)(place.address, place.number, device)
     else:
         from deepthink_cli.experiments.executors.local import LocalExecutor, visible_gpus
 
-        executor = LocalExecutor(place.number or 1, visible_gpus(device), cache)
+        executor = LocalExecutor(place.number or 1, visible_gpus(device))
     try:
         yield executor
     finally:

@@ -206,7 +206,6 @@ def _label(request: _Request, place: Place | None, output_format: str, flush: bo
     """Label the rows here or at a place, and write them as they come; with `resume`, to a file that is continued."""
     from deepthink_cli.artifact.opening import model_options
     from deepthink_cli.experiments.label_rows import RowLabels, divided
-    from deepthink_cli.io.cache import cache_folder
     from deepthink_cli.prediction.files import identity_of, resume_labels, write_labels
 
     scorer, form, output, checked = request.scorer, request.form, request.output, request.checked
@@ -214,9 +213,7 @@ def _label(request: _Request, place: Place | None, output_format: str, flush: bo
         tell = stack.enter_context(Show(request.common, bar=output is not None or not sys.stdout.isatty()))
         elsewhere: LabelRows | None = None
         if place is not None:
-            executor = stack.enter_context(
-                started(place, model_options(scorer.memory, request.options).device, cache_folder())
-            )
+            executor = stack.enter_context(started(place, model_options(scorer.memory, request.options).device))
             job = RowLabels.of(scorer, request.options, request.errors.skip)
             elsewhere = partial(divided, executor, scorer, job)
 

@@ -139,17 +139,17 @@ def do_runs(
     """Do the runs of a crossing, or give them to a queue; print what was written, and the command that follows."""
     from deepthink_cli.experiments.prepare import prepare
     from deepthink_cli.experiments.run import execute
-    from deepthink_cli.io.cache import Store, cache_folder
+    from deepthink_cli.io.cache import Store
 
-    folder, cache = machines.folder(output), cache_folder()
-    with Show(common) as tell, machines.executor(crossing.experiment.models[0].device, cache) as executor:
+    folder = machines.folder(output)
+    with Show(common) as tell, machines.executor(crossing.experiment.models[0].device) as executor:
         jobs = prepare(crossing, folder, tell)
         if machines.queued(output, common.quiet):
             return
         if origin is not None:
             origin.write(folder)
         told = telling_all(tell, RunProgress(silent if common.as_json else tell), observers.start(tell))
-        summary = execute(jobs, folder, samples, told, Store(cache), executor, machines.shard)
+        summary = execute(jobs, folder, samples, told, Store(), executor, machines.shard)
     if common.as_json:
         write_json(asdict(summary))
     written = f"{summary.written} rows written, {summary.inputs:,} inputs scored in {summary.seconds:.1f} s"

@@ -70,7 +70,7 @@ def test_a_run_that_is_refused_leaves_no_process(models: Models, tmp_path: Path)
 
 
 def test_a_worker_has_its_own_gpus_and_its_share_of_the_cores() -> None:
-    with closing(LocalExecutor(2, ("4", "5", "6", "7"), Path("cache"))) as executor:
+    with closing(LocalExecutor(2, ("4", "5", "6", "7"))) as executor:
         assert executor.shares == [("4", "5"), ("6", "7")]
     variables = worker_variables({"OMP_NUM_THREADS": "3"}, ("4", "5"), 2)
     assert (variables["CUDA_VISIBLE_DEVICES"], variables["OMP_NUM_THREADS"]) == ("4,5", "3")
@@ -83,7 +83,7 @@ def test_a_worker_has_its_own_gpus_and_its_share_of_the_cores() -> None:
     ("workers", "shares", "fraction"), [(4, "0011", 0.5), (3, "001", 0.5), (5, "00011", 1 / 3), (2, "01", 1)]
 )
 def test_workers_share_gpus_if_there_are_fewer(workers: int, shares: str, fraction: float) -> None:
-    with closing(LocalExecutor(workers, ("0", "1"), Path("cache"))) as executor:
+    with closing(LocalExecutor(workers, ("0", "1"))) as executor:
         assert executor.shares == [(name,) for name in shares]
         assert executor.fraction == fraction
 

@@ -16,7 +16,7 @@ from deepthink_cli.events import Event as Told
 from deepthink_cli.events import Tell
 from deepthink_cli.experiments.results import Result
 from deepthink_cli.provenance import ModelIdentity
-from deepthink_cli.registry import Registry, loaded
+from deepthink_cli.registry import Registry
 
 if TYPE_CHECKING:
     from deepthink_cli.experiments.jobs import Run
@@ -241,18 +241,14 @@ class Cluster:
     """Machines on which workers are started, asked for by `--workers [N@]NAME[:ADDRESS]`.
 
     `start`, or where it is found (`module:function`), makes an executor of the address (None: the cluster's own
-    default), the number of workers (None: as many as there is room for), the device of the model's options, and the
-    folder of what is kept between runs. It raises InputError for an address that cannot be one and what the cluster
-    cannot run, and DeepThinkError if no cluster answers.
+    default), the number of workers (None: as many as there is room for) and the device of the model's options. It
+    raises InputError for an address that cannot be one and what the cluster cannot run, and DeepThinkError if no
+    cluster answers.
     """
 
-    start: Callable[[str | None, int | None, str, Path], Executor] | str
+    start: Callable[[str | None, int | None, str], Executor] | str
     summary: str
     source: str
-
-    def executor(self, address: str | None, workers: int | None, device: str, cache: Path) -> Executor:
-        """An executor, which the caller closes."""
-        return loaded(self.start)(address, workers, device, cache)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
 from itertools import pairwise
-from pathlib import Path
 from subprocess import PIPE, TimeoutExpired
 from threading import Thread
 from typing import Any
@@ -30,8 +29,8 @@ class LocalExecutor:
     Where there are more workers than GPUs, several share one: each may use the same `fraction` of its memory.
     """
 
-    def __init__(self, workers: int, gpus: tuple[str, ...], cache: Path) -> None:
-        self.workers, self.cache = workers, cache
+    def __init__(self, workers: int, gpus: tuple[str, ...]) -> None:
+        self.workers = workers
         bounds = [number * len(gpus) // workers for number in range(workers + 1)]
         self.shares = [gpus[start : max(end, start + 1)] for start, end in pairwise(bounds)]
         self.fraction = 1 / math.ceil(workers / len(gpus)) if gpus else 1.0
@@ -39,7 +38,7 @@ class LocalExecutor:
     def start(self, number: int, deliver: Deliver) -> LocalWorker:
         """A worker in a new process, whose variables are set before torch is imported."""
         process = start(
-            python("-m", "deepthink_cli.experiments.executors.process", str(self.cache), str(self.fraction)),
+            python("-m", "deepthink_cli.experiments.executors.process", str(self.fraction)),
             worker_variables(os.environ, self.shares[number], self.workers),
             stdin=PIPE,
             stdout=PIPE,

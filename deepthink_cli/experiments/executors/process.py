@@ -1,7 +1,7 @@
 """A worker process: messages come on standard input, events go to standard output, both pickled.
 
-Before each message stand its bytes, as 8 bytes, so that they can be read while this process still imports. The
-arguments are the folder of the cache, and the fraction of its GPU's memory that the process may use.
+Before each message stand its bytes, as 8 bytes, so that they can be read while this process still imports. The argument
+is the fraction of its GPU's memory that the process may use.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import os
 import pickle
 import signal
 import sys
-from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread
 from typing import Any
@@ -33,12 +32,12 @@ def main() -> None:
     from deepthink_cli.experiments.executors.handler import MessageHandler
     from deepthink_cli.io.cache import Store
 
-    cache, fraction = Path(sys.argv[1]), float(sys.argv[2])
+    fraction = float(sys.argv[1])
     if fraction < 1:
         import torch
 
         torch.cuda.set_per_process_memory_fraction(fraction)
-    handler = MessageHandler(Store(cache))
+    handler = MessageHandler(Store())
     while True:
         for event in handler.handle(pickle.loads(messages.get())):
             pickle.dump(event, events)

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from contextlib import chdir, suppress
 from dataclasses import dataclass
 from importlib import import_module
-from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread
 from typing import Any
@@ -41,9 +40,9 @@ class RayExecutor:
     ray is missing or the cluster is too small, and DeepThinkError if no cluster answers.
     """
 
-    def __init__(self, address: str, workers: int | None, device: str, cache: Path) -> None:
+    def __init__(self, address: str, workers: int | None, device: str) -> None:
         connected(address)
-        self.cache, self.part = cache, cluster_part(workers, device)
+        self.part = cluster_part(workers, device)
         self.workers = self.part.workers
 
     def start(self, number: int, deliver: Deliver) -> RayWorker:
@@ -56,7 +55,7 @@ class RayExecutor:
             max_restarts=0,  # the scheduler replaces workers, and counts how often
             max_task_retries=0,
         )
-        return RayWorker(actor.remote(str(self.cache), os.getcwd()), deliver)
+        return RayWorker(actor.remote(os.getcwd()), deliver)
 
     def close(self) -> None:
         """Leave the cluster; a cluster that was started here ends."""
@@ -65,21 +64,21 @@ class RayExecutor:
         ray.shutdown()
 
 
-def start(address: str | None, workers: int | None, device: str, cache: Path) -> RayExecutor:
+def start(address: str | None, workers: int | None, device: str) -> RayExecutor:
     """An executor on a cluster, or on a cluster that is started here; raises as `RayExecutor` does."""
-    return RayExecutor(address or LOCAL, workers, device, cache)
+    return RayExecutor(address or LOCAL, workers, device)
 
 
 class Actor:
     """What runs on the cluster: a `MessageHandler` in the working directory of the driver."""
 
-    def __init__(self, cache: str, folder: str) -> None:
+    def __init__(self, folder: str) -> None:
         from deepthink_cli.experiments.executors.handler import MessageHandler
         from deepthink_cli.io.cache import Store
 
         with suppress(OSError):  # a machine without this folder can still do runs whose paths are absolute
             os.chdir(folder)
-        self.handler = MessageHandler(Store(Path(cache)))
+        self.handler = MessageHandler(Store())
 
     def handle(self, message: Message) -> Iterator[Event]:
         """Do the work in a message."""
