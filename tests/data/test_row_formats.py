@@ -18,7 +18,6 @@ import pyarrow.parquet
 import pytest
 
 from deepthink_cli.data.examples import read_demonstrations, read_pool, read_queries
-from deepthink_cli.data.formats import json as json_array
 from deepthink_cli.data.rows import read_rows
 from deepthink_cli.data.source import Row, RowSource
 from deepthink_cli.data.template import Template
@@ -134,13 +133,6 @@ def test_rows_of_an_array_name_the_line_where_they_begin(tmp_path: Path) -> None
     ]
 
 
-def test_an_array_is_read_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(json_array, "_PART", 3)
-    path = tmp_path / "rows.json"
-    path.write_text(json.dumps(ROWS * 20, ensure_ascii=False, indent=1), encoding="utf-8")
-    assert fields(str(path)) == ROWS * 20
-
-
 def test_wrong_rows_of_an_array_are_collected_while_the_good_ones_go_on(tmp_path: Path) -> None:
     path, problems = tmp_path / "rows.json", Problems()
     path.write_text('[{"a": 1},\n12345, {"a": NaN}, {"b": 1, "b": 1},\n{"a": 2}]')
@@ -178,7 +170,6 @@ def test_a_document_that_is_no_array_of_objects_is_named_with_its_line(
 @pytest.mark.parametrize(
     ("name", "before", "repeated"),
     [
-        ("rows.json", b'[{"a": "', b"x"),
         ("rows.json.gz", b'[{"a": "', b"x"),
         ("rows.jsonl", b'{"a": "', b"x"),
         ("rows.jsonl.gz", b"", b" "),
@@ -198,7 +189,7 @@ def test_a_row_has_a_limit_before_it_is_in_memory(
     del content
     tracemalloc.start()
     try:
-        with pytest.raises(InputError, match=r":\d+: a row is longer than 100,000 characters; check its line breaks"):
+        with pytest.raises(InputError, match=r": an? (row is|array) longer than 100,000 (characters|bytes); "):
             list(read_rows(str(path)))
         assert tracemalloc.get_traced_memory()[1] < 2**22
     finally:

@@ -29,6 +29,15 @@ def numbered_lines(stream: BinaryIO, name: str, first: int = 1) -> Iterator[tupl
             yield f"{name}:{number}", content
 
 
+def whole_text(stream: BinaryIO, name: str, first: int) -> str:
+    """The rest of a file, whose next line has the number `first`; raises InputError for more than `MAX_ROW` bytes."""
+    content = stream.read(MAX_ROW + 1)
+    if len(content) > MAX_ROW:
+        raise InputError(f"{name}: an array longer than {MAX_ROW:,} bytes; write one object a line (.jsonl)")
+    lines = enumerate(content.split(b"\n"), start=first)
+    return "\n".join(decoded(line, f"{name}:{number}") for number, line in lines)
+
+
 def decoded(line: bytes, where: str) -> str:
     """The text of bytes; raises InputError, naming the first byte that is not UTF-8."""
     try:
