@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from deepthink_cli.scoring.likelihood import score as score
     from deepthink_cli.scoring.prediction import Prediction as Prediction
     from deepthink_cli.scoring.scoring import Scoring as Scoring
+    from deepthink_cli.selection.choice import Chosen as Chosen
     from deepthink_cli.selection.options import SelectOptions as SelectOptions
     from deepthink_cli.selection.pool import pool_of_file as pool_of_file
-    from deepthink_cli.selection.select import SelectResult as SelectResult
     from deepthink_cli.selection.select import select as select
     from deepthink_cli.selection.select import write_selection as write_selection
     from deepthink_cli.tasks.rows import pool_of_task as pool_of_task
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 
 _HOME = {
     "Chat": "data.chat",
+    "Chosen": "selection.choice",
     "Decoding": "engine.decoding",
     "DemonstrationSet": "data.examples",
     "Engine": "engine.base",
@@ -65,7 +66,6 @@ _HOME = {
     "Scorer": "prediction.scorer",
     "Scoring": "scoring.scoring",
     "SelectOptions": "selection.options",
-    "SelectResult": "selection.select",
     "Store": "io.cache",
     "Template": "data.template",
     "tokenize_demonstrations": "model.tokens",

@@ -138,12 +138,6 @@ class Thresholds:
     subset_accuracy: Share
     head: dict[str, Head] | None = None
 
-    @model_validator(mode="after")
-    def _check_folds(self) -> Self:
-        if self.folds > self.rows:
-            raise ValueError(f"{self.folds} folds of {self.rows} rows")
-        return self
-
     def of(self, iterations: Collection[int]) -> Thresholds:
         """The thresholds of some iterations only."""
         at = {t: each for t, each in self.at.items() if int(t) in iterations}

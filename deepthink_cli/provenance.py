@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from itertools import islice
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
 
-from pydantic import Field, TypeAdapter, model_validator, with_config
+from pydantic import Field, TypeAdapter, with_config
 
 from deepthink_cli.corrections import Calibrated, Thresholds
 from deepthink_cli.data.chat import Chat
@@ -172,12 +172,6 @@ class Selected:
     model_sha256: Digest | None = None
     options: dict[str, Value] | None = None
 
-    @model_validator(mode="after")
-    def _check_rows(self) -> Self:
-        if self.shots > self.pool_rows or (self.model is None) != (self.model_sha256 is None):
-            raise ValueError("shots are of the rows of the pool, and a model has a digest")
-        return self
-
     def __str__(self) -> str:
         balanced = ", balanced" if self.balanced else ""
         return f"{self.method}, {self.shots} of {self.pool_rows} rows of {self.pool}, seed {self.seed}{balanced}"
@@ -216,12 +210,6 @@ class Tuned:
     accuracy: Share
     baseline: Share
     calibration: str
-
-    @model_validator(mode="after")
-    def _check_folds(self) -> Self:
-        if self.folds > self.rows:
-            raise ValueError(f"{self.folds} folds of {self.rows} rows")
-        return self
 
     def __str__(self) -> str:
         chosen = f"chosen from {self.tried} settings by {self.folds}-fold cross-validation"

@@ -14,7 +14,7 @@ from typing import Any
 
 from deepthink_cli.artifact.container import BYTES, KEY, OPENERS, TensorEntry, digest, in_file_order, read_container
 from deepthink_cli.artifact.metadata import Metadata, as_json, parse_metadata
-from deepthink_cli.errors import DeepThinkError, InputError, option
+from deepthink_cli.errors import InputError, option
 from deepthink_cli.io.text import canonical_json
 from deepthink_cli.provenance import Provenance
 
@@ -99,8 +99,7 @@ def one_iteration(header: Header, choice: str) -> int:
 def read_artifact(header: Header, iterations: Collection[int] = ()) -> Artifact:
     """Read every byte of the file once, compare the digest, and keep the tensors of some iterations, if any.
 
-    Raises InputError if the bytes do not match the digest or an iteration was not kept, and
-    DeepThinkError if the tensors do not fit into memory.
+    Raises InputError if the bytes do not match the digest, or an iteration was not kept.
     """
     for iteration in iterations:
         kept_iteration(header, iteration)
@@ -122,10 +121,6 @@ def read_artifact(header: Header, iterations: Collection[int] = ()) -> Artifact:
             found = content_digest(header.metadata, described, tensor_bytes)
     except OSError as error:
         raise InputError(f"{header.path}: cannot be read: {error.strerror}") from error
-    except MemoryError as error:
-        raise DeepThinkError(
-            f"{header.path}: {header.size} bytes do not fit into memory; keep fewer iterations"
-        ) from error
     if found != header.metadata.sha256:
         raise InputError(
             f"{header.path}: damaged: its bytes do not match its digest; run deepthink think again, or copy the file "

@@ -26,8 +26,8 @@ from deepthink_cli.selection.registry import METHODS, selection_method
 
 if TYPE_CHECKING:
     from deepthink_cli.events import Tell
+    from deepthink_cli.selection.choice import Chosen
     from deepthink_cli.selection.pool import PoolRows
-    from deepthink_cli.selection.select import SelectResult
     from deepthink_cli.tasks.sources import Source
 
 STDOUT = Path("-")
@@ -219,21 +219,20 @@ def pool_of_rows(pool: RowSource, prompt: PromptArguments, tell: Tell) -> PoolRo
     return rows
 
 
-def _write(result: SelectResult, output: Path, scores: Path | None) -> None:
+def _write(chosen: Chosen, output: Path, scores: Path | None) -> None:
     from deepthink_cli.selection.select import write_scores, write_selection
 
     if scores is not None:
-        write_scores(result, scores)
+        write_scores(chosen, scores)
     if output == STDOUT:
-        sys.stdout.writelines(map(json_line, result.rows()))
+        sys.stdout.writelines(map(json_line, chosen.rows()))
         sys.stdout.flush()
     else:
-        write_selection(result, output)
+        write_selection(chosen, output)
 
 
-def _next(asked: SelectArguments, prompt: PromptArguments, model: Given[ModelOptions], result: SelectResult) -> str:
+def _next(asked: SelectArguments, prompt: PromptArguments, model: Given[ModelOptions], chosen: Chosen) -> str:
     """The command that makes a memory of the demonstrations, with the same prompts and labels."""
-    chosen = result.chosen
     words = ["deepthink", "think", str(asked.output)]
     if model.model is not None:
         words += ["-m", model.model]
@@ -247,16 +246,16 @@ def _next(asked: SelectArguments, prompt: PromptArguments, model: Given[ModelOpt
     return shlex.join(words)
 
 
-def _report(result: SelectResult, output: Path, following: str, common: CommonArguments) -> None:
-    chosen, cost = result.chosen, result.chosen.cost
+def _report(chosen: Chosen, output: Path, following: str, common: CommonArguments) -> None:
+    cost = chosen.cost
     if common.as_json:
-        write_json({**result.as_json(), "file": str(output)})
+        write_json({**chosen.as_json(), "file": str(output)})
     labels = ", ".join(counted(count, label) for label, count in chosen.labels.items())
     work = [f"read {cost.observed:,} rows"] if cost.observed else []
     work += [f"took {cost.cached:,} rows from the cache"] if cost.cached else []
     work += [f"tried {cost.sets:,} sets on {cost.scored:,} inputs"] if cost.scored else []
     lines = [f"chose   {chosen.selected}", f"labels  {labels}"]
-    lines += [f"{', '.join(work)} in {result.seconds:.1f} s"] if work else []
+    lines += [f"{', '.join(work)} in {chosen.seconds:.1f} s"] if work else []
     if output != STDOUT:
         lines += [f"wrote {output} ({len(chosen.places)} rows)", f"next: {following}"]
     for line in lines:

@@ -106,7 +106,6 @@ def _counts(task: Task, source: Source) -> dict[str, Any]:
     for protocol in task.protocols:
         evaluated = evaluation_set(task, protocol, source)
         drawn = draw_demonstrations(task, evaluated)
-        first = next(iter(evaluated))
         labels = Counter(query.gold for query in evaluated) if task.labels else {}
         counts[protocol] = {
             "split": evaluated.split,
@@ -114,8 +113,6 @@ def _counts(task: Task, source: Source) -> dict[str, Any]:
             "labels": {label: labels[label] for label in task.labels or []},
             "skipped": dict(evaluated.skipped),
             "left_out": dict(drawn.left_out),
-            "first_query": task.prompt.query(first.text),
-            "first_candidates": list(first.candidates),
         }
     return {"counted": counts}
 
@@ -180,8 +177,6 @@ def _rows(protocol: str, counts: dict[str, Any]) -> Iterator[str]:
     yield from ["", f"Counted under protocol {protocol}: split {counts['split']}, {counts['rows']:,} rows{labels}"]
     for title, reasons in (("skipped", counts["skipped"]), ("never demonstrations", counts["left_out"])):
         yield from (f"  {title}: {count} rows: {reason}" for reason, count in reasons.items())
-    yield from ["  first query:", "", *_indented(counts["first_query"] + "▁", "    ")]
-    yield f"    candidates: {' | '.join(counts['first_candidates'])}"
 
 
 def _indented(text: str, margin: str) -> list[str]:

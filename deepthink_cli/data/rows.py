@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from deepthink_cli.data.formats.columns import parquet_rows
-from deepthink_cli.data.formats.json import json_document, json_lines
+from deepthink_cli.data.formats.json import json_rows
 from deepthink_cli.data.formats.lines import FIELD, text_rows
 from deepthink_cli.data.formats.tables import csv_rows, tsv_rows
 from deepthink_cli.data.source import FormatName, Row, RowSource, check_path
@@ -15,8 +15,8 @@ from deepthink_cli.errors import InputError, Problems
 _READERS: dict[FormatName, Callable[[RowSource], Iterator[Row | InputError]]] = {
     "csv": csv_rows,
     "tsv": tsv_rows,
-    "jsonl": json_lines,
-    "json": json_document,
+    "jsonl": json_rows,
+    "json": json_rows,
     "parquet": parquet_rows,
 }
 
@@ -24,11 +24,10 @@ _READERS: dict[FormatName, Callable[[RowSource], Iterator[Row | InputError]]] = 
 def read_rows(source: str | RowSource, problems: Problems | None = None) -> Iterator[Row]:
     """Yield the rows of `source`: a path, `-` for standard input, or a `RowSource` that names the format.
 
-    The format follows the suffix: .jsonl or .ndjson (one object a line), .json (one array of objects, or one object a
-    line), .csv, .tsv, .parquet, or .txt (one text a line); a path without a suffix and standard
-    input are read as JSON Lines. `.gz` and `.zst` after it are decompressed. Raises InputError with `file:line` at the
-    first row that cannot be read (with `problems`, collects it there and continues), and for a source that is missing
-    or holds no row.
+    The format follows the suffix: .jsonl, .ndjson or .json (one object a line, or one array of objects), .csv, .tsv,
+    .parquet, or .txt (one text a line); a path without a suffix and standard input are read as JSON Lines. `.gz` and
+    `.zst` after it are decompressed. Raises InputError with `file:line` at the first row that cannot be read (with
+    `problems`, collects it there and continues), and for a source that is missing or holds no row.
     """
     for row in rows_or_errors(source):
         if isinstance(row, Row):

@@ -28,6 +28,14 @@ _CLOCK = "strftime_now"
 _BREAK = "\ufdd0"  # not a character: Unicode reserves it for the internal use of programs
 
 
+_SPLIT = "the chat template cannot be split:"
+
+
+def _refusal(reason: str, omitted: str = "chat") -> InputError:
+    """The error for a conversation that cannot be written, whose way out is to omit an option."""
+    return InputError.of("chat", None, f"{reason} omit {option(omitted)}")
+
+
 class ChatTemplate:
     """The chat template of a tokenizer; raises InputError for a tokenizer without one."""
 
@@ -36,12 +44,8 @@ class ChatTemplate:
         name = tokenizer.name_or_path
         source = _source(tokenizer)
         if not source:
-            raise InputError.of(
-                "chat",
-                None,
-                f"the tokenizer{f' of {name}' if name else ''} has no chat template; use a model that was trained "
-                f"on conversations, or omit {option('chat')}",
-            )
+            owner = f"the tokenizer{f' of {name}' if name else ''}"
+            raise _refusal(f"{owner} has no chat template; use a model that was trained on conversations, or")
         self._source, self._tried = _dated(source), False
         self._control = _any_of(
             token.content for token in _tokens(tokenizer) if token.special or token.content in source
@@ -76,12 +80,8 @@ class ChatTemplate:
         self._tried = True
         given = sum(len(turn["content"]) for turns in conversations for turn in turns)
         if excess or sum(map(len, texts)) > given + MAX_TEXT * len(conversations):
-            raise InputError.of(
-                "chat",
-                None,
-                f"the chat template of the tokenizer takes more than {excess or f'{MAX_TEXT} characters'} for this "
-                f"conversation; omit {option('chat')}",
-            )
+            most = excess or f"{MAX_TEXT} characters"
+            raise _refusal(f"the chat template of the tokenizer takes more than {most} for this conversation;")
         return texts
 
     def safe(self, turn: Turn) -> Turn:
@@ -242,11 +242,9 @@ class Conversation:
         changed = reply(f"x{self._turns[-1]['content']}")
         (other,) = self._rendering.render([[*self._turns[:-1], changed, asked[0]]], prompt=True)
         if not cuts or other.startswith(start):
-            raise InputError.of(
-                "chat",
-                None,
-                "the chat template cannot be split: it writes no special token between the last demonstration "
-                f"and the query, or the demonstrations depend on the query; omit {option('chat')}",
+            raise _refusal(
+                f"{_SPLIT} it writes no special token between the last demonstration and the query, or the "
+                "demonstrations depend on the query;"
             )
         return start, cuts[-1][0]
 
@@ -255,12 +253,8 @@ class Conversation:
         (prompt,) = self._rendering.render([[*self._turns, asked]], prompt=True)
         common = _common(*self._rendering.render([[*self._turns, asked, reply(probe)] for probe in _PROBES]))
         if not common.startswith(prompt):
-            raise InputError.of(
-                "chat",
-                None,
-                "the chat template cannot be split: its prompt for a reply is not what it writes before one; "
-                f"omit {option('chat') if self.chat.system is None else option('system')}",
-            )
+            omitted = "chat" if self.chat.system is None else "system"
+            raise _refusal(f"{_SPLIT} its prompt for a reply is not what it writes before one;", omitted)
         return common[len(prompt) :]
 
     def _asked(self, asked: Turn, labels: Sequence[str], where: str) -> str:
@@ -288,11 +282,9 @@ class Conversation:
         """
         whole, rest = self._rendering.encode([self._start + start])[0], self.ids([start])[0]
         if whole != [*self.token_ids, *rest]:
-            raise InputError.of(
-                "chat",
-                None,
-                "the chat template cannot be split: the demonstrations and a query have other tokens apart than "
-                f"together, around {self._separator!r}; omit {option('chat')}",
+            raise _refusal(
+                f"{_SPLIT} the demonstrations and a query have other tokens apart than together, around "
+                f"{self._separator!r};"
             )
 
 

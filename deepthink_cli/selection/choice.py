@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import random
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from deepthink_cli.data.chat import Chat
@@ -16,6 +16,7 @@ from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError, option
 from deepthink_cli.events import Tell, silent
 from deepthink_cli.io.cache import Store
+from deepthink_cli.io.text import jsonable
 from deepthink_cli.provenance import Selected
 from deepthink_cli.registry import loaded
 from deepthink_cli.selection.base import Choice, Pool, SelectionMethod
@@ -72,7 +73,8 @@ class Cost:
 class Chosen:
     """The chosen rows of a pool: their places in reading order, and the record of the choice.
 
-    `scores` are the method's scores by place; empty if it has none.
+    `scores` are the method's scores by place; empty if it has none. `seconds` are those of the choice, without loading
+    the model.
     """
 
     pool: PoolRows
@@ -80,6 +82,7 @@ class Chosen:
     scores: Mapping[int, float]
     selected: Selected
     cost: Cost
+    seconds: float = 0.0
 
     @property
     def queries(self) -> list[Query]:
@@ -96,6 +99,38 @@ class Chosen:
         """The number of chosen rows of each label, in the order of the label words."""
         counts = Counter(str(query.gold) for query in self.queries)
         return Counter({label: counts[label] for label in self.pool.labels or sorted(counts)})
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """The chosen rows as they were read, in reading order."""
+        for place in self.places:
+            yield {name: jsonable(value) for name, value in self.pool.row(place).items()}
+
+    def score_rows(self) -> Iterator[dict[str, Any]]:
+        """Every row of the pool: its index, label and score, and its place in the choice, or why it was set aside.
+
+        `score` is null if the method gives this row no score.
+        """
+        order = {place: number for number, place in enumerate(self.places)}
+        for place, query in enumerate(self.pool.queries):
+            yield {
+                "index": place,
+                "label": query.gold,
+                "score": jsonable(self.scores.get(place)),
+                "chosen": order.get(place),
+                **({"set_aside": self.pool.set_aside[place]} if place in self.pool.set_aside else {}),
+            }
+
+    def as_json(self) -> dict[str, Any]:
+        """The choice as JSON values."""
+        return {
+            **asdict(self.selected),
+            "labels": dict(self.labels),
+            "rows": list(self.places),
+            "set_aside": dict(self.pool.reasons),
+            "left_out": dict(self.pool.left_out),
+            **asdict(self.cost),
+            "seconds": self.seconds,
+        }
 
 
 def check_request(pool: PoolRows, request: Request) -> None:

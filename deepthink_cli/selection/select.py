@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from deepthink_cli.data.examples import DemonstrationSet, Query, read_queries
+from deepthink_cli.data.examples import Query, read_queries
 from deepthink_cli.data.source import RowSource
 from deepthink_cli.engine.opening import describe_engine, find_model, load
 from deepthink_cli.errors import InputError, option
 from deepthink_cli.events import Note, Tell, Warn, silent
 from deepthink_cli.io.cache import Store
 from deepthink_cli.io.tables import Columns, check_suffix, columns_of, is_table, writing_rows
-from deepthink_cli.io.text import jsonable
 from deepthink_cli.model.limits import check_fit
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.model.spec import ModelSpec
@@ -27,53 +24,6 @@ from deepthink_cli.selection.pool import TOO_LONG, PoolRows, fits
 _SCORES: Columns = {"index": "integer", "label": "text", "score": "number", "chosen": "integer", "set_aside": "text"}
 
 
-@dataclass(frozen=True, eq=False)
-class SelectResult:
-    """Chosen demonstrations, and the seconds that the choice took without loading the model."""
-
-    chosen: Chosen
-    seconds: float
-
-    @property
-    def demonstrations(self) -> DemonstrationSet:
-        """The chosen rows as demonstrations, with the pool's template and label words."""
-        return self.chosen.demonstrations
-
-    def rows(self) -> Iterator[dict[str, Any]]:
-        """The chosen rows as they were read, in reading order."""
-        for place in self.chosen.places:
-            yield {name: jsonable(value) for name, value in self.chosen.pool.row(place).items()}
-
-    def score_rows(self) -> Iterator[dict[str, Any]]:
-        """Every row of the pool: its index, label and score, and its place in the choice, or why it was set aside.
-
-        `score` is null if the method gives this row no score.
-        """
-        pool, order = self.chosen.pool, {place: number for number, place in enumerate(self.chosen.places)}
-        for place, query in enumerate(pool.queries):
-            score = self.chosen.scores.get(place)
-            yield {
-                "index": place,
-                "label": query.gold,
-                "score": score if score is None or math.isfinite(score) else None,
-                "chosen": order.get(place),
-                **({"set_aside": pool.set_aside[place]} if place in pool.set_aside else {}),
-            }
-
-    def as_json(self) -> dict[str, Any]:
-        """The choice as JSON values."""
-        chosen = self.chosen
-        return {
-            **asdict(chosen.selected),
-            "labels": dict(chosen.labels),
-            "rows": list(chosen.places),
-            "set_aside": dict(chosen.pool.reasons),
-            "left_out": dict(chosen.pool.left_out),
-            **asdict(chosen.cost),
-            "seconds": self.seconds,
-        }
-
-
 def select(
     pool: PoolRows,
     options: SelectOptions,
@@ -81,7 +31,7 @@ def select(
     queries: Sequence[Query] = (),
     store: Store | None = None,
     tell: Tell = silent,
-) -> SelectResult:
+) -> Chosen:
     """Choose demonstrations from a pool, for queries if the method reads them.
 
     With a model, rows that do not fit it are set aside; weights are loaded only for a method that reads rows with a
@@ -107,9 +57,9 @@ def select(
         describe_engine(engine, tell)
     started = time.perf_counter()
     chosen = choose_demonstrations(engine, pool, request, store, tell)
-    seconds = time.perf_counter() - started
+    chosen = replace(chosen, seconds=time.perf_counter() - started)
     _check_chosen(chosen, spec, tell)
-    return SelectResult(chosen, seconds)
+    return chosen
 
 
 def queries_of_file(source: str | RowSource, pool: PoolRows) -> list[Query]:
@@ -123,17 +73,17 @@ def queries_of_file(source: str | RowSource, pool: PoolRows) -> list[Query]:
     return queries
 
 
-def write_selection(result: SelectResult, output: str | Path) -> None:
+def write_selection(chosen: Chosen, output: str | Path) -> None:
     """Write the chosen rows to a file."""
-    rows = list(result.rows())
+    rows = list(chosen.rows())
     with writing_rows(output, columns_of(rows)) as write:
         write(rows)
 
 
-def write_scores(result: SelectResult, path: str | Path) -> None:
-    """Write a row for every row of the pool (`SelectResult.score_rows`); the suffix decides the format."""
+def write_scores(chosen: Chosen, path: str | Path) -> None:
+    """Write a row for every row of the pool (`Chosen.score_rows`); the suffix decides the format."""
     with writing_rows(path, _SCORES, "pool_scores") as write:
-        write(result.score_rows())
+        write(chosen.score_rows())
 
 
 def check_output_holds(pool: PoolRows, output: str | Path) -> None:

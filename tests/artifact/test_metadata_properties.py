@@ -188,7 +188,6 @@ def codes_of_commands(bases: Bases, path: Path) -> dict[str, int]:
         (0, ("demonstrations", "texts", 0), {"other": "x"}),
         (0, ("model", "tokenizer_sha256"), "²"),
         (0, ("seed",), -1),
-        (0, ("selected", "shots"), 10),
         (0, ("technique", "words"), {"other": "lamp"}),
         (1, ("calibrated", "head", "2", "layers"), [2, 1]),
         (2, ("thresholds", "head", "2", "layers"), [2, 1]),

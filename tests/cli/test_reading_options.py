@@ -126,5 +126,5 @@ def test_a_task_file_says_how_its_rows_are_read(capsys: Captured) -> None:
     Path("rows.tsv").write_text("".join(f'"{text}\t{label}\n' for text, label in ROWS * 2))
     fields = 'template: "{column1} is {column2}"\nlabels: [negative, positive]\n'
     Path("mine.yaml").write_text(fields + "rows: {file: rows.tsv, header: false, quotes: false}\nshots: 2\n")
-    counted = json_of(capsys, "tasks", "mine.yaml", "--json")["counted"]["own"]
-    assert (counted["rows"], counted["first_query"][0]) == (8, '"')
+    shown = json_of(capsys, "tasks", "mine.yaml", "--json")
+    assert (shown["counted"]["own"]["rows"], shown["example_query"][0]) == (8, '"')

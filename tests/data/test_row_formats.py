@@ -199,7 +199,6 @@ def test_a_row_has_a_limit_before_it_is_in_memory(
 @pytest.mark.parametrize(
     ("name", "content", "reason"),
     [
-        ("a.jsonl", CONTENT["json"], ":1: begins with [; for a JSON array, use the suffix .json or format json"),
         ("a.csv", CONTENT["parquet"], ": a Parquet file; use the suffix .parquet or format parquet"),
         ("a.csv", b"PK\x03\x04rest", ": a ZIP archive or a spreadsheet; save it as CSV"),
         ("a.csv.xz", b"\xfd7zXZ", ": .xz files are not read; decompress it, or use .gz or .zst"),

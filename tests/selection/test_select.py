@@ -47,7 +47,7 @@ def test_chosen_rows_are_written_as_they_were(pool: PoolRows, tmp_path: Path) ->
     result = select(pool, SelectOptions(demos_by="stratified", shots=6, seed=3))
     write_selection(result, tmp_path / "demos.jsonl")
     written = [json.loads(line) for line in (tmp_path / "demos.jsonl").read_text().splitlines()]
-    assert written == [ROWS[place] for place in result.chosen.places]
+    assert written == [ROWS[place] for place in result.places]
     demonstrations = read_demonstrations(str(tmp_path / "demos.jsonl"), TEMPLATE)
     assert demonstrations.examples == result.demonstrations.examples
 
@@ -57,7 +57,7 @@ def test_rows_that_are_left_out_are_told(pool: PoolRows, tmp_path: Path) -> None
     rows = pool_of_file(str(write_rows(tmp_path / "twice.jsonl", ROWS + ROWS[:2])), TEMPLATE)
     result = select(rows, SelectOptions(demos_by="random", shots=4, pool_size=10), tell=events.append)
     assert events == [Note(f"{rows.name}: 2 rows left out: identical to an earlier row")]
-    assert result.chosen.selected.pool_rows == 10
+    assert result.selected.pool_rows == 10
     assert result.as_json()["set_aside"] == {
         "identical to an earlier row": 2,
         "not in the sample of the pool": 10,
@@ -71,7 +71,7 @@ def test_every_row_of_the_pool_has_a_line_in_the_scores(pool: PoolRows, tmp_path
     assert [row["index"] for row in rows] == list(range(20))
     assert [row["label"] for row in rows] == [row["sentiment"] for row in ROWS]
     chosen = {row["chosen"]: row["index"] for row in rows if row["chosen"] is not None}
-    assert tuple(chosen[number] for number in range(3)) == result.chosen.places
+    assert tuple(chosen[number] for number in range(3)) == result.places
     assert sum("set_aside" in row for row in rows) == 15
 
 

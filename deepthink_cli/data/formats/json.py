@@ -11,11 +11,10 @@ import math
 import re
 from bisect import bisect_left
 from collections.abc import Iterator
-from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
-from deepthink_cli.data.formats.lines import BOM, decoded, numbered_lines, shortened, whole_text
+from deepthink_cli.data.formats.lines import decoded, numbered_lines, shortened, whole_text
 from deepthink_cli.data.source import FORMATS, Row, RowSource, opened
 from deepthink_cli.errors import InputError, option
 
@@ -70,7 +69,7 @@ def _refuse_lone_surrogates(fields: dict[str, Any], where: str) -> None:
             raise InputError(f"{where}: {name!r} holds the lone surrogate {surrogate}; remove it") from error
 
 
-_ADVICE = "write an array of objects, or one object a line"
+_ADVICE = "write one object a line, or one array of objects"
 _BLANKS = re.compile(r"[ \t\r\n]*")
 # Finds the end of a value; numbers are checked when the row is parsed.
 _decoder = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=str)
@@ -112,33 +111,19 @@ def array_rows(text: str, name: str, line: int) -> Iterator[Row | InputError]:
         raise InputError(f"{where(after(place + 1))}: not JSON (text after the array); {_ADVICE}")
 
 
-_ONE_A_LINE = "write one object a line"
-
-
-def json_lines(source: RowSource) -> Iterator[Row | InputError]:
-    """One object a line. Raises InputError if the first line begins an array."""
+def json_rows(source: RowSource) -> Iterator[Row | InputError]:
+    """One object a line, or one array of objects, which is in memory as a whole: the first character decides."""
     guessed = source.format is None and (source.is_stdin or not Path(source.path).suffix)
     name_it = f", or name the format with {option('format')} ({', '.join(FORMATS)})" if guessed else ""
     with opened(source) as stream:
-        first = True
-        for where, line in numbered_lines(stream, source.name):
-            if first and line.lstrip().startswith(b"["):
-                raise InputError(
-                    f"{where}: begins with [; for a JSON array, use the suffix .json or {option('format')} json"
-                )
-            first = False
-            yield _row(line, where, _ONE_A_LINE + name_it)
-
-
-def json_document(source: RowSource) -> Iterator[Row | InputError]:
-    """One array of objects, which is in memory as a whole, or one object a line: the first character decides."""
-    with opened(source) as stream:
-        line, first = _start(stream)
-        if first == b"[":
-            yield from array_rows(whole_text(stream, source.name, line), source.name, line)
-            return
-        for where, content in numbered_lines(stream, source.name, line):
-            yield _row(content, where, f"{_ONE_A_LINE}, or one array of objects")
+        for where, line in (lines := numbered_lines(stream, source.name)):
+            if line.lstrip().startswith(b"["):
+                number = int(where.rpartition(":")[2])
+                yield from array_rows(whole_text(line.lstrip(), stream, source.name, number), source.name, number)
+                return
+            yield _row(line, where, _ADVICE + name_it)
+            break
+        yield from (_row(line, where, _ADVICE + name_it) for where, line in lines)
 
 
 def _row(line: bytes, where: str, advice: str) -> Row | InputError:
@@ -146,13 +131,3 @@ def _row(line: bytes, where: str, advice: str) -> Row | InputError:
         return Row(parsed_object(decoded(line, where), where, advice), where)
     except InputError as error:
         return error
-
-
-def _start(stream: BufferedReader) -> tuple[int, bytes]:
-    """Take a byte order mark and blanks; returns the line and the first byte of the document."""
-    if stream.peek(len(BOM)).startswith(BOM):
-        stream.read(len(BOM))
-    line = 1
-    while (first := stream.peek(1)[:1]).isspace():
-        line += stream.read(1) == b"\n"
-    return line, first

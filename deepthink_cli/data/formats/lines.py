@@ -29,9 +29,9 @@ def numbered_lines(stream: BinaryIO, name: str, first: int = 1) -> Iterator[tupl
             yield f"{name}:{number}", content
 
 
-def whole_text(stream: BinaryIO, name: str, first: int) -> str:
-    """The rest of a file, whose next line has the number `first`; raises InputError for more than `MAX_ROW` bytes."""
-    content = stream.read(MAX_ROW + 1)
+def whole_text(line: bytes, stream: BinaryIO, name: str, first: int) -> str:
+    """A line, number `first`, and the rest of its file; raises InputError for more than `MAX_ROW` bytes."""
+    content = line + stream.read(MAX_ROW + 1)
     if len(content) > MAX_ROW:
         raise InputError(f"{name}: an array longer than {MAX_ROW:,} bytes; write one object a line (.jsonl)")
     lines = enumerate(content.split(b"\n"), start=first)
