@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from io import BufferedReader, BytesIO
+from io import BytesIO
 from itertools import islice
 
 from deepthink_cli.calibration.notes import skipping
 from deepthink_cli.calibration.registry import from_rows
 from deepthink_cli.data.examples import Query, Skipped, query_or_skipped
 from deepthink_cli.data.formats.json import array_rows, parsed_object
-from deepthink_cli.data.formats.lines import decoded
+from deepthink_cli.data.formats.lines import decoded, whole_text
 from deepthink_cli.data.source import Row, RowSource
 from deepthink_cli.errors import InputError
 from deepthink_cli.events import Tell, silent
@@ -74,8 +74,8 @@ class ServedMemory:
             where = f"{REQUEST}:1"
             found: list[Row | InputError] = [Row(parsed_object(decoded(body, where), where, "send one object"), where)]
         else:
-            stream = BufferedReader(BytesIO(body))
-            found = list(islice(array_rows(stream, REQUEST, 1), most + 1))
+            text = whole_text(body, BytesIO(), REQUEST, 1)
+            found = list(islice(array_rows(text, REQUEST, 1), most + 1))
         if len(found) > most:
             raise TooManyRows
         template, labels = self.demonstrations.template, self.demonstrations.labels
