@@ -14,7 +14,8 @@ from deepthink_cli.cli.console import Show, counted, note, write_json
 from deepthink_cli.cli.data_options import LABELLED_ROWS, DataDir, PromptArguments, ProtocolName, RowArguments, TaskName
 from deepthink_cli.cli.grouped import Given, Help, grouped
 from deepthink_cli.cli.options import CommonArguments
-from deepthink_cli.cli.values import check_given, labels_option, read_by
+from deepthink_cli.cli.sources import csv_line
+from deepthink_cli.cli.values import check_given, read_by
 from deepthink_cli.data.source import STDIN, RowSource
 from deepthink_cli.errors import InputError, Problems
 from deepthink_cli.io.tables import check_suffix
@@ -242,7 +243,7 @@ def _next(asked: SelectArguments, prompt: PromptArguments, model: Given[ModelOpt
         for each in value if isinstance(value, list) else [] if value is None else [value]:
             words += [f"--{name.replace('_', '-')}", each]
     if prompt.labels is None and not all(chosen.labels.values()):
-        words += ["--labels", labels_option(chosen.pool.labels)]
+        words += ["--labels", csv_line(chosen.pool.labels)]
     return shlex.join(words)
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import csv
 import difflib
+import io
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -165,6 +167,14 @@ def _read(path: Path) -> Document:
     return document
 
 
+def csv_line(words: Sequence[str]) -> str:
+    """Several words as one value of an option, as of --labels; quoted if the value would name a file."""
+    text = io.StringIO()
+    quoting = csv.QUOTE_ALL if words[0].startswith("@") else csv.QUOTE_MINIMAL
+    csv.writer(text, quoting=quoting, lineterminator="").writerow(words)
+    return text.getvalue()
+
+
 def _checked(context: typer.Context, parameter: Any, value: Any, what: str) -> Any:
     """The value in the form that the parser accepts; raises InputError, which begins with `what`, if it is invalid."""
     if value is None or value == []:
@@ -179,9 +189,7 @@ def _checked(context: typer.Context, parameter: Any, value: Any, what: str) -> A
     if getattr(parameter, "multiple", False) or parameter.nargs == -1:
         value = list(map(str, value if several else [value]))
     elif several:
-        words = list(map(str, value))
-        plain_words = not any("," in word or word.startswith(('"', "[", "@")) for word in words)
-        value = ",".join(words) if plain_words else json.dumps(words, ensure_ascii=False)
+        value = csv_line(list(map(str, value)))
     try:
         parameter.process_value(context, value)
     except TyperException as error:

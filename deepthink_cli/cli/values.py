@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import typer
 
@@ -28,7 +26,7 @@ _HINT = "write a,b,c"
 def label_list(typed: str | None) -> list[str] | None:
     """Label words from the value of --labels, without white space at their ends; None if it was not given.
 
-    The value is a line of CSV, a JSON list, or `@FILE`: the labels of a file, one a line. Raises InputError for fewer
+    The value is a line of CSV, or `@FILE`: the labels of a file, one a line. Raises InputError for fewer
     than two labels, an empty one and a file that cannot be read, with its lines that are wrong.
     """
     words = label_words(typed)[1]
@@ -40,12 +38,12 @@ def label_list(typed: str | None) -> list[str] | None:
 def label_words(typed: str | None) -> tuple[dict[str, str], list[str] | None]:
     """The word of each value in `0=negative,1=positive`, and the different words, in order.
 
-    If not every value has a `=`, and in a JSON list or a file, all are label words as they are, as `label_list` says.
+    If not every value has a `=`, and in a file, all are label words as they are, as `label_list` says.
     """
     if typed is None:
         return {}, None
     words = _words(typed)
-    if typed.lstrip().startswith(("[", FILE)) or not all("=" in each for each in words):
+    if typed.startswith(FILE) or not all("=" in each for each in words):
         return {}, words
     pairs = [tuple(map(str.strip, each.split("=", 1))) for each in words]
     if not all(map(all, pairs)) or len({pair[0] for pair in pairs}) < len(pairs):
@@ -62,8 +60,8 @@ def _words(typed: str) -> list[str]:
         raise InputError.of("labels", written, "holds bytes that are not UTF-8; write it in UTF-8") from error
     if (path := labels_file(typed)) is not None:
         return _of_file(path)
-    words = _of_json(typed) if typed.lstrip().startswith("[") else _of_csv(typed)
-    if not all(isinstance(word, str) and word.strip() for word in words):
+    words = _of_csv(typed)
+    if not all(map(str.strip, words)):
         raise InputError.of("labels", typed, f"a label word is empty; {_HINT}")
     return [word.strip() for word in words]
 
@@ -71,24 +69,6 @@ def _words(typed: str) -> list[str]:
 def labels_file(typed: str | None) -> str | None:
     """The file that --labels names, if any."""
     return os.path.expanduser(typed.removeprefix(FILE)) if typed is not None and typed.startswith(FILE) else None
-
-
-def labels_option(labels: Sequence[str]) -> str:
-    """The value of --labels that names these labels."""
-    if all("=" in label for label in labels):  # a line of CSV would be values and words
-        return json.dumps(list(labels), ensure_ascii=False)
-    quoted = any(label.startswith((FILE, "[")) for label in labels)
-    text = io.StringIO()
-    csv.writer(text, quoting=csv.QUOTE_ALL if quoted else csv.QUOTE_MINIMAL, lineterminator="").writerow(labels)
-    return text.getvalue()
-
-
-def _of_json(text: str) -> list[Any]:
-    try:
-        words: list[Any] = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise InputError.of("labels", text, f"not a JSON list; {_HINT}") from error
-    return words
 
 
 def _of_csv(text: str) -> list[str]:

@@ -10,7 +10,8 @@ from conftest import Models, write_rows
 
 from deepthink_cli.artifact.format import read_header
 from deepthink_cli.cli.main import run
-from deepthink_cli.cli.values import label_list, labels_option
+from deepthink_cli.cli.sources import csv_line
+from deepthink_cli.cli.values import label_list
 from deepthink_cli.errors import InputError
 
 COMMA = ["positive", "negative, mixed"]
@@ -31,13 +32,12 @@ def refusal(typed: str) -> tuple[str, ...]:
         ('positive,"negative, mixed"', COMMA),
         ('positive, "negative, mixed"', COMMA),
         ('"say ""no""",5" disk', ['say "no"', '5" disk']),
-        ('["x, y", " z "]', ["x, y", "z"]),
         ("a,a", ["a", "a"]),
         ("a,@b", ["a", "@b"]),
         (None, None),
     ],
 )
-def test_the_value_is_a_line_of_csv_or_a_list_of_json(typed: str | None, words: list[str] | None) -> None:
+def test_the_value_is_a_line_of_csv(typed: str | None, words: list[str] | None) -> None:
     assert label_list(typed) == words
 
 
@@ -45,11 +45,8 @@ def test_the_value_is_a_line_of_csv_or_a_list_of_json(typed: str | None, words: 
     ("typed", "reason"),
     [
         ("a", "one label only; name at least two"),
-        ('["a"]', "one label only; name at least two"),
         ("", "a label word is empty; write a,b,c"),
         ("a, ,b", "a label word is empty; write a,b,c"),
-        ('["a", ""]', "a label word is empty; write a,b,c"),
-        ('["a", "b"', "not a JSON list; write a,b,c"),
         ('"a,b', "not a line of CSV; write a,b,c, with quotation marks around a label that has a comma"),
         ("a,b\nc", "not a line of CSV; write a,b,c, with quotation marks around a label that has a comma"),
     ],
@@ -88,7 +85,7 @@ def test_a_file_of_labels_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("labels", [["a", "b"], COMMA, HARD])
 def test_the_option_that_names_labels_is_read_as_these_labels(labels: list[str]) -> None:
-    (word,) = shlex.split(shlex.quote(labels_option(labels)))
+    (word,) = shlex.split(shlex.quote(csv_line(labels)))
     assert label_list(word) == labels
 
 
