@@ -81,8 +81,9 @@ def section(words: Sequence[str], text: str) -> str:
 
 
 def helps(names: Sequence[Sequence[str]]) -> list[str]:
-    """What `deepthink COMMAND --help-all` prints for each name, 100 columns wide."""
-    given = json.dumps([[*name, "--help-all"] for name in names])
+    """What `deepthink COMMAND --help-all`, or `--help` of a group, prints for each name, 100 columns wide."""
+    groups = {tuple(name[:-1]) for name in names} | {()}
+    given = json.dumps([[*name, "--help" if tuple(name) in groups else "--help-all"] for name in names])
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, given],
         cwd=ROOT,

@@ -85,17 +85,7 @@ def _with_condition(record: tuple[str, str], condition: str) -> tuple[str, str]:
     return record[0], f"{text}{condition}{bracket}{default}"
 
 
-class HelpGroup(TyperGroup):
-    """A group of commands, whose help shows everything."""
-
-    help_all: Any = None
-
-    def get_params(self, ctx: Any) -> list[Any]:
-        """The parameters of the group, and the options for its help."""
-        return _with_help_all(self, super().get_params(ctx), ctx)
-
-
-class ProgramGroup(HelpGroup):
+class ProgramGroup(TyperGroup):
     """The program: its help shows first the purposes of commands, then its options and the commands in groups."""
 
     def format_help_text(self, ctx: Any, formatter: Any) -> None:
@@ -124,7 +114,7 @@ def _first(ctx: Any) -> frozenset[str]:
     return about_of(ctx.command.callback).first
 
 
-def _with_help_all(command: Command | HelpGroup, params: list[Any], ctx: Any) -> list[Any]:
+def _with_help_all(command: Command, params: list[Any], ctx: Any) -> list[Any]:
     """The parameters with --help-all at the end; it is not listed where --help shows all."""
     help_option = command.get_help_option(ctx)
     if help_option is None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from deepthink_cli.cli.about import about
-from deepthink_cli.cli.command import HelpGroup, Program
+from deepthink_cli.cli.command import Program
 from deepthink_cli.cli.console import Show, duration, note, report, table, write_json
 from deepthink_cli.cli.data_options import DataDir, TaskNames
 from deepthink_cli.cli.executor_options import ExecutorArguments, Machines
@@ -285,7 +285,7 @@ def _read(opened: OpenedStudy, crossing: Crossing, config: Path | None) -> list[
     return paths
 
 
-studies = Program(cls=HelpGroup, help=__doc__, no_args_is_help=True)
+studies = Program(help=__doc__, no_args_is_help=True)
 about("study run example --scale small")(studies)
 studies.command("list", epilog="Example: deepthink study list")(list_studies)
 studies.command("show", epilog="Example: deepthink study show example > mine.yaml")(show_study)
