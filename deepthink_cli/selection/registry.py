@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
-from typing import Annotated, Any
-
-from pydantic import BeforeValidator
-from pydantic_core import PydanticKnownError
+from typing import Annotated
 
 from deepthink_cli.errors import InputError
+from deepthink_cli.options import named_by
 from deepthink_cli.registry import Registry, instance_of
 from deepthink_cli.selection.base import Choice, Pool, SelectionMethod
 
@@ -61,7 +58,8 @@ def selection_method(name: str, field: str = "sampling") -> SelectionMethod:
     """The method of this name; raises InputError for an unknown name, and, as `sampling`, if it needs a model."""
     names = without_model() if field == "sampling" else list(METHODS)
     if name not in names:
-        raise InputError.of(field, name, f"use {_alternatives(names)}")
+        *others, last = names
+        raise InputError.of(field, name, f"use {', '.join(others)} or {last}")
     return METHODS[name]
 
 
@@ -70,16 +68,5 @@ def without_model() -> list[str]:
     return [name for name, method in METHODS.items() if not method.reads]
 
 
-def _alternatives(names: Iterable[str]) -> str:
-    *others, last = names
-    return f"{', '.join(others)} or {last}"
-
-
-def _known(name: Any) -> Any:
-    if not isinstance(name, str) or name not in without_model():
-        raise PydanticKnownError("literal_error", {"expected": _alternatives(map(repr, without_model()))})
-    return name
-
-
-Sampling = Annotated[str, BeforeValidator(_known)]
+Sampling = Annotated[str, named_by(selection_method)]
 """The name of a registered selection method that needs no model, validated by pydantic."""
