@@ -170,8 +170,8 @@ def _read(path: Path) -> Document:
 def csv_line(words: Sequence[str]) -> str:
     """Several words as one value of an option, as of --labels; quoted if the value would name a file."""
     text = io.StringIO()
-    quoting = csv.QUOTE_ALL if words[0].startswith("@") else csv.QUOTE_MINIMAL
-    csv.writer(text, quoting=quoting, lineterminator="").writerow(words)
+    quoted = words[0].startswith("@")
+    csv.writer(text, quoting=csv.QUOTE_ALL if quoted else csv.QUOTE_MINIMAL, lineterminator="").writerow(words)
     return text.getvalue()
 
 
