@@ -27,7 +27,6 @@ from deepthink_cli.experiments.executors.base import (
     JobInfo,
     JobsDone,
     JobsPlanned,
-    JobsStarted,
     RowWritten,
 )
 from deepthink_cli.experiments.experiment import Experiment
@@ -191,7 +190,6 @@ class RunProgress:
     def __init__(self, tell: Tell) -> None:
         self.tell = tell
         self.done = self.inputs = self.jobs = self.total = 0
-        self.label = "starting"
         self.started: float | None = None
         self.rows: dict[JobInfo, list[Result]] = defaultdict(list)  # the test rows with the first calibration
 
@@ -201,8 +199,6 @@ class RunProgress:
                 self.started = self.started or time.perf_counter()
                 self.jobs += jobs
                 self.total += inputs
-            case JobsStarted(jobs):
-                self.label = jobs[0].label
             case InputsScored(_, inputs):
                 self.inputs += inputs
             case RowWritten(job, row) if (row.setting.part, row.setting.calibration or NONE) == (
@@ -214,14 +210,9 @@ class RunProgress:
                 for job in jobs:
                     self.done += 1
                     self._tell_of(job)
-        if isinstance(event, JobsPlanned | JobsStarted | InputsScored) and self.total:
-            left = duration((self.total - self.inputs) / self._speed) if self.inputs else ""
-            fields = {
-                "job": self.label,
-                "jobs": f"{self.done} of {self.jobs} jobs done",
-                "speed": f"{self._speed:,.0f} inputs/s",
-                "left": left and f"{left} left",
-            }
+        if isinstance(event, JobsPlanned | InputsScored) and self.total:
+            left = f"{duration((self.total - self.inputs) / self._speed)} left" if self.inputs else ""
+            fields = {"jobs": f"{self.done} of {self.jobs} jobs done", "left": left}
             self.tell(Progress("scoring", self.inputs, self.total, fields))
 
     @property

@@ -92,7 +92,7 @@ def test_every_job_leaves_a_line_for_people(tmp_path: Path, models: Models, caps
     assert f"next: deepthink report {out}" in said
 
 
-def test_the_bar_shows_jobs_speed_and_time_left(
+def test_the_bar_shows_jobs_and_time_left(
     tmp_path: Path, models: Models, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")  # Rich then takes the stream for a terminal
@@ -100,7 +100,6 @@ def test_the_bar_shows_jobs_speed_and_time_left(
     assert run(run_words(tmp_path, models("llama"), "-T", "3")) == 0
     said = capsys.readouterr().err
     assert "0 of 1 jobs done" in said
-    assert "inputs/s" in said
     assert "left" in said
 
 
