@@ -134,33 +134,12 @@ def test_a_symbolic_link_stays_and_the_file_behind_it_is_replaced(tmp_path: Path
     assert behind.read_text() == "new"
 
 
-def test_a_link_to_a_file_that_is_not_there_yet_makes_it(tmp_path: Path) -> None:
-    behind, link = tmp_path / "file.txt", tmp_path / "link.txt"
-    link.symlink_to(behind)
-    with writing(link) as file:
-        file.write("new")
-    assert link.is_symlink()
-    assert behind.read_text() == "new"
-
-
-def test_a_link_to_itself_is_refused(tmp_path: Path) -> None:
-    link = tmp_path / "link.txt"
-    link.symlink_to(link)
-    with pytest.raises(InputError, match=r": not a regular file; "):
-        check_output(link)
-
-
 def test_another_hard_link_keeps_the_old_file(target: Path) -> None:
     target.write_text("old")
     os.link(target, target.with_name("other.txt"))
     with writing(target) as file:
         file.write("new")
     assert (target.read_text(), target.with_name("other.txt").read_text()) == ("new", "old")
-
-
-def test_a_device_is_refused() -> None:
-    with pytest.raises(InputError, match=r"^output /dev/null: not a regular file; name a new file or an existing one$"):
-        check_output("/dev/null")
 
 
 def test_a_pipe_is_refused(target: Path) -> None:

@@ -58,16 +58,6 @@ def test_an_order_seed_permutes_the_same_demonstrations(tiny: tuple[Task, Evalua
     assert sorted(map(str, plain)) == sorted(map(str, other))
 
 
-def test_stratified_takes_every_label_as_often(tiny: tuple[Task, EvaluationSet]) -> None:
-    task, evaluated = tiny
-    drawn = draw_demonstrations(task, evaluated, shots=6, seed=5, sampling="stratified")
-    assert Counter(example.label for example in drawn.demonstrations.examples) == {"positive": 3, "negative": 3}
-
-
-def test_first_takes_the_first_rows(tiny: tuple[Task, EvaluationSet]) -> None:
-    assert texts(*tiny, shots=2, sampling="first") == ["a warm play 0", "a funny play 1"]
-
-
 def test_too_many_shots_are_refused(tiny: tuple[Task, EvaluationSet]) -> None:
     with pytest.raises(InputError, match="shots 21: task tiny has 20 rows"):
         texts(*tiny, shots=21)
