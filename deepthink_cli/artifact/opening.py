@@ -130,14 +130,10 @@ def model_options(memory: OpenedMemory, options: ModelOptions | None = None) -> 
     )
 
 
-def named_by(memory: OpenedMemory, options: ModelOptions | None) -> str | None:
-    """The memory's name, if the memory names the model in use; None if the options name a model."""
-    return None if options is not None and "model" in options.model_fields_set else memory.name
-
-
 def find_its_model(memory: OpenedMemory, options: ModelOptions | None, tell: Tell) -> ModelSpec:
     """Find the memory's model, without its weights; raises InputError if it is another model."""
-    spec = find_model(model_options(memory, options), tell, named_by(memory, options))
+    named = options is not None and "model" in options.model_fields_set
+    spec = find_model(model_options(memory, options), tell, None if named else memory.name)
     check_model(memory.provenance, spec.identify(), memory.name)
     if spec.id == POCKET:
         tell(Note(f"{memory.name}: {TOY}"))
