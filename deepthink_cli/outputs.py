@@ -35,11 +35,8 @@ def check_apart(
             if _lies_in(target, source) and not _is_memory(target):
                 raise InputError.of(field, path, f"a file of {source}, which this command reads; name a new file")
         elif _number(source) == _number(target):
-            raise InputError.of(
-                field,
-                path,
-                f"the same file as {RowSource(str(source)).name}, which this command reads; name another file",
-            )
+            reason = f"the same file as {RowSource(str(source)).name}, which this command reads; name another file"
+            raise InputError.of(field, path, reason)
     if target.suffix.lower() not in figures:
         _refuse_runs(target.parents, runs, Problem.of(field, path), "a file elsewhere")
 
@@ -54,9 +51,8 @@ def check_run_apart(folder: Path, read: Paths) -> None:
     for source in read:
         around = (source, *Path(os.path.realpath(source)).parents, *_files(source))
         if any(_number(path) in written for path in around):
-            raise InputError.of(
-                "output", folder, f"holds {RowSource(str(source)).name}, which this command reads; name a new folder"
-            )
+            reason = f"holds {RowSource(str(source)).name}, which this command reads; name a new folder"
+            raise InputError.of("output", folder, reason)
 
 
 def check_folder_apart(path: Path, runs: Collection[Path]) -> None:

@@ -125,8 +125,9 @@ def test_a_model_is_not_written_over(file: str, model: Path, demos: Path, tmp_pa
 def test_the_model_that_a_memory_names_is_not_written_over(
     memory: Path, rows: Path, model: Path, tmp_path: Path, capsys: Captured
 ) -> None:
-    assert "a file of" in refuses(["predict", memory, rows, "-o", model / "config.json"], capsys, tmp_path)
-    assert "a file of" in refuses(["eval", memory, rows, "-o", model / "config.json"], capsys, tmp_path)
+    (model / "list.csv").touch()
+    assert "a file of" in refuses(["predict", memory, rows, "-o", model / "list.csv"], capsys, tmp_path)
+    assert "a file of" in refuses(["eval", memory, rows, "-o", model / "list.csv"], capsys, tmp_path)
 
 
 def test_weights_that_are_links_are_not_written_over(

@@ -174,11 +174,8 @@ def _format(format: str | None, json: bool, output: Path | None) -> str:
     by_suffix = {suffix: name for name, each in FORMATS.items() for suffix in each.suffixes}
     suffix = "" if output is None else output.suffix.lower()
     if suffix not in by_suffix:
-        raise InputError.of(
-            "output",
-            output,
-            f"unknown format {suffix!r}; end the name in one of {', '.join(_SUFFIXES)}, or name an --output-format",
-        )
+        reason = f"unknown format {suffix!r}; end the name in one of {', '.join(_SUFFIXES)}, or name an --output-format"
+        raise InputError.of("output", output, reason)
     return by_suffix[suffix]
 
 

@@ -77,9 +77,8 @@ def _of_csv(text: str) -> list[str]:
     try:
         (words,) = csv.reader(io.StringIO(text, newline=""), skipinitialspace=True, strict=True)
     except (csv.Error, ValueError) as error:
-        raise InputError.of(
-            "labels", text, f"not a line of CSV; {_HINT}, with quotation marks around a label that has a comma"
-        ) from error
+        reason = f"not a line of CSV; {_HINT}, with quotation marks around a label that has a comma"
+        raise InputError.of("labels", text, reason) from error
     return words
 
 
@@ -124,9 +123,8 @@ def pattern(template: str | None) -> str | None:
     if "{" in template:
         return unescaped(template)
     if not os.path.isfile(template):
-        raise InputError.of(
-            "template", template, "has no {field} and is not a file; write 'Review: {text}\\nSentiment: {label}'"
-        )
+        reason = "has no {field} and is not a file; write 'Review: {text}\\nSentiment: {label}'"
+        raise InputError.of("template", template, reason)
     try:
         return Path(template).read_text(encoding="utf-8").removesuffix("\n")
     except (OSError, UnicodeDecodeError) as error:

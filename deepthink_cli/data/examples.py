@@ -276,11 +276,8 @@ def _template(source: RowSource, row: Row, pattern: str | None, label_field: str
     if pattern is not None:
         template = Template(pattern, separator)
         if label_field is not None and label_field != template.label_field:
-            raise InputError.of(
-                "label_field",
-                label_field,
-                f"the template ends with {{{template.label_field}}}; end it with {{{label_field}}}",
-            )
+            reason = f"the template ends with {{{template.label_field}}}; end it with {{{label_field}}}"
+            raise InputError.of("label_field", label_field, reason)
         return template
     names = [name for name in row.fields if name != CANDIDATES]
     if len(names) < 2:

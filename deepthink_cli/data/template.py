@@ -35,11 +35,8 @@ class Template:
     def __post_init__(self) -> None:
         names = [name for _, name in _parsed(self.pattern) if name is not None]
         if len(names) < 2:
-            raise InputError.of(
-                "template",
-                repr(self.pattern),
-                "needs a text field and a label field, as in 'Review: {text}\\nSentiment: {label}'",
-            )
+            reason = "needs a text field and a label field, as in 'Review: {text}\\nSentiment: {label}'"
+            raise InputError.of("template", repr(self.pattern), reason)
         if len(set(names)) != len(names):
             raise InputError.of("template", repr(self.pattern), "a field is duplicated; use each once")
         if _parsed(self.pattern)[-1][1] is None:
@@ -124,9 +121,8 @@ def _parsed(pattern: str) -> tuple[tuple[str, str | None], ...]:
     for _, name, form, conversion in parsed:
         if name is not None and (form or conversion or not _plain(name)):
             written = name + (f"!{conversion}" if conversion else "") + (f":{form}" if form else "")
-            raise InputError.of(
-                "template", repr(pattern), f"{{{written}}} is not a field name; use one without . : ! [ ] or braces"
-            )
+            reason = f"{{{written}}} is not a field name; use one without . : ! [ ] or braces"
+            raise InputError.of("template", repr(pattern), reason)
     return tuple((literal, name) for literal, name, _, _ in parsed)
 
 

@@ -158,11 +158,8 @@ def _refuse_custom_code(name: str, config: PretrainedConfig, options: ModelOptio
     parts = (config, config.get_text_config(decoder=True))
     for kernel in {str(part._attn_implementation) for part in parts}:
         if "/" in kernel:
-            raise InputError.of(
-                "model",
-                name,
-                f"its config.json asks for {kernel}, attention code from the hub; remove attn_implementation",
-            )
+            reason = f"its config.json asks for {kernel}, attention code from the hub; remove attn_implementation"
+            raise InputError.of("model", name, reason)
 
 
 def _load_tokenizer(found: Location, arguments: dict[str, Any], custom_code: bool) -> PreTrainedTokenizerBase:

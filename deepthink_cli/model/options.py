@@ -117,9 +117,8 @@ def choose_device(name: str) -> torch.device:
         name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
     device = torch.device(name)
     if device.type == "cuda" and (not torch.cuda.is_available() or (device.index or 0) >= torch.cuda.device_count()):
-        raise InputError.of(
-            "device", name, f"torch sees {torch.cuda.device_count()} CUDA devices; use {option('device')} auto"
-        )
+        reason = f"torch sees {torch.cuda.device_count()} CUDA devices; use {option('device')} auto"
+        raise InputError.of("device", name, reason)
     if device.type == "mps" and not torch.backends.mps.is_available():
         raise InputError.of("device", name, f"torch sees no MPS device; use {option('device')} auto")
     return device

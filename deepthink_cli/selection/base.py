@@ -93,11 +93,8 @@ class Pool:
         """
         each, rest = divmod(shots, len(self.by_label))
         if not each:
-            raise InputError.of(
-                "shots",
-                shots,
-                f"the pool has {len(self.by_label)} labels; use at least as many, or omit {option('balance')}",
-            )
+            reason = f"the pool has {len(self.by_label)} labels; use at least as many, or omit {option('balance')}"
+            raise InputError.of("shots", shots, reason)
         shares = {label: each + (place < rest) for place, label in enumerate(self.by_label)}
         for label, share in shares.items():
             if share > len(self.by_label[label]):

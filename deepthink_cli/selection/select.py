@@ -40,11 +40,8 @@ def select(
     """
     request = Request(options.demos_by, options.shots, options.seed, options.balance, queries, own=options.own)
     if request.definition.reads and model is None:
-        raise InputError.of(
-            "demos_by",
-            options.demos_by,
-            f"reads the rows with a model; name one with {option('model')}, as in {option('model')} gpt2",
-        )
+        reason = f"reads the rows with a model; name one with {option('model')}, as in {option('model')} gpt2"
+        raise InputError.of("demos_by", options.demos_by, reason)
     spec = None if model is None else find_model(model, tell)
     if spec is not None:
         pool = pool.fitting(spec.tokenizer, spec.limits)

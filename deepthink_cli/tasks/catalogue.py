@@ -65,9 +65,8 @@ def find_task(name: str) -> Task:
     """The task of this name; raises InputError for a group of several."""
     tasks = find_tasks([name])
     if len(tasks) > 1:
-        raise InputError.of(
-            "task", name, f"a group of {len(tasks)} tasks; name one, as in {tasks[0].name}, or use deepthink run"
-        )
+        reason = f"a group of {len(tasks)} tasks; name one, as in {tasks[0].name}, or use deepthink run"
+        raise InputError.of("task", name, reason)
     return tasks[0]
 
 

@@ -112,9 +112,8 @@ def draw_demonstrations(
     pool, left_out = training_rows(task, task.demonstrations, evaluated)
     count = task.shots if shots is None else shots
     if count > len(pool):
-        raise InputError.of(
-            "shots", count, f"task {task.name} has {len(pool)} rows for demonstrations; use at most {len(pool)}"
-        )
+        reason = f"task {task.name} has {len(pool)} rows for demonstrations; use at most {len(pool)}"
+        raise InputError.of("shots", count, reason)
     choice = selection_method(sampling or task.sampling)(Pool(pool), count, random.Random(seed))
     chosen = [pool[row] for row in choice.rows]
     if order_seed is not None:
@@ -135,11 +134,8 @@ def dev_set(task: Task, evaluated: EvaluationSet, drawn: Drawn, size: int | None
     unread = (query for query in order if not was_read(query))
     rows = list(islice(unread, size or len(evaluated)))
     if not rows:
-        raise InputError.of(
-            "choose_on",
-            "dev",
-            f"task {task.name} has no training rows beyond its demonstrations; omit it from this run",
-        )
+        reason = f"task {task.name} has no training rows beyond its demonstrations; omit it from this run"
+        raise InputError.of("choose_on", "dev", reason)
     return rows
 
 
