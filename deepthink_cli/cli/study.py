@@ -219,8 +219,7 @@ def plan_study(
     report(table("model", "rows", "exist", "inputs", "tokens", "time", rows=rows))
     for name, _, estimate in plans:
         if estimate.reason is not None:
-            counted = "" if estimate.exact else " (rows are counted from the definitions of the tasks)"
-            note(f"{name}: {estimate.reason}{counted}", common.quiet)
+            note(f"{name}: {estimate.reason}", common.quiet)
 
 
 def _described(opened: OpenedStudy, crossing: Crossing) -> dict[str, Any]:
@@ -239,7 +238,8 @@ def _described(opened: OpenedStudy, crossing: Crossing) -> dict[str, Any]:
 
 def _cells(estimate: Estimate) -> list[str]:
     numbers = (estimate.rows + estimate.written, estimate.written, estimate.inputs, estimate.tokens)
-    return [*(f"{number:,}" for number in numbers), "" if estimate.seconds is None else duration(estimate.seconds)]
+    written = ("" if number is None else f"{number:,}" for number in numbers)
+    return [*written, "" if estimate.seconds is None else duration(estimate.seconds)]
 
 
 def _first(names: list[str]) -> str:

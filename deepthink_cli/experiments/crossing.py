@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import combinations, product
+from itertools import product
 from math import prod
 from pathlib import Path
 from typing import Any
 
 from deepthink_cli.errors import InputError, Problem, Problems, naming_options, option, parameter
-from deepthink_cli.experiments.experiment import AXES, BETWEEN_RUNS, IN_ONE_RUN, Experiment
+from deepthink_cli.experiments.experiment import AXES, BETWEEN_RUNS, Experiment
 from deepthink_cli.experiments.study import SUFFIXES, OpenedStudy, Study, is_path
 from deepthink_cli.meaning import meaningless
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.tasks.catalogue import PROTOCOLS, find_tasks
 from deepthink_cli.tasks.files import read_tasks
 from deepthink_cli.tasks.format import Task
-from deepthink_cli.tasks.splits import protocol_name
 from deepthink_cli.updates.registry import checked_rule
 
 Values = tuple[Any, ...]
@@ -57,11 +55,6 @@ def split(box: Box, axes: Iterable[str]) -> Iterator[Box]:
     names = list(axes)
     for values in product(*(box[axis] for axis in names)):
         yield {**box, **{axis: (value,) for axis, value in zip(names, values, strict=True)}}
-
-
-def meet(first: Box, second: Box, axes: Iterable[str]) -> bool:
-    """Whether two boxes have a value in common in each of these axes."""
-    return overlaps(first, {axis: second[axis] for axis in axes})
 
 
 def count(box: Box) -> int:
@@ -113,6 +106,7 @@ _FIELDS = {option: field for field, option in _OPTIONS.items()}
 class Crossing:
     """The runs of an experiment, those of a model together: each crosses the values of its box.
 
+    Rows that two runs have in common, as of a task's own number of shots and the same number, are made once.
     `opened` is the study that the experiment is written in; None for options of the command line.
     """
 
@@ -131,13 +125,13 @@ class Crossing:
     @property
     def rows(self) -> int:
         """The number of rows of all runs."""
-        return sum(
-            len(run_tasks(run.tasks))
-            * len(run.seeds)
-            * max(1, len(run.demos_by))
-            * sum(map(run.rows_of_job, run.chosen_techniques))
-            for run in self.runs
-        )
+        return sum(map(rows_of, self.runs))
+
+
+def rows_of(run: Experiment) -> int:
+    """The number of rows of a run."""
+    jobs = len(run_tasks(run.tasks)) * len(run.seeds) * max(1, len(run.demos_by))
+    return jobs * sum(map(run.rows_of_job, run.chosen_techniques))
 
 
 def run_tasks(names: Sequence[str]) -> list[Task]:
@@ -150,24 +144,18 @@ def run_tasks(names: Sequence[str]) -> list[Task]:
 def cross(experiment: Experiment) -> Crossing:
     """Cross the axes of an experiment that options of the command line state.
 
-    Raises InputError for no task and an unknown one, and for combinations whose rows would be the same.
+    Raises InputError for no task and an unknown one.
     """
     run_tasks(experiment.tasks)
     tasks = {name: run_tasks([name]) for name in experiment.tasks}
-    boxes = list(split(experiment.axes(), BETWEEN_RUNS))
-    problems = Problems()
-    for axis, text in _alike(boxes, tasks):
-        value = ",".join(map(shown, getattr(experiment, axis)))
-        problems.add(Problem.of(experiment.option_names()[axis], value, text))
-    problems.raise_any()
-    return Crossing(experiment, boxes, tasks)
+    return Crossing(experiment, list(split(experiment.axes(), BETWEEN_RUNS)), tasks)
 
 
 def cross_study(opened: OpenedStudy) -> Crossing:
     """Cross the axes of a study, before a model is opened.
 
     Raises InputError, with a line for each mistake, for values that are duplicated, unknown or not on this machine, for
-    an exclusion that matches nothing, for combinations whose rows would be the same, and if nothing is left.
+    an exclusion that matches nothing, and if nothing is left.
     """
     problems = Problems()
     axes, tasks = _resolved_axes(opened, problems)
@@ -178,8 +166,6 @@ def cross_study(opened: OpenedStudy) -> Crossing:
     models = axes["models"]
     runs = [run for box in boxes for run in split(box, BETWEEN_RUNS)]
     runs.sort(key=lambda run: models.index(run["models"][0]))
-    problems.add(*(f"{opened.where(axis)}: {axis}: {text}" for axis, text in _alike(runs, tasks)))
-    problems.raise_any()
     return Crossing(opened.study, runs, tasks, opened)
 
 
@@ -218,32 +204,6 @@ def _excluded(opened: OpenedStudy, number: int, axes: Box, tasks: Tasks) -> Box:
             values[axis] += tuple(matched)
     problems.raise_any()
     return values
-
-
-def _alike(runs: Sequence[Box], tasks: Tasks) -> Iterator[tuple[str, str]]:
-    """The axes whose values mean the same for a task, so that two runs would have the same rows, and what to do."""
-    alike: dict[tuple[Any, ...], list[Box]] = defaultdict(list)
-    for run in runs:
-        for value in run["tasks"]:
-            for task in tasks[value]:
-                alike[(task.name, *(_meant(axis, run[axis][0], task) for axis in BETWEEN_RUNS))].append(run)
-    for (name, *_), same in alike.items():
-        for first, second in combinations(same, 2):
-            axis = next((axis for axis in BETWEEN_RUNS if first[axis] != second[axis]), None)
-            if axis is not None and meet(first, second, [each for each in IN_ONE_RUN if each != "tasks"]):
-                both = f"{shown(first[axis][0])} and {shown(second[axis][0])}"
-                yield (
-                    axis,
-                    f"{both} are the same for task {name}, so that two sets of rows would have one key; omit one",
-                )
-
-
-def _meant(axis: str, value: Any, task: Task) -> Any:
-    """What the value of an axis means for a task: its own where the study says nothing."""
-    own = {"shots": task.shots, "sampling": task.sampling}
-    if axis == "protocols":
-        return protocol_name(task, value)
-    return own.get(axis) if value is None else value
 
 
 def _resolved_axes(opened: OpenedStudy, problems: Problems) -> tuple[Box, Tasks]:

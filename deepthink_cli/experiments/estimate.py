@@ -1,7 +1,4 @@
-"""What runs take: rows, inputs, tokens, and the time by a short probe; nothing is downloaded or written.
-
-Where the model or its data are not on this machine, the definitions of the tasks say how much there is to do.
-"""
+"""What runs take: rows, inputs, tokens, and the time by a short probe; nothing is downloaded or written."""
 
 from __future__ import annotations
 
@@ -18,10 +15,10 @@ from deepthink_cli.engine.base import Engine
 from deepthink_cli.engine.opening import find_model, load
 from deepthink_cli.errors import DeepThinkError, option
 from deepthink_cli.events import Progress, Tell, once, silent
-from deepthink_cli.experiments.crossing import Crossing, run_tasks, shown
+from deepthink_cli.experiments.crossing import Crossing, rows_of, shown
 from deepthink_cli.experiments.experiment import Experiment
 from deepthink_cli.experiments.folder import found_in
-from deepthink_cli.experiments.jobs import Job, Prepared, known, pending, planned, source_of_run
+from deepthink_cli.experiments.jobs import Job, Prepared, known, pending, planned
 from deepthink_cli.experiments.prepare import SharedRows, forget_training_rows, prepare_jobs, prepare_run
 from deepthink_cli.experiments.results import Setting, grouped
 from deepthink_cli.experiments.scorer import max_tokens_together, together
@@ -33,8 +30,6 @@ from deepthink_cli.scoring.prediction import Prediction
 from deepthink_cli.scoring.probe import probe
 from deepthink_cli.tasks.files import example_query
 from deepthink_cli.tasks.format import Task
-from deepthink_cli.tasks.splits import evaluation_set, protocol_name
-from deepthink_cli.techniques.base import Trained
 from deepthink_cli.techniques.together import COPIES, think_in_batches
 
 if TYPE_CHECKING:
@@ -49,17 +44,16 @@ _ANSWERS = 8  # answers that are generated to time one
 class Estimate:
     """What the missing `rows` of runs take, beside those that are `written`; `tokens` are about those that are read.
 
-    `seconds`, `loading` the model included, are None, with a `reason`, if unknown. `exact` is False if all was counted
-    from the tasks' definitions.
+    With a `reason`, `seconds`, `loading` the model included, are unknown; so are inputs and tokens if the model or its
+    data are not here.
     """
 
     rows: int
     written: int
-    inputs: int
-    tokens: int
+    inputs: int | None = None
+    tokens: int | None = None
     seconds: float | None = None
     loading: float = 0.0
-    exact: bool = True
     reason: str | None = None
 
 
@@ -81,52 +75,15 @@ def plan_models(
             estimate = estimate_runs(jobs, out, may_load, tell)
         except DeepThinkError as error:
             absent = "the model, or its data, is not on this machine, and a plan downloads nothing"
-            estimate = _by_definition(runs, out, absent if isinstance(error, NotInCache) else error.messages[0])
+            estimate = _elsewhere(runs, out, absent if isinstance(error, NotInCache) else error.messages[0])
         yield name, len(runs), estimate
 
 
-def _by_definition(runs: Sequence[Experiment], out: Path, reason: str) -> Estimate:
-    """The estimate of a model that cannot be opened here, or whose data cannot be read."""
-    rows, inputs, tokens = amount_of(runs)
+def _elsewhere(runs: Sequence[Experiment], out: Path, reason: str) -> Estimate:
+    """The rows of a model that cannot be opened here, or whose data cannot be read."""
+    rows = sum(map(rows_of, runs))
     written = min(rows, sum(row.setting.model == runs[0].models[0].model for row in found_in(out)))
-    left = 1 - written / rows
-    return Estimate(rows - written, written, round(inputs * left), round(tokens * left), exact=False, reason=reason)
-
-
-def amount_of(runs: Iterable[Experiment]) -> tuple[int, int, float]:
-    """Rows, inputs to score and tokens to read by the definitions of tasks, for which an example stands.
-
-    Raises InputError for a task whose rows must be read to be counted, and cannot.
-    """
-    amounts = (_of_task(run, task) for run in runs for task in run_tasks(run.tasks))
-    rows, inputs, tokens = zip(*amounts, strict=True)
-    return sum(rows), sum(inputs), sum(tokens)
-
-
-def _of_task(options: Experiment, task: Task) -> tuple[int, int, float]:
-    demonstration, scored = lengths_of(task)
-    (name,), limit = options.protocols, options.limit
-    protocol = task.protocols[protocol_name(task, name)]
-    known = protocol.sample or protocol.rows
-    count = min(known, limit or known) if known else len(evaluation_set(task, name, source_of_run(options), limit))
-    rows, inputs, read = 0, 0, 0.0
-    for technique in options.chosen_techniques:
-        passes = (1 + (options.scored[-1] - 1) * len(options.rules)) * technique.members
-        if isinstance(technique, Trained):
-            passes = 1 + _TRAINING * technique.steps
-        rows += options.rows_of_job(technique)
-        inputs += options.scorings(count, technique.members, options.points(technique))
-        read += passes * (options.shots[0] or task.shots) * demonstration
-    jobs = len(options.seeds) * max(1, len(options.demos_by))
-    return jobs * rows, jobs * inputs, jobs * (read + inputs * scored)
-
-
-def lengths_of(task: Task) -> tuple[float, float]:
-    """The tokens of one demonstration and of one scored input with all candidates, by the task's example."""
-    query = example_query(task, task.name)
-    demonstration = task.prompt.demonstrations([(query.text, query.gold or query.candidates[0])])
-    scored = len(task.prompt.query(query.text)) + sum(map(len, query.candidates))
-    return len(demonstration) / _CHARACTERS, scored / _CHARACTERS
+    return Estimate(rows - written, written, reason=reason)
 
 
 def estimate_runs(jobs: Sequence[Prepared], out: Path, may_load: bool = True, tell: Tell = silent) -> Estimate:
@@ -180,9 +137,15 @@ def tokens_read(job: Job, wanted: Sequence[Setting]) -> int:
     return once * (1 + (max(setting.iteration for setting in wanted) - 1) * len(job.run.options.rules))
 
 
+def length_of(task: Task) -> float:
+    """About the tokens of one scored input with all candidates, by the task's example."""
+    query = example_query(task, task.name)
+    return (len(task.prompt.query(query.text)) + sum(map(len, query.candidates))) / _CHARACTERS
+
+
 def tokens_scored(job: Job, wanted: Sequence[Setting]) -> float:
     """About the tokens of the inputs that a job scores."""
-    return job.scorings(wanted) * lengths_of(job.task)[1]
+    return job.scorings(wanted) * length_of(job.task)
 
 
 def measure(engine: Engine, jobs: Sequence[Job]) -> tuple[float, float]:
@@ -198,7 +161,7 @@ def measure(engine: Engine, jobs: Sequence[Job]) -> tuple[float, float]:
     started = time.perf_counter()
     *_, memory = think_in_batches(engine, thoughts, lambda _, read: iter(read[:1]))
     reading = (time.perf_counter() - started) / tokens
-    return reading, _scoring(engine, group[0], memory) / lengths_of(group[0].task)[1]
+    return reading, _scoring(engine, group[0], memory) / length_of(group[0].task)
 
 
 def _scoring(engine: Engine, job: Job, memory: Memory) -> float:

@@ -65,7 +65,8 @@ def planned(options: Experiment, spec: ModelSpec, given: DemonstrationSet | None
     Raises InputError for no task, an unknown one, a data directory that does not exist, iterations beyond T, and wrong
     demonstrations.
     """
-    tasks, source = tuple(run_tasks(options.tasks)), source_of_run(options)
+    tasks, folder = tuple(run_tasks(options.tasks)), None if options.data_dir is None else Path(options.data_dir)
+    source = source_of(folder, options.models[0].offline)
     _ = options.scored  # refuses iterations beyond T
     if options.scoring.of_parts:
         raise InputError(
@@ -79,11 +80,6 @@ def planned(options: Experiment, spec: ModelSpec, given: DemonstrationSet | None
         given = demonstrations_for(tasks[0], options.demos)
     chat = Chat(options.system) if options.chat else None  # raises for a wrong system message
     return Run(options, spec, tasks, source, given, chat)
-
-
-def source_of_run(options: Experiment) -> Source:
-    """Where the rows of a run come from; raises InputError for a data directory that does not exist."""
-    return source_of(None if options.data_dir is None else Path(options.data_dir), options.models[0].offline)
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,7 +16,7 @@ from deepthink_cli.data.examples import DemonstrationSet, Example
 from deepthink_cli.engine.opening import find_model
 from deepthink_cli.errors import DeepThinkError, InputError, Problems, option
 from deepthink_cli.events import Note, Progress, Tell, once, silent
-from deepthink_cli.experiments.crossing import Crossing, shown
+from deepthink_cli.experiments.crossing import Crossing
 from deepthink_cli.experiments.experiment import Experiment
 from deepthink_cli.experiments.folder import found_in
 from deepthink_cli.experiments.jobs import Job, PendingJobs, Prepared, Run, jobs_after, known, pending, planned
@@ -56,8 +56,7 @@ def described(experiment: Experiment, jobs: Sequence[Prepared], out: Path) -> di
 def prepare(crossing: Crossing, out: Path, tell: Tell = silent) -> list[Prepared]:
     """The jobs of an experiment into one folder, those of a run together, with each model opened once.
 
-    Raises InputError, with all mistakes of all runs, for models and data that cannot be read, and for two sets of rows
-    with the same keys.
+    Raises InputError, with all mistakes of all runs, for models and data that cannot be read.
     """
     tell, problems, jobs, shared = once(tell), Problems(), list[Prepared](), SharedRows()
     specs: dict[ModelOptions, ModelSpec | None] = {}
@@ -74,7 +73,6 @@ def prepare(crossing: Crossing, out: Path, tell: Tell = silent) -> list[Prepared
                 jobs += prepare_run(run, out, tell, shared)
     forget_training_rows(shared)
     problems.raise_any()
-    _check_keys(crossing, jobs)
     return jobs
 
 
@@ -88,22 +86,6 @@ def _find(crossing: Crossing, model: ModelOptions, tell: Tell) -> ModelSpec:
         number = crossing.opened.study.models.index(model)
         where = crossing.opened.where("models", number)
         raise InputError(*(f"{where}: models: {text}" for text in error.messages)) from error
-
-
-def _check_keys(crossing: Crossing, jobs: Sequence[Prepared]) -> None:
-    """Raise InputError if two models of a study are the same, so that their rows would have the same keys."""
-    if crossing.opened is None:  # with one model
-        return
-    first: dict[str, ModelOptions] = {}
-    for job in known(jobs):
-        model = job.run.spec.options
-        for setting in job.settings(job.run.spec.identify()):
-            other = first.setdefault(setting.key, model)
-            if other != model:  # runs of one model may share rows of a trained memory
-                raise InputError(
-                    f"{crossing.opened.where('models')}: models: {shown(other)} and {shown(model)} have the same rows "
-                    f"(key {setting.key} of task {setting.task}); omit one"
-                )
 
 
 def prepare_run(run: Run, out: Path, tell: Tell = silent, shared: SharedRows | None = None) -> list[Prepared]:

@@ -43,12 +43,6 @@ def test_an_experiment_survives_json_and_pickle(experiment: Experiment) -> None:
         assert len({run, pickle.loads(pickle.dumps(run)), Experiment.model_validate(run.model_dump())}) == 1
 
 
-def test_values_that_mean_the_same_for_a_task_are_refused(experiment: Experiment) -> None:
-    both = experiment.model_copy(update={"sampling": ("random", None)})
-    with pytest.raises(InputError, match="sampling random,null: random and null are the same for task tiny"):
-        cross(both)
-
-
 def test_an_experiment_without_tasks_is_refused() -> None:
     with pytest.raises(InputError, match="task: no task"):
         cross(Experiment.checked())
@@ -113,7 +107,7 @@ def test_what_is_repeated_are_tokens_that_are_read_and_scored(
     prepared: list[Job], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     length = sum(len(job.demonstrations.token_ids) for job in prepared)
-    of_input = estimate.lengths_of(prepared[0].task)[1]
+    of_input = estimate.length_of(prepared[0].task)
     found = []
     for rates in ((1.0, 0.0), (0.0, 1.0)):
         monkeypatch.setattr(estimate, "measure", lambda *_, rates=rates: rates)

@@ -154,17 +154,11 @@ def test_options_of_the_machine_hold_for_every_model(study: Callable[..., Path],
     assert {row.setting.dtype for row in read_results(tmp_path / "out")} == {"bfloat16"}
 
 
-def test_two_names_of_one_model_are_refused_before_it_is_loaded(
-    study: Callable[..., Path], tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(run_here, "load", lambda *_: pytest.fail("a model was loaded"))
-    path = study(models=["pocket", {"model": "pocket", "dtype": "float32"}])
-    assert study_run(path, tmp_path / "out", "--device", "cpu") == 2
-    told = capsys.readouterr().err
-    assert told.startswith(f"deepthink: {path}:")
-    assert "models: pocket with device cpu and pocket with dtype float32, device cpu have the same rows" in told
-    assert told.count("\n") == 1
-    assert not (tmp_path / "out").exists()
+def test_rows_that_two_runs_have_in_common_are_made_once(study: Callable[..., Path], tmp_path: Path) -> None:
+    own = yaml.safe_load((tmp_path / "tiny.yaml").read_text())["shots"]
+    models = ["pocket", {"model": "pocket", "dtype": "float32"}]
+    assert study_run(study(models=models, shots=[own, None], iterations=1), tmp_path / "out", "--device", "cpu") == 0
+    assert len(read_results(tmp_path / "out")) == 1
 
 
 def test_a_model_that_is_not_there_is_named_with_its_line(
