@@ -15,7 +15,7 @@ from deepthink_cli.artifact.format import Header
 from deepthink_cli.artifact.metadata import rule_as_json
 from deepthink_cli.calibration.basis import check_inputs
 from deepthink_cli.calibration.calibrator import calibrated_by_texts
-from deepthink_cli.calibration.extended_labels import ExtendedLabels, other_score
+from deepthink_cli.calibration.extended_labels import check_labels, other_score
 from deepthink_cli.calibration.notes import check_storable
 from deepthink_cli.calibration.registry import CorrectionOptions
 from deepthink_cli.data.examples import DemonstrationSet
@@ -132,10 +132,8 @@ def plan_thinking(
     tokenized = tokenize_demonstrations(spec.tokenizer, demonstrations)
     spec.check_ids(tokenized.token_ids, "demonstrations")
     if demonstrations.labels:
-        extended = ExtendedLabels(
-            spec.tokenizer, tokenized, PLAIN, tell, options=other_score(PLAIN, "deepthink predict {option} {name}")
-        )
-        labelled = extended.check_labels(demonstrations.examples[0].text, demonstrations.labels)
+        text, other = demonstrations.examples[0].text, other_score(PLAIN, "deepthink predict {option} {name}")
+        labelled = check_labels(spec.tokenizer, tokenized, PLAIN, text, demonstrations.labels, tell, options=other)
         spec.check_ids(labelled.ids, labelled.where)
     used.check(spec, tokenized, tell)
     tuning = used if isinstance(used, Trained) else None

@@ -33,8 +33,6 @@ from deepthink_cli.scoring.prediction import Prediction
 from deepthink_cli.tasks.rows import EvaluatedRows, check_read_for, rows_of_file
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
-
     from deepthink_cli.memory import Memory
 
 
@@ -144,16 +142,17 @@ def load_for(
     Raises InputError as `evaluate` does.
     """
     check_read_for(rows, scorer.memory)
+    told = tell if rows.free is None else silent  # free answers are no labels
     check_count(scorer.calibrate, rows.count)
     check_supported(scorer.calibrate, rows.checked if not skip else None)
     if engine is not None:
         loaded = scorer.with_engine(engine, tell)
-        _warn_of_extended(scorer, engine.tokenizer, rows, tell)
+        scorer.check_labels(engine.tokenizer, told)
     else:
         spec = scorer.find(options, tell).for_rows(rows.count)
         if not skip:
             scorer.check_tokens(spec, rows.source or rows.split, rows.checked)
-        _warn_of_extended(scorer, spec.tokenizer, rows, tell)
+        scorer.check_labels(spec.tokenizer, told)
         loaded = scorer.load(spec, tell)
     return loaded.with_first_reading()
 
@@ -169,16 +168,6 @@ def check_generated(scorer: Scorer, task: str) -> None:
         if value:
             shown = value if name in scorer.scoring.recorded else None
             raise InputError.of(name, shown, f"task {task} has free answers, which have no scores; omit it")
-
-
-def _warn_of_extended(scorer: Scorer, tokenizer: PreTrainedTokenizerBase, rows: EvaluatedRows, tell: Tell) -> None:
-    """Warn of labels and candidates that are never chosen."""
-    if rows.free is not None:
-        return
-    with_candidates = rows.checked.own_candidates if rows.checked is not None else not rows.demonstrations.labels
-    extended = scorer.check_labels(tokenizer, tell)
-    if extended and with_candidates:
-        extended.check_rows(rows.queries, rows.demonstrations.labels)
 
 
 def evaluated(

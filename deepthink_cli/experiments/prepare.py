@@ -9,7 +9,7 @@ from textwrap import shorten
 from typing import Any
 
 from deepthink_cli.calibration.calibrator import own_candidates
-from deepthink_cli.calibration.extended_labels import ExtendedLabels, other_score
+from deepthink_cli.calibration.extended_labels import check_labels, other_score
 from deepthink_cli.calibration.notes import check_count
 from deepthink_cli.calibration.registry import NONE, from_rows, of_labelled
 from deepthink_cli.data.examples import DemonstrationSet, Example
@@ -109,30 +109,26 @@ def prepare_run(run: Run, out: Path, tell: Tell = silent, shared: SharedRows | N
     for text in dict.fromkeys(job.fewer for job in known(jobs)):  # once for all techniques
         if text is not None:
             tell(Note(text))
-    _warn_of_extended(run, jobs, tell)
+    _check_labels(run, jobs, tell)
     if rows := found_in(out):  # otherwise no setting is asked for, which hashes the weights
         identity = run.spec.identify()
         check_continues(rows, [setting for job in known(jobs) for setting in job.settings(identity)])
     return jobs
 
 
-def _warn_of_extended(run: Run, jobs: Sequence[Prepared], tell: Tell) -> None:
-    """Warn once for each task of labels and candidates that raw scores never choose.
+def _check_labels(run: Run, jobs: Sequence[Prepared], tell: Tell) -> None:
+    """Warn once for each task of labels that raw scores never choose.
 
     Raises InputError for a score that needs an end of every label where none is written.
     """
     scoring = run.options.scoring
     if not scoring.prefers_short:
         return
-    tell = tell if NONE in run.options.calibrations else silent
+    tell, other = tell if NONE in run.options.calibrations else silent, other_score(scoring)
     for each in {job.task.name: job for job in reversed(jobs) if job.task.free is None}.values():
-        prompt = each.demonstrations if isinstance(each, Job) else each.task.prompt
-        extended = ExtendedLabels(
-            run.spec.tokenizer, prompt, scoring, tell, f"task {each.task.name}: ", other_score(scoring)
-        )
-        query = next(iter(each.evaluated))
-        extended.check_labels(query.text, each.task.labels or (str(query.gold),))
-        extended.check_rows(() if each.task.labels else each.evaluated, ())
+        prompt, query = each.demonstrations if isinstance(each, Job) else each.task.prompt, next(iter(each.evaluated))
+        labels, where = each.task.labels or (str(query.gold),), f"task {each.task.name}: "
+        check_labels(run.spec.tokenizer, prompt, scoring, query.text, labels, tell, where, other)
 
 
 def forget_training_rows(shared: SharedRows) -> None:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from deepthink_cli.artifact.opening import OpenedMemory
 from deepthink_cli.calibration.calibrator import RowCalibrator
-from deepthink_cli.calibration.extended_labels import ExtendedLabels
 from deepthink_cli.calibration.notes import CheckRow, OneLabelWarning, check_supported, tell_of_bias
 from deepthink_cli.calibration.notes import skipping as skipping_bad_rows
 from deepthink_cli.data.examples import Query, Skipped, queries_or_skipped, read_queries
@@ -84,7 +83,7 @@ class Labelling:
     """Rows that are to be labelled, with all checks done that need no weights. Made by `of`.
 
     With `skip`, a row that cannot be used is replaced by `Skipped`. `check` refuses rows that the calibrations do not
-    support. `extended` warns of candidates that are never chosen.
+    support.
     """
 
     scorer: Scorer
@@ -93,7 +92,6 @@ class Labelling:
     checked: CheckedRows | None
     skip: bool
     check: CheckRow
-    extended: ExtendedLabels | None
     tell: Tell
 
     @classmethod
@@ -120,13 +118,8 @@ class Labelling:
         spec = scorer.find(options, tell).for_rows(None if checked is None else checked.count)
         if not skip:
             scorer.check_tokens(spec, source, checked)
-        extended = scorer.check_labels(spec.tokenizer, tell)
-        demonstrations = scorer.demonstrations
-        if extended and checked is not None and checked.own_candidates:
-            rows = queries_or_skipped(source, demonstrations.template, demonstrations.labels)
-            extended.check_rows(rows, demonstrations.labels)
-        check = scorer.row_check(spec, same_labels)
-        return cls(scorer, source, spec, checked, skip, check, extended, tell)
+        scorer.check_labels(spec.tokenizer, tell)
+        return cls(scorer, source, spec, checked, skip, scorer.row_check(spec, same_labels), tell)
 
     def here(self, loaded: Loaded | None = None, size: int = CHUNK, flush: bool = False) -> LabelRows:
         """A labeller of the rows in this process, `size` at a time; `flush` is as in `predictions`."""
@@ -171,15 +164,12 @@ class Labelling:
         """
         demonstrations = self.scorer.demonstrations
         prompt = (demonstrations.template, demonstrations.labels)
-        rows: Iterator[Query | Skipped]
         if self.checked is not None:
             rows = self.checked.digest.same(queries_or_skipped(self.source, *prompt), self.source.name)
             return skipping_bad_rows(rows, self.check) if self.skip else rows
         if self.skip:
-            rows = skipping_bad_rows(queries_or_skipped(self.source, *prompt), self.check)
-        else:
-            rows = _passing(read_queries(self.source, *prompt), self.check)
-        return rows if self.extended is None else self.extended.watched(rows, demonstrations.labels)
+            return skipping_bad_rows(queries_or_skipped(self.source, *prompt), self.check)
+        return _passing(read_queries(self.source, *prompt), self.check)
 
 
 def _passing(queries: Iterator[Query], check: CheckRow) -> Iterator[Query]:

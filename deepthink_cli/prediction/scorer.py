@@ -22,7 +22,7 @@ from deepthink_cli.artifact.opening import (
 )
 from deepthink_cli.calibration.basis import BasisInputs, check_calibrations, check_inputs
 from deepthink_cli.calibration.calibrator import Calibrator, own_candidates
-from deepthink_cli.calibration.extended_labels import ExtendedLabels, other_score
+from deepthink_cli.calibration.extended_labels import check_labels, other_score
 from deepthink_cli.calibration.notes import CheckRow, in_use, of_labels
 from deepthink_cli.calibration.registry import NONE, from_rows, from_texts
 from deepthink_cli.data.examples import Query, Skipped
@@ -114,20 +114,16 @@ class Scorer:
             for each in self.memories:
                 check_tokens(each.provenance.demonstrations, spec, source, checked, self.scoring)
 
-    def check_labels(self, tokenizer: PreTrainedTokenizerBase, tell: Tell) -> ExtendedLabels | None:
-        """Warn of label words that the scoring never chooses; returns the check that warns of rows' own candidates.
+    def check_labels(self, tokenizer: PreTrainedTokenizerBase, tell: Tell) -> None:
+        """Warn of label words that the scoring never chooses, unless the first calibration gives the label.
 
-        None for a mean per token, and if the first calibration gives the label. Raises InputError if the label words
-        cannot be tokenised for this score.
+        Raises InputError if the label words cannot be tokenised for this score.
         """
-        if not self.scoring.prefers_short:
-            return None
-        is_raw, demonstrations = "".join(self.calibrate[:1]) in ("", NONE), self.demonstrations
-        options, told = other_score(self.scoring), tell if is_raw else silent
-        extended = ExtendedLabels(tokenizer, demonstrations, self.scoring, told, options=options)
-        example = demonstrations.examples[0]
-        extended.check_labels(example.text, demonstrations.labels or (example.label,))
-        return extended if is_raw else None
+        if self.scoring.prefers_short:
+            demonstrations, other = self.demonstrations, other_score(self.scoring)
+            example, told = demonstrations.examples[0], tell if "".join(self.calibrate[:1]) in ("", NONE) else silent
+            labels = demonstrations.labels or (example.label,)
+            check_labels(tokenizer, demonstrations, self.scoring, example.text, labels, told, options=other)
 
     def row_check(self, model: ModelSpec | Engine, same_labels: bool = False) -> CheckRow:
         """A function that raises InputError, naming the row, for candidates that a calibration does not support.

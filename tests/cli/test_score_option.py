@@ -25,12 +25,6 @@ LABELS = ("bug", "bug report", "feature")
 ROWS: list[dict[str, object]] = [{"text": f"text {n}", "kind": LABELS[n % 3]} for n in range(6)]
 NEVER = "can never be predicted by a sum of log-probabilities: its tokens begin with those of"
 WARNING = f"warning: label 'bug report' {NEVER} 'bug'; rename it, or use --score end\n"
-CANDIDATES: list[dict[str, object]] = [
-    {"text": "a", "candidates": ["x", "y"]},
-    {"text": "b", "candidates": ["New York", "New"]},
-    {"text": "c", "candidates": ["bug report", "bug", "bugs"]},
-    {"text": "d"},
-]
 
 
 @pytest.fixture(scope="module")
@@ -133,14 +127,6 @@ def test_think_says_it_of_its_labels(rows: Path, models: Models, printed: Printe
     assert told.count("warning:") == 1
 
 
-def test_candidates_of_rows_are_named_once_with_their_number(memory: Path, tmp_path: Path, printed: Printed) -> None:
-    file = write_rows(tmp_path / "own.jsonl", CANDIDATES)
-    told = printed("predict", memory, file, "-q")[1].replace(WARNING, "")
-    expected = f"{file}:2: candidate 'New York' {NEVER} 'New'; 2 rows have such candidates; rename them, or use"
-    assert told == f"warning: {expected} --score end\n"
-    assert printed("predict", memory, file, "-q", "--score", "end")[1] == ""
-
-
 def test_rows_of_a_run_have_keys_of_their_own_for_another_score(
     models: Models, tmp_path: Path, printed: Printed
 ) -> None:
@@ -194,14 +180,3 @@ def test_labels_that_seem_to_be_several_are_to_be_divided(
         assert NEVER not in told
         (row, *_) = lines(printed("predict", tmp_path / "mem.safetensors", demos)[0])
         assert set(row["scores"]) == {part.strip() for label in labels for part in label.split(separator)}
-
-
-def test_candidates_on_standard_input_are_named_when_they_come(
-    memory: Path, printed: Printed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file = write_rows(tmp_path / "own.jsonl", CANDIDATES)
-    with file.open() as stream:
-        monkeypatch.setattr("sys.stdin", stream)
-        told = printed("predict", memory, "-", "-q")[1].replace(WARNING, "")
-    expected = f"standard input:2: candidate 'New York' {NEVER} 'New'; rename it, or use --score end\n"
-    assert told == f"warning: {expected}"

@@ -260,7 +260,7 @@ class DeepThinkingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
 
         Warns of labels that can never be predicted.
         """
-        from deepthink_cli.calibration.extended_labels import ExtendedLabels, other_score
+        from deepthink_cli.calibration.extended_labels import check_labels, other_score
         from deepthink_cli.events import silent
         from deepthink_cli.model.limits import check_fit
         from deepthink_cli.model.tokens import tokenize_demonstrations
@@ -275,8 +275,9 @@ class DeepThinkingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         engine.check_ids(demonstrations.token_ids, "X")
         tell = _warn if scoring.prefers_short and not self._calibration() else silent
         other = other_score(scoring, 'scoring={{"score": "{name}"}}')
-        extended = ExtendedLabels(engine.tokenizer, demonstrations, scoring, tell, options=other)
-        engine.check_ids(extended.check_labels(given.examples[0].text, given.labels).ids, "label_words")
+        text, labels = given.examples[0].text, given.labels
+        labelled = check_labels(engine.tokenizer, demonstrations, scoring, text, labels, tell, options=other)
+        engine.check_ids(labelled.ids, "label_words")
         return demonstrations
 
     def _scoring(self) -> Scoring:
