@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import PurePath
-from typing import Any, Literal
+from typing import Any
 
 from deepthink_cli.data.chat import Chat
 from deepthink_cli.experiments.results import Setting
@@ -13,7 +13,7 @@ from deepthink_cli.techniques.registry import find_recorded, trains
 from deepthink_cli.updates.registry import GATE
 
 # Fields that distinguish arms only if one task has several values of them.
-SPLITTING = ("sampling", "pool_size", "balanced", "shots", "labelled", "limit")
+SPLITTING = ("sampling", "pool_size", "balanced", "shots", "labelled")
 POOL = ("sampling", "pool_size", "balanced")  # they always distinguish arms whose demonstrations a method chose
 
 STEP = ("momentum", "eta", "update")  # fields that a technique with a single reading does not have
@@ -44,7 +44,7 @@ class Arm:
     `eta` is None if it was chosen on a dev set, and for a technique that reads once. The fields of `SPLITTING` are None
     unless a task has several values of them, so that the tasks of an arm may have different numbers of demonstrations.
     `technique` is None for Deep-Thinking alone, `calibration` for raw scores, `scoring` for the paper's scoring,
-    `update` for the paper's gate. `limit` is the requested number of test rows, or `all`.
+    `update` for the paper's gate.
     """
 
     model: str
@@ -63,7 +63,6 @@ class Arm:
     technique: str | None = None
     calibration: str | None = None
     labelled: int | None = None
-    limit: int | Literal["all"] | None = None
     scoring: str | None = None
     update: str | None = None
 
@@ -75,7 +74,7 @@ class Arm:
         values = {name: getattr(setting, name) for name in names}
         if setting.is_trained:
             values |= {"momentum": 0.0, "eta": None, "update": None}
-        return cls(**values | ({"limit": setting.limit or "all"} if "limit" in names else {}))
+        return cls(**values)
 
     @property
     def family(self) -> Arm:
@@ -121,7 +120,6 @@ class Arm:
             ),
             *(self.technique or "", self.calibration or "", self.labelled or 0, self.scoring or "", self.update or ""),
             *(self.momentum, self.eta or 0.0),
-            *(self.limit == "all", 0 if self.limit in (None, "all") else self.limit),
         )
 
     def values(self) -> dict[str, Any]:
@@ -148,7 +146,6 @@ class Arm:
             "technique": self.technique or "Deep-Thinking",
             "calibration": f"{self.calibration} calibration" if self.calibration else "raw scores",
             "labelled": f"{self.labelled} labelled rows" if self.labelled is not None else "",
-            "limit": "all rows" if self.limit == "all" else f"at most {self.limit} rows" if self.limit else "",
             "scoring": self.scoring or "score=sum",
             "update": self.update or GATE,
         }

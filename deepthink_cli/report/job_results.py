@@ -24,31 +24,6 @@ from deepthink_cli.report.significance import Discordant, discordant
 from deepthink_cli.tasks.catalogue import built_in
 from deepthink_cli.techniques.registry import find_recorded
 
-
-class RowLimits:
-    """The limits of the test rows among results, by arm and task; None is all rows."""
-
-    def __init__(self, rows: Iterable[Result]) -> None:
-        self.sizes: dict[tuple[Arm, str], dict[int | None, set[int | None]]] = defaultdict(dict)
-        for row in rows:
-            if row.setting.part == "test":
-                # Unless --choose-on dev:N says otherwise, there are as many dev rows as test rows.
-                sizes = {row.setting.limit, row.n, row.n + sum(row.skipped.values())}
-                self.sizes[_place(row)].setdefault(row.setting.limit, set()).update(sizes)
-
-    def of(self, row: Result) -> tuple[int | None, ...]:
-        """The limits of a row: one for a test row; several for dev rows that were scored once for several limits."""
-        if row.setting.part == "test":
-            return (row.setting.limit,)
-        limits = self.sizes.get(_place(row), {})
-        same_size = tuple(limit for limit, sizes in limits.items() if row.setting.limit in sizes)
-        return same_size or tuple(limits) or (None,)
-
-
-def _place(row: Result) -> tuple[Arm, str]:
-    return Arm.of(row.setting), row.setting.task
-
-
 FIELDS = tuple(field.name for field in fields(Setting))
 SHOWN = 10  # values that a message lists
 
@@ -80,19 +55,16 @@ def _condition(text: str) -> tuple[str, str]:
 def select(rows: Sequence[Result], wanted: Mapping[str, Sequence[str]]) -> list[Result]:
     """The rows that have, in every field of `wanted`, one of its values.
 
-    The `limit` of dev rows is the limit of their test rows. Raises InputError for each value that no row has, with the
-    existing values, and if no row has one of the values in every field.
+    Raises InputError for each value that no row has, with the existing values, and if no row has one of the values in
+    every field.
     """
-    problems, limits = Problems(), RowLimits(rows)
-    selected = list(rows)
+    problems, selected = Problems(), list(rows)
     for name, values in wanted.items():
-        actual = [limits.of(row) if name == "limit" else (getattr(row.setting, name),) for row in rows]
-        known = list(dict.fromkeys(value for of_row in actual for value in of_row))
+        known = list(dict.fromkeys(getattr(row.setting, name) for row in rows))
         for value in values:
             problems.tried(_check_present, name, value, known)
         accepted = {each for each in known if any(_equal(each, value) for value in values)}
-        having = {id(row) for row, of_row in zip(rows, actual, strict=True) if accepted.intersection(of_row)}
-        selected = [row for row in selected if id(row) in having]
+        selected = [row for row in selected if getattr(row.setting, name) in accepted]
     problems.raise_any()
     if not selected:
         named = " ".join(f"{option('where')} {name}={value}" for name, values in wanted.items() for value in values)
@@ -320,7 +292,7 @@ def _natural(name: str) -> list[Any]:
 
 
 def jobs_of(results: Iterable[Result], among: Iterable[Result] | None = None) -> list[JobResults]:
-    """Jobs in the order of their first rows; test rows of different limits belong to different jobs.
+    """Jobs in the order of their first rows.
 
     Baselines are found `among` rows, by default the results themselves. Raises InputError if results of the same name
     come from different data, if a setting has two different results, or if one arm's rows for a task differ in a value
@@ -329,18 +301,15 @@ def jobs_of(results: Iterable[Result], among: Iterable[Result] | None = None) ->
     every = list(results)
     check_agree(every)
     rows = _unique(every)
-    limits = RowLimits(rows)
-    splitting = _splitting(rows, limits)
+    splitting = _splitting(rows)
     jobs: dict[tuple[Arm, str, Seed], JobResults] = {}
     constant: dict[tuple[Arm, str, Part], Setting] = {}
     for row in rows:
         setting, seed = row.setting, Seed(row.setting.seed, row.setting.order_seed)
-        for limit in limits.of(row) if "limit" in splitting else (setting.limit,):
-            arm = Arm.of(replace(setting, limit=limit), splitting)
-            job = jobs.setdefault((arm, setting.task, seed), JobResults(arm, setting.task, row.groups, seed))
-            rows_of_part = job.dev if setting.part == "dev" else job.test
-            _check_constant(constant.setdefault((arm, setting.task, setting.part), setting), setting)
-            rows_of_part[setting.iteration] = row
+        arm = Arm.of(setting, splitting)
+        job = jobs.setdefault((arm, setting.task, seed), JobResults(arm, setting.task, row.groups, seed))
+        _check_constant(constant.setdefault((arm, setting.task, setting.part), setting), setting)
+        job.part(setting.part)[setting.iteration] = row
     baselines = Baselines(every if among is None else among)
     for job in jobs.values():
         for part in PARTS:
@@ -372,12 +341,10 @@ def _unique(results: Iterable[Result]) -> list[Result]:
     return list(by_key.values())
 
 
-def _splitting(rows: Sequence[Result], limits: RowLimits) -> list[str]:
+def _splitting(rows: Sequence[Result]) -> list[str]:
     """The fields of `SPLITTING` with several values for one task, also in different arms."""
     by_task = grouped((row.setting for row in rows), lambda setting: (setting.task, setting.part)).values()
-    names = [name for name in SPLITTING if name != "limit"]  # dev rows have another limit
-    several = [name for name in names if any(len({getattr(each, name) for each in of} - {None}) > 1 for of in by_task)]
-    return [*several, *(["limit"] if any(len(of_place) > 1 for of_place in limits.sizes.values()) else [])]
+    return [name for name in SPLITTING if any(len({getattr(each, name) for each in of} - {None}) > 1 for of in by_task)]
 
 
 def _check_constant(expected: Setting, setting: Setting) -> None:

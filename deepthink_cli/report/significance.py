@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from deepthink_cli.evaluation.metrics import mcnemar
+from deepthink_cli.evaluation.metrics import mcnemar, mean_ci95
 
 
 @dataclass(frozen=True)
@@ -77,13 +76,7 @@ def t_interval(values: Sequence[float]) -> tuple[float, float] | None:
 
     Equal values estimate no variance: an interval of width zero would claim certainty.
     """
-    spread = Spread.of(values)
-    if not spread.sd:
-        return None
-    from scipy.special import stdtrit
-
-    half = float(stdtrit(spread.n - 1, 0.975)) * spread.sd / math.sqrt(spread.n)
-    return spread.mean - half, spread.mean + half
+    return mean_ci95(values) if len(set(values)) > 1 else None
 
 
 def wilcoxon_p(values: Sequence[float]) -> float | None:

@@ -13,7 +13,6 @@ from deepthink_cli.experiments.results import Result
 from deepthink_cli.report.arms import Arm, shared, varying
 from deepthink_cli.report.footnotes import footnotes
 from deepthink_cli.report.job_results import jobs_of, read_jobs
-from deepthink_cli.report.page import report_of
 from deepthink_cli.report.significance import Spread
 from deepthink_cli.report.tables import TableRow, summarize
 
@@ -264,36 +263,14 @@ def test_a_report_takes_conditions(folder: Path, capsys: Captured) -> None:
     assert (row["task"], row["eta"], row["seeds"]) == ("sst2", 0.1, 2)
 
 
-def test_rows_of_several_limits_are_reported_apart() -> None:
-    rows = [*seeds([[60, 70], [62, 72]]), *seeds([[50, 51], [50, 52]], limit=30), *seeds([[40, 41]], limit=60)]
-    lines = summarize(jobs_of(rows))
-    assert [(line.arm.limit, len(line.scores)) for line in lines] == [(30, 2), (60, 1), ("all", 2)]
-    assert [heading for heading, _ in report_of("run", jobs_of(rows)).sections] == [
-        "at most 30 rows",
-        "at most 60 rows",
-        "all rows",
-    ]
-
-
-def test_one_limit_is_not_named_in_a_table() -> None:
-    (line,) = summarize(jobs_of(curve([50, 60], limit=30)))
-    assert line.arm.limit is None
-
-
-def test_dev_rows_choose_t_for_the_test_rows_of_their_own_limit() -> None:
-    rows = [
-        *[*curve([50, 60, 70], limit=30), *curve([50, 90, 60], part="dev", split="train", limit=30)],
-        *[*curve([50, 60, 70], limit=60), *curve([50, 60, 90], part="dev", split="train", limit=60)],
-    ]
-    assert [(line.arm.limit, line.iterations) for line in summarize(jobs_of(rows))] == [(30, [2]), (60, [3])]
-
-
-def test_dev_rows_of_a_size_of_their_own_choose_for_every_limit(tmp_path: Path) -> None:
-    shared = curve([50, 90, 60], part="dev", split="train", limit=7)
-    rows = [*curve([50, 60, 70], limit=30), *curve([50, 60, 70], limit=60), *shared]
-    assert [(line.arm.limit, line.iterations) for line in summarize(jobs_of(rows))] == [(30, [2]), (60, [2])]
-    (job,) = read_jobs([write(tmp_path / "run", rows)], ["limit=60"])
-    assert (sorted(job.test), sorted(job.dev)) == ([1, 2, 3], [1, 2, 3])
+def test_rows_of_several_limits_are_chosen_by_a_condition(tmp_path: Path) -> None:
+    folder = write(tmp_path / "run", [*curve([60, 70]), *curve([50, 51], limit=30)])
+    with pytest.raises(
+        InputError, match=r"sst2: rows of .* differ in limit \(None, 30\) and cannot be averaged; choose"
+    ):
+        read_jobs([folder])
+    (job,) = read_jobs([folder], ["limit=30"])
+    assert [row.accuracy for row in job.test.values()] == [0.5, 0.51]
 
 
 def test_dev_rows_of_several_sizes_are_not_averaged() -> None:

@@ -22,8 +22,6 @@ def methods_of(jobs: Sequence[JobResults], iteration: int | None = None) -> dict
     if not set(varying([job.arm for job in jobs])) & set(COMPARED):
         ways = "deepthink run --demos-by, --technique or --calibrate"
         raise InputError(f"there is one method only; compare several with {ways}")
-    if "limit" in varying([job.arm for job in jobs]):
-        raise InputError("there are several samples of the test rows; choose one with --where limit=N")
     scores = scores_of(jobs, iteration)
     by_arm = grouped(scores, lambda each: each.arm)
     arms = sorted(in_order(by_arm, jobs), key=lambda arm: arm.sampling != "random")

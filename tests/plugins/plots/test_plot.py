@@ -195,12 +195,6 @@ def test_a_method_is_an_arm_or_plain_in_context_learning_but_no_first_reading_of
     assert every["T = 1"] == [0.5, 0.5]
 
 
-def test_methods_on_several_samples_of_the_test_rows_are_not_compared() -> None:
-    arms = [seeds([[50, 60]] * 2, limit=limit, technique=name) for limit in (30, 60) for name in (None, "repeat-2")]
-    with pytest.raises(InputError, match="there are several samples of the test rows; choose one with --where limit=N"):
-        methods_of(jobs_of([row for arm in arms for row in arm]))
-
-
 def test_a_dot_is_the_mean_difference_from_the_first_method_with_students_interval() -> None:
     (found,) = differences_from_first({"random": [0.5, 0.6, 0.7], "herding": [0.6, 0.6, 0.9]})
     low, high = t_distribution.interval(0.95, 2, loc=0.1, scale=sem([0.1, 0.0, 0.2]))
