@@ -13,11 +13,9 @@ from deepthink_cli.calibration.basis import check_inputs
 from deepthink_cli.calibration.calibrator import calibrated_by_texts
 from deepthink_cli.calibration.labelled import (
     OWN_ROWS,
-    Measured,
     by_memory,
     calibrated_by_rows,
     check_demonstrations,
-    observed,
     observed_demonstrations,
 )
 from deepthink_cli.calibration.notes import check_storable, check_supported
@@ -31,12 +29,13 @@ from deepthink_cli.events import Progress, Tell, Warn, silent
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.multilabel import thresholds_of
 from deepthink_cli.prediction.scorer import Loaded, Scorer
+from deepthink_cli.scoring.heads import observed_layers
 from deepthink_cli.scoring.pipeline import EVALUATED, UNSCORABLE
+from deepthink_cli.scoring.prediction import Prediction
 from deepthink_cli.scoring.scoring import PLAIN, Scoring
 from deepthink_cli.tasks.rows import EvaluatedRows, rows_of_file
 
 if TYPE_CHECKING:
-    from deepthink_cli.calibration.labelled import Observed
     from deepthink_cli.corrections import Calibrated, Thresholds
 
 
@@ -104,8 +103,7 @@ def _thresholds(loaded: Loaded, name: str, rows: EvaluatedRows, tell: Tell) -> T
     measured = _measured(loaded, rows, name == HEAD, tell)
     if name == HEAD:
         return thresholds_with_head(measured, memories, source, scoring)
-    predictions = chain.from_iterable(each.predictions for each in measured)
-    return thresholds_of(predictions, loaded.scorer.memory.provenance, source, scoring)
+    return thresholds_of(chain.from_iterable(measured), loaded.scorer.memory.provenance, source, scoring)
 
 
 def _correction(loaded: Loaded, name: str, rows: EvaluatedRows | None, tell: Tell) -> Calibrated:
@@ -118,20 +116,19 @@ def _correction(loaded: Loaded, name: str, rows: EvaluatedRows | None, tell: Tel
     return calibrated_by_rows(method, measured, memories, source, scoring)
 
 
-def _measured(loaded: Loaded, rows: EvaluatedRows | None, observes: bool, tell: Tell) -> list[Measured]:
+def _measured(loaded: Loaded, rows: EvaluatedRows | None, observes: bool, tell: Tell) -> list[list[Prediction]]:
     """The rows, or the demonstrations, after each memory; warns of rows that are left out, such as demonstrations."""
     (memories,), scoring = loaded.members, loaded.scorer.scoring
-    found: Iterable[Observed | Skipped]
+    found: Iterable[Prediction | Skipped]
     if rows is None:
         provenance, iterations = memories[-1].origin, [memory.iteration for memory in memories]
         count = len(provenance.demonstrations.examples)
         found = observed_demonstrations(loaded.engine, provenance, iterations, scoring, tell)
-    elif observes:
-        count, found = rows.count, observed(loaded.engine, memories, _unread(rows), scoring)
     else:
         count, progress = rows.count, Progress("calibrating", 0, rows.count)
-        parts = loaded(_unread(rows), size=EVALUATED, skip=UNSCORABLE, progress=progress, tell=tell)
-        found = (row if isinstance(row, Skipped) else (row, None) for row in chain.from_iterable(parts))
+        layers = observed_layers(len(memories[0].keys)) if observes else ()
+        parts = loaded(_unread(rows), size=EVALUATED, skip=UNSCORABLE, layers=layers, progress=progress, tell=tell)
+        found = chain.from_iterable(parts)
     return by_memory(_kept(found, count, tell))
 
 

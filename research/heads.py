@@ -24,7 +24,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.calibration.estimates import log_fitted_with_slope
-from deepthink_cli.calibration.labelled import Observed, observed
+from deepthink_cli.calibration.labelled import observed, states_of
 from deepthink_cli.calibration.registry import CALIBRATIONS, CENTROID, HEAD
 from deepthink_cli.data.examples import Query
 from deepthink_cli.data.same_input import input_groups
@@ -36,6 +36,7 @@ from deepthink_cli.model.tokens import query_tokenizer
 from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.scoring.heads import observed_layers
 from deepthink_cli.scoring.pipeline import predicted
+from deepthink_cli.scoring.prediction import Prediction
 from deepthink_cli.scoring.scoring import PLAIN
 from deepthink_cli.scoring.softmax import log_softmax
 from deepthink_cli.techniques.base import Trained
@@ -84,14 +85,15 @@ class Measured:
     groups: Sequence[int]
 
 
-def measured_rows(rows: Sequence[Observed], read: TokenizedDemonstrations) -> Measured:
+def measured_rows(rows: Sequence[Prediction], read: TokenizedDemonstrations) -> Measured:
     """Rows after one memory as arrays."""
     import numpy as np
 
-    queries = [each.query for each, _ in rows]
+    queries, states = [each.query for each in rows], states_of(rows)
+    assert states is not None
     return Measured(
-        np.array([[each.scores[label] for label in read.labels] for each, _ in rows]),
-        np.stack([states.numpy() for _, states in rows if states is not None]),
+        np.array([[each.scores[label] for label in read.labels] for each in rows]),
+        states,
         [read.labels.index(str(query.gold)) for query in queries],
         input_groups(queries, read.template, read.labels),
     )

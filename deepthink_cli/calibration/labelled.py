@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeAlias
+from dataclasses import replace
+from itertools import chain
+from typing import TYPE_CHECKING
 
 from deepthink_cli.calibration.bounded import cross_validated, held_out
 from deepthink_cli.calibration.calibrator import corrections, estimated, log_probabilities
@@ -24,70 +25,46 @@ from deepthink_cli.io.text import json_sha256
 from deepthink_cli.model.tokens import tokenize_demonstrations
 from deepthink_cli.provenance import Provenance, TokenizedDemonstrations
 from deepthink_cli.scoring.heads import LinearHead, observed_layers
-from deepthink_cli.scoring.likelihood import observe_each
-from deepthink_cli.scoring.pipeline import EVALUATED, UNSCORABLE, longest, planned
-from deepthink_cli.scoring.prediction import Correction, Prediction, prediction_of
+from deepthink_cli.scoring.pipeline import EVALUATED, UNSCORABLE, predictions
+from deepthink_cli.scoring.prediction import Correction, Prediction
 from deepthink_cli.scoring.scoring import Scoring
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from deepthink_cli.memory import Memory
     from deepthink_cli.scoring.softmax import Floats
 
-# The prediction of a row by a memory, with the hidden states (L, W) before the label, if they are observed.
-Observed: TypeAlias = "tuple[Prediction, Tensor | None]"
 OWN_ROWS = "the demonstrations"
 LEAST = 2  # inputs of a label: each is judged by the others
 
 
-@dataclass(frozen=True, eq=False)
-class Measured:
-    """The predictions of n rows by one memory, and their hidden states (n, L, W) if a correction uses them."""
-
-    predictions: Sequence[Prediction]
-    states: Floats | None = None
-
-    @property
-    def iteration(self) -> str:
-        """The iteration of the memory, as a name in its file."""
-        return str(self.predictions[0].iteration)
-
-
-def by_memory(rows: Iterable[Observed]) -> list[Measured]:
+def by_memory(rows: Iterable[Prediction]) -> list[list[Prediction]]:
     """The rows after each memory, in the order of the iterations; empty without rows."""
+    found: dict[int, list[Prediction]] = {}
+    for each in rows:
+        found.setdefault(each.iteration, []).append(each)
+    return [of_memory for _, of_memory in sorted(found.items())]
+
+
+def states_of(rows: Sequence[Prediction]) -> Floats | None:
+    """The hidden states (n, L, W) of n rows; None if they have none."""
     import numpy as np
 
-    found: dict[int, list[Observed]] = {}
-    for each in rows:
-        found.setdefault(each[0].iteration, []).append(each)
-    measured = []
-    for _, of_memory in sorted(found.items()):
-        states = [state.numpy() for _, state in of_memory if state is not None]
-        measured.append(Measured([each for each, _ in of_memory], np.stack(states) if states else None))
-    return measured
+    states = [each.states for each in rows if each.states is not None]
+    return np.stack(states) if states else None
 
 
 def observed(
-    engine: Engine, memories: Sequence[Memory], rows: Iterable[Query | Skipped], scoring: Scoring
-) -> Iterator[Observed | Skipped]:
-    """Each row after every memory: its prediction and the hidden states that predict the label's first token."""
-    layers = observed_layers(len(memories[0].keys))
-    placed, read = [engine.place(memory) for memory in memories], longest(memories).origin.demonstrations
-    for chunk in planned(engine, read, rows, size=EVALUATED, scoring=scoring, skip=UNSCORABLE):
-        each = [zip(*observe_each(engine, memory, chunk.plan, layers, scoring), strict=True) for memory in placed]
-        by_query = zip(*each, strict=True)
-        for row in chunk.rows:
-            if isinstance(row, Skipped):
-                yield row
-                continue
-            for memory, (scores, states) in zip(memories, next(by_query), strict=True):
-                yield prediction_of(row, memory.iteration, scores), states
+    engine: Engine, memories: Sequence[Memory], rows: Iterable[Query | Skipped], scoring: Scoring, states: bool = True
+) -> Iterator[Prediction | Skipped]:
+    """Each row after every memory, with the hidden `states` that predict the label's first token."""
+    layers = observed_layers(len(memories[0].keys)) if states else ()
+    parts = predictions(engine, [memories], rows, size=EVALUATED, scoring=scoring, skip=UNSCORABLE, layers=layers)
+    return chain.from_iterable(parts)
 
 
 def observed_demonstrations(
     engine: Engine, provenance: Provenance, kept: Collection[int], scoring: Scoring, tell: Tell
-) -> Iterator[Observed | Skipped]:
+) -> Iterator[Prediction | Skipped]:
     """Each demonstration, as in `observed`, after memories of the other inputs' demonstrations.
 
     The memories are made as the given memory was; their iterations are `kept`. K inputs cost K times its readings.
@@ -152,12 +129,12 @@ def _check_inputs(
 class LabelledRows:
     """Rows with true labels after one memory, to which corrections are fitted."""
 
-    def __init__(self, rows: Measured, demonstrations: TokenizedDemonstrations) -> None:
-        self.rows, self.states, self.labels = rows, rows.states, demonstrations.labels
-        self.queries = [each.query for each in rows.predictions]
+    def __init__(self, rows: Sequence[Prediction], demonstrations: TokenizedDemonstrations) -> None:
+        self.rows, self.states, self.labels = rows, states_of(rows), demonstrations.labels
+        self.queries = [each.query for each in rows]
         self.gold = [self.labels.index(str(query.gold)) for query in self.queries]
         self.groups = input_groups(self.queries, demonstrations.template, self.labels)
-        self.logs = log_probabilities(rows.predictions, self.labels)
+        self.logs = log_probabilities(rows, self.labels)
 
     def head(self, method: Calibration) -> LinearHead:
         """The head of a calibration by hidden states."""
@@ -167,32 +144,32 @@ class LabelledRows:
         """The probabilities of labels that a calibration gives inputs whose fold it has not seen."""
         return held_out(method, self.logs[:, 0], self.gold, self.groups, self.states)
 
-    def corrected(self, method: Calibration, rows: Measured | None) -> list[Correction]:
+    def corrected(self, method: Calibration, rows: Sequence[Prediction] | None) -> list[Correction]:
         """The corrections of other rows, or of these rows, each by the rows of other folds."""
         count, bias = len(self.queries), None
         if rows is None:
             sums, means = (
                 cross_validated(method, self.logs[:, kind], self.gold, self.groups, self.states) for kind in (0, 1)
             )
-            return corrections(self.rows.predictions, self.labels, sums, means, bias, count, "rows")
-        logs = log_probabilities(rows.predictions, self.labels)
+            return corrections(self.rows, self.labels, sums, means, bias, count, "rows")
+        logs = log_probabilities(rows, self.labels)
         if method.of_states:
-            sums = means = self.head(method).scores(rows.states, logs[:, 0])
+            sums = means = self.head(method).scores(states_of(rows), logs[:, 0])
         else:
             found = estimated(method, self.labels, self.logs, self.gold)
             (sums, means), bias = (logs - found.logs).swapaxes(0, 1), found.logs[0]
-        return corrections(rows.predictions, self.labels, sums, means, bias, count, "rows")
+        return corrections(rows, self.labels, sums, means, bias, count, "rows")
 
 
 def calibrated_by_rows(
-    method: Calibration, rows: Sequence[Measured], memories: Sequence[Memory], source: str, scoring: Scoring
+    method: Calibration, rows: Sequence[Sequence[Prediction]], memories: Sequence[Memory], source: str, scoring: Scoring
 ) -> Calibrated:
     """The correction that a calibration estimates from rows after T = 1 and the `memories` that will be kept.
 
     `source` names the file of the rows. Raises InputError for too few rows, or for too few inputs of a label.
     """
     demonstrations = memories[0].origin.demonstrations
-    labels, queries = demonstrations.labels, [each.query for each in rows[0].predictions] if rows else []
+    labels, queries = demonstrations.labels, [each.query for each in rows[0]] if rows else []
     method.check_count(len(queries))
     if method.of_states:
         check_labelled(method, queries, demonstrations, source)
@@ -204,15 +181,19 @@ def calibrated_by_rows(
     count, digest = len(queries), _digest(queries, method.labelled)
     if method.of_states:
         layers = observed_layers(len(memories[0].keys))
-        heads = {each.rows.iteration: each.head(method).stored(layers, labels) for each in fitted_to}
+        heads = {_iteration(each.rows): each.head(method).stored(layers, labels) for each in fitted_to}
         used = scoring.correctable if any(head.of_scores for head in heads.values()) else scoring.of_states
         return Calibrated(method.name, used, {}, count, digest, source, heads, judged)
     gold = fitted_to[0].gold if fitted_to else None
     biases = {
-        each.iteration: estimated(method, labels, log_probabilities(each.predictions, labels), gold).stored
-        for each in rows
+        _iteration(each): estimated(method, labels, log_probabilities(each, labels), gold).stored for each in rows
     }
     return Calibrated(method.name, scoring.correctable, biases, count, digest, source, held_out=judged)
+
+
+def _iteration(rows: Sequence[Prediction]) -> str:
+    """The iteration of the memory that rows follow, as a name in its file."""
+    return str(rows[0].iteration)
 
 
 def _digest(rows: Sequence[Query], labelled: bool) -> str:

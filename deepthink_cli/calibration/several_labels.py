@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from deepthink_cli.calibration.discriminants import discriminants
-from deepthink_cli.calibration.labelled import LEAST, Measured
+from deepthink_cli.calibration.labelled import LEAST, states_of
 from deepthink_cli.calibration.registry import HEAD
 from deepthink_cli.corrections import Head, Thresholds
 from deepthink_cli.data.folds import parted
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 def thresholds_with_head(
-    rows: Sequence[Measured], memories: Sequence[Memory], source: str, scoring: Scoring
+    rows: Sequence[Sequence[Prediction]], memories: Sequence[Memory], source: str, scoring: Scoring
 ) -> Thresholds:
     """The head and the thresholds that rows give, which were observed after each of `memories`.
 
@@ -47,18 +47,19 @@ def thresholds_with_head(
 
     provenance = memories[0].origin
     template, labels = provenance.demonstrations.template, provenance.demonstrations.labels
-    queries = [each.query for each in rows[0].predictions] if rows else []
+    queries = [each.query for each in rows[0]] if rows else []
     groups = input_groups(queries, template, labels)
     true = [template.labels_of(query.gold or "") for query in queries]
     has_NC = np.array([[label in of_row for label in labels] for of_row in true]).reshape(-1, len(labels))
     _check_counts(has_NC, groups, labels, source)
     layers, heads, predictions = observed_layers(len(memories[0].keys)), dict[str, Head](), list[Prediction]()
     for memory, measured in zip(memories, rows, strict=True):
-        assert measured.states is not None
-        head = each_against_rest(measured.states, has_NC, groups)
+        states = states_of(measured)
+        assert states is not None
+        head = each_against_rest(states, has_NC, groups)
         heads[str(memory.iteration)] = head.stored(layers, labels, apart=True)
-        held_out = _held_out(measured.states, has_NC, groups).tolist()
-        for each, found in zip(measured.predictions, held_out, strict=True):
+        held_out = _held_out(states, has_NC, groups).tolist()
+        for each, found in zip(measured, held_out, strict=True):
             predictions.append(replace(each, by_head=dict(zip(labels, found, strict=True))))
     return thresholds_of(predictions, provenance, source, scoring, heads)
 

@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from deepthink_cli.calibration.calibrator import Calibrator
-from deepthink_cli.calibration.labelled import LabelledRows, Measured, check_labelled
+from deepthink_cli.calibration.labelled import LabelledRows, check_labelled
 from deepthink_cli.calibration.registry import of_labelled
 from deepthink_cli.data.examples import Query, Skipped
 from deepthink_cli.engine.base import Engine
@@ -22,17 +22,14 @@ from deepthink_cli.generation.answers import answered
 from deepthink_cli.method import Method
 from deepthink_cli.provenance import ModelIdentity
 from deepthink_cli.scoring.heads import observed_layers
-from deepthink_cli.scoring.likelihood import observe_each
 from deepthink_cli.scoring.pipeline import EVALUATED, UNSCORABLE, Chunk, planned, predicted, scored
-from deepthink_cli.scoring.prediction import Correction, Prediction, averaged, prediction_of
+from deepthink_cli.scoring.prediction import Correction, Prediction, averaged
 from deepthink_cli.tasks.format import Free
 from deepthink_cli.techniques.base import Trained
 from deepthink_cli.techniques.together import COPIES, think_in_batches
 from deepthink_cli.updates.rules import UpdateRule
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from deepthink_cli.memory import Memory
 
 
@@ -136,8 +133,10 @@ class JobScorer:
         self.skipped: dict[Part, Counter[str]] = {}
         self.unscored: dict[Part, list[int]] = {}
         self.observes = any(each.of_states for each in of_labelled(options.calibrations))
-        self.first: dict[int, dict[Part, Measured]] = {}  # T = 1 of each member, which all gates share
-        self.members: dict[Point, dict[int, tuple[Memory, dict[Part, Measured]]]] = {}  # of an ensemble; else one
+        self.first: dict[int, dict[Part, list[Prediction]]] = {}  # T = 1 of each member, which all gates share
+        self.members: dict[
+            Point, dict[int, tuple[Memory, dict[Part, list[Prediction]]]]
+        ] = {}  # of an ensemble; else one
         self.made: set[str] = set()
 
     def score(self, member: int, rule: UpdateRule, memory: Memory) -> Iterator[JobEvent]:
@@ -162,25 +161,22 @@ class JobScorer:
             if len(members) == len(self.job.members):
                 yield from self._rows(self.members.pop(point), settings)
 
-    def _measured(self, part: Part, memory: Memory) -> Generator[JobEvent, None, Measured]:
+    def _measured(self, part: Part, memory: Memory) -> Generator[JobEvent, None, list[Prediction]]:
         """What a memory predicts of a part, and its hidden states if a correction uses them."""
-        import numpy as np
-
-        predictions, states = list[Prediction](), []
-        for of_chunk, states_of_chunk in self._chunks_measured(part, memory):
+        predictions = list[Prediction]()
+        for of_chunk in self._chunks_measured(part, memory):
             predictions += of_chunk
-            states += [state.numpy() for state in states_of_chunk]
             yield InputsScored(self.info, len(of_chunk))
-        return Measured(predictions, np.stack(states) if states else None)
+        return predictions
 
     def _rows(
-        self, members: Mapping[int, tuple[Memory, Mapping[Part, Measured]]], wanted: Sequence[Setting]
+        self, members: Mapping[int, tuple[Memory, Mapping[Part, list[Prediction]]]], wanted: Sequence[Setting]
     ) -> Iterator[JobEvent]:
         """The rows of settings that differ in their calibration only."""
         memories, by_member = zip(*(members[number] for number in sorted(members)), strict=True)
-        measured = {part: _together([of_member[part] for of_member in by_member]) for part in by_member[0]}
+        measured = {part: averaged([of_member[part] for of_member in by_member]) for part in by_member[0]}
         part, names = wanted[0].part, [each.calibration for each in wanted if each.calibration is not None]
-        predictions, labelled = list(measured[part].predictions), of_labelled(names)
+        predictions, labelled = measured[part], of_labelled(names)
         others = [name for name in names if name not in {each.name for each in labelled}]
         if others:
             one_by_one = [[memory] for memory in memories]
@@ -198,22 +194,16 @@ class JobScorer:
         for setting in wanted:
             row = self._row(setting, memories[0], predictions)
             self.made.add(row.key)
-            yield RowMade(self.info, row, predictions if self.samples else ())
+            yield RowMade(self.info, row, [replace(each, states=None) for each in predictions] if self.samples else ())
 
-    def _chunks_measured(self, part: Part, memory: Memory) -> Iterator[tuple[list[Prediction], list[Tensor]]]:
+    def _chunks_measured(self, part: Part, memory: Memory) -> Iterator[list[Prediction]]:
         """What one iteration predicts of every query of a part, a chunk at a time, and hidden states if needed."""
         if self.job.task.free is not None:
-            for answers in self._answers(self.job.task.free, part, memory):
-                yield answers, []
+            yield from self._answers(self.job.task.free, part, memory)
             return
-        placed, layers = self.engine.place(memory), observed_layers(len(memory.keys))
+        placed, layers = self.engine.place(memory), observed_layers(len(memory.keys)) if self.observes else ()
         for chunk in self._chunks(part):
-            if not self.observes:
-                yield predicted(scored(self.engine, [[placed]], chunk)), []
-                continue
-            scores, states = observe_each(self.engine, placed, chunk.plan, layers, chunk.scoring)
-            pairs = zip(chunk.queries, scores, strict=True)
-            yield [prediction_of(query, memory.iteration, each) for query, each in pairs], states
+            yield predicted(scored(self.engine, [[placed]], chunk, layers=layers))
 
     def _answers(self, free: Free, part: Part, memory: Memory) -> Iterator[list[Prediction]]:
         """The generated answers to the queries of a part, each judged."""
@@ -291,10 +281,3 @@ def _corrected(corrections: Sequence[Correction], shared: bool) -> Corrected:
     """What the corrections of one row of a run rest on; `shared` if all inputs have the same candidates."""
     last = corrections[-1]
     return Corrected(last.inputs, last.counted, (last.bias or None) if shared else None)
-
-
-def _together(of_members: Sequence[Measured]) -> Measured:
-    """The mean predictions of an ensemble, without hidden states; what a single member measured stays as it is."""
-    if len(of_members) == 1:
-        return of_members[0]
-    return Measured(averaged([each.predictions for each in of_members]))

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from deepthink_cli.artifact.opening import (
     OpenedMemory,
@@ -203,6 +203,7 @@ class Loaded:
         size: int = CHUNK,
         flush: bool = False,
         skip: Collection[str] = NO_REASON,
+        layers: Sequence[int] = (),
         progress: Progress | None = None,
         tell: Tell = silent,
     ) -> Iterator[Part]:
@@ -211,7 +212,8 @@ class Loaded:
         After each chunk, `tell` is called with the updated `progress`.
         """
         scoring, last = self.scorer.scoring, self.members[0][-1].iteration
-        raw = predictions(self.engine, self.members, rows, size=size, flush=flush, scoring=scoring, skip=skip)
+        more: Any = {"size": size, "flush": flush, "skip": skip, "layers": layers}
+        raw = predictions(self.engine, self.members, rows, scoring=scoring, **more)
         for part in self.calibrator.corrected(raw):
             if progress is not None:
                 done = sum(isinstance(row, Skipped) or row.iteration == last for row in part)

@@ -75,6 +75,7 @@ def predictions(
     flush: bool = False,
     scoring: Scoring = PLAIN,
     skip: Collection[str] = NO_REASON,
+    layers: Sequence[int] = (),
 ) -> Iterator[Part]:
     """Yield the predictions of every `size` rows, in order; at most three chunks are in memory.
 
@@ -83,12 +84,12 @@ def predictions(
     `members` has one member, or several for an ensemble. A member is the iterations of one memory; all members have the
     same iterations, template and labels. A query that cannot be scored is replaced by `Skipped` if its reason is in
     `skip`, and raises otherwise: InputError if it does not fit the tokenizer or the model's context, NotFiniteError if
-    its scores are NaN or infinite.
+    its scores are NaN or infinite. With `layers`, predictions have the hidden states after them.
     """
     members = [[engine.place(memory) for memory in member] for member in members]
     plans = planned(engine, longest_of(members), rows, size=size, flush=flush, scoring=scoring, skip=skip)
     for chunk in ahead(plans):
-        yield scored(engine, members, chunk, skip)
+        yield scored(engine, members, chunk, skip, layers)
 
 
 def planned(
@@ -128,7 +129,11 @@ def fitting(limits: Limits, demonstrations: TokenizedDemonstrations, tokenize: Q
 
 
 def scored(
-    engine: Engine, members: Sequence[Sequence[Memory]], chunk: Chunk, skip: Collection[str] = NO_REASON
+    engine: Engine,
+    members: Sequence[Sequence[Memory]],
+    chunk: Chunk,
+    skip: Collection[str] = NO_REASON,
+    layers: Sequence[int] = (),
 ) -> Part:
     """The predictions of a chunk: for each query a prediction by each memory, or by the mean of the members' scores.
 
@@ -137,7 +142,7 @@ def scored(
     by_memory: list[list[Prediction]] = []
     while chunk.queries:
         try:
-            by_memory = _predicted(engine, members, chunk)
+            by_memory = _predicted(engine, members, chunk, layers)
             break
         except NotFiniteError as error:
             if NOT_FINITE not in skip:
@@ -179,11 +184,18 @@ def longest_of(members: Sequence[Sequence[Memory]]) -> TokenizedDemonstrations:
     return longest([member[0] for member in members]).origin.demonstrations
 
 
-def _predicted(engine: Engine, members: Sequence[Sequence[Memory]], chunk: Chunk) -> list[list[Prediction]]:
+def _predicted(
+    engine: Engine, members: Sequence[Sequence[Memory]], chunk: Chunk, layers: Sequence[int]
+) -> list[list[Prediction]]:
     """For each iteration, the predictions of a chunk's queries, by the mean scores of the members."""
     by_memory = list[list[Prediction]]()
     memories = [memory for member in members for memory in member]
-    for memory, of_memory in zip(memories, _measured(engine, memories, chunk), strict=True):
+    for memory in memories if layers else ():
+        scores, states = observe_each(engine, memory, chunk.plan, layers, chunk.scoring)
+        triples = zip(chunk.queries, scores, states, strict=True)
+        found = [replace(prediction_of(query, memory.iteration, each), states=h.numpy()) for query, each, h in triples]
+        by_memory.append(found)
+    for memory, of_memory in () if layers else zip(memories, _measured(engine, memories, chunk), strict=True):
         pairs = zip(chunk.queries, of_memory, strict=True)
         by_memory.append(
             [replace(prediction_of(query, memory.iteration, scores), by_head=found) for query, (scores, found) in pairs]

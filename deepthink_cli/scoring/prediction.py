@@ -12,6 +12,7 @@ from deepthink_cli.scoring.softmax import shares
 
 if TYPE_CHECKING:
     from deepthink_cli.model.tokens import TokenizedQuery
+    from deepthink_cli.scoring.softmax import Floats
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class Prediction:
     among the candidates. `tied`: several candidates have the best score. `attended` is as in `Scores`. `text` is the
     generated text of a free answer: there are no scores then, and `label` is the answer found in the text. `by_head`
     has a score for each label if the memory stores a head (`scoring.heads`). `calibrated` holds the prediction
-    corrected by each calibration in use, by name.
+    corrected by each calibration in use, by name. `states` are hidden states (L, W) before the label, if asked for.
     """
 
     query: Query
@@ -59,6 +60,7 @@ class Prediction:
     by_head: Mapping[str, float] | None = None
     calibrated: Mapping[str, Correction] = field(default_factory=dict)
     attended: tuple[int, ...] = ()
+    states: Floats | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True)

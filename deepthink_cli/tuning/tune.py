@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.artifact.format import Header
 from deepthink_cli.calibration.calibrator import calibrated_by_texts
-from deepthink_cli.calibration.labelled import Measured, by_memory, calibrated_by_rows, observed
+from deepthink_cli.calibration.labelled import by_memory, calibrated_by_rows, observed
 from deepthink_cli.calibration.registry import NONE, calibration, from_rows
 from deepthink_cli.corrections import Calibrated
 from deepthink_cli.data.examples import Query
@@ -316,10 +316,8 @@ def _correction(
     scoring, method = report.plan.rows.scoring, calibration(report.setting.calibration)
     if not unread:
         rows = [_held_out(engine, report, memory, scores) for memory in memories]
-    elif method.of_states:
-        rows = by_memory(predicted(observed(engine, memories, unread, scoring)))
     else:
-        rows = by_memory((each, None) for each in _predictions(engine, memories, unread, scoring))
+        rows = by_memory(predicted(observed(engine, memories, unread, scoring, method.of_states)))
     return calibrated_by_rows(method, rows, memories, Path(report.plan.rows.name).name, scoring)
 
 
@@ -330,19 +328,19 @@ def _predictions(
     return chain.from_iterable(map(predicted, predictions(engine, [memories], rows, size=len(rows), scoring=scoring)))
 
 
-def _held_out(engine: Engine, report: TuneReport, memory: Memory, scores: HeldOutScores) -> Measured:
+def _held_out(engine: Engine, report: TuneReport, memory: Memory, scores: HeldOutScores) -> list[Prediction]:
     """All rows at the iteration of the memory, by memories that have not read the row's fold.
 
     `scores` are the held-out scores (selections, techniques, methods, T, N, C).
     """
     rows, scoring, place = report.plan.rows.queries, report.plan.rows.scoring, report.setting.place
     tokenized = query_tokenizer(engine.tokenizer, memory.origin.demonstrations, scoring)(rows)
-    sums, *states = (scores[name][(*place[:3], memory.iteration - 1)] for name in (NONE, STATES) if name in scores)
-    predictions = [
-        prediction_of(row, memory.iteration, _scores(each, query, scoring))
-        for row, query, each in zip(rows, tokenized, sums.tolist(), strict=True)
+    place = (*place[:3], memory.iteration - 1)
+    sums, states = scores[NONE][place], scores[STATES][place] if STATES in scores else [None] * len(rows)
+    return [
+        replace(prediction_of(row, memory.iteration, _scores(each, query, scoring)), states=of_row)
+        for row, query, each, of_row in zip(rows, tokenized, sums.tolist(), states, strict=True)
     ]
-    return Measured(predictions, *states)
 
 
 def _scores(compared: Sequence[float], query: TokenizedQuery, scoring: Scoring) -> Scores:

@@ -294,7 +294,7 @@ class DeepThinkingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         from deepthink_cli.calibration.notes import check_storable
         from deepthink_cli.calibration.registry import FEWEST
         from deepthink_cli.data.same_input import is_among
-        from deepthink_cli.scoring.pipeline import predicted, predictions
+        from deepthink_cli.scoring.pipeline import predicted
 
         if (method := self._calibration()) is None:
             return None
@@ -312,11 +312,7 @@ class DeepThinkingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
                 f"is estimated from the rows that are not read, and there are {len(others)}; give {needed} rows more "
                 f"than {option('shots')}, or use contextual",
             )
-        if method.of_states:
-            measured = by_memory(predicted(observed(engine, memories, others, scoring)))
-        else:
-            parts = predictions(engine, [memories], others, scoring=scoring)
-            measured = by_memory((prediction, None) for part in parts for prediction in predicted(part))
+        measured = by_memory(predicted(observed(engine, memories, others, scoring, method.of_states)))
         return calibrated_by_rows(method, measured, memories, "X", scoring)
 
     def _log_probabilities(self, X: Any, memories: Sequence[Memory]) -> list[Floats]:
