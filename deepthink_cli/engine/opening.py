@@ -79,8 +79,7 @@ def choose_engine(model: LanguageModel, name: str = AUTO, few_rows: bool = False
         if found is not None:
             model = replace(model, head=found.head)
         _check_reading(model)
-        # Before engines, so that engines see the memory that is left. Otherwise every pass converts the embedding.
-        model.keep_float32_head(byte_budget(model.device) // 4)
+        # Before engines, so that engines see the memory that is left.
         slow = not few_rows and usual_products_are_slow()
         fast = slow and bool(reorder_weights(model.network.base_model, byte_budget(model.device) // 2))
         if name not in (AUTO, PackedEngine.name):

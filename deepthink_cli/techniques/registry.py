@@ -125,20 +125,10 @@ def samples(in_run: bool = False) -> list[Technique]:
 
 def names(in_run: bool = False) -> str:
     """The names that `think`, or with `in_run` a run, takes, for messages."""
-    single = samples()
-    *others, last = map(_with_its_number, single)
-    several = [
-        f"{each.family}, {each.parameter} from {each.smallest}" for each in samples(in_run) if each not in single
-    ]
-    return ", or ".join([f"{', '.join(others)} or {last}", *several])
-
-
-def _with_its_number(technique: Technique) -> str:
-    """The family of a technique and, if its name ends in a number, the smallest number."""
-    if technique.parameter is None:
-        return technique.name
-    example = f"{technique.family.removesuffix(technique.parameter)}5"
-    return f"{technique.family} with {technique.parameter} from {technique.smallest} (as in {example})"
+    return ", ".join(
+        each.family if each.parameter is None else f"{each.family} with {each.parameter} from {each.smallest}"
+        for each in samples(in_run)
+    )
 
 
 def first_reading(recorded: RecordedTechnique | None) -> str:

@@ -156,11 +156,11 @@ def test_a_run_that_runs_out_of_memory_while_it_scores_writes_every_row_once(
     expected = sorted(run_files(tmp_path / "out")["results.jsonl"].splitlines())
     asked, whole = [0], scorer.scored
 
-    def full_once(*given: Any) -> Any:
+    def full_once(*given: Any, **named: Any) -> Any:
         asked[0] += 1
         if asked[0] == 4:  # a dev set, after the test rows of the same iteration
             raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes")
-        return whole(*given)
+        return whole(*given, **named)
 
     monkeypatch.setattr(scorer, "scored", full_once)
     assert run([*words, "-o", str(tmp_path / "small")]) == 0

@@ -8,14 +8,13 @@ from collections.abc import Sequence
 
 import pytest
 import torch
-from conftest import Models, readings_of, shared
+from conftest import readings_of, shared
 from transformers import AutoTokenizer
 
-from deepthink_cli import DemonstrationSet, Memory, Method, Query, load_model, predict, score, tokenize_queries
+from deepthink_cli import DemonstrationSet, Memory, Method, Query, predict, score, tokenize_queries
 from deepthink_cli.data.examples import UNREADABLE, Skipped
 from deepthink_cli.data.template import Template
 from deepthink_cli.engine.base import Engine, ScoringPlan, Sums
-from deepthink_cli.engine.logits import float32_head
 from deepthink_cli.engine.packed import PackedEngine
 from deepthink_cli.errors import InputError
 from deepthink_cli.events import Event, Progress
@@ -124,29 +123,6 @@ def test_real_tokenizers_find_where_the_answer_starts(name: str) -> None:
 def test_the_label_after_a_line_break_starts_after_it(llama: Engine) -> None:
     (query,) = tokenize_queries(llama.tokenizer, Template("{text}\n{label}"), [Query("fine", PAIR)])
     assert llama.tokenizer.decode(query.prefix) == "fine\n"
-
-
-@pytest.mark.parametrize("family", ["gemma2", "llama", "gptj", "phi"])
-def test_the_float32_head_gives_the_models_own_logits(family: str, models: Models) -> None:
-    network = load_model(str(models(family))).model.network
-    head = float32_head(network, range(1, 9))
-    assert head is not None
-    ids = torch.tensor([[5, 6, 7]])
-    hidden = network.base_model(input_ids=ids).last_hidden_state[0]
-    torch.testing.assert_close(head(hidden), network(input_ids=ids).logits[0], rtol=1e-4, atol=1e-4)
-
-
-def test_a_head_that_does_something_else_is_left_to_the_model(models: Models) -> None:
-    network = load_model(str(models("llama"))).model.network
-    network.config.logits_scaling = 3.0  # a Llama ignores Granite's divisor
-    assert float32_head(network, range(1, 9)) is None
-
-
-def test_half_precision_scores_are_compared_in_float32(models: Models, reviews: DemonstrationSet) -> None:
-    engine = load_model(str(models("llama")), dtype="bfloat16")
-    memory = next(readings_of(engine, reviews))
-    values = [value for row in predict(engine, memory, ["one", "two", "three"]) for value in row.scores.values()]
-    assert any(value != float(torch.tensor(value).bfloat16()) for value in values)
 
 
 def test_a_memory_as_a_cache_continues_in_generate(llama: Engine, memory: Memory) -> None:

@@ -171,24 +171,6 @@ def test_only_the_readings_that_were_tried_are_settings() -> None:
     ]
 
 
-def test_random_labels_make_a_difference_as_rarely_as_the_level_of_the_test_says() -> None:
-    draw, folds = np.random.default_rng(0), [tuple(range(start, 16, 5)) for start in range(5)]
-    grid = Grid(tuple(Method(15, Gate(eta)) for eta in (0.01, 0.03, 0.1)), ("none", "batch"))
-    differ = 0
-    for _ in range(100):
-        gold = draw.integers(2, size=16)
-        whole = draw.normal(size=(1, 1, 3, 15, 16, 2)) + np.linspace(0, 2, 15)[:, None, None] * draw.normal(size=2)
-        others = [[row for row in range(16) if row not in fold] for fold in folds]
-        parts = [whole[..., rows, :] + 0.5 * draw.normal(size=(1, 1, 3, 15, len(rows), 2)) for rows in others]
-        outer = correctness({"none": whole}, gold, grid.settings)
-        inner = [
-            correctness({"none": part}, gold[rows], grid.settings) for part, rows in zip(parts, others, strict=True)
-        ]
-        _, right = choose_nested(outer, inner, folds)
-        differ += Comparison.of(right.tolist(), outer[0].tolist()).beyond_noise
-    assert differ <= 5
-
-
 @pytest.mark.parametrize(("gained", "lost"), [(1, 0), (0, 3), (6, 0), (5, 0), (8, 1), (9, 2), (40, 20), (700, 600)])
 def test_the_sign_test_is_the_binomial_test_of_the_discordant_rows(gained: int, lost: int) -> None:
     expected = binomtest(gained, gained + lost, 0.5, alternative="greater").pvalue

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -186,20 +184,9 @@ Event = Done | Opened | Finished | Failed | Died
 PACKAGE = Path(__file__).resolve().parent.parent.parent
 
 
-@cache
-def package_sha256() -> str:
-    """SHA-256 of the names and bytes of the package's Python and YAML files."""
-    digest = hashlib.sha256()
-    files = (path for pattern in ("*.py", "*.yaml") for path in PACKAGE.rglob(pattern))
-    for path in sorted(files, key=lambda path: path.relative_to(PACKAGE).as_posix()):
-        digest.update(path.relative_to(PACKAGE).as_posix().encode() + b"\0")
-        digest.update(hashlib.sha256(path.read_bytes()).digest())
-    return digest.hexdigest()
-
-
 def this_version() -> str:
-    """The version of the package, and the beginning of the digest of its files."""
-    return f"{version('deepthink-cli')} ({package_sha256()[:12]})"
+    """The version of the package."""
+    return version("deepthink-cli")
 
 
 def module_path(variables: Mapping[str, str]) -> str:
