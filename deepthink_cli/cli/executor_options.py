@@ -154,7 +154,7 @@ def started(place: Place, device: str) -> Iterator[Executor]:
     else:
         from deepthink_cli.experiments.executors.local import LocalExecutor, visible_gpus
 
-        executor = LocalExecutor(place.number or 1, visible_gpus(device))
+        executor = LocalExecutor(place.number or 1, visible_gpus(device, place.number or 1))
     try:
         yield executor
     finally:

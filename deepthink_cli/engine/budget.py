@@ -101,11 +101,8 @@ def _head_bytes(model: LanguageModel) -> int:
 def _free(device: torch.device) -> int:
     """Free bytes of a device's memory that this process may use."""
     if device.type == "cuda":
-        taken, fraction = torch.cuda.memory_allocated(device), torch.cuda.get_per_process_memory_fraction(device)
-        unused, total = torch.cuda.mem_get_info(device)
-        if fraction < 1:  # processes that share a GPU have equal parts, whichever starts first
-            return max(0, int(fraction * total) - taken)
-        return unused + torch.cuda.memory_reserved(device) - taken
+        unused, _ = torch.cuda.mem_get_info(device)
+        return unused + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
     free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()

@@ -21,7 +21,6 @@ from deepthink_cli.experiments.folder import found_in
 from deepthink_cli.experiments.jobs import Job, Prepared, known, pending, planned
 from deepthink_cli.experiments.prepare import SharedRows, forget_training_rows, prepare_jobs, prepare_run
 from deepthink_cli.experiments.results import Setting, grouped
-from deepthink_cli.experiments.scorer import max_tokens_together, together
 from deepthink_cli.generation.answers import answered
 from deepthink_cli.io.hub import NotInCache
 from deepthink_cli.method import Method
@@ -30,7 +29,6 @@ from deepthink_cli.scoring.prediction import Prediction
 from deepthink_cli.scoring.probe import probe
 from deepthink_cli.tasks.files import example_query
 from deepthink_cli.tasks.format import Task
-from deepthink_cli.techniques.together import COPIES, think_in_batches
 
 if TYPE_CHECKING:
     from deepthink_cli.memory import Memory
@@ -108,8 +106,7 @@ def estimate_runs(jobs: Sequence[Prepared], out: Path, may_load: bool = True, te
     for of_kind in grouped(missing, lambda each: each[0].task.free is None).values():
         largest, _ = max(of_kind, key=lambda each: each[0].scorings(each[1]))
         tell(Progress("timing", 0, 1, {"task": largest.task.name}))
-        same = [job for job, _ in of_kind if job.run is largest.run and job.task.name == largest.task.name]
-        reading, scoring = measure(engine, same)
+        reading, scoring = measure(engine, largest)
         seconds += sum(reading * tokens_read(*each) + scoring * tokens_scored(*each) for each in of_kind)
     tell(Progress("timing", 1, 1, {"task": ""}))
     return replace(found, seconds=loading + seconds, loading=loading)
@@ -148,20 +145,16 @@ def tokens_scored(job: Job, wanted: Sequence[Setting]) -> float:
     return job.scorings(wanted) * length_of(job.task)
 
 
-def measure(engine: Engine, jobs: Sequence[Job]) -> tuple[float, float]:
-    """Seconds for a token that is read and for one that is scored, by the first of a task's jobs read together."""
-    group, options = next(iter(together(jobs, max_tokens_together(engine)))), jobs[0].run.options
-    iterations = min(2, options.iterations)
-    methods = [Method(iterations, gate, options.positions[0]) for gate in options.rules]
-    thoughts = [(member, method) for job in group for method in methods for member in job.members]
-    longest = max(len(member.token_ids) for member, _ in thoughts)
-    thoughts = thoughts[: max(1, engine.tokens_held(COPIES) // longest)]
-    first = sum(map(len, {member.token_ids for member, _ in thoughts}))  # gates share the first reading
-    tokens = first + (iterations - 1) * sum(len(member.token_ids) for member, _ in thoughts)
+def measure(engine: Engine, job: Job) -> tuple[float, float]:
+    """Seconds for a token that is read and for one that is scored, by two readings of a job and some of its inputs."""
+    options, read = job.run.options, job.demonstrations
+    method = Method(min(2, options.iterations), options.rules[0], options.positions[0])
+    from deepthink_cli.thinking import think
+
     started = time.perf_counter()
-    *_, memory = think_in_batches(engine, thoughts, lambda _, read: iter(read[:1]))
-    reading = (time.perf_counter() - started) / tokens
-    return reading, _scoring(engine, group[0], memory) / length_of(group[0].task)
+    *_, memory = think(engine, read, method)
+    reading = (time.perf_counter() - started) / (method.iterations * len(read.token_ids))
+    return reading, _scoring(engine, job, memory) / length_of(job.task)
 
 
 def _scoring(engine: Engine, job: Job, memory: Memory) -> float:

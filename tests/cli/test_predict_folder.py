@@ -11,7 +11,6 @@ from typing import Any
 import pyarrow
 import pyarrow.parquet
 import pytest
-import torch
 from helpers.folders import memory_and_folder, scores_in
 from helpers.inline_workers import InlineExecutor, labelling_inline
 from helpers.said import Captured
@@ -163,20 +162,6 @@ def test_every_worker_scores_with_a_vllm_of_its_own(
     assert labels(memory, folder, tmp_path / "theirs.parquet", "--workers", "2", "--engine", "vllm") == 0
     assert len(started) == 2
     assert scores_in(tmp_path / "theirs.parquet") == pytest.approx(scores_in(tmp_path / "ours.parquet"), abs=1e-4)
-
-
-@pytest.mark.plugins
-def test_workers_that_share_a_gpu_start_no_vllm(
-    given: Given, inline: InlineExecutor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
-) -> None:
-    from helpers import vllm_alike
-
-    memory, folder = given
-    monkeypatch.setitem(sys.modules, "vllm", vllm_alike)
-    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
-    monkeypatch.setattr(torch.cuda, "get_per_process_memory_fraction", lambda: 0.5)
-    assert labels(memory, folder, tmp_path / "out.parquet", "--workers", "2", "--engine", "vllm") == 2
-    assert "vLLM takes a whole one" in capsys.readouterr().err
 
 
 def test_options_of_other_formats_are_refused(given: Given, tmp_path: Path, capsys: Captured) -> None:

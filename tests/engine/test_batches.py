@@ -19,7 +19,7 @@ from deepthink_cli import Memory, load_model, score
 from deepthink_cli.cli.main import run
 from deepthink_cli.engine.base import Reading, ScoringPlan
 from deepthink_cli.engine.batches import BatchedEngine
-from deepthink_cli.engine.budget import best_tokens, byte_budget
+from deepthink_cli.engine.budget import best_tokens
 from deepthink_cli.engine.network import LanguageModel
 from deepthink_cli.engine.packed import PackedEngine
 from deepthink_cli.engine.probe import check_plain_pass
@@ -146,19 +146,7 @@ def test_on_cuda_the_tokens_of_a_pass_are_what_half_the_free_memory_holds(
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (free, 2**40))
     monkeypatch.setattr(torch.cuda, "memory_reserved", lambda _: 0)
     monkeypatch.setattr(torch.cuda, "memory_allocated", lambda _: 0)
-    monkeypatch.setattr(torch.cuda, "get_per_process_memory_fraction", lambda _: 1.0)
     assert best_tokens(engine.model) == pytest.approx(tokens, rel=0.05)
-
-
-def test_a_process_that_shares_a_gpu_counts_on_its_part_whatever_others_have_taken(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(torch.cuda, "get_per_process_memory_fraction", lambda _: 0.25)
-    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda _: 2**30)
-    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda _: 2**30)
-    for free in (2**36, 2**20):
-        monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _, free=free: (free, 2**36))
-        assert byte_budget(torch.device("cuda")) == 2**32  # half of 16 - 1 GiB, rounded down
 
 
 def test_on_a_processor_a_wide_model_takes_fewer_tokens_a_pass(models: Models) -> None:

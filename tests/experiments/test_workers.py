@@ -79,21 +79,14 @@ def test_a_worker_has_its_own_gpus_and_its_share_of_the_cores() -> None:
     assert variables["OMP_NUM_THREADS"] == variables["MKL_NUM_THREADS"] == "1"
 
 
-@pytest.mark.parametrize(
-    ("workers", "shares", "fraction"), [(4, "0011", 0.5), (3, "001", 0.5), (5, "00011", 1 / 3), (2, "01", 1)]
-)
-def test_workers_share_gpus_if_there_are_fewer(workers: int, shares: str, fraction: float) -> None:
-    with closing(LocalExecutor(workers, ("0", "1"))) as executor:
-        assert executor.shares == [(name,) for name in shares]
-        assert executor.fraction == fraction
-
-
-def test_a_numbered_device_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_numbered_device_and_more_workers_than_gpus_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
 
     with pytest.raises(InputError, match="device cuda:1: with workers all visible GPUs are divided"):
-        visible_gpus("cuda:1")
-    assert visible_gpus("cpu") == ()
+        visible_gpus("cuda:1", 2)
+    assert visible_gpus("cpu", 2) == ()
     monkeypatch.setattr("deepthink_cli.model.options.choose_device", lambda device: torch.device("cuda"))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,3")
-    assert visible_gpus("auto") == ("2", "3")
+    assert visible_gpus("auto", 2) == ("2", "3")
+    with pytest.raises(InputError, match="workers 3: a worker has a GPU of its own, and there are 2"):
+        visible_gpus("auto", 3)

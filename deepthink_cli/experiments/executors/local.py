@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import pickle
 import signal
@@ -24,21 +23,17 @@ THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS")
 
 
 class LocalExecutor:
-    """Worker processes; `gpus` are the names in CUDA_VISIBLE_DEVICES, divided evenly among the workers.
-
-    Where there are more workers than GPUs, several share one: each may use the same `fraction` of its memory.
-    """
+    """Worker processes; `gpus` are the names in CUDA_VISIBLE_DEVICES, divided evenly among the workers."""
 
     def __init__(self, workers: int, gpus: tuple[str, ...]) -> None:
         self.workers = workers
         bounds = [number * len(gpus) // workers for number in range(workers + 1)]
-        self.shares = [gpus[start : max(end, start + 1)] for start, end in pairwise(bounds)]
-        self.fraction = 1 / math.ceil(workers / len(gpus)) if gpus else 1.0
+        self.shares = [gpus[start:end] for start, end in pairwise(bounds)]
 
     def start(self, number: int, deliver: Deliver) -> LocalWorker:
         """A worker in a new process, whose variables are set before torch is imported."""
         process = start(
-            python("-m", "deepthink_cli.experiments.executors.process", str(self.fraction)),
+            python("-m", "deepthink_cli.experiments.executors.process"),
             worker_variables(os.environ, self.shares[number], self.workers),
             stdin=PIPE,
             stdout=PIPE,
@@ -111,8 +106,11 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def visible_gpus(device: str) -> tuple[str, ...]:
-    """The GPUs to divide among workers, none if they compute on cores; raises InputError for a numbered device."""
+def visible_gpus(device: str, workers: int) -> tuple[str, ...]:
+    """The GPUs to divide among workers, none if they compute on cores.
+
+    Raises InputError for a numbered device, and for more workers than GPUs.
+    """
     from deepthink_cli.model.options import choose_device
 
     if ":" in device:
@@ -124,7 +122,11 @@ def visible_gpus(device: str) -> tuple[str, ...]:
     import torch
 
     named = os.environ.get("CUDA_VISIBLE_DEVICES")
-    return tuple(map(str, range(torch.cuda.device_count()))) if named is None else tuple(named.split(","))
+    gpus = tuple(map(str, range(torch.cuda.device_count()))) if named is None else tuple(named.split(","))
+    if workers > len(gpus):
+        reason = f"a worker has a GPU of its own, and there are {len(gpus)}; use fewer, or {option('device')} cpu"
+        raise InputError.of("workers", workers, reason)
+    return gpus
 
 
 def _reason(code: int, line: str) -> str:

@@ -1,7 +1,6 @@
 """A worker process: messages come on standard input, events go to standard output, both pickled.
 
-Before each message stand its bytes, as 8 bytes, so that they can be read while this process still imports. The argument
-is the fraction of its GPU's memory that the process may use.
+Before each message stand its bytes, as 8 bytes, so that they can be read while this process still imports.
 """
 
 from __future__ import annotations
@@ -32,11 +31,6 @@ def main() -> None:
     from deepthink_cli.experiments.executors.handler import MessageHandler
     from deepthink_cli.io.cache import Store
 
-    fraction = float(sys.argv[1])
-    if fraction < 1:
-        import torch
-
-        torch.cuda.set_per_process_memory_fraction(fraction)
     handler = MessageHandler(Store())
     while True:
         for event in handler.handle(pickle.loads(messages.get())):

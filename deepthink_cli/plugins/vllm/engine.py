@@ -126,12 +126,8 @@ class VllmEngine(Engine):
     def _llm(self) -> Any:
         for name, value in _SETTINGS.items():
             os.environ.setdefault(name, value)
-        import torch
         from vllm import LLM
 
-        started = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
-        if started and torch.cuda.get_per_process_memory_fraction() < 1:
-            raise InputError.of("workers", None, "several share a GPU, and vLLM takes a whole one; use one a GPU")
         options = self._spec.options
         return LLM(
             self._spec.source,
