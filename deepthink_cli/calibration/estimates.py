@@ -8,14 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from deepthink_cli.errors import DeepThinkError
-from deepthink_cli.scoring.softmax import softmax
 
 if TYPE_CHECKING:
     from deepthink_cli.scoring.softmax import Floats
 
-STEPS = 1_000  # the most steps of log_matched
-TOLERANCE, CLOSE = 1e-9, 1e-6  # log_matched ends at mean shares so near 1/C, after a step of so few nats
-RIDGE = 1e-12  # added to a curvature whose diagonal is 1
+EVEN = 1e-6  # how near to 1/C the mean shares are after log_matched
 FLAT = 1e-3  # the largest slope at which log_fitted ends
 
 
@@ -40,56 +37,25 @@ def log_matched(logs: Floats) -> Floats:
 
     This is the fixed point of repeated batch calibration: the mean probability of every label is 1/C, whatever constant
     is added to a label's scores. Saerens et al. (2002) adjust posteriors to a known prior in the same way. It is the
-    only minimum of the convex
+    minimum of the convex
 
-        1/m sum_i log sum_y exp(log p(y | x_i) - log b(y)) + 1/C sum_y log b(y),
+        1/m sum_i log sum_y exp(log p(y | x_i) - log b(y)) + 1/C sum_y log b(y).
 
-    found by Newton steps. A step of d nats is shortened to log(1 + d), so that it descends from any start (Sun and
-    Tran-Dinh 2019, generalized self-concordant functions). The start is the mean of the log-probabilities: a constant
-    on a label's scores moves it as it moves the minimum. The log-probabilities are first divided by a heat that makes
-    them uncertain, and that halves until it is 1. Raises DeepThinkError if no bias is found.
+    Raises DeepThinkError if no bias is found.
     """
-    bias = logs.mean(axis=0)
-    heat = 2.0 ** np.ceil(np.log2(max(1, np.ptp(logs - bias))))
-    for _ in range(STEPS):
-        excess, curvature = _of_matched((logs - bias) / heat)
-        step = _newton(curvature, excess)
-        size = np.ptp(step)
-        bias = bias + heat * step * (np.log1p(size) / size if size else 1)
-        if heat == 1 and size < CLOSE and np.abs(excess).max() < TOLERANCE * len(logs):
-            return np.asarray(bias - bias.mean(), dtype=np.float64)
-        if heat > 1 and size < 1:
-            heat /= 2
-    raise DeepThinkError(
-        f"no bias makes the labels equally likely over the {len(logs)} inputs: {STEPS} steps found none"
-    )
+    from scipy.optimize import minimize
 
+    def loss(bias: Floats) -> tuple[float, Floats]:
+        shifted = logs - bias
+        norms = np.logaddexp.reduce(shifted, axis=1, keepdims=True)
+        return float(norms.mean() + bias.mean()), 1 / len(bias) - np.exp(shifted - norms).mean(axis=0)
 
-def _of_matched(logits: Floats) -> tuple[Floats, Floats]:
-    """sum_i p_i - m/C (C,) and sum_i diag(p_i) - p_i p_i' (C, C), for the shares p (m, C) of inputs.
-
-    For certain inputs, the first sum consists of their smallest shares, which a sum of shares near 1 rounds away. So
-    the labels with the largest share are counted, and only the shares that the other labels take are summed.
-    """
-    shares = softmax(logits)
-    inputs, labels = shares.shape
-    between = shares.T @ shares
-    np.fill_diagonal(between, 0)
-    largest = shares.argmax(axis=1)
-    shares[range(inputs), largest] = 0
-    taken = np.bincount(largest, weights=shares.sum(axis=1), minlength=labels)
-    excess = np.bincount(largest, minlength=labels) - inputs / labels + (shares.sum(axis=0) - taken)
-    return excess, np.diag(between.sum(axis=1)) - between
-
-
-def _newton(curvature: Floats, excess: Floats) -> Floats:
-    """The x of `curvature` x = `excess`, solved in units in which the diagonal of `curvature` is 1.
-
-    The columns of `curvature` sum to 0.
-    """
-    unit = 1 / np.sqrt(np.maximum(curvature.diagonal(), np.finfo(np.float64).tiny))
-    ridge = RIDGE * np.eye(len(unit))
-    return np.asarray(np.linalg.solve(curvature * np.outer(unit, unit) + ridge, excess * unit) * unit)
+    found = minimize(loss, logs.mean(axis=0), method="BFGS", jac=True, options={"gtol": 1e-10})
+    if not np.abs(found.jac).max() < EVEN:
+        raise DeepThinkError(
+            f"no bias makes the labels equally likely over the {len(logs)} inputs: {found.nit} steps found none"
+        )
+    return np.asarray(found.x - found.x.mean(), dtype=np.float64)
 
 
 def log_fitted(logs: Floats, gold: Sequence[int], slope: bool = False) -> Floats:
