@@ -69,8 +69,7 @@ class RowCalibrator:
     def count(self, predictions: Sequence[Prediction]) -> None:
         """Add the scores of rows that an earlier call corrected to the biases."""
         for correct in self._correct.values():
-            if isinstance(correct, _FromRows):
-                correct(predictions)
+            correct(predictions)
 
 
 class Calibrator(RowCalibrator):
@@ -319,12 +318,8 @@ class TextBiases:
         demonstrations: TokenizedDemonstrations,
         scoring: Scoring,
     ) -> None:
-        self.method, self.engine, self.members, self.scoring = (
-            calibration(name, labelled=False),
-            engine,
-            members,
-            scoring,
-        )
+        self.method, self.engine = calibration(name, labelled=False), engine
+        self.members, self.scoring = members, scoring
         self.inputs = BasisInputs(name, engine.tokenizer, demonstrations, scoring)
         self.labels = demonstrations.labels
         self.shared: dict[tuple[int, Candidates], Bias] = {}  # the biases of the label words, for every call

@@ -7,7 +7,6 @@ is done has a `shard.json` with the digest of the plan, by which a report tells 
 from __future__ import annotations
 
 import errno
-import hashlib
 import json
 import os
 import re
@@ -44,7 +43,7 @@ class RunFolder:
         self.folder, self.samples = folder, samples
         self.found = read_results(folder)
         self.unsampled = without_samples(folder, self.found) if samples else {}
-        self.lines = {row.key: _digest(row) for row in self.found}
+        self.lines = {row.key: row.digest for row in self.found}
         self.done = self.lines.keys() - self.unsampled.keys()
         self.written = 0
 
@@ -69,7 +68,7 @@ class RunFolder:
             self.done.add(row.key)
             return True
         if (known := self.lines.get(row.key)) is not None:
-            if known != _digest(row):
+            if known != row.digest:
                 raise DeepThinkError(
                     f"{self.folder}: two workers made different rows of {name} (key {row.key}); the first is "
                     "kept; check that all machines have the same versions and devices"
@@ -84,17 +83,13 @@ class RunFolder:
         """Write one row and sync it to disk; raises DeepThinkError if that fails, with earlier rows intact."""
         with _refusals(self.folder):
             append(self.folder / FILE, [row.line()])
-        self.lines[row.key] = _digest(row)
+        self.lines[row.key] = row.digest
         self.done.add(row.key)
         self.written += 1
 
     def _write_samples(self, row: Result, predictions: Sequence[Prediction]) -> None:
         write_samples(self.folder, row, predictions)
         write_texts(self.folder, str(row.setting.rows_sha256), predictions)
-
-
-def _digest(row: Result) -> bytes:
-    return hashlib.blake2b(row.line().encode(), digest_size=16).digest()
 
 
 @contextmanager

@@ -232,16 +232,17 @@ def grouped(items: Iterable[T], key: Callable[[T], Key]) -> dict[Key, list[T]]:
 
 def bits(right: Sequence[bool]) -> str:
     """Booleans packed eight a byte, the first in the lowest bit, in base64."""
-    packed = bytearray((len(right) + 7) // 8)
-    for number, value in enumerate(right):
-        packed[number // 8] |= value << (number % 8)
-    return base64.b64encode(packed).decode()
+    import numpy as np
+
+    return base64.b64encode(np.packbits(np.array(right, dtype=bool), bitorder="little").tobytes()).decode()
 
 
 def from_bits(text: str, number: int) -> list[bool]:
     """The booleans that `bits` packed."""
-    packed = base64.b64decode(text)
-    return [bool(packed[place // 8] >> (place % 8) & 1) for place in range(number)]
+    import numpy as np
+
+    packed = np.frombuffer(base64.b64decode(text), np.uint8)
+    return [bool(bit) for bit in np.unpackbits(packed, count=number, bitorder="little")]
 
 
 def read_results(folder: str | Path) -> list[Result]:

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from deepthink_cli.artifact.opening import (
     OpenedMemory,
@@ -212,8 +212,9 @@ class Loaded:
         After each chunk, `tell` is called with the updated `progress`.
         """
         scoring, last = self.scorer.scoring, self.members[0][-1].iteration
-        more: Any = {"size": size, "flush": flush, "skip": skip, "layers": layers}
-        raw = predictions(self.engine, self.members, rows, scoring=scoring, **more)
+        raw = predictions(
+            self.engine, self.members, rows, size=size, flush=flush, scoring=scoring, skip=skip, layers=layers
+        )
         for part in self.calibrator.corrected(raw):
             if progress is not None:
                 done = sum(isinstance(row, Skipped) or row.iteration == last for row in part)

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from deepthink_cli.data.examples import Query, Skipped
 from deepthink_cli.engine.base import Engine, Likelihoods, ScoringPlan
@@ -190,35 +190,35 @@ def _predicted(
     """For each iteration, the predictions of a chunk's queries, by the mean scores of the members."""
     by_memory = list[list[Prediction]]()
     memories = [memory for member in members for memory in member]
-    for memory in memories if layers else ():
-        scores, states = observe_each(engine, memory, chunk.plan, layers, chunk.scoring)
-        triples = zip(chunk.queries, scores, states, strict=True)
-        found = [replace(prediction_of(query, memory.iteration, each), states=h.numpy()) for query, each, h in triples]
-        by_memory.append(found)
-    for memory, of_memory in () if layers else zip(memories, _measured(engine, memories, chunk), strict=True):
+    for memory, of_memory in zip(memories, _measured(engine, memories, chunk, layers), strict=True):
         pairs = zip(chunk.queries, of_memory, strict=True)
         by_memory.append(
-            [replace(prediction_of(query, memory.iteration, scores), by_head=found) for query, (scores, found) in pairs]
+            [replace(prediction_of(query, memory.iteration, scores), **more) for query, (scores, more) in pairs]
         )
     count = len(members[0])
     return [averaged(by_memory[place::count]) for place in range(count)]
 
 
 def _measured(
-    engine: Engine, memories: Sequence[Memory], chunk: Chunk
-) -> Iterator[list[tuple[Scores, dict[str, float] | None]]]:
-    """For each memory, the scores of every query, and those of the memory's head, if it stores one.
+    engine: Engine, memories: Sequence[Memory], chunk: Chunk, layers: Sequence[int]
+) -> Iterator[list[tuple[Scores, dict[str, Any]]]]:
+    """For each memory, the scores of every query, with its states, or the scores of the memory's head, if it has one.
 
     A head has no scores for a query whose candidates are not the memory's labels.
     """
+    if layers:
+        for memory in memories:
+            of_memory, states = observe_each(engine, memory, chunk.plan, layers, chunk.scoring)
+            yield [(each, {"states": state.numpy()}) for each, state in zip(of_memory, states, strict=True)]
+        return
     heads = [memory.head for memory in memories]  # if not in use, only some members may have one
     if not any(heads) or chunk.scoring.of_parts:
         for of_memory in score_each(engine, memories, chunk.plan, chunk.scoring):
-            yield [(scores, None) for scores in of_memory]
+            yield [(scores, {}) for scores in of_memory]
         return
     for memory, head in zip(memories, heads, strict=True):
-        layers = () if head is None else head.layers
-        of_memory, states = observe_each(engine, memory, chunk.plan, layers, chunk.scoring)
+        of_head = () if head is None else head.layers
+        of_memory, states = observe_each(engine, memory, chunk.plan, of_head, chunk.scoring)
         found: dict[int, dict[str, float]] = {}
         if head is not None:
             places = [n for n, query in enumerate(chunk.queries) if {*query.candidates} == {*head.weights}]
@@ -226,7 +226,7 @@ def _measured(
             logs = [[scores[label] for label in head.weights] for scores in named]
             if places:
                 found = dict(zip(places, head_scores(head, [states[n] for n in places], logs), strict=True))
-        yield [(scores, found.get(n)) for n, scores in enumerate(of_memory)]
+        yield [(scores, {"by_head": found.get(n)}) for n, scores in enumerate(of_memory)]
 
 
 def _tokenized(
