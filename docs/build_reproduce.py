@@ -7,23 +7,26 @@ computed by arithmetic alone, so that every machine writes the same.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from pages import ROOT, write_or_check
 
 from deepthink_cli.experiments.crossing import cross_study, run_tasks, shown
-from deepthink_cli.experiments.estimate import amount_of, lengths_of
 from deepthink_cli.experiments.experiment import Experiment
 from deepthink_cli.experiments.study import OpenedStudy, open_study, packaged
 from deepthink_cli.io.documents import read_document
 from deepthink_cli.model.options import ModelOptions
+from deepthink_cli.tasks.files import example_query
+from deepthink_cli.tasks.format import Task
+from deepthink_cli.tasks.splits import protocol_name
 from deepthink_cli.techniques.together import COPIES
 
 PAGE = ROOT / "docs" / "reproduce.md"
 TABLES = re.compile(r"(<!-- (studies|models) -->\n).*?(<!-- /\2 -->)", re.DOTALL)
 KNOWN = read_document(Path(__file__).parent / "models.yaml").values
 SPEEDS = {2: 100e12, 4: 10e12}  # operations a second that are assumed in 16 bits and in float32
+CHARACTERS = 4  # of English text in a token, about
 OPERATIONS = 2  # for each parameter and token: a multiplication and an addition
 ORDER = ("table1", "table2", "table3", "mmlu-categories", "shots", "seeds-and-orders", "eta", "official-recipe")
 
@@ -84,6 +87,35 @@ def _known(options: ModelOptions) -> dict[str, float]:
 def _longest(run: Experiment) -> float:
     """The tokens of the longest demonstrations of a run."""
     return max((run.shots[0] or task.shots) * lengths_of(task)[0] for task in run_tasks(run.tasks))
+
+
+def amount_of(runs: Iterable[Experiment]) -> tuple[int, int, float]:
+    """Rows, inputs to score and tokens to read by the definitions of tasks, for which an example stands."""
+    rows, inputs, tokens = zip(*(_of_task(run, task) for run in runs for task in run_tasks(run.tasks)), strict=True)
+    return sum(rows), sum(inputs), sum(tokens)
+
+
+def _of_task(options: Experiment, task: Task) -> tuple[int, int, float]:
+    demonstration, scored = lengths_of(task)
+    protocol = task.protocols[protocol_name(task, options.protocols[0])]
+    known = protocol.sample or protocol.rows
+    assert known is not None, f"{task.name}: say in the task how many rows it has"
+    rows, inputs, read = 0, 0, 0.0
+    for technique in options.chosen_techniques:
+        passes = (1 + (options.scored[-1] - 1) * len(options.rules)) * technique.members
+        rows += options.rows_of_job(technique)
+        inputs += options.scorings(min(known, options.limit or known), technique.members, options.points(technique))
+        read += passes * (options.shots[0] or task.shots) * demonstration
+    jobs = len(options.seeds) * max(1, len(options.demos_by))
+    return jobs * rows, jobs * inputs, jobs * (read + inputs * scored)
+
+
+def lengths_of(task: Task) -> tuple[float, float]:
+    """About the tokens of one demonstration and of one scored input with all candidates, by the task's example."""
+    query = example_query(task, task.name)
+    demonstration = task.prompt.demonstrations([(query.text, query.gold or query.candidates[0])])
+    scored = len(task.prompt.query(query.text)) + sum(map(len, query.candidates))
+    return len(demonstration) / CHARACTERS, scored / CHARACTERS
 
 
 def _hours(hours: float) -> str:
