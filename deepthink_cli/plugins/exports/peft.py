@@ -37,8 +37,8 @@ def export(export: Export) -> None:
 def write_peft(memory: Memory, directory: str | Path, name: str = "this memory") -> None:
     """Write a memory as a prefix adapter: `adapter_config.json` and `adapter_model.safetensors`.
 
-    The folder is complete or absent. Raises InputError, prefixed with `name`, for a memory that PEFT cannot hold and for
-    a folder that holds files, and DeepThinkError if the write fails.
+    The folder is complete or absent. Raises InputError, prefixed with `name`, for a memory that PEFT cannot hold and
+    for a folder that holds files, and DeepThinkError if the write fails.
     """
     provenance = memory.provenance
     if provenance is None:

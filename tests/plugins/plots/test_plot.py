@@ -12,7 +12,6 @@ from scipy.stats import sem
 from scipy.stats import t as t_distribution
 
 from deepthink_cli.cli.main import run
-from deepthink_cli.errors import InputError
 from deepthink_cli.experiments.results import Result
 from deepthink_cli.experiments.study import Origin
 from deepthink_cli.plugins.plots.figures import DIFFERENCE, curves, differences_from_first
