@@ -22,7 +22,7 @@ from helpers.said import Captured
 from deepthink_cli.cli import main
 
 CORPUS = Path(__file__).parent.parent / "corpus"
-KINDS = {"configs": 90, "demonstrations": 141, "inputs": 54, "studies": 62, "tasks": 127}
+KINDS = {"configs": 90, "demonstrations": 139, "inputs": 54, "studies": 62, "tasks": 127}
 # What pydantic would say; messages are in the words of this program.
 PYDANTIC = r"(Value|Assertion) error|Input should|Field required|String should|Extra inputs|Unexpected keyword|pydantic"
 DEMOS, MEMORY, OUT = "given.jsonl", "given.safetensors", "out.jsonl"
