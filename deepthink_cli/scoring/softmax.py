@@ -37,12 +37,6 @@ def log_share(score: float, scores: Iterable[float]) -> float:
     return score - best - math.log(sum(math.exp(value - best) for value in values))
 
 
-def log_sum(scores: Iterable[float]) -> float:
-    """The log of the summed probabilities of candidates, from their scores: log sum exp(scores), in nats."""
-    values = list(scores)
-    return values[0] - log_share(values[0], values)
-
-
 def softmax(scores: Any) -> Floats:
     """The shares (..., C) of candidates, from their scores in nats."""
     import numpy as np
