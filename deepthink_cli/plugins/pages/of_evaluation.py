@@ -104,6 +104,7 @@ def _settings(report: EvaluationReport) -> dict[str, str]:
         "protocol": report.protocol or "none",
         "scoring": str(report.scorer.scoring),
         "calibration": ", ".join(report.calibrate) or "none",
+        "ensemble": ", ".join(report.ensemble) or "none",
         "seconds": f"{report.seconds:.1f}",
     }
 
