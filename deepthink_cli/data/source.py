@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import codecs
 import glob
-import gzip
 import io
 import os
 import stat
 import sys
 import tempfile
-import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -242,15 +240,12 @@ class _Decompressed(io.RawIOBase):
     """
 
     def __init__(self, stream: io.BufferedReader, kind: Compression, name: str) -> None:
+        import pyarrow
+
         self.kind, self.name, self.count = kind, name, 0
         status = os.fstat(stream.fileno())
         self.most = _MAX_BYTES + _MAX_RATIO * status.st_size if stat.S_ISREG(status.st_mode) else None
-        if kind == "gzip":
-            self.content: Any = gzip.GzipFile(fileobj=stream)
-        else:
-            import pyarrow
-
-            self.content = pyarrow.CompressedInputStream(stream, "zstd")
+        self.content = pyarrow.CompressedInputStream(stream, kind)
 
     def readable(self) -> bool:
         return True
@@ -259,7 +254,7 @@ class _Decompressed(io.RawIOBase):
         view = memoryview(buffer)
         try:
             data = self.content.read(len(view))
-        except (EOFError, OSError, zlib.error) as error:
+        except OSError as error:
             reason = " ".join(str(error).split())
             raise InputError(f"{self.name}: damaged {self.kind} data ({reason}); copy or compress it again") from error
         self.count += len(data)
