@@ -91,16 +91,18 @@ def limits_of(config: PretrainedConfig) -> Limits:
 def check_pass(limits: Limits, tokens: int, past: int, start: int, model: str) -> None:
     """Raise InputError unless a pass of `tokens` at positions `start` onward, after `past` keys, fits the model."""
     if limits.relative and start != past:
-        raise InputError(
-            f"restarted positions: {model} has no positions to restart: they follow from the number of earlier tokens; "
-            "use continued"
-        )
+        raise _no_restart(model)
     bounds = ((limits.positions, start + tokens), (limits.keys, past + tokens))
     if any(bound is not None and needed > bound for bound, needed in bounds):
         raise InputError(
             f"too long: {tokens} tokens after {past} of memory, {model} holds {limits.max_tokens()} "
             f"({limits.reason()}); give fewer or shorter demonstrations"
         )
+
+
+def _no_restart(model: str) -> InputError:
+    reason = f"{model} has no positions to restart: they follow from the number of earlier tokens (as with ALiBi)"
+    return InputError.of("positions", "restarted", f"{reason}; use continued")
 
 
 def remaining_tokens(limits: Limits, length: int, tokens: int) -> int | None:
@@ -143,12 +145,7 @@ def check_fit(
     The number of tokens L in the message is exact up to `MAX_TEXT` characters, and a lower bound beyond.
     """
     if positions == "restarted" and limits.relative:
-        raise InputError.of(
-            "positions",
-            "restarted",
-            f"{model} has no positions to restart: they follow from the number of earlier tokens (as with "
-            "ALiBi); use continued",
-        )
+        raise _no_restart(model)
     count, largest = len(demonstrations.examples), limits.largest(positions, iterations)
     if largest is None:
         return

@@ -148,7 +148,7 @@ def test_a_reading_that_does_not_fit_is_an_error_and_no_crash(models: Models) ->
 def test_a_reading_cannot_restart_where_there_are_no_positions(models: Models) -> None:
     engine = load_model(str(models("bloom")))
     history = read(engine, [5, 6, 7])
-    with pytest.raises(InputError, match=r"restarted positions: .* has no positions to restart"):
+    with pytest.raises(InputError, match=r"positions restarted: .* has no positions to restart"):
         read(engine, [5, 6, 7], history, start=0)
 
 
