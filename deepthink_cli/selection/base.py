@@ -121,34 +121,24 @@ class Choice:
     ordered: bool = False
 
 
-class Choose(Protocol):
-    """A function that chooses demonstrations; `options` are given to it if its method has any."""
-
-    def __call__(self, pool: Pool, shots: int, draw: random.Random, **options: Any) -> Choice:
-        """Choose `shots` rows of the pool, which has at least as many.
-
-        Randomness comes only from `draw`, so that a seed always chooses the same rows. Raises InputError if the method
-        cannot choose so many rows.
-        """
-        ...
-
-
 @dataclass(frozen=True)
 class SelectionMethod:
     """A selection method, as `deepthink list selections` shows it.
 
-    `choose` is the function, or the place of one (`module:function`). `reads` are the parts of the pool that it
-    needs; a method that reads none needs no model. For a `balanced` pool, a method that `balances` chooses equal
-    numbers of every label itself; any other method is applied to the rows of every label separately. A method that
-    is `balanced_by_default` chooses so unless asked otherwise, as its source does. `cost` is in passes of the
-    model. A method `in_file_order` gets the rows in the order of their file, not of their content. A method that
-    does not `draw` chooses the same rows for every seed. `options` are the method's own options, all with defaults;
-    `choose` gets them by name. A method that reads trials balances itself, and has in `trials` the class that makes
-    them, or its place: with an engine, the rows, the template, the labels, the conversation, the cache and the
-    receiver of progress.
+    `choose` is a function, or the place of one (`module:function`), of the pool, the number of rows, a `random.Random`
+    and the method's own options by name. It chooses so many rows of the pool, which has at least as many, or raises
+    InputError. Its randomness comes only from the given one, so that a seed always chooses the same rows.
+
+    `reads` are the parts of the pool that it needs; a method that reads none needs no model. For a `balanced` pool, a
+    method that `balances` chooses equal numbers of every label itself; any other method is applied to the rows of every
+    label separately. A method that is `balanced_by_default` chooses so unless asked otherwise, as its source does.
+    `cost` is in passes of the model. A method `in_file_order` gets the rows in the order of their file, not of their
+    content. A method that does not `draw` chooses the same rows for every seed. `options` are the method's own options,
+    all with defaults. A method that reads trials balances itself, and has in `trials` the class that makes them, or its
+    place: with an engine, the rows, the template, the labels, the conversation, the cache and the receiver of progress.
     """
 
-    choose: Choose | Callable[..., Choice] | str
+    choose: Callable[..., Choice] | str
     summary: str
     source: str
     reads: tuple[Reads, ...] = ()
