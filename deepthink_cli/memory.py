@@ -110,10 +110,6 @@ class Memory:
             [torch.cat(each, dim=1) for each in zip(self.values, *(other.values for other in others), strict=True)],
         )
 
-    def first(self, length: int) -> Memory:
-        """The first `length` tokens of this memory, as views of its tensors."""
-        return self.tokens(0, length)
-
     def tokens(self, start: int, stop: int) -> Memory:
         """The tokens from `start` to before `stop`, as views of this memory's tensors."""
         return self._with(

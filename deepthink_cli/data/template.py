@@ -33,7 +33,7 @@ class Template:
     tokens: TokensName = "prompt"
 
     def __post_init__(self) -> None:
-        names = [name for _, name in _parsed(self.pattern) if name is not None]
+        names = self.fields
         if len(names) < 2:
             reason = "needs a text field and a label field, as in 'Review: {text}\\nSentiment: {label}'"
             raise InputError.of("template", repr(self.pattern), reason)
@@ -62,7 +62,7 @@ class Template:
     @property
     def fields(self) -> tuple[str, ...]:
         """Names of all fields, in order."""
-        return _fields(self.pattern)
+        return tuple(name for _, name in _parsed(self.pattern) if name is not None)
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -124,11 +124,6 @@ def _parsed(pattern: str) -> tuple[tuple[str, str | None], ...]:
             reason = f"{{{written}}} is not a field name; use one without . : ! [ ] or braces"
             raise InputError.of("template", repr(pattern), reason)
     return tuple((literal, name) for literal, name, _, _ in parsed)
-
-
-@lru_cache(maxsize=256)
-def _fields(pattern: str) -> tuple[str, ...]:
-    return tuple(name for _, name in _parsed(pattern) if name is not None)
 
 
 def _plain(name: str) -> bool:

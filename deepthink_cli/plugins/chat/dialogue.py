@@ -92,7 +92,7 @@ class Dialogue:
     def _keep(self, ids: tuple[int, ...]) -> int:
         """Keep the part of the past that begins as `ids` do; returns the number of these tokens."""
         start = common_length(self._read, ids)
-        self._past, self._read = self._past.first(self.length + start), ids[:start]
+        self._past, self._read = self._past.tokens(0, self.length + start), ids[:start]
         return start
 
     def _fitted(self, question: str) -> tuple[tuple[int, ...], int]:
