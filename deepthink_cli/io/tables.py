@@ -9,12 +9,12 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, TextIO
 
 from deepthink_cli.errors import InputError
-from deepthink_cli.io.atomic import replacing
+from deepthink_cli.io.atomic import replacing, writing
 from deepthink_cli.io.text import json_line
 
 Kind = Literal["text", "integer", "number", "boolean"]
@@ -56,8 +56,12 @@ def writing_rows(
     of the file. Raises InputError as `check_suffix` does.
     """
     check_suffix(path, field)
-    with replacing(path, field) as temporary, _writer(path, temporary, columns or {}, about or {}) as write:
-        yield write
+    if _suffix(path) == ".parquet":
+        with replacing(path, field) as temporary, _parquet(temporary, columns or {}, about or {}) as write:
+            yield write
+    else:
+        with writing(path, field) as file:
+            yield _text_writer(file, _suffix(path), columns or {})
 
 
 def kind_of(value: Any) -> Kind:
@@ -113,33 +117,10 @@ def _divide(name: str, value: Any, columns: Columns, cells: dict[str, Any]) -> N
             _divide(whole, inner, columns, cells)
 
 
-def _writer(
-    path: str | Path, temporary: Path, columns: Columns, about: Mapping[str, str]
-) -> AbstractContextManager[Write]:
-    match _suffix(path):
-        case ".csv":
-            return _separated(temporary, columns, ",")
-        case ".tsv":
-            return _separated(temporary, columns, "\t")
-        case ".parquet":
-            return _parquet(temporary, columns, about)
-    return _json_lines(temporary)
-
-
-def _text_file(path: Path) -> TextIO:
-    return open(path, "w", encoding="utf-8", newline="")
-
-
-@contextmanager
-def _json_lines(path: Path) -> Iterator[Write]:
-    with _text_file(path) as file:
-        yield lambda rows: file.writelines(map(json_line, rows))
-
-
-@contextmanager
-def _separated(path: Path, columns: Columns, delimiter: str) -> Iterator[Write]:
-    with _text_file(path) as file:
-        yield separated(file, columns, delimiter)
+def _text_writer(file: TextIO, suffix: str, columns: Columns) -> Write:
+    if suffix in TABLES:
+        return separated(file, columns, "," if suffix == ".csv" else "\t")
+    return lambda rows: file.writelines(map(json_line, rows))
 
 
 def separated(file: TextIO, columns: Columns, delimiter: str) -> Write:
