@@ -8,13 +8,13 @@ from functools import partial
 from deepthink_cli.data.formats.columns import parquet_rows
 from deepthink_cli.data.formats.json import json_rows
 from deepthink_cli.data.formats.lines import FIELD, text_rows
-from deepthink_cli.data.formats.tables import csv_rows, tsv_rows
+from deepthink_cli.data.formats.tables import table_rows
 from deepthink_cli.data.source import FormatName, Row, RowSource, check_path
 from deepthink_cli.errors import InputError, Problems
 
 _READERS: dict[FormatName, Callable[[RowSource], Iterator[Row | InputError]]] = {
-    "csv": csv_rows,
-    "tsv": tsv_rows,
+    "csv": table_rows,
+    "tsv": table_rows,
     "jsonl": json_rows,
     "json": json_rows,
     "parquet": parquet_rows,

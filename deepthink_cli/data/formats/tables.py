@@ -20,26 +20,15 @@ _QUOTED = re.compile(r'"[^"]*("|$)')
 _csv_limit = Lock()
 
 
-def csv_rows(source: RowSource) -> Iterator[Row | InputError]:
-    """Rows of comma-separated cells, or of semicolon-separated cells if the header has semicolons and no comma.
+def table_rows(source: RowSource) -> Iterator[Row | InputError]:
+    """Rows of CSV, whose cells are separated by commas, or by semicolons if the header has them alone; and of TSV.
 
-    Raises InputError for a header with both, outside of quotation marks, and for a header with tabs and neither.
+    Raises InputError for a header in which other separators stand, outside of quotation marks, and in TSV for a quoted
+    cell with tabs and line breaks: its marks are probably text, as in most TSV.
     """
-    yield from _rows(source, COMMA)
-
-
-def tsv_rows(source: RowSource) -> Iterator[Row | InputError]:
-    """Rows of tab-separated cells. Raises InputError for a header with commas or semicolons and no tab.
-
-    Also raises InputError for a quoted cell with tabs and line breaks: its marks are probably text, as in most TSV.
-    """
-    yield from _rows(source, TAB)
-
-
-def _rows(source: RowSource, expected: str) -> Iterator[Row | InputError]:
     with opened(source) as stream:
         text = io.TextIOWrapper(stream, encoding="utf-8-sig", errors="surrogateescape", newline="")
-        yield from _table(source, _Lines(text, source.name), expected)
+        yield from _table(source, _Lines(text, source.name), TAB if source.row_format == "tsv" else COMMA)
 
 
 def _table(source: RowSource, lines: _Lines, expected: str) -> Iterator[Row | InputError]:
