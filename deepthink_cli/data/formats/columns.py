@@ -22,19 +22,12 @@ _BATCH = 256  # rows
 
 def parquet_rows(source: RowSource) -> Iterator[Row | InputError]:
     """The rows of a Parquet file, or of several files one after another, batch by batch."""
-    parts = [replace(source, path=part) for part in source.parts]
-    if not parts:
-        yield from _parquet_rows(source)
-        return
+    parts = [replace(source, path=part) for part in source.parts] or [source]
     _check_alike(parts)
-    yield from _parquet_rows(parts[0])
-    for part in parts[1:]:
-        yield from _parquet_rows(replace(part, tell=silent))  # the first file's notes are for all files
-
-
-def _parquet_rows(source: RowSource) -> Iterator[Row | InputError]:
-    with _parquet(source) as table:
-        yield from _rows(source, table.schema_arrow, table.iter_batches(batch_size=_BATCH))
+    for number, part in enumerate(parts):
+        told = replace(part, tell=silent) if number else part  # the first file's notes are for all files
+        with _parquet(told) as table:
+            yield from _rows(told, table.schema_arrow, table.iter_batches(batch_size=_BATCH))
 
 
 @contextmanager
@@ -53,12 +46,12 @@ def _parquet(source: RowSource) -> Iterator[ParquetFile]:
 def _check_alike(parts: Sequence[RowSource]) -> None:
     """Raise InputError, a line for each, for files whose columns or classes differ from the first file's."""
     schemas: list[Schema] = []
-    for part in parts:
+    for part in parts if len(parts) > 1 else ():
         with _parquet(part) as table:
             schemas.append(table.schema_arrow)
-    first, problems = schemas[0], Problems()
+    problems = Problems()
     for part, schema in zip(parts[1:], schemas[1:], strict=True):
-        if not schema.equals(first) or class_names(schema) != class_names(first):
+        if not schema.equals(schemas[0]) or class_names(schema) != class_names(schemas[0]):
             shown = ", ".join(f"{each.name} {each.type}" for each in schema)
             problems.add(Problem(f"its columns are not those of {parts[0].path}: {shortened(shown)}", place=part.path))
     problems.raise_any()
