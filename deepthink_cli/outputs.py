@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -49,7 +49,7 @@ def check_run_apart(folder: Path, read: Paths) -> None:
     check_folder(folder)
     written = {_number(path) for path in (folder, *folder.glob("*"), *folder.glob("*/*"))} - {None}
     for source in read:
-        around = (source, *Path(os.path.realpath(source)).parents, *_files(source))
+        around = (source, *Path(os.path.realpath(source)).parents)
         if any(_number(path) in written for path in around):
             reason = f"holds {RowSource(str(source)).name}, which this command reads; name a new folder"
             raise InputError.of("output", folder, reason)
@@ -77,13 +77,7 @@ def _refuse_runs(around: Iterable[Path], runs: Collection[Path], named: Problem,
 def _lies_in(target: Path, folder: str | Path) -> bool:
     """Whether an existing file is inside a folder, or a link in the folder points to it."""
     below = _number(folder) in map(_number, target.parents)
-    return below or _number(target) in map(_number, _files(folder))
-
-
-def _files(path: str | Path) -> Iterator[Path]:
-    """The entries of a folder; empty for a file."""
-    if os.path.isdir(path):
-        yield from Path(path).iterdir()
+    return below or _number(target) in map(_number, Path(folder).iterdir())
 
 
 def _number(path: str | Path) -> tuple[int, int] | None:
