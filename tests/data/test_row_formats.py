@@ -270,42 +270,23 @@ def test_a_small_compressed_file_of_very_many_rows_is_refused(
             pass
 
 
-def read(path: Path, content: str | bytes) -> list[Row]:
-    path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    return list(read_rows(str(path)))
-
-
-def refused_rows(path: Path, content: str | bytes) -> str:
-    with pytest.raises(InputError) as caught:
-        read(path, content)
-    return str(caught.value)
-
-
-@pytest.fixture
-def jsonl(tmp_path: Path) -> Path:
-    return tmp_path / "rows.jsonl"
-
-
-@pytest.fixture
-def table_file(tmp_path: Path) -> Path:
-    return tmp_path / "rows.csv"
-
-
 @pytest.mark.parametrize("character", ["\u2028", "\u2029", "\u0085"])
-def test_an_unusual_line_separator_inside_a_row_does_not_split_it(jsonl: Path, character: str) -> None:
-    row = json.dumps({"text": f"one{character}two"}, ensure_ascii=False)
-    assert [row.fields["text"] for row in read(jsonl, f"{row}\n{row}\n")] == [f"one{character}two"] * 2
+def test_an_unusual_line_separator_inside_a_row_does_not_split_it(tmp_path: Path, character: str) -> None:
+    row, path = {"text": f"one{character}two"}, tmp_path / "rows.jsonl"
+    path.write_text((json.dumps(row, ensure_ascii=False) + "\n") * 2, encoding="utf-8")
+    assert fields(str(path)) == [row] * 2
 
 
 @pytest.mark.parametrize("suffix", [".jsonl", ".ndjson", ".json", ".JSONL", ""])
 def test_every_name_of_json_lines_is_read_as_json_lines(tmp_path: Path, suffix: str) -> None:
-    assert read(tmp_path / f"rows{suffix}", '{"a": 1}\n')[0].fields == {"a": 1}
+    (tmp_path / f"rows{suffix}").write_text('{"a": 1}\n')
+    assert fields(str(tmp_path / f"rows{suffix}")) == [{"a": 1}]
 
 
-def test_of_very_many_mistakes_twenty_are_shown_and_the_others_counted(jsonl: Path) -> None:
-    jsonl.write_text("wrong\n" * 25)
+def test_of_very_many_mistakes_twenty_are_shown_and_the_others_counted(tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_text("wrong\n" * 25)
     problems = Problems()
-    assert list(read_rows(str(jsonl), problems)) == []
+    assert list(read_rows(str(tmp_path / "rows.jsonl"), problems)) == []
     with pytest.raises(InputError) as caught:
         problems.raise_any()
     assert len(caught.value.messages) == 21
@@ -320,28 +301,23 @@ def test_a_missing_file_is_named(tmp_path: Path, name: str) -> None:
 
 
 def test_an_unknown_suffix_is_refused_with_those_that_are_known(tmp_path: Path) -> None:
-    message = refused_rows(tmp_path / "rows.xlsx", "PK")
     known = ".jsonl, .ndjson, .json, .csv, .tsv, .parquet, .txt"
-    reason = f"unknown format '.xlsx'; use {known}, or name the format with format"
-    assert message == f"{tmp_path}/rows.xlsx: {reason}"
+    reason = f": unknown format '.xlsx'; use {known}, or name the format with format"
+    assert refusal(tmp_path / "rows.xlsx", b"PK") == reason
 
 
-def test_standard_input_is_read_as_json_lines_and_called_by_its_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "given").write_text('{"a": "é"}\nwrong\n', encoding="utf-8")
-    with open(tmp_path / "given", encoding="utf-8") as given:
-        monkeypatch.setattr(sys, "stdin", given)
-        rows = read_rows("-")
-        assert next(rows) == Row({"a": "é"}, "standard input:1")
-        with pytest.raises(InputError, match=r"^standard input:2: not JSON"):
-            next(rows)
+def test_standard_input_is_read_as_json_lines_and_called_by_its_name(typed: Callable[[bytes], object]) -> None:
+    typed('{"a": "é"}\nwrong\n'.encode())
+    rows = read_rows("-")
+    assert next(rows) == Row({"a": "é"}, "standard input:1")
+    with pytest.raises(InputError, match=r"^standard input:2: not JSON"):
+        next(rows)
 
 
 @pytest.mark.parametrize("rows_before", [0, 1, 3000])
-def test_a_csv_in_latin_1_is_named_with_the_line_of_the_wrong_byte(table_file: Path, rows_before: int) -> None:
-    message = refused_rows(table_file, b"text,label\n" + b"good,yes\n" * rows_before + b"caf\xe9,no\n")
-    assert message == f"{table_file}:{rows_before + 2}: not UTF-8 (byte 0xe9); save the file as UTF-8"
+def test_a_csv_in_latin_1_is_named_with_the_line_of_the_wrong_byte(tmp_path: Path, rows_before: int) -> None:
+    message = refusal(tmp_path / "rows.csv", b"text,label\n" + b"good,yes\n" * rows_before + b"caf\xe9,no\n")
+    assert message == f":{rows_before + 2}: not UTF-8 (byte 0xe9); save the file as UTF-8"
 
 
 def test_parquet_rows_are_numbered_through_all_batches(tmp_path: Path) -> None:
