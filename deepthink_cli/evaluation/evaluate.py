@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -15,7 +15,7 @@ from deepthink_cli.calibration.bounded import SHOWN, Bound, bound
 from deepthink_cli.calibration.calibrator import RowCalibrator
 from deepthink_cli.calibration.notes import check_count, check_supported, skipping, warn_of_one_label
 from deepthink_cli.calibration.registry import NONE, STORED
-from deepthink_cli.data.examples import Query, Skipped
+from deepthink_cli.data.examples import Skipped
 from deepthink_cli.data.same_input import is_among
 from deepthink_cli.data.source import RowSource
 from deepthink_cli.engine.base import Engine
@@ -196,12 +196,8 @@ def evaluated(
         if observe is not None:
             observe(row)
     if not counted:
-        raise _nothing(rows, message)
+        raise InputError(f"{rows.split}: no row can be evaluated; the first: {message}")
     tell_of_truncated(truncated, tell)
-
-
-def _nothing(rows: EvaluatedRows, message: str) -> InputError:
-    return InputError(f"{rows.split}: no row can be evaluated; the first: {message}")
 
 
 def _scored(loaded: Loaded, rows: EvaluatedRows, skip: bool, tell: Tell) -> Iterator[Prediction | Skipped]:
@@ -212,20 +208,11 @@ def _scored(loaded: Loaded, rows: EvaluatedRows, skip: bool, tell: Tell) -> Iter
             loaded.engine, loaded.members[0], rows.free, rows.queries, loaded.scorer.scoring, tell, progress
         )
     progress = Progress("evaluating", 0, rows.count)
-    usable = _usable(loaded, rows, skip)
-    parts = loaded(usable, size=EVALUATED, skip=_skipped(skip), progress=progress, tell=tell)
+    usable = skipping(rows.queries, loaded.scorer.row_check(loaded.engine)) if skip else rows.queries
+    reasons = EVERY_REASON if skip else UNSCORABLE  # the latter any memory has
+    parts = loaded(usable, size=EVALUATED, skip=reasons, progress=progress, tell=tell)
     by_rows = RowCalibrator(loaded.scorer.calibrate, loaded.scorer.demonstrations.labels)
     return chain.from_iterable(by_rows.corrected(parts, together=True))
-
-
-def _usable(loaded: Loaded, rows: EvaluatedRows, skip: bool) -> Iterable[Query | Skipped]:
-    """The queries of the rows; with `skip`, a row that a calibration does not support becomes `Skipped`."""
-    return skipping(rows.queries, loaded.scorer.row_check(loaded.engine)) if skip else rows.queries
-
-
-def _skipped(skip: bool) -> Collection[str]:
-    """The reasons for which rows are skipped: without `skip`, only the reasons that any memory has."""
-    return EVERY_REASON if skip else UNSCORABLE
 
 
 def _warn(report: EvaluationReport, tell: Tell) -> None:

@@ -37,18 +37,12 @@ def shortcomings(jobs: Sequence[JobResults]) -> list[str]:
 
 def _incomplete(jobs: Sequence[JobResults]) -> list[str]:
     """Jobs that lack rows of other jobs of their arm, or seeds of other tasks."""
-    names = varying([job.arm for job in jobs])
     seeds_of: dict[tuple[Arm, str, str], list[Seed]] = {}
     for arm, task, seed, state in _gaps(jobs):
         seeds_of.setdefault((arm, task, state), []).append(seed)
-    tasks_of: dict[tuple[Arm, str, str], list[str]] = {}
-    for (arm, task, state), seeds in seeds_of.items():
-        tasks_of.setdefault((arm, _listed(seeds), state), []).append(task)
-    items = [
-        f"{_listed([arm.label(names, short=True), *tasks, listed])}: {state}"
-        for (arm, listed, state), tasks in tasks_of.items()
-    ]
-    return ["Incomplete jobs, omitted if rows that the table needs are missing: " + "; ".join(items)] if items else []
+    found = [(arm, task, f"{_listed(seeds)}: {state}") for (arm, task, state), seeds in seeds_of.items()]
+    listed = _by_arm_and_task(jobs, found)
+    return [f"Incomplete jobs, omitted if rows that the table needs are missing: {listed}"] if found else []
 
 
 def _without_baseline(jobs: Sequence[JobResults]) -> list[str]:
@@ -59,7 +53,7 @@ def _without_baseline(jobs: Sequence[JobResults]) -> list[str]:
         (True, "plain in-context learning", "--technique deep-thinking --at 1"),
         (False, "T = 1", "--at 1"),
     ):
-        found = [(job, str(job.seed)) for job in missing if job.arm.is_compared_with_plain is is_plain]
+        found = [(job.arm, job.task, str(job.seed)) for job in missing if job.arm.is_compared_with_plain is is_plain]
         if found:
             lines.append(
                 f"No baseline, because there are no rows of {what} with the same demonstrations; to add them, repeat "
@@ -73,8 +67,11 @@ def _same_seeds(jobs: Sequence[JobResults]) -> list[str]:
     same: dict[tuple[Arm, str, str], list[JobResults]] = {}
     for job in jobs:
         same.setdefault((job.arm, job.task, job.demonstrations), []).append(job)
-    found = [(jobs_of_one[0], " = ".join(str(job.seed) for job in jobs_of_one)) for jobs_of_one in same.values()]
-    repeated = [(job, seeds) for job, seeds in found if " = " in seeds]
+    repeated = [
+        (arm, task, " = ".join(str(job.seed) for job in of_one))
+        for (arm, task, _), of_one in same.items()
+        if len(of_one) > 1
+    ]
     if not repeated:
         return []
     return [
@@ -91,22 +88,22 @@ def _paired(jobs: Sequence[JobResults]) -> list[str]:
         if compared is not None and compared.baseline is not None and compared.answers is not None:
             both, most = len(compared.answers[0]), max(compared.result.n, compared.baseline.n)
             if both < most:
-                found.append((job, f"{job.seed} {both} of {most}"))
+                found.append((job.arm, job.task, f"{job.seed} {both} of {most}"))
     return [f"Compared on the inputs that both have: {_by_arm_and_task(jobs, found)}"] if found else []
 
 
-def _by_arm_and_task(jobs: Sequence[JobResults], found: Sequence[tuple[JobResults, str]]) -> str:
-    """Jobs with words about each; jobs of an arm and task are together, and so are tasks with the same words."""
+def _by_arm_and_task(jobs: Sequence[JobResults], found: Sequence[tuple[Arm, str, str]]) -> str:
+    """Words about arms and tasks; those of an arm and task are together, and so are tasks with the same words."""
     names = varying([job.arm for job in jobs])
     by_task: dict[tuple[str, str], dict[str, None]] = {}
-    for job, words in found:
-        by_task.setdefault((job.arm.label(names, short=True), job.task), {})[words] = None
+    for arm, task, words in found:
+        by_task.setdefault((arm.label(names, short=True), task), {})[words] = None
     by_words: dict[tuple[str, str], list[str]] = {}
-    for (arm, task), of_task in by_task.items():
-        by_words.setdefault((arm, _listed(of_task)), []).append(task)
+    for (label, task), of_task in by_task.items():
+        by_words.setdefault((label, _listed(of_task)), []).append(task)
     return "; ".join(
-        _listed([arm, *(tasks if len(tasks) <= LARGE else [f"{len(tasks)} tasks"]), words])
-        for (arm, words), tasks in by_words.items()
+        _listed([label, *(tasks if len(tasks) <= LARGE else [f"{len(tasks)} tasks"]), words])
+        for (label, words), tasks in by_words.items()
     )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -211,7 +210,7 @@ def tune(
     header, memory = _make_memory(engine, report, whole, store, output, tell)
     sample = plan.rows.queries[:TIMED]
     began = time.perf_counter()
-    list(_predictions(engine, [memory], sample, plan.rows.scoring))
+    list(predictions(engine, [[memory]], sample, size=len(sample), scoring=plan.rows.scoring))
     return replace(report, header=header, seconds_per_row=(time.perf_counter() - began) / len(sample))
 
 
@@ -319,13 +318,6 @@ def _correction(
     else:
         rows = by_memory(predicted(observed(engine, memories, unread, scoring, method.of_states)))
     return calibrated_by_rows(method, rows, memories, Path(report.plan.rows.name).name, scoring)
-
-
-def _predictions(
-    engine: Engine, memories: Sequence[Memory], rows: Sequence[Query], scoring: Scoring
-) -> Iterator[Prediction]:
-    """The predictions of rows by every memory."""
-    return chain.from_iterable(map(predicted, predictions(engine, [memories], rows, size=len(rows), scoring=scoring)))
 
 
 def _held_out(engine: Engine, report: TuneReport, memory: Memory, scores: HeldOutScores) -> list[Prediction]:
