@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from filelock import FileLock, Timeout
 
@@ -184,8 +184,12 @@ def _refusals(output: Path) -> AbstractContextManager[None]:
     return refusals(Problem.of("output", output), "the same command continues it")
 
 
-# Yields the predictions of the rows after the first `start`, as `Labelling` does.
-Predict = Callable[..., Iterator[list[Prediction | Skipped]]]
+class Predict(Protocol):
+    """Yields the predictions of the rows after the first `start`, as `Labelling` does."""
+
+    def __call__(
+        self, *, start: int = 0, before: Iterable[Sequence[Prediction]] = ()
+    ) -> Iterator[list[Prediction | Skipped]]: ...
 
 
 def write_labels(predict: Predict, output: Path, form: OutputRows, tell: Tell, again: bool = True) -> RowCounts:
