@@ -25,14 +25,27 @@ class Head:
     """A model's output embedding, applied in float32.
 
     A half-precision model rounds its own logits, which causes ties and changes ranks (docs/concepts.md). So its
-    embedding is converted to float32, in slices in every pass. With `in_half`, the factors stay in half precision, and
-    their products, which are exact in float32, are summed in float32; not every device can.
+    embedding is converted to float32, in slices in every pass, or once (`keep_float32`). With `in_half`, the factors
+    stay in half precision, and their products, which are exact in float32, are summed in float32; not every device can.
     """
 
     def __init__(self, embedding: torch.nn.Linear, config: Any, in_half: bool = False) -> None:
         self.embedding = embedding
         self.config = config
         self.in_half = in_half
+        self._kept_VW: Tensor | None = None
+
+    @property
+    def copy_bytes(self) -> int:
+        """The additional bytes that `keep_float32` would take."""
+        weight_VW = self.embedding.weight
+        needed = weight_VW.dtype != torch.float32 and self._kept_VW is None and not self.in_half
+        return 4 * weight_VW.numel() if needed else 0
+
+    def keep_float32(self) -> None:
+        """Keep a float32 copy of the embedding, which must not change afterwards; log-probabilities stay the same."""
+        if self.copy_bytes:
+            self._kept_VW = self.embedding.weight.float()
 
     def __call__(self, hidden_MW: Tensor) -> Tensor:
         """Logits (M, V) in float32 of hidden states."""
@@ -59,7 +72,8 @@ class Head:
         return tokens_PM.gather(0, part_M[None])[0]
 
     def _slices(self, hidden_MW: Tensor) -> Iterator[Tensor]:
-        weight_VW, bias_V = self.embedding.weight, self.embedding.bias
+        weight_VW = self.embedding.weight if self._kept_VW is None else self._kept_VW
+        bias_V = self.embedding.bias
         hidden_MW = hidden_MW.to(weight_VW.device, weight_VW.dtype if self.in_half else torch.float32)
         product = summed_in_float32 if self.in_half else F.linear
         # In slices, so that neither the logits of the whole vocabulary nor a whole float32 embedding exist at once.

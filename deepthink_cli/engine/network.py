@@ -204,6 +204,12 @@ class LanguageModel:
         with self.lock:
             return self._head is not None
 
+    def keep_float32_head(self, most: int) -> None:
+        """Keep a float32 copy of a half-precision model's output embedding if it takes at most `most` bytes."""
+        with self.lock:
+            if self._head is not None and self._head.copy_bytes <= most:
+                self._head.keep_float32()
+
     def check_ids(self, ids: Iterable[int], where: str) -> None:
         """Raise InputError, prefixed with `where`, for a token id beyond the model's embedding."""
         check_known(self.tokenizer, ids, self.known_tokens, self.identity.id, where)

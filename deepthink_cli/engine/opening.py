@@ -8,7 +8,7 @@ from warnings import catch_warnings, simplefilter, warn
 
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.engine.registry import AUTO, check_engine, engine_class
-from deepthink_cli.errors import DeepThinkError, InputError, option
+from deepthink_cli.errors import DeepThinkError, InputError, option, ran_out_of_memory
 from deepthink_cli.events import Detail, Download, Note, Tell, Warn
 from deepthink_cli.io.hub import without_collection
 from deepthink_cli.model.loading import load_network
@@ -78,7 +78,9 @@ def choose_engine(model: LanguageModel, name: str = AUTO, few_rows: bool = False
         found = found_before(model)
         if found is not None:
             model = replace(model, head=found.head)
-        # Before engines, so that engines see the memory that is left.
+        _check_reading(model)
+        # Before engines, so that engines see the memory that is left. Otherwise every pass converts the embedding.
+        model.keep_float32_head(byte_budget(model.device) // 4)
         slow = not few_rows and usual_products_are_slow()
         fast = slow and bool(reorder_weights(model.network.base_model, byte_budget(model.device) // 2))
         if name not in (AUTO, PackedEngine.name):
@@ -101,6 +103,20 @@ def choose_engine(model: LanguageModel, name: str = AUTO, few_rows: bool = False
         if warning is not None:
             warn(warning, RuntimeWarning, stacklevel=3)
         return PaddedEngine(model, reason, warning)
+
+
+def _check_reading(model: LanguageModel) -> None:
+    """Raise InputError, naming the architecture, unless the network can read one token."""
+    try:
+        _ = model.token_bytes
+    except Exception as error:  # a network can fail in any way
+        if isinstance(error, DeepThinkError) or ran_out_of_memory(error):
+            raise
+        reason = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+        raise InputError(
+            f"{model.identity.architecture} cannot read a token ({reason}); choose a model of another architecture, or "
+            "another version of transformers"
+        ) from error
 
 
 def _packed_description(verdict: Verdict, fast_products: bool) -> str:

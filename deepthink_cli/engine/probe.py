@@ -43,10 +43,10 @@ def check_plain_pass(model: LanguageModel, text_ids: Sequence[int], query_ids: S
     """
     name, hint = model.identity.architecture, "choose a model of another architecture"
     compared = _Compared(model, len(query_ids))
+    expected_SN, rounded_SN = _plain(model, compared, [*text_ids, *query_ids])
     try:
-        expected_SN, rounded_SN = _plain(model, compared, [*text_ids, *query_ids])
         actual_SN = _after_memory(model, compared, text_ids, query_ids)
-    except Exception as error:  # an unsupported network or past can fail in any way
+    except Exception as error:  # an unsupported past can fail in any way
         if isinstance(error, DeepThinkError) or ran_out_of_memory(error):
             raise
         reason = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"

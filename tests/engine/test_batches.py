@@ -17,6 +17,7 @@ from queries import DEMOS, QUERIES, SHARED, assert_close, plain_scores, tensors,
 
 from deepthink_cli import Memory, load_model, score
 from deepthink_cli.cli.main import run
+from deepthink_cli.engine import budget
 from deepthink_cli.engine.base import Reading, ScoringPlan
 from deepthink_cli.engine.batches import BatchedEngine
 from deepthink_cli.engine.budget import best_tokens
@@ -154,6 +155,16 @@ def test_on_a_processor_a_wide_model_takes_fewer_tokens_a_pass(models: Models) -
     assert engine.batch_tokens == 1024
     engine.model.network.base_model.add_module("wide", torch.nn.Linear(1, 11_008, device="meta"))
     assert 700 < best_tokens(engine.model) < 800
+
+
+@pytest.mark.parametrize(("free", "kept"), [(2**30, True), (2**12, False)])
+def test_a_float32_copy_of_the_head_is_kept_where_it_takes_a_small_share_of_the_memory(
+    free: int, kept: bool, models: Models, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(budget, "byte_budget", lambda device: free)
+    head = load_model(str(models("llama")), dtype="bfloat16").model._head
+    assert (head.copy_bytes == 0) == kept
+    assert load_model(str(models("llama"))).model._head.copy_bytes == 0  # float32 needs none
 
 
 CUDA = "CUDA out of memory. Tried to allocate 2.50 GiB. GPU 0 has a total capacity of 15.77 GiB of which 1 MiB is free."

@@ -66,11 +66,14 @@ def test_a_model_with_masked_rows_has_its_float32_head_and_its_scale_is_still_ch
     assert float32_head(network, range(1, 9)) is None
 
 
+@pytest.mark.parametrize("kept", [False, True])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_a_half_precision_head_is_as_exact_as_float64_on_the_same_hidden_states(dtype: torch.dtype) -> None:
+def test_a_half_precision_head_is_as_exact_as_float64_on_the_same_hidden_states(dtype: torch.dtype, kept: bool) -> None:
     torch.manual_seed(0)
     head = Head(torch.nn.Linear(64, VOCABULARY).to(dtype), SimpleNamespace())
     hidden = (torch.randn(50, 64) * 8).to(dtype)
+    if kept:
+        head.keep_float32()
     with torch.inference_mode():
         found = head.log_probabilities(hidden, ASKED, TOKENS)
         weight, bias = head.embedding.weight.double(), head.embedding.bias.double()
@@ -97,6 +100,7 @@ def test_factors_stay_in_half_precision_where_the_device_sums_their_products_in_
     monkeypatch.setattr(logits, "summed_in_float32", summed_by_hand)
     head = float32_head(network, range(1, 9))
     assert head.in_half
+    assert head.copy_bytes == 0
     asked, tokens = torch.arange(50), torch.arange(50) % network.config.vocab_size
     with torch.inference_mode():
         expected = without.log_probabilities(hidden, asked, tokens)
