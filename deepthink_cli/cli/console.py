@@ -161,12 +161,6 @@ def _column(pattern: str) -> ProgressColumn:
     return TextColumn(pattern, markup=False)
 
 
-def bar(share: float, low: float, high: float, width: int = 20) -> str:
-    """A bar for `share` on a scale from `low` to `high`."""
-    filled = round(width * (share - low) / (high - low)) if high > low else width
-    return "█" * filled + "·" * (width - filled)
-
-
 def interval_bar(low: float, value: float, high: float, start: float, end: float, width: int) -> str:
     """A value and its interval, drawn on an axis from `start` to `end`, as in `  ├──●──┤   `."""
     left, place, right = (round((width - 1) * (each - start) / (end - start)) for each in (low, value, high))

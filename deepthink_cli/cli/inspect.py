@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from deepthink_cli.artifact.metadata import method_text, origin_lines, prompt_lines, versions_line
 from deepthink_cli.cli.about import about
-from deepthink_cli.cli.console import bar, report, table, write_json
+from deepthink_cli.cli.console import report, table, write_json
 from deepthink_cli.cli.data_options import MemoryFile
 from deepthink_cli.cli.grouped import Without, grouped
 from deepthink_cli.cli.names import flag
@@ -96,14 +96,10 @@ def _drift(metadata: Metadata, details: bool) -> list[Any]:
     if not metadata.drift:
         return [f"no drift: T = 1 is {first_reading(metadata.technique)}"]
     changes = metadata.drift
-    most = max(drift.mean_keys + drift.mean_values for drift in changes.values())
-    by_iteration = [
-        [t, f"{drift.mean_keys:.3%}", f"{drift.mean_values:.3%}", bar(drift.mean_keys + drift.mean_values, 0, most)]
-        for t, drift in changes.items()
-    ]
+    rows = [[t, f"{drift.mean_keys:.3%}", f"{drift.mean_values:.3%}"] for t, drift in changes.items()]
+    by_t = table("drift at T", "keys", "values", rows=rows if details else rows[-READINGS:])
     if not details:
-        return [table("drift at T", "keys", "values", "", rows=by_iteration[-READINGS:])]
-    by_t = table("drift at T", "keys", "values", "", rows=by_iteration)
+        return [by_t]
     last = list(changes)[-1]
     pairs = zip(changes[last].keys, changes[last].values, strict=True)
     by_layer = [[str(layer), f"{keys:.3%}", f"{values:.3%}"] for layer, (keys, values) in enumerate(pairs)]

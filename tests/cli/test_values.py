@@ -12,7 +12,7 @@ import typer
 from helpers.said import Captured
 from typer.testing import CliRunner
 
-from deepthink_cli.cli.console import bar, interval_bar, report, table, write_json
+from deepthink_cli.cli.console import interval_bar, report, table, write_json
 from deepthink_cli.cli.data_options import PromptArguments
 from deepthink_cli.cli.executor_options import place_of
 from deepthink_cli.cli.grouped import Given, Without, grouped
@@ -138,13 +138,6 @@ def test_a_report_neither_wraps_nor_interprets_its_lines(capsys: Captured) -> No
     first, *others = capsys.readouterr().out.splitlines()
     assert first == line
     assert [other.rstrip() for other in others] == ["name           n", "[b]            1", "much longer  100"]
-
-
-@pytest.mark.parametrize(
-    ("share", "drawn"), [(0.5, "·" * 20), (0.75, "█" * 10 + "·" * 10), (1.0, "█" * 20), (0.51, "·" * 20)]
-)
-def test_a_bar_is_filled_in_proportion_to_its_scale(share: float, drawn: str) -> None:
-    assert bar(share, 0.5, 1.0) == drawn
 
 
 @pytest.mark.parametrize(
