@@ -133,11 +133,13 @@ def test_the_hub_and_a_directory_give_the_same_rows(tmp_path: Path, layout: str)
         assert [row.fields for row in ours] == [row.fields for row in hubs]
 
 
-def test_a_data_set_that_cannot_be_loaded_is_named_with_its_split(tmp_path: Path) -> None:
-    (tmp_path / "hub").mkdir()
+def test_a_data_set_that_cannot_be_loaded_is_named_with_its_split_and_what_to_do(tmp_path: Path) -> None:
     path, _ = tiny_task(tmp_path, hub={"path": str(tmp_path / "hub"), "revision": "main"})
-    with pytest.raises(DeepThinkError, match=rf"task tiny: cannot load {tmp_path / 'hub'}, split test: "):
-        list(split_rows(find_task(str(path)), "test", Source()))
+    for _ in range(2):  # without its folder, and with an empty one
+        with pytest.raises(DeepThinkError, match=rf"task tiny: cannot load {tmp_path / 'hub'}, split test: ") as caught:
+            list(split_rows(find_task(str(path)), "test", Source()))
+        assert "; give data_dir DIR with DIR/tiny/test.jsonl" in str(caught.value)
+        (tmp_path / "hub").mkdir(exist_ok=True)
 
 
 def copy_rows(source: Path, target: Path) -> None:
@@ -149,12 +151,6 @@ def copy_rows(source: Path, target: Path) -> None:
         pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), target)
     else:
         write_rows(target, rows)
-
-
-def test_a_hub_that_cannot_be_reached_says_what_to_do(tmp_path: Path) -> None:
-    path, _ = tiny_task(tmp_path, hub={"path": str(tmp_path / "nowhere"), "revision": "main"})
-    with pytest.raises(DeepThinkError, match=r"; give data_dir DIR with DIR/tiny/test\.jsonl"):
-        evaluation_set(find_task(str(path)), "paper", Source())
 
 
 def test_rows_are_cut_out_of_a_text_by_the_tasks_pattern() -> None:
