@@ -39,21 +39,6 @@ def test_an_adapter_is_refused_with_and_without_a_model_beside_it(models: Models
 
 
 @pytest.mark.parametrize(
-    ("family", "name"),
-    [
-        ("mamba", "mamba"),
-        ("rwkv", "rwkv"),
-        ("jamba", "jamba"),
-        ("qwen3_next", "linear_attention"),
-        ("recurrent_gemma", "recurrent"),
-    ],
-)
-def test_models_without_keys_and_values_are_refused_by_name(family: str, name: str) -> None:
-    with pytest.raises(InputError, match=rf"(?i){name}.*Deep-Thinking is undefined there"):
-        limits_of(config(family))
-
-
-@pytest.mark.parametrize(
     ("family", "fields", "iterations", "positions", "largest"),
     [
         ("gpt2", {"n_positions": 1024}, 5, "continued", 512),
@@ -105,20 +90,16 @@ def test_a_hub_model_that_is_not_here_says_so_when_offline(monkeypatch: pytest.M
     assert not needs_download(allowed)
 
 
-def test_a_missing_tokenizer_is_named(models: Models, tmp_path: Path) -> None:
-    shutil.copytree(models("llama"), tmp_path / "model")
-    for file in (tmp_path / "model").glob("tokenizer*"):
+def test_missing_weights_are_not_made_up_and_a_missing_tokenizer_is_named(models: Models, tmp_path: Path) -> None:
+    model = Path(shutil.copytree(models("llama"), tmp_path / "model"))
+    fields = json.loads((model / "config.json").read_text())
+    (model / "config.json").write_text(json.dumps({**fields, "num_hidden_layers": 3}))
+    with pytest.raises(DeepThinkError, match=r"weights are missing, such as model\.layers\.2"):
+        load_model(str(model))
+    for file in model.glob("tokenizer*"):
         file.unlink()
     with pytest.raises(InputError, match="its tokenizer cannot be loaded"):
-        open_model(ModelOptions(model=str(tmp_path / "model")))
-
-
-def test_missing_weights_are_not_made_up(models: Models, tmp_path: Path) -> None:
-    shutil.copytree(models("llama"), tmp_path / "model")
-    fields = json.loads((tmp_path / "model" / "config.json").read_text())
-    (tmp_path / "model" / "config.json").write_text(json.dumps({**fields, "num_hidden_layers": 3}))
-    with pytest.raises(DeepThinkError, match=r"weights are missing, such as model\.layers\.2"):
-        load_model(str(tmp_path / "model"))
+        open_model(ModelOptions(model=str(model)))
 
 
 @pytest.mark.parametrize(

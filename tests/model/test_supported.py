@@ -134,6 +134,11 @@ def test_an_encoder_decoder_and_its_decoder_alone_are_refused(family: str, field
         ("openai-gpt", "takes no keys and values of earlier tokens"),
         ("cpmant", "prompt tokens of its own"),
         ("trocr", "decoder of an encoder-decoder"),
+        ("mamba", ".*Deep-Thinking is undefined there"),
+        ("rwkv", ".*Deep-Thinking is undefined there"),
+        ("jamba", ".*Deep-Thinking is undefined there"),
+        ("qwen3_next", ".*linear_attention.*Deep-Thinking is undefined there"),
+        ("recurrent_gemma", ".*recurrent.*Deep-Thinking is undefined there"),
     ],
 )
 def test_what_cannot_go_on_from_a_memory_is_refused_with_its_reason(family: str, reason: str) -> None:
