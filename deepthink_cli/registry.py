@@ -5,11 +5,13 @@ Options and files write names with parameters as NAME:PARAMETER=VALUE,..., and l
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, ItemsView, Iterator, Mapping, MutableMapping, ValuesView
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from inspect import getdoc
 from logging import getLogger
+from pkgutil import get_data
 from typing import Any, Generic, TypeVar, cast
 
 from deepthink_cli.io.text import printable
@@ -78,6 +80,19 @@ class Registry(MutableMapping[str, T], Generic[T]):
     def source(self, name: str) -> str:
         """The origin of an object, such as a paper: its `source`; empty for another package's object without one."""
         return str(_own(self[name], "source") or "")
+
+    def purpose(self, name: str) -> str | None:
+        """The first line of a function's docstring, or of its module's for another object, without importing it.
+
+        None for an object that another package adds, or that is imported already.
+        """
+        place = self._entries[name]
+        if name in self.added or not isinstance(place, EntryPoint):
+            return None
+        package, _, module = place.module.rpartition(".")
+        source = ast.parse(get_data(package, f"{module}.py") or b"")
+        functions = [each for each in source.body if isinstance(each, ast.FunctionDef) and each.name == place.attr]
+        return (ast.get_docstring(functions[0] if functions else source) or "").partition("\n")[0]
 
     @property
     def own(self) -> list[str]:

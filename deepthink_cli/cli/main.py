@@ -78,6 +78,7 @@ COMMANDS: Registry[Any] = Registry(
     _checked,
 )
 HELP = ["-h", "--help"]
+NO_COMMAND = (*HELP, "--help-all", "--version")  # after these no command is run
 CONTEXT = {"help_option_names": HELP, "max_content_width": 100}
 MESSAGE = 1_000  # maximum length of a message; a value in it may be as long as a file
 
@@ -97,8 +98,8 @@ def _root(
 
 
 @cache
-def program(command: str | None = None) -> Any:
-    """The program with one of its commands, or with all."""
+def program(command: str | None = None, listed: bool = False) -> Any:
+    """The program with one of its commands, or with all; for a list, the commands have only their purpose."""
     app = Program(
         name="deepthink",
         cls=ProgramGroup,
@@ -111,9 +112,23 @@ def program(command: str | None = None) -> Any:
     )
     app.callback()(_root)
     for name in COMMANDS if command is None else [command]:
-        if (found := COMMANDS.get(name)) is not None:
+        found = _purpose(name) if listed else COMMANDS.get(name)
+        if found is not None:
             _add(app, name, found)
     return typer.main.get_command(app)
+
+
+def _purpose(name: str) -> Any:
+    """A stand-in, with the purpose, for a command that is not imported."""
+    purpose = COMMANDS.purpose(name)
+    if purpose is None:
+        return COMMANDS.get(name)
+
+    def command() -> None:
+        pass
+
+    command.__doc__ = purpose
+    return command
 
 
 def _add(app: typer.Typer, name: str, found: Any) -> None:
@@ -167,7 +182,8 @@ def _run(arguments: list[str]) -> int:
         note(f"warning: {line}")
     try:
         called = arguments[0] if arguments and arguments[0] in COMMANDS else None
-        code = program(called)(arguments, prog_name="deepthink", standalone_mode=False, obj=program)
+        listed = bool(arguments) and arguments[0] in NO_COMMAND
+        code = program(called, listed)(arguments, prog_name="deepthink", standalone_mode=False, obj=program)
         if code == ExitCode.INTERRUPTED:  # typer returns this code instead of raising KeyboardInterrupt
             return _interrupted()
         sys.stdout.flush()

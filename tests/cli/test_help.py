@@ -71,6 +71,17 @@ def test_the_help_of_the_program_fits_a_terminal_and_begins_with_which_command_s
 
 
 @pytest.mark.plugins
+def test_the_list_of_commands_is_the_same_before_they_are_imported(capsys: Captured) -> None:
+    code = "import sys; from deepthink_cli.cli.main import run; run(['--help']); print(*sys.modules, file=sys.stderr)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, encoding="utf-8", env={**os.environ, "COLUMNS": "80"}
+    )
+    assert done.stdout == page(capsys, "--help")
+    assert "deepthink_cli.cli.command" in done.stderr.split()
+    assert not {"deepthink_cli.cli.think", "deepthink_cli.plugins.chat.command"} & set(done.stderr.split())
+
+
+@pytest.mark.plugins
 def test_a_command_with_many_options_names_about_ten_that_come_first() -> None:
     for name, options in OPTIONS.items():
         assert bool(first(name)) == (len(options) > MAX_OPTIONS), name
