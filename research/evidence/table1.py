@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
+from textwrap import fill
 from typing import Any
 
 from deepthink_cli.evaluation.metrics import ALPHA
@@ -17,6 +18,7 @@ from .runs import BY_DEV, CHOICES
 from .words import percent, shown, table
 
 RANDOM, THINKING = "random", "thinking"
+WIDTH = 119  # characters of a line of the page
 KINDS = {"Raw scores": "accuracy", "After batch calibration": "after batch calibration"}
 OF_POOL = (BY_DEV, "graph-cut", "gradmatch")  # their choice depends on the labels of the pool
 PAPER_BEST = "graph-cut"  # of the paper's choices without dev labels
@@ -114,10 +116,10 @@ def _sentences(found: Sequence[Compared]) -> Iterator[str]:
         return
     best = max(free, key=lambda name: known[name].mean)
     yield (
-        "In the paper's Table 1 Deep-Thinking without dev labels is above eleven choices of demonstrations, of which "
-        f"GraphCut is the best. Here it changes the accuracy of random demonstrations by {shown(known[THINKING])} "
-        f"points, {PAPER_BEST} by {shown(known[PAPER_BEST])}, and {best}, the best choice without labels of other "
-        f"rows, by {shown(known[best])}."
+        "**Answer.** In the paper's Table 1, Deep-Thinking without dev labels is above eleven choices of\n"
+        f"demonstrations, of which GraphCut is the best. Here, from random demonstrations read once, it changes\n"
+        f"accuracy by {shown(known[THINKING])} points, {PAPER_BEST} by {shown(known[PAPER_BEST])}, and {best},\n"
+        f"the best choice without labels of other rows, by {shown(known[best])}."
     )
 
 
@@ -127,4 +129,5 @@ def _missing(chosen: Sequence[Mapping[str, Any]]) -> str:
     for line in chosen:
         lacking.setdefault(line["method"], []).append(sum(count == 0 for count in line["labels"].values()))
     parts = [f"{name} {fmean(counts):.1f}" for name, counts in lacking.items()]
-    return f"On average the demonstrations lack so many labels of their task: {', '.join(parts)}.\n" if parts else ""
+    lines = fill(f"Labels of their task that the demonstrations lack, on average: {', '.join(parts)}.", WIDTH, break_on_hyphens=False)
+    return f"{lines}\n" if parts else ""
