@@ -129,5 +129,5 @@ def _missing(chosen: Sequence[Mapping[str, Any]]) -> str:
     for line in chosen:
         lacking.setdefault(line["method"], []).append(sum(count == 0 for count in line["labels"].values()))
     parts = [f"{name} {fmean(counts):.1f}" for name, counts in lacking.items()]
-    lines = fill(f"Labels of their task that the demonstrations lack, on average: {', '.join(parts)}.", WIDTH, break_on_hyphens=False)
-    return f"{lines}\n" if parts else ""
+    said = f"Labels of their task that the demonstrations lack, on average: {', '.join(parts)}."
+    return fill(said, WIDTH, break_on_hyphens=False) + "\n" if parts else ""
