@@ -47,6 +47,8 @@ def no_better_than_constant(accuracy: float, majority: tuple[str, float] | None,
     if majority is None or accuracy > majority[1]:
         return []
     label, share = majority
+    if share == 1:
+        return [f"all rows have the label {label!r}: give rows of the others"]
     conversation = f"a memory made with deepthink think {option('chat')}, " if unused_chat else ""
     return [
         f"always answering {label!r} is right at least as often ({share:.1%}): compare corrections "

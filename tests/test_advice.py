@@ -150,6 +150,10 @@ def test_what_tune_keeps_is_no_worse_than_the_memory_whose_thinking_changed_noth
     assert judged(tuned, capsys)[0] >= accuracy
 
 
+def test_rows_of_one_label_call_for_rows_of_others() -> None:
+    assert no_better_than_constant(1.0, ("a", 1.0), True) == ["all rows have the label 'a': give rows of the others"]
+
+
 def test_a_chat_template_is_named_only_where_the_memory_is_no_better_than_one_label(
     tmp_path: Path, capsys: Captured
 ) -> None:
@@ -162,8 +166,9 @@ def test_a_chat_template_is_named_only_where_the_memory_is_no_better_than_one_la
     assert "--chat" not in out + err
 
     def told(label: str, *options: str) -> str:
-        """What eval says where that label is the true one of all rows: no memory is better than always giving it."""
-        labelled = write_rows(tmp_path / "labelled.jsonl", [{**row, "sentiment": label} for row in rows])
+        """What eval says where that label is the true one of all rows but one."""
+        other, *most = rows
+        labelled = write_rows(tmp_path / "labelled.jsonl", [other, *({**row, "sentiment": label} for row in most)])
         assert run(["eval", str(memory), str(labelled), *options]) == 0
         return capsys.readouterr().err
 

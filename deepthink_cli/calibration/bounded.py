@@ -7,11 +7,11 @@ labels were wrong,
 
     P(Binomial(k_j, r) <= j) <= 0.05    (Clopper and Pearson 1934),
 
-the counts k_0 < k_1 < ... are tested in turn until one has more than j wrong labels. The first is the last one that is
-at most a third of the rows, for few labels prove little. The threshold is that of the last count that passed. So with
-95 % confidence at most r of the given labels are wrong, for rows like those, drawn independently, and where errors do
-not become rarer as probabilities fall (fixed-sequence testing: Angelopoulos et al. 2021, Learn then Test; selective
-classification: Geifman and El-Yaniv 2017).
+the counts k_0 < k_1 < ..., and at last the number of rows, are tested in turn until one has more than j wrong labels.
+The first is the last one that is at most a third of the rows, for few labels prove little. The threshold is that of the
+last count that passed. So with 95 % confidence at most r of the given labels are wrong, for rows like those, drawn
+independently, and where errors do not become rarer as probabilities fall (fixed-sequence testing: Angelopoulos et al.
+2021, Learn then Test; selective classification: Geifman and El-Yaniv 2017).
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def bound(rows: HeldOut, most: float) -> Bound | None:
     """The lowest threshold above which at most the share `most` of labels is wrong; None if the rows show none."""
     labels = sorted(((p, right) for right, of in ((1, rows.right), (0, rows.wrong)) for p in of), reverse=True)
     found, wrong, done = None, 0, 0
-    counts = list(enumerate(_counts(most, len(labels))))
+    counts = list(_counts(most, len(labels)))
     first = max(sum(count <= len(labels) * FIRST for _, count in counts), 1) - 1
     for allowed, count in counts[first:]:
         while count < len(labels) and labels[count][0] == labels[count - 1][0]:  # all labels of one probability
@@ -81,8 +81,8 @@ def described(rows: HeldOut) -> str:
     return "; ".join(parts)
 
 
-def _counts(most: float, rows: int) -> Iterator[int]:
-    """k_0, k_1, ... up to the number of rows."""
+def _counts(most: float, rows: int) -> Iterator[tuple[int, int]]:
+    """j and k_j for every k_j up to the number of rows, and the number of rows with the last of these j."""
     from scipy.special import bdtr
 
     count = fewest(most)
@@ -90,8 +90,10 @@ def _counts(most: float, rows: int) -> Iterator[int]:
         while count <= rows and bdtr(allowed, count, most) > LEVEL:
             count += 1
         if count > rows:
+            if allowed:
+                yield allowed - 1, rows
             return
-        yield count
+        yield allowed, count
 
 
 def cross_validated(

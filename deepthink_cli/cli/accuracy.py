@@ -136,7 +136,12 @@ def _show_details(result: EvaluationReport) -> None:
         report("", *probabilities(applied, by))
     if result.probable:
         given = [
-            [f"at least {each.threshold:.3f}", str(each.given), f"{each.given / each.rows:.1%}", str(each.wrong)]
+            [
+                f"at least {math.floor(1e6 * each.threshold) / 1e6:.6f}",
+                str(each.given),
+                f"{each.given / each.rows:.1%}",
+                str(each.wrong),
+            ]
             for each in result.probable
         ]
         title = "Errors if only probable labels are given:"

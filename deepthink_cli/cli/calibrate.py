@@ -94,8 +94,8 @@ def calibrate(
         note(f"sure labels ({flag('max_error')} of predict, 95 % confidence): {described(judged)}", common.quiet)
     if stored is not None:
         end = as_options(steps.recorded)
-        evaluated = f"deepthink eval {output} LABELLED{end}" + ("" if rows is None else " (other rows than these)")
-        note(f"next: deepthink predict {output} INPUTS{end}    or: {evaluated}", common.quiet)
+        evaluated = f"eval {output} LABELLED{end}" + ("" if rows is None else " (other rows than these)")
+        note(f"next: deepthink predict {output} INPUTS{end}, or {evaluated}", common.quiet)
 
 
 def if_typed(context: typer.Context, correction: Given[CorrectionOptions]) -> Given[CorrectionOptions]:

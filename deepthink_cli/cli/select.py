@@ -173,7 +173,9 @@ def _options(choice: Given[SelectOptions], own: Given[MethodOptions], task: str 
     from deepthink_cli.tasks.catalogue import find_task
 
     if choice.demos_by is None:
-        raise InputError.of("demos_by", None, "no method; name one of those that deepthink list selections shows")
+        raise InputError.of(
+            "demos_by", None, "no method; give random, or another one that deepthink list selections shows"
+        )
     shots = choice.shots
     if shots is None and task is not None:
         shots = str(find_task(task).shots)

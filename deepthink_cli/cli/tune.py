@@ -169,6 +169,7 @@ def _summary(result: TuneReport, details: bool) -> list[str]:
     tried = f"{len(result.settings)} settings in {result.seconds:.0f} s; {flag('details')}: the best of each kind"
     return [
         f"verdict: {_decided(result)}",
+        *_corrected_unchosen(result),
         *_undecided(result),
         f"expect on other rows: {expected}",
         *_beaten_by(result),
@@ -197,23 +198,32 @@ def _behind(result: TuneReport) -> list[str]:
 
 def _decided(result: TuneReport) -> str:
     """Whether the rows chose a setting, or the setting that is kept if not, in words."""
-    from deepthink_cli.tuning.nested import LEVEL, UNLABELLED
+    from deepthink_cli.tuning.nested import LEVEL
 
-    setting, found, rows = result.setting, result.excess, result.comparison.rows
+    setting, rows = result.setting, result.comparison.rows
     if result.chosen_by_rows:
         low, high = result.comparison.interval
         by = f"by {100 * result.comparison.difference:.1f} points ({100 * low:+.1f} to {100 * high:+.1f}), p < {LEVEL}"
         if setting.place == result.settings[0].place:
             return f"{PLAIN} (T = 1) with calibration {setting.calibration} is better than without it {by}"
         return f"{setting} is better than {PLAIN} (T = 1) {by}"
-    kept = f"{PLAIN} (T = 1) is kept: these {rows} rows show nothing better at p < {LEVEL}"
-    if found is None or (setting.calibration == NONE and not _of_plain(result).keys().isdisjoint(UNLABELLED)):
-        return kept
+    return f"{PLAIN} (T = 1) is kept: these {rows} rows show nothing better at p < {LEVEL}"
+
+
+def _corrected_unchosen(result: TuneReport) -> list[str]:
+    """The label that plain in-context learning gives too often, and the correction that needs no labels."""
+    from deepthink_cli.tuning.nested import UNLABELLED
+
+    setting, found = result.setting, result.excess
+    if result.chosen_by_rows or found is None:
+        return []
+    said = f"without a correction, {found.given} of them get the label {found.label!r}, and {found.true} have it"
+    if setting.calibration != NONE:
+        return [f"{said}: {setting.calibration}, which needs no labels, corrects it"]
+    if not _of_plain(result).keys().isdisjoint(UNLABELLED):
+        return []
     memory = "MEMORY" if result.header is None else result.header.path
-    excess = f"{kept}, but it gives {found.label!r} to {found.given} of them, and {found.true} have it: "
-    if setting.calibration == NONE:
-        return f"{excess}deepthink calibrate {memory} --calibrate {UNLABELLED[0]} corrects it without labels"
-    return f"{excess}the correction {setting.calibration}, which needs no labels, is kept with it"
+    return [f"{said}: deepthink calibrate {memory} --calibrate {UNLABELLED[0]} corrects it without labels"]
 
 
 def _undecided(result: TuneReport) -> list[str]:

@@ -38,7 +38,7 @@ def label_list(typed: str | None) -> list[str] | None:
 def label_words(typed: str | None) -> tuple[dict[str, str], list[str] | None]:
     """The word of each value in `0=negative,1=positive`, and the different words, in order.
 
-    If not every value has a `=`, and in a file, all are label words as they are, as `label_list` says.
+    Values of a file, and values of which one has no `=`, are label words as they are.
     """
     if typed is None:
         return {}, None

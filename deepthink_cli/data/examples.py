@@ -282,7 +282,7 @@ def _template(source: RowSource, row: Row, pattern: str | None, label_field: str
     names = [name for name in row.fields if name != CANDIDATES]
     if len(names) < 2:
         raise InputError(
-            f'{row.where}: needs a text and a label, found the fields {names}; write {{"text": "...", "label": "..."}}'
+            f"{row.where}: needs a text and a label, found the fields {names}; add the missing field to all rows"
         )
     if label_field is not None and label_field not in names:
         raise InputError.of("label_field", label_field, f"{row.where} has the fields {', '.join(names)}")

@@ -10,6 +10,7 @@ the work holds a lock, cuts off an unfinished last line, and does the work that 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import stat
 from collections.abc import Iterable, Iterator
@@ -78,7 +79,7 @@ def _in_place_of(target: Path, named: Problem) -> Iterator[Path]:
     """A temporary folder beside the target, whose replacement is synced; raises DeepThinkError if a write fails."""
     try:
         with suppress(OSError):  # a directory can be writable and not readable
-            sweep(target.parent)
+            sweep(target.parent, target.name)
         with _folder_beside(target) as folder:
             yield folder
             with suppress(OSError):  # not every file system supports it; the new file is in place anyway
@@ -143,10 +144,11 @@ def _locked(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def sweep(folder: Path) -> None:
-    """Remove the temporary folders in a folder that killed processes have left."""
+def sweep(folder: Path, target: str | None = None) -> None:
+    """Remove the temporary folders that killed processes have left in a folder: those of one target, or all."""
+    left = re.compile(rf"\.{'.+' if target is None else re.escape(target)}{re.escape(_MARK)}[0-9a-f]{{16}}", re.DOTALL)
     for name in os.listdir(folder):
-        if name.startswith(".") and _MARK in name:
+        if left.fullmatch(name):
             with suppress(OSError), _locked(folder / name):
                 shutil.rmtree(folder / name, ignore_errors=True)
 

@@ -32,8 +32,10 @@ def check_suffix(path: str | Path, field: str = "output") -> None:
     """Raise InputError for a file whose suffix names no format; without a suffix, it is JSON Lines."""
     suffix = _suffix(path)
     if suffix and suffix not in SUFFIXES:
-        known = f"{', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}"
-        raise InputError.of(field, path, f"unknown format {suffix!r}; end the name in {known}")
+        known = f"end the name in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}"
+        if suffix in (".gz", ".zst"):
+            raise InputError.of(field, path, f"outputs are not compressed; {known}, and compress the file after it")
+        raise InputError.of(field, path, f"unknown format {suffix!r}; {known}")
 
 
 def is_table(path: str | Path) -> bool:

@@ -6,10 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from deepthink_cli.artifact.opening import OpenedMemory
 from deepthink_cli.calibration.calibrator import RowCalibrator
 from deepthink_cli.calibration.notes import CheckRow, OneLabelWarning, check_supported, tell_of_bias
 from deepthink_cli.calibration.notes import skipping as skipping_bad_rows
@@ -59,23 +57,6 @@ def predict(
     queries = (each if isinstance(each, Query) else Query(each, labels) for each in inputs)
     for part in RowCalibrator(scorer.calibrate, labels).corrected(loaded(queries, size=chunk)):
         yield from (by_first(prediction, scorer.calibrate) for prediction in predicted(part))
-
-
-def predict_file(
-    memory: str | Path | OpenedMemory | Scorer,
-    inputs: str | RowSource,
-    *,
-    options: ModelOptions | None = None,
-    tell: Tell = silent,
-) -> Iterator[Part]:
-    """Yield the predictions of the rows in a file, or on standard input (`-`), in chunks; a prediction an iteration.
-
-    The rows of a file are checked before the model is loaded. Raises InputError for a memory or rows that do not fit:
-    with every mistake in a file, or at the first bad row of standard input.
-    """
-    scorer = memory if isinstance(memory, Scorer) else Scorer.open(memory)
-    labelling = Labelling.of(scorer, inputs, options=options, tell=tell)
-    return labelling(labelling.here())
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from deepthink_cli.data.examples import Query, Skipped
 from deepthink_cli.engine.base import Engine, Likelihoods, ScoringPlan
@@ -188,45 +188,43 @@ def _predicted(
     engine: Engine, members: Sequence[Sequence[Memory]], chunk: Chunk, layers: Sequence[int]
 ) -> list[list[Prediction]]:
     """For each iteration, the predictions of a chunk's queries, by the mean scores of the members."""
-    by_memory = list[list[Prediction]]()
-    memories = [memory for member in members for memory in member]
-    for memory, of_memory in zip(memories, _measured(engine, memories, chunk, layers), strict=True):
-        pairs = zip(chunk.queries, of_memory, strict=True)
-        by_memory.append(
-            [replace(prediction_of(query, memory.iteration, scores), **more) for query, (scores, more) in pairs]
-        )
+    by_memory = list(_measured(engine, [memory for member in members for memory in member], chunk, layers))
     count = len(members[0])
     return [averaged(by_memory[place::count]) for place in range(count)]
 
 
 def _measured(
     engine: Engine, memories: Sequence[Memory], chunk: Chunk, layers: Sequence[int]
-) -> Iterator[list[tuple[Scores, dict[str, Any]]]]:
-    """For each memory, the scores of every query, with its states, or the scores of the memory's head, if it has one.
+) -> Iterator[list[Prediction]]:
+    """For each memory, the predictions of all queries, with their states, or the scores of the memory's head, if any.
 
     A head has no scores for a query whose candidates are not the memory's labels.
     """
+
+    def of(memory: Memory, scores: Sequence[Scores]) -> list[Prediction]:
+        return [prediction_of(query, memory.iteration, each) for query, each in zip(chunk.queries, scores, strict=True)]
+
     if layers:
         for memory in memories:
-            of_memory, states = observe_each(engine, memory, chunk.plan, layers, chunk.scoring)
-            yield [(each, {"states": state.numpy()}) for each, state in zip(of_memory, states, strict=True)]
+            scores, states = observe_each(engine, memory, chunk.plan, layers, chunk.scoring)
+            pairs = zip(of(memory, scores), states, strict=True)
+            yield [replace(each, states=state.numpy()) for each, state in pairs]
         return
     heads = [memory.head for memory in memories]  # if not in use, only some members may have one
     if not any(heads) or chunk.scoring.of_parts:
-        for of_memory in score_each(engine, memories, chunk.plan, chunk.scoring):
-            yield [(scores, {}) for scores in of_memory]
+        yield from map(of, memories, score_each(engine, memories, chunk.plan, chunk.scoring))
         return
     for memory, head in zip(memories, heads, strict=True):
         of_head = () if head is None else head.layers
-        of_memory, states = observe_each(engine, memory, chunk.plan, of_head, chunk.scoring)
+        scores, states = observe_each(engine, memory, chunk.plan, of_head, chunk.scoring)
         found: dict[int, dict[str, float]] = {}
         if head is not None:
             places = [n for n, query in enumerate(chunk.queries) if {*query.candidates} == {*head.weights}]
-            named = [dict(zip(chunk.queries[n].candidates, of_memory[n].sums, strict=True)) for n in places]
-            logs = [[scores[label] for label in head.weights] for scores in named]
+            named = [dict(zip(chunk.queries[n].candidates, scores[n].sums, strict=True)) for n in places]
+            logs = [[each[label] for label in head.weights] for each in named]
             if places:
                 found = dict(zip(places, head_scores(head, [states[n] for n in places], logs), strict=True))
-        yield [(scores, {"by_head": found.get(n)}) for n, scores in enumerate(of_memory)]
+        yield [replace(each, by_head=found.get(n)) for n, each in enumerate(of(memory, scores))]
 
 
 def _tokenized(

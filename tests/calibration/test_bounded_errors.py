@@ -32,6 +32,13 @@ def test_so_many_labels_without_an_error_show_a_bound_with_95_percent_confidence
     assert bound(HeldOut((0.9,) * (rows - 1), ()), most) is None
 
 
+@pytest.mark.parametrize("most", [0.05, 0.06, 0.1, 0.2, 0.5])
+def test_rows_without_an_error_are_all_labelled_whatever_the_bound(most: float) -> None:
+    found = bound(HeldOut(tuple(np.linspace(1, 0.5, 60)), ()), most)
+    assert found is not None
+    assert (found.given, found.threshold) == (60, 0.5)
+
+
 def rows_of(
     draw: np.random.Generator, count: int, worst: float, sharpness: float
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
@@ -129,7 +136,10 @@ def test_eval_says_how_many_of_the_most_probable_labels_are_wrong_without_any_bo
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--max-error", "0.01"], "max-error 0.01: needs 299 labelled inputs, and .* was calibrated on 80; give more"),
+        (
+            ["--max-error", "0.01"],
+            "max-error 0.01: needs 299 labelled inputs, and .* was calibrated on 80; calibrate it on more",
+        ),
         (["--max-error", "0.1", "--threshold", "0.5"], "finds the threshold itself; omit --threshold"),
         (["--max-error", "0.1", "--calibrate", "none"], "is of the correction that .* stores; omit --calibrate"),
         (["--max-error", "0.9"], "a share from 0.001 to 0.5"),

@@ -17,7 +17,7 @@ from deepthink_cli import evaluate
 from deepthink_cli.cli.main import run
 from deepthink_cli.experiments.results import read_results
 from deepthink_cli.experiments.samples import find_samples
-from deepthink_cli.prediction.predict import predict_file
+from deepthink_cli.prediction.predict import Labelling
 from deepthink_cli.prediction.scorer import Scorer
 from deepthink_cli.scoring.scoring import Scoring
 
@@ -81,8 +81,8 @@ def test_a_row_names_the_score_that_gave_its_label(score: str, memory: Path, row
 
 def test_the_python_functions_take_the_score(memory: Path, rows: Path, printed: Printed) -> None:
     written = lines(printed("predict", memory, rows, "--score", "end")[0])
-    parts = list(predict_file(Scorer.open(memory, scoring=Scoring.of(score="end")), str(rows)))
-    assert [each.scores for part in parts for each in part] == [row["scores"] for row in written]
+    labelling = Labelling.of(Scorer.open(memory, scoring=Scoring.of(score="end")), str(rows))
+    assert [each.scores for part in labelling(labelling.here()) for each in part] == [row["scores"] for row in written]
     report = evaluate(Scorer.open(memory, iteration="all", scoring=Scoring.of(score="mean")), rows)
     assert report.as_json()["score"] == "mean"
     assert all(metrics.accuracy == metrics.accuracy_mean_per_token for metrics in report.evaluation.results.values())

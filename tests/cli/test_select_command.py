@@ -119,7 +119,7 @@ def test_a_task_s_rows_are_chosen_and_can_be_thought_about(tmp_path: Path) -> No
 REFUSED = {
     "no method": (
         "pool.jsonl --shots 2",
-        "--demos-by: no method; name one of those that deepthink list selections",
+        "--demos-by: no method; give random, or another one that deepthink list selections",
     ),
     "no shots": ("pool.jsonl --demos-by random", "--shots: no number of rows"),
     "no rows": ("--demos-by random --shots 2", "POOL: no rows; give a file of labelled rows, or --task NAME"),

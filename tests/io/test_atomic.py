@@ -39,7 +39,7 @@ def target(tmp_path: Path) -> Path:
 @pytest.fixture
 def leftover(target: Path) -> Path:
     """What a process that was killed while it wrote the target has left."""
-    folder = target.parent / f".out.txt.deepthink-{os.getpid()}"  # the number of a process that lives says nothing
+    folder = target.parent / f".out.txt.deepthink-{os.getpid():016x}"  # the number of a process that lives says nothing
     folder.mkdir()
     (folder / "out.txt").write_text("half")
     return folder
@@ -178,7 +178,13 @@ def test_what_a_dead_process_left_is_swept(target: Path, leftover: Path) -> None
 
 
 def test_folders_with_other_names_are_left(target: Path) -> None:
-    names = {".out.txt.deepthink", "out.txt.deepthink-1", ".deepthink"}
+    names = {
+        ".out.txt.deepthink",
+        "out.txt.deepthink-1",
+        ".out.txt.deepthink-old",
+        ".deepthink-data",
+        ".b.deepthink-" + "0" * 16,
+    }
     for name in names:
         (target.parent / name).mkdir()
     with writing(target) as file:

@@ -89,10 +89,15 @@ def test_a_parquet_file_does_not_depend_on_how_rows_come(tmp_path: Path) -> None
     assert (tmp_path / "b.parquet").read_bytes() == one_by_one
 
 
-@pytest.mark.parametrize("name", ["out.xlsx", "out.txt", "out.jsonl.gz"])
+@pytest.mark.parametrize("name", ["out.xlsx", "out.txt", "out.json"])
 def test_an_unknown_suffix_is_refused_with_those_there_are(name: str) -> None:
     with pytest.raises(InputError, match=r"--samples out\..*: unknown format .*\.jsonl, .*\.csv, \.tsv or \.parquet"):
         check_suffix(name, "--samples")
+
+
+def test_an_output_is_not_compressed() -> None:
+    with pytest.raises(InputError, match=r"out\.csv\.gz: outputs are not compressed; end the name in .*, and compress"):
+        check_suffix("out.csv.gz")
 
 
 def test_a_value_without_a_column_is_an_error_and_leaves_no_file(tmp_path: Path) -> None:

@@ -112,7 +112,7 @@ def test_samples_that_were_lost_with_their_row_are_written_again(whole: Whole, f
     (whole.out / FILE).write_bytes(whole.files[FILE].removesuffix(last.line().encode()))
     kept = samples_path(whole.out, last)
     kept.unlink()
-    (kept.parent / f".{kept.name}.deepthink-1").mkdir()  # of the process that was killed
+    (kept.parent / f".{kept.name}.deepthink-{1:016x}").mkdir()  # of the process that was killed
     assert forks.run(whole.words) == (0, "")
     assert run_files(whole.out) == whole.files
     assert len(os.listdir(kept.parent)) == len(whole.files) - 1

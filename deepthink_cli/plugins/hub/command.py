@@ -138,7 +138,7 @@ def pull(repo: Repo, output: Output = None, revision: RepoRevision = None, *, co
     if common.as_json:
         write_json(_fetched(repo, header))
     note(f"wrote {path} ({size(header.size)}): made by {header.metadata.model.id}, verified", common.quiet)
-    note(f"next: deepthink inspect {path}    or: deepthink predict {path} INPUTS", common.quiet)
+    note(f"next: deepthink inspect {path}, or predict {path} INPUTS", common.quiet)
 
 
 def _fetched(repo: str, header: Header) -> dict[str, object]:
