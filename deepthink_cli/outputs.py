@@ -41,6 +41,13 @@ def check_apart(
         _refuse_runs(target.parents, runs, Problem.of(field, path), "a file elsewhere")
 
 
+def check_memory_apart(path: Path, read: Paths) -> None:
+    """Raise InputError as `check_apart`, and for an existing file that a memory must not replace: it is none."""
+    check_apart(path, read)
+    if path.exists() and path.stat().st_size and not _is_memory(path):
+        raise InputError.of("output", path, "exists, and is not a memory; remove it, or name another file")
+
+
 def check_run_apart(folder: Path, read: Paths) -> None:
     """Raise InputError unless a run can be written to `folder` without overwriting its inputs.
 

@@ -15,7 +15,7 @@ from helpers.tiny import run_files, run_words, tiny_task
 from deepthink_cli.artifact.format import read_header
 from deepthink_cli.cli.main import run
 from deepthink_cli.experiments.results import FILE
-from deepthink_cli.outputs import check_apart
+from deepthink_cli.outputs import check_apart, check_memory_apart
 
 ROWS: list[dict[str, object]] = [
     {"review": "a joy", "sentiment": "positive"},
@@ -213,3 +213,15 @@ def test_a_file_that_holds_no_rows_of_a_run_is_left_whole(models: Models, tmp_pa
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / FILE).write_text('{"text": "one"}\n{"text": "two"}')
     assert "not a row of a run" in refuses([*words], capsys, tmp_path)
+
+
+def test_a_memory_replaces_memories_and_empty_files_alone(
+    memory: Path, demos: Path, tmp_path: Path, capsys: Captured
+) -> None:
+    labels, empty = tmp_path / "labels.csv", tmp_path / "empty"
+    labels.write_text("text,label\n")
+    empty.touch()
+    err = refuses(["think", demos, "-o", labels], capsys, tmp_path)
+    assert f"-o {labels}: exists, and is not a memory; remove it, or name another file" in err
+    for path in (memory, empty, tmp_path / "new"):
+        check_memory_apart(path, [])

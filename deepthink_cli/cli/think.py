@@ -139,13 +139,13 @@ def think(
 ) -> None:
     """Read solved examples T times and store the memory in a file."""
     from deepthink_cli.make_memory import Origin, plan_thinking, think_and_save
-    from deepthink_cli.outputs import check_apart
+    from deepthink_cli.outputs import check_memory_apart
     from deepthink_cli.tasks.sources import source_of
 
     problems, show = Problems(), Show(common, bar=not common.as_json)
     paths: dict[str, Any] = {"model": model.model, "task": task, "data_dir": data_dir, "config": common.config}
     paths |= {"template": prompt.template, "labels": prompt.labels}
-    problems.tried(lambda: check_apart(output, read_by(demos, **paths)))
+    problems.tried(lambda: check_memory_apart(output, read_by(demos, **paths)))
     problems.tried(check_given, context, "think")
     model_options = problems.tried(model.checked)
     technique_options = problems.tried(technique.checked)

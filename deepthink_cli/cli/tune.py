@@ -71,7 +71,7 @@ def tune(
     better than it beyond noise.
     """
     from deepthink_cli.io.cache import Store
-    from deepthink_cli.outputs import check_apart
+    from deepthink_cli.outputs import check_memory_apart
     from deepthink_cli.tuning.plan import plan_tuning
     from deepthink_cli.tuning.tune import tune as tuned
 
@@ -80,7 +80,7 @@ def tune(
     if output is not None:
         with problems.collected():
             paths: dict[str, Any] = {"template": prompt.template, "labels": prompt.labels}
-            check_apart(output, read_by(rows, model=model.model, config=common.config, **paths))
+            check_memory_apart(output, read_by(rows, model=model.model, config=common.config, **paths))
     model_options = problems.tried(model.checked)
     options = problems.tried(tuning.checked)
     labelled = problems.tried(_labelled, rows, reading, prompt, chat, Show(common))
