@@ -218,7 +218,7 @@ def curve(evaluation: Evaluation) -> Any:
 
     The axis covers all intervals, so that a difference within noise looks small beside them.
     """
-    ways = {"raw": evaluation, **evaluation.calibrated}
+    ways = _ways(evaluation)
     intervals = [each.ci95 for way in ways.values() for each in way.results.values()]
     end = max(0.05, math.ceil(round(20 * max(high for _, high in intervals), 6)) / 20)
     start = min(end - 0.05, math.floor(round(20 * min(low for low, _ in intervals), 6)) / 20)
@@ -237,6 +237,11 @@ def curve(evaluation: Evaluation) -> Any:
     return table(*names, "T", "accuracy", "95 % interval", *more, axis, rows=rows)
 
 
+def _ways(evaluation: Evaluation) -> dict[str, Evaluation]:
+    """The evaluation of the raw scores, and by each calibration."""
+    return {"raw": evaluation, **evaluation.calibrated}
+
+
 def _made_by(memory: OpenedMemory) -> list[str]:
     """The technique of the memory, if any, and the update rule, which acts from the second reading on."""
     technique, method = memory.provenance.technique, memory.provenance.method
@@ -253,8 +258,7 @@ def _baselines(evaluation: Evaluation, memory: OpenedMemory) -> list[str]:
     technique = memory.provenance.technique
     lines = []
     if len(evaluation.results) > 1 and not _one_reading(memory):
-        ways = {"raw, ": evaluation, **{f"{name}, ": each for name, each in evaluation.calibrated.items()}}
-        lines = [change(each, by if evaluation.calibrated else "") for by, each in ways.items()]
+        lines = [change(each, f"{by}, " if evaluation.calibrated else "") for by, each in _ways(evaluation).items()]
     if memory.plain_with:
         options = " ".join(flag(name, str(value)) for name, value in memory.plain_with.items())
         lines.append(f"for plain in-context learning with the same demonstrations, add {options}")

@@ -70,7 +70,7 @@ def calibrate(
     from deepthink_cli.artifact.format import summary
     from deepthink_cli.calibrate_memory import calibrate as calibrated
     from deepthink_cli.calibration.bounded import described
-    from deepthink_cli.outputs import check_apart
+    from deepthink_cli.outputs import check_apart, check_memory_apart
 
     model, problems, output = for_memory(context, model), Problems(), memory if output is None else output
     problems.tried(check_given, context, "calibrate")
@@ -79,8 +79,9 @@ def calibrate(
     steps = problems.tried(Scoring.of, **scoring.changed)
     task = problems.tried(TaskOptions.checked, limit=limit)
     source = problems.tried(lambda: reading.source(rows, values_of_memory(context, rows, labels), Show(common)))
-    others = () if output == memory else (memory,)
-    problems.tried(lambda: check_apart(output, read_by(*others, rows, model=model.model, config=common.config)))
+    # A memory that is corrected in place is refused as a memory if it is none.
+    check, others = (check_apart, ()) if output == memory else (check_memory_apart, (memory,))
+    problems.tried(lambda: check(output, read_by(*others, rows, model=model.model, config=common.config)))
     problems.raise_any()
     with Show(common, bar=not common.as_json) as tell:
         header = calibrated(

@@ -34,7 +34,7 @@ def check_suffix(path: str | Path, field: str = "output") -> None:
     if suffix and suffix not in SUFFIXES:
         known = f"end the name in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}"
         if suffix in (".gz", ".zst"):
-            raise InputError.of(field, path, f"outputs are not compressed; {known}, and compress the file after it")
+            raise InputError.of(field, path, f"outputs are not compressed; {known}, and compress the file afterwards")
         raise InputError.of(field, path, f"unknown format {suffix!r}; {known}")
 
 

@@ -33,10 +33,10 @@ def quantize(memory: MemoryFile, output: Output, to: To = "int8", *, common: Com
     that change.
     """
     from deepthink_cli.artifact.format import read_header
-    from deepthink_cli.outputs import check_apart
+    from deepthink_cli.outputs import check_memory_apart
 
     read_header(memory)  # refuses another file, without torch
-    check_apart(output, read_by(memory, config=common.config))
+    check_memory_apart(output, read_by(memory, config=common.config))
     from deepthink_cli.plugins.memories.quantize import quantize as quantize_file
 
     result = quantize_file(memory, to, output)
