@@ -33,6 +33,7 @@ def check_labels(
     text: Text,
     labels: Sequence[str],
     tell: Tell,
+    *,
     where: str = "",
     options: str | None = None,
 ) -> TokenizedQuery:

@@ -128,7 +128,7 @@ def _check_labels(run: Run, jobs: Sequence[Prepared], tell: Tell) -> None:
     for each in {job.task.name: job for job in reversed(jobs) if job.task.free is None}.values():
         prompt, query = each.demonstrations if isinstance(each, Job) else each.task.prompt, next(iter(each.evaluated))
         labels, where = each.task.labels or (str(query.gold),), f"task {each.task.name}: "
-        check_labels(run.spec.tokenizer, prompt, scoring, query.text, labels, tell, where, other)
+        check_labels(run.spec.tokenizer, prompt, scoring, query.text, labels, tell, where=where, options=other)
 
 
 def forget_training_rows(shared: SharedRows) -> None:

@@ -293,18 +293,13 @@ def threshold_of(scorer: Scorer, options: LabelOptions) -> float:
         raise refused(f"its rows are of T = {last}, not of T = {memory.iterations[-1]}; omit {option('iteration')}")
     if (found := bound(stored.held_out, most)) is None:
         rows, needed = len(stored.held_out.right) + len(stored.held_out.wrong), fewest(most)
+        more = "calibrate it on more"
         if rows < needed:
-            raise refused(
-                f"needs {needed} labelled inputs, and {memory.name} was calibrated on {rows}; calibrate it on more"
-            )
+            raise refused(f"needs {needed} labelled inputs, and {memory.name} was calibrated on {rows}; {more}")
         larger = (share / 100 for share in range(1, 51) if share / 100 > most)
         least = next((share for share in larger if bound(stored.held_out, share)), None)
         shown = f"the {rows} labelled inputs of {memory.name}, of which it labels {len(stored.held_out.wrong)} wrongly"
-        way = (
-            "calibrate it on more"
-            if least is None
-            else f"give {least:g}, the least that they show, or calibrate it on more"
-        )
+        way = more if least is None else f"give {least:g}, the least that they show, or {more}"
         raise refused(f"not shown by {shown}; {way}")
     return found.threshold
 
