@@ -159,6 +159,7 @@ class Hostile:
         reader.start()
         typed = Path(self.places["FOLDER"]) / "stdin"
         typed.write_text(stdin)
+        Path(self.places["OUT"]).unlink(missing_ok=True)  # of an earlier command, and of another kind
         with typed.open("rb") as file:
             arguments = [self.places.get(word, word) for word in words.split()]
             child = self.forks.start(arguments, stdin=file.fileno(), stdout=theirs, stderr=theirs)
