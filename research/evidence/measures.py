@@ -5,7 +5,9 @@
   not a difference of how often labels are given;
 - *fitted*: a bias of each label, fitted on the dev rows, is taken off on both sides (`--calibrate fitted`);
 - *pairs*: the area under the ROC curve between two labels, mean over pairs of labels. No constants change it. Labels
-  that one side does not score are left out.
+  that one side does not score are left out;
+- *AUC*: the area under the ROC curve of one label against the rest, mean over labels. The predictions for a second
+  model were made for it.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 Part = Literal["test", "dev"]
+AUC = "AUC"
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,6 +126,16 @@ def _pairs(before: Parts, after: Parts) -> tuple[Floats, Floats]:
     return pairwise_areas(first.logs, first.gold, labels), pairwise_areas(last.logs, last.gold, labels)
 
 
+def _against_the_rest(before: Parts, after: Parts) -> tuple[Floats, Floats]:
+    first, last = before["test"], after["test"]
+    labels = [int(label) for label in np.unique(first.gold)]
+    values = (
+        np.mean([_area(scores.logs[:, label], scores.gold == label) for label in labels], axis=0)
+        for scores in (first, last)
+    )
+    return next(values), next(values)
+
+
 def _batch(before: Parts, after: Parts) -> tuple[Bools, Bools]:
     return after_batch(before["test"]).right, after_batch(after["test"]).right
 
@@ -134,4 +147,5 @@ MEASURES: dict[str, Callable[[Parts, Parts], tuple[Bools | Floats, Bools | Float
     "after a fitted bias": _fitted,
     "pairs": _pairs,
     "after batch calibration": _batch,
+    AUC: _against_the_rest,
 }

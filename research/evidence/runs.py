@@ -9,7 +9,7 @@ that exist. Results continue from the tables in the folder, such as `thinking.pa
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import product
 
 from research.jobs import Job, parser_of, run_jobs
@@ -38,9 +38,9 @@ LATER = ("choices", "ct-kv", "small")  # an hour or more for each seed
 FIRST = tuple(name for name in STAGES if name not in LATER)
 
 
-def all_jobs() -> Iterator[Job]:
-    """Every command, the cheap stages of every seed first."""
-    for seeds, stages in ((SEEDS, FIRST), (SEEDS[:3], LATER), (SEEDS[3:], LATER)):
+def all_jobs(seeds: Sequence[int] = SEEDS) -> Iterator[Job]:
+    """Every command of these seeds, the cheap stages of every seed first."""
+    for stages in (FIRST, LATER):
         for seed, stage, task in product(seeds, stages, TASKS):
             rows = ("--task", task, "--seeds", f"{seed},", "--limit", str(ROWS), "--choose-on", f"dev:{DEV_ROWS}")
             yield Job(stage, stage, (*rows, *STAGES[stage]))
@@ -48,8 +48,10 @@ def all_jobs() -> Iterator[Job]:
 
 def main() -> None:
     """Print the commands, or execute them."""
-    args = parser_of(__doc__ or "", list(STAGES), "evidence_job").parse_args()
-    jobs = [job for job in all_jobs() if job.stage in args.stages]
+    parser = parser_of(__doc__ or "", list(STAGES), "evidence_job")
+    parser.add_argument("--seeds", type=int, nargs="+", choices=SEEDS, default=SEEDS, help="only these; default: all")
+    args = parser.parse_args()
+    jobs = [job for job in all_jobs(args.seeds) if job.stage in args.stages]
     run_jobs(args, jobs, DTYPE, [args.out / name for name in STAGES])
 
 

@@ -15,10 +15,9 @@ from . import plots
 from .compared import TECHNIQUES, Compared, holm, once, technique
 from .load import TASK_NAMES, Evidence, Line
 from .runs import BY_DEV, CHOICES
-from .words import percent, shown, table
+from .words import WIDTH, percent, shown, table
 
 RANDOM, THINKING = "random", "thinking"
-WIDTH = 119  # characters of a line of the page
 KINDS = {"Raw scores": "accuracy", "After batch calibration": "after batch calibration"}
 OF_POOL = (BY_DEV, "graph-cut", "gradmatch")  # their choice depends on the labels of the pool
 PAPER_BEST = "graph-cut"  # of the paper's choices without dev labels

@@ -9,6 +9,7 @@ from .compared import Difference
 from .load import TASK_NAMES
 from .statistics import Interval
 
+WIDTH = 119  # characters of a line of a page
 ZERO = 1e-9  # what rounding leaves of an end that is zero
 
 

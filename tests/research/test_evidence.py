@@ -13,11 +13,12 @@ from helpers.small_evidence import LABELS, made_up_scores, write_evidence, write
 
 from deepthink_cli.report.job_results import read_jobs
 from deepthink_cli.report.tables import summarize
-from research.evidence import page
+from research.evidence import page, predictions
 from research.evidence.__main__ import write
 from research.evidence.claims import holds
 from research.evidence.compared import PAPER, Difference, lines
 from research.evidence.load import Evidence, read_evidence
+from research.evidence.predictions import HIT, MISS, OPEN, Results, outcomes
 
 
 @pytest.fixture(scope="module")
@@ -115,7 +116,30 @@ def test_what_labelled_rows_leave_of_a_gain_decides_what_the_answer_says(
     assert said in page.answer(page.Study(evidence))
 
 
+def test_predictions_are_judged_by_what_was_run_and_are_open_where_nothing_was(evidence: Evidence) -> None:
+    results = Results(evidence, [])
+    verdicts = [OPEN if each is None else each.verdict for each in outcomes(results)]
+    assert verdicts[8:] == [OPEN] * 3
+    assert results.lines[PAPER].by("accuracy").mean > 0.05
+    assert verdicts[2] == MISS
+    said = predictions.page(results, results) or ""
+    assert f"Of 11 predictions, {verdicts.count(HIT)} are hits and {verdicts.count(MISS)} misses" in said
+    assert said.count("| not run | open |") == 3
+    assert predictions.page(results, Results(read_evidence(Path("no-folder")), [])) is None
+
+
+@pytest.mark.parametrize(("after", "verdict"), [(0.8, HIT), (0.75, OPEN), (0.72, MISS)])
+def test_context_tuning_is_judged_by_trec_after_batch_calibration(
+    evidence: Evidence, after: float, verdict: str
+) -> None:
+    rows = [
+        {"memory": memory, "correction": "batch", "task": "trec", "seed": 0, "n": 100, "right": round(100 * share)}
+        for memory, share in (("T = 1", 0.7), ("ct-kv", after))
+    ]
+    assert predictions.context_tuning_learns(Results(evidence, rows)).verdict == verdict
+
+
 def _files(evidence: Path) -> dict[str, bytes]:
     docs = evidence.parent / "docs"
-    write(evidence, docs)
+    write(evidence, evidence, docs)
     return {path.name: path.read_bytes() for path in docs.rglob("*") if path.is_file()}

@@ -11,7 +11,7 @@ from sklearn.metrics import roc_auc_score
 
 from deepthink_cli.scoring.softmax import log_softmax
 from research.evidence.compared import SHOWN, Compared, adjusted, by_dev, holm
-from research.evidence.measures import MEASURES, Scores, matched_labels, pairwise_areas
+from research.evidence.measures import AUC, MEASURES, Scores, matched_labels, pairwise_areas
 
 
 def made_up(rows: int, labels: int, skill: float, seed: int = 0) -> Scores:
@@ -90,6 +90,14 @@ def test_areas_leave_out_labels_that_one_side_does_not_score() -> None:
     for value, scores in ((found.before, whole), (found.after, other)):
         steps = scores.logs[rows, 0] - scores.logs[rows, 1]
         assert value == pytest.approx(roc_auc_score(whole.gold[rows] == 0, steps))
+
+
+def test_the_area_of_one_label_against_the_rest_is_that_of_scikit_learn() -> None:
+    before, after = made_up(120, 3, 1.0), made_up(120, 3, 2.0)
+    found = compared(before, after).by(AUC)
+    for value, scores in ((found.before, before), (found.after, after)):
+        shares = np.exp(scores.logs)
+        assert value == pytest.approx(roc_auc_score(scores.gold, shares, multi_class="ovr"))
 
 
 def test_one_seed_of_each_task_shows_nothing() -> None:
