@@ -1,8 +1,10 @@
-"""`deepthink predict` on AG News from start to end: how much of its time is spent in the network's passes.
+"""`deepthink predict` from start to end: how much of its time is spent in the network's passes.
 
     python benchmarks/predicting.py --data-dir DIR --tokenizer DIR
+    python benchmarks/predicting.py --data-dir DIR --task trec --rows 1000 100000 --shapes pocket smollm2-135m-instruct
 
-Three models: the built-in one, GPT-2's shape with random weights and its own tokenizer, and the real model.
+The rows are those of AG News, or the short questions of TREC, repeated. Three models: the built-in one, GPT-2's shape
+with random weights and its own tokenizer, and the real model.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from record import Table, parser
 from timed import measured
 
 FLOOR_ROWS = 256
+TASKS = {"agnews": "ag_news", "trec": "trec"}  # and the folder of their rows
 COLUMNS = ("model", "engine", "rows", "wall", "after loading", "in passes", "inputs/s", "floor, inputs/s", "peak")
 NOTE = (
     "Wall seconds of labelling rows from file to file, those after the model is loaded, and those in its passes. The "
@@ -40,10 +43,12 @@ def write_gpt2(folder: Path, tokenizer: str) -> str:
     return str(folder)
 
 
-def first_rows(data_dir: str, rows: int, folder: Path) -> str:
+def first_rows(args: argparse.Namespace, rows: int, folder: Path) -> str:
     """A file with the first test rows, which are repeated if they are fewer."""
     path = folder / f"{rows}.jsonl"
-    lines = (Path(data_dir) / "ag_news" / "test.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
+    lines = (
+        (Path(args.data_dir) / TASKS[args.task] / "test.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
+    )
     path.write_text("".join(islice(cycle(lines), rows)), encoding="utf-8")
     return str(path)
 
@@ -65,11 +70,11 @@ def floor_rate(model_name: str, memory_file: str, inputs: str) -> tuple[float, s
     return len(first) / min(products.seconds() for _ in range(3)), engine.name
 
 
-def row(model: str, data_dir: str, rows: int, folder: Path) -> tuple[str | float, ...]:
+def row(model: str, args: argparse.Namespace, rows: int, folder: Path) -> tuple[str | float, ...]:
     """Think once, predict under the clock, and return a row of the table without its title."""
     memory, out = str(folder / "mem.safetensors"), folder / "out.jsonl"
-    measured(["think", "-m", model, "--task", "agnews", "--data-dir", data_dir, "-T", "1", "-q", "-o", memory])
-    inputs = first_rows(data_dir, rows, folder)
+    measured(["think", "-m", model, "--task", args.task, "--data-dir", args.data_dir, "-T", "1", "-q", "-o", memory])
+    inputs = first_rows(args, rows, folder)
     _, cost = measured(["predict", memory, inputs, "-q", "-o", str(out)])
     done = sum(1 for _ in out.open(encoding="utf-8"))
     if cost.loaded is None:
@@ -93,16 +98,20 @@ def models(args: argparse.Namespace, folder: Path) -> Iterator[tuple[str, str]]:
 def main() -> None:
     """Measure and print."""
     options = parser(__doc__)
-    options.add_argument("--data-dir", required=True, help="directory with ag_news/train.jsonl and ag_news/test.jsonl")
+    options.add_argument(
+        "--data-dir", required=True, help="directory with train.jsonl and test.jsonl in ag_news/ or trec/"
+    )
+    options.add_argument("--task", choices=TASKS, default="agnews")
     options.add_argument("--tokenizer", help="directory with GPT-2's tokenizer; without it gpt2 does not run")
     options.add_argument("--shapes", nargs="+", default=[POCKET, "gpt2", REAL], help="of these, or folders of models")
-    options.add_argument("--rows", type=int, nargs=2, default=[7600, 256], metavar=("POCKET", "OTHERS"))
+    options.add_argument("--rows", type=int, nargs="+", help="default: 7600 of the built-in model, 256 of others")
     args = options.parse_args()
-    table = Table(args, "predict from start to end", COLUMNS, ("in passes / after loading",), NOTE)
+    title = "predict from start to end" + (", short rows" if args.task == "trec" else "")
+    table = Table(args, title, COLUMNS, ("in passes / after loading",), NOTE)
     with tempfile.TemporaryDirectory() as name:
         for title, model in models(args, Path(name)):
-            rows = args.rows[0 if title == POCKET else 1]
-            table.add(title, *row(model, args.data_dir, rows, Path(name)))
+            for rows in args.rows or [7600 if title == POCKET else 256]:
+                table.add(title, *row(model, args, rows, Path(name)))
 
 
 if __name__ == "__main__":
