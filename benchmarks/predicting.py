@@ -23,10 +23,15 @@ from timed import measured
 
 FLOOR_ROWS = 256
 TASKS = {"agnews": "ag_news", "trec": "trec"}  # and the folder of their rows
-COLUMNS = ("model", "engine", "rows", "wall", "after loading", "in passes", "inputs/s", "floor, inputs/s", "peak")
+COLUMNS = (
+    *("model", "engine", "rows", "wall", "after loading", "in passes", "inputs/s", "floor, inputs/s", "peak"),
+    *("products, %", "attention, %"),
+)
+PRODUCTS = ("linear", "mm")  # what the names of matrix products contain
 NOTE = (
     "Wall seconds of labelling rows from file to file, those after the model is loaded, and those in its passes. The "
-    "floor is the rate of the matrix products of the first rows alone. Peak memory in MiB."
+    "floor is the rate of the matrix products of the first rows alone. The last columns are the shares of the time of "
+    "scoring these rows that products and attention take, by torch's profiler. Peak memory in MiB."
 )
 
 
@@ -53,9 +58,11 @@ def first_rows(args: argparse.Namespace, rows: int, folder: Path) -> str:
     return str(path)
 
 
-def floor_rate(model_name: str, memory_file: str, inputs: str) -> tuple[float, str]:
-    """Inputs a second of the matrix products of the first rows alone, and the name of the engine."""
-    from deepthink_cli import load_memory, load_model, tokenize_queries
+def floor_rate(model_name: str, memory_file: str, inputs: str) -> tuple[str, float, float, float]:
+    """The engine, inputs a second of the first rows' matrix products alone, and the percentages of products and attention."""
+    from torch.profiler import ProfilerActivity, profile
+
+    from deepthink_cli import load_memory, load_model, score, tokenize_queries
     from deepthink_cli.data.examples import read_queries
     from deepthink_cli.engine.batches import BatchedEngine
     from floor import products_of
@@ -67,7 +74,15 @@ def floor_rate(model_name: str, memory_file: str, inputs: str) -> tuple[float, s
     first = list(islice(read_queries(inputs, read.template, read.labels), FLOOR_ROWS))
     queries = tokenize_queries(engine.tokenizer, read.template, first)
     products = products_of(engine, memory, queries)
-    return len(first) / min(products.seconds() for _ in range(3)), engine.name
+    rate = len(first) / min(products.seconds() for _ in range(3))
+    with profile(activities=[ProfilerActivity.CPU]) as profiled:
+        score(engine, memory, queries)
+    spent = {each.key.split("::")[-1]: each.self_cpu_time_total for each in profiled.key_averages()}
+    parts = [
+        sum(time for name, time in spent.items() if any(word in name for word in words))
+        for words in (PRODUCTS, ("attention",))
+    ]
+    return engine.name, rate, *(100 * part / sum(spent.values()) for part in parts)
 
 
 def row(model: str, args: argparse.Namespace, rows: int, folder: Path) -> tuple[str | float, ...]:
@@ -79,8 +94,9 @@ def row(model: str, args: argparse.Namespace, rows: int, folder: Path) -> tuple[
     done = sum(1 for _ in out.open(encoding="utf-8"))
     if cost.loaded is None:
         sys.exit("predict loaded no model: the clock stands in the wrong place")
-    floor, engine = floor_rate(model, memory, inputs)
-    return engine, done, cost.wall, cost.loaded, cost.passes, done / cost.loaded, floor, cost.peak / 2**20
+    engine, floor, *shares = floor_rate(model, memory, inputs)
+    rates = (done / cost.loaded, floor)
+    return engine, done, cost.wall, cost.loaded, cost.passes, *rates, cost.peak / 2**20, *shares
 
 
 def models(args: argparse.Namespace, folder: Path) -> Iterator[tuple[str, str]]:
