@@ -59,7 +59,7 @@ def first_rows(args: argparse.Namespace, rows: int, folder: Path) -> str:
 
 
 def floor_rate(model_name: str, memory_file: str, inputs: str) -> tuple[str, float, float, float]:
-    """The engine, inputs a second of the first rows' matrix products alone, and the percentages of products and attention."""
+    """The engine, inputs a second of the first rows' products alone, and the percentages of products and attention."""
     from torch.profiler import ProfilerActivity, profile
 
     from deepthink_cli import load_memory, load_model, score, tokenize_queries
